@@ -1,0 +1,96 @@
+//! Samples of one write request on their way into the store.
+
+use crate::sample::Sample;
+
+/// Where a series lives in memory. Valid until the series leaves the head; then appends through it are rejected
+/// with [`RejectReason::Moved`] and [`Db::series`](crate::Db::series) gives the new place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeriesHandle {
+    pub(crate) shard: u16,
+    pub(crate) generation: u32,
+    pub(crate) slot: u32,
+}
+
+/// Samples to append, sorted by shard, and afterwards those that were rejected. Reused through [`WriteBatch::clear`].
+#[derive(Debug, Default)]
+pub struct WriteBatch {
+    /// By shard; samples of one shard keep the order in which they were pushed.
+    pub(crate) shards: Vec<Vec<Append>>,
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+/// One sample of a known series.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Append {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) tag: u32,
+    pub(crate) sample: Sample,
+}
+
+/// A sample that was not stored.
+#[derive(Debug, Clone, Copy)]
+pub struct Rejected {
+    /// What the caller gave to [`WriteBatch::push`] with the sample.
+    pub tag: u32,
+    /// The sample.
+    pub sample: Sample,
+    /// Why it was not stored.
+    pub reason: RejectReason,
+}
+
+/// Why a sample was not stored. The words are Prometheus' (`storage/interface.go`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum RejectReason {
+    /// Older than the newest sample of its series.
+    #[error("out of order sample")]
+    OutOfOrder,
+    /// As old as the newest sample of its series, with another value.
+    #[error("duplicate sample for timestamp")]
+    Duplicate,
+    /// Too far behind the newest time of the store.
+    #[error("out of bounds")]
+    OutOfBounds,
+    /// Too far ahead of the clock.
+    #[error("out of bounds: timestamp is too far in the future")]
+    TooFarInFuture,
+    /// The series has left the place that the handle names; resolve it again.
+    #[error("series has moved")]
+    Moved,
+}
+
+impl WriteBatch {
+    /// Adds a sample; `tag` comes back in [`Rejected::tag`].
+    #[inline]
+    pub fn push(&mut self, series: SeriesHandle, sample: Sample, tag: u32) {
+        let shard = usize::from(series.shard);
+        if shard >= self.shards.len() {
+            self.shards.resize_with(shard + 1, Vec::new);
+        }
+        self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, sample });
+    }
+
+    /// Returns the samples that the last append did not store.
+    #[must_use]
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    /// Counts the samples to append.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(Vec::len).sum()
+    }
+
+    /// Tells whether there is nothing to append.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(Vec::is_empty)
+    }
+
+    /// Empties the batch and keeps its memory.
+    pub fn clear(&mut self) {
+        self.shards.iter_mut().for_each(Vec::clear);
+        self.rejected.clear();
+    }
+}

@@ -1,0 +1,119 @@
+//! A disk that fails on command and a clock that stands still, for tests.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use super::{AppendFile, Clock, Fs, RealFs};
+
+/// The real disk with room for a given number of bytes, whose syncs can be made to fail.
+#[derive(Debug, Clone)]
+pub struct FaultFs {
+    faults: Arc<Faults>,
+}
+
+#[derive(Debug)]
+struct Faults {
+    room: AtomicU64,
+    sync_fails: AtomicBool,
+}
+
+impl FaultFs {
+    /// Makes a disk with room for `size` bytes more.
+    #[must_use]
+    pub fn with_room(size: u64) -> Self {
+        Self { faults: Arc::new(Faults { room: AtomicU64::new(size), sync_fails: AtomicBool::new(false) }) }
+    }
+
+    /// Sets the number of bytes that can still be written.
+    pub fn set_room(&self, size: u64) {
+        self.faults.room.store(size, Ordering::SeqCst);
+    }
+
+    /// Makes every sync fail, or none.
+    pub fn set_sync_fails(&self, fails: bool) {
+        self.faults.sync_fails.store(fails, Ordering::SeqCst);
+    }
+}
+
+impl Fs for FaultFs {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        RealFs.create_dir(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        RealFs.list(dir)
+    }
+
+    fn read(&self, path: &Path, size_max: u64) -> io::Result<Vec<u8>> {
+        RealFs.read(path, size_max)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        Ok(Arc::new(FaultFile { file: RealFs.create(path)?, faults: Arc::clone(&self.faults) }))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealFs.remove(path)
+    }
+
+    fn truncate(&self, path: &Path, size: u64) -> io::Result<()> {
+        RealFs.truncate(path, size)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealFs.sync_dir(path)
+    }
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    file: Arc<dyn AppendFile>,
+    faults: Arc<Faults>,
+}
+
+impl AppendFile for FaultFile {
+    /// Writes what there is room for, as a full disk does.
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let room = self.faults.room.load(Ordering::SeqCst);
+        let fits = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        self.file.append(&bytes[..fits])?;
+        self.faults.room.store(room - fits as u64, Ordering::SeqCst);
+        if fits < bytes.len() {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.file.truncate(size)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.faults.sync_fails.load(Ordering::SeqCst) {
+            return Err(io::Error::other("input/output error"));
+        }
+        self.file.sync()
+    }
+}
+
+/// A clock that shows what it was set to.
+#[derive(Debug, Clone, Default)]
+pub struct ManualClock {
+    now_ms: Arc<AtomicI64>,
+}
+
+impl ManualClock {
+    /// Makes a clock that shows `now_ms`.
+    #[must_use]
+    pub fn at(now_ms: i64) -> Self {
+        Self { now_ms: Arc::new(AtomicI64::new(now_ms)) }
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> i64 {
+        self.now_ms.load(Ordering::SeqCst)
+    }
+}

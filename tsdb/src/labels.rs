@@ -1,0 +1,370 @@
+//! Label sets: what names a series.
+//!
+//! A [`Labels`] is one shared, immutable text that holds all names and values, each behind its length, sorted by name.
+//! Two equal label sets have equal bytes, so equality and hashing are those of the text.
+//!
+//! ```text
+//! {__name__="up", job="node"}  =  8 __name__ 2 up 3 job 4 node
+//! ```
+//!
+//! Lengths are written in base 64, lowest digit first, one ASCII character a digit, with bit 6 set on every digit but
+//! the last. That keeps the whole a valid `str`, which is what lets names and values be handed out without a check.
+//!
+//! Invariants
+//! 1. Names are unique, non-empty and in ascending byte order.
+//! 2. No value is empty: in Prometheus' data model an empty value is an absent label.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// The label that holds a series' metric name.
+pub const METRIC_NAME: &str = "__name__";
+
+/// A sorted set of label names and values; cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Arc<str>);
+
+/// Why a list of pairs is not a label set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LabelsError {
+    /// A pair has no name.
+    #[error("label name is empty")]
+    EmptyName,
+    /// A name occurs twice, with whatever values.
+    #[error("duplicate label name {0:?}")]
+    DuplicateName(String),
+}
+
+impl Labels {
+    /// Returns the set without labels.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(Arc::from(""))
+    }
+
+    /// Builds a set from pairs in any order; pairs with an empty value are left out.
+    ///
+    /// # Errors
+    /// [`LabelsError`] if a name is empty, or occurs twice even with an empty value.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, LabelsError> {
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        Self::from_unsorted(&mut pairs)
+    }
+
+    /// Builds a set from pairs in any order, sorting them in place; otherwise as [`Labels::from_pairs`].
+    ///
+    /// # Errors
+    /// As [`Labels::from_pairs`].
+    pub fn from_unsorted(pairs: &mut [(&str, &str)]) -> Result<Self, LabelsError> {
+        pairs.sort_unstable_by_key(|&(name, _)| name);
+        if pairs.first().is_some_and(|&(name, _)| name.is_empty()) {
+            return Err(LabelsError::EmptyName);
+        }
+        if let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
+            return Err(LabelsError::DuplicateName(twice[0].0.to_owned()));
+        }
+        let mut builder = LabelsBuilder::with_capacity(pairs.iter().map(|(n, v)| n.len() + v.len() + 2).sum());
+        for &(name, value) in pairs.iter() {
+            builder.push(name, value);
+        }
+        Ok(builder.finish())
+    }
+
+    /// Returns the value of a label, or `None` if the set has no such label.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().take_while(|&(n, _)| n <= name).find(|&(n, _)| n == name).map(|(_, v)| v)
+    }
+
+    /// Returns the metric name, or the empty string if there is none.
+    #[must_use]
+    pub fn metric_name(&self) -> &str {
+        self.get(METRIC_NAME).unwrap_or("")
+    }
+
+    /// Iterates over names and values in ascending order of names.
+    #[must_use]
+    pub fn iter(&self) -> LabelsIter<'_> {
+        LabelsIter { rest: &self.0 }
+    }
+
+    /// Counts the labels.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Tells whether the set has no labels.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the bytes that the set takes on the heap, for memory accounting.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.len() + 2 * size_of::<usize>()
+    }
+
+    /// Returns the canonical text of the set: equal sets have equal texts.
+    #[must_use]
+    pub fn as_packed(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the set of the labels for which `keep` is true.
+    #[must_use]
+    pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
+        let mut builder = LabelsBuilder::with_capacity(self.0.len());
+        for (name, value) in self.iter().filter(|&(name, _)| keep(name)) {
+            builder.push(name, value);
+        }
+        builder.finish()
+    }
+
+    /// Returns the set with one label set to `value`, or removed where `value` is empty.
+    #[must_use]
+    pub fn with(&self, name: &str, value: &str) -> Self {
+        let mut builder = LabelsBuilder::with_capacity(self.0.len() + name.len() + value.len() + 4);
+        let mut pending = Some((name, value));
+        for (n, v) in self.iter() {
+            if let Some((name, value)) = pending.take_if(|(name, _)| *name <= n) {
+                builder.push(name, value);
+            }
+            if n != name {
+                builder.push(n, v);
+            }
+        }
+        if let Some((name, value)) = pending {
+            builder.push(name, value);
+        }
+        builder.finish()
+    }
+}
+
+impl Ord for Labels {
+    /// Compares pair by pair, name before value; a proper prefix is smaller. This is Prometheus' order of series.
+    ///
+    /// The first byte in which the packed texts differ lies in the first name or value that differs: only that one is
+    /// compared, those before it are skipped by their lengths.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (a, b) = (self.0.as_bytes(), other.0.as_bytes());
+        let Some(differs) = a.iter().zip(b).position(|(a, b)| a != b) else {
+            return a.len().cmp(&b.len());
+        };
+        let mut at = 0;
+        loop {
+            let (len, start) = unpack_len(a, at);
+            if start + len > differs {
+                let (other_len, other_start) = unpack_len(b, at);
+                return a[start..start + len].cmp(&b[other_start..other_start + other_len]);
+            }
+            at = start + len;
+        }
+    }
+}
+
+impl PartialOrd for Labels {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Labels {
+    /// Writes `{name="value", other="value"}` as Prometheus prints a label set in its messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (i, (name, value)) in self.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            if is_legacy_name(name) {
+                write!(f, "{comma}{name}={value:?}")?;
+            } else {
+                write!(f, "{comma}{name:?}={value:?}")?;
+            }
+        }
+        f.write_str("}")
+    }
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl<'a> IntoIterator for &'a Labels {
+    type Item = (&'a str, &'a str);
+    type IntoIter = LabelsIter<'a>;
+    fn into_iter(self) -> LabelsIter<'a> {
+        self.iter()
+    }
+}
+
+/// Tells whether a label name needs no quotes in PromQL: `[a-zA-Z_][a-zA-Z0-9_]*`.
+#[must_use]
+pub fn is_legacy_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Iterator over the names and values of a [`Labels`].
+#[derive(Debug, Clone)]
+pub struct LabelsIter<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for LabelsIter<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        Some((self.text(), self.text()))
+    }
+}
+
+impl<'a> LabelsIter<'a> {
+    fn text(&mut self) -> &'a str {
+        let (len, start) = unpack_len(self.rest.as_bytes(), 0);
+        let (text, rest) = self.rest[start..].split_at(len);
+        self.rest = rest;
+        text
+    }
+}
+
+/// Returns the length that stands at `at`, and where the text behind it begins.
+#[inline]
+fn unpack_len(packed: &[u8], mut at: usize) -> (usize, usize) {
+    let (mut len, mut shift) = (0, 0);
+    loop {
+        let digit = packed[at];
+        at += 1;
+        len |= usize::from(digit & 0x3f) << shift;
+        shift += 6;
+        if digit & 0x40 == 0 {
+            return (len, at);
+        }
+    }
+}
+
+/// Builds a [`Labels`] from pairs that come in ascending order of names.
+#[derive(Debug, Default)]
+pub struct LabelsBuilder {
+    text: String,
+}
+
+impl LabelsBuilder {
+    /// Starts a set that will take about `size` bytes.
+    #[must_use]
+    pub fn with_capacity(size: usize) -> Self {
+        Self { text: String::with_capacity(size) }
+    }
+
+    /// Appends a label; one with an empty value is left out. Names must ascend.
+    pub fn push(&mut self, name: &str, value: &str) {
+        debug_assert!(self.last_name().is_none_or(|last| last < name), "label names ascend: {name:?}");
+        if !value.is_empty() {
+            self.push_text(name);
+            self.push_text(value);
+        }
+    }
+
+    /// Returns the set.
+    #[must_use]
+    pub fn finish(self) -> Labels {
+        Labels(Arc::from(self.text))
+    }
+
+    fn push_text(&mut self, text: &str) {
+        let mut len = text.len();
+        while len >= 0x40 {
+            self.text.push(char::from(0x40 | (len & 0x3f) as u8));
+            len >>= 6;
+        }
+        self.text.push(char::from(len as u8));
+        self.text.push_str(text);
+    }
+
+    fn last_name(&self) -> Option<&str> {
+        LabelsIter { rest: &self.text }.last().map(|(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        Labels::from_pairs(pairs.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn order_of_pairs_does_not_matter_and_empty_values_are_absent() {
+        let a = labels(&[("job", "node"), ("__name__", "up"), ("gone", "")]);
+        assert_eq!(a, labels(&[("__name__", "up"), ("job", "node")]));
+        assert_eq!(a.iter().collect::<Vec<_>>(), [("__name__", "up"), ("job", "node")]);
+        assert_eq!((a.metric_name(), a.get("gone"), a.len()), ("up", None, 2));
+    }
+
+    #[test]
+    fn duplicate_and_empty_names_are_refused_even_with_empty_values() {
+        let twice = Labels::from_pairs([("a", "1"), ("b", "2"), ("a", "")]);
+        assert_eq!(twice, Err(LabelsError::DuplicateName("a".into())));
+        assert_eq!(Labels::from_pairs([("", "x")]), Err(LabelsError::EmptyName));
+    }
+
+    #[test]
+    fn sets_order_pair_by_pair() {
+        assert!(labels(&[("a", "1")]) < labels(&[("a", "1"), ("b", "1")]));
+        assert!(labels(&[("a", "10")]) < labels(&[("a", "9")]));
+        assert!(labels(&[("a", "z"), ("b", "1")]) < labels(&[("b", "0")]));
+    }
+
+    #[test]
+    fn with_replaces_inserts_and_removes() {
+        let set = labels(&[("b", "1"), ("d", "2")]);
+        assert_eq!(set.with("a", "0"), labels(&[("a", "0"), ("b", "1"), ("d", "2")]));
+        assert_eq!(set.with("c", "0"), labels(&[("b", "1"), ("c", "0"), ("d", "2")]));
+        assert_eq!(set.with("e", "0"), labels(&[("b", "1"), ("d", "2"), ("e", "0")]));
+        assert_eq!(set.with("b", "x"), labels(&[("b", "x"), ("d", "2")]));
+        assert_eq!(set.with("b", ""), labels(&[("d", "2")]));
+    }
+
+    #[test]
+    fn prints_as_prometheus_does() {
+        assert_eq!(labels(&[("a", "x\"y"), ("b.c", "z")]).to_string(), r#"{a="x\"y", "b.c"="z"}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn order_is_that_of_the_pairs(
+            a in proptest::collection::btree_map("[ab]{1,2}", "[ab\u{1}]{1,3}|x{60,70}", 0..4),
+            b in proptest::collection::btree_map("[ab]{1,2}", "[ab\u{1}]{1,3}|x{60,70}", 0..4),
+        ) {
+            let set = |map: &std::collections::BTreeMap<String, String>| {
+                Labels::from_pairs(map.iter().map(|(n, v)| (n.as_str(), v.as_str()))).unwrap()
+            };
+            prop_assert_eq!(set(&a).cmp(&set(&b)), a.iter().cmp(b.iter()));
+        }
+
+        #[test]
+        fn any_map_comes_back(map in proptest::collection::btree_map("[a-z_é]{1,70}", "\\PC{1,5000}", 0..8)) {
+            let set = Labels::from_pairs(map.iter().map(|(n, v)| (n.as_str(), v.as_str()))).unwrap();
+            prop_assert!(set.iter().eq(map.iter().map(|(n, v)| (n.as_str(), v.as_str()))));
+            for (name, value) in &map {
+                prop_assert_eq!(set.get(name), Some(value.as_str()));
+            }
+        }
+    }
+}

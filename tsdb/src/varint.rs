@@ -1,0 +1,99 @@
+//! Variable-length integers: LEB128, signed ones by zigzag. Used by chunks and by the log.
+
+/// Most bytes that an encoded integer takes.
+pub(crate) const VARINT_SIZE_MAX: usize = 10;
+
+/// Appends an unsigned integer, seven bits a byte, lowest first.
+#[inline]
+pub(crate) fn put_u64(dst: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        dst.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    dst.push(value as u8);
+}
+
+/// Appends a signed integer.
+#[inline]
+pub(crate) fn put_i64(dst: &mut Vec<u8>, value: i64) {
+    put_u64(dst, zigzag(value));
+}
+
+/// Takes an unsigned integer off the front of `src`; `None` if it is cut short or does not fit 64 bits.
+#[inline]
+pub(crate) fn take_u64(src: &mut &[u8]) -> Option<u64> {
+    // Fast path: one byte.
+    let (&first, rest) = src.split_first()?;
+    if first < 0x80 {
+        *src = rest;
+        return Some(u64::from(first));
+    }
+    let mut value = u64::from(first & 0x7f);
+    for (i, &byte) in rest.iter().take(VARINT_SIZE_MAX - 1).enumerate() {
+        let shift = 7 * (i + 1);
+        if shift == 63 && byte > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            *src = &rest[i + 1..];
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Takes a signed integer off the front of `src`.
+#[inline]
+pub(crate) fn take_i64(src: &mut &[u8]) -> Option<i64> {
+    take_u64(src).map(unzigzag)
+}
+
+/// Takes `size` bytes off the front of `src`.
+#[inline]
+pub(crate) fn take_bytes<'a>(src: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
+    let (bytes, rest) = src.split_at_checked(size)?;
+    *src = rest;
+    Some(bytes)
+}
+
+/// Maps integers of small magnitude to small unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3.
+#[inline]
+pub(crate) fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// Undoes [`zigzag`].
+#[inline]
+pub(crate) fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn integers_that_are_cut_or_too_long_are_refused() {
+        for bad in
+            [&[][..], &[0x80], &[0xff; 9], &[0xff; 11], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2]]
+        {
+            assert_eq!(take_u64(&mut &bad[..]), None, "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn integers_come_back(unsigned: u64, signed: i64, shift in 0..64) {
+            let (unsigned, signed) = (unsigned >> shift, signed >> shift);
+            let mut bytes = Vec::new();
+            put_u64(&mut bytes, unsigned);
+            put_i64(&mut bytes, signed);
+            let mut src = &bytes[..];
+            prop_assert_eq!(take_u64(&mut src), Some(unsigned));
+            prop_assert_eq!(take_i64(&mut src), Some(signed));
+            prop_assert!(src.is_empty());
+        }
+    }
+}
