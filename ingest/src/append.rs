@@ -1,0 +1,71 @@
+//! Handing samples to the store, whose series may move in memory meanwhile.
+
+use varve_tsdb::{Db, RejectReason, SeriesHandle};
+
+use crate::error::WriteError;
+use crate::rejects::{Reason, Rejects};
+use crate::scratch::Outgoing;
+
+/// Where samples come from; `tag` is what they were pushed with.
+pub(crate) trait Source {
+    /// Returns where the series of a sample is now.
+    fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError>;
+    /// Prints the labels of a sample's series.
+    fn print(&self, tag: u32) -> String;
+}
+
+/// Appends the samples in `out` and resolves series that have moved again. Counts in `rejects` what is not stored and
+/// returns how many samples are.
+///
+/// # Errors
+/// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`] times.
+pub(crate) fn append(
+    db: &Db,
+    source: &impl Source,
+    out: &mut Outgoing,
+    rejects: &mut Rejects,
+) -> Result<u64, WriteError> {
+    let mut n_stored = 0;
+    for _ in 0..ROUNDS_MAX {
+        if out.batch.is_empty() {
+            return Ok(n_stored);
+        }
+        n_stored += append_once(db, source, out, rejects)?;
+        push_moved(source, out)?;
+    }
+    if out.batch.is_empty() { Ok(n_stored) } else { Err(WriteError::Moved) }
+}
+
+fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut Rejects) -> Result<u64, WriteError> {
+    let n_samples = out.batch.len();
+    db.append(&mut out.batch)?;
+    out.moved.clear();
+    for rejected in out.batch.rejected() {
+        if rejected.reason == RejectReason::Moved {
+            out.moved.push((rejected.tag, rejected.sample));
+        } else {
+            let example = || format!("series {} at {}", source.print(rejected.tag), rejected.sample.timestamp_ms);
+            rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
+        }
+    }
+    Ok((n_samples - out.batch.rejected().len()) as u64)
+}
+
+/// Fills the batch with the samples whose series have moved.
+fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError> {
+    out.batch.clear();
+    let mut last = None;
+    for &(tag, sample) in &out.moved {
+        let handle = match last {
+            Some((of, handle)) if of == tag => handle,
+            _ => source.resolve(tag)?,
+        };
+        last = Some((tag, handle));
+        out.batch.push(handle, sample, tag);
+    }
+    Ok(())
+}
+
+/// A series moves when it leaves the head, which is hours after its last sample: a second time in one request is
+/// unlikely, a third means that something is wrong.
+const ROUNDS_MAX: usize = 3;

@@ -1,0 +1,124 @@
+//! The decoded form of a write request: places of label sets and flat columns of samples, reused between requests.
+//!
+//! Every version of the protocol decodes into it. It holds no text: a [`Span`] says where in the decompressed message
+//! the bytes lie, so that a batch has no lifetime and can be pooled. `u32` is wide enough because a message is at most
+//! `u32::MAX` bytes ([`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max)).
+
+use varve_tsdb::Sample;
+
+use crate::route::RouteKey;
+
+/// A decoded write request. Reused: decoding clears it first and keeps its memory.
+#[derive(Debug, Default)]
+pub struct DecodedBatch {
+    pub(crate) series: Vec<SeriesEntry>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) families: Vec<FamilyEntry>,
+    pub(crate) histograms: Unstored,
+    pub(crate) exemplars: Unstored,
+}
+
+/// Bytes of the message, end excluded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// A series of the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeriesEntry {
+    /// Where its labels are. Other fields may lie between them if `key` is `None`.
+    pub(crate) labels: Span,
+    /// Where its samples end in [`DecodedBatch::samples`]; they begin where those of the series before end.
+    samples_end: u32,
+    /// Hash of the label bytes, or `None` if they do not lie together and the series takes the slow path.
+    pub(crate) key: Option<RouteKey>,
+}
+
+/// Metadata of a metric family.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FamilyEntry {
+    pub(crate) name: Span,
+    pub(crate) help: Span,
+    pub(crate) unit: Span,
+    /// The type as the protocol numbers it.
+    pub(crate) kind: i32,
+}
+
+/// Things of a kind that the store does not keep, and the first series that had one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Unstored {
+    pub(crate) count: u64,
+    pub(crate) series_idx: u32,
+}
+
+impl DecodedBatch {
+    /// Counts the series.
+    #[must_use]
+    pub fn n_series(&self) -> usize {
+        self.series.len()
+    }
+
+    /// Counts the float samples.
+    #[must_use]
+    pub fn n_samples(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Adds a series whose samples are those pushed since the series before.
+    pub(crate) fn push_series(&mut self, labels: Span, key: Option<RouteKey>) {
+        let samples_end = u32::try_from(self.samples.len()).expect("the decoder checks samples_per_request_max");
+        self.series.push(SeriesEntry { labels, samples_end, key });
+    }
+
+    /// Iterates over the series in the request's order, each with its samples.
+    pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesEntry, &[Sample])> {
+        let mut start = 0;
+        self.series.iter().map(move |series| {
+            let end = series.samples_end as usize;
+            (series, &self.samples[std::mem::replace(&mut start, end)..end])
+        })
+    }
+
+    /// Empties the batch and keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        self.series.clear();
+        self.samples.clear();
+        self.families.clear();
+        self.histograms = Unstored::default();
+        self.exemplars = Unstored::default();
+    }
+
+    /// Returns the bytes of memory that the batch holds, filled or not.
+    pub(crate) fn size(&self) -> usize {
+        self.series.capacity() * size_of::<SeriesEntry>()
+            + self.samples.capacity() * size_of::<Sample>()
+            + self.families.capacity() * size_of::<FamilyEntry>()
+    }
+}
+
+impl Span {
+    /// Returns a span of positions in a message, which is at most `u32::MAX` bytes.
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        let position = |at: usize| u32::try_from(at).expect("decompressed_size_max is at most u32::MAX");
+        Self { start: position(start), end: position(end) }
+    }
+
+    pub(crate) fn of(self, message: &[u8]) -> &[u8] {
+        &message[self.start as usize..self.end as usize]
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
+
+impl Unstored {
+    pub(crate) fn note(&mut self, series_idx: usize) {
+        if self.count == 0 {
+            self.series_idx = u32::try_from(series_idx).expect("the decoder checks series_per_request_max");
+        }
+        self.count += 1;
+    }
+}

@@ -1,0 +1,59 @@
+//! Why a whole write request was not accepted, by what the sender can do about it.
+
+/// Why a write request failed as a whole.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The body is not what it should be; nothing was stored and sending it again cannot help (HTTP 400).
+    #[error("malformed write request: {0}")]
+    Malformed(#[from] Malformed),
+    /// The request exceeds a bound of its own; nothing was stored, a smaller request helps (HTTP 413).
+    #[error("{what} of {size} exceeds {limit}, the limit of {flag}")]
+    TooLarge {
+        /// What is too large, with its unit.
+        what: &'static str,
+        /// What the request has or declares.
+        size: u64,
+        /// The bound.
+        limit: u64,
+        /// The flag that sets it.
+        flag: &'static str,
+    },
+    /// Too many bytes of other requests are being worked on; nothing was stored, later there is room (HTTP 503).
+    #[error(
+        "{in_flight} bytes of write requests are in flight, {size} more would exceed {limit}, the limit of {flag}",
+        flag = crate::limits::BYTES_IN_FLIGHT_FLAG
+    )]
+    Busy {
+        /// Bytes in flight when the request came.
+        in_flight: u64,
+        /// Bytes that it asked for.
+        size: u64,
+        /// The bound.
+        limit: u64,
+    },
+    /// Series kept leaving the store's memory while the request was written. Some samples may be stored; sending the
+    /// request again is safe (HTTP 503).
+    #[error("series kept moving while the request was written")]
+    Moved,
+    /// The store refused or failed. Some samples may be stored; sending the request again is safe (HTTP 503 for
+    /// `Limit`, `Poisoned` and `Io`, else 500).
+    #[error("storage: {0}")]
+    Store(#[from] varve_tsdb::Error),
+}
+
+/// Where a body stops being a write request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// The body is not a snappy block.
+    #[error("snappy: {0}")]
+    Snappy(String),
+    /// The decompressed bytes are not the protobuf message.
+    #[error("protobuf: {reason} at byte {offset}")]
+    Protobuf {
+        /// Where in the decompressed message.
+        offset: usize,
+        /// What is wrong there.
+        reason: &'static str,
+    },
+}

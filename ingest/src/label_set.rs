@@ -1,0 +1,130 @@
+//! From the label pairs of a series as they were sent to [`Labels`], or to the reason why they are none.
+//!
+//! Prometheus' remote-write handler checks the metric name and the names and values first, then duplicates, and removes
+//! empty values last, in the head: a name that occurs twice is refused even where one of the values is empty. So is a
+//! label without a name, whatever its value. Any UTF-8 is a name.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use varve_tsdb::{LABELS_SIZE_MAX, Labels, LabelsError, is_legacy_name};
+
+use crate::limits::Limits;
+use crate::rejects::Reason;
+
+/// Checks and sorts the labels of a series.
+///
+/// # Errors
+/// The first reason found why Prometheus, or a limit, refuses them.
+pub(crate) fn parse<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>, limits: &Limits) -> Result<Labels, Reason> {
+    let mut texts = Vec::with_capacity(16);
+    for (name, value) in pairs {
+        if texts.len() >= limits.labels_per_series_max {
+            return Err(Reason::TooManyLabels);
+        }
+        let name = text(name, limits.label_name_size_max, Reason::LabelNameTooLong)?;
+        let value = text(value, limits.label_value_size_max, Reason::LabelValueTooLong)?;
+        texts.push((name, value));
+    }
+    let labels = Labels::from_unsorted(&mut texts).map_err(|refused| match refused {
+        LabelsError::EmptyName => Reason::EmptyLabelName,
+        LabelsError::DuplicateName(_) => Reason::DuplicateLabelName,
+    })?;
+    if labels.metric_name().is_empty() {
+        return Err(Reason::MissingMetricName);
+    }
+    // The store would refuse it with an error that looks as if a retry could help.
+    if labels.size() > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(labels) }
+}
+
+/// Prints a label set of any bytes as it was sent, as Prometheus prints one, cut at some [`PRINT_SIZE_MAX`] bytes.
+pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> String {
+    let mut out = String::from("{");
+    for (i, (name, value)) in pairs.enumerate() {
+        out.push_str(if i == 0 { "" } else { ", " });
+        if out.len() > PRINT_SIZE_MAX {
+            out.push_str("...");
+            break;
+        }
+        let (name, value) = (excerpt(name), excerpt(value));
+        let printed =
+            if is_legacy_name(&name) { write!(out, "{name}={value:?}") } else { write!(out, "{name:?}={value:?}") };
+        printed.expect("a String takes any text");
+    }
+    out.push('}');
+    out
+}
+
+fn text(bytes: &[u8], size_max: usize, too_long: Reason) -> Result<&str, Reason> {
+    if bytes.len() > size_max {
+        return Err(too_long);
+    }
+    std::str::from_utf8(bytes).map_err(|_| Reason::InvalidUtf8)
+}
+
+/// Returns text for a message: what is not UTF-8 is replaced, what is long is cut.
+pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
+    if bytes.len() <= EXCERPT_SIZE_MAX {
+        return String::from_utf8_lossy(bytes);
+    }
+    Cow::Owned(String::from_utf8_lossy(&bytes[..EXCERPT_SIZE_MAX]).into_owned() + "...")
+}
+
+/// Size after which no further label is printed. A sender logs about a kilobyte of the answer.
+const PRINT_SIZE_MAX: usize = 256;
+const EXCERPT_SIZE_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Pairs<'a> = &'a [(&'a [u8], &'a [u8])];
+
+    const LIMITS: fn() -> Limits =
+        || Limits { labels_per_series_max: 3, label_name_size_max: 8, label_value_size_max: 4, ..Limits::default() };
+
+    fn check(pairs: Pairs<'_>, expect: Result<&str, Reason>) {
+        let found = parse(pairs.iter().copied(), &LIMITS()).map(|labels| labels.to_string());
+        assert_eq!(found.as_deref(), expect.as_ref().copied(), "{}", print(pairs.iter().copied()));
+    }
+
+    #[test]
+    fn label_sets_are_sorted_and_empty_values_removed() {
+        check(&[(b"job", b"x"), (b"__name__", b"up"), (b"z", b"")], Ok(r#"{__name__="up", job="x"}"#));
+        check(&["__name__", "a.b/c"].map(|n| (n.as_bytes(), "é".as_bytes())), Ok(r#"{__name__="é", "a.b/c"="é"}"#));
+    }
+
+    #[test]
+    fn what_prometheus_refuses_is_refused_with_its_reason() {
+        check(&[], Err(Reason::MissingMetricName));
+        check(&[(b"job", b"x")], Err(Reason::MissingMetricName));
+        check(&[(b"__name__", b"")], Err(Reason::MissingMetricName));
+        check(&[(b"__name__", b"up"), (b"", b"x")], Err(Reason::EmptyLabelName));
+        check(&[(b"__name__", b"up"), (b"", b"")], Err(Reason::EmptyLabelName));
+        check(&[(b"a", b"1"), (b"__name__", b"up"), (b"a", b"2")], Err(Reason::DuplicateLabelName));
+        check(&[(b"a", b"1"), (b"__name__", b"up"), (b"a", b"")], Err(Reason::DuplicateLabelName));
+        check(&[(b"__name__", b"up"), (b"a\xff", b"1")], Err(Reason::InvalidUtf8));
+        check(&[(b"__name__", b"up"), (b"a", b"\xc3")], Err(Reason::InvalidUtf8));
+    }
+
+    #[test]
+    fn limits_hold_to_the_byte() {
+        check(&[(b"__name__", b"1234")], Ok(r#"{__name__="1234"}"#));
+        check(&[(b"__name__", b"12345")], Err(Reason::LabelValueTooLong));
+        check(&[(b"__name__", b"up"), (b"123456789", b"")], Err(Reason::LabelNameTooLong));
+        check(&[(b"__name__", b"up"), (b"b", b"1"), (b"c", b"1")], Ok(r#"{__name__="up", b="1", c="1"}"#));
+        check(&[(b"__name__", b"up"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")], Err(Reason::TooManyLabels));
+    }
+
+    #[test]
+    fn examples_are_short_whatever_was_sent() {
+        let long = vec![0xff; 100_000];
+        let pairs: Vec<(&[u8], &[u8])> = vec![(&long, &long); 1000];
+        let printed = print(pairs.into_iter());
+        assert!(printed.len() < 2_000, "{}", printed.len());
+        assert_eq!(
+            print([(&b"a"[..], &b"\"\xff"[..]), (b"b c", b"")].into_iter()),
+            "{a=\"\\\"\u{fffd}\", \"b c\"=\"\"}"
+        );
+    }
+}

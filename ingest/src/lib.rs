@@ -1,0 +1,48 @@
+//! The bytes of a write request, up to samples accepted by the store.
+//!
+//! # Life of a write request
+//! 1. [`Receiver::write_v1`] takes the body as it came over the wire. Its size and the size that its snappy header
+//!    declares are checked against [`Limits`] before anything is allocated, and both are reserved from the bytes in
+//!    flight (`admission`); where there is no room the sender is asked to come again.
+//! 2. `remote_write` decompresses into a pooled buffer and decodes in place: samples and places of label sets go to flat
+//!    columns of a [`DecodedBatch`], strings stay where they are. Each label set is hashed as it lies in the message.
+//! 3. `route` looks the hashes up: a series seen before is a handle, a label set refused before is the reason why.
+//!    Only what is unknown has its labels parsed, checked (`label_set`) and resolved by [`varve_tsdb::Db::series`].
+//! 4. `append` hands the samples to the store and resolves series again that have moved in memory meanwhile.
+//! 5. What was not stored is counted per [`Reason`] with one example ([`Rejects`]); the rest is stored.
+//!
+//! # Invariants
+//! 1. A request with a malformed byte stores nothing: it is decoded whole before the first append.
+//! 2. [`Written`] says of every sample, exemplar, native histogram and metadata entry of the request that it is stored,
+//!    or is in [`Rejects`].
+//! 3. After [`WriteError::Store`] and [`WriteError::Moved`] a part may be stored; after the others nothing is. To send the
+//!    request again is safe in every case: the store keeps nothing twice.
+//! 4. Memory is bounded by [`Limits`] whatever the bytes say.
+//!
+//! Threads: a [`Receiver`] is shared; each request runs on its caller's thread, without waiting for another one but for
+//! the short locks of the route cache and of the store's shards.
+
+#![forbid(unsafe_code)]
+
+mod admission;
+mod append;
+mod batch;
+mod error;
+mod label_set;
+mod limits;
+mod metadata;
+mod pipeline;
+mod rejects;
+mod remote_write;
+mod route;
+mod scratch;
+mod stats;
+
+pub use batch::DecodedBatch;
+pub use error::{Malformed, WriteError};
+pub use limits::Limits;
+pub use pipeline::{Receiver, Written};
+pub use rejects::{Reason, Reject, Rejects};
+pub use remote_write::decode_v1;
+pub use route::{RouteHasher, RouteStats};
+pub use stats::Stats;

@@ -1,0 +1,59 @@
+//! Metadata of metric families on its way into the store.
+
+use varve_tsdb::{Db, Error, METADATA_SIZE_MAX, Metadata};
+
+use crate::batch::FamilyEntry;
+use crate::error::WriteError;
+use crate::label_set::excerpt;
+use crate::rejects::{Reason, Rejects};
+use crate::remote_write::v1;
+
+/// Stores the metadata entries of a request and counts in `rejects` those that are refused.
+pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &mut Rejects) -> Result<(), WriteError> {
+    let mut families = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match parse(message, entry) {
+            Ok(family) => families.push(family),
+            Err(refused) => rejects.add(Reason::InvalidMetadata, 1, 0, || refused),
+        }
+    }
+    if families.is_empty() {
+        return Ok(());
+    }
+    match db.set_metadata(families.iter().cloned()) {
+        Err(Error::Limit { .. }) => write_each(db, families, rejects),
+        written => Ok(written?),
+    }
+}
+
+/// Stores families one by one, to tell those that the store still takes (it knows them) from those that it does not.
+fn write_each(db: &Db, families: Vec<(&str, Metadata)>, rejects: &mut Rejects) -> Result<(), WriteError> {
+    for (name, metadata) in families {
+        match db.set_metadata([(name, metadata)]) {
+            Err(Error::Limit { .. }) => {
+                rejects.add(Reason::TooManyFamilies, 1, 0, || format!("{:?}", excerpt(name.as_bytes())));
+            }
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
+/// Parses a metadata entry, or says what is wrong with it.
+fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadata), String> {
+    let name = entry.name.of(message);
+    let text = |what: &str, bytes: &'a [u8]| {
+        std::str::from_utf8(bytes).map_err(|_| format!("{:?}: {what} is not UTF-8", excerpt(name)))
+    };
+    if name.is_empty() {
+        return Err("an entry without metric family name".to_owned());
+    }
+    let kind = v1::family_kind(entry.kind);
+    let (help, unit) = (entry.help.of(message), entry.unit.of(message));
+    let size = name.len() + kind.len() + help.len() + unit.len();
+    if size > METADATA_SIZE_MAX {
+        return Err(format!("{:?}: {size} bytes exceed {METADATA_SIZE_MAX}", excerpt(name)));
+    }
+    let (help, unit) = (text("help", help)?.to_owned(), text("unit", unit)?.to_owned());
+    Ok((text("name", name)?, Metadata { kind: kind.to_owned(), help, unit }))
+}

@@ -1,0 +1,403 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use prost::Message;
+use varve_tsdb::{Matcher, Options, Order, QueryContext, STALE_NAN_BITS, SampleColumns, TimeRange};
+
+use super::*;
+use crate::error::Malformed;
+use crate::remote_write::message::{Exemplar, Histogram, MetricMetadata, TimeSeries, WriteRequest, series};
+
+/// A receiver over a store of its own.
+struct Fixture {
+    receiver: Receiver,
+    _dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new(limits: Limits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), Options { shards: 2, ..Options::default() }).unwrap();
+        Self { receiver: Receiver::new(Arc::new(db), limits), _dir: dir }
+    }
+
+    fn write(&self, timeseries: &[TimeSeries]) -> Result<Written, WriteError> {
+        self.write_message(&request(timeseries))
+    }
+
+    fn write_message(&self, message: &[u8]) -> Result<Written, WriteError> {
+        self.receiver.write_v1(&pack(message))
+    }
+
+    /// Writes what must be stored whole.
+    fn stored(&self, timeseries: &[TimeSeries]) {
+        let written = self.write(timeseries).unwrap();
+        assert!(written.rejects.is_empty(), "{}", written.rejects);
+    }
+
+    /// All series with their samples as timestamp and bits.
+    fn contents(&self) -> Vec<(String, Vec<(i64, u64)>)> {
+        let ctx = QueryContext::unbounded();
+        let mut columns = SampleColumns::default();
+        let found = self.receiver.db.select(&ctx, NO_MATCHERS, TimeRange::ALL, Order::Labels).unwrap();
+        let mut all: Vec<_> = found
+            .map(|series| {
+                let series = series.unwrap();
+                columns.clear();
+                series.read(&mut columns).unwrap();
+                let samples = columns.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
+                (series.labels().to_string(), samples.collect::<Vec<_>>())
+            })
+            .filter(|(_, samples)| !samples.is_empty())
+            .collect();
+        all.sort();
+        all
+    }
+
+    fn n_series(&self) -> u64 {
+        self.receiver.db.stats().n_series
+    }
+}
+
+fn pack(message: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new().compress_vec(message).unwrap()
+}
+
+fn request(timeseries: &[TimeSeries]) -> Vec<u8> {
+    WriteRequest { timeseries: timeseries.to_vec(), ..WriteRequest::default() }.encode_to_vec()
+}
+
+fn up(job: &str, samples: &[(i64, f64)]) -> TimeSeries {
+    series(&[("__name__", "up"), ("job", job)], samples)
+}
+
+fn bits(samples: &[(i64, f64)]) -> Vec<(i64, u64)> {
+    samples.iter().map(|&(t, value)| (t, value.to_bits())).collect()
+}
+
+const NO_MATCHERS: &[Matcher] = &[];
+const T: i64 = 1_700_000_000_000;
+
+#[test]
+fn samples_are_stored_bit_for_bit() {
+    let fixture = Fixture::new(Limits::default());
+    let values = [1.5, -0.0, f64::from_bits(STALE_NAN_BITS), f64::from_bits(0xfff8_0000_dead_beef), f64::INFINITY];
+    let samples: Vec<_> = (T..).zip(values).collect();
+    let written = fixture.write(&[up("x", &samples), up("y", &samples[..1])]).unwrap();
+    assert_eq!(written, Written { samples_stored: 6, rejects: Rejects::default() });
+    let expect = [
+        (r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples)),
+        (r#"{__name__="up", job="y"}"#.to_owned(), bits(&samples[..1])),
+    ];
+    assert_eq!(fixture.contents(), expect);
+}
+
+#[test]
+fn a_repeated_request_is_accepted_and_stores_nothing_twice() {
+    let fixture = Fixture::new(Limits::default());
+    let request = [up("x", &[(T, 1.0), (T + 1, 2.0)])];
+    fixture.stored(&request);
+    fixture.stored(&request);
+    assert_eq!(fixture.contents()[0].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
+}
+
+#[test]
+fn all_encodings_of_a_label_set_reach_one_series() {
+    let fixture = Fixture::new(Limits::default());
+    for (t, labels) in (T..).zip([
+        &[("__name__", "up"), ("job", "x")][..],
+        &[("job", "x"), ("__name__", "up")],
+        &[("", ""), ("job", "x"), ("__name__", "up")][1..],
+        &[("instance", ""), ("job", "x"), ("__name__", "up"), ("zone", "")],
+    ]) {
+        for _twice in 0..2 {
+            fixture.stored(&[series(labels, &[(t, 1.0)])]);
+        }
+    }
+    let (a, b) = (b"\x0a\x0e\x0a\x08__name__\x12\x02up", b"\x0a\x08\x0a\x03job\x12\x01x");
+    let sample = |t: i64| request(&[series(&[], &[(t, 1.0)])])[2..].to_vec();
+    for t in [T + 4, T + 6] {
+        let body = [&a[..], &sample(t), b, &sample(t + 1)].concat();
+        let written = fixture.write_message(&[&[0x0a, body.len() as u8][..], &body].concat()).unwrap();
+        assert_eq!(written, Written { samples_stored: 2, rejects: Rejects::default() });
+    }
+    let samples: Vec<_> = (T..T + 8).map(|t| (t, 1.0)).collect();
+    assert_eq!(fixture.contents(), [(r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples))]);
+    assert_eq!(fixture.receiver.stats().route.entries, 3);
+}
+
+#[test]
+fn a_bad_series_costs_that_series_each_time_it_comes() {
+    let fixture = Fixture::new(Limits { label_value_size_max: 10, ..Limits::default() });
+    let bad = |labels: &[(&str, &str)]| series(labels, &[(T, 1.0), (T + 1, 1.0)]);
+    let request = [
+        up("a", &[(T, 1.0)]),
+        bad(&[("job", "x")]),
+        bad(&[("__name__", "up"), ("", "x")]),
+        bad(&[("__name__", "up"), ("a", "1"), ("a", "2")]),
+        bad(&[("__name__", "up"), ("a", "1"), ("a", "3")]),
+        bad(&[("__name__", "up"), ("a", "12345678901")]),
+        series(&[], &[]),
+        up("b", &[(T, 2.0)]),
+    ];
+    for _known_by_then in 0..2 {
+        let written = fixture.write(&request).unwrap();
+        assert_eq!(written.samples_stored, 2);
+        assert_eq!(
+            written.rejects.to_string(),
+            "missing metric name (__name__ label): 2 series with 2 samples, e.g. series {job=\"x\"}; \
+             label name is empty: 1 series with 2 samples, e.g. series {__name__=\"up\", \"\"=\"x\"}; \
+             duplicate label name: 2 series with 4 samples, e.g. series {__name__=\"up\", a=\"1\", a=\"2\"}; \
+             label value longer than --ingest.label-value-size-max: 1 series with 2 samples, \
+             e.g. series {__name__=\"up\", a=\"12345678901\"}"
+        );
+    }
+    assert_eq!((fixture.contents().len(), fixture.n_series()), (2, 2));
+    let stats = fixture.receiver.stats();
+    // The series without samples is looked at afresh each time: nothing is kept for it.
+    assert_eq!((stats.route.entries, stats.route.hits, stats.route.misses), (7, 7, 9));
+    assert_eq!(stats.rejected[&Reason::DuplicateLabelName], 8);
+    assert_eq!((stats.requests_partial, stats.samples_stored), (2, 4));
+}
+
+#[test]
+fn a_bad_sample_costs_that_sample() {
+    let fixture = Fixture::new(Limits::default());
+    fixture.stored(&[up("x", &[(T, 1.0)]), up("y", &[(T, 1.0)])]);
+    let far = T + 400 * 365 * 86_400_000;
+    let written = fixture
+        .write(&[
+            up("x", &[(T - 2, 1.0), (T - 1, 1.0), (T, 7.0), (T + 1, 1.0), (far, 1.0), (T - 86_400_000, 1.0)]),
+            up("y", &[(T - 1, 1.0), (T + 1, 1.0)]),
+        ])
+        .unwrap();
+    assert_eq!(written.samples_stored, 2);
+    let found: Vec<_> = written.rejects.iter().map(|reject| (reject.reason.name(), reject.count)).collect();
+    for expect in [("out_of_order", 3), ("duplicate_timestamp", 1), ("too_far_in_future", 1), ("out_of_bounds", 1)] {
+        assert!(found.contains(&expect), "{found:?}");
+    }
+    let text = written.rejects.to_string();
+    assert!(text.contains(r#"out of order sample: 3 samples, e.g. series {__name__="up", job="x"} at 1699999999998"#));
+    assert!(text.contains("duplicate sample for timestamp: 1 sample, e.g. "), "{text}");
+    assert!(text.contains("out of bounds: 1 sample, e.g. "), "{text}");
+    assert_eq!(fixture.contents()[1].1, bits(&[(T, 1.0), (T + 1, 1.0)]));
+}
+
+#[test]
+fn a_malformed_request_stores_nothing_not_even_of_known_series() {
+    let fixture = Fixture::new(Limits::default());
+    fixture.stored(&[up("x", &[(T, 1.0)])]);
+    let before = fixture.contents();
+    let good = request(&[up("x", &[(T + 1, 1.0)]), up("new", &[(T + 1, 1.0)])]);
+    for damage in [
+        &b"\x0a"[..],
+        b"\x0a\x05",
+        b"\x00",
+        b"\x08\x01",
+        b"\x0a\x02\x0a\x05",
+        // A label of which only the inside is broken.
+        b"\x0a\x05\x0a\x03\x0a\x05a",
+        // Likewise an exemplar, a histogram, metadata.
+        b"\x0a\x03\x1a\x01\x0a",
+        b"\x0a\x03\x22\x01\x09",
+        b"\x1a\x01\x12",
+        b"\x7b\x7c",
+    ] {
+        let refused = fixture.write_message(&[&good, damage].concat()).unwrap_err();
+        assert!(matches!(refused, WriteError::Malformed(Malformed::Protobuf { .. })), "{refused}");
+    }
+    let whole = pack(&good);
+    for body in [&whole[..whole.len() - 1], b"", b"\x00\x00", b"not snappy"] {
+        let refused = fixture.receiver.write_v1(body).unwrap_err();
+        assert!(matches!(refused, WriteError::Malformed(Malformed::Snappy(_))), "{refused}");
+    }
+    assert_eq!((fixture.contents(), fixture.n_series()), (before, 1));
+    assert_eq!((fixture.receiver.stats().requests_malformed, fixture.receiver.stats().in_flight_bytes), (14, 0));
+}
+
+#[test]
+fn an_empty_request_is_fine() {
+    let fixture = Fixture::new(Limits::default());
+    assert_eq!(fixture.write(&[]).unwrap(), Written::default());
+}
+
+#[test]
+fn series_without_samples_are_not_created() {
+    let fixture = Fixture::new(Limits::default());
+    fixture.stored(&[up("x", &[])]);
+    assert_eq!(fixture.n_series(), 0);
+}
+
+#[test]
+fn floats_are_stored_where_histograms_and_exemplars_are_not() {
+    let fixture = Fixture::new(Limits::default());
+    let mut with = up("x", &[(T, 1.0)]);
+    with.exemplars = vec![Exemplar::default(); 2];
+    let mut only = up("y", &[]);
+    only.histograms = vec![Histogram { count_int: Some(1), timestamp: T, ..Histogram::default() }];
+    let written = fixture.write(&[up("w", &[(T, 1.0)]), with, only]).unwrap();
+    assert_eq!(written.samples_stored, 2);
+    assert_eq!(
+        written.rejects.to_string(),
+        "native histograms are not supported yet: 1 histogram, e.g. series {__name__=\"up\", job=\"y\"}; \
+         exemplars are not supported yet: 2 exemplars, e.g. series {__name__=\"up\", job=\"x\"}"
+    );
+    assert_eq!((fixture.contents().len(), written.rejects.n_samples()), (2, 0));
+}
+
+#[test]
+fn metadata_is_kept_and_what_is_wrong_with_it_told() {
+    let fixture = Fixture::new(Limits::default());
+    let family = |name: &str, kind, help: &[u8]| MetricMetadata {
+        kind,
+        metric_family_name: name.into(),
+        help: help.to_vec(),
+        unit: b"s".to_vec(),
+    };
+    let metadata = vec![
+        family("a", 1, b"first"),
+        family("", 1, b"x"),
+        family("b", 99, b"second"),
+        family("c", 2, b"\xff"),
+        family("d", 2, &[b'x'; 70_000]),
+    ];
+    let message = WriteRequest { metadata, ..WriteRequest::default() }.encode_to_vec();
+    let written = fixture.write_message(&message).unwrap();
+    assert_eq!(
+        written.rejects.to_string(),
+        "invalid metadata: 3 metric families, e.g. an entry without metric family name"
+    );
+    let known = fixture.receiver.db.metadata();
+    let known: Vec<_> = known.iter().map(|(name, m)| (name.as_str(), m.kind.as_str(), m.help.as_str())).collect();
+    assert_eq!(known, [("a", "counter", "first"), ("b", "unknown", "second")]);
+}
+
+#[test]
+fn what_is_too_large_is_refused_and_stores_nothing() {
+    let limits = Limits { body_size_max: 100, decompressed_size_max: 1000, ..Limits::default() };
+    let fixture = Fixture::new(limits);
+    let many = request(&vec![up("x", &[(T, 1.0)]); 100]);
+    let bodies: [(&[u8], &str); 4] = [
+        (&[0; 101], "body size in bytes of 101 exceeds 100, the limit of --ingest.body-size-max"),
+        (b"\xe9\x07", "decompressed size in bytes of 1001 exceeds 1000, the limit of --ingest.decompressed-size-max"),
+        (
+            b"\xff\xff\xff\xff\x0f\x00",
+            "decompressed size in bytes of 4294967295 exceeds 1000, the limit of --ingest.decompressed-size-max",
+        ),
+        (
+            &pack(&many)[..100],
+            "decompressed size in bytes of 4600 exceeds 1000, the limit of --ingest.decompressed-size-max",
+        ),
+    ];
+    for (body, expect) in bodies {
+        let refused = fixture.receiver.write_v1(body).unwrap_err();
+        assert!(matches!(refused, WriteError::TooLarge { .. }));
+        assert_eq!(refused.to_string(), expect);
+    }
+    assert_eq!((fixture.n_series(), fixture.receiver.stats().requests_too_large), (0, 4));
+}
+
+#[test]
+fn without_room_in_flight_a_request_is_asked_to_come_again() {
+    let fixture = Fixture::new(Limits { bytes_in_flight_max: 10_000, ..Limits::default() });
+    let held = fixture.receiver.admission.admit(9_900).unwrap();
+    let many = vec![up("x", &[(T, 1.0)]); 10];
+    assert!(matches!(fixture.write(&many), Err(WriteError::Busy { in_flight: 9_900, .. })));
+    // Here the body fits, and what it decodes to does not.
+    assert!(matches!(fixture.write(&[up("x", &[(T, 1.0)])]), Err(WriteError::Busy { size: 116, .. })));
+    assert_eq!((fixture.n_series(), fixture.receiver.stats().in_flight_bytes), (0, 9_900));
+    drop(held);
+    fixture.stored(&many);
+    let stats = fixture.receiver.stats();
+    assert_eq!((stats.requests_busy, stats.in_flight_bytes, stats.samples_stored), (2, 0, 10));
+}
+
+#[test]
+fn a_series_that_has_moved_is_found_again() {
+    let other = Fixture::new(Limits::default());
+    for n in 0..100 {
+        other.stored(&[up(&n.to_string(), &[(T, 1.0)])]);
+    }
+    let labels = Labels::from_pairs([("__name__", "up"), ("job", "99")]).unwrap();
+    let stranger = other.receiver.db.series(&labels).unwrap();
+    let fixture = Fixture::new(Limits::default());
+    let request = [up("a", &[(T, 1.0)]), up("b", &[(T, 1.0), (T + 1, 2.0)])];
+    let mut batch = DecodedBatch::default();
+    decode_v1(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
+    fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger));
+    let written = fixture.write(&request).unwrap();
+    assert_eq!(written, Written { samples_stored: 3, rejects: Rejects::default() });
+    assert_eq!(fixture.contents()[1].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
+    fixture.stored(&[up("b", &[(T + 2, 2.0)])]);
+    assert_eq!(fixture.receiver.stats().route.entries, 2);
+}
+
+#[test]
+fn known_series_are_stored_where_new_ones_cannot_be_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { head_size_max_bytes: 200_000, ..Options::default() };
+    let db = Arc::new(Db::open(dir.path(), options).unwrap());
+    let fixture = Fixture { receiver: Receiver::new(db, Limits::default()), _dir: dir };
+    fixture.stored(&[up("known", &[(T, 1.0)])]);
+    let mut full = None;
+    for n in 0..10_000 {
+        let t = T + 1 + n;
+        match fixture.write(&[up(&n.to_string(), &[(t, 1.0)]), up("known", &[(t, 1.0)])]) {
+            Ok(_) => {}
+            Err(refused) => {
+                full = Some((t, refused));
+                break;
+            }
+        }
+    }
+    let (t, refused) = full.expect("200 kB do not hold 10,000 series");
+    assert!(matches!(refused, WriteError::Store(varve_tsdb::Error::Limit { .. })), "{refused}");
+    let contents = fixture.contents();
+    let (_, known) = contents.iter().find(|(labels, _)| labels.contains("known")).unwrap();
+    // The store may refuse the append as well once its memory is full; what it took is in order and whole.
+    assert!(known.last().unwrap().0 >= t - 1);
+}
+
+#[test]
+fn own_samples_are_appended_and_told_of() {
+    let fixture = Fixture::new(Limits::default());
+    let labels = Labels::from_pairs([("__name__", "varve_up")]).unwrap();
+    let own = |t| [(&labels, Sample { timestamp_ms: t, value: 1.0 })];
+    assert_eq!(fixture.receiver.append_own(own(T)).unwrap().samples_stored, 1);
+    let written = fixture.receiver.append_own(own(T - 1)).unwrap();
+    let expect = format!("out of order sample: 1 sample, e.g. series {{__name__=\"varve_up\"}} at {}", T - 1);
+    assert_eq!((written.samples_stored, written.rejects.to_string()), (0, expect));
+}
+
+#[test]
+fn many_threads_create_each_series_once() {
+    let fixture = Fixture::new(Limits::default());
+    let all: Vec<_> = (0..200).map(|n| up(&n.to_string(), &[(T, f64::from(n))])).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| all.chunks(20).for_each(|some| fixture.stored(some)));
+        }
+    });
+    assert_eq!((fixture.n_series(), fixture.contents().len()), (200, 200));
+    assert_eq!(fixture.receiver.stats().samples_stored, 800);
+}
+
+#[test]
+fn damaged_bodies_never_panic_and_store_all_they_claim() {
+    let fixture = Fixture::new(Limits::default());
+    let body = pack(&request(&[up("x", &[(T, 1.0), (T + 1, 2.0)]), up("y", &[(T, 3.0)])]));
+    proptest!(|(damage in vec((any::<Index>(), any::<u8>()), 0..4), end in any::<Index>(), cut in any::<bool>())| {
+        let mut body = body.clone();
+        for (at, byte) in damage {
+            let at = at.index(body.len());
+            body[at] = byte;
+        }
+        if cut {
+            body.truncate(end.index(body.len()));
+        }
+        if let Ok(written) = fixture.receiver.write_v1(&body) {
+            prop_assert!(written.samples_stored + written.rejects.n_samples() <= 20);
+        }
+    });
+    assert_eq!(fixture.receiver.stats().in_flight_bytes, 0);
+}

@@ -1,0 +1,196 @@
+//! What of a request was not stored: counts per reason, with one example each.
+
+use std::fmt;
+
+use varve_tsdb::{LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, RejectReason};
+
+/// Why something of a request was not stored. The words are Prometheus' where it has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The store refused a sample.
+    Sample(RejectReason),
+    /// A label set has no metric name, or an empty one.
+    MissingMetricName,
+    /// A label has no name.
+    EmptyLabelName,
+    /// A label name occurs twice in a label set, whatever the values.
+    DuplicateLabelName,
+    /// A label name or value is not UTF-8.
+    InvalidUtf8,
+    /// A label set has too many labels.
+    TooManyLabels,
+    /// A label name is too long.
+    LabelNameTooLong,
+    /// A label value is too long.
+    LabelValueTooLong,
+    /// All labels together exceed [`LABELS_SIZE_MAX`].
+    LabelSetTooLarge,
+    /// Native histograms are not stored yet.
+    NativeHistogram,
+    /// Exemplars are not stored yet.
+    Exemplar,
+    /// Metadata has no metric family name, is too long or not UTF-8.
+    InvalidMetadata,
+    /// The store keeps metadata of [`METADATA_FAMILIES_MAX`] metric families already.
+    TooManyFamilies,
+}
+
+/// What one reason cost a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// Why.
+    pub reason: Reason,
+    /// How many samples, series, histograms, exemplars or metric families, by what the reason is about.
+    pub count: u64,
+    /// How many float samples were not stored.
+    pub n_samples: u64,
+    /// The first case.
+    pub example: String,
+}
+
+/// What of a request was not stored, in the order in which the reasons came up. Its `Display` is the body of the 400:
+/// one line, because senders log the first line or the first kilobyte of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rejects {
+    rejects: Vec<Reject>,
+}
+
+impl Reason {
+    /// Returns the reason as the value of a metric's label.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sample(RejectReason::OutOfOrder) => "out_of_order",
+            Self::Sample(RejectReason::Duplicate) => "duplicate_timestamp",
+            Self::Sample(RejectReason::OutOfBounds) => "out_of_bounds",
+            Self::Sample(RejectReason::TooFarInFuture) => "too_far_in_future",
+            Self::Sample(RejectReason::Moved) => "moved",
+            Self::MissingMetricName => "missing_metric_name",
+            Self::EmptyLabelName => "empty_label_name",
+            Self::DuplicateLabelName => "duplicate_label_name",
+            Self::InvalidUtf8 => "invalid_utf8",
+            Self::TooManyLabels => "too_many_labels",
+            Self::LabelNameTooLong => "label_name_too_long",
+            Self::LabelValueTooLong => "label_value_too_long",
+            Self::LabelSetTooLarge => "label_set_too_large",
+            Self::NativeHistogram => "native_histogram",
+            Self::Exemplar => "exemplar",
+            Self::InvalidMetadata => "invalid_metadata",
+            Self::TooManyFamilies => "too_many_families",
+        }
+    }
+
+    /// Tells whether the reason costs float samples.
+    pub(crate) fn is_of_samples(self) -> bool {
+        !matches!(self, Self::NativeHistogram | Self::Exemplar | Self::InvalidMetadata | Self::TooManyFamilies)
+    }
+
+    /// Returns what the reason counts, for one and for many.
+    fn unit(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Sample(_) => ("sample", "samples"),
+            Self::NativeHistogram => ("histogram", "histograms"),
+            Self::Exemplar => ("exemplar", "exemplars"),
+            Self::InvalidMetadata | Self::TooManyFamilies => ("metric family", "metric families"),
+            _ => ("series", "series"),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sample(reason) => return reason.fmt(f),
+            Self::MissingMetricName => "missing metric name (__name__ label)",
+            Self::EmptyLabelName => "label name is empty",
+            Self::DuplicateLabelName => "duplicate label name",
+            Self::InvalidUtf8 => "invalid UTF-8 in label name or value",
+            Self::TooManyLabels => "more labels than --ingest.labels-per-series-max allows",
+            Self::LabelNameTooLong => "label name longer than --ingest.label-name-size-max",
+            Self::LabelValueTooLong => "label value longer than --ingest.label-value-size-max",
+            Self::LabelSetTooLarge => return write!(f, "label set larger than {LABELS_SIZE_MAX} bytes"),
+            Self::NativeHistogram => "native histograms are not supported yet",
+            Self::Exemplar => "exemplars are not supported yet",
+            Self::InvalidMetadata => "invalid metadata",
+            Self::TooManyFamilies => {
+                return write!(f, "metadata of more than {METADATA_FAMILIES_MAX} metric families");
+            }
+        })
+    }
+}
+
+impl fmt::Display for Reject {
+    /// Writes `out of order sample: 3 samples, e.g. series {__name__="up"} at 1700000000000`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (one, many) = self.reason.unit();
+        write!(f, "{}: {} {}", self.reason, self.count, if self.count == 1 { one } else { many })?;
+        if one == "series" && self.n_samples > 0 {
+            write!(f, " with {} {}", self.n_samples, if self.n_samples == 1 { "sample" } else { "samples" })?;
+        }
+        write!(f, ", e.g. {}", self.example)
+    }
+}
+
+impl Rejects {
+    /// Tells whether all of the request was stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rejects.is_empty()
+    }
+
+    /// Iterates over the reasons that came up.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Reject> {
+        self.rejects.iter()
+    }
+
+    /// Counts the float samples that were not stored.
+    #[must_use]
+    pub fn n_samples(&self) -> u64 {
+        self.rejects.iter().map(|reject| reject.n_samples).sum()
+    }
+
+    /// Counts `count` things under a reason, which cost `n_samples` float samples. Only the first example is made.
+    pub(crate) fn add(&mut self, reason: Reason, count: u64, n_samples: u64, example: impl FnOnce() -> String) {
+        if let Some(reject) = self.rejects.iter_mut().find(|reject| reject.reason == reason) {
+            reject.count += count;
+            reject.n_samples += n_samples;
+        } else {
+            self.rejects.push(Reject { reason, count, n_samples, example: example() });
+        }
+    }
+}
+
+impl fmt::Display for Rejects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, reject) in self.rejects.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            write!(f, "{separator}{reject}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_counted_once_with_its_first_example() {
+        let mut rejects = Rejects::default();
+        assert!(rejects.is_empty());
+        for t in [5, 6, 7] {
+            let example = || format!("series {{__name__=\"up\"}} at {t}");
+            rejects.add(Reason::Sample(RejectReason::OutOfOrder), 1, 1, example);
+        }
+        rejects.add(Reason::EmptyLabelName, 1, 1, || "series {\"\"=\"x\"}".to_owned());
+        rejects.add(Reason::Exemplar, 2, 0, || "series {}".to_owned());
+        assert_eq!(
+            rejects.to_string(),
+            "out of order sample: 3 samples, e.g. series {__name__=\"up\"} at 5; \
+             label name is empty: 1 series with 1 sample, e.g. series {\"\"=\"x\"}; \
+             exemplars are not supported yet: 2 exemplars, e.g. series {}"
+        );
+        assert_eq!((rejects.n_samples(), rejects.iter().len()), (4, 3));
+    }
+}

@@ -1,0 +1,212 @@
+//! `prometheus.WriteRequest` of remote write 1.0 (`prompb/remote.proto`, `prompb/types.proto`), decoded in place.
+//!
+//! Proto3's rules hold: an absent field has its zero, the last of a repeated scalar stands, order does not matter. The
+//! whole message is checked, also what is not stored yet (native histograms, exemplars), so that a body that any
+//! protobuf decoder refuses is refused whole.
+
+use varve_tsdb::Sample;
+
+use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
+use crate::batch::{DecodedBatch, FamilyEntry, Span};
+use crate::error::{Malformed, WriteError};
+use crate::limits::Limits;
+use crate::route::RouteHasher;
+
+/// See [`decode_v1`](super::decode_v1).
+pub(crate) fn decode(
+    message: &[u8],
+    hasher: &RouteHasher,
+    limits: &Limits,
+    batch: &mut DecodedBatch,
+) -> Result<(), WriteError> {
+    limits.check_decompressed(message.len() as u64)?;
+    batch.clear();
+    let mut reader = Reader::new(message);
+    while let Some(key) = reader.key()? {
+        match key {
+            TIMESERIES => {
+                let (labels, contiguous) = decode_series(reader.message()?, limits, batch)?;
+                batch.push_series(labels, contiguous.then(|| hasher.hash(labels.of(message))));
+                limits.check_series(batch.series.len())?;
+            }
+            METADATA => {
+                batch.families.push(decode_family(reader.message()?)?);
+                limits.check_families(batch.families.len())?;
+            }
+            _ => reader.skip_unknown(key, WRITE_REQUEST)?,
+        }
+    }
+    Ok(())
+}
+
+/// Checks the labels of a series that nobody has checked yet.
+pub(crate) fn check_labels(message: &[u8], labels: Span) -> Result<(), Malformed> {
+    LABELS_OF_SERIES.check(Reader::over(message, labels))
+}
+
+/// Iterates over the label pairs in `labels`, which [`check_labels`] has passed, now or when the same bytes came first.
+pub(crate) fn label_pairs(message: &[u8], labels: Span) -> LabelPairs<'_> {
+    LabelPairs { reader: Reader::over(message, labels) }
+}
+
+/// Label names and values in the order in which they were sent.
+#[derive(Debug)]
+pub(crate) struct LabelPairs<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for LabelPairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // Checked bytes have no errors; `ok()` only ends the iteration where the caller has not kept its word.
+        while let Some(key) = self.reader.key().ok()? {
+            if key == LABELS {
+                return self.reader.message().and_then(decode_label).ok();
+            }
+            self.reader.skip_unknown(key, 0).ok()?;
+        }
+        None
+    }
+}
+
+/// Returns the type of a metric family in the API's words.
+pub(crate) fn family_kind(kind: i32) -> &'static str {
+    match kind {
+        1 => "counter",
+        2 => "gauge",
+        3 => "histogram",
+        4 => "gaugehistogram",
+        5 => "summary",
+        6 => "info",
+        7 => "stateset",
+        _ => "unknown",
+    }
+}
+
+/// Decodes the samples of a series. Returns where its labels are and whether they lie together; if they do not, where
+/// the whole series is.
+fn decode_series(
+    mut reader: Reader<'_>,
+    limits: &Limits,
+    batch: &mut DecodedBatch,
+) -> Result<(Span, bool), WriteError> {
+    let whole = reader.span();
+    let (mut labels, mut contiguous) = (Span::default(), true);
+    let series_idx = batch.series.len();
+    loop {
+        let field_start = reader.at();
+        let Some(key) = reader.key()? else { break };
+        match key {
+            LABELS => {
+                reader.message()?;
+                let field = Span::new(field_start, reader.at());
+                contiguous &= labels.is_empty() || labels.end == field.start;
+                labels = if labels.is_empty() { field } else { Span { end: field.end, ..labels } };
+            }
+            SAMPLES => {
+                batch.samples.push(decode_sample(reader.message()?)?);
+                limits.check_samples(batch.samples.len())?;
+            }
+            EXEMPLARS => {
+                EXEMPLAR.check(reader.message()?)?;
+                batch.exemplars.note(series_idx);
+            }
+            HISTOGRAMS => {
+                HISTOGRAM.check(reader.message()?)?;
+                batch.histograms.note(series_idx);
+            }
+            _ => reader.skip_unknown(key, TIME_SERIES)?,
+        }
+    }
+    Ok((if contiguous { labels } else { whole }, contiguous))
+}
+
+#[inline]
+fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, Malformed> {
+    let mut sample = Sample { timestamp_ms: 0, value: 0.0 };
+    while let Some(key) = reader.key()? {
+        match key {
+            SAMPLE_VALUE => sample.value = f64::from_bits(reader.fixed64()?),
+            SAMPLE_TIMESTAMP => sample.timestamp_ms = reader.varint()? as i64,
+            _ => reader.skip_unknown(key, SAMPLE)?,
+        }
+    }
+    Ok(sample)
+}
+
+fn decode_label(mut reader: Reader<'_>) -> Result<(&[u8], &[u8]), Malformed> {
+    let (mut name, mut value): (&[u8], &[u8]) = (b"", b"");
+    while let Some(key) = reader.key()? {
+        match key {
+            LABEL_NAME => name = reader.message()?.rest(),
+            LABEL_VALUE => value = reader.message()?.rest(),
+            _ => reader.skip_unknown(key, 0b110)?,
+        }
+    }
+    Ok((name, value))
+}
+
+fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, Malformed> {
+    let mut family = FamilyEntry::default();
+    while let Some(key) = reader.key()? {
+        match key {
+            // An enum is an int32: what is wider is cut, as every decoder does.
+            FAMILY_TYPE => family.kind = reader.varint()? as i32,
+            FAMILY_NAME => family.name = reader.message()?.span(),
+            FAMILY_HELP => family.help = reader.message()?.span(),
+            FAMILY_UNIT => family.unit = reader.message()?.span(),
+            _ => reader.skip_unknown(key, METRIC_METADATA)?,
+        }
+    }
+    Ok(family)
+}
+
+const TIMESERIES: Key = len_key(1);
+const METADATA: Key = len_key(3);
+const WRITE_REQUEST: u32 = 1 << 1 | 1 << 3;
+
+const LABELS: Key = len_key(1);
+const SAMPLES: Key = len_key(2);
+const EXEMPLARS: Key = len_key(3);
+const HISTOGRAMS: Key = len_key(4);
+const TIME_SERIES: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
+
+const LABEL_NAME: Key = len_key(1);
+const LABEL_VALUE: Key = len_key(2);
+
+const SAMPLE_VALUE: Key = fixed64_key(1);
+const SAMPLE_TIMESTAMP: Key = varint_key(2);
+const SAMPLE: u32 = 1 << 1 | 1 << 2;
+
+const FAMILY_TYPE: Key = varint_key(1);
+const FAMILY_NAME: Key = len_key(2);
+const FAMILY_HELP: Key = len_key(4);
+const FAMILY_UNIT: Key = len_key(5);
+const METRIC_METADATA: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5;
+
+static LABELS_OF_SERIES: Schema = Schema(&[(1, Kind::Message(&LABEL))]);
+static LABEL: Schema = Schema(&[(1, Kind::Bytes), (2, Kind::Bytes)]);
+static EXEMPLAR: Schema = Schema(&[(1, Kind::Message(&LABEL)), (2, Kind::Fixed64), (3, Kind::Varint)]);
+static BUCKET_SPAN: Schema = Schema(&[(1, Kind::Varint), (2, Kind::Varint)]);
+static HISTOGRAM: Schema = Schema(&[
+    (1, Kind::Varint),
+    (2, Kind::Fixed64),
+    (3, Kind::Fixed64),
+    (4, Kind::Varint),
+    (5, Kind::Fixed64),
+    (6, Kind::Varint),
+    (7, Kind::Fixed64),
+    (8, Kind::Message(&BUCKET_SPAN)),
+    (9, Kind::Varints),
+    (10, Kind::Fixed64s),
+    (11, Kind::Message(&BUCKET_SPAN)),
+    (12, Kind::Varints),
+    (13, Kind::Fixed64s),
+    (14, Kind::Varint),
+    (15, Kind::Varint),
+    (16, Kind::Fixed64s),
+]);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use prost::Message;
+
+use super::*;
+use crate::remote_write::message::WriteRequest;
+
+/// What a request says, whoever has decoded it.
+#[derive(Debug, PartialEq, Default)]
+struct Told {
+    /// Labels as pairs, samples as timestamp and bits.
+    series: Vec<(Vec<Pair>, Vec<Bits>)>,
+    n_histograms: usize,
+    n_exemplars: usize,
+    /// Type, name, help and unit.
+    families: Vec<Family>,
+}
+
+type Pair = (Vec<u8>, Vec<u8>);
+type Bits = (i64, u64);
+type Family = (i32, Vec<u8>, Vec<u8>, Vec<u8>);
+
+fn ours(message: &[u8]) -> Result<Told, WriteError> {
+    let mut batch = DecodedBatch::default();
+    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
+    let mut told = Told::default();
+    for (series, samples) in batch.series() {
+        check_labels(message, series.labels)?;
+        let pairs = label_pairs(message, series.labels).map(|(name, value)| (name.to_vec(), value.to_vec()));
+        let samples = samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
+        told.series.push((pairs.collect(), samples.collect()));
+    }
+    told.n_histograms = batch.histograms.count as usize;
+    told.n_exemplars = batch.exemplars.count as usize;
+    let text = |span: Span| span.of(message).to_vec();
+    told.families = batch.families.iter().map(|f| (f.kind, text(f.name), text(f.help), text(f.unit))).collect();
+    Ok(told)
+}
+
+fn theirs(message: &[u8]) -> Result<Told, prost::DecodeError> {
+    let request = WriteRequest::decode(message)?;
+    let mut told = Told::default();
+    for series in request.timeseries {
+        let pairs = series.labels.into_iter().map(|label| (label.name, label.value));
+        let samples = series.samples.iter().map(|sample| (sample.timestamp, sample.value));
+        told.series.push((pairs.collect(), samples.collect()));
+        told.n_histograms += series.histograms.len();
+        told.n_exemplars += series.exemplars.len();
+    }
+    told.families = request.metadata.into_iter().map(|f| (f.kind, f.metric_family_name, f.help, f.unit)).collect();
+    Ok(told)
+}
+
+/// Both decoders must refuse, or tell the same; only groups are ours alone to refuse.
+fn check_same(message: &[u8]) {
+    match (ours(message), theirs(message)) {
+        (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
+        (Err(_), Err(_)) => {}
+        (Err(refused), Ok(_)) if refused.to_string().contains("groups") => {}
+        (ours, theirs) => panic!("{message:?}\nours: {ours:?}\ntheirs: {theirs:?}"),
+    }
+}
+
+fn varint(mut value: u64, padding: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    // Senders may write a varint longer than need be.
+    for _ in 0..padding.min(10 - bytes.len()) {
+        *bytes.last_mut().unwrap() |= 0x80;
+        bytes.push(0);
+    }
+    bytes
+}
+
+fn key(number: u32, wire_type: u64) -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![9 => Just(0), 1 => 0..4usize].prop_map(move |pad| varint(u64::from(number) << 3 | wire_type, pad))
+}
+
+fn field(number: u32, wire_type: u64, payload: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    (key(number, wire_type), payload).prop_map(|(key, payload)| [key, payload].concat())
+}
+
+fn number(number: u32) -> BoxedStrategy<Vec<u8>> {
+    let value = prop_oneof![any::<u64>(), 0..300u64, (-300..0i64).prop_map(|v| v as u64)];
+    field(number, 0, (value, 0..2usize).prop_map(|(value, pad)| varint(value, pad))).boxed()
+}
+
+fn double(number: u32) -> BoxedStrategy<Vec<u8>> {
+    let bits = prop_oneof![any::<u64>(), Just(varve_tsdb::STALE_NAN_BITS), Just(0)];
+    field(number, 1, bits.prop_map(|bits| bits.to_le_bytes().to_vec())).boxed()
+}
+
+fn len(number: u32, payload: impl Strategy<Value = Vec<u8>> + 'static) -> BoxedStrategy<Vec<u8>> {
+    let delimited = (payload, 0..2usize).prop_map(|(p, pad)| [varint(p.len() as u64, pad), p].concat());
+    field(number, 2, delimited).boxed()
+}
+
+fn text(number: u32) -> BoxedStrategy<Vec<u8>> {
+    len(number, prop_oneof!["[a-z_]{0,12}".prop_map(String::into_bytes), vec(any::<u8>(), 0..140)])
+}
+
+fn unknown() -> BoxedStrategy<Vec<u8>> {
+    let numbers = || prop_oneof![17..40u32, Just((1 << 29) - 1)];
+    let fixed32 = any::<[u8; 4]>().prop_map(Vec::from);
+    prop_oneof![
+        numbers().prop_flat_map(number),
+        numbers().prop_flat_map(double),
+        numbers().prop_flat_map(text),
+        (numbers(), fixed32).prop_flat_map(|(number, payload)| field(number, 5, Just(payload))),
+    ]
+    .boxed()
+}
+
+/// A message: fields of these kinds in any order and number, unknown ones between them now and then.
+fn message(fields: Vec<(u32, BoxedStrategy<Vec<u8>>)>, len_max: usize) -> BoxedStrategy<Vec<u8>> {
+    let fields = proptest::strategy::Union::new_weighted([fields, vec![(1, unknown())]].concat());
+    vec(fields, 0..len_max).prop_map(|fields| fields.concat()).boxed()
+}
+
+fn label() -> BoxedStrategy<Vec<u8>> {
+    message(vec![(8, text(1)), (8, text(2))], 4)
+}
+
+fn histogram() -> BoxedStrategy<Vec<u8>> {
+    let span = || message(vec![(4, number(1)), (4, number(2))], 4);
+    let packed =
+        || vec((any::<u64>(), 0..2usize), 0..4).prop_map(|v| v.iter().flat_map(|&(v, p)| varint(v, p)).collect());
+    let doubles = || vec(any::<[u8; 8]>(), 0..4).prop_map(|v| v.concat());
+    let mut fields: Vec<_> = [1, 4, 6, 9, 12, 14, 15].map(|n| (1, number(n))).into();
+    fields.extend([2, 3, 5, 7, 10, 13, 16].map(|n| (1, double(n))));
+    fields.extend([8, 11].map(|n| (1, len(n, span()))));
+    fields.extend([9, 12].map(|n| (1, len(n, packed()))));
+    fields.extend([10, 13, 16].map(|n| (1, len(n, doubles()))));
+    message(fields, 12)
+}
+
+fn write_request() -> BoxedStrategy<Vec<u8>> {
+    let sample = message(vec![(8, double(1)), (8, number(2))], 4);
+    let exemplar = message(vec![(4, len(1, label())), (4, double(2)), (4, number(3))], 5);
+    let family = message(vec![(4, number(1)), (4, text(2)), (4, text(4)), (4, text(5))], 6);
+    let time_series =
+        message(vec![(16, len(1, label())), (16, len(2, sample)), (2, len(3, exemplar)), (2, len(4, histogram()))], 12);
+    message(vec![(8, len(1, time_series)), (2, len(3, family))], 6)
+}
+
+proptest! {
+    #[test]
+    fn any_valid_message_tells_what_prost_reads(message in write_request()) {
+        prop_assert!(theirs(&message).is_ok());
+        check_same(&message);
+    }
+
+    #[test]
+    fn a_damaged_message_is_refused_where_prost_refuses_it(
+        mut message in write_request(),
+        damage in vec((any::<Index>(), any::<u8>(), 0..4u8), 1..4),
+    ) {
+        for (at, byte, kind) in damage {
+            let at = at.index(message.len() + 1);
+            match kind {
+                0 => message.truncate(at),
+                1 => message.insert(at, byte),
+                _ if at == message.len() => {}
+                2 => message[at] = byte,
+                _ => message[at] ^= 1 << (byte % 8),
+            }
+        }
+        check_same(&message);
+    }
+
+    #[test]
+    fn random_bytes_never_panic(message in vec(any::<u8>(), 0..200)) {
+        check_same(&message);
+    }
+}
+
+#[test]
+fn every_truncation_tells_what_prost_tells() {
+    let message = WriteRequest {
+        timeseries: vec![crate::remote_write::message::series(&[("__name__", "up")], &[(1_700_000_000_000, -0.0)])],
+        ..WriteRequest::default()
+    }
+    .encode_to_vec();
+    for end in 0..=message.len() {
+        check_same(&message[..end]);
+        assert_eq!(ours(&message[..end]).is_ok(), end == 0 || end == message.len());
+    }
+}
+
+fn keys_of(message: &[u8]) -> Vec<Option<crate::route::RouteKey>> {
+    let mut batch = DecodedBatch::default();
+    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();
+    batch.series.iter().map(|series| series.key).collect()
+}
+
+#[test]
+fn equal_label_bytes_have_equal_keys_and_scattered_labels_have_none() {
+    let (a, b, sample) = (b"\x0a\x06\x0a\x01a\x12\x011", b"\x0a\x06\x0a\x01b\x12\x012", b"\x12\x02\x10\x07");
+    let series = |fields: &[&[u8]]| {
+        let body = fields.concat();
+        [&[0x0a, body.len() as u8][..], &body].concat()
+    };
+    let message = [
+        series(&[a, b, sample]),
+        series(&[sample, a, b]),
+        series(&[a, b]),
+        series(&[b, a, sample]),
+        series(&[a, sample, b]),
+    ]
+    .concat();
+    let keys = keys_of(&message);
+    assert!(keys[0].is_some() && keys[0] == keys[1] && keys[0] == keys[2]);
+    assert!(keys[3].is_some() && keys[3] != keys[0]);
+    assert_eq!(keys[4], None);
+    let told = ours(&message).unwrap();
+    assert_eq!(told.series[4], told.series[0]);
+}
+
+#[test]
+fn counts_over_the_limits_are_too_large() {
+    let limits = Limits {
+        series_per_request_max: 2,
+        samples_per_request_max: 3,
+        families_per_request_max: 1,
+        ..Limits::default()
+    };
+    let decode = |message: &[u8]| decode(message, &RouteHasher::new(), &limits, &mut DecodedBatch::default());
+    let with_samples = |n: usize| [&[0x0a, 2 * n as u8][..], &b"\x12\x00".repeat(n)].concat();
+    decode(&[with_samples(3), with_samples(0)].concat()).unwrap();
+    decode(b"\x1a\x00").unwrap();
+    for (message, what) in [
+        (with_samples(4), "number of samples"),
+        ([with_samples(3), with_samples(1)].concat(), "number of samples"),
+        (with_samples(0).repeat(3), "number of series"),
+        (b"\x1a\x00\x1a\x00".to_vec(), "number of metadata entries"),
+    ] {
+        let refused = decode(&message).unwrap_err();
+        assert!(matches!(refused, WriteError::TooLarge { what: w, .. } if w == what), "{refused}");
+    }
+}

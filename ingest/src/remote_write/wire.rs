@@ -1,0 +1,257 @@
+//! The protobuf wire format, read in place: <https://protobuf.dev/programming-guides/encoding/>.
+//!
+//! Refused besides truncation: varints over 64 bits, field number 0, groups (no message of ours has them, and skipping
+//! them would need recursion on the sender's terms), a known field in another wire type than its own.
+
+use crate::batch::Span;
+use crate::error::Malformed;
+
+/// Reads the fields of a message. Positions count from the begin of the outermost message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// The key before a field: its number and wire type in one.
+pub(crate) type Key = u32;
+
+pub(crate) const fn varint_key(number: u32) -> Key {
+    number << 3 | VARINT
+}
+
+pub(crate) const fn fixed64_key(number: u32) -> Key {
+    number << 3 | FIXED64
+}
+
+pub(crate) const fn len_key(number: u32) -> Key {
+    number << 3 | LEN
+}
+
+/// What a message looks like, for checking one that is not decoded.
+#[derive(Debug)]
+pub(crate) struct Schema(pub(crate) &'static [(u32, Kind)]);
+
+/// What a field holds.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Varint,
+    Fixed64,
+    Bytes,
+    Message(&'static Schema),
+    /// Repeated, packed or not.
+    Varints,
+    /// Repeated, packed or not.
+    Fixed64s,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// Reads a part of a message.
+    pub(crate) fn over(message: &'a [u8], span: Span) -> Self {
+        Self { bytes: &message[..span.end as usize], at: span.start as usize }
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns where the bytes left are.
+    pub(crate) fn span(&self) -> Span {
+        Span::new(self.at, self.bytes.len())
+    }
+
+    /// Returns the bytes left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Reads the key of the next field, or `None` at the end of the message.
+    #[inline]
+    pub(crate) fn key(&mut self) -> Result<Option<Key>, Malformed> {
+        if self.at == self.bytes.len() {
+            return Ok(None);
+        }
+        let start = self.at;
+        match Key::try_from(self.varint()?) {
+            Ok(key) if key >> 3 != 0 => Ok(Some(key)),
+            _ => Err(malformed(start, "invalid field number")),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        // Fast path: one byte, as keys and most lengths are.
+        match self.bytes.get(self.at) {
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0;
+        for (i, &byte) in self.rest().iter().take(VARINT_SIZE_MAX).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                // The tenth byte has room for the 64th bit only.
+                if i == VARINT_SIZE_MAX - 1 && byte > 1 {
+                    break;
+                }
+                self.at += i + 1;
+                return Ok(value);
+            }
+        }
+        let whole = self.rest().len() >= VARINT_SIZE_MAX;
+        Err(malformed(self.at, if whole { "varint exceeds 64 bits" } else { "truncated varint" }))
+    }
+
+    #[inline]
+    pub(crate) fn fixed64(&mut self) -> Result<u64, Malformed> {
+        match self.rest().first_chunk() {
+            Some(&bytes) => {
+                self.at += 8;
+                Ok(u64::from_le_bytes(bytes))
+            }
+            None => Err(malformed(self.at, "truncated 64-bit field")),
+        }
+    }
+
+    /// Reads a field of bytes, text or a message: its length, then that many bytes.
+    #[inline]
+    pub(crate) fn message(&mut self) -> Result<Self, Malformed> {
+        let start = self.at;
+        let len = self.varint()?;
+        if len > self.rest().len() as u64 {
+            return Err(malformed(start, "length exceeds the bytes left"));
+        }
+        let inner = self.at;
+        self.at += len as usize;
+        Ok(Self { bytes: &self.bytes[..self.at], at: inner })
+    }
+
+    /// Skips a field that the message's definition does not have; `known` has a bit for each number that it has.
+    pub(crate) fn skip_unknown(&mut self, key: Key, known: u32) -> Result<(), Malformed> {
+        let number = key >> 3;
+        if number < u32::BITS && known & 1 << number != 0 {
+            return Err(malformed(self.at, "known field in a wrong wire type"));
+        }
+        match key & 7 {
+            VARINT => self.varint().map(drop),
+            FIXED64 => self.fixed64().map(drop),
+            LEN => self.message().map(drop),
+            FIXED32 if self.rest().len() < 4 => Err(malformed(self.at, "truncated 32-bit field")),
+            FIXED32 => {
+                self.at += 4;
+                Ok(())
+            }
+            _ => Err(malformed(self.at, "groups are not supported, nor wire types 6 and 7")),
+        }
+    }
+}
+
+impl Schema {
+    /// Checks that the bytes left are a message of this shape. Depth is that of the schema.
+    pub(crate) fn check(&self, mut reader: Reader<'_>) -> Result<(), Malformed> {
+        while let Some(key) = reader.key()? {
+            match self.0.iter().find(|(number, _)| *number == key >> 3) {
+                Some((_, kind)) => kind.check(key & 7, &mut reader)?,
+                None => reader.skip_unknown(key, 0)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Kind {
+    fn check(&self, wire_type: u32, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+        match (self, wire_type) {
+            (Self::Varint | Self::Varints, VARINT) => reader.varint().map(drop),
+            (Self::Fixed64 | Self::Fixed64s, FIXED64) => reader.fixed64().map(drop),
+            (Self::Bytes, LEN) => reader.message().map(drop),
+            (Self::Message(schema), LEN) => schema.check(reader.message()?),
+            (Self::Varints, LEN) => each(reader.message()?, |packed| packed.varint().map(drop)),
+            (Self::Fixed64s, LEN) => each(reader.message()?, |packed| packed.fixed64().map(drop)),
+            _ => Err(malformed(reader.at, "known field in a wrong wire type")),
+        }
+    }
+}
+
+fn each(
+    mut reader: Reader<'_>,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    while !reader.rest().is_empty() {
+        read(&mut reader)?;
+    }
+    Ok(())
+}
+
+fn malformed(offset: usize, reason: &'static str) -> Malformed {
+    Malformed::Protobuf { offset, reason }
+}
+
+const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
+const LEN: u32 = 2;
+const FIXED32: u32 = 5;
+const VARINT_SIZE_MAX: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(result: Result<impl std::fmt::Debug, Malformed>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn varints_are_read_up_to_64_bits() {
+        for (bytes, expect) in [
+            (&b"\x00"[..], 0),
+            (b"\x7f", 127),
+            (b"\x80\x01", 128),
+            (b"\x80\x00", 0),
+            (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", u64::MAX),
+        ] {
+            let mut reader = Reader::new(bytes);
+            assert_eq!((reader.varint().unwrap(), reader.rest()), (expect, &b""[..]));
+        }
+        let over = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02";
+        assert_eq!(reason(Reader::new(over).varint()), "protobuf: varint exceeds 64 bits at byte 0");
+        assert_eq!(reason(Reader::new(&[0x80; 11]).varint()), "protobuf: varint exceeds 64 bits at byte 0");
+        assert_eq!(reason(Reader::new(&over[..9]).varint()), "protobuf: truncated varint at byte 0");
+        assert_eq!(reason(Reader::new(b"").varint()), "protobuf: truncated varint at byte 0");
+    }
+
+    #[test]
+    fn keys_need_a_field_number_that_fits() {
+        for bytes in [&b"\x00"[..], b"\x02", b"\x80\x80\x80\x80\x10"] {
+            assert_eq!(reason(Reader::new(bytes).key()), "protobuf: invalid field number at byte 0");
+        }
+        assert_eq!(Reader::new(b"\xf8\xff\xff\xff\x0f").key().unwrap(), Some(varint_key((1 << 29) - 1)));
+        assert_eq!(Reader::new(b"").key().unwrap(), None);
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped_by_wire_type() {
+        for (bytes, rest) in
+            [(&b"\x78\x80\x01!"[..], &b"!"[..]), (b"\x7912345678!", b"!"), (b"\x7a\x02ab!", b"!"), (b"\x7d1234!", b"!")]
+        {
+            let mut reader = Reader::new(bytes);
+            let key = reader.key().unwrap().unwrap();
+            reader.skip_unknown(key, 0b110).unwrap();
+            assert_eq!(reader.rest(), rest);
+        }
+        for bytes in [&b"\x7b"[..], b"\x7c", b"\x7e", b"\x7f", b"\x791234567", b"\x7d123", b"\x7a\x02a", b"\x08\x01"] {
+            let mut reader = Reader::new(bytes);
+            let key = reader.key().unwrap().unwrap();
+            assert!(reader.skip_unknown(key, 0b110).is_err(), "{bytes:?}");
+        }
+    }
+}

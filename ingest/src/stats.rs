@@ -1,0 +1,103 @@
+//! Counters of ingestion.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::WriteError;
+use crate::pipeline::Written;
+use crate::rejects::{Reason, Rejects};
+use crate::route::RouteStats;
+
+/// What a [`Receiver`](crate::Receiver) has done since it was made, and what it holds now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests of which all was stored.
+    pub requests_stored: u64,
+    /// Requests of which a part was not stored, for reasons in `rejected`.
+    pub requests_partial: u64,
+    /// Requests refused whole as malformed.
+    pub requests_malformed: u64,
+    /// Requests refused whole as too large.
+    pub requests_too_large: u64,
+    /// Requests refused for want of room, to come again.
+    pub requests_busy: u64,
+    /// Requests that the store failed or refused, to come again.
+    pub requests_failed: u64,
+    /// Bytes of request bodies as they came.
+    pub received_bytes: u64,
+    /// Float samples stored, exact repetitions included.
+    pub samples_stored: u64,
+    /// What was not stored of requests that were not refused whole: samples, or what the reason counts where it costs no
+    /// samples (exemplars, native histograms, metric families).
+    pub rejected: BTreeMap<Reason, u64>,
+    /// The route cache.
+    pub route: RouteStats,
+    /// Bytes held by requests now.
+    pub in_flight_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    stored: AtomicU64,
+    partial: AtomicU64,
+    malformed: AtomicU64,
+    too_large: AtomicU64,
+    busy: AtomicU64,
+    failed: AtomicU64,
+    received_bytes: AtomicU64,
+    samples_stored: AtomicU64,
+    /// A lock will do: only requests with rejects take it.
+    rejected: Mutex<BTreeMap<Reason, u64>>,
+}
+
+impl Counters {
+    /// Counts a request by how it ended.
+    pub(crate) fn note(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
+        add(&self.received_bytes, body_size as u64);
+        let requests = match outcome {
+            Ok(written) => {
+                add(&self.samples_stored, written.samples_stored);
+                self.note_rejects(&written.rejects);
+                if written.rejects.is_empty() { &self.stored } else { &self.partial }
+            }
+            Err(WriteError::Malformed(_)) => &self.malformed,
+            Err(WriteError::TooLarge { .. }) => &self.too_large,
+            Err(WriteError::Busy { .. }) => &self.busy,
+            Err(WriteError::Moved | WriteError::Store(_)) => &self.failed,
+        };
+        add(requests, 1);
+    }
+
+    fn note_rejects(&self, rejects: &Rejects) {
+        if rejects.is_empty() {
+            return;
+        }
+        let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        for reject in rejects.iter() {
+            let is_of_samples = reject.reason.is_of_samples();
+            *rejected.entry(reject.reason).or_default() += if is_of_samples { reject.n_samples } else { reject.count };
+        }
+    }
+
+    pub(crate) fn read(&self, route: RouteStats, in_flight_bytes: u64) -> Stats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            requests_stored: read(&self.stored),
+            requests_partial: read(&self.partial),
+            requests_malformed: read(&self.malformed),
+            requests_too_large: read(&self.too_large),
+            requests_busy: read(&self.busy),
+            requests_failed: read(&self.failed),
+            received_bytes: read(&self.received_bytes),
+            samples_stored: read(&self.samples_stored),
+            rejected: self.rejected.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            route,
+            in_flight_bytes,
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
