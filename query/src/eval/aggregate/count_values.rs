@@ -1,0 +1,88 @@
+//! `count_values`: how many series have each value.
+
+use hashbrown::HashMap;
+use varve_tsdb::Labels;
+
+use super::super::Evaluator;
+use super::super::column::Column;
+use super::super::grid::Grid;
+use super::super::series::{Series, Vector};
+use super::grouped;
+use crate::error::{Error, Result};
+use crate::plan::{Aggregate, PlanKind};
+use crate::promql::ast::{Expr, ExprKind, Span};
+use crate::promql::{self, number};
+
+impl Evaluator<'_> {
+    /// `count_values("label", v)`
+    pub(super) fn count_values(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
+        let label = value_label(aggregate)?;
+        let mut aggregate = aggregate.clone();
+        if !aggregate.without && !aggregate.grouping.contains(&label) {
+            aggregate.grouping.push(label.clone());
+        }
+        let input = self.vector(&aggregate.expr, grid)?;
+        let mut counts = Counts { groups: HashMap::new(), columns: Vec::new() };
+        let mut charge = self.bounds.ctx.charge();
+        for series in &input.series {
+            let mut last: Option<(u64, usize)> = None;
+            for (step, value) in series.column.iter() {
+                let group = match last {
+                    // Fast path: the value of the step before.
+                    Some((bits, group)) if bits == value.to_bits() => group,
+                    _ => {
+                        self.bounds.check()?;
+                        let labels = grouped(&aggregate, &series.labels.with(&label, &number::plain(value)));
+                        if !counts.groups.contains_key(&labels) {
+                            charge.grow(Column::size(grid.n_steps) + 2 * labels.size())?;
+                        }
+                        counts.group(labels, grid.n_steps)
+                    }
+                };
+                last = Some((value.to_bits(), group));
+                counts.count(group, step);
+            }
+        }
+        let mut vector = self.bounds.vector();
+        for (labels, column) in counts.columns {
+            vector.push(Series { labels, drop_name: false, column })?;
+        }
+        Ok(vector)
+    }
+}
+
+/// Counts by label set, in the order in which label sets appear.
+struct Counts {
+    groups: HashMap<Labels, usize>,
+    columns: Vec<(Labels, Column)>,
+}
+
+impl Counts {
+    fn group(&mut self, labels: Labels, n_steps: usize) -> usize {
+        let Self { groups, columns } = self;
+        *groups.entry(labels.clone()).or_insert_with(|| {
+            columns.push((labels, Column::absent(n_steps)));
+            columns.len() - 1
+        })
+    }
+
+    fn count(&mut self, group: usize, step: usize) {
+        let column = &mut self.columns[group].1;
+        let count = column.get(step).unwrap_or(0.0);
+        column.set(step, count + 1.0);
+    }
+}
+
+/// Returns the label that takes the values.
+fn value_label(aggregate: &Aggregate) -> Result<String> {
+    let Some(PlanKind::String(text)) = aggregate.param.as_ref().map(|param| &param.kind) else {
+        return Err(Error::Execution("count_values needs the name of a label".into()));
+    };
+    match std::str::from_utf8(text) {
+        Ok(label) if !label.is_empty() => Ok(label.to_owned()),
+        _ => {
+            let printed = promql::print(&Expr { kind: ExprKind::String(text.clone()), span: Span::default() });
+            Err(Error::Execution(format!("invalid label name {printed}")))
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Operators between two vectors: which series meet, and what comes of it.
+//!
+//! Series meet if they agree in the labels of `on`, or in all but those of `ignoring`: their *signature*. On one side
+//! no two series of a signature may have a value at the same step ("the one side"); with `group_right` that is the left
+//! one, else the right one.
+//!
+//! All of this is decided per step in Prometheus. Here a pair of series is combined for all steps at once; who is there
+//! at which step, and whether that is allowed, follows from sets of steps.
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use varve_tsdb::{Labels, METRIC_NAME};
+
+use super::super::Evaluator;
+use super::super::column::{Bits, Column};
+use super::super::series::{Series, Vector, is_name_label};
+use super::arithmetic;
+use crate::error::{Error, Result};
+use crate::plan::Link;
+use crate::promql::ast::{Cardinality, VectorMatching};
+
+/// Returns the labels that decide with whom a series meets.
+pub(super) fn signature(labels: &Labels, matching: &VectorMatching) -> Labels {
+    if matching.on {
+        labels.filter(|name| matching.labels.iter().any(|label| label == name))
+    } else {
+        labels.filter(|name| name != METRIC_NAME && !matching.labels.iter().any(|label| label == name))
+    }
+}
+
+/// Series of one signature.
+#[derive(Default)]
+struct Group {
+    /// Indexes into the side of which many may be there.
+    many: Vec<usize>,
+    /// Indexes into the one side.
+    one: Vec<usize>,
+}
+
+/// Applies an operator of arithmetic or comparison to two vectors. For operators of trimming, which floats do not have,
+/// the operands that meet are returned.
+pub(super) fn combine(
+    link: &Link,
+    matching: &VectorMatching,
+    lhs: Vector,
+    rhs: Vector,
+    n_steps: usize,
+    evaluator: &Evaluator<'_>,
+) -> Result<Vector> {
+    let swapped = matching.cardinality == Cardinality::OneToMany;
+    let (many, one) = if swapped { (rhs, lhs) } else { (lhs, rhs) };
+    let mut join = Join {
+        link,
+        matching,
+        swapped,
+        delayed: evaluator.settings.features.delayed_name_removal,
+        active: active_steps(&many, &one, matching, n_steps),
+        n_steps,
+        out: evaluator.bounds.vector(),
+    };
+    let groups = group(&many, &one, matching);
+    join.refuse_two_on_one_side(&groups, &one)?;
+    for group in &groups {
+        evaluator.bounds.check()?;
+        join.group(group, &many, &one)?;
+    }
+    let mut out = join.out;
+    out.merge_same_labels()?;
+    Ok(out)
+}
+
+/// Returns the steps at which anything is computed: without a value to fill in, those at which both sides have a series.
+fn active_steps(many: &Vector, one: &Vector, matching: &VectorMatching, n_steps: usize) -> Bits {
+    if matching.fill_left.is_some() || matching.fill_right.is_some() {
+        return Bits::all(n_steps);
+    }
+    let any = |vector: &Vector| {
+        let mut steps = Bits::none(n_steps);
+        vector.series.iter().for_each(|series| steps.unite(&series.column.present));
+        steps
+    };
+    any(many).common(&any(one))
+}
+
+/// Groups the series of both sides by signature, in the order in which signatures appear.
+fn group(many: &Vector, one: &Vector, matching: &VectorMatching) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut group_of = HashMap::new();
+    let mut place = |labels: &Labels, groups: &mut Vec<Group>| {
+        *group_of.entry(signature(labels, matching)).or_insert_with(|| {
+            groups.push(Group::default());
+            groups.len() - 1
+        })
+    };
+    for (at, series) in many.series.iter().enumerate() {
+        let group = place(&series.labels, &mut groups);
+        groups[group].many.push(at);
+    }
+    for (at, series) in one.series.iter().enumerate() {
+        let group = place(&series.labels, &mut groups);
+        groups[group].one.push(at);
+    }
+    groups
+}
+
+/// An operator at work on two vectors.
+struct Join<'a> {
+    link: &'a Link,
+    matching: &'a VectorMatching,
+    /// The many side stands on the right.
+    swapped: bool,
+    delayed: bool,
+    active: Bits,
+    n_steps: usize,
+    out: Vector,
+}
+
+impl Join<'_> {
+    /// Fails if two series of a signature are on the one side at the same step; names those of the earliest step.
+    fn refuse_two_on_one_side(&self, groups: &[Group], one: &Vector) -> Result<()> {
+        let mut earliest: Option<(usize, usize, usize)> = None;
+        for group in groups.iter().filter(|group| group.one.len() > 1) {
+            let mut seen = Bits::none(self.n_steps);
+            for &at in &group.one {
+                let present = one.series[at].column.present.common(&self.active);
+                if let Some(step) = seen.common(&present).first()
+                    && earliest.is_none_or(|(known, ..)| step < known)
+                {
+                    let other = group.one.iter().find(|&&other| one.series[other].column.present.contains(step));
+                    earliest = Some((step, at, *other.expect("the step was seen in a series of the group")));
+                }
+                seen.unite(&present);
+            }
+        }
+        let Some((_, a, b)) = earliest else { return Ok(()) };
+        let (a, b) = (&one.series[a].labels, &one.series[b].labels);
+        let side = if self.swapped { "left" } else { "right" };
+        let mut printed = [a.to_string(), b.to_string()];
+        printed.sort_unstable();
+        Err(Error::Execution(format!(
+            "found duplicate series for the match group {} on the {side} hand-side of the operation: [{}, {}];\
+             many-to-many matching not allowed: matching labels must be unique on one side",
+            signature(a, self.matching),
+            printed[0],
+            printed[1]
+        )))
+    }
+
+    /// Combines all series of one signature.
+    fn group(&mut self, group: &Group, many: &Vector, one: &Vector) -> Result<()> {
+        let mut taken = Taken::default();
+        for &m in &group.many {
+            let m = &many.series[m];
+            let mut alone = m.column.present.common(&self.active);
+            for &o in &group.one {
+                let o = &one.series[o];
+                let steps = alone.common(&o.column.present);
+                alone.subtract(&steps);
+                self.pair(m, o, steps, &mut taken)?;
+            }
+            // Which fill value is whose does not follow the sides with `group_right`, as in Prometheus.
+            if let Some(fill) = self.matching.fill_right {
+                let o = self.filled(&m.labels, fill);
+                self.pair(m, &o, alone, &mut taken)?;
+            }
+        }
+        if let Some(fill) = self.matching.fill_left {
+            let mut met = Bits::none(self.n_steps);
+            group.many.iter().for_each(|&m| met.unite(&many.series[m].column.present));
+            for &o in &group.one {
+                let o = &one.series[o];
+                let mut alone = o.column.present.clone();
+                alone.subtract(&met);
+                let m = self.filled(&o.labels, fill);
+                self.pair(&m, o, alone, &mut taken)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the series that stands in for one that is missing.
+    fn filled(&self, labels: &Labels, fill: f64) -> Series {
+        let column = Column::full(vec![fill; self.n_steps]);
+        Series { labels: signature(labels, self.matching), drop_name: false, column }
+    }
+
+    /// Combines two series at the steps given.
+    fn pair(&mut self, many: &Series, one: &Series, steps: Bits, taken: &mut Taken) -> Result<()> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let labels = self.result_labels(&many.labels, &one.labels);
+        taken.take(self.matching.cardinality, &labels, &steps)?;
+        let (lhs, rhs) = if self.swapped { (one, many) } else { (many, one) };
+        let mut column = Column { values: lhs.column.values.clone(), present: steps };
+        let Link { op, return_bool, .. } = *self.link;
+        if let Some(compare) = arithmetic::comparison(op) {
+            let rhs = &rhs.column.values;
+            if return_bool {
+                arithmetic::scalars(op, &mut column.values, rhs);
+            } else {
+                let values = &column.values;
+                column.present.retain(|step| compare(values[step], rhs[step]));
+            }
+        } else if arithmetic::changes_meaning(op) {
+            arithmetic::columns(op, &mut column.values, &rhs.column.values, false);
+        }
+        self.out.push(Series { labels, drop_name: return_bool, column })
+    }
+
+    /// Returns the labels of the result: those of the many side, reduced to the signature if one meets one.
+    fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
+        let VectorMatching { cardinality, labels: names, on, include, .. } = self.matching;
+        let unnamed = (self.link.return_bool && !self.delayed) || arithmetic::changes_meaning(self.link.op);
+        let one_to_one = *cardinality == Cardinality::OneToOne;
+        let mut result = many.filter(|name| {
+            let named = names.iter().any(|label| label == name);
+            !(unnamed && is_name_label(name)) && (!one_to_one || named == *on)
+        });
+        for name in include {
+            result = result.with(name, one.get(name).unwrap_or(""));
+        }
+        result
+    }
+}
+
+/// The steps at which a signature has given results so far: all together if one meets one, else by label set.
+#[derive(Default)]
+struct Taken {
+    steps: HashMap<Option<Labels>, Bits>,
+}
+
+impl Taken {
+    /// Fails if there is a result already at one of the steps.
+    fn take(&mut self, cardinality: Cardinality, labels: &Labels, steps: &Bits) -> Result<()> {
+        let (key, rule) = match cardinality {
+            Cardinality::OneToOne => (None, "many-to-one matching must be explicit (group_left/group_right)"),
+            _ => (Some(labels.clone()), "grouping labels must ensure unique matches"),
+        };
+        match self.steps.entry(key) {
+            Entry::Occupied(known) if known.get().overlaps(steps) => {
+                Err(Error::Execution(format!("multiple matches for labels: {rule}")))
+            }
+            Entry::Occupied(mut known) => {
+                known.get_mut().unite(steps);
+                Ok(())
+            }
+            Entry::Vacant(free) => {
+                free.insert(steps.clone());
+                Ok(())
+            }
+        }
+    }
+}

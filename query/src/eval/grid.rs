@@ -1,0 +1,80 @@
+//! The steps of an evaluation.
+
+/// Times at equal distances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grid {
+    /// The first step.
+    pub(crate) start_ms: i64,
+    /// Distance of the steps, positive.
+    pub(crate) step_ms: i64,
+    /// How many there are; 0 is possible.
+    pub(crate) n_steps: usize,
+    /// The end that was asked for: no step lies behind it. As in Prometheus, subqueries are evaluated up to there, which
+    /// shows in their annotations and errors.
+    pub(crate) end_ms: i64,
+}
+
+impl Grid {
+    /// Returns the steps from `start_ms` on that do not lie behind `end_ms`.
+    pub(crate) fn new(start_ms: i64, end_ms: i64, step_ms: i64) -> Self {
+        let step_ms = step_ms.max(1);
+        let n_steps = match end_ms.checked_sub(start_ms) {
+            Some(length_ms) if length_ms < 0 => 0,
+            Some(length_ms) => usize::try_from(length_ms / step_ms).map_or(usize::MAX, |n| n.saturating_add(1)),
+            None if end_ms < start_ms => 0,
+            None => usize::MAX,
+        };
+        Self { start_ms, step_ms, n_steps, end_ms }
+    }
+
+    /// Returns the grid of a single step.
+    pub(crate) fn instant(time_ms: i64) -> Self {
+        Self { start_ms: time_ms, step_ms: 1, n_steps: 1, end_ms: time_ms }
+    }
+
+    /// Returns the time of a step.
+    #[inline]
+    pub(crate) fn time_ms(self, step: usize) -> i64 {
+        self.start_ms + self.step_ms * step as i64
+    }
+
+    /// Iterates over the times of all steps.
+    pub(crate) fn times_ms(self) -> impl ExactSizeIterator<Item = i64> {
+        (0..self.n_steps).map(move |step| self.time_ms(step))
+    }
+
+    /// Returns the steps of a subquery: the multiples of its step inside of its range before each step of this grid.
+    pub(crate) fn subquery(self, range_ms: i64, step_ms: i64, first_ms: i64, last_ms: i64) -> Self {
+        debug_assert!(step_ms > 0, "the step of a subquery is positive");
+        let before_ms = first_ms.saturating_sub(range_ms);
+        let mut start_ms = step_ms * (before_ms / step_ms);
+        if start_ms <= before_ms {
+            start_ms = start_ms.saturating_add(step_ms);
+        }
+        Self::new(start_ms, last_ms, step_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_a_step_only_if_it_lies_on_the_grid() {
+        let steps = |start, end, step| Grid::new(start, end, step).times_ms().collect::<Vec<_>>();
+        assert_eq!(steps(0, 10, 5), [0, 5, 10]);
+        assert_eq!(steps(1, 10, 5), [1, 6]);
+        assert_eq!(steps(1, 1, 5), [1]);
+        assert!(steps(2, 1, 5).is_empty());
+    }
+
+    #[test]
+    fn steps_of_a_subquery_are_multiples_of_its_step() {
+        let steps =
+            |time, range, step| Grid::instant(time).subquery(range, step, time, time).times_ms().collect::<Vec<_>>();
+        assert_eq!(steps(100, 50, 20), [60, 80, 100]);
+        assert_eq!(steps(105, 45, 20), [80, 100]);
+        assert_eq!(steps(-5, 40, 20), [-40, -20]);
+        assert!(steps(5, 4, 20).is_empty());
+    }
+}

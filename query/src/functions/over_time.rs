@@ -1,0 +1,206 @@
+//! `*_over_time`, `changes`, `resets`: one number for the samples in a range.
+
+use super::window::Window;
+use crate::float::{KahanSum, Mean};
+
+pub(super) fn sum(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    let sum = window.values.iter().fold(KahanSum::new(0.0), |sum, &value| sum.plus(value));
+    Some(if sum.sum.is_infinite() { sum.sum } else { sum.total() })
+}
+
+pub(super) fn avg(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    let (&first, rest) = window.values.split_first()?;
+    let mut mean = Mean::new(first);
+    rest.iter().for_each(|&value| mean.add(value));
+    Some(mean.finish())
+}
+
+pub(super) fn count(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    Some(window.values.len() as f64)
+}
+
+pub(super) fn present(_: &Window<'_>, _: &[f64]) -> Option<f64> {
+    Some(1.0)
+}
+
+pub(super) fn first(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    window.values.first().copied()
+}
+
+pub(super) fn last(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    window.values.last().copied()
+}
+
+pub(super) fn max(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extremum(window, |value, best| value > best).map(|at| window.values[at])
+}
+
+pub(super) fn min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extremum(window, |value, best| value < best).map(|at| window.values[at])
+}
+
+pub(super) fn ts_of_first(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    Some(window.ends_ms().0 as f64 / 1000.0)
+}
+
+pub(super) fn ts_of_last(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    Some(window.ends_ms().1 as f64 / 1000.0)
+}
+
+pub(super) fn ts_of_max(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extremum(window, |value, best| value >= best).map(|at| window.timestamps_ms[at] as f64 / 1000.0)
+}
+
+pub(super) fn ts_of_min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extremum(window, |value, best| value <= best).map(|at| window.timestamps_ms[at] as f64 / 1000.0)
+}
+
+/// Returns the index of the value that beats all before it; anything beats NaN.
+fn extremum(window: &Window<'_>, beats: impl Fn(f64, f64) -> bool) -> Option<usize> {
+    let mut best = 0;
+    for (at, &value) in window.values.iter().enumerate() {
+        let champion = window.values[best];
+        if beats(value, champion) || champion.is_nan() {
+            best = at;
+        }
+    }
+    (!window.values.is_empty()).then_some(best)
+}
+
+pub(super) fn stddev(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    Some(variance(window.values).sqrt())
+}
+
+pub(super) fn stdvar(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    Some(variance(window.values))
+}
+
+/// Welford's algorithm, both sums compensated.
+fn variance(values: &[f64]) -> f64 {
+    let (mut count, mut mean, mut squares) = (0.0, KahanSum::new(0.0), KahanSum::new(0.0));
+    for &value in values {
+        count += 1.0;
+        let delta = value - mean.total();
+        mean = mean.plus(delta / count);
+        squares = squares.plus(delta * (value - mean.total()));
+    }
+    squares.total() / count
+}
+
+pub(super) fn quantile(window: &Window<'_>, params: &[f64]) -> Option<f64> {
+    Some(quantile_of(params[0], &mut window.values.to_vec()))
+}
+
+/// The median of the distances from the median; NaN if any value is NaN.
+pub(super) fn mad(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    if window.values.iter().any(|value| value.is_nan()) {
+        return Some(f64::NAN);
+    }
+    let mut values = window.values.to_vec();
+    let median = quantile_of(0.5, &mut values);
+    values.iter_mut().for_each(|value| *value = (*value - median).abs());
+    Some(quantile_of(0.5, &mut values))
+}
+
+/// Returns a quantile, between two values in proportion; sorts the values, NaN first.
+pub(crate) fn quantile_of(q: f64, values: &mut [f64]) -> f64 {
+    if values.is_empty() || q.is_nan() {
+        return f64::NAN;
+    }
+    if q < 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if q > 1.0 {
+        return f64::INFINITY;
+    }
+    values.sort_by(|a, b| {
+        b.is_nan().cmp(&a.is_nan()).then_with(|| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
+    });
+    let n = values.len() as f64;
+    let rank = q * (n - 1.0);
+    let lower = rank.floor().max(0.0);
+    let upper = (lower + 1.0).min(n - 1.0);
+    let weight = rank - rank.floor();
+    values[lower as usize] * (1.0 - weight) + values[upper as usize] * weight
+}
+
+pub(super) fn changes(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    Some(count_pairs(window.values, differ))
+}
+
+pub(super) fn changes_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    anchored_values(window).map(|values| count_pairs(values, differ))
+}
+
+pub(super) fn resets(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    Some(count_pairs(window.values, |before, value| value < before))
+}
+
+pub(super) fn resets_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    anchored_values(window).map(|values| count_pairs(values, |before, value| value < before))
+}
+
+fn differ(before: f64, value: f64) -> bool {
+    value != before && !(value.is_nan() && before.is_nan())
+}
+
+fn count_pairs(values: &[f64], counts: impl Fn(f64, f64) -> bool) -> f64 {
+    values.windows(2).filter(|pair| counts(pair[0], pair[1])).count() as f64
+}
+
+/// Returns the last value at or before the start of the range and all inside; `None` if there is none inside.
+fn anchored_values<'a>(window: &Window<'a>) -> Option<&'a [f64]> {
+    let inside = window.timestamps_ms.partition_point(|&time_ms| time_ms <= window.start_ms);
+    (inside < window.values.len()).then(|| &window.values[inside.saturating_sub(1)..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RangeKernel;
+    use super::super::window::on_window;
+    use super::*;
+
+    fn check(kernel: RangeKernel, values: &[f64], expect: f64) {
+        let value = on_window(10_000, values, |window| kernel(window, &[0.5])).unwrap();
+        assert!(value == expect || (value.is_nan() && expect.is_nan()), "{value}, expected {expect}");
+    }
+
+    #[test]
+    fn sums_and_means_survive_extremes() {
+        check(sum, &[1.0, 1e100, 1.0, -1e100], 2.0);
+        check(sum, &[f64::MAX, f64::MAX, -1.0], f64::INFINITY);
+        check(avg, &[f64::MAX, f64::MAX], f64::MAX);
+        check(avg, &[1.0, 2.0, 6.0], 3.0);
+    }
+
+    #[test]
+    fn anything_beats_nan() {
+        check(max, &[f64::NAN, 1.0, f64::NAN], 1.0);
+        check(min, &[2.0, f64::NAN, 1.0], 1.0);
+        check(max, &[f64::NAN], f64::NAN);
+        check(ts_of_max, &[3.0, 3.0, 1.0], 20.0);
+        check(ts_of_min, &[3.0, 1.0, 1.0], 30.0);
+    }
+
+    #[test]
+    fn quantiles_lie_between_values_and_nan_is_smallest() {
+        check(quantile, &[4.0, 0.0, 1.0], 1.0);
+        check(quantile, &[0.0, 1.0], 0.5);
+        check(quantile, &[f64::NAN, 1.0, 2.0], 1.0);
+        assert_eq!(quantile_of(-1.0, &mut [1.0]), f64::NEG_INFINITY);
+        assert_eq!(quantile_of(2.0, &mut [1.0]), f64::INFINITY);
+        check(mad, &[4.0, 6.0, 2.0, 1.0, 999.0, 1.0, 2.0], 1.0);
+    }
+
+    #[test]
+    fn variance_of_equal_values_is_zero() {
+        check(stdvar, &[1.5; 7], 0.0);
+        check(stddev, &[0.0, 8.0, 8.0, 2.0, 3.0], 3.249_615_361_854_384);
+    }
+
+    #[test]
+    fn nan_after_nan_is_no_change() {
+        check(changes, &[f64::NAN, f64::NAN, 1.0, 1.0, f64::NAN], 2.0);
+        check(resets, &[3.0, 2.0, 5.0, f64::NAN, 1.0], 1.0);
+    }
+}

@@ -1,0 +1,222 @@
+//! `rate`, `increase`, `delta`, `irate`, `idelta`: how much a series changes over a range.
+//!
+//! `rate`, `increase` and `delta` extrapolate from the first and last sample to the ends of the range; with `anchored`
+//! and `smoothed` they use samples around it instead.
+
+use super::window::Window;
+
+/// What is computed.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// The series never decreases but by starting anew.
+    is_counter: bool,
+    /// Per second.
+    is_rate: bool,
+}
+
+const RATE: Kind = Kind { is_counter: true, is_rate: true };
+const INCREASE: Kind = Kind { is_counter: true, is_rate: false };
+const DELTA: Kind = Kind { is_counter: false, is_rate: false };
+
+pub(super) fn rate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extrapolated(window, RATE)
+}
+
+pub(super) fn increase(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extrapolated(window, INCREASE)
+}
+
+pub(super) fn delta(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extrapolated(window, DELTA)
+}
+
+pub(super) fn rate_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extended(window, RATE, false)
+}
+
+pub(super) fn increase_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extended(window, INCREASE, false)
+}
+
+pub(super) fn delta_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extended(window, DELTA, false)
+}
+
+pub(super) fn rate_smoothed(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extended(window, RATE, true)
+}
+
+pub(super) fn increase_smoothed(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extended(window, INCREASE, true)
+}
+
+pub(super) fn delta_smoothed(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    extended(window, DELTA, true)
+}
+
+/// The change per second between the last two samples; a counter that starts anew starts at 0.
+pub(super) fn irate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    let [before, last] = window.values.last_chunk()?;
+    let interval_ms = last_interval_ms(window)?;
+    let change = if last < before { *last } else { last - before };
+    Some(change / (interval_ms as f64 / 1000.0))
+}
+
+/// The difference of the last two samples.
+pub(super) fn idelta(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+    let [before, last] = window.values.last_chunk()?;
+    last_interval_ms(window).map(|_| last - before)
+}
+
+fn last_interval_ms(window: &Window<'_>) -> Option<i64> {
+    let [before, last] = window.timestamps_ms.last_chunk()?;
+    (last != before).then_some(last - before)
+}
+
+/// The change from the first to the last sample, extrapolated to the ends of the range.
+///
+/// An end that is further away than 1.1 times the average distance of the samples is taken as the series' own: there
+/// the extrapolation covers half of that distance. A counter is not extrapolated below 0.
+fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
+    let n_intervals = window.values.len() - 1;
+    if n_intervals == 0 {
+        return None;
+    }
+    let (first_value, last_value) = window.end_values();
+    let mut change = last_value - first_value;
+    if kind.is_counter {
+        change = add_resets(change, window.values);
+    }
+    let (first_ms, last_ms) = window.ends_ms();
+    let sampled = (last_ms - first_ms) as f64 / 1000.0;
+    let average = sampled / n_intervals as f64;
+    let threshold = average * 1.1;
+    let mut to_start = (first_ms - window.start_ms) as f64 / 1000.0;
+    if to_start >= threshold {
+        to_start = average / 2.0;
+    }
+    if kind.is_counter && change > 0.0 && first_value >= 0.0 {
+        let to_zero = sampled * (first_value / change);
+        if to_zero < to_start {
+            to_start = to_zero;
+        }
+    }
+    let mut to_end = (window.end_ms - last_ms) as f64 / 1000.0;
+    if to_end >= threshold {
+        to_end = average / 2.0;
+    }
+    let mut factor = (sampled + to_start + to_end) / sampled;
+    if kind.is_rate {
+        factor /= window.range_seconds;
+    }
+    Some(change * factor)
+}
+
+/// Adds the value before each decrease, one after the other.
+fn add_resets(change: f64, values: &[f64]) -> f64 {
+    values.windows(2).filter(|pair| pair[1] < pair[0]).fold(change, |change, pair| change + pair[0])
+}
+
+/// The change between the ends of the range, whose values come from samples around it.
+fn extended(window: &Window<'_>, kind: Kind, smoothed: bool) -> Option<f64> {
+    let (left, inner, right) = boundaries(window, smoothed, kind.is_counter)?;
+    let mut change = right - left;
+    if kind.is_counter {
+        change += resets_between(left, inner, right);
+    }
+    if kind.is_rate {
+        change /= window.range_seconds;
+    }
+    Some(change)
+}
+
+/// Returns the values at the left end of the range, inside of it and at its right end; `None` if no sample lies inside.
+///
+/// At the ends of an anchored range stands the value of the last sample before the start and of the last sample; at
+/// those of a smoothed range what lies on the line between the samples around the end.
+pub(crate) fn boundaries<'a>(window: &Window<'a>, smoothed: bool, is_counter: bool) -> Option<(f64, &'a [f64], f64)> {
+    let Window { timestamps_ms, values, start_ms, end_ms, .. } = *window;
+    let last = timestamps_ms.len() - 1;
+    let first = timestamps_ms[..last].partition_point(|&t| t <= start_ms).saturating_sub(1);
+    let last = if smoothed { timestamps_ms[..last].partition_point(|&t| t < end_ms) } else { last };
+    if timestamps_ms[last] <= start_ms || (smoothed && timestamps_ms[first] > end_ms) {
+        return None;
+    }
+    let line = |from: usize, time_ms: i64| interpolate(window, from, time_ms, is_counter);
+    let left = if smoothed && timestamps_ms[first] < start_ms { line(first, start_ms) } else { values[first] };
+    let interpolated_end = smoothed && last > 0 && timestamps_ms[last] > end_ms;
+    let right = if interpolated_end { line(last - 1, end_ms) } else { values[last] };
+    let inner_first = first + usize::from(timestamps_ms[first] <= start_ms);
+    let inner_end = last + usize::from(timestamps_ms[last] < end_ms);
+    Some((left, values.get(inner_first..inner_end).unwrap_or(&[]), right))
+}
+
+/// Returns the value at a time between a sample and the next. A counter that starts anew in between starts at 0.
+fn interpolate(window: &Window<'_>, from: usize, time_ms: i64, is_counter: bool) -> f64 {
+    let [from_ms, to_ms] = [window.timestamps_ms[from], window.timestamps_ms[from + 1]];
+    let [mut y1, y2] = [window.values[from], window.values[from + 1]];
+    if is_counter && y2 < y1 {
+        y1 = 0.0;
+    }
+    y1 + (y2 - y1) * (time_ms - from_ms) as f64 / (to_ms - from_ms) as f64
+}
+
+fn resets_between(left: f64, inner: &[f64], right: f64) -> f64 {
+    let (mut correction, mut before) = (0.0, left);
+    for &value in inner.iter().chain([&right]) {
+        if value < before {
+            correction += before;
+        }
+        before = value;
+    }
+    correction
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::window::on_window;
+    use super::*;
+
+    fn check(kernel: super::super::RangeKernel, values: &[f64], expect: Option<f64>) {
+        assert_eq!(on_window(10_000, values, |window| kernel(window, &[])), expect);
+    }
+
+    #[test]
+    fn regular_counters_are_extrapolated_to_the_start() {
+        check(increase, &[10.0, 20.0, 30.0], Some(30.0));
+        check(rate, &[10.0, 20.0, 30.0], Some(1.0));
+        // The counter was 0 five seconds before the first sample.
+        check(increase, &[5.0, 15.0, 25.0], Some(25.0));
+    }
+
+    #[test]
+    fn resets_count_from_zero_for_counters_only() {
+        check(increase, &[10.0, 2.0, 12.0], Some(12.0 + 10.0 * 12.0 / 12.0 * 1.0 * 0.0 + 6.0));
+        check(delta, &[10.0, 2.0, 12.0], Some(3.0));
+        check(irate, &[10.0, 2.0], Some(0.2));
+        check(idelta, &[10.0, 2.0], Some(-8.0));
+    }
+
+    #[test]
+    fn one_sample_has_no_rate() {
+        for kernel in [rate, increase, delta, irate, idelta] {
+            check(kernel, &[1.0], None);
+        }
+    }
+
+    #[test]
+    fn smoothed_ends_lie_between_samples() {
+        let timestamps_ms = [-5000, 5000, 15_000];
+        let window = Window {
+            timestamps_ms: &timestamps_ms,
+            values: &[0.0, 10.0, 20.0],
+            start_ms: 0,
+            end_ms: 10_000,
+            eval_ms: 10_000,
+            range_seconds: 10.0,
+        };
+        assert_eq!(boundaries(&window, true, false), Some((5.0, &[10.0][..], 15.0)));
+        assert_eq!(increase_smoothed(&window, &[]), Some(10.0));
+        assert_eq!(boundaries(&window, false, false), Some((0.0, &[10.0][..], 20.0)));
+    }
+}

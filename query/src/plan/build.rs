@@ -1,0 +1,236 @@
+//! From tree to plan.
+
+use crate::functions::{self, Implementation};
+use crate::promql::ast::{self, At, Expr, ExprKind, ValueType};
+
+use super::duration::{positive, seconds, signed};
+use super::{Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery};
+
+/// The times of a query.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueryTimes {
+    /// The first step.
+    pub(crate) start_ms: i64,
+    /// No step lies behind it.
+    pub(crate) end_ms: i64,
+    /// Distance of the steps; 0 for an instant query.
+    pub(crate) step_ms: i64,
+}
+
+/// Makes the plan of an expression.
+///
+/// # Errors
+/// A text, if a duration in the expression does not exist for these times.
+pub(crate) fn build(expr: &Expr, times: &QueryTimes) -> Result<Plan, String> {
+    let built = Builder { times }.build(expr)?;
+    Ok(built.marked_if_worth())
+}
+
+/// Functions whose value changes with the step even if their arguments do not.
+const STEP_DEPENDENT: [&str; 11] = [
+    "day_of_month",
+    "day_of_week",
+    "day_of_year",
+    "days_in_month",
+    "hour",
+    "minute",
+    "month",
+    "predict_linear",
+    "time",
+    "timestamp",
+    "year",
+];
+
+/// A plan and whether it depends on the step.
+struct Built {
+    plan: Plan,
+    /// It gives the same at every step.
+    invariant: bool,
+    /// It pays, and is allowed, to evaluate it once.
+    worth: bool,
+}
+
+impl Built {
+    fn new(kind: PlanKind, expr: &Expr, value_type: ValueType) -> Self {
+        Self { plan: Plan { kind, value_type, span: expr.span }, invariant: false, worth: false }
+    }
+
+    fn invariant(mut self, invariant: bool, worth: bool) -> Self {
+        (self.invariant, self.worth) = (invariant, worth);
+        self
+    }
+
+    fn marked_if_worth(self) -> Plan {
+        if self.worth { self.marked() } else { self.plan }
+    }
+
+    fn marked(self) -> Plan {
+        let Plan { value_type, span, .. } = self.plan;
+        Plan { kind: PlanKind::StepInvariant(Box::new(self.plan)), value_type, span }
+    }
+}
+
+struct Builder<'a> {
+    times: &'a QueryTimes,
+}
+
+impl Builder<'_> {
+    fn build(&self, expr: &Expr) -> Result<Built, String> {
+        match &expr.kind {
+            ExprKind::Number(number) => Ok(constant(number.value, expr)),
+            ExprKind::String(text) => {
+                let kind = PlanKind::String(text.clone());
+                Ok(Built::new(kind, expr, ValueType::String).invariant(true, false))
+            }
+            ExprKind::Vector(selector) => {
+                let selector = self.selector(selector)?;
+                let fixed = selector.shift.at_ms.is_some();
+                Ok(Built::new(PlanKind::Selector(selector), expr, ValueType::Vector).invariant(fixed, fixed))
+            }
+            ExprKind::Matrix(matrix) => self.range_selector(expr, matrix),
+            ExprKind::Subquery(subquery) => self.subquery(expr, subquery),
+            ExprKind::Call(call) => self.call(expr, call),
+            ExprKind::Aggregate(aggregate) => self.aggregate(expr, aggregate),
+            ExprKind::Binary(binary) => self.chain(expr, binary),
+            ExprKind::Unary(unary) => {
+                let Built { plan, invariant, worth } = self.build(&unary.expr)?;
+                let value_type = plan.value_type;
+                let kind = PlanKind::Sign(unary.op, Box::new(plan));
+                Ok(Built::new(kind, expr, value_type).invariant(invariant, worth))
+            }
+            ExprKind::Paren(inner) => self.build(inner),
+        }
+    }
+
+    fn selector(&self, selector: &ast::VectorSelector) -> Result<Selector, String> {
+        let shift = self.shift(selector.offset.as_ref(), selector.at)?;
+        Ok(Selector { matchers: selector.matchers.clone(), shift, extension: selector.extension })
+    }
+
+    fn shift(&self, offset: Option<&ast::Duration>, at: Option<At>) -> Result<Shift, String> {
+        let offset_ms = offset.map_or(Ok(0), |offset| signed(offset, self.times))?;
+        let at_ms = at.map(|at| match at {
+            At::Timestamp(at_ms) => at_ms,
+            At::Start => self.times.start_ms,
+            At::End => self.times.end_ms,
+        });
+        Ok(Shift { offset_ms, at_ms })
+    }
+
+    fn range_selector(&self, expr: &Expr, matrix: &ast::MatrixSelector) -> Result<Built, String> {
+        let ExprKind::Vector(selector) = &matrix.selector.kind else {
+            return Err("a range stands on something else than a selector".into());
+        };
+        let range_ms = positive(&matrix.range, self.times)?;
+        let selector = self.selector(selector)?;
+        let fixed = selector.shift.at_ms.is_some();
+        let kind = PlanKind::Range(RangeSelector { selector, range_ms });
+        Ok(Built::new(kind, expr, ValueType::Matrix).invariant(fixed, false))
+    }
+
+    /// What a subquery encloses is evaluated once if it is invariant, whether the subquery itself is or not.
+    fn subquery(&self, expr: &Expr, subquery: &ast::Subquery) -> Result<Built, String> {
+        let shift = self.shift(subquery.offset.as_ref(), subquery.at)?;
+        let step_ms = subquery.step.as_ref().map(|step| positive(step, self.times)).transpose()?;
+        let range_ms = positive(&subquery.range, self.times)?;
+        let inner = self.build(&subquery.expr)?;
+        let inner = if inner.invariant { inner.marked() } else { inner.plan };
+        let kind = PlanKind::Subquery(Box::new(Subquery { expr: inner, range_ms, step_ms, shift }));
+        Ok(Built::new(kind, expr, ValueType::Matrix).invariant(shift.at_ms.is_some(), false))
+    }
+
+    fn call(&self, expr: &Expr, call: &ast::Call) -> Result<Built, String> {
+        if let Some(value) = self.query_constant(call.function.name) {
+            return Ok(constant(value, expr));
+        }
+        let args = call.args.iter().map(|arg| self.build(arg)).collect::<Result<Vec<_>, _>>()?;
+        // The timestamp of a sample at a fixed time is as fixed as its value; of anything else it is that of the step.
+        let fixed_timestamp =
+            call.function.name == "timestamp" && args.iter().all(|arg| arg.invariant && is_selector(&arg.plan));
+        let step_dependent = STEP_DEPENDENT.contains(&call.function.name);
+        let invariant = fixed_timestamp || (!step_dependent && args.iter().all(|arg| arg.invariant));
+        let args = if invariant {
+            args.into_iter().map(|arg| arg.plan).collect()
+        } else {
+            args.into_iter().map(Built::marked_if_worth).collect()
+        };
+        let implementation = functions::implementation(call.function.name).unwrap_or(Implementation::NotYet);
+        let kind = PlanKind::Call(Call { function: call.function, implementation, args });
+        Ok(Built::new(kind, expr, call.function.return_type).invariant(invariant, invariant))
+    }
+
+    /// Returns the value of a function that is the same all over a query.
+    fn query_constant(&self, name: &str) -> Option<f64> {
+        let QueryTimes { start_ms, end_ms, step_ms } = *self.times;
+        match name {
+            "start" => Some(start_ms as f64 / 1000.0),
+            "end" => Some(end_ms as f64 / 1000.0),
+            "range" => Some(seconds(end_ms - start_ms)),
+            "step" => Some(if start_ms == end_ms { 0.0 } else { seconds(step_ms) }),
+            _ => None,
+        }
+    }
+
+    /// The parameter does not decide whether an aggregation is invariant, as in Prometheus.
+    fn aggregate(&self, expr: &Expr, aggregate: &ast::Aggregate) -> Result<Built, String> {
+        let param = aggregate.param.as_deref().map(|param| self.build(param)).transpose()?;
+        let Built { plan, invariant, worth } = self.build(&aggregate.expr)?;
+        let mut grouping = aggregate.grouping.clone();
+        grouping.sort_unstable();
+        grouping.dedup();
+        let kind = PlanKind::Aggregate(Box::new(Aggregate {
+            op: aggregate.op,
+            expr: plan,
+            param: param.map(|param| param.plan),
+            grouping,
+            without: aggregate.without,
+        }));
+        Ok(Built::new(kind, expr, ValueType::Vector).invariant(invariant, worth))
+    }
+
+    fn chain(&self, expr: &Expr, binary: &ast::Binary) -> Result<Built, String> {
+        let (first, operators) = binary.chain();
+        let mut lhs = self.build(first)?;
+        for (at, operator) in operators.iter().enumerate() {
+            // An operator's span is that of the left side of the next one.
+            let span = operators.get(at + 1).map_or(expr.span, |next| next.lhs.span);
+            let rhs = self.build(&operator.rhs)?;
+            let invariant = lhs.invariant && rhs.invariant;
+            let (lhs_plan, rhs) = match invariant {
+                true => (lhs.plan, rhs.plan),
+                false => (lhs.marked_if_worth(), rhs.marked_if_worth()),
+            };
+            let link = Link {
+                op: operator.op,
+                rhs,
+                matching: operator.matching.clone(),
+                return_bool: operator.return_bool,
+                span,
+            };
+            lhs = Built { plan: extend(lhs_plan, link), invariant, worth: invariant };
+        }
+        Ok(lhs)
+    }
+}
+
+/// Hangs a link onto a chain, or makes one.
+fn extend(lhs: Plan, link: Link) -> Plan {
+    let scalars = lhs.value_type == ValueType::Scalar && link.rhs.value_type == ValueType::Scalar;
+    let (value_type, span) = (if scalars { ValueType::Scalar } else { ValueType::Vector }, link.span);
+    let chain = match lhs.kind {
+        PlanKind::Chain(mut chain) => {
+            chain.links.push(link);
+            chain
+        }
+        kind => Chain { first: Box::new(Plan { kind, ..lhs }), links: vec![link] },
+    };
+    Plan { kind: PlanKind::Chain(chain), value_type, span }
+}
+
+fn constant(value: f64, expr: &Expr) -> Built {
+    Built::new(PlanKind::Number(value), expr, ValueType::Scalar).invariant(true, false)
+}
+
+fn is_selector(plan: &Plan) -> bool {
+    matches!(plan.kind, PlanKind::Selector(_))
+}

@@ -1,0 +1,450 @@
+//! The syntax tree of an expression.
+//!
+//! Times and durations are milliseconds; a position is a byte offset into the query text.
+
+use varve_tsdb::Matcher;
+
+use super::functions::Function;
+
+/// Bytes `start..end` of the query text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+/// The type of an expression's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueType {
+    /// One number per step.
+    Scalar,
+    /// One sample per series and step.
+    Vector,
+    /// A range of samples per series.
+    Matrix,
+    /// A text.
+    String,
+}
+
+/// An expression and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Where it stands; for error messages and annotations.
+    pub span: Span,
+}
+
+/// The kinds of expressions.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExprKind {
+    /// `1.5`, `0x1f`, `Inf`, `5m` (300).
+    Number(NumberLiteral),
+    /// `"text"`; any bytes, as Go's strings.
+    String(Box<[u8]>),
+    /// `up{job="node"} offset 5m @ 100`
+    Vector(VectorSelector),
+    /// `up[5m]`
+    Matrix(MatrixSelector),
+    /// `rate(up[1m])[10m:1m]`
+    Subquery(Subquery),
+    /// `rate(up[1m])`
+    Call(Call),
+    /// `sum by (job) (up)`
+    Aggregate(Aggregate),
+    /// `a + on (job) b`
+    Binary(Binary),
+    /// `-a`, `+a`
+    Unary(Unary),
+    /// `(a)`
+    Paren(Box<Expr>),
+}
+
+/// A number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NumberLiteral {
+    /// Its value; durations in seconds.
+    pub value: f64,
+    /// Written as a duration, and printed as one.
+    pub is_duration: bool,
+}
+
+/// A duration inside `[...]` or after `offset`: fixed, or an expression that is computed per query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Duration {
+    /// Milliseconds.
+    Fixed(i64),
+    /// A duration expression.
+    Expr(Box<DurationExpr>),
+}
+
+/// A duration expression and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DurationExpr {
+    /// What it is.
+    pub kind: DurationExprKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The kinds of duration expressions.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DurationExprKind {
+    /// A number of seconds or a duration.
+    Number(NumberLiteral),
+    /// `step()`: the query's step.
+    Step,
+    /// `range()`: the query's range.
+    Range,
+    /// `-d`, `+d`
+    Unary(UnaryOp, Box<DurationExpr>),
+    /// `a * b`; only arithmetic operators.
+    Binary(BinaryOp, Box<DurationExpr>, Box<DurationExpr>),
+    /// `min_of(a, b)`, `max_of(a, b)`
+    Extremum(Extremum, Box<DurationExpr>, Box<DurationExpr>),
+    /// `(d)`
+    Paren(Box<DurationExpr>),
+}
+
+/// Which of two durations `min_of` and `max_of` give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extremum {
+    /// The smaller.
+    Min,
+    /// The greater.
+    Max,
+}
+
+/// The `@` modifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// A fixed time, in milliseconds.
+    Timestamp(i64),
+    /// The start of the query's range.
+    Start,
+    /// Its end.
+    End,
+}
+
+/// A selector of series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VectorSelector {
+    /// The name outside of the braces; empty if there is none.
+    pub name: String,
+    /// All matchers in the order written, the one made of `name` last.
+    pub matchers: Vec<Matcher>,
+    /// `offset`, positive into the past.
+    pub offset: Option<Duration>,
+    /// `@`
+    pub at: Option<At>,
+    /// `anchored` or `smoothed`.
+    pub extension: Option<RangeExtension>,
+}
+
+/// How a selector treats the edges of its range (feature `promql-extended-range-selectors`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RangeExtension {
+    /// The last sample at or before the start counts as the first.
+    Anchored,
+    /// Values at the edges are interpolated.
+    Smoothed,
+}
+
+/// A selector with a range, left end excluded, right end included.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MatrixSelector {
+    /// Always [`ExprKind::Vector`].
+    pub selector: Box<Expr>,
+    /// The length of the range.
+    pub range: Duration,
+}
+
+/// An expression evaluated over a range.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subquery {
+    /// The expression; of type vector or scalar... as the type checker allows.
+    pub expr: Box<Expr>,
+    /// The length of the range.
+    pub range: Duration,
+    /// Distance of the evaluations; the engine's default if absent.
+    pub step: Option<Duration>,
+    /// `offset`
+    pub offset: Option<Duration>,
+    /// `@`
+    pub at: Option<At>,
+}
+
+/// A function call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// The function.
+    pub function: &'static Function,
+    /// Its arguments, of the number and types that the function takes.
+    pub args: Vec<Expr>,
+}
+
+/// An aggregation across series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Aggregate {
+    /// The operator.
+    pub op: AggregateOp,
+    /// The vector.
+    pub expr: Box<Expr>,
+    /// `k`, the quantile, the label name.
+    pub param: Option<Box<Expr>>,
+    /// Label names of `by` and `without`, as written.
+    pub grouping: Vec<String>,
+    /// `without` rather than `by`.
+    pub without: bool,
+}
+
+/// The aggregation operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named as in PromQL")]
+pub enum AggregateOp {
+    Sum,
+    Avg,
+    Count,
+    Min,
+    Max,
+    Group,
+    Stddev,
+    Stdvar,
+    Topk,
+    Bottomk,
+    Quantile,
+    CountValues,
+    Limitk,
+    LimitRatio,
+}
+
+/// Two expressions and an operator.
+///
+/// A chain such as `a or b or c` leans to the left and may have [`super::CHAIN_LEN_MAX`] operators. Dropping, cloning
+/// and comparing it takes no stack; code that would recurse into `lhs` walks [`Binary::chain`] instead.
+pub struct Binary {
+    /// The operator.
+    pub op: BinaryOp,
+    /// Left.
+    pub lhs: Box<Expr>,
+    /// Right.
+    pub rhs: Box<Expr>,
+    /// How series are matched; `Some` exactly if both sides are vectors.
+    pub matching: Option<VectorMatching>,
+    /// `bool`: comparisons give 0 or 1 instead of filtering.
+    pub return_bool: bool,
+}
+
+/// The binary operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named as in PromQL")]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    Pow,
+    Atan2,
+    Eq,
+    Ne,
+    Gt,
+    Lt,
+    Ge,
+    Le,
+    And,
+    Or,
+    Unless,
+    /// `</`
+    TrimUpper,
+    /// `>/`
+    TrimLower,
+}
+
+/// How the series of two vectors are matched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VectorMatching {
+    /// How many of one side match one of the other.
+    pub cardinality: Cardinality,
+    /// Labels of `on` or `ignoring`.
+    pub labels: Vec<String>,
+    /// `on` rather than `ignoring`.
+    pub on: bool,
+    /// Labels in `group_left(...)` and `group_right(...)`.
+    pub include: Vec<String>,
+    /// `fill`, `fill_left`: stands in where the left side has no match.
+    pub fill_left: Option<f64>,
+    /// `fill`, `fill_right`: stands in where the right side has no match.
+    pub fill_right: Option<f64>,
+}
+
+/// How many of one side match one of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named as in Prometheus")]
+pub enum Cardinality {
+    OneToOne,
+    /// `group_left`
+    ManyToOne,
+    /// `group_right`
+    OneToMany,
+    /// set operators
+    ManyToMany,
+}
+
+/// A sign.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unary {
+    /// The sign.
+    pub op: UnaryOp,
+    /// The operand, a scalar or a vector.
+    pub expr: Box<Expr>,
+}
+
+/// The signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named as in PromQL")]
+pub enum UnaryOp {
+    Plus,
+    Minus,
+}
+
+impl Expr {
+    /// Returns the type of the expression's value. Cost: the number of scalars in a chain of operators on them.
+    #[must_use]
+    pub fn value_type(&self) -> ValueType {
+        match &self.kind {
+            ExprKind::Number(_) => ValueType::Scalar,
+            ExprKind::String(_) => ValueType::String,
+            ExprKind::Vector(_) | ExprKind::Aggregate(_) => ValueType::Vector,
+            ExprKind::Matrix(_) | ExprKind::Subquery(_) => ValueType::Matrix,
+            ExprKind::Call(call) => call.function.return_type,
+            ExprKind::Binary(binary) => binary.value_type(),
+            ExprKind::Unary(unary) => unary.expr.value_type(),
+            ExprKind::Paren(inner) => inner.value_type(),
+        }
+    }
+}
+
+impl Binary {
+    fn value_type(&self) -> ValueType {
+        let (first, links) = self.chain();
+        let scalar = |expr: &Expr| expr.value_type() == ValueType::Scalar;
+        // Exactly two scalars give a scalar; a link with a matching has two vectors.
+        let all_scalars = links.iter().all(|link| link.matching.is_none() && scalar(&link.rhs)) && scalar(first);
+        if all_scalars { ValueType::Scalar } else { ValueType::Vector }
+    }
+}
+
+impl AggregateOp {
+    /// Returns the operator as PromQL writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Avg => "avg",
+            Self::Count => "count",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Group => "group",
+            Self::Stddev => "stddev",
+            Self::Stdvar => "stdvar",
+            Self::Topk => "topk",
+            Self::Bottomk => "bottomk",
+            Self::Quantile => "quantile",
+            Self::CountValues => "count_values",
+            Self::Limitk => "limitk",
+            Self::LimitRatio => "limit_ratio",
+        }
+    }
+
+    /// Returns the type of the parameter in front of the vector; `None` if the operator has none.
+    #[must_use]
+    pub const fn param_type(self) -> Option<ValueType> {
+        match self {
+            Self::Topk | Self::Bottomk | Self::Quantile | Self::Limitk | Self::LimitRatio => Some(ValueType::Scalar),
+            Self::CountValues => Some(ValueType::String),
+            _ => None,
+        }
+    }
+
+    /// Tells whether the operator needs the feature `promql-experimental-functions`.
+    #[must_use]
+    pub const fn is_experimental(self) -> bool {
+        matches!(self, Self::Limitk | Self::LimitRatio)
+    }
+}
+
+impl BinaryOp {
+    /// Returns the operator as PromQL writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Sub => "-",
+            Self::Mul => "*",
+            Self::Div => "/",
+            Self::Mod => "%",
+            Self::Pow => "^",
+            Self::Atan2 => "atan2",
+            Self::Eq => "==",
+            Self::Ne => "!=",
+            Self::Gt => ">",
+            Self::Lt => "<",
+            Self::Ge => ">=",
+            Self::Le => "<=",
+            Self::And => "and",
+            Self::Or => "or",
+            Self::Unless => "unless",
+            Self::TrimUpper => "</",
+            Self::TrimLower => ">/",
+        }
+    }
+
+    /// Tells whether the operator is one of `==`, `!=`, `>`, `<`, `>=`, `<=`.
+    #[must_use]
+    pub const fn is_comparison(self) -> bool {
+        matches!(self, Self::Eq | Self::Ne | Self::Gt | Self::Lt | Self::Ge | Self::Le)
+    }
+
+    /// Tells whether the operator is one of `and`, `or`, `unless`.
+    #[must_use]
+    pub const fn is_set(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::Unless)
+    }
+}
+
+impl UnaryOp {
+    /// Returns the sign as PromQL writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plus => "+",
+            Self::Minus => "-",
+        }
+    }
+}
+
+impl ValueType {
+    /// Returns the type's name in the HTTP API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Vector => "vector",
+            Self::Matrix => "matrix",
+            Self::String => "string",
+        }
+    }
+
+    /// Returns the type's name in the documentation and in error messages.
+    #[must_use]
+    pub const fn documented(self) -> &'static str {
+        match self {
+            Self::Vector => "instant vector",
+            Self::Matrix => "range vector",
+            _ => self.as_str(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What is wrong with a query text, and where.
+
+use std::fmt;
+
+/// The first error in a query text, in Prometheus' words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseError(Box<Problem>);
+
+/// Behind a pointer: the parser returns an error or a result from every one of its levels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Problem {
+    offset: usize,
+    /// `None` for the empty text, which has no positions.
+    place: Option<Place>,
+    message: String,
+}
+
+/// A place in a text; lines and columns count from 1, columns in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    line: usize,
+    column: usize,
+}
+
+impl ParseError {
+    pub(super) fn new(text: &str, offset: usize, message: impl Into<String>) -> Self {
+        let offset = offset.min(text.len());
+        let place = (!text.is_empty()).then(|| Place::of(text, offset));
+        Self(Box::new(Problem { offset, place, message: message.into() }))
+    }
+
+    /// Returns the byte of the text at which the error begins.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.0.offset
+    }
+
+    /// Returns what is wrong, without the place.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl Place {
+    /// Returns the place of a byte of the text.
+    pub(crate) fn of(text: &str, offset: usize) -> Self {
+        let before = &text.as_bytes()[..offset];
+        let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |newline| newline + 1);
+        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        Self { line, column: offset - line_start + 1 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.place {
+            Some(place) => write!(f, "{place}: parse error: {}", self.0.message),
+            None => write!(f, "unknown position: parse error: {}", self.0.message),
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_bytes_from_1() {
+        let check = |text: &str, offset, expect: &str| {
+            assert_eq!(ParseError::new(text, offset, "x").to_string(), format!("{expect}: parse error: x"));
+        };
+        check("abc", 0, "1:1");
+        check("a\nbc", 2, "2:1");
+        check("é\n\né x", 7, "3:4");
+        check("abc", 3, "1:4");
+        check("", 0, "unknown position");
+    }
+}

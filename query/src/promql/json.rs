@@ -1,0 +1,293 @@
+//! The tree as JSON, in the shape of Prometheus' `parse_query`.
+//!
+//! What Prometheus 3.14 added to the shape (`rangeExpr`, `offsetExpr`, `stepExpr`, `anchored`, `smoothed`, `fillValues`)
+//! is written only where the query uses it, so that trees of other queries are those of all versions. Keys are sorted.
+
+use std::fmt::{self, Write};
+
+use super::ast::{
+    Aggregate, At, Binary, Call, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
+    MatrixSelector, NumberLiteral, RangeExtension, Subquery, Unary, VectorMatching, VectorSelector,
+};
+use super::number;
+use varve_tsdb::Matcher;
+
+/// Returns the JSON of a tree.
+pub(super) fn to_json(expr: &Expr) -> String {
+    let mut json = Json { out: String::new() };
+    json.expr(expr).expect("a string takes everything");
+    // These three stand in strings only, where Prometheus' encoder escapes them for browsers.
+    json.out.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+struct Json {
+    out: String,
+}
+
+impl Json {
+    fn expr(&mut self, expr: &Expr) -> fmt::Result {
+        match &expr.kind {
+            ExprKind::Number(literal) => {
+                self.out.push_str("{\"type\":\"numberLiteral\",\"val\":");
+                self.number(literal.value)?;
+                self.end()
+            }
+            ExprKind::String(bytes) => {
+                self.out.push_str("{\"type\":\"stringLiteral\",\"val\":");
+                self.string(bytes)?;
+                self.end()
+            }
+            ExprKind::Vector(selector) => self.vector(selector),
+            ExprKind::Matrix(matrix) => self.matrix(matrix),
+            ExprKind::Subquery(subquery) => self.subquery(subquery),
+            ExprKind::Call(call) => self.call(call),
+            ExprKind::Aggregate(aggregate) => self.aggregate(aggregate),
+            ExprKind::Binary(binary) => self.chain(binary),
+            ExprKind::Unary(Unary { op, expr }) => {
+                self.out.push_str("{\"expr\":");
+                self.expr(expr)?;
+                write!(self.out, ",\"op\":\"{}\",\"type\":\"unaryExpr\"}}", op.as_str())
+            }
+            ExprKind::Paren(inner) => {
+                self.out.push_str("{\"expr\":");
+                self.expr(inner)?;
+                self.out.write_str(",\"type\":\"parenExpr\"}")
+            }
+        }
+    }
+
+    fn vector(&mut self, selector: &VectorSelector) -> fmt::Result {
+        self.out.push('{');
+        self.selector(selector, None)?;
+        self.out.write_str(",\"type\":\"vectorSelector\"}")
+    }
+
+    fn matrix(&mut self, matrix: &MatrixSelector) -> fmt::Result {
+        let ExprKind::Vector(selector) = &matrix.selector.kind else { return self.expr(&matrix.selector) };
+        self.out.push('{');
+        self.selector(selector, Some(&matrix.range))?;
+        self.out.write_str(",\"type\":\"matrixSelector\"}")
+    }
+
+    /// Writes what the two kinds of selectors have in common, and the range in its place.
+    fn selector(&mut self, selector: &VectorSelector, range: Option<&Duration>) -> fmt::Result {
+        if selector.extension == Some(RangeExtension::Anchored) {
+            self.out.push_str("\"anchored\":true,");
+        }
+        self.out.push_str("\"matchers\":");
+        self.list(&selector.matchers, Self::matcher)?;
+        self.out.push_str(",\"name\":");
+        self.string(selector.name.as_bytes())?;
+        self.out.push(',');
+        self.duration("offset", selector.offset.as_ref())?;
+        if range.is_some() {
+            self.out.push(',');
+            self.duration("range", range)?;
+        }
+        if selector.extension == Some(RangeExtension::Smoothed) {
+            self.out.push_str(",\"smoothed\":true");
+        }
+        self.at(selector.at)
+    }
+
+    fn matcher(&mut self, matcher: &Matcher) -> fmt::Result {
+        self.out.push_str("{\"name\":");
+        self.string(matcher.name().as_bytes())?;
+        write!(self.out, ",\"type\":\"{}\",\"value\":", matcher.op().as_str())?;
+        self.string(matcher.value().as_bytes())?;
+        self.end()
+    }
+
+    fn subquery(&mut self, subquery: &Subquery) -> fmt::Result {
+        self.out.push_str("{\"expr\":");
+        self.expr(&subquery.expr)?;
+        self.out.push(',');
+        self.duration("offset", subquery.offset.as_ref())?;
+        self.out.push(',');
+        self.duration("range", Some(&subquery.range))?;
+        self.out.push(',');
+        self.duration("step", subquery.step.as_ref())?;
+        self.at(subquery.at)?;
+        self.out.write_str(",\"type\":\"subquery\"}")
+    }
+
+    fn call(&mut self, call: &Call) -> fmt::Result {
+        self.out.push_str("{\"args\":");
+        self.list(&call.args, Self::expr)?;
+        self.out.push_str(",\"func\":{\"argTypes\":");
+        self.list(call.function.args, |json, arg| write!(json.out, "\"{}\"", arg.as_str()))?;
+        let (name, returns) = (call.function.name, call.function.return_type.as_str());
+        let variadic = call.function.variadic;
+        write!(self.out, ",\"name\":\"{name}\",\"returnType\":\"{returns}\",\"variadic\":{variadic}}}")?;
+        self.out.write_str(",\"type\":\"call\"}")
+    }
+
+    fn aggregate(&mut self, aggregate: &Aggregate) -> fmt::Result {
+        self.out.push_str("{\"expr\":");
+        self.expr(&aggregate.expr)?;
+        self.out.push_str(",\"grouping\":");
+        self.list(&aggregate.grouping, Self::label)?;
+        write!(self.out, ",\"op\":\"{}\",\"param\":", aggregate.op.as_str())?;
+        match &aggregate.param {
+            Some(param) => self.expr(param)?,
+            None => self.out.push_str("null"),
+        }
+        write!(self.out, ",\"type\":\"aggregation\",\"without\":{}}}", aggregate.without)
+    }
+
+    /// Writes a chain of operators: the beginnings of its links from the outside in, then their ends back again.
+    fn chain(&mut self, binary: &Binary) -> fmt::Result {
+        let (first, links) = binary.chain();
+        for link in links.iter().rev() {
+            write!(self.out, "{{\"bool\":{},\"lhs\":", link.return_bool)?;
+        }
+        self.expr(first)?;
+        for link in links {
+            self.out.push_str(",\"matching\":");
+            match &link.matching {
+                Some(matching) => self.matching(matching)?,
+                None => self.out.push_str("null"),
+            }
+            write!(self.out, ",\"op\":\"{}\",\"rhs\":", link.op.as_str())?;
+            self.expr(&link.rhs)?;
+            self.out.push_str(",\"type\":\"binaryExpr\"}");
+        }
+        Ok(())
+    }
+
+    fn matching(&mut self, matching: &VectorMatching) -> fmt::Result {
+        let cardinality = match matching.cardinality {
+            Cardinality::OneToOne => "one-to-one",
+            Cardinality::ManyToOne => "many-to-one",
+            Cardinality::OneToMany => "one-to-many",
+            Cardinality::ManyToMany => "many-to-many",
+        };
+        write!(self.out, "{{\"card\":\"{cardinality}\",")?;
+        if matching.fill_left.is_some() || matching.fill_right.is_some() {
+            self.out.push_str("\"fillValues\":{\"lhs\":");
+            self.fill(matching.fill_left)?;
+            self.out.push_str(",\"rhs\":");
+            self.fill(matching.fill_right)?;
+            self.out.push_str("},");
+        }
+        self.out.push_str("\"include\":");
+        self.list(&matching.include, Self::label)?;
+        self.out.push_str(",\"labels\":");
+        self.list(&matching.labels, Self::label)?;
+        write!(self.out, ",\"on\":{}}}", matching.on)
+    }
+
+    /// Writes a number, as JSON where JSON has it.
+    fn fill(&mut self, value: Option<f64>) -> fmt::Result {
+        match value {
+            Some(value) if value.is_finite() => number::write(&mut self.out, value),
+            Some(value) => self.number(value),
+            None => self.out.write_str("null"),
+        }
+    }
+
+    /// Writes a duration as milliseconds; one that is an expression as 0 and the expression.
+    fn duration(&mut self, name: &str, duration: Option<&Duration>) -> fmt::Result {
+        let milliseconds = match duration {
+            Some(Duration::Fixed(milliseconds)) => *milliseconds,
+            _ => 0,
+        };
+        write!(self.out, "\"{name}\":{milliseconds}")?;
+        let Some(Duration::Expr(expr)) = duration else { return Ok(()) };
+        write!(self.out, ",\"{name}Expr\":")?;
+        self.duration_expr(expr, false)
+    }
+
+    fn duration_expr(&mut self, expr: &DurationExpr, wrapped: bool) -> fmt::Result {
+        let (op, lhs, rhs): (_, Option<&DurationExpr>, Option<&DurationExpr>) = match &expr.kind {
+            DurationExprKind::Number(literal) if wrapped => {
+                // Prometheus' tree has parentheses only on operations, and makes one of a number for them.
+                self.out.push_str("{\"lhs\":null,\"op\":\"+\",\"rhs\":");
+                self.duration_number(literal)?;
+                return self.out.write_str(",\"type\":\"durationExpr\",\"wrapped\":true}");
+            }
+            DurationExprKind::Number(literal) => return self.duration_number(literal),
+            DurationExprKind::Paren(inner) => return self.duration_expr(inner, true),
+            DurationExprKind::Step => ("step", None, None),
+            DurationExprKind::Range => ("range", None, None),
+            DurationExprKind::Unary(op, operand) => (op.as_str(), None, Some(operand)),
+            DurationExprKind::Binary(op, lhs, rhs) => (op.as_str(), Some(lhs), Some(rhs)),
+            DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => ("min_of", Some(lhs), Some(rhs)),
+            DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => ("max_of", Some(lhs), Some(rhs)),
+        };
+        self.out.push_str("{\"lhs\":");
+        self.optional_duration(lhs)?;
+        write!(self.out, ",\"op\":\"{op}\",\"rhs\":")?;
+        self.optional_duration(rhs)?;
+        write!(self.out, ",\"type\":\"durationExpr\",\"wrapped\":{wrapped}}}")
+    }
+
+    fn optional_duration(&mut self, expr: Option<&DurationExpr>) -> fmt::Result {
+        match expr {
+            Some(expr) => self.duration_expr(expr, false),
+            None => self.out.write_str("null"),
+        }
+    }
+
+    fn duration_number(&mut self, literal: &NumberLiteral) -> fmt::Result {
+        write!(self.out, "{{\"duration\":{},\"type\":\"numberLiteral\",\"val\":", literal.is_duration)?;
+        self.number(literal.value)?;
+        self.end()
+    }
+
+    fn at(&mut self, at: Option<At>) -> fmt::Result {
+        let (edge, timestamp) = match at {
+            None => ("null", None),
+            Some(At::Start) => ("\"start\"", None),
+            Some(At::End) => ("\"end\"", None),
+            Some(At::Timestamp(milliseconds)) => ("null", Some(milliseconds)),
+        };
+        write!(self.out, ",\"startOrEnd\":{edge},\"timestamp\":")?;
+        match timestamp {
+            Some(milliseconds) => write!(self.out, "{milliseconds}"),
+            None => self.out.write_str("null"),
+        }
+    }
+
+    /// Writes a number as a string, as it may be infinite.
+    fn number(&mut self, value: f64) -> fmt::Result {
+        self.out.push('"');
+        number::write(&mut self.out, value)?;
+        self.out.write_char('"')
+    }
+
+    fn label(&mut self, name: &String) -> fmt::Result {
+        self.string(name.as_bytes())
+    }
+
+    /// Writes a string; each byte that is no part of a character becomes a replacement character.
+    fn string(&mut self, bytes: &[u8]) -> fmt::Result {
+        self.out.push('"');
+        for chunk in bytes.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c {
+                    '"' | '\\' => write!(self.out, "\\{c}")?,
+                    '\0'..='\x1f' => write!(self.out, "\\u{:04x}", u32::from(c))?,
+                    _ => self.out.push(c),
+                }
+            }
+            self.out.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+        }
+        self.out.write_char('"')
+    }
+
+    fn list<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T) -> fmt::Result) -> fmt::Result {
+        self.out.push('[');
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                self.out.push(',');
+            }
+            write(self, item)?;
+        }
+        self.out.write_char(']')
+    }
+
+    fn end(&mut self) -> fmt::Result {
+        self.out.write_char('}')
+    }
+}

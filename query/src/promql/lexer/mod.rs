@@ -1,0 +1,335 @@
+//! The lexer: text, up to words.
+//!
+//! What a character means depends on where it stands: in braces `or` is a name and `=~` an operator; in brackets there
+//! are only durations. Positions and messages of errors follow Prometheus' lexer, including that some are reported
+//! behind the character they are about.
+
+mod number;
+mod string;
+
+use super::ast::BinaryOp;
+use super::quote::{quoted, quoted_char};
+use super::token::{Keyword, Token, TokenKind};
+
+/// What is wrong with the text, and at which byte.
+#[derive(Debug)]
+pub(super) struct LexError {
+    pub(super) offset: usize,
+    pub(super) message: String,
+}
+
+/// Reads one word after the other. After an error it must not be asked again.
+#[derive(Debug)]
+pub(super) struct Lexer<'q> {
+    text: &'q str,
+    at: usize,
+    paren_depth: usize,
+    place: Place,
+    /// A `:` stood in the open bracket.
+    after_colon: bool,
+    /// A number stood in some bracket; as in Prometheus the next bracket does not forget it.
+    after_duration: bool,
+}
+
+/// Where the lexer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Expression,
+    Braces,
+    /// In brackets, before the first number.
+    BracketStart,
+    Brackets,
+}
+
+type Result<T> = std::result::Result<T, LexError>;
+
+impl<'q> Lexer<'q> {
+    pub(super) fn new(text: &'q str) -> Self {
+        let place = Place::Expression;
+        Self { text, at: 0, paren_depth: 0, place, after_colon: false, after_duration: false }
+    }
+
+    /// Returns the next word; at the end of the text always [`TokenKind::EndOfInput`].
+    pub(super) fn next_token(&mut self) -> Result<Token> {
+        self.skip_blanks();
+        let start = self.at;
+        let kind = match self.place {
+            Place::Expression | Place::Brackets => self.expression_token()?,
+            Place::Braces => self.brace_token()?,
+            Place::BracketStart => self.bracket_start_token()?,
+        };
+        Ok(Token { kind, start, end: self.at })
+    }
+
+    fn expression_token(&mut self) -> Result<TokenKind> {
+        let start = self.at;
+        let Some(byte) = self.next_byte() else { return self.end_of_input() };
+        Ok(match byte {
+            b',' => TokenKind::Comma,
+            b'*' => TokenKind::Operator(BinaryOp::Mul),
+            b'/' => TokenKind::Operator(BinaryOp::Div),
+            b'%' => TokenKind::Operator(BinaryOp::Mod),
+            b'+' => TokenKind::Operator(BinaryOp::Add),
+            b'-' => TokenKind::Operator(BinaryOp::Sub),
+            b'^' => TokenKind::Operator(BinaryOp::Pow),
+            b'@' => TokenKind::At,
+            b'=' | b'!' | b'<' | b'>' => return self.comparison(byte, start),
+            b'0'..=b'9' => return self.number_or_duration(start),
+            b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.number_or_duration(start),
+            b'"' | b'\'' => return self.quoted_string(start, char::from(byte)),
+            b'`' => return self.raw_string(start),
+            _ if is_word_start(byte) || byte == b':' => return self.word(start),
+            b'(' | b')' => return self.paren(byte),
+            b'{' => {
+                self.place = Place::Braces;
+                TokenKind::LeftBrace
+            }
+            b'[' if self.place == Place::Brackets => return self.fail(start, "unexpected left bracket '['"),
+            b'[' => {
+                self.place = Place::BracketStart;
+                self.after_colon = false;
+                TokenKind::LeftBracket
+            }
+            b']' if self.place != Place::Brackets => return self.fail(start, "unexpected right bracket ']'"),
+            b']' => {
+                self.place = Place::Expression;
+                TokenKind::RightBracket
+            }
+            _ => return self.fail(start, format!("unexpected character: {}", quoted_char(self.char_at(start)))),
+        })
+    }
+
+    fn end_of_input(&self) -> Result<TokenKind> {
+        if self.paren_depth != 0 {
+            return self.fail(self.at, "unclosed left parenthesis");
+        }
+        if self.place == Place::Brackets {
+            return self.fail(self.at, "unclosed left bracket");
+        }
+        Ok(TokenKind::EndOfInput)
+    }
+
+    fn comparison(&mut self, byte: u8, start: usize) -> Result<TokenKind> {
+        let op = match (byte, self.peek_byte()) {
+            (b'=', Some(b'=')) => BinaryOp::Eq,
+            (b'=', Some(b'~')) => return self.fail(start, "unexpected character after '=': '~'"),
+            (b'=', _) => return Ok(TokenKind::Equal),
+            (b'!', Some(b'=')) => BinaryOp::Ne,
+            (b'!', _) => {
+                let found = quoted_char(self.char_at(self.at));
+                return self.fail(start, format!("unexpected character after '!': {found}"));
+            }
+            (b'<', Some(b'=')) => BinaryOp::Le,
+            (b'<', Some(b'/')) => BinaryOp::TrimUpper,
+            (b'<', _) => return Ok(TokenKind::Operator(BinaryOp::Lt)),
+            (_, Some(b'=')) => BinaryOp::Ge,
+            (_, Some(b'/')) => BinaryOp::TrimLower,
+            _ => return Ok(TokenKind::Operator(BinaryOp::Gt)),
+        };
+        self.at += 1;
+        Ok(TokenKind::Operator(op))
+    }
+
+    fn paren(&mut self, byte: u8) -> Result<TokenKind> {
+        if byte == b'(' {
+            self.paren_depth += 1;
+            return Ok(TokenKind::LeftParen);
+        }
+        match self.paren_depth.checked_sub(1) {
+            Some(depth) => self.paren_depth = depth,
+            None => return self.fail(self.at, "unexpected right parenthesis ')'"),
+        }
+        Ok(TokenKind::RightParen)
+    }
+
+    /// Reads what begins with a letter, `_` or `:`.
+    fn word(&mut self, start: usize) -> Result<TokenKind> {
+        if self.place == Place::Brackets {
+            return self.bracket_word(start);
+        }
+        self.skip_while(|b| is_word(b) || b == b':');
+        let word = &self.text[start..self.at];
+        let kind = TokenKind::of_word(word);
+        let is_fill = matches!(kind, TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight));
+        // Metrics may be called `fill`; only `fill (` is the modifier.
+        if is_fill && !self.text[self.at..].trim_start_matches(is_space).starts_with('(') {
+            return Ok(TokenKind::Identifier);
+        }
+        Ok(kind)
+    }
+
+    fn bracket_word(&mut self, start: usize) -> Result<TokenKind> {
+        let first = self.text.as_bytes()[start];
+        if first == b':' && self.after_colon {
+            return self.fail(start, "unexpected colon ':'");
+        }
+        if first == b':' {
+            self.after_colon = true;
+            return Ok(TokenKind::Colon);
+        }
+        match self.duration_function(start) {
+            Some(kind) => Ok(kind),
+            None => {
+                let found = quoted_char(Some(char::from(first)));
+                self.fail(start, format!("unexpected character: {found}, expected ':'"))
+            }
+        }
+    }
+
+    /// Reads `step`, `range`, `min_of` or `max_of`.
+    fn duration_function(&mut self, start: usize) -> Option<TokenKind> {
+        use super::token::Preprocessor::{End, Start};
+        self.skip_while(is_word_start);
+        match TokenKind::of_word(&self.text[start..self.at]) {
+            TokenKind::Preprocessor(Start | End) => None,
+            kind @ TokenKind::Preprocessor(_) => Some(kind),
+            _ => None,
+        }
+    }
+
+    fn bracket_start_token(&mut self) -> Result<TokenKind> {
+        let start = self.at;
+        let Some(byte) = self.next_byte() else {
+            return self.fail(start, "unexpected end of input in duration expression");
+        };
+        Ok(match byte {
+            b']' => {
+                self.place = Place::Expression;
+                TokenKind::RightBracket
+            }
+            b':' if !self.after_duration => {
+                return self.fail(self.at, "unexpected colon before duration in duration expression");
+            }
+            b':' if self.after_colon => {
+                return self.fail(self.at, "unexpected repeated colon in duration expression");
+            }
+            b':' => {
+                self.after_colon = true;
+                TokenKind::Colon
+            }
+            b'(' | b')' => return self.paren(byte),
+            b'+' => TokenKind::Operator(BinaryOp::Add),
+            b'-' => TokenKind::Operator(BinaryOp::Sub),
+            b'*' => TokenKind::Operator(BinaryOp::Mul),
+            b'/' => TokenKind::Operator(BinaryOp::Div),
+            b'%' => TokenKind::Operator(BinaryOp::Mod),
+            b'^' => TokenKind::Operator(BinaryOp::Pow),
+            b',' => TokenKind::Comma,
+            b'0'..=b'9' => return self.first_duration(start),
+            b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.first_duration(start),
+            _ => {
+                let kind = is_word_start(byte).then(|| self.duration_function(start)).flatten();
+                let found = quoted_char(self.char_at(start));
+                let message = || format!("unexpected character in duration expression: {found}");
+                return kind.map_or_else(|| self.fail(start, message()), Ok);
+            }
+        })
+    }
+
+    fn first_duration(&mut self, start: usize) -> Result<TokenKind> {
+        self.place = Place::Brackets;
+        self.after_duration = true;
+        self.number_or_duration(start)
+    }
+
+    fn brace_token(&mut self) -> Result<TokenKind> {
+        let start = self.at;
+        let Some(byte) = self.next_byte() else {
+            return self.fail(start, "unexpected end of input inside braces");
+        };
+        Ok(match byte {
+            b',' => TokenKind::Comma,
+            b'"' | b'\'' => return self.quoted_string(start, char::from(byte)),
+            b'`' => return self.raw_string(start),
+            b'=' if self.eat(b'~') => TokenKind::EqualRegexp,
+            b'=' => TokenKind::Equal,
+            b'!' if self.eat(b'~') => TokenKind::NotEqualRegexp,
+            b'!' if self.eat(b'=') => TokenKind::Operator(BinaryOp::Ne),
+            b'!' => {
+                let found = quoted_char(self.char_at(self.at));
+                return self.fail(start, format!("unexpected character after '!' inside braces: {found}"));
+            }
+            b'{' => return self.fail(start, "unexpected left brace '{'"),
+            b'}' => {
+                self.place = Place::Expression;
+                TokenKind::RightBrace
+            }
+            _ if is_word_start(byte) => {
+                self.skip_while(is_word);
+                TokenKind::Identifier
+            }
+            _ => {
+                let found = quoted_char(self.char_at(start));
+                return self.fail(start, format!("unexpected character inside braces: {found}"));
+            }
+        })
+    }
+
+    /// Reads a number or duration whose first byte was seen.
+    fn number_or_duration(&mut self, start: usize) -> Result<TokenKind> {
+        match number::scan(self.text.as_bytes(), start) {
+            number::Scan::Number(end) => {
+                self.at = end;
+                Ok(TokenKind::Number)
+            }
+            number::Scan::Duration(end) => {
+                self.at = end;
+                Ok(TokenKind::Duration)
+            }
+            number::Scan::Malformed(end) => {
+                let found = quoted(&self.text[start..end]);
+                self.fail(start, format!("bad number or duration syntax: {found}"))
+            }
+        }
+    }
+
+    fn skip_blanks(&mut self) {
+        self.skip_while(|b| is_space(char::from(b)));
+        // A bracket knows no comments before its first number.
+        while self.place != Place::BracketStart && self.peek_byte() == Some(b'#') {
+            self.skip_while(|b| !matches!(b, b'\n' | b'\r'));
+            self.skip_while(|b| is_space(char::from(b)));
+        }
+    }
+
+    fn skip_while(&mut self, keep: impl Fn(u8) -> bool) {
+        let rest = &self.text.as_bytes()[self.at..];
+        self.at += rest.iter().position(|&b| !keep(b)).unwrap_or(rest.len());
+    }
+
+    fn next_byte(&mut self) -> Option<u8> {
+        let byte = self.peek_byte()?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn peek_byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.peek_byte() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn char_at(&self, at: usize) -> Option<char> {
+        self.text[at..].chars().next()
+    }
+
+    fn fail<T>(&self, offset: usize, message: impl Into<String>) -> Result<T> {
+        Err(LexError { offset, message: message.into() })
+    }
+}
+
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+fn is_word_start(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_'
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}

@@ -1,0 +1,118 @@
+//! Where a number or duration ends.
+//!
+//! What is accepted here need not be a number: the parser finds out when it reads its value. But what is refused here is
+//! refused as Prometheus' lexer does it, down to how much of the text the message shows.
+
+/// What was found, and where it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scan {
+    Number(usize),
+    Duration(usize),
+    /// Neither; the end of what the error message shows.
+    Malformed(usize),
+}
+
+/// Scans what begins with a digit, or with a dot and a digit.
+pub(super) fn scan(text: &[u8], start: usize) -> Scan {
+    let mut scanner = Scanner { text, at: start };
+    if scanner.number() {
+        return Scan::Number(scanner.at);
+    }
+    if scanner.rest_of_duration() {
+        return Scan::Duration(scanner.at);
+    }
+    Scan::Malformed(scanner.at)
+}
+
+struct Scanner<'q> {
+    text: &'q [u8],
+    at: usize,
+}
+
+impl Scanner<'_> {
+    /// Consumes digits, `.`, `e` and `_`; fails where one stands that cannot follow the one before it.
+    fn number(&mut self) -> bool {
+        let hexadecimal = self.accept(b"0") && self.accept(b"xX");
+        if hexadecimal {
+            self.accept(b"_");
+        }
+        self.accept(b".");
+        self.accept_digit(hexadecimal);
+        let (mut dot, mut exponent) = (false, false);
+        while let Some(byte) = self.peek() {
+            let ok = match byte {
+                b'.' => self.dot(&mut dot, hexadecimal),
+                b'e' | b'E' => self.exponent(&mut exponent),
+                b'_' => self.underscore(),
+                _ if is_digit(byte, hexadecimal) => {
+                    while self.accept_digit(hexadecimal) {}
+                    true
+                }
+                _ => break,
+            };
+            if !ok {
+                return false;
+            }
+        }
+        !self.peek().is_some_and(super::is_word)
+    }
+
+    fn dot(&mut self, seen: &mut bool, hexadecimal: bool) -> bool {
+        self.at += 1;
+        !std::mem::replace(seen, true) && !self.accept(b"_.") && !hexadecimal
+    }
+
+    fn exponent(&mut self, seen: &mut bool) -> bool {
+        self.at += 1;
+        if std::mem::replace(seen, true) {
+            return false;
+        }
+        self.accept(b"+-");
+        !self.accept(b"._eE") && self.peek().is_some()
+    }
+
+    fn underscore(&mut self) -> bool {
+        self.at += 1;
+        !self.accept(b"._eE") && self.peek().is_some()
+    }
+
+    /// Consumes units and further numbers behind the first number of a duration. Whether the units are in order and
+    /// exist (`hs`) is found out when the value is read.
+    fn rest_of_duration(&mut self) -> bool {
+        if !self.accept(b"smhdwy") {
+            return false;
+        }
+        self.accept(b"s");
+        while self.accept_digit(false) {
+            while self.accept_digit(false) {}
+            // A year can only come first.
+            if !self.accept(b"smhdw") {
+                return false;
+            }
+            self.accept(b"s");
+        }
+        let ends = !self.peek().is_some_and(super::is_word);
+        self.at += usize::from(!ends);
+        ends
+    }
+
+    fn accept(&mut self, bytes: &[u8]) -> bool {
+        let found = self.peek().is_some_and(|b| bytes.contains(&b));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn accept_digit(&mut self, hexadecimal: bool) -> bool {
+        let found = self.peek().is_some_and(|b| is_digit(b, hexadecimal));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+}
+
+fn is_digit(byte: u8, hexadecimal: bool) -> bool {
+    if hexadecimal { byte.is_ascii_hexdigit() } else { byte.is_ascii_digit() }
+}

@@ -1,0 +1,388 @@
+//! The parser: words, up to a tree whose types are not checked yet.
+//!
+//! A Pratt parser: `expression(power)` reads one operand and then every operator that binds at least as strongly as
+//! `power`. One word is looked ahead, and only where Prometheus' generated parser does so as well: of two errors in a
+//! text the order of reading decides which one is reported.
+//!
+//! What recurses is small, and what it calls to build a node or an error is not inlined into it: [`DEPTH_MAX`] levels
+//! take well under a megabyte of stack.
+
+mod call;
+mod durations;
+mod matching;
+mod modifiers;
+mod selector;
+
+use super::ast::{Binary, BinaryOp, Expr, ExprKind, NumberLiteral, Span, Unary, UnaryOp, ValueType, VectorMatching};
+use super::error::ParseError;
+use super::features::Features;
+use super::lexer::Lexer;
+use super::token::{Keyword, Token, TokenKind};
+use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, number, quote};
+use varve_tsdb::Matcher;
+
+type Result<T> = std::result::Result<T, ParseError>;
+
+/// Parses an expression up to the end of the text.
+pub(super) fn parse_expression(text: &str, features: &Features) -> Result<Expr> {
+    let mut parser = Parser::new(text, features)?;
+    if parser.peek()?.kind == TokenKind::EndOfInput {
+        return Err(parser.error(0, "no expression found in input"));
+    }
+    let node = parser.expression(0)?;
+    parser.expect_end()?;
+    Ok(*node.expr)
+}
+
+/// Parses a selector without modifiers up to the end of the text.
+pub(super) fn parse_selector(text: &str) -> Result<Vec<Matcher>> {
+    let features = Features::default();
+    let mut parser = Parser::new(text, &features)?;
+    let matchers = parser.bare_selector()?;
+    parser.expect_end()?;
+    Ok(matchers)
+}
+
+struct Parser<'q> {
+    text: &'q str,
+    lexer: Lexer<'q>,
+    features: &'q Features,
+    /// The word looked ahead.
+    ahead: Option<Token>,
+    /// Where the last consumed word ends.
+    end: usize,
+    /// What is being read; named where a word is unexpected.
+    context: Context,
+    /// How many calls of `expression` are active.
+    depth: usize,
+}
+
+/// An expression and what is needed to build the next one around it.
+struct Node {
+    /// Boxed, so that what the parser passes from level to level is small.
+    expr: Box<Expr>,
+    value_type: ValueType,
+    /// Levels of recursion that a walk takes; a chain of operators is one level.
+    height: usize,
+    /// Operators in the chain, if it is one.
+    chain_len: usize,
+}
+
+/// What is being read when an unexpected word comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Context {
+    Expression,
+    Aggregation,
+    GroupingStart,
+    GroupingLabel,
+    GroupingNext,
+    MatcherStart,
+    MatcherOperator,
+    MatcherValue,
+    MatcherNext,
+    Offset,
+    At,
+    RangeStart,
+    RangeEnd,
+    StepStart,
+    StepEnd,
+}
+
+impl Context {
+    /// Returns the end of the message about an unexpected word.
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Expression => "",
+            Self::Aggregation => " in aggregation",
+            Self::GroupingStart => " in grouping opts, expected \"(\"",
+            Self::GroupingLabel => " in grouping opts, expected label",
+            Self::GroupingNext => " in grouping opts, expected \",\" or \")\"",
+            Self::MatcherStart => " in label matching, expected identifier or \"}\"",
+            Self::MatcherOperator => " in label matching, expected label matching operator",
+            Self::MatcherValue => " in label matching, expected string",
+            Self::MatcherNext => " in label matching, expected \",\" or \"}\"",
+            Self::Offset => " in offset, expected number, duration, step(), or range()",
+            Self::At => " in @, expected timestamp",
+            Self::RangeStart => " in subquery or range selector, expected number, duration, step(), or range()",
+            Self::RangeEnd => " in subquery or range, expected \":\" or \"]\"",
+            Self::StepStart => " in subquery selector, expected number, duration, step(), range(), or \"]\"",
+            Self::StepEnd => " in subquery selector, expected \"]\"",
+        }
+    }
+}
+
+impl<'q> Parser<'q> {
+    fn new(text: &'q str, features: &'q Features) -> Result<Self> {
+        if text.len() > QUERY_SIZE_MAX {
+            let message = format!("query of {} bytes exceeds the maximum of {QUERY_SIZE_MAX}", text.len());
+            return Err(ParseError::new(text, 0, message));
+        }
+        let lexer = Lexer::new(text);
+        Ok(Self { text, lexer, features, ahead: None, end: 0, context: Context::Expression, depth: 0 })
+    }
+
+    /// Reads an expression whose operators all bind at least as strongly as `power`.
+    fn expression(&mut self, power: u8) -> Result<Node> {
+        if self.depth == DEPTH_MAX {
+            let start = self.peek()?.start;
+            return Err(self.too_deep(start));
+        }
+        self.depth += 1;
+        let mut lhs = self.operand()?;
+        while let TokenKind::Operator(op) = self.peek()?.kind {
+            if binding_power(op) < power {
+                break;
+            }
+            self.advance()?;
+            lhs = self.binary(lhs, op)?;
+        }
+        self.depth -= 1;
+        Ok(lhs)
+    }
+
+    /// Reads what stands between operators, with the modifiers behind it.
+    fn operand(&mut self) -> Result<Node> {
+        let mut node = self.primary()?;
+        loop {
+            node = match self.peek()?.kind {
+                TokenKind::LeftBracket => self.range_or_subquery(node)?,
+                TokenKind::Keyword(Keyword::Offset) => self.offset(node)?,
+                TokenKind::Keyword(Keyword::Anchored | Keyword::Smoothed) => self.extension(node)?,
+                TokenKind::At => self.at(node)?,
+                _ => return Ok(node),
+            };
+        }
+    }
+
+    fn primary(&mut self) -> Result<Node> {
+        let token = *self.peek()?;
+        match token.kind {
+            TokenKind::Number | TokenKind::Duration | TokenKind::String => self.literal(),
+            TokenKind::Operator(BinaryOp::Add) => self.signed(UnaryOp::Plus),
+            TokenKind::Operator(BinaryOp::Sub) => self.signed(UnaryOp::Minus),
+            TokenKind::LeftParen => self.parenthesized(),
+            TokenKind::LeftBrace => self.selector(None),
+            kind if kind.is_metric_name() => self.named(),
+            _ => Err(self.unexpected(token, self.context)),
+        }
+    }
+
+    #[inline(never)]
+    fn literal(&mut self) -> Result<Node> {
+        let token = self.advance()?;
+        let (kind, value_type) = match token.kind {
+            TokenKind::String => (ExprKind::String(self.string_literal(token)?.into_boxed_slice()), ValueType::String),
+            _ => (ExprKind::Number(self.number_literal(token)?), ValueType::Scalar),
+        };
+        Ok(Node::leaf(kind, value_type, span_of(token)))
+    }
+
+    /// Reads what begins with a name: a call, an aggregation or a selector.
+    fn named(&mut self) -> Result<Node> {
+        let name = self.advance()?;
+        let next = self.peek()?.kind;
+        match name.kind {
+            TokenKind::Aggregate(op) if matches!(next, TokenKind::LeftParen) || is_grouping(next) => {
+                self.aggregate(name, op)
+            }
+            TokenKind::Identifier | TokenKind::Preprocessor(_) if next == TokenKind::LeftParen => self.call(name),
+            _ => self.selector(Some(name)),
+        }
+    }
+
+    /// Reads a sign and its operand. The sign of a number becomes part of the number.
+    fn signed(&mut self, op: UnaryOp) -> Result<Node> {
+        let start = self.advance()?.start;
+        let mut node = self.expression(SIGN_POWER)?;
+        let (value_type, span) = (node.value_type, Span { start, end: node.expr.span.end });
+        if let ExprKind::Number(literal) = &mut node.expr.kind {
+            if op == UnaryOp::Minus {
+                literal.value = -literal.value;
+            }
+            node.expr.span = span;
+            return Ok(node);
+        }
+        self.wrap(node, value_type, span, |expr| ExprKind::Unary(Unary { op, expr }))
+    }
+
+    fn parenthesized(&mut self) -> Result<Node> {
+        let start = self.advance()?.start;
+        let node = self.expression(0)?;
+        self.expect(TokenKind::RightParen)?;
+        let (value_type, span) = (node.value_type, Span { start, end: self.end });
+        self.wrap(node, value_type, span, ExprKind::Paren)
+    }
+
+    /// Reads the rest of a binary expression, behind its operator.
+    fn binary(&mut self, lhs: Node, op: BinaryOp) -> Result<Node> {
+        let modifiers = self.binary_modifiers(op)?;
+        let right_to_left = op == BinaryOp::Pow;
+        let rhs = self.expression(binding_power(op) + u8::from(!right_to_left))?;
+        self.build_binary(lhs, op, modifiers, rhs)
+    }
+
+    #[inline(never)]
+    fn build_binary(&self, lhs: Node, op: BinaryOp, modifiers: BinaryModifiers, rhs: Node) -> Result<Node> {
+        let span = Span { start: lhs.expr.span.start, end: rhs.expr.span.end };
+        if modifiers.fills() && !self.features.binop_fill_modifiers {
+            return Err(self.error(span.start, "binop fill modifiers are experimental and not enabled"));
+        }
+        let is_chain = lhs.chain_len > 0;
+        let chain_len = lhs.chain_len + 1;
+        if chain_len > CHAIN_LEN_MAX {
+            return Err(self.error(span.start, format!("expression has more than {CHAIN_LEN_MAX} operators in a row")));
+        }
+        let height = (rhs.height + 1).max(lhs.height + usize::from(!is_chain));
+        let return_bool = modifiers.return_bool;
+        let matching = modifiers.into_matching(lhs.value_type, rhs.value_type);
+        let value_type = match (lhs.value_type, rhs.value_type) {
+            (ValueType::Scalar, ValueType::Scalar) => ValueType::Scalar,
+            _ => ValueType::Vector,
+        };
+        let (lhs, rhs) = (lhs.expr, rhs.expr);
+        let kind = ExprKind::Binary(Binary { op, lhs, rhs, matching, return_bool });
+        self.bounded(Node { expr: Box::new(Expr { kind, span }), value_type, height, chain_len })
+    }
+
+    /// Builds an expression around another one.
+    #[inline(never)]
+    fn wrap(
+        &self,
+        node: Node,
+        value_type: ValueType,
+        span: Span,
+        kind: impl FnOnce(Box<Expr>) -> ExprKind,
+    ) -> Result<Node> {
+        let expr = Box::new(Expr { kind: kind(node.expr), span });
+        self.bounded(Node { expr, value_type, height: node.height + 1, chain_len: 0 })
+    }
+
+    fn bounded(&self, node: Node) -> Result<Node> {
+        // Modifiers such as `[5m:]` can nest expressions without any recursion of the parser.
+        if node.height > DEPTH_MAX { Err(self.too_deep(node.expr.span.start)) } else { Ok(node) }
+    }
+
+    fn number_literal(&self, token: Token) -> Result<NumberLiteral> {
+        let text = token.text(self.text);
+        if token.kind == TokenKind::Duration {
+            let milliseconds = duration::parse(text).map_err(|why| self.error(token.start, why))?;
+            return Ok(NumberLiteral { value: seconds(milliseconds), is_duration: true });
+        }
+        let fail = |why| self.error(token.start, format!("error parsing number: {why}"));
+        Ok(NumberLiteral { value: number::parse(text).map_err(fail)?, is_duration: false })
+    }
+
+    fn string_literal(&self, token: Token) -> Result<Vec<u8>> {
+        let text = token.text(self.text);
+        let fail =
+            || self.error(token.start, format!("error unquoting string {}: invalid syntax", quote::quoted(text)));
+        quote::unquote(text).ok_or_else(fail)
+    }
+
+    fn peek(&mut self) -> Result<&Token> {
+        if self.ahead.is_none() {
+            self.ahead = Some(self.lex()?);
+        }
+        Ok(self.ahead.as_ref().expect("filled above"))
+    }
+
+    #[inline(never)]
+    fn lex(&mut self) -> Result<Token> {
+        self.lexer.next_token().map_err(|e| ParseError::new(self.text, e.offset, e.message))
+    }
+
+    fn advance(&mut self) -> Result<Token> {
+        let token = *self.peek()?;
+        self.ahead = None;
+        self.end = token.end;
+        Ok(token)
+    }
+
+    /// Consumes the next word if it is of that kind.
+    fn eat(&mut self, kind: TokenKind) -> Result<bool> {
+        let found = self.peek()?.kind == kind;
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    fn expect(&mut self, kind: TokenKind) -> Result<Token> {
+        self.expect_in(kind, self.context)
+    }
+
+    fn expect_in(&mut self, kind: TokenKind, context: Context) -> Result<Token> {
+        let token = *self.peek()?;
+        if token.kind == kind { self.advance() } else { Err(self.unexpected(token, context)) }
+    }
+
+    fn expect_end(&mut self) -> Result<()> {
+        self.expect(TokenKind::EndOfInput).map(|_| ())
+    }
+
+    /// Runs `read` in another context.
+    fn within<T>(&mut self, context: Context, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let outer = std::mem::replace(&mut self.context, context);
+        let result = read(self)?;
+        self.context = outer;
+        Ok(result)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unexpected(&self, token: Token, context: Context) -> ParseError {
+        let message = format!("unexpected {}{}", token.describe(self.text), context.describe());
+        self.error(token.start, message)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn too_deep(&self, offset: usize) -> ParseError {
+        self.error(offset, format!("expression is nested more than {DEPTH_MAX} levels deep"))
+    }
+
+    fn error(&self, offset: usize, message: impl Into<String>) -> ParseError {
+        ParseError::new(self.text, offset, message)
+    }
+}
+
+impl Node {
+    fn leaf(kind: ExprKind, value_type: ValueType, span: Span) -> Self {
+        Self { expr: Box::new(Expr { kind, span }), value_type, height: 1, chain_len: 0 }
+    }
+}
+
+/// What stands between a binary operator and its right side.
+struct BinaryModifiers {
+    return_bool: bool,
+    matching: VectorMatching,
+}
+
+fn is_grouping(kind: TokenKind) -> bool {
+    matches!(kind, TokenKind::Keyword(Keyword::By | Keyword::Without))
+}
+
+fn span_of(token: Token) -> Span {
+    Span { start: token.start, end: token.end }
+}
+
+/// Converts as Go's `Duration.Seconds` does: the whole seconds and the rest apart.
+fn seconds(milliseconds: u64) -> f64 {
+    (milliseconds / 1000) as f64 + (milliseconds % 1000 * 1_000_000) as f64 / 1e9
+}
+
+/// How strongly an operator binds.
+fn binding_power(op: BinaryOp) -> u8 {
+    use BinaryOp::{Add, And, Atan2, Div, Mod, Mul, Or, Pow, Sub, Unless};
+    match op {
+        Or => 1,
+        And | Unless => 2,
+        Add | Sub => 4,
+        Mul | Div | Mod | Atan2 => 5,
+        Pow => 6,
+        _ => 3,
+    }
+}
+
+/// A sign binds as strongly as `*`, and what it is a sign of more strongly: `-a ^ b` is `-(a ^ b)`.
+const SIGN_POWER: u8 = 6;

@@ -1,0 +1,86 @@
+//! Selectors of series: `up{job="node"}`.
+
+use super::{Context, Node, Parser, Result};
+use crate::promql::ast::{BinaryOp, ExprKind, Span, ValueType, VectorSelector};
+use crate::promql::quote::quoted;
+use crate::promql::token::{Token, TokenKind};
+use varve_tsdb::{METRIC_NAME, MatchOp, Matcher};
+
+impl Parser<'_> {
+    /// Reads a selector whose name was read, or that begins with a brace.
+    #[inline(never)]
+    pub(super) fn selector(&mut self, name: Option<Token>) -> Result<Node> {
+        let start = match name {
+            Some(name) => name.start,
+            None => self.peek()?.start,
+        };
+        let matchers = self.matchers(name)?;
+        let name = name.map_or("", |name| name.text(self.text)).to_owned();
+        let kind = ExprKind::Vector(VectorSelector { name, matchers, offset: None, at: None, extension: None });
+        Ok(Node::leaf(kind, ValueType::Vector, Span { start, end: self.end }))
+    }
+
+    /// Reads a selector that is the whole text.
+    pub(super) fn bare_selector(&mut self) -> Result<Vec<Matcher>> {
+        let token = *self.peek()?;
+        if token.kind == TokenKind::LeftBrace {
+            return self.matchers(None);
+        }
+        if !token.kind.is_metric_name() {
+            return Err(self.unexpected(token, self.context));
+        }
+        self.advance()?;
+        self.matchers(Some(token))
+    }
+
+    /// Reads the braces, if there are any, and appends the matcher that the name in front of them stands for.
+    fn matchers(&mut self, name: Option<Token>) -> Result<Vec<Matcher>> {
+        let mut matchers = Vec::with_capacity(1);
+        if self.eat(TokenKind::LeftBrace)? {
+            while !self.eat(TokenKind::RightBrace)? {
+                matchers.push(self.matcher()?);
+                if self.peek()?.kind != TokenKind::RightBrace {
+                    self.expect_in(TokenKind::Comma, Context::MatcherNext)?;
+                }
+            }
+        }
+        matchers.extend(name.map(|name| Matcher::equal(METRIC_NAME, name.text(self.text))));
+        Ok(matchers)
+    }
+
+    /// Reads `label="value"`, `"label"="value"` or `"metric"`.
+    fn matcher(&mut self) -> Result<Matcher> {
+        let name = *self.peek()?;
+        if !matches!(name.kind, TokenKind::Identifier | TokenKind::String) {
+            return Err(self.unexpected(name, Context::MatcherStart));
+        }
+        self.advance()?;
+        let unquoted = match name.kind {
+            TokenKind::String => Some(self.utf8_literal(name)?),
+            _ => None,
+        };
+        let operator = *self.peek()?;
+        let op = match (operator.kind, &unquoted) {
+            (TokenKind::Equal, _) => MatchOp::Equal,
+            (TokenKind::Operator(BinaryOp::Ne), _) => MatchOp::NotEqual,
+            (TokenKind::EqualRegexp, _) => MatchOp::Regexp,
+            (TokenKind::NotEqualRegexp, _) => MatchOp::NotRegexp,
+            (_, Some(metric)) => return Ok(Matcher::equal(METRIC_NAME, metric)),
+            (_, None) => return Err(self.unexpected(operator, Context::MatcherOperator)),
+        };
+        self.advance()?;
+        let value = self.expect_in(TokenKind::String, Context::MatcherValue)?;
+        let value = self.utf8_literal(value)?;
+        let label = unquoted.as_deref().unwrap_or_else(|| name.text(self.text));
+        Matcher::new(op, label, &value).map_err(|why| self.error(name.start, why.to_string()))
+    }
+
+    /// Reads a literal that names a label, metric or value.
+    ///
+    /// Prometheus takes any bytes here. In its storage, as in ours, names and values are UTF-8, so other bytes can only
+    /// be a mistake, and here they are refused.
+    fn utf8_literal(&self, token: Token) -> Result<String> {
+        String::from_utf8(self.string_literal(token)?)
+            .map_err(|e| self.error(token.start, format!("invalid UTF-8 in selector: {}", quoted(e.as_bytes()))))
+    }
+}

@@ -1,0 +1,155 @@
+//! The text that Prometheus' `format_query` gives: what is longer than a line is split and indented.
+
+use std::fmt::{self, Write};
+
+use super::ast::{Binary, Expr, ExprKind};
+use super::printer;
+
+/// Expressions longer than this many bytes are split.
+const LINE_SIZE_MAX: usize = 100;
+
+/// The longest text; what would be longer is left on one line.
+///
+/// Each link of a chain of operators indents all those before it, so that the text's size goes with the square of the
+/// chain's length.
+const TEXT_SIZE_MAX: usize = 16 << 20;
+
+/// Returns the text of an expression, split into lines.
+pub(super) fn prettify(expr: &Expr) -> String {
+    let mut out = Bounded { text: String::new(), size_max: TEXT_SIZE_MAX };
+    match write_expr(&mut out, expr, 0) {
+        Ok(()) => out.text,
+        Err(fmt::Error) => printer::print(expr),
+    }
+}
+
+/// Writes an expression with its first line indented.
+fn write_expr(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
+    match &expr.kind {
+        ExprKind::Unary(unary) => {
+            indent(out, level)?;
+            out.write_str(unary.op.as_str())?;
+            write_operand(out, &unary.expr, level)
+        }
+        // As in Prometheus, a subquery that fits on a line is not indented.
+        ExprKind::Subquery(_) if fits_on_line(expr) => printer::write_expr(out, expr),
+        ExprKind::Subquery(subquery) => {
+            write_expr(out, &subquery.expr, level)?;
+            printer::write_subquery_suffix(out, subquery)
+        }
+        _ if fits_on_line(expr) => {
+            indent(out, level)?;
+            printer::write_expr(out, expr)
+        }
+        ExprKind::Binary(binary) => write_chain(out, binary, level),
+        _ => {
+            indent(out, level)?;
+            write_split(out, expr, level)
+        }
+    }
+}
+
+/// Writes an expression that is too long for a line and that only indents its own lines.
+fn write_split(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
+    match &expr.kind {
+        ExprKind::Call(call) => {
+            writeln!(out, "{}(", call.function.name)?;
+            for (at, arg) in call.args.iter().enumerate() {
+                out.write_str(if at == 0 { "" } else { ",\n" })?;
+                write_expr(out, arg, level + 1)?;
+            }
+        }
+        ExprKind::Aggregate(aggregate) => {
+            printer::write_aggregate_head(out, aggregate)?;
+            out.write_str("(\n")?;
+            if let Some(param) = &aggregate.param {
+                write_expr(out, param, level + 1)?;
+                out.write_str(",\n")?;
+            }
+            write_expr(out, &aggregate.expr, level + 1)?;
+        }
+        ExprKind::Paren(inner) => {
+            out.write_str("(\n")?;
+            write_expr(out, inner, level + 1)?;
+        }
+        _ => return printer::write_expr(out, expr),
+    }
+    out.write_char('\n')?;
+    indent(out, level)?;
+    out.write_char(')')
+}
+
+/// Writes a chain of operators: each operator on its own line, each link one level deeper than the one behind it.
+fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Result {
+    let (first, links) = binary.chain();
+    // The links on the left that fit on a line together are one expression; each takes at least the bytes of ` + a`.
+    let fits = |link: &&&Binary| fits_on_line_as(|out| printer::write_binary(out, link));
+    let (on_line, split) = links.split_at(links.iter().take(LINE_SIZE_MAX / 4).take_while(fits).count());
+    let n_split = split.len();
+    match on_line.last() {
+        Some(link) => {
+            indent(out, level + n_split)?;
+            printer::write_binary(out, link)?;
+        }
+        None => write_expr(out, first, level + n_split)?,
+    }
+    for (link, level) in split.iter().zip((level..level + n_split).rev()) {
+        out.write_char('\n')?;
+        indent(out, level)?;
+        printer::write_operator(out, link)?;
+        out.write_char('\n')?;
+        write_expr(out, &link.rhs, level + 1)?;
+    }
+    Ok(())
+}
+
+/// Writes the operand of a sign, which stands directly behind it.
+fn write_operand(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
+    let mut trimmed = Trimmed { out, started: false };
+    write_expr(&mut trimmed, expr, level)
+}
+
+fn indent(out: &mut dyn Write, level: usize) -> fmt::Result {
+    for _ in 0..level {
+        out.write_str("  ")?;
+    }
+    Ok(())
+}
+
+fn fits_on_line(expr: &Expr) -> bool {
+    fits_on_line_as(|out| printer::write_expr(out, expr))
+}
+
+fn fits_on_line_as(write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> bool {
+    write(&mut Bounded { text: String::new(), size_max: LINE_SIZE_MAX }).is_ok()
+}
+
+/// A text that fails when it would become too long, so that finding that out does not take longer than it must.
+struct Bounded {
+    text: String,
+    size_max: usize,
+}
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.text.len() + text.len() > self.size_max {
+            return Err(fmt::Error);
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+/// Drops the blanks in front of a text.
+struct Trimmed<'a> {
+    out: &'a mut dyn Write,
+    started: bool,
+}
+
+impl Write for Trimmed<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let text = if self.started { text } else { text.trim_start() };
+        self.started |= !text.is_empty();
+        self.out.write_str(text)
+    }
+}

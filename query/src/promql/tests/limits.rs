@@ -1,0 +1,72 @@
+//! Long and deep queries end in an error or a tree, never in a crash.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Does everything that can be done with a tree.
+fn exercise(query: &str) -> ast::Expr {
+    let expr = parse(query, &Features::all()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(expr.clone(), expr);
+    assert_eq!(print(&expr).split_whitespace().count(), query.split_whitespace().count());
+    assert!(!prettify(&expr).is_empty() && !to_json(&expr).is_empty() && !format!("{expr:?}").is_empty());
+    let _ = expr.value_type();
+    expr
+}
+
+#[test]
+fn nesting_up_to_the_limit_is_fine() {
+    let n = DEPTH_MAX - 1;
+    exercise(&format!("{}x{}", "(".repeat(n), ")".repeat(n)));
+    exercise(&format!("{}x{}", "abs(".repeat(n), ")".repeat(n)));
+    exercise(&format!("{}x", "-".repeat(n)));
+    exercise(&format!("x{}", " ^ x".repeat(n)));
+    exercise(&format!("{}x{}", "sum(a + ".repeat(n / 2), ")".repeat(n / 2)));
+}
+
+#[test]
+fn nesting_past_the_limit_is_an_error() {
+    let check = |query: String| {
+        let message = error(&query);
+        assert!(message.ends_with("parse error: expression is nested more than 256 levels deep"), "{message}");
+    };
+    for n in [DEPTH_MAX, 100_000] {
+        check(format!("{}x{}", "(".repeat(n), ")".repeat(n)));
+        check("(".repeat(n + 1));
+        check(format!("{}x", "-".repeat(n)));
+        check(format!("x{}", " ^ x".repeat(n)));
+        check(format!("{}x", "sum(".repeat(n)));
+        check(format!("x{}", "[5m:]".repeat(n)));
+    }
+}
+
+#[test]
+fn duration_expressions_are_bounded() {
+    let check = |query: String| {
+        let message = error(&query);
+        assert!(message.ends_with("parse error: duration expression has more than 256 parts"), "{message}");
+    };
+    check(format!("x[{}5m{}]", "(".repeat(100_000), ")".repeat(100_000)));
+    check(format!("x[5m{}]", " + 5m".repeat(100_000)));
+    check(format!("x offset {}5m", "-".repeat(100_000)));
+    exercise(&format!("x[5m{}]", " + 5m".repeat(100)));
+}
+
+#[test]
+fn a_chain_of_ten_thousand_operators_is_parsed_in_linear_time() {
+    let start = Instant::now();
+    for chain in [" or x", " + 1", " == bool 1"] {
+        let first = if chain == " or x" { "x" } else { "1" };
+        exercise(&format!("{first}{}", chain.repeat(10_000)));
+    }
+    // It takes milliseconds; quadratic time would be minutes.
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    let message = error(&format!("x{}", " or x".repeat(CHAIN_LEN_MAX + 1)));
+    assert_eq!(message, "1:1: parse error: expression has more than 16384 operators in a row");
+}
+
+#[test]
+fn a_query_past_the_size_limit_is_an_error() {
+    let message = error(&"x".repeat(QUERY_SIZE_MAX + 1));
+    assert_eq!(message, "1:1: parse error: query of 1048577 bytes exceeds the maximum of 1048576");
+}

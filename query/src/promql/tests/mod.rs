@@ -1,0 +1,43 @@
+//! The parser against Prometheus: its trees, prints and errors, its test scripts, and random text.
+
+mod errors;
+mod golden;
+mod limits;
+mod random;
+mod spans;
+
+use super::*;
+
+/// Returns a file of the folder that is shared with the project, or says that the test is skipped.
+fn shared(path: &str) -> Option<String> {
+    let path = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared")).join(path);
+    let text = std::fs::read_to_string(&path).ok();
+    if text.is_none() {
+        println!("skipped: there is no {}", path.display());
+    }
+    text
+}
+
+/// Returns the tree as JSON, with matchers in the order in which they are printed.
+fn canonical(expr: &ast::Expr) -> serde_json::Value {
+    let mut tree = serde_json::from_str(&to_json(expr)).unwrap();
+    sort_matchers(&mut tree);
+    tree
+}
+
+fn sort_matchers(tree: &mut serde_json::Value) {
+    match tree {
+        serde_json::Value::Object(fields) => {
+            if let Some(matchers) = fields.get_mut("matchers").and_then(serde_json::Value::as_array_mut) {
+                matchers.sort_by_key(ToString::to_string);
+            }
+            fields.values_mut().for_each(sort_matchers);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(sort_matchers),
+        _ => {}
+    }
+}
+
+fn error(text: &str) -> String {
+    parse(text, &Features::all()).map_or_else(|e| e.to_string(), |expr| format!("no error, but {}", print(&expr)))
+}
