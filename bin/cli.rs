@@ -1,0 +1,310 @@
+//! The command line.
+//!
+//! Flags that Prometheus has too carry Prometheus' names, dots included, and its defaults.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use varve_ingest::Limits;
+
+use crate::log;
+use crate::quantity::{parse_duration, parse_size};
+
+/// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
+#[derive(Debug, Parser)]
+// `varve --version` prints `varve, version 0.1.0`, in the order of words of Prometheus.
+#[command(name = "varve", display_name = "varve,", version = concat!("version ", env!("CARGO_PKG_VERSION")))]
+#[command(arg_required_else_help = true, subcommand_required = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs the store: takes writes, answers queries
+    Serve(Box<ServeArgs>),
+}
+
+/// Flags of `varve serve`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeArgs {
+    /// Configuration file; not needed
+    #[arg(long = "config.file", value_name = "FILE")]
+    pub(crate) config_file: Option<PathBuf>,
+
+    /// Address to listen on; port 0 takes any free one and logs it
+    #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
+    pub(crate) listen_address: String,
+
+    /// Longest time to read a request, and to keep an idle connection
+    #[arg(long = "web.read-timeout", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
+    pub(crate) read_timeout: Duration,
+
+    /// Most connections at the same time; beyond it the one that has been idle for longest is closed
+    #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = parse_count)]
+    pub(crate) max_connections: usize,
+
+    /// Start of an answer that is held back until it is complete or full, so that errors until then have their own status
+    #[arg(long = "web.response-buffer", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) response_buffer: usize,
+
+    /// Time after which an answer is cut whose client takes nothing of it
+    #[arg(long = "web.write-stall-timeout", value_name = "DURATION", default_value = "10s", value_parser = parse_timeout)]
+    pub(crate) write_stall_timeout: Duration,
+
+    /// Data directory; created if it does not exist
+    #[arg(long = "storage.tsdb.path", value_name = "DIR", default_value = "data/")]
+    pub(crate) tsdb_path: PathBuf,
+
+    /// Shards, a power of two up to 256; may change between starts [0: the number of cores, rounded up]
+    #[arg(long = "storage.tsdb.shards", value_name = "N", default_value = "0")]
+    pub(crate) shards: usize,
+
+    /// Memory that series and their latest samples may take; beyond it writes are refused [0: half of the memory of the machine or cgroup]
+    #[arg(long = "storage.head.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) head_max_memory: usize,
+
+    /// When the log is synced to the disk: every second, before each answer, or when the operating system likes
+    #[arg(long = "storage.wal.sync", value_name = "WHEN", default_value = "interval")]
+    pub(crate) wal_sync: WalSync,
+
+    /// Threads that replay the log at start [0: the number of cores]
+    #[arg(long = "storage.wal.replay-concurrency", value_name = "N", default_value = "0")]
+    pub(crate) wal_replay_concurrency: usize,
+
+    /// Longest time that a query or metadata call may take; a request may ask for less
+    #[arg(long = "query.timeout", value_name = "DURATION", default_value = "2m", value_parser = parse_timeout)]
+    pub(crate) query_timeout: Duration,
+
+    /// Queries that are evaluated at the same time; more wait within their time
+    #[arg(long = "query.max-concurrency", value_name = "N", default_value = "20", value_parser = parse_count)]
+    pub(crate) query_max_concurrency: usize,
+
+    /// Calls of series, labels, label values and metadata that are answered at the same time; more wait
+    #[arg(long = "query.metadata-concurrency", value_name = "N", default_value = "16", value_parser = parse_count)]
+    pub(crate) query_metadata_concurrency: usize,
+
+    /// Samples that a query may hold in memory
+    #[arg(long = "query.max-samples", value_name = "N", default_value = "50000000", value_parser = parse_count)]
+    pub(crate) query_max_samples: usize,
+
+    /// How far back a query looks for the latest sample of a series
+    #[arg(long = "query.lookback-delta", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
+    pub(crate) query_lookback_delta: Duration,
+
+    /// Memory that one query may hold [0: a quarter of --query.max-memory-total]
+    #[arg(long = "query.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) query_max_memory: usize,
+
+    /// Memory that all queries together may hold [0: 40 % of the memory of the machine or cgroup]
+    #[arg(long = "query.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) query_max_memory_total: usize,
+
+    /// Features that are off by default, comma separated, by Prometheus' names: promql-experimental-functions, ...
+    #[arg(long = "enable-feature", value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) enable_feature: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) ingest: IngestArgs,
+
+    /// How often Varve stores its own metrics [0: never]
+    #[arg(long = "self-scrape-interval", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
+    pub(crate) self_scrape_interval: Duration,
+
+    /// Least severity that is logged
+    #[arg(long = "log.level", value_name = "LEVEL", default_value = "info")]
+    pub(crate) log_level: log::Level,
+
+    /// Form of the log
+    #[arg(long = "log.format", value_name = "FORMAT", default_value = "logfmt")]
+    pub(crate) log_format: log::Format,
+}
+
+/// Flags `--ingest.*` of `varve serve`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct IngestArgs {
+    /// Write requests that are worked on at the same time; more wait
+    #[arg(long = "ingest.concurrency-max", value_name = "N", default_value = "64", value_parser = parse_count)]
+    pub(crate) concurrency_max: usize,
+
+    /// Size of a write request's body as it comes
+    #[arg(long = "ingest.body-size-max", value_name = "SIZE", default_value = "32MiB", value_parser = parse_size)]
+    pub(crate) body_size_max: usize,
+
+    /// Size of a write request's body after decompression
+    #[arg(long = "ingest.decompressed-size-max", value_name = "SIZE", default_value = "32MiB", value_parser = parse_size)]
+    pub(crate) decompressed_size_max: usize,
+
+    /// Series in a write request
+    #[arg(long = "ingest.series-per-request-max", value_name = "N", default_value = "500000", value_parser = parse_count)]
+    pub(crate) series_per_request_max: usize,
+
+    /// Samples in a write request
+    #[arg(long = "ingest.samples-per-request-max", value_name = "N", default_value = "2000000", value_parser = parse_count)]
+    pub(crate) samples_per_request_max: usize,
+
+    /// Metric families with metadata in a write request
+    #[arg(long = "ingest.families-per-request-max", value_name = "N", default_value = "100000", value_parser = parse_count)]
+    pub(crate) families_per_request_max: usize,
+
+    /// Labels of a series, its name included
+    #[arg(long = "ingest.labels-per-series-max", value_name = "N", default_value = "128", value_parser = parse_count)]
+    pub(crate) labels_per_series_max: usize,
+
+    /// Size of a label's name
+    #[arg(long = "ingest.label-name-size-max", value_name = "SIZE", default_value = "1KiB", value_parser = parse_size)]
+    pub(crate) label_name_size_max: usize,
+
+    /// Size of a label's value
+    #[arg(long = "ingest.label-value-size-max", value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
+    pub(crate) label_value_size_max: usize,
+
+    /// Memory that write requests may hold: bodies being read, and as much again for those being worked on
+    #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
+    pub(crate) bytes_in_flight_max: usize,
+
+    /// Memory of the cache that recognises known series
+    #[arg(long = "ingest.route-cache-size-max", value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
+    pub(crate) route_cache_size_max: usize,
+}
+
+impl IngestArgs {
+    /// Returns the limits of the receiver.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            body_size_max: self.body_size_max,
+            decompressed_size_max: self.decompressed_size_max,
+            series_per_request_max: self.series_per_request_max,
+            samples_per_request_max: self.samples_per_request_max,
+            families_per_request_max: self.families_per_request_max,
+            labels_per_series_max: self.labels_per_series_max,
+            label_name_size_max: self.label_name_size_max,
+            label_value_size_max: self.label_value_size_max,
+            bytes_in_flight_max: self.bytes_in_flight_max,
+            route_cache_size_max: self.route_cache_size_max,
+        }
+    }
+}
+
+/// Values of `--storage.wal.sync`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WalSync {
+    Interval,
+    Always,
+    Never,
+}
+
+/// A command line that was understood.
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    pub(crate) command: Command,
+    /// Every flag of the command with its value, defaults included, by name without dashes.
+    pub(crate) flags: BTreeMap<String, String>,
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// What clap says about it, `--help` and `--version` included: print it and leave with its exit code.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
+    let matches = Cli::command().try_get_matches_from(args)?;
+    let flags = matches.subcommand().map(|(name, matches)| flags_of(name, matches)).unwrap_or_default();
+    Ok(Invocation { command: Cli::from_arg_matches(&matches)?.command, flags })
+}
+
+fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
+    let cli = Cli::command();
+    let command = cli.find_subcommand(command).expect("clap matched a subcommand that it has");
+    let long = command.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg.get_id().as_str())));
+    let value = |id| {
+        let raw = matches.try_get_raw(id).ok().flatten();
+        raw.map(|values| values.map(|v| v.to_string_lossy()).collect::<Vec<_>>().join(",")).unwrap_or_default()
+    };
+    long.map(|(long, id)| (long.to_owned(), value(id))).collect()
+}
+
+fn parse_address(text: &str) -> Result<String, String> {
+    let Some((host, port)) = text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) else {
+        return Err("expected host:port, for instance 127.0.0.1:9898".to_owned());
+    };
+    // As in Go, an address without a host means all of the machine's.
+    let whole = if host.is_empty() { format!("[::]:{port}") } else { text.to_owned() };
+    let ipv6_without_brackets = host.contains(':') && whole.parse::<SocketAddr>().is_err();
+    if ipv6_without_brackets { Err("an IPv6 address stands in brackets: [::1]:9898".to_owned()) } else { Ok(whole) }
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("expected a whole number".to_owned()),
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("must be more than 0".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve(args: &[&str]) -> Result<(ServeArgs, BTreeMap<String, String>), String> {
+        let args = ["varve", "serve"].iter().chain(args).map(OsString::from);
+        let invocation = parse(args).map_err(|refused| refused.to_string())?;
+        let Command::Serve(args) = invocation.command;
+        Ok((*args, invocation.flags))
+    }
+
+    #[test]
+    fn defaults_are_those_of_prometheus_where_it_has_the_flag() {
+        let (args, flags) = serve(&[]).unwrap();
+        assert_eq!(args.query_timeout, Duration::from_secs(120));
+        assert_eq!((args.query_max_concurrency, args.query_max_samples), (20, 50_000_000));
+        assert_eq!(args.query_lookback_delta, Duration::from_secs(300));
+        assert_eq!((args.listen_address.as_str(), args.response_buffer), ("127.0.0.1:9898", 1 << 20));
+        assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("2m", ""));
+        assert_eq!(args.ingest.limits(), Limits::default());
+    }
+
+    #[test]
+    fn dotted_flags_are_read_and_listed_as_typed() {
+        let (args, flags) =
+            serve(&["--query.timeout=1h30m", "--enable-feature=a,b", "--web.listen-address", ":0"]).unwrap();
+        assert_eq!(args.query_timeout, Duration::from_secs(5400));
+        assert_eq!(args.enable_feature, ["a", "b"]);
+        assert_eq!(args.listen_address, "[::]:0");
+        assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("1h30m", "a,b"));
+    }
+
+    fn check_refused(arg: &str, expect: &str) {
+        let refused = serve(&[arg]).unwrap_err();
+        assert!(refused.contains(expect), "{refused}");
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_the_flag_and_the_reason() {
+        check_refused("--query.timeout=5", "--query.timeout <DURATION>': not a valid duration string");
+        check_refused("--query.timeout=0", "must be more than 0");
+        check_refused("--query.max-concurrency=0", "--query.max-concurrency <N>': must be at least 1");
+        check_refused("--web.listen-address=nowhere", "expected host:port");
+        check_refused("--web.listen-address=::1:80", "stands in brackets");
+        check_refused("--storage.wal.sync=sometimes", "[possible values: interval, always, never]");
+        check_refused("--query.time=5m", "unexpected argument '--query.time'");
+    }
+
+    #[test]
+    fn version_is_printed_in_the_words_of_prometheus() {
+        let printed = parse(["varve", "--version"].map(OsString::from)).unwrap_err().to_string();
+        assert_eq!(printed, format!("varve, version {}\n", env!("CARGO_PKG_VERSION")));
+    }
+}

@@ -1,0 +1,5 @@
+//! What the subcommands do.
+
+mod serve;
+
+pub(crate) use serve::serve;

@@ -1,0 +1,238 @@
+//! `varve serve`: from flags to a running store, and down again.
+//!
+//! Start: settings, signals, listener, then the store. The listener comes first, so that probes are answered while the
+//! log is replayed; requests for data get 503 until the store is open.
+//!
+//! Stop: no new connections and 503 for new queries; queries that run get [`QUERY_GRACE`], then they are interrupted;
+//! writes end in their own time; then the log is synced.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use varve_query::EngineOptions;
+use varve_query::promql::Features;
+
+use crate::cli::{ServeArgs, WalSync};
+use crate::config::Config;
+use crate::http::{App, Settings};
+use crate::shutdown::Signals;
+use crate::store::{Store, StoreOptions};
+use crate::{http, log, machine, self_scrape};
+
+/// How long running queries may go on after the signal.
+const QUERY_GRACE: Duration = Duration::from_secs(2);
+/// How long connections may take after that to send what they have.
+const CONNECTION_GRACE: Duration = Duration::from_secs(5);
+/// How often the wait for queries looks whether they have ended.
+const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Blocking threads besides one per connection: opening and closing the store, the self-scrape.
+const THREADS_SPARE: usize = 8;
+/// Prometheus' names of features of other parts than PromQL; Varve always or never has them.
+const OTHER_FEATURES: [&str; 6] = [
+    "exemplar-storage",
+    "native-histograms",
+    "ooo-native-histograms",
+    "memory-snapshot-on-shutdown",
+    "metadata-wal-records",
+    "created-timestamp-zero-ingestion",
+];
+
+/// Runs the store until a signal ends it.
+///
+/// # Errors
+/// What keeps it from starting or from stopping in order, in one sentence.
+pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<()> {
+    let config = args.config_file.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    log::start(args.log_level, args.log_format);
+    let features = features(&args.enable_feature);
+    let settings = settings(&args, features, flags);
+    let options = store_options(&args, &config, features);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(args.max_connections + THREADS_SPARE)
+        .build()
+        .context("start the threads of the server")?;
+    let result = runtime.block_on(run(args, settings, options));
+    // A thread that still replays or computes must not hold the process: what was acknowledged is safe already.
+    runtime.shutdown_background();
+    result
+}
+
+async fn run(args: ServeArgs, settings: Settings, options: StoreOptions) -> Result<()> {
+    let mut signals = Signals::catch().context("catch signals")?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "Starting Varve");
+    let listener = listen(&args.listen_address).await?;
+    let address = listener.local_addr().context("read the address that is listened on")?.to_string();
+    tracing::info!(address, "Listening");
+
+    let app = Arc::new(App::new(settings).context("register metrics")?);
+    let (stop, stopped) = watch::channel(false);
+    let server = tokio::spawn(http::serve(Arc::clone(&app), listener, stopped));
+
+    let opening = open(args.tsdb_path, options);
+    let store = tokio::select! {
+        opened = opening => opened?,
+        signal = signals.next() => {
+            tracing::warn!(signal, "Stopping before the store is open");
+            return Ok(());
+        }
+    };
+    app.set_store(store);
+    tracing::info!("Server is ready to receive web requests.");
+
+    let scraping = (!args.self_scrape_interval.is_zero())
+        .then(|| tokio::spawn(self_scrape::run(Arc::clone(&app), address, args.self_scrape_interval)));
+    let signal = signals.next().await;
+    tracing::warn!(signal, "Received an OS signal, exiting gracefully...");
+    tokio::select! {
+        closed = shut_down(&app, server, &stop, scraping) => closed,
+        signal = signals.next() => bail!("stopped by a second {signal} before all was in order"),
+    }
+}
+
+async fn listen(address: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => anyhow!("listen on {address}: the address is in use by another process"),
+        _ => anyhow!("listen on {address}: {error}"),
+    })
+}
+
+/// Opens the store on a thread of its own.
+async fn open(path: PathBuf, options: StoreOptions) -> Result<Store> {
+    let started = Instant::now();
+    let of_error = path.clone();
+    let opened = tokio::task::spawn_blocking(move || Store::open(&path, options)).await;
+    // The store's errors name their cause themselves.
+    let store = opened.context("open the store")?.map_err(|e| anyhow!("open data directory {of_error:?}: {e}"))?;
+    let replayed = store.db.stats().replayed;
+    tracing::info!(
+        series = replayed.n_series,
+        samples = replayed.n_samples,
+        bytes = replayed.read_bytes,
+        duration = ?started.elapsed(),
+        "Log replayed"
+    );
+    if replayed.torn_bytes > 0 {
+        tracing::info!(bytes = replayed.torn_bytes, "Cut what was being written when the process ended");
+    }
+    if replayed.damaged_bytes > 0 || replayed.n_orphaned > 0 {
+        let (bytes, orphaned_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
+        tracing::error!(bytes, orphaned_samples, "The log is damaged; the damaged bytes are in quarantine");
+    }
+    Ok(store)
+}
+
+async fn shut_down(
+    app: &App,
+    server: JoinHandle<()>,
+    stop: &watch::Sender<bool>,
+    scraping: Option<JoinHandle<()>>,
+) -> Result<()> {
+    app.stop_admission();
+    stop.send_replace(true);
+    if let Some(scraping) = scraping {
+        scraping.abort();
+    }
+    wait_for_queries(app).await;
+    app.interrupt_queries();
+    if tokio::time::timeout(CONNECTION_GRACE, server).await.is_err() {
+        tracing::warn!("Connections are still open; closing them");
+    }
+    let Some(store) = app.take_store() else { return Ok(()) };
+    let closed = tokio::task::spawn_blocking(move || close(store)).await;
+    closed.context("close the store")??;
+    tracing::info!("See you next time!");
+    Ok(())
+}
+
+async fn wait_for_queries(app: &App) {
+    let started = Instant::now();
+    while app.n_running() > 0 && started.elapsed() < QUERY_GRACE {
+        tokio::time::sleep(GRACE_CHECK_INTERVAL).await;
+    }
+}
+
+fn close(store: Arc<Store>) -> Result<()> {
+    store.db.sync().map_err(|e| anyhow!("sync the log: {e}"))
+}
+
+fn features(names: &[String]) -> Features {
+    let mut features = Features::default();
+    for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        if features.enable(name) {
+            tracing::info!(option = name, "Feature enabled");
+        } else if OTHER_FEATURES.contains(&name) {
+            tracing::warn!(option = name, "This option for --enable-feature has no effect on Varve");
+        } else {
+            tracing::warn!(option = name, "Unknown option for --enable-feature");
+        }
+    }
+    features
+}
+
+fn settings(args: &ServeArgs, features: Features, flags: BTreeMap<String, String>) -> Settings {
+    // By default all queries together hold at most 40 % of the memory, and one of them a quarter of that.
+    let total = or_default(args.query_max_memory_total, || share_of_memory(2, 5));
+    Settings {
+        read_timeout: args.read_timeout,
+        max_connections: args.max_connections,
+        response_buffer: args.response_buffer,
+        write_stall_timeout: args.write_stall_timeout,
+        query_timeout: args.query_timeout,
+        query_max_concurrency: args.query_max_concurrency,
+        metadata_concurrency: args.query_metadata_concurrency,
+        write_concurrency: args.ingest.concurrency_max,
+        query_max_memory: or_default(args.query_max_memory, || total / 4),
+        query_max_memory_total: total,
+        write_body_size_max: args.ingest.body_size_max,
+        write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
+        features,
+        flags,
+    }
+}
+
+fn store_options(args: &ServeArgs, config: &Config, features: Features) -> StoreOptions {
+    let tsdb = varve_tsdb::Options {
+        shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
+        wal_sync: match args.wal_sync {
+            WalSync::Interval => varve_tsdb::WalSync::Interval,
+            WalSync::Always => varve_tsdb::WalSync::Always,
+            WalSync::Never => varve_tsdb::WalSync::Never,
+        },
+        wal_replay_concurrency: or_default(args.wal_replay_concurrency, machine::cores),
+        in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),
+        ahead_max_ms: millis(config.storage.tsdb.ahead_max),
+        head_size_max_bytes: or_default(args.head_max_memory, || share_of_memory(1, 2)),
+        ..varve_tsdb::Options::default()
+    };
+    let engine = EngineOptions {
+        lookback_delta_ms: millis(args.query_lookback_delta),
+        samples_max: args.query_max_samples,
+        features,
+        ..EngineOptions::default()
+    };
+    StoreOptions { tsdb, ingest: args.ingest.limits(), engine }
+}
+
+/// The most shards that a store can have.
+const SHARDS_MAX: usize = 256;
+
+fn or_default(given: usize, default: impl FnOnce() -> usize) -> usize {
+    if given == 0 { default() } else { given }
+}
+
+/// Returns `part / of` of the memory that the process may use.
+fn share_of_memory(part: u64, of: u64) -> usize {
+    usize::try_from(machine::memory_bytes() / of * part).unwrap_or(usize::MAX)
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

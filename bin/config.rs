@@ -1,0 +1,123 @@
+//! The configuration file: optional YAML, Prometheus' keys where it has them.
+//!
+//! Only keys that have an effect are known; every other key is an error that names it, so that nobody relies on a
+//! setting that does nothing.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+
+use crate::quantity::parse_duration;
+
+/// What the file says; [`Config::default`] stands where there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    pub(crate) storage: StorageConfig,
+}
+
+/// Section `storage`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct StorageConfig {
+    pub(crate) tsdb: TsdbConfig,
+}
+
+/// Section `storage.tsdb`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TsdbConfig {
+    /// How far behind the newest sample of the store a new one may lie. Default 3h; from 1m to 365d.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) in_order_max_age: Duration,
+    /// How far ahead of the clock a sample may lie. Default 10m; up to 365d.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) ahead_max: Duration,
+}
+
+impl Default for TsdbConfig {
+    fn default() -> Self {
+        Self { in_order_max_age: Duration::from_secs(3 * 3600), ahead_max: Duration::from_secs(600) }
+    }
+}
+
+const IN_ORDER_MAX_AGE_MIN: Duration = Duration::from_secs(60);
+const AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not YAML, has an unknown key or a value out of its bounds; the message names the key.
+    pub(crate) fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read configuration file {path:?}"))?;
+        Self::parse(&text).with_context(|| format!("configuration file {path:?}"))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        // An empty document is YAML's null: no setting at all.
+        let config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)?.unwrap_or_default();
+        let TsdbConfig { in_order_max_age, ahead_max } = config.storage.tsdb;
+        if !(IN_ORDER_MAX_AGE_MIN..=AGE_MAX).contains(&in_order_max_age) {
+            bail!("storage.tsdb.in_order_max_age: must be from 1m to 365d");
+        }
+        if ahead_max > AGE_MAX {
+            bail!("storage.tsdb.ahead_max: must be at most 365d");
+        }
+        Ok(config)
+    }
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    deserializer.deserialize_str(DurationVisitor)
+}
+
+/// Reads a duration while the deserializer still knows the key, which it then names in the error.
+struct DurationVisitor;
+
+impl Visitor<'_> for DurationVisitor {
+    type Value = Duration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration such as 1h30m")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
+        parse_duration(text).map_err(E::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Result<Duration, &str>) {
+        match (Config::parse(text), expect) {
+            (Ok(config), Ok(age)) => assert_eq!(config.storage.tsdb.in_order_max_age, age),
+            (Err(refused), Err(part)) => assert!(refused.to_string().contains(part), "{refused}"),
+            (got, expect) => panic!("{text:?}: {got:?}, expected {expect:?}"),
+        }
+    }
+
+    #[test]
+    fn settings_are_read_and_have_defaults() {
+        check("", Ok(Duration::from_secs(10_800)));
+        check("storage: {tsdb: {}}", Ok(Duration::from_secs(10_800)));
+        check("storage:\n  tsdb:\n    in_order_max_age: 1h30m\n", Ok(Duration::from_secs(5_400)));
+    }
+
+    #[test]
+    fn what_has_no_effect_is_refused_by_name() {
+        check("global: {external_labels: {a: b}}", Err("unknown field `global`"));
+        check("storage: {tsdb: {path: x}}", Err("storage.tsdb: unknown field `path`"));
+        check("storage: {tsdb: {in_order_max_age: 5}}", Err("storage.tsdb.in_order_max_age"));
+        check("storage: {tsdb: {in_order_max_age: 5 minutes}}", Err("unknown unit \" minutes\""));
+        check("storage: {tsdb: {in_order_max_age: 1s}}", Err("must be from 1m to 365d"));
+        check("storage: {tsdb: {ahead_max: 2y}}", Err("storage.tsdb.ahead_max"));
+        check("[]", Err("expected struct Config"));
+    }
+}

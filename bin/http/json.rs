@@ -1,0 +1,244 @@
+//! JSON as Prometheus writes it, appended piece by piece to a buffer.
+//!
+//! Two things differ from ordinary JSON encoders. Numbers: sample values are strings in Go's shortest form, times are
+//! seconds with up to three decimals. Strings: label names and values escape only what JSON demands, all other texts
+//! also `<`, `>`, `&` and the two line separators of JavaScript, as Go's `encoding/json` does.
+
+use std::io::Write as _;
+
+use varve_tsdb::Labels;
+
+/// Content type of every JSON answer.
+pub(crate) const MIME_TYPE: &str = "application/json";
+
+/// Appends a label set as an object, names ascending.
+pub(crate) fn write_labels(out: &mut Vec<u8>, labels: &Labels) {
+    out.push(b'{');
+    for (i, (name, value)) in labels.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_string(out, name);
+        out.push(b':');
+        write_string(out, value);
+    }
+    out.push(b'}');
+}
+
+/// Appends a point: `[1435781451.781,"1.5"]`.
+pub(crate) fn write_point(out: &mut Vec<u8>, timestamp_ms: i64, value: f64) {
+    out.push(b'[');
+    write_timestamp(out, timestamp_ms);
+    out.push(b',');
+    write_float(out, value);
+    out.push(b']');
+}
+
+/// Appends a time in seconds; whole seconds have no fraction, all others three decimals.
+pub(crate) fn write_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
+    if timestamp_ms < 0 {
+        out.push(b'-');
+    }
+    let ms = timestamp_ms.unsigned_abs();
+    write!(out, "{}", ms / 1000).expect("a Vec takes everything");
+    if !ms.is_multiple_of(1000) {
+        write!(out, ".{:03}", ms % 1000).expect("a Vec takes everything");
+    }
+}
+
+/// Appends the time of a scalar or a string, which Prometheus writes as a float: no more decimals than needed.
+pub(crate) fn write_float_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
+    write!(out, "{}", timestamp_ms as f64 / 1000.0).expect("a Vec takes everything");
+}
+
+/// Appends a value as a string: the shortest digits that give the same bits, with an exponent below 1e-6 and from 1e21.
+pub(crate) fn write_float(out: &mut Vec<u8>, value: f64) {
+    let magnitude = value.abs();
+    out.push(b'"');
+    if magnitude != 0.0 && magnitude.is_finite() && !(1e-6..1e21).contains(&magnitude) {
+        write_exponent(out, value);
+    } else {
+        write_decimal(out, value);
+    }
+    out.push(b'"');
+}
+
+/// Appends a scalar result's value as a string: as [`write_float`], never with an exponent.
+pub(crate) fn write_scalar(out: &mut Vec<u8>, value: f64) {
+    out.push(b'"');
+    write_decimal(out, value);
+    out.push(b'"');
+}
+
+fn write_decimal(out: &mut Vec<u8>, value: f64) {
+    const INTEGERS_EXACT_BELOW: f64 = (1u64 << 53) as f64;
+    let written = if value.is_nan() {
+        out.write_all(b"NaN")
+    } else if value.is_infinite() {
+        out.write_all(if value > 0.0 { b"+Inf" } else { b"-Inf" })
+    } else if value.fract() == 0.0 && value.abs() < INTEGERS_EXACT_BELOW && value.to_bits() != (-0.0f64).to_bits() {
+        // Fast path: counters and byte counts, most of all samples.
+        write!(out, "{}", value as i64)
+    } else {
+        write!(out, "{value}")
+    };
+    written.expect("a Vec takes everything");
+}
+
+/// Appends `1.5e-07`: Rust writes the same digits, Go adds the sign and a second digit of the exponent.
+fn write_exponent(out: &mut Vec<u8>, value: f64) {
+    let start = out.len();
+    write!(out, "{value:e}").expect("a Vec takes everything");
+    let at = start + out[start..].iter().position(|&b| b == b'e').expect("{:e} writes an e") + 1;
+    if out[at] != b'-' {
+        out.insert(at, b'+');
+    }
+    if out.len() == at + 2 {
+        out.insert(at + 1, b'0');
+    }
+}
+
+/// Appends a label name or value.
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut from = 0;
+    for (i, &byte) in text.as_bytes().iter().enumerate() {
+        if byte < b' ' || byte == b'"' || byte == b'\\' {
+            out.extend_from_slice(&text.as_bytes()[from..i]);
+            write_escape(out, byte);
+            from = i + 1;
+        }
+    }
+    out.extend_from_slice(&text.as_bytes()[from..]);
+    out.push(b'"');
+}
+
+/// Appends a text that is not a label, safe inside HTML; bytes that are not UTF-8 become U+FFFD, escaped, one each.
+pub(crate) fn write_html_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '<' | '>' | '&' | '"' | '\\' | '\0'..' ' => write_escape(out, c as u8),
+                '\u{2028}' => out.extend_from_slice(b"\\u2028"),
+                '\u{2029}' => out.extend_from_slice(b"\\u2029"),
+                _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        chunk.invalid().iter().for_each(|_| out.extend_from_slice(b"\\ufffd"));
+    }
+    out.push(b'"');
+}
+
+fn write_escape(out: &mut Vec<u8>, byte: u8) {
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ => write!(out, "\\u{byte:04x}").expect("a Vec takes everything"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn check_float(value: f64, expect: &str) {
+        assert_eq!(written(|out| write_float(out, value)), format!("\"{expect}\""));
+    }
+
+    #[test]
+    fn floats_are_written_as_go_writes_them() {
+        check_float(0.0, "0");
+        check_float(-0.0, "-0");
+        check_float(1.0, "1");
+        check_float(-42.0, "-42");
+        check_float(0.1, "0.1");
+        check_float(1.5e-6, "0.0000015");
+        check_float(0.000001, "0.000001");
+        check_float(9.99e-7, "9.99e-07");
+        check_float(5e-324, "5e-324");
+        check_float(-1e-100, "-1e-100");
+        check_float(9007199254740993.0, "9007199254740992");
+        check_float(123456789012345680000.0, "123456789012345680000");
+        check_float(1e20, "100000000000000000000");
+        check_float(1e21, "1e+21");
+        check_float(-1.5e21, "-1.5e+21");
+        check_float(f64::MAX, "1.7976931348623157e+308");
+        check_float(f64::INFINITY, "+Inf");
+        check_float(f64::NEG_INFINITY, "-Inf");
+        check_float(f64::from_bits(varve_tsdb::STALE_NAN_BITS), "NaN");
+        check_float(1.0 / 3.0, "0.3333333333333333");
+    }
+
+    #[test]
+    fn a_scalar_never_has_an_exponent() {
+        assert_eq!(written(|out| write_scalar(out, 1e21)), "\"1000000000000000000000\"");
+        assert_eq!(written(|out| write_scalar(out, 1.5e-7)), "\"0.00000015\"");
+        assert_eq!(written(|out| write_scalar(out, f64::INFINITY)), "\"+Inf\"");
+    }
+
+    fn check_time(timestamp_ms: i64, expect: &str) {
+        assert_eq!(written(|out| write_timestamp(out, timestamp_ms)), expect);
+    }
+
+    #[test]
+    fn times_are_seconds_with_three_decimals_or_none() {
+        check_time(0, "0");
+        check_time(1_435_781_451_781, "1435781451.781");
+        check_time(1_435_781_451_000, "1435781451");
+        check_time(1_050, "1.050");
+        check_time(7, "0.007");
+        check_time(-1, "-0.001");
+        check_time(-1_500, "-1.500");
+        check_time(i64::MIN, "-9223372036854775.808");
+    }
+
+    #[test]
+    fn times_of_scalars_have_no_more_decimals_than_needed() {
+        for (timestamp_ms, expect) in [(0, "0"), (1_050, "1.05"), (-1_500, "-1.5"), (7, "0.007"), (2_000, "2")] {
+            assert_eq!(written(|out| write_float_timestamp(out, timestamp_ms)), expect);
+        }
+    }
+
+    #[test]
+    fn labels_escape_only_what_json_demands() {
+        let labels = Labels::from_pairs([("__name__", "a"), ("b<", "x&\"\\\n\t\r\u{1}\u{7f}é\u{2028}")]).unwrap();
+        let expect = "{\"__name__\":\"a\",\"b<\":\"x&\\\"\\\\\\n\\t\\r\\u0001\u{7f}é\u{2028}\"}";
+        assert_eq!(written(|out| write_labels(out, &labels)), expect);
+        assert_eq!(written(|out| write_labels(out, &Labels::empty())), "{}");
+    }
+
+    #[test]
+    fn other_texts_are_safe_in_html_and_always_utf8() {
+        let text = b"<a href=\"x\">&\xff\xe2\x82 \xe2\x80\xa8\xe2\x80\xa9\x0c\n";
+        let expect = r#""\u003ca href=\"x\"\u003e\u0026\ufffd\ufffd\ufffd \u2028\u2029\u000c\n""#;
+        assert_eq!(written(|out| write_html_string(out, text)), expect);
+    }
+
+    proptest! {
+        #[test]
+        fn any_float_comes_back_bit_for_bit(bits: u64) {
+            let value = f64::from_bits(bits);
+            for text in [written(|out| write_float(out, value)), written(|out| write_scalar(out, value))] {
+                let back: f64 = text.trim_matches('"').parse().unwrap();
+                prop_assert!(back.to_bits() == bits || back.is_nan() && value.is_nan(), "{}", text);
+            }
+        }
+
+        #[test]
+        fn any_text_is_valid_json(text: String) {
+            for written in [written(|out| write_string(out, &text)), written(|out| write_html_string(out, text.as_bytes()))] {
+                prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text.clone());
+            }
+        }
+    }
+}

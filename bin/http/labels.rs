@@ -1,0 +1,76 @@
+//! /api/v1/labels and /api/v1/label/{name}/values.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use varve_tsdb::{Matcher, Texts, TimeRange};
+
+use super::App;
+use super::error::ApiError;
+use super::json;
+use super::params::{Form, parse_selectors, unescape_label_name};
+use super::run::{Class, TRUNCATED, Work, run};
+
+/// GET and POST /api/v1/labels.
+pub(super) async fn names(State(app): State<Arc<App>>, form: Form) -> Response {
+    answer(&app, &form, |work, matchers, range| work.store.db.label_names(&work.ctx, matchers, range)).await
+}
+
+/// GET /api/v1/label/{name}/values.
+pub(super) async fn values(State(app): State<Arc<App>>, Path(name): Path<String>, form: Form) -> Response {
+    let name = unescape_label_name(&name);
+    if name.is_empty() {
+        return ApiError::bad_data("invalid label name: \"\"").into_response();
+    }
+    answer(&app, &form, move |work, matchers, range| work.store.db.label_values(&work.ctx, &name, matchers, range))
+        .await
+}
+
+/// Answers with the union over all selectors of what `find` gives.
+async fn answer(
+    app: &Arc<App>,
+    form: &Form,
+    find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<Texts> + Send + 'static,
+) -> Response {
+    let call = match Call::read(form) {
+        Ok(call) => call,
+        Err(refused) => return refused.into_response(),
+    };
+    match form.timeout() {
+        Ok(timeout) => run(app, Class::Metadata, timeout, move |work| call.answer(work, find)).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// The parameters of a call.
+#[derive(Debug)]
+struct Call {
+    selectors: Vec<String>,
+    range: TimeRange,
+    limit: usize,
+}
+
+impl Call {
+    fn read(form: &Form) -> Result<Self, ApiError> {
+        let limit = form.limit()?.unwrap_or(usize::MAX);
+        let range = form.time_range()?;
+        Ok(Self { selectors: form.all("match[]").map(str::to_owned).collect(), range, limit })
+    }
+
+    fn answer(
+        &self,
+        work: &mut Work,
+        find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<Texts>,
+    ) -> Result<(), ApiError> {
+        let mut selectors = parse_selectors(&self.selectors).map_err(ApiError::bad_data)?.into_iter();
+        let mut texts = find(work, &selectors.next().unwrap_or_default(), self.range)?;
+        for matchers in selectors {
+            texts.extend(find(work, &matchers, self.range)?);
+        }
+        work.open();
+        work.array(texts.iter().take(self.limit), |out, text| json::write_html_string(out, text.as_bytes()))?;
+        let truncated = (texts.len() > self.limit).then(|| TRUNCATED.to_owned());
+        work.close(&Vec::from_iter(truncated), &[])
+    }
+}

@@ -1,0 +1,293 @@
+//! Parameters of the API: query strings and forms into checked values, in Go's reading and Prometheus' words.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use varve_tsdb::{Matcher, TimeRange};
+
+use super::error::ApiError;
+use crate::quantity::parse_duration;
+
+/// Most parameters of one request.
+pub(crate) const PARAMETERS_MAX: usize = 10_000;
+
+/// Most points of a series in a range query.
+const POINTS_MAX: i128 = 11_000;
+
+const NANOS_PER_S: f64 = 1e9;
+const NANOS_PER_MS: i128 = 1_000_000;
+
+/// The earliest and latest time of Go, which clients of Prometheus send to mean "all of time".
+const TIME_MIN: &str = "-292273086-05-16T16:47:06Z";
+const TIME_MAX: &str = "292277025-08-18T07:12:54.999999999Z";
+
+/// The parameters of a request: those of the body, then those of the URL. The first of a name counts, as in Go.
+#[derive(Debug, Default)]
+pub(crate) struct Form {
+    pairs: Vec<(String, String)>,
+    /// Why a parameter was left out. Most calls go on without it, as in Prometheus.
+    pub(crate) damage: Option<String>,
+}
+
+impl Form {
+    /// Adds the parameters of an encoded form or query string: `a=1&b=2`.
+    ///
+    /// # Errors
+    /// If there are more than [`PARAMETERS_MAX`].
+    pub(crate) fn add(&mut self, encoded: &[u8]) -> Result<(), ApiError> {
+        for pair in encoded.split(|&b| b == b'&').filter(|pair| !pair.is_empty()) {
+            if self.pairs.len() == PARAMETERS_MAX {
+                return Err(ApiError::bad_data(format!("more than {PARAMETERS_MAX} parameters")));
+            }
+            match parse_pair(pair) {
+                Ok(pair) => self.pairs.push(pair),
+                Err(reason) => self.damage = self.damage.take().or(Some(reason)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the first value of a parameter; a missing one is empty.
+    pub(crate) fn first(&self, name: &str) -> &str {
+        self.pairs.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns all values of a parameter.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Reads `limit`; `None` means no limit.
+    pub(crate) fn limit(&self) -> Result<Option<usize>, ApiError> {
+        let text = self.first("limit");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let limit = parse_int(text).map_err(|reason| ApiError::invalid_parameter("limit", reason))?;
+        match usize::try_from(limit) {
+            Ok(limit) => Ok(Some(limit).filter(|&limit| limit > 0)),
+            Err(_) => Err(ApiError::invalid_parameter("limit", "limit must be non-negative")),
+        }
+    }
+
+    /// Reads an optional time in milliseconds.
+    pub(crate) fn optional_time_ms(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        let text = self.first(name);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let invalid = |reason| ApiError::invalid_parameter(name, format!("invalid time value for '{name}': {reason}"));
+        parse_time(text).map(|nanos| Some(to_ms(nanos))).map_err(invalid)
+    }
+
+    /// Reads the optional `start` and `end` of a metadata call.
+    pub(crate) fn time_range(&self) -> Result<TimeRange, ApiError> {
+        let start_ms = self.optional_time_ms("start")?.unwrap_or(TimeRange::ALL.start_ms);
+        let end_ms = self.optional_time_ms("end")?.unwrap_or(TimeRange::ALL.end_ms);
+        Ok(TimeRange { start_ms, end_ms })
+    }
+
+    /// Reads `start`, `end` and `step` of a range query.
+    pub(crate) fn steps(&self) -> Result<Steps, ApiError> {
+        let time = |name| parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason));
+        let (start, end) = (time("start")?, time("end")?);
+        if end < start {
+            return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
+        }
+        let step =
+            parse_signed_duration(self.first("step")).map_err(|reason| ApiError::invalid_parameter("step", reason))?;
+        if step <= 0 {
+            let reason = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+            return Err(ApiError::invalid_parameter("step", reason));
+        }
+        if (end - start) / i128::from(step) > POINTS_MAX {
+            return Err(ApiError::bad_data(
+                "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
+            ));
+        }
+        // The engine counts in milliseconds; a finer step can only be that of a range of a single point.
+        let step_ms = (step / NANOS_PER_MS as i64).max(1);
+        Ok(Steps { start_ms: to_ms(start), end_ms: to_ms(end), step_ms })
+    }
+
+    /// Reads `timeout`; `None` if it is missing. A negative one has passed already.
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
+        let text = self.first("timeout");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let nanos = parse_signed_duration(text).map_err(|reason| ApiError::invalid_parameter("timeout", reason))?;
+        Ok(Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))))
+    }
+
+    /// Reads `lookback_delta` in milliseconds; `None` if the server's is wanted, as with 0 and less.
+    pub(crate) fn lookback_delta_ms(&self) -> Result<Option<i64>, ApiError> {
+        let text = self.first("lookback_delta");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let nanos = parse_signed_duration(text)
+            .map_err(|reason| ApiError::bad_data(format!("error parsing lookback delta duration: {reason}")))?;
+        Ok(Some(nanos / NANOS_PER_MS as i64).filter(|&ms| ms > 0))
+    }
+}
+
+/// The steps of a range query: `start_ms`, then every `step_ms` up to `end_ms`, which is included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Steps {
+    pub(crate) start_ms: i64,
+    pub(crate) end_ms: i64,
+    pub(crate) step_ms: i64,
+}
+
+/// Parses the selectors of `match[]`.
+///
+/// # Errors
+/// A selector that does not parse, or one that matches series without any of its labels.
+pub(crate) fn parse_selectors(texts: &[String]) -> Result<Vec<Vec<Matcher>>, String> {
+    let parse = |text: &String| varve_query::promql::parse_selector(text).map_err(|refused| refused.to_string());
+    let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
+    match selectors.iter().all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty())) {
+        true => Ok(selectors),
+        false => Err("match[] must contain at least one non-empty matcher".to_owned()),
+    }
+}
+
+/// Undoes the escaping of a label name in a path: `U__a_2e_b` is `a.b`. A name that is not well escaped stays as it is.
+pub(crate) fn unescape_label_name(name: &str) -> String {
+    unescape_value_encoding(name).unwrap_or_else(|| name.to_owned())
+}
+
+fn unescape_value_encoding(name: &str) -> Option<String> {
+    const HEX_DIGITS_MAX: usize = 6;
+    let mut rest = name.strip_prefix("U__")?;
+    let mut plain = String::with_capacity(rest.len());
+    while let Some(at) = rest.find('_') {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let end = rest.find('_')?;
+        let code = &rest[..end];
+        if code.is_empty() {
+            plain.push('_');
+        } else if code.len() < HEX_DIGITS_MAX && code.bytes().all(|b| b.is_ascii_hexdigit()) {
+            plain.push(char::from_u32(u32::from_str_radix(code, 16).ok()?)?);
+        } else {
+            return None;
+        }
+        rest = &rest[end + 1..];
+    }
+    plain.push_str(rest);
+    Some(plain)
+}
+
+/// Parses an integer as Go's `strconv.Atoi`.
+pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    text.parse::<i64>().map_err(|refused| {
+        let reason = match refused.kind() {
+            PosOverflow | NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("strconv.Atoi: parsing {text:?}: {reason}")
+    })
+}
+
+fn parse_pair(pair: &[u8]) -> Result<(String, String), String> {
+    if pair.contains(&b';') {
+        return Err("invalid semicolon separator in query".to_owned());
+    }
+    let at = pair.iter().position(|&b| b == b'=');
+    let (name, value) = at.map_or((pair, &[][..]), |at| (&pair[..at], &pair[at + 1..]));
+    Ok((unescape(name)?, unescape(value)?))
+}
+
+/// Undoes the encoding of a form; bytes that are not UTF-8 become U+FFFD.
+fn unescape(text: &[u8]) -> Result<String, String> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [byte, tail @ ..] = rest {
+        rest = tail;
+        match byte {
+            b'+' => plain.push(b' '),
+            b'%' => {
+                let code = tail.get(..2).and_then(|digits| Some(hex(digits[0])? << 4 | hex(digits[1])?));
+                let escape = || format!("%{}", String::from_utf8_lossy(&tail[..tail.len().min(2)]));
+                plain.push(code.ok_or_else(|| format!("invalid URL escape {:?}", escape()))?);
+                rest = &tail[2..];
+            }
+            _ => plain.push(*byte),
+        }
+    }
+    Ok(String::from_utf8(plain).unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// Parses a time, in seconds since the epoch with fractions or in RFC 3339, into nanoseconds since the epoch.
+fn parse_time(text: &str) -> Result<i128, String> {
+    let invalid = || format!("cannot parse {text:?} to a valid timestamp");
+    if let Ok(seconds) = text.parse::<f64>() {
+        if !seconds.is_finite() {
+            return Err(invalid());
+        }
+        // Go's arithmetic step by step: milliseconds are rounded, then cut to whole nanoseconds.
+        let fraction = (seconds.fract() * 1000.0).round() / 1000.0;
+        return Ok(i128::from(seconds.trunc() as i64) * NANOS_PER_S as i128 + (fraction * NANOS_PER_S) as i128);
+    }
+    match text {
+        TIME_MIN => Ok(i128::from(TimeRange::ALL.start_ms) * NANOS_PER_MS),
+        TIME_MAX => Ok(i128::from(TimeRange::ALL.end_ms) * NANOS_PER_MS),
+        _ if is_rfc3339(text) => text.parse::<Timestamp>().map(Timestamp::as_nanosecond).map_err(|_| invalid()),
+        _ => Err(invalid()),
+    }
+}
+
+/// Tells whether a text has the shape `2006-01-02T15:04:05[.999]Z` or with an offset; jiff alone reads far more.
+fn is_rfc3339(text: &str) -> bool {
+    let shape = |text: &str, shape: &str| {
+        text.len() == shape.len()
+            && text.bytes().zip(shape.bytes()).all(|(b, s)| if s == b'0' { b.is_ascii_digit() } else { b == s })
+    };
+    let Some((date_time, rest)) = text.split_at_checked("0000-00-00T00:00:00".len()) else { return false };
+    let zone = match rest.strip_prefix('.') {
+        Some(fraction) => {
+            let zone = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
+            if zone.len() == fraction.len() {
+                return false;
+            }
+            zone
+        }
+        None => rest,
+    };
+    let leap_second = date_time.ends_with(":60");
+    let zone_shapes = ["Z", "+00:00", "-00:00"];
+    shape(date_time, "0000-00-00T00:00:00")
+        && !leap_second
+        && zone_shapes.iter().any(|zone_shape| shape(zone, zone_shape))
+}
+
+/// Parses a duration, in seconds with fractions or as `1h30m`, into nanoseconds.
+fn parse_signed_duration(text: &str) -> Result<i64, String> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        let nanos = seconds * NANOS_PER_S;
+        if nanos.is_nan() {
+            return Err(format!("cannot parse {text:?} to a valid duration"));
+        }
+        if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
+            return Err(format!("cannot parse {text:?} to a valid duration. It overflows int64"));
+        }
+        return Ok(nanos as i64);
+    }
+    let duration = parse_duration(text).map_err(|_| format!("cannot parse {text:?} to a valid duration"))?;
+    Ok(i64::try_from(duration.as_nanos()).expect("parse_duration ends at i64::MAX nanoseconds"))
+}
+
+fn to_ms(nanos: i128) -> i64 {
+    let ms = nanos.div_euclid(NANOS_PER_MS);
+    ms.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! /api/v1/query, query_range, format_query, parse_query.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use varve_query::{MatrixSeries, QueryResult, Value, VectorSample, promql};
+use varve_tsdb::{Clock, SystemClock};
+
+use super::App;
+use super::error::ApiError;
+use super::json;
+use super::params::{Form, Steps};
+use super::run::{Class, TRUNCATED, Work, run};
+
+/// Points that are written between two steps of the answer's writer.
+const POINTS_PER_STEP: usize = 64;
+
+/// GET and POST /api/v1/query.
+pub(super) async fn instant(State(app): State<Arc<App>>, form: Form) -> Response {
+    let (time_ms, options) = match (|| {
+        let limit = form.limit()?;
+        let time_ms = form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms());
+        Ok::<_, ApiError>((time_ms, Options::read(&form, limit)?))
+    })() {
+        Ok(read) => read,
+        Err(refused) => return refused.into_response(),
+    };
+    run(&app, Class::Query, options.timeout, move |work| {
+        let Options { query, lookback_delta_ms, limit, .. } = options;
+        let result = work.store.engine.instant(&work.store.db, &work.ctx, &query, time_ms, lookback_delta_ms)?;
+        write_result(work, result, limit)
+    })
+    .await
+}
+
+/// GET and POST /api/v1/query_range.
+pub(super) async fn range(State(app): State<Arc<App>>, form: Form) -> Response {
+    let (steps, options) = match (|| {
+        let limit = form.limit()?;
+        Ok::<_, ApiError>((form.steps()?, Options::read(&form, limit)?))
+    })() {
+        Ok(read) => read,
+        Err(refused) => return refused.into_response(),
+    };
+    run(&app, Class::Query, options.timeout, move |work| {
+        let Options { query, lookback_delta_ms, limit, .. } = options;
+        let Steps { start_ms, end_ms, step_ms } = steps;
+        let Work { store, ctx, .. } = &*work;
+        let result = store.engine.range(&store.db, ctx, &query, start_ms, end_ms, step_ms, lookback_delta_ms)?;
+        write_result(work, result, limit)
+    })
+    .await
+}
+
+/// GET and POST /api/v1/format_query.
+pub(super) async fn format(State(app): State<Arc<App>>, form: Form) -> Response {
+    let features = app.settings.features;
+    run(&app, Class::Query, None, move |work| {
+        let expr = promql::parse(form.first("query"), &features)?;
+        let text = promql::prettify(&expr);
+        work.open();
+        json::write_html_string(work.out.buffer(), text.as_bytes());
+        work.close(&[], &[])
+    })
+    .await
+}
+
+/// GET and POST /api/v1/parse_query.
+pub(super) async fn parse(State(app): State<Arc<App>>, form: Form) -> Response {
+    let features = app.settings.features;
+    run(&app, Class::Query, None, move |work| {
+        let expr = promql::parse(form.first("query"), &features)?;
+        work.open();
+        work.out.buffer().extend_from_slice(promql::to_json(&expr).as_bytes());
+        work.close(&[], &[])
+    })
+    .await
+}
+
+/// The parameters that both kinds of queries have.
+#[derive(Debug)]
+struct Options {
+    query: String,
+    timeout: Option<std::time::Duration>,
+    lookback_delta_ms: Option<i64>,
+    limit: Option<usize>,
+}
+
+impl Options {
+    /// `limit` is read by the caller, as Prometheus checks it before the times.
+    fn read(form: &Form, limit: Option<usize>) -> Result<Self, ApiError> {
+        let timeout = form.timeout()?;
+        let lookback_delta_ms = form.lookback_delta_ms()?;
+        Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit })
+    }
+}
+
+fn write_result(work: &mut Work, result: QueryResult, limit: Option<usize>) -> Result<(), ApiError> {
+    work.out.leave_gate();
+    let QueryResult { value, annotations } = result;
+    // The value outlives its evaluation by as long as the client takes to read it.
+    let mut charge = work.ctx.charge();
+    charge.grow(size_of_value(&value))?;
+    let limit = limit.unwrap_or(usize::MAX);
+    work.open();
+    let truncated = write_value(work, value, limit)?;
+    let mut warnings: Vec<String> = annotations.warnings().collect();
+    warnings.extend(truncated.then(|| TRUNCATED.to_owned()));
+    let infos: Vec<String> = annotations.infos().collect();
+    work.close(&warnings, &infos)
+}
+
+/// Returns the bytes that a value holds; label sets that other values share count in full.
+fn size_of_value(value: &Value) -> usize {
+    match value {
+        Value::Scalar(_) => 0,
+        Value::String { value, .. } => value.len(),
+        Value::Vector(samples) => samples.iter().map(|s| size_of::<VectorSample>() + s.labels.size()).sum(),
+        Value::Matrix(matrix) => {
+            let size = |s: &MatrixSeries| size_of::<MatrixSeries>() + s.labels.size() + size_of_val(&*s.points);
+            matrix.iter().map(size).sum()
+        }
+    }
+}
+
+/// Writes a value with its type; returns whether `limit` cut it.
+fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool, ApiError> {
+    let kind = match value {
+        Value::Scalar(_) => "scalar",
+        Value::String { .. } => "string",
+        Value::Vector(_) => "vector",
+        Value::Matrix(_) => "matrix",
+    };
+    work.out.buffer().extend_from_slice(format!("{{\"resultType\":\"{kind}\",\"result\":").as_bytes());
+    let mut truncated = false;
+    match value {
+        Value::Scalar(point) => write_pair(work, point.timestamp_ms, |out| json::write_scalar(out, point.value)),
+        Value::String { timestamp_ms, value } => {
+            write_pair(work, timestamp_ms, |out| json::write_html_string(out, &value));
+        }
+        Value::Vector(samples) => {
+            truncated = samples.len() > limit;
+            work.array(samples.into_iter().take(limit), write_sample)?;
+        }
+        Value::Matrix(series) => {
+            truncated = series.len() > limit;
+            write_matrix(work, series.into_iter().take(limit))?;
+        }
+    }
+    work.out.buffer().push(b'}');
+    Ok(truncated)
+}
+
+fn write_pair(work: &mut Work, timestamp_ms: i64, write: impl FnOnce(&mut Vec<u8>)) {
+    let out = work.out.buffer();
+    out.push(b'[');
+    json::write_float_timestamp(out, timestamp_ms);
+    out.push(b',');
+    write(out);
+    out.push(b']');
+}
+
+fn write_sample(out: &mut Vec<u8>, sample: VectorSample) {
+    out.extend_from_slice(b"{\"metric\":");
+    json::write_labels(out, &sample.labels);
+    out.extend_from_slice(b",\"value\":");
+    json::write_point(out, sample.point.timestamp_ms, sample.point.value);
+    out.push(b'}');
+}
+
+fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = MatrixSeries>) -> Result<(), ApiError> {
+    work.out.buffer().push(b'[');
+    for (i, series) in matrix.enumerate() {
+        work.comma(i);
+        let out = work.out.buffer();
+        out.extend_from_slice(b"{\"metric\":");
+        json::write_labels(out, &series.labels);
+        out.extend_from_slice(b",\"values\":");
+        for (n, points) in series.points.chunks(POINTS_PER_STEP).enumerate() {
+            let out = work.out.buffer();
+            for (i, point) in points.iter().enumerate() {
+                out.push(if n + i == 0 { b'[' } else { b',' });
+                json::write_point(out, point.timestamp_ms, point.value);
+            }
+            work.out.step()?;
+        }
+        work.out.buffer().extend_from_slice(b"]}");
+    }
+    work.out.buffer().push(b']');
+    Ok(())
+}

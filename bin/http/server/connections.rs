@@ -1,0 +1,158 @@
+//! The connections that are open: how many, and which has been idle for longest.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// How often a newcomer that found no idle connection looks again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// All open connections.
+#[derive(Debug)]
+pub(super) struct Connections {
+    max: u32,
+    places: Arc<Semaphore>,
+    next_id: AtomicU64,
+    open: Arc<Mutex<HashMap<u64, Weak<Connection>>>>,
+}
+
+/// One of them; it leaves the list when it is dropped.
+#[derive(Debug)]
+pub(super) struct Connection {
+    id: u64,
+    /// Requests being worked on: up to the head of their answer.
+    n_requests: AtomicUsize,
+    idle_since: Mutex<Instant>,
+    evicted: Notify,
+    all: Arc<Mutex<HashMap<u64, Weak<Connection>>>>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// A request at work on a connection, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Connection>);
+
+impl Connections {
+    pub(super) fn new(max: usize) -> Self {
+        let max = u32::try_from(max.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        let places = Arc::new(Semaphore::new(max as usize));
+        Self { max, places, next_id: AtomicU64::new(0), open: Arc::default() }
+    }
+
+    /// Takes a place for a connection; `on_eviction` is told when another one had to go for it.
+    pub(super) async fn enter(&self, on_eviction: impl Fn()) -> Arc<Connection> {
+        loop {
+            if self.places.available_permits() == 0 && self.evict_longest_idle() {
+                on_eviction();
+            }
+            let place = tokio::time::timeout(RETRY_INTERVAL, Arc::clone(&self.places).acquire_owned());
+            if let Ok(Ok(place)) = place.await {
+                return self.add(place);
+            }
+        }
+    }
+
+    /// Waits until there are no connections.
+    pub(super) async fn all_gone(&self) {
+        let _all_places = self.places.acquire_many(self.max).await;
+    }
+
+    fn add(&self, place: OwnedSemaphorePermit) -> Arc<Connection> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection {
+            id,
+            n_requests: AtomicUsize::new(0),
+            idle_since: Mutex::new(Instant::now()),
+            evicted: Notify::new(),
+            all: Arc::clone(&self.open),
+            _place: place,
+        });
+        lock(&self.open).insert(id, Arc::downgrade(&connection));
+        connection
+    }
+
+    fn evict_longest_idle(&self) -> bool {
+        let open: Vec<_> = lock(&self.open).values().filter_map(Weak::upgrade).collect();
+        let idle = open.iter().filter(|connection| !connection.is_busy());
+        match idle.min_by_key(|connection| *lock(&connection.idle_since)) {
+            Some(longest) => {
+                // A second newcomer must not choose it again.
+                *lock(&longest.idle_since) = Instant::now();
+                longest.evicted.notify_one();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Connection {
+    /// Notes that a request has come.
+    pub(super) fn busy(self: &Arc<Self>) -> Busy {
+        self.n_requests.fetch_add(1, Ordering::AcqRel);
+        Busy(Arc::clone(self))
+    }
+
+    /// Tells whether a request is being worked on.
+    pub(super) fn is_busy(&self) -> bool {
+        self.n_requests.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until the connection has to go.
+    pub(super) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        *lock(&self.0.idle_since) = Instant::now();
+        self.0.n_requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        lock(&self.all).remove(&self.id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[tokio::test]
+    async fn the_connection_that_is_idle_for_longest_makes_room() {
+        let connections = Connections::new(3);
+        let n_evicted = Cell::new(0);
+        let enter = || connections.enter(|| n_evicted.set(n_evicted.get() + 1));
+        let (first, second, third) = (enter().await, enter().await, enter().await);
+        let _working = first.busy();
+        drop(second.busy());
+        // Idle for longest is the third: the second has just been busy, the first still is.
+        let leave = async {
+            third.evicted().await;
+            drop(third);
+        };
+        let (_fourth, ()) = tokio::join!(enter(), leave);
+        assert_eq!((n_evicted.get(), lock(&connections.open).len()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn the_end_is_when_the_last_has_gone() {
+        let connections = Connections::new(2);
+        let connection = connections.enter(|| ()).await;
+        assert!(tokio::time::timeout(Duration::from_millis(1), connections.all_gone()).await.is_err());
+        drop(connection);
+        connections.all_gone().await;
+    }
+}

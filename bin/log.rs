@@ -1,0 +1,128 @@
+//! Structured logs on standard error, one event a line, in the form of Prometheus 3.
+//!
+//! ```text
+//! logfmt  time=2026-08-21T10:00:00.123Z level=INFO msg="Listening" address=127.0.0.1:9898
+//! json    {"time":"2026-08-21T10:00:00.123Z","level":"INFO","msg":"Listening","address":"127.0.0.1:9898"}
+//! ```
+
+use std::fmt::{self, Write as _};
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Least severity that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// How an event is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Logfmt,
+    Json,
+}
+
+/// Sends the process' log events to standard error, panics included.
+pub(crate) fn start(level: Level, format: Format) {
+    let level = match level {
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Info => LevelFilter::INFO,
+        Level::Warn => LevelFilter::WARN,
+        Level::Error => LevelFilter::ERROR,
+    };
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).event_format(format);
+    if log.try_init().is_ok() {
+        std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Format
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let level = event.metadata().level().as_str();
+        let time = format!("{:.3}", Timestamp::now());
+        let head = [("time", time.as_str()), ("level", level), ("msg", &fields.message)];
+        let all = head.into_iter().chain(fields.others.iter().map(|(name, value)| (*name, value.as_str())));
+        let mut line = String::new();
+        match self {
+            Self::Logfmt => write_logfmt(&mut line, all),
+            Self::Json => write_json(&mut line, all),
+        }
+        writeln!(out, "{line}")
+    }
+}
+
+/// The fields of an event, as text.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, String)>,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_text(field, value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_text(field, format!("{value:?}"));
+    }
+}
+
+impl Fields {
+    fn record_text(&mut self, field: &Field, text: String) {
+        match field.name() {
+            "message" => self.message = text,
+            name => self.others.push((name, text)),
+        }
+    }
+}
+
+fn write_logfmt<'a>(line: &mut String, fields: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (i, (name, value)) in fields.enumerate() {
+        let space = if i == 0 { "" } else { " " };
+        let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'='));
+        let written =
+            if plain { write!(line, "{space}{name}={value}") } else { write!(line, "{space}{name}={value:?}") };
+        written.expect("a String takes everything");
+    }
+}
+
+fn write_json<'a>(line: &mut String, fields: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (i, (name, value)) in fields.enumerate() {
+        let value = serde_json::Value::from(value);
+        write!(line, "{}\"{name}\":{value}", if i == 0 { '{' } else { ',' }).expect("a String takes everything");
+    }
+    line.push('}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_quoted_where_a_reader_could_be_misled() {
+        let fields = [("msg", "two words"), ("path", "/a"), ("none", ""), ("sly", "a=\"b\"\n")];
+        let mut line = String::new();
+        write_logfmt(&mut line, fields.into_iter());
+        assert_eq!(line, r#"msg="two words" path=/a none="" sly="a=\"b\"\n""#);
+        line.clear();
+        write_json(&mut line, fields.into_iter());
+        assert_eq!(line, r#"{"msg":"two words","path":"/a","none":"","sly":"a=\"b\"\n"}"#);
+    }
+}

@@ -1,0 +1,42 @@
+//! Varve: a Prometheus-compatible metrics store.
+//!
+//! This package is the only place that knows HTTP, JSON, the configuration file, signals and tokio. The store itself is
+//! `varve-tsdb`, the way in is `varve-ingest`, the way out `varve-query`; docs/architecture.md has the map.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod command;
+mod config;
+mod http;
+mod log;
+mod machine;
+mod metrics;
+mod quantity;
+mod self_scrape;
+mod shutdown;
+mod store;
+
+use std::process::ExitCode;
+
+// Requests allocate and free much on many threads, which is what this allocator is made for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let invocation = match cli::parse(std::env::args_os()) {
+        Ok(invocation) => invocation,
+        // Also the way of `--help` and `--version`, whose exit code is 0.
+        Err(told) => told.exit(),
+    };
+    let result = match invocation.command {
+        cli::Command::Serve(args) => command::serve(*args, invocation.flags),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("varve: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The metrics of the open store: what it holds, what replay found, what writes did.
+
+use prometheus::proto::{MetricFamily, MetricType};
+
+use super::{family, family_of, label};
+use crate::store::Store;
+
+/// Reads the figures.
+pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
+    [tsdb(&store.db.stats()), ingest(&store.receiver.stats())].concat()
+}
+
+fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
+    let replayed = &stats.replayed;
+    let mut families = vec![
+        gauge("prometheus_tsdb_head_series", "Total number of series in the head block.", stats.n_series),
+        family_of(
+            "prometheus_tsdb_head_samples_appended_total",
+            "Total number of appended samples.",
+            MetricType::COUNTER,
+            [(vec![label("type", "float")], stats.n_appended as f64)],
+        ),
+        gauge("varve_tsdb_head_size_bytes", "Memory that series and samples take, about.", stats.head_size_bytes),
+        gauge("varve_tsdb_wal_pending_bytes", "Log records that wait to be written.", stats.wal_pending_bytes),
+        gauge("varve_tsdb_replayed_series", "Series defined by the log at the last start.", replayed.n_series),
+        gauge("varve_tsdb_replayed_samples", "Samples restored from the log at the last start.", replayed.n_samples),
+        gauge(
+            "varve_tsdb_replayed_orphaned_samples",
+            "Samples of the log at the last start whose series is not defined.",
+            replayed.n_orphaned,
+        ),
+        gauge("varve_tsdb_replayed_torn_bytes", "Bytes cut off the log's ends at the last start.", replayed.torn_bytes),
+        gauge(
+            "varve_tsdb_replayed_damaged_bytes",
+            "Bytes inside the log that were damaged at the last start and put into quarantine.",
+            replayed.damaged_bytes,
+        ),
+    ];
+    families.extend(stats.newest_ms.map(|newest_ms| {
+        let help = "Maximum timestamp of the head block in milliseconds.";
+        family("prometheus_tsdb_head_max_time", help, MetricType::GAUGE, newest_ms as f64)
+    }));
+    families
+}
+
+fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
+    let requests = [
+        ("stored", stats.requests_stored),
+        ("partial", stats.requests_partial),
+        ("malformed", stats.requests_malformed),
+        ("too_large", stats.requests_too_large),
+        ("busy", stats.requests_busy),
+        ("failed", stats.requests_failed),
+    ];
+    let by_outcome = requests.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64));
+    let by_reason = stats.rejected.iter().map(|(reason, n)| (vec![label("reason", reason.name())], *n as f64));
+    let mut families = vec![
+        family_of(
+            "varve_ingest_requests_total",
+            "Write requests, by what became of them.",
+            MetricType::COUNTER,
+            by_outcome,
+        ),
+        counter("varve_ingest_received_bytes_total", "Bytes of write requests as they came.", stats.received_bytes),
+        counter(
+            "varve_ingest_samples_stored_total",
+            "Samples of write requests that were stored, exact repetitions included.",
+            stats.samples_stored,
+        ),
+        gauge("varve_ingest_in_flight_bytes", "Memory that write requests at work hold.", stats.in_flight_bytes),
+        counter("varve_ingest_route_hits_total", "Series of write requests that were known.", stats.route.hits),
+        counter(
+            "varve_ingest_route_misses_total",
+            "Series of write requests that were looked into.",
+            stats.route.misses,
+        ),
+        counter("varve_ingest_route_evicted_total", "Series forgotten for want of room.", stats.route.evicted),
+        gauge("varve_ingest_route_entries", "Series that the route cache knows.", stats.route.entries),
+        gauge("varve_ingest_route_size_bytes", "Memory that the route cache takes.", stats.route.size_bytes),
+    ];
+    // A family must have a metric: it appears with the first reject.
+    if !stats.rejected.is_empty() {
+        let help = "What was not stored of write requests: samples, or what the reason is about.";
+        families.push(family_of("varve_ingest_rejected_total", help, MetricType::COUNTER, by_reason));
+    }
+    families
+}
+
+fn counter(name: &str, help: &str, value: u64) -> MetricFamily {
+    family(name, help, MetricType::COUNTER, value as f64)
+}
+
+fn gauge(name: &str, help: &str, value: u64) -> MetricFamily {
+    family(name, help, MetricType::GAUGE, value as f64)
+}

@@ -1,0 +1,134 @@
+//! Durations and sizes as people type them: `2m`, `1h30m`, `250ms`; `64KiB`, `1GiB`.
+//!
+//! Used by the command line, the configuration file and the parameters of the HTTP API.
+
+use std::time::Duration;
+
+const NANOS_MAX: u64 = i64::MAX as u64;
+
+/// Units of a duration in nanoseconds, from the largest down, which is the order in which they may be written.
+const DURATION_UNITS: [(&str, u64); 7] = [
+    ("y", 365 * 86_400_000_000_000),
+    ("w", 7 * 86_400_000_000_000),
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+];
+
+/// Parses a duration as Prometheus writes it: whole numbers with units from the largest down, or `0`.
+///
+/// # Errors
+/// A sentence that quotes the text.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" => return Ok(Duration::ZERO),
+        "" => return Err("empty duration string".to_owned()),
+        _ => {}
+    }
+    let invalid = || format!("not a valid duration string: {text:?}");
+    let (mut nanos, mut rest, mut units) = (0u64, text, DURATION_UNITS.as_slice());
+    while !rest.is_empty() {
+        let (number, unit);
+        (number, rest) = split_while(rest, |c| c.is_ascii_digit());
+        (unit, rest) = split_while(rest, |c| !c.is_ascii_digit());
+        let number: u64 = number.parse().map_err(|_| invalid())?;
+        let Some(at) = units.iter().position(|(name, _)| *name == unit) else {
+            let known = DURATION_UNITS.iter().any(|(name, _)| *name == unit) || unit.is_empty();
+            return Err(if known { invalid() } else { format!("unknown unit {unit:?} in duration {text:?}") });
+        };
+        let part = number.checked_mul(units[at].1);
+        let total = part.and_then(|part| nanos.checked_add(part)).filter(|total| *total <= NANOS_MAX);
+        nanos = total.ok_or("duration out of range")?;
+        units = &units[at + 1..];
+    }
+    Ok(Duration::from_nanos(nanos))
+}
+
+/// Prints a duration as Prometheus does; a fraction of a millisecond is left out.
+pub(crate) fn print_duration(duration: Duration) -> String {
+    let mut ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    if ms == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    for (unit, nanos) in DURATION_UNITS {
+        let unit_ms = nanos / 1_000_000;
+        // Years and weeks are printed only where nothing remains: `90d` reads better than `12w6d`.
+        if matches!(unit, "y" | "w") && !ms.is_multiple_of(unit_ms) {
+            continue;
+        }
+        if ms >= unit_ms {
+            text.push_str(&format!("{}{unit}", ms / unit_ms));
+            ms %= unit_ms;
+        }
+    }
+    text
+}
+
+/// Parses a size in bytes: a whole number, then nothing or `B`, `KB`, `KiB`, `MB`, ... A K is 1024 in all of them.
+///
+/// # Errors
+/// A sentence that quotes the text.
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+    let (number, unit) = split_while(text, |c| c.is_ascii_digit());
+    let shift = match unit {
+        "" | "B" => 0,
+        "KB" | "KiB" => 10,
+        "MB" | "MiB" => 20,
+        "GB" | "GiB" => 30,
+        "TB" | "TiB" => 40,
+        _ => return Err(format!("unknown unit {unit:?} in size {text:?}; use B, KiB, MiB, GiB or TiB")),
+    };
+    let number: usize = number.parse().map_err(|_| format!("not a valid size: {text:?}"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("size out of range: {text:?}"))
+}
+
+fn split_while(text: &str, keep: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !keep(c)).unwrap_or(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_duration(text: &str, expect: Result<u64, &str>) {
+        let got = parse_duration(text).map(|duration| duration.as_millis() as u64);
+        assert_eq!(got, expect.map_err(str::to_owned), "{text}");
+    }
+
+    #[test]
+    fn durations_are_read_as_prometheus_reads_them() {
+        check_duration("0", Ok(0));
+        check_duration("250ms", Ok(250));
+        check_duration("1h30m", Ok(5_400_000));
+        check_duration("1y2w3d4h5m6s7ms", Ok(33_019_506_007));
+        check_duration("", Err("empty duration string"));
+        check_duration("5", Err("not a valid duration string: \"5\""));
+        check_duration("1m1h", Err("not a valid duration string: \"1m1h\""));
+        check_duration("1s1s", Err("not a valid duration string: \"1s1s\""));
+        check_duration("-1s", Err("not a valid duration string: \"-1s\""));
+        check_duration("1.5h", Err("unknown unit \".\" in duration \"1.5h\""));
+        check_duration("3µ", Err("unknown unit \"µ\" in duration \"3µ\""));
+        check_duration("300y", Err("duration out of range"));
+        check_duration("99999999999999999999s", Err("not a valid duration string: \"99999999999999999999s\""));
+    }
+
+    #[test]
+    fn durations_are_printed_as_prometheus_prints_them() {
+        for text in ["0s", "250ms", "2m", "1h30m", "90d", "2w", "1y", "1m1s1ms"] {
+            assert_eq!(print_duration(parse_duration(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("1MiB"), Ok(1 << 20));
+        assert_eq!(parse_size("3GB"), Ok(3 << 30));
+        assert_eq!(parse_size("x").unwrap_err(), "unknown unit \"x\" in size \"x\"; use B, KiB, MiB, GiB or TiB");
+        assert_eq!(parse_size("").unwrap_err(), "not a valid size: \"\"");
+        assert_eq!(parse_size("99999999TiB").unwrap_err(), "size out of range: \"99999999TiB\"");
+    }
+}

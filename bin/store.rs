@@ -1,0 +1,36 @@
+//! The open store with the two ways into it: writes and queries.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use varve_ingest::Receiver;
+use varve_query::{Engine, EngineOptions};
+use varve_tsdb::{Db, Options, Result};
+
+/// What requests work on.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) db: Arc<Db>,
+    pub(crate) receiver: Receiver,
+    pub(crate) engine: Engine,
+}
+
+/// What a [`Store`] is opened with.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreOptions {
+    pub(crate) tsdb: Options,
+    pub(crate) ingest: varve_ingest::Limits,
+    pub(crate) engine: EngineOptions,
+}
+
+impl Store {
+    /// Opens a data directory; takes as long as its log takes to replay.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
+    pub(crate) fn open(path: &Path, options: StoreOptions) -> Result<Self> {
+        let db = Arc::new(Db::open(path, options.tsdb)?);
+        let receiver = Receiver::new(Arc::clone(&db), options.ingest);
+        Ok(Self { db, receiver, engine: Engine::new(options.engine) })
+    }
+}
