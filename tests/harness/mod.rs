@@ -1,0 +1,62 @@
+//! What all tests stand on: processes that are started, waited for and always stopped, an HTTP client, a remote-write
+//! client, and the real programs that Varve works with.
+
+mod http;
+mod peers;
+mod process;
+mod remote_write;
+mod server;
+
+pub(crate) use http::{Answer, Http, RawConnection};
+pub(crate) use peers::{NodeExporter, Prometheus, missing, promtool};
+pub(crate) use remote_write::{
+    Exemplar, Histogram, Label, MetricMetadata, MetricType, TimeSeries, WriteRequest, series, snappy,
+};
+pub(crate) use server::{Server, try_serve};
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a process may take to start, and what it is waited for may take to happen. Generous: the machine may be busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Calls `probe` until it returns something, and panics with `what` when [`PATIENCE`] is over.
+pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    const INTERVAL: Duration = Duration::from_millis(10);
+    let started = Instant::now();
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        sleep(INTERVAL);
+    }
+}
+
+/// Calls `holds` until it is true.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait_for(what, || holds().then_some(()));
+}
+
+/// A small generator of random numbers (SplitMix64): a printed seed replays a test.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Returns a number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}

@@ -1,0 +1,92 @@
+//! The real programs that Varve works with: Prometheus, promtool, the node exporter. Tests that need one that is not on
+//! PATH say so and pass.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use super::http::Http;
+use super::process::Process;
+use super::wait_until;
+
+/// Tells whether a program that a test needs is missing, and says so where the reader of the test run sees it.
+pub(crate) fn missing(programs: &[&str]) -> bool {
+    let Some(program) = programs.iter().find(|program| find(program).is_none()) else { return false };
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    // Not eprintln!, whose output the test harness keeps back while tests pass.
+    let _nobody_listens = writeln!(std::io::stderr(), "skipped: {program} is not on PATH ({test})");
+    true
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+}
+
+/// A running Prometheus with a data directory of its own.
+#[derive(Debug)]
+pub(crate) struct Prometheus {
+    http: Http,
+    process: Process,
+    dir: TempDir,
+}
+
+impl Prometheus {
+    /// Starts a Prometheus that takes remote writes and is ready.
+    pub(crate) fn start(config: &str) -> Self {
+        let dir = TempDir::new().expect("make a temporary directory");
+        let config_file = dir.path().join("prometheus.yml");
+        std::fs::write(&config_file, config).expect("write the configuration");
+        let mut command = Command::new("prometheus");
+        command
+            .arg(format!("--config.file={}", config_file.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .args(["--web.listen-address=127.0.0.1:0", "--web.enable-remote-write-receiver", "--web.enable-lifecycle"]);
+        let mut process = Process::start("prometheus", &mut command);
+        let http = Http::new(process.listening_address());
+        wait_until("prometheus to be ready", || {
+            assert!(process.is_running(), "prometheus has ended:\n{}", process.output());
+            http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)
+        });
+        Self { http, process, dir }
+    }
+
+    /// Puts another configuration into force.
+    pub(crate) fn reload(&self, config: &str) {
+        std::fs::write(self.dir.path().join("prometheus.yml"), config).expect("write the configuration");
+        let answer = self.http.post("/-/reload", &[], b"");
+        assert_eq!(answer.status, 200, "{answer:?}\n{}", self.process.output());
+    }
+
+    pub(crate) fn http(&self) -> &Http {
+        &self.http
+    }
+}
+
+/// A running node exporter.
+#[derive(Debug)]
+pub(crate) struct NodeExporter {
+    address: SocketAddr,
+    _process: Process,
+}
+
+impl NodeExporter {
+    pub(crate) fn start() -> Self {
+        let mut command = Command::new("prometheus-node-exporter");
+        command.arg("--web.listen-address=127.0.0.1:0");
+        let mut process = Process::start("node exporter", &mut command);
+        Self { address: process.listening_address(), _process: process }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Runs promtool to its end.
+pub(crate) fn promtool(args: &[&str]) -> Output {
+    Command::new("promtool").args(args).output().expect("run promtool")
+}

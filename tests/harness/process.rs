@@ -1,0 +1,111 @@
+//! A child process: its output is kept and shown when the test fails, and it never outlives its handle.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::wait_for;
+
+/// Lines of output that are kept, the newest.
+const LINES_MAX: usize = 1000;
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    output: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Process {
+    /// Starts a program; `name` stands before its output.
+    pub(crate) fn start(name: &str, command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        let output = Arc::default();
+        keep(child.stdout.take().expect("it is piped"), &output);
+        keep(child.stderr.take().expect("it is piped"), &output);
+        Self { name: name.to_owned(), child, output }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the kept output.
+    pub(crate) fn output(&self) -> String {
+        let lines = self.output.lock().unwrap();
+        lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
+    }
+
+    /// Waits until the process logs that it listens, and returns where.
+    pub(crate) fn listening_address(&mut self) -> SocketAddr {
+        let name = self.name.clone();
+        wait_for(&format!("{name} to listen"), || {
+            assert!(self.is_running(), "{name} has ended:\n{}", self.output());
+            self.output.lock().unwrap().iter().find_map(|line| listening_address(line))
+        })
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("ask for the state of a child").is_none()
+    }
+
+    /// Sends SIGKILL, which no process can catch, and waits for the end.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("kill a child");
+        self.child.wait().expect("wait for a child");
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        let id = self.id().to_string();
+        let sent = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &id]).status().expect("run sh");
+        assert!(sent.success(), "send SIGTERM to {}", self.name);
+        self.wait()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let what = format!("{} to end", self.name);
+        wait_for(&what, || self.child.try_wait().expect("ask for the state of a child"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ended = self.child.kill();
+        let _ended = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- output of {}\n{}---", self.name, self.output());
+        }
+    }
+}
+
+/// Reads a pipe to its end on a thread of its own, so that the process never waits for us.
+fn keep(pipe: impl Read + Send + 'static, output: &Arc<Mutex<VecDeque<String>>>) {
+    let output = Arc::clone(output);
+    thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while pipe.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            let mut output = output.lock().unwrap();
+            if output.len() == LINES_MAX {
+                output.pop_front();
+            }
+            output.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+            line.clear();
+        }
+    });
+}
+
+/// Finds the address in a log line such as `msg="Listening on" address=127.0.0.1:9090`.
+fn listening_address(line: &str) -> Option<SocketAddr> {
+    let (_, address) = line.split_once("istening")?.1.split_once("address=")?;
+    let address: SocketAddr = address.split_whitespace().next()?.trim_matches('"').parse().ok()?;
+    // Prometheus first logs the port that it was asked for, 0.
+    (address.port() != 0).then_some(address)
+}

@@ -1,0 +1,117 @@
+//! A remote-write 1.0 sender: the messages of `prompb/remote.proto` and `prompb/types.proto`, and the snappy block.
+
+use prost::Message;
+
+/// `prometheus.WriteRequest`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WriteRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) timeseries: Vec<TimeSeries>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) metadata: Vec<MetricMetadata>,
+}
+
+/// `prometheus.TimeSeries`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TimeSeries {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) labels: Vec<Label>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) samples: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) exemplars: Vec<Exemplar>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) histograms: Vec<Histogram>,
+}
+
+/// `prometheus.Label`; bytes, so that tests can send what is not UTF-8.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Label {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) name: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) value: Vec<u8>,
+}
+
+/// `prometheus.Sample`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Sample {
+    /// Optional, because prost leaves out what equals zero, and -0 does: `Some(-0.0)` is sent as it is.
+    #[prost(double, optional, tag = "1")]
+    pub(crate) value: Option<f64>,
+    #[prost(int64, tag = "2")]
+    pub(crate) timestamp_ms: i64,
+}
+
+/// `prometheus.Exemplar`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Exemplar {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) labels: Vec<Label>,
+    #[prost(double, tag = "2")]
+    pub(crate) value: f64,
+    #[prost(int64, tag = "3")]
+    pub(crate) timestamp_ms: i64,
+}
+
+/// `prometheus.Histogram`, as far as an integer histogram without observations needs it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Histogram {
+    #[prost(uint64, tag = "1")]
+    pub(crate) count_int: u64,
+    #[prost(double, tag = "3")]
+    pub(crate) sum: f64,
+    #[prost(sint32, tag = "4")]
+    pub(crate) schema: i32,
+    #[prost(int64, tag = "15")]
+    pub(crate) timestamp_ms: i64,
+}
+
+/// `prometheus.MetricMetadata`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct MetricMetadata {
+    #[prost(enumeration = "MetricType", tag = "1")]
+    pub(crate) kind: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) metric_family_name: String,
+    #[prost(string, tag = "4")]
+    pub(crate) help: String,
+    #[prost(string, tag = "5")]
+    pub(crate) unit: String,
+}
+
+/// `prometheus.MetricMetadata.MetricType`, as far as tests need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum MetricType {
+    Unknown = 0,
+    Counter = 1,
+    Gauge = 2,
+}
+
+impl WriteRequest {
+    pub(crate) fn new(timeseries: impl IntoIterator<Item = TimeSeries>) -> Self {
+        Self { timeseries: timeseries.into_iter().collect(), metadata: Vec::new() }
+    }
+
+    /// Encodes the body of the request.
+    pub(crate) fn to_body(&self) -> Vec<u8> {
+        snappy(&self.encode_to_vec())
+    }
+}
+
+/// Makes a snappy block.
+pub(crate) fn snappy(message: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new().compress_vec(message).expect("a message of less than 4 GiB")
+}
+
+/// Makes a series of label pairs, in the order given, and samples of time and value.
+pub(crate) fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> TimeSeries {
+    let label = |&(name, value): &(&str, &str)| Label { name: name.into(), value: value.into() };
+    let sample = |&(timestamp_ms, value): &(i64, f64)| Sample { value: Some(value), timestamp_ms };
+    TimeSeries {
+        labels: labels.iter().map(label).collect(),
+        samples: samples.iter().map(sample).collect(),
+        ..TimeSeries::default()
+    }
+}

@@ -1,0 +1,108 @@
+//! A Varve server on a free port with a data directory of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::http::Http;
+use super::process::Process;
+use super::wait_until;
+
+/// A running `varve serve`; it is killed and its data removed on drop.
+#[derive(Debug)]
+pub(crate) struct Server {
+    process: Process,
+    http: Http,
+    dir: TempDir,
+}
+
+impl Server {
+    /// Starts a server that is ready; without self-scrape unless a flag sets it, so that its store holds what the test
+    /// writes.
+    pub(crate) fn start(flags: &[&str]) -> Self {
+        let dir = TempDir::new().expect("make a temporary directory");
+        let (process, http) = start(&dir.path().join("data"), flags);
+        Self { process, http, dir }
+    }
+
+    /// Starts a server on the same directory; the old one must have ended.
+    pub(crate) fn restart(&mut self, flags: &[&str]) {
+        assert!(!self.process.is_running(), "two servers on one directory");
+        (self.process, self.http) = start(&self.data_dir(), flags);
+    }
+
+    /// Starts a server on the same directory and kills it a little later, ready or not.
+    pub(crate) fn restart_and_kill(&mut self, flags: &[&str], life: Duration) {
+        assert!(!self.process.is_running(), "two servers on one directory");
+        self.process = Process::start("varve", &mut command(&self.data_dir(), flags));
+        std::thread::sleep(life);
+        self.process.kill();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        self.process.terminate()
+    }
+
+    pub(crate) fn http(&self) -> &Http {
+        &self.http
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.process.output()
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Reads one of the server's metrics, such as `varve_requests_active{class="query"}`.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let text = self.http.get("/metrics").expect_status(200).text();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("{series} is not in\n{text}")).parse().expect("a metric's value is a number")
+    }
+
+    /// Returns the memory that the process holds, in bytes.
+    pub(crate) fn resident_size(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("read /proc");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a resident size");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("VmRSS is a number of kB");
+        kib << 10
+    }
+}
+
+fn start(data_dir: &Path, flags: &[&str]) -> (Process, Http) {
+    let mut process = Process::start("varve", &mut command(data_dir, flags));
+    let address = process.listening_address();
+    let http = Http::new(address);
+    wait_until("varve to be ready", || {
+        assert!(process.is_running(), "varve has ended:\n{}", process.output());
+        http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)
+    });
+    (process, http)
+}
+
+fn command(data_dir: &Path, flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
+    command.args(["serve", "--web.listen-address=127.0.0.1:0"]);
+    if !flags.iter().any(|flag| flag.starts_with("--self-scrape-interval=")) {
+        command.arg("--self-scrape-interval=0");
+    }
+    command.arg(format!("--storage.tsdb.path={}", data_dir.display())).args(flags);
+    command
+}
+
+/// Starts a server that is expected to give up, and returns its exit status and output.
+pub(crate) fn try_serve(data_dir: &Path, flags: &[&str]) -> (ExitStatus, String) {
+    let mut process = Process::start("varve", &mut command(data_dir, flags));
+    let status = process.wait();
+    // The end of the output may arrive a little after the end of the process.
+    wait_until("the reason", || !process.output().is_empty());
+    (status, process.output())
+}

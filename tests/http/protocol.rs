@@ -1,0 +1,80 @@
+//! HTTP itself, as broken clients speak it: each gets an answer or a closed connection, and the server goes on.
+
+use std::time::Duration;
+
+use super::T0;
+use crate::harness::{Server, WriteRequest, series};
+
+#[test]
+fn malformed_requests_are_400_and_harm_nobody() {
+    let server = Server::start(&[]);
+    for request in [
+        "nonsense\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET /api/v1/query HTTP/9.9\r\n\r\n",
+        "GET /api/v1/query HTTP/1.1\r\nHost x\r\n\r\n",
+        "GET /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
+        "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nzzz\r\n",
+        "\0\0\0\0\r\n\r\n",
+    ] {
+        let answer = server.http().connect().send(request.as_bytes()).end().read_to_end();
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
+    }
+    server.http().get("/-/healthy").expect_status(200);
+}
+
+#[test]
+fn a_body_that_breaks_off_stores_nothing() {
+    let server = Server::start(&[]);
+    let body = WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])]).to_body();
+    let head = "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\n";
+    let declared = format!("{head}Content-Length: {}\r\n\r\n", body.len() + 1);
+    server.http().connect().send(declared.as_bytes()).send(&body).end().read_to_end();
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", body.len());
+    server.http().connect().send(chunked.as_bytes()).send(&body).send(b"\r\n").end().read_to_end();
+    assert!(super::everything(server.http()).is_empty());
+}
+
+#[test]
+fn a_client_that_is_slow_with_its_request_is_not_waited_for() {
+    let server = Server::start(&["--web.read-timeout=300ms"]);
+    let started = std::time::Instant::now();
+    // The head, a form's body and a write's body: each comes to a halt after its start. A sender of writes repeats what
+    // was answered with 503, not with 408.
+    let requests = [
+        ("GET /api/v1/query HTTP/1.1\r\nHos", "HTTP/1.1 408 "),
+        (
+            "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\nquer",
+            "HTTP/1.1 408 ",
+        ),
+        (
+            "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\nContent-Length: 9\r\n\r\nquer",
+            "HTTP/1.1 503 ",
+        ),
+    ];
+    let mut connections = requests.map(|(request, _)| {
+        let mut connection = server.http().connect();
+        connection.send(request.as_bytes());
+        connection
+    });
+    for (connection, (request, expect)) in connections.iter_mut().zip(requests) {
+        let answer = connection.patience(Duration::from_secs(10)).read_to_end();
+        assert!(answer.is_empty() || answer.starts_with(expect), "{request:?}: {answer}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn connections_over_the_limit_wait_or_take_the_place_of_idle_ones() {
+    let server = Server::start(&["--web.max-connections=4"]);
+    let idle: Vec<_> = (0..20)
+        .map(|_| {
+            let mut connection = server.http().connect();
+            connection.send(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert_eq!(connection.read(12), "HTTP/1.1 200");
+            connection
+        })
+        .collect();
+    server.http().get("/-/ready").expect_status(200);
+    drop(idle);
+}

@@ -1,0 +1,184 @@
+//! Queries: answers to the letter, and errors by kind.
+
+use super::{T0, call, data};
+use crate::harness::{Server, WriteRequest, series};
+
+/// Checks the whole body of an answer; GET and POST must agree.
+#[track_caller]
+fn check(server: &Server, row: &str, expect: &str) {
+    let (path, params) = call(row);
+    let answer = server.http().query(&path, &params);
+    assert_eq!(answer.text(), expect, "{row}");
+    assert_eq!(answer.header("content-type"), "application/json", "{row}");
+    let posted = server.http().form(&path, &params);
+    assert_eq!((posted.status, posted.text()), (answer.status, answer.text()), "{row}");
+}
+
+#[track_caller]
+fn check_data(server: &Server, row: &str, data: &str) {
+    check(server, row, &format!(r#"{{"status":"success","data":{data}}}"#));
+}
+
+#[track_caller]
+fn check_error(server: &Server, row: &str, status: u16, error_type: &str, error: &str) {
+    let (path, params) = call(row);
+    for answer in [server.http().query(&path, &params), server.http().form(&path, &params)] {
+        assert_eq!((answer.status, answer.error()), (status, (error_type.to_owned(), error.to_owned())), "{row}");
+        assert_eq!(answer.header("content-type"), "application/json", "{row}");
+    }
+}
+
+#[test]
+fn answers_have_prometheus_shape_to_the_letter() {
+    let server = Server::start(&[]);
+    server.http().write(&data()).expect_status(204);
+    for (row, data) in [
+        ("query?query=1.5&time=1700000000", r#"{"resultType":"scalar","result":[1700000000,"1.5"]}"#),
+        (
+            "query?query=1e21&time=1700000000.5",
+            r#"{"resultType":"scalar","result":[1700000000.5,"1000000000000000000000"]}"#,
+        ),
+        ("query?query=\"a<b\"&time=0", r#"{"resultType":"string","result":[0,"a\u003cb"]}"#),
+        ("query?query=nothing&time=1700000000", r#"{"resultType":"vector","result":[]}"#),
+        ("query?query=nothing[5m]&time=1700000000", r#"{"resultType":"matrix","result":[]}"#),
+        ("query_range?query=nothing&start=0&end=1&step=1", r#"{"resultType":"matrix","result":[]}"#),
+        (
+            "query?query=up{instance=\"a:1\"}&time=2023-11-14T22:13:20.007Z",
+            r#"{"resultType":"vector","result":[{"metric":{"__name__":"up","instance":"a:1","job":"x"},"value":[1700000000.007,"1"]}]}"#,
+        ),
+        (
+            "query?query=tiny&time=1700000015",
+            r#"{"resultType":"vector","result":[{"metric":{"__name__":"tiny"},"value":[1700000015,"1.5e-09"]}]}"#,
+        ),
+        (
+            "query?query=huge[16s]&time=1700000015",
+            r#"{"resultType":"matrix","result":[{"metric":{"__name__":"huge"},"values":[[1700000000,"1e+21"],[1700000015,"2e+21"]]}]}"#,
+        ),
+        (
+            "query?query=temperature&time=1700000000",
+            r#"{"resultType":"vector","result":[{"metric":{"__name__":"temperature","room":"é <&> \"x\" \\ \n"},"value":[1700000000,"-3.3333333333333335"]}]}"#,
+        ),
+        (
+            "query?query=sum(up)&time=1700000000",
+            r#"{"resultType":"vector","result":[{"metric":{},"value":[1700000000,"2"]}]}"#,
+        ),
+        (
+            "query?query={\"with.dots\"}&time=1700000000",
+            r#"{"resultType":"vector","result":[{"metric":{"__name__":"with.dots","label with space":"1"},"value":[1700000000,"0"]}]}"#,
+        ),
+        (
+            "query_range?query=special&start=1700000000&end=1700000015&step=15",
+            r#"{"resultType":"matrix","result":[{"metric":{"__name__":"special","is":"-0"},"values":[[1700000000,"-0"],[1700000015,"-0"]]},{"metric":{"__name__":"special","is":"-inf"},"values":[[1700000000,"-Inf"],[1700000015,"-Inf"]]},{"metric":{"__name__":"special","is":"inf"},"values":[[1700000000,"+Inf"],[1700000015,"+Inf"]]},{"metric":{"__name__":"special","is":"nan"},"values":[[1700000000,"NaN"],[1700000015,"NaN"]]}]}"#,
+        ),
+        (
+            "query_range?query=vector(time())&start=1699999999.5&end=1700000001&step=500ms",
+            r#"{"resultType":"matrix","result":[{"metric":{},"values":[[1699999999.500,"1699999999.5"],[1700000000,"1700000000"],[1700000000.500,"1700000000.5"],[1700000001,"1700000001"]]}]}"#,
+        ),
+    ] {
+        check_data(&server, row, data);
+    }
+}
+
+#[test]
+fn limits_and_doubts_are_said_beside_the_data() {
+    let server = Server::start(&[]);
+    server.http().write(&data()).expect_status(204);
+    check(
+        &server,
+        "query?query=up&time=1700000000&limit=1",
+        r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"up","instance":"a:1","job":"x"},"value":[1700000000,"1"]}]},"warnings":["results truncated due to limit"]}"#,
+    );
+    check(
+        &server,
+        "query?query=rate(huge[1m])&time=1700000015",
+        r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000015,"25000000000000000000"]}]},"infos":["PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"huge\" (1:6)"]}"#,
+    );
+}
+
+#[test]
+fn what_cannot_be_understood_is_400_bad_data() {
+    let server = Server::start(&[]);
+    server.http().write(&data()).expect_status(204);
+    let step = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+    for (row, error) in [
+        (
+            "query?query=up{&time=1",
+            "invalid parameter \"query\": 1:4: parse error: unexpected end of input inside braces",
+        ),
+        (
+            "query?query=nonsense(up)",
+            "invalid parameter \"query\": 1:1: parse error: unknown function with name \"nonsense\"",
+        ),
+        ("query?query=", "invalid parameter \"query\": unknown position: parse error: no expression found in input"),
+        (
+            "query?query=up&time=x",
+            "invalid parameter \"time\": invalid time value for 'time': cannot parse \"x\" to a valid timestamp",
+        ),
+        ("query?query=up&timeout=x", "invalid parameter \"timeout\": cannot parse \"x\" to a valid duration"),
+        ("query?query=up&limit=x", "invalid parameter \"limit\": strconv.Atoi: parsing \"x\": invalid syntax"),
+        ("query_range?query=up&start=1&end=2", "invalid parameter \"step\": cannot parse \"\" to a valid duration"),
+        ("query_range?query=up&end=2&step=1", "invalid parameter \"start\": cannot parse \"\" to a valid timestamp"),
+        ("query_range?query=up&start=1&end=2&step=0", &format!("invalid parameter \"step\": {step}")),
+        ("query_range?query=up&start=1&end=2&step=-1", &format!("invalid parameter \"step\": {step}")),
+        (
+            "query_range?query=up&start=2&end=1&step=1",
+            "invalid parameter \"end\": end timestamp must not be before start time",
+        ),
+        (
+            "query_range?query=up&start=0&end=11001&step=1",
+            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
+        ),
+        (
+            "query_range?query=up[1m]&start=0&end=1&step=1",
+            "invalid parameter \"query\": invalid expression type \"range vector\" for range query, must be Scalar or instant Vector",
+        ),
+    ] {
+        check_error(&server, row, 400, "bad_data", error);
+    }
+    check_data(&server, "query_range?query=nothing&start=0&end=11000&step=1", r#"{"resultType":"matrix","result":[]}"#);
+}
+
+#[test]
+fn what_cannot_be_answered_is_422_execution() {
+    let server = Server::start(&["--query.max-samples=10"]);
+    server.http().write(&data()).expect_status(204);
+    let twice = WriteRequest::new([
+        series(&[("__name__", "twice"), ("a", "1"), ("b", "1")], &[(T0, 1.0)]),
+        series(&[("__name__", "twice"), ("a", "1"), ("b", "2")], &[(T0, 1.0)]),
+    ]);
+    server.http().write(&twice).expect_status(204);
+    check_error(
+        &server,
+        "query?query=up[5m]&time=1700000285",
+        422,
+        "execution",
+        "query processing would load too many samples into memory in query execution",
+    );
+    check_error(
+        &server,
+        "query?query=label_replace(twice, \"b\", \"x\", \"b\", \".*\")&time=1700000000",
+        422,
+        "execution",
+        "vector cannot contain metrics with the same labelset",
+    );
+    let (path, params) = call("query?query=twice * on(a) twice&time=1700000000");
+    let (kind, error) = server.http().query(&path, &params).expect_status(422).error();
+    assert_eq!(kind, "execution");
+    assert!(error.starts_with("found duplicate series for the match group {a=\"1\"} on the "), "{error}");
+}
+
+#[test]
+fn a_deadline_that_has_passed_is_503_timeout() {
+    let server = Server::start(&[]);
+    server.http().write(&data()).expect_status(204);
+    for row in [
+        "query?query=up&time=1700000000&timeout=0",
+        "query?query=up&time=1700000000&timeout=-1",
+        "query_range?query=up&start=1700000000&end=1700000285&step=1&timeout=0s",
+    ] {
+        let (path, params) = call(row);
+        let (kind, error) = server.http().query(&path, &params).expect_status(503).error();
+        assert_eq!(kind, "timeout", "{row}");
+        assert!(error.starts_with("query timed out in "), "{row}: {error}");
+    }
+}

@@ -1,0 +1,279 @@
+//! Remote write 1.0: what is stored, what is refused, and that nothing is stored of what was refused.
+
+use prost::Message;
+use serde_json::json;
+
+use super::{T0, everything};
+use crate::harness::{
+    Exemplar, Histogram, Http, Label, MetricMetadata, MetricType, Server, WriteRequest, series, snappy,
+};
+
+const STALE_NAN: u64 = 0x7ff0_0000_0000_0002;
+
+fn up(timestamp_ms: i64, value: f64) -> WriteRequest {
+    WriteRequest::new([series(&[("__name__", "up")], &[(timestamp_ms, value)])])
+}
+
+#[test]
+fn a_request_is_stored_and_answered_with_204() {
+    let server = Server::start(&[]);
+    let answer = server.http().write(&up(T0, 1.5)).expect_status(204);
+    assert_eq!(answer.text(), "");
+    assert_eq!(everything(server.http()), [r#"{"__name__":"up"} [[1700000000,"1.5"]]"#]);
+    server.http().write(&WriteRequest::default()).expect_status(204);
+}
+
+#[test]
+fn a_repeated_request_is_204_and_stored_once() {
+    let server = Server::start(&[]);
+    let requests = [0, 10_000].map(|after_ms| {
+        let samples = [(T0 + after_ms, 1.0), (T0 + after_ms + 1000, f64::NAN), (T0 + after_ms + 2000, -0.0)];
+        let of_job = |job: &str| series(&[("__name__", "up"), ("job", job)], &samples);
+        WriteRequest::new([of_job("a"), of_job("b")])
+    });
+    requests.iter().for_each(|request| drop(server.http().write(request).expect_status(204)));
+    let stored = everything(server.http());
+    // The older one too: its sender may have waited for long.
+    for request in requests.iter().cycle().take(6) {
+        server.http().write(request).expect_status(204);
+    }
+    assert_eq!(everything(server.http()), stored);
+    let samples = r#"[[1700000000,"1"],[1700000001,"NaN"],[1700000002,"-0"],[1700000010,"1"],[1700000011,"NaN"],[1700000012,"-0"]]"#;
+    assert_eq!(stored, ["a", "b"].map(|job| format!(r#"{{"__name__":"up","job":"{job}"}} {samples}"#)));
+}
+
+#[test]
+fn encodings_of_one_label_set_reach_one_series() {
+    let server = Server::start(&[]);
+    let encodings: [&[(&str, &str)]; 4] = [
+        &[("__name__", "up"), ("a", "1"), ("b", "2")],
+        &[("b", "2"), ("a", "1"), ("__name__", "up")],
+        &[("__name__", "up"), ("a", "1"), ("b", "2"), ("c", "")],
+        &[("0", ""), ("b", "2"), ("__name__", "up"), ("z", ""), ("a", "1")],
+    ];
+    // Twice, because what is recognised the second time never parses a label.
+    for (timestamp_ms, labels) in (T0..).step_by(1000).zip(encodings.iter().chain(&encodings)) {
+        server.http().write(&WriteRequest::new([series(labels, &[(timestamp_ms, 0.0)])])).expect_status(204);
+    }
+    let expect: Vec<_> = (0..8).map(|i| json!([T0 / 1000 + i, "0"])).collect();
+    assert_eq!(everything(server.http()), [format!(r#"{{"__name__":"up","a":"1","b":"2"}} {}"#, json!(expect))]);
+}
+
+#[test]
+fn a_stale_marker_ends_a_series() {
+    let server = Server::start(&[]);
+    server.http().write(&up(T0, 1.0)).expect_status(204);
+    server.http().write(&up(T0 + 10_000, f64::from_bits(STALE_NAN))).expect_status(204);
+    let at = |time: &str| server.http().query("/api/v1/query", &[("query", "up"), ("time", time)]).data();
+    assert_eq!(at("1700000009")["result"], json!([{"metric": {"__name__": "up"}, "value": [1_700_000_009, "1"]}]));
+    assert_eq!(at("1700000010")["result"], json!([]));
+    assert_eq!(everything(server.http()), [r#"{"__name__":"up"} [[1700000000,"1"]]"#]);
+}
+
+#[track_caller]
+fn check_refused(http: &Http, body: &[u8], status: u16, reason: &str) {
+    let answer = http.write_body(body).expect_status(status);
+    assert!(answer.text().contains(reason), "{answer:?}, expected {reason:?}");
+    assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+}
+
+#[test]
+fn a_broken_snappy_block_is_400_and_stores_nothing() {
+    let server = Server::start(&[]);
+    let whole = up(T0, 1.0).to_body();
+    check_refused(server.http(), b"", 400, "snappy");
+    check_refused(server.http(), b"not snappy at all", 400, "snappy");
+    check_refused(server.http(), &up(T0, 1.0).encode_to_vec(), 400, "");
+    for len in 1..whole.len() {
+        check_refused(server.http(), &whole[..len], 400, "snappy");
+    }
+    let with_more = [whole.as_slice(), b"more"].concat();
+    check_refused(server.http(), &with_more, 400, "snappy");
+    assert!(everything(server.http()).is_empty());
+}
+
+#[test]
+fn a_truncated_protobuf_is_400_and_stores_nothing() {
+    let server = Server::start(&[]);
+    let message = up(T0, 1.0).encode_to_vec();
+    // Every cut of the last of two series: the first is whole, and not stored either.
+    let whole = WriteRequest::new([series(&[("__name__", "whole")], &[(T0, 1.0)])]).encode_to_vec();
+    for len in 1..message.len() {
+        check_refused(server.http(), &snappy(&message[..len]), 400, "protobuf");
+        check_refused(server.http(), &snappy(&[&whole, &message[..len]].concat()), 400, "protobuf");
+    }
+    check_refused(server.http(), &snappy(&[0xff; 64]), 400, "protobuf");
+    assert!(everything(server.http()).is_empty());
+}
+
+#[test]
+fn a_declared_length_of_4_gib_is_413_and_costs_no_memory() {
+    let server = Server::start(&[]);
+    server.http().write(&up(T0, 1.0)).expect_status(204);
+    let before = server.resident_size();
+    for declared in [&b"\xff\xff\xff\xff\x0f"[..], b"\x80\x80\x80\x80\x10", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
+    {
+        for _ in 0..20 {
+            check_refused(server.http(), &[declared, b"\x00a"].concat(), 413, "--ingest.decompressed-size-max");
+        }
+    }
+    let grown = server.resident_size().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+    assert_eq!(everything(server.http()).len(), 1);
+}
+
+#[test]
+fn body_over_limit_is_413_and_stores_nothing() {
+    let server = Server::start(&["--ingest.body-size-max=64KiB", "--ingest.decompressed-size-max=1MiB"]);
+    let of_size = |size: usize| {
+        // A label value of random letters that snappy cannot make smaller.
+        let mut random = crate::harness::Random::new(1);
+        let value: String = (0..size).map(|_| char::from(b'!' + random.below(90) as u8)).collect();
+        WriteRequest::new([series(&[("__name__", "big"), ("v", &value)], &[(T0, 1.0)])]).to_body()
+    };
+    check_refused(server.http(), &of_size(65 << 10), 413, "--ingest.body-size-max");
+    check_refused(server.http(), &snappy(&vec![0; (1 << 20) + 1]), 413, "--ingest.decompressed-size-max");
+
+    let headers = "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: snappy\r\n";
+    let chunk = vec![b'x'; 65 << 10];
+    let chunked = format!("{headers}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", chunk.len());
+    let mut connection = server.http().connect();
+    let answer = connection.send(chunked.as_bytes()).send(&chunk).send(b"\r\n0\r\n\r\n").read_to_end();
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    // A sender that only declares a large body is refused before it has sent it.
+    let declared = format!("{headers}Content-Length: 99999999999\r\n\r\n");
+    let answer = server.http().connect().send(declared.as_bytes()).read(12);
+    assert_eq!(answer, "HTTP/1.1 413");
+
+    assert!(everything(server.http()).is_empty());
+    server.http().write(&up(T0, 1.0)).expect_status(204);
+}
+
+#[test]
+fn a_bad_series_costs_that_series_and_no_other() {
+    let server = Server::start(&[]);
+    let mut not_utf8 = series(&[("__name__", "bad5")], &[(T0, 1.0)]);
+    not_utf8.labels.push(Label { name: b"x".to_vec(), value: b"\xff".to_vec() });
+    let request = WriteRequest::new([
+        series(&[("__name__", "good1")], &[(T0, 1.0)]),
+        series(&[("job", "bad1")], &[(T0, 1.0), (T0 + 1, 1.0)]),
+        series(&[], &[(T0, 1.0)]),
+        series(&[("__name__", ""), ("job", "bad2")], &[(T0, 1.0)]),
+        series(&[("__name__", "bad3"), ("", "x")], &[(T0, 1.0)]),
+        series(&[("__name__", "bad4"), ("a", "1"), ("a", "2")], &[(T0, 1.0)]),
+        series(&[("__name__", "bad4"), ("a", "1"), ("b", "1"), ("a", "")], &[(T0, 1.0)]),
+        not_utf8,
+        series(&[("__name__", "good2"), ("ünï.cödé", "ok")], &[(T0, 1.0)]),
+    ]);
+    // Twice: the second time the bad ones are recognised without looking into them, and still refused.
+    for _ in 0..2 {
+        let answer = server.http().write(&request).expect_status(400);
+        let text = answer.text();
+        for reason in [
+            "missing metric name (__name__ label): 3 series with 4 samples, e.g. series {job=\"bad1\"}",
+            "label name is empty: 1 series with 1 sample, e.g. series {__name__=\"bad3\", \"\"=\"x\"}",
+            "duplicate label name: 2 series with 2 samples, e.g. series {__name__=\"bad4\", a=\"1\", a=\"2\"}",
+            "invalid UTF-8 in label name or value: 1 series with 1 sample",
+        ] {
+            assert!(text.contains(reason), "{text}\ndoes not say {reason}");
+        }
+        assert_eq!(
+            everything(server.http()),
+            [
+                r#"{"__name__":"good1"} [[1700000000,"1"]]"#,
+                r#"{"__name__":"good2","ünï.cödé":"ok"} [[1700000000,"1"]]"#
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_bad_sample_costs_that_sample_and_no_other() {
+    const HOUR: i64 = 3_600_000;
+    let server = Server::start(&[]);
+    let write = |samples: &[(i64, f64)]| {
+        let request = WriteRequest::new([
+            series(&[("__name__", "up")], samples),
+            series(&[("__name__", "other")], &[(samples[0].0.max(T0), 0.0)]),
+        ]);
+        let answer = server.http().write(&request);
+        (answer.status, answer.text())
+    };
+    let refused = |words: &str, timestamp_ms: i64| {
+        (400, format!("{words}: 1 sample, e.g. series {{__name__=\"up\"}} at {timestamp_ms}\n"))
+    };
+    assert_eq!(write(&[(T0, 1.0)]).0, 204);
+    assert_eq!(write(&[(T0 - 1, 1.0)]), refused("out of order sample", T0 - 1));
+    assert_eq!(write(&[(T0, 2.0)]), refused("duplicate sample for timestamp", T0));
+    assert_eq!(write(&[(T0 - 3 * HOUR - 1, 1.0)]), refused("out of bounds", T0 - 3 * HOUR - 1));
+    assert_eq!(write(&[(T0 + 1000, 2.0), (T0 + 500, 3.0), (T0 + 2000, 4.0)]), refused("out of order sample", T0 + 500));
+    let (status, text) = write(&[(i64::MAX, 1.0)]);
+    assert_eq!(status, 400);
+    let words = "out of bounds: timestamp is too far in the future: 2 samples, e.g. series {__name__=\"up\"}";
+    assert!(text.starts_with(words), "{text}");
+    assert_eq!(
+        everything(server.http()),
+        [
+            r#"{"__name__":"other"} [[1700000000,"0"],[1700000001,"0"]]"#,
+            r#"{"__name__":"up"} [[1700000000,"1"],[1700000001,"2"],[1700000002,"4"]]"#
+        ]
+    );
+}
+
+#[test]
+fn other_encodings_and_messages_are_415() {
+    let server = Server::start(&[]);
+    let body = up(T0, 1.0).to_body();
+    let check = |encoding: &str, content_type: &str, status: u16| {
+        let headers = [("Content-Encoding", encoding), ("Content-Type", content_type)];
+        let answer = server.http().post("/api/v1/write", &headers, &body).expect_status(status);
+        answer.text()
+    };
+    check("gzip", "application/x-protobuf", 415);
+    check("zstd", "application/x-protobuf", 415);
+    check("snappy", "application/json", 415);
+    check("snappy", "application/x-protobuf;proto=io.prometheus.write.v2.Request", 415);
+    check("snappy", "application/x-protobuf;proto=unknown", 415);
+    assert!(everything(server.http()).is_empty());
+    check("snappy", "application/x-protobuf", 204);
+    check("snappy", "application/x-protobuf;proto=prometheus.WriteRequest", 204);
+}
+
+#[test]
+fn what_is_not_stored_yet_is_named_and_the_floats_beside_it_are_stored() {
+    let server = Server::start(&[]);
+    let exemplar = Exemplar { labels: Vec::new(), value: 1.0, timestamp_ms: T0 };
+    let histogram = Histogram { count_int: 0, sum: 0.0, schema: 3, timestamp_ms: T0 };
+    let mut with_exemplar = series(&[("__name__", "a")], &[(T0, 1.0)]);
+    with_exemplar.exemplars = vec![exemplar.clone(), exemplar];
+    let mut with_histogram = series(&[("__name__", "b")], &[]);
+    with_histogram.histograms.push(histogram);
+    let answer = server.http().write(&WriteRequest::new([with_exemplar, with_histogram])).expect_status(400);
+    for reason in [
+        "exemplars are not supported yet: 2 exemplars, e.g. series {__name__=\"a\"}",
+        "native histograms are not supported yet: 1 histogram, e.g. series {__name__=\"b\"}",
+    ] {
+        assert!(answer.text().contains(reason), "{answer:?}");
+    }
+    assert_eq!(everything(server.http()), [r#"{"__name__":"a"} [[1700000000,"1"]]"#]);
+}
+
+#[test]
+fn metadata_is_kept_the_newest_per_family() {
+    let mut server = Server::start(&[]);
+    let entry = |name: &str, kind: MetricType, help: &str, unit: &str| MetricMetadata {
+        kind: kind.into(),
+        metric_family_name: name.to_owned(),
+        help: help.to_owned(),
+        unit: unit.to_owned(),
+    };
+    let of = |metadata| WriteRequest { metadata, ..WriteRequest::default() };
+    let first = [entry("a_total", MetricType::Gauge, "old", ""), entry("b", MetricType::Unknown, "", "")];
+    server.http().write(&of(first.to_vec())).expect_status(204);
+    server.http().write(&of(vec![entry("a_total", MetricType::Counter, "All <a>.", "seconds")])).expect_status(204);
+    let expect = r#"{"status":"success","data":{"a_total":[{"type":"counter","unit":"seconds","help":"All \u003ca\u003e."}],"b":[{"type":"unknown","unit":"","help":""}]}}"#;
+    assert_eq!(server.http().get("/api/v1/metadata").text(), expect);
+    server.kill();
+    server.restart(&[]);
+    assert_eq!(server.http().get("/api/v1/metadata").text(), expect);
+}

@@ -1,0 +1,177 @@
+//! A real Prometheus scrapes a real node exporter and itself, and writes what it scrapes into Varve: then both must
+//! give the same answers.
+//!
+//! To compare them on data that does not move, Prometheus is told that its jobs have no targets any more. It marks their
+//! series stale, sends what is left, and goes on answering queries.
+
+mod compare;
+mod queries;
+
+use std::net::SocketAddr;
+use std::process::Output;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::harness::{Http, NodeExporter, Prometheus, Server, missing, promtool, wait_until};
+use compare::{Sameness, compare};
+
+/// Rounds of scraping before it stops.
+const SCRAPES: f64 = 25.0;
+/// Seconds of data that the queries look at, up to the last scrapes.
+const SPAN: f64 = 20.0;
+/// How many series have a sample now.
+const COUNT_SERIES: &str = "count({__name__=~\".+\"}) or vector(0)";
+
+#[test]
+fn what_a_real_prometheus_writes_is_answered_as_it_answers_itself() {
+    if missing(&["prometheus", "promtool", "prometheus-node-exporter"]) {
+        return;
+    }
+    let varve = Server::start(&[]);
+    let node = NodeExporter::start();
+    let prometheus = Prometheus::start(&config(&varve, None));
+    prometheus.reload(&config(&varve, Some([node.address(), prometheus.http().address()])));
+
+    let (ours, theirs) = (varve.http(), prometheus.http());
+    wait_until("enough scrapes", || {
+        // Requests that take part in Prometheus' own histogram of durations.
+        theirs.query("/api/v1/labels", &[]);
+        value(theirs, "min(count_over_time(up[5m])) and on() (count(up) == 2)") >= SCRAPES
+    });
+    let end_s = now_s() - 1.0;
+    compare_metadata(ours, theirs);
+    prometheus.reload(&config(&varve, None));
+    wait_until("prometheus to mark all series stale", || value(theirs, COUNT_SERIES) == 0.0);
+    wait_until("all samples to be sent", || n_samples(ours) == n_samples(theirs) && value(ours, COUNT_SERIES) == 0.0);
+
+    compare_queries(ours, theirs, end_s);
+    compare_calls(ours, theirs);
+    compare_promtool(ours, theirs, end_s);
+}
+
+/// Returns a configuration that writes into Varve, with or without the targets of the two jobs.
+fn config(varve: &Server, targets: Option<[SocketAddr; 2]>) -> String {
+    let url = varve.http().url("/api/v1/write");
+    let [node, prometheus] =
+        targets.map_or_else(Default::default, |targets| targets.map(|target| format!("'{target}'")));
+    format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+remote_write:
+- url: '{url}'
+  queue_config: {{batch_send_deadline: 200ms}}
+  metadata_config: {{send_interval: 500ms}}
+scrape_configs:
+- {{job_name: node, static_configs: [{{targets: [{node}]}}]}}
+- {{job_name: prometheus, static_configs: [{{targets: [{prometheus}]}}]}}
+"
+    )
+}
+
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs_f64()
+}
+
+/// Returns the value of an instant query that has one result; NaN if it has none.
+fn value(http: &Http, query: &str) -> f64 {
+    let data = http.query("/api/v1/query", &[("query", query)]).data();
+    data["result"][0]["value"][1].as_str().map_or(f64::NAN, |text| text.parse().expect("a value is a float"))
+}
+
+/// Counts all samples; a query that counts them is refused, as it drops the names of the metrics.
+fn n_samples(http: &Http) -> usize {
+    let all = http.query("/api/v1/query", &[("query", "{__name__=~\".+\"}[10m]")]).data();
+    let series = all["result"].as_array().expect("a matrix is an array");
+    series.iter().filter_map(|series| series["values"].as_array()).map(Vec::len).sum()
+}
+
+fn compare_queries(ours: &Http, theirs: &Http, end_s: f64) {
+    let (start, end) = (format!("{:.3}", end_s - SPAN), format!("{end_s:.3}"));
+    let instant = queries::INSTANT.iter().map(|query| ("/api/v1/query", *query, vec![("time", end.as_str())]));
+    let range = queries::RANGE.iter().map(|(query, step)| {
+        ("/api/v1/query_range", *query, vec![("start", start.as_str()), ("end", end.as_str()), ("step", *step)])
+    });
+    let (mut wrong, mut rounded, mut n_queries) = (Vec::new(), Vec::new(), 0);
+    for (path, query, mut params) in instant.chain(range) {
+        params.push(("query", query));
+        n_queries += 1;
+        match compare(&ours.query(path, &params), &theirs.query(path, &params), query.starts_with("sort")) {
+            Ok(Sameness::Exact) => {}
+            Ok(Sameness::Close) => rounded.push(query),
+            Err(reason) => wrong.push(format!("{path} {params:?}: {reason}")),
+        }
+    }
+    eprintln!("{n_queries} queries have the same answer, to the last digit but for {rounded:?}");
+    assert!(wrong.is_empty(), "{} of {n_queries} queries differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Compares the metadata of all families. Where two targets tell different things of one family, Varve has either.
+fn compare_metadata(ours: &Http, theirs: &Http) {
+    let metadata = |http: &Http| http.get("/api/v1/metadata").data().as_object().expect("an object").clone();
+    let wanted = metadata(theirs);
+    assert!(wanted.len() > 100, "{} families", wanted.len());
+    wait_until("all metadata to be sent", || {
+        let sent = metadata(ours);
+        wanted.iter().all(|(family, entries)| {
+            let entries = entries.as_array().expect("an array");
+            let sent = sent.get(family).and_then(Value::as_array);
+            sent.is_some_and(|sent| sent.len() == 1 && entries.contains(&sent[0]))
+        })
+    });
+}
+
+/// Compares what series and labels there are.
+fn compare_calls(ours: &Http, theirs: &Http) {
+    let all = [("match[]", "{__name__=~\".+\"}")];
+    let calls: [(&str, &[(&str, &str)]); 6] = [
+        ("series", &all),
+        ("series", &[("match[]", "up"), ("match[]", "{job=\"node\",device!=\"\"}")]),
+        ("labels", &[]),
+        ("labels", &[("match[]", "{job=\"node\"}")]),
+        ("label/__name__/values", &[]),
+        ("label/handler/values", &[("match[]", "prometheus_http_requests_total")]),
+    ];
+    for (path, params) in calls {
+        let path = format!("/api/v1/{path}");
+        let list = |http: &Http| {
+            let mut list = http.query(&path, params).data().as_array().expect("an array").clone();
+            list.sort_by_key(Value::to_string);
+            list
+        };
+        let (ours, theirs) = (list(ours), list(theirs));
+        assert!(!theirs.is_empty(), "{path} {params:?} is empty");
+        assert!(ours == theirs, "{path} {params:?}: {} of ours differ from {} of theirs", ours.len(), theirs.len());
+    }
+}
+
+/// Runs promtool against both: it must be content and print the same.
+fn compare_promtool(ours: &Http, theirs: &Http, end_s: f64) {
+    let time = format!("--time={end_s:.3}");
+    let (start, end) = (format!("--start={:.3}", end_s - SPAN), format!("--end={end_s:.3}"));
+    let calls: [(&[&str], &[&str]); 5] = [
+        (&["instant", &time], &["sum by (mode) (rate(node_cpu_seconds_total[10s]))"]),
+        (&["range", &start, &end, "--step=5s"], &["up"]),
+        (&["series", "--match=up", "--match={__name__=\"node_load1\"}"], &[]),
+        (&["labels"], &["job"]),
+        (&["labels"], &["__name__"]),
+    ];
+    for (before, behind) in calls {
+        let run = |http: &Http| {
+            let url = http.url("");
+            let args: Vec<_> =
+                ["query"].iter().chain(before).copied().chain([url.as_str()]).chain(behind.iter().copied()).collect();
+            lines(&promtool(&args))
+        };
+        let (ours, theirs) = (run(ours), run(theirs));
+        assert!(!theirs.is_empty(), "promtool query {before:?} printed nothing");
+        assert_eq!(ours, theirs, "promtool query {before:?} {behind:?}");
+    }
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout.clone()).expect("promtool prints UTF-8");
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}

@@ -1,0 +1,77 @@
+//! Writes `@ <time>` to the selectors of a query, so that it gives the same whenever it is evaluated.
+
+use varve_query::promql::ast::{At, Expr, ExprKind, VectorSelector};
+use varve_query::promql::print;
+
+/// Functions whose value depends on when they are evaluated, whatever their arguments.
+const TIME_DEPENDENT: [&str; 15] = [
+    "day_of_month",
+    "day_of_week",
+    "day_of_year",
+    "days_in_month",
+    "end",
+    "hour",
+    "minute",
+    "month",
+    "predict_linear",
+    "range",
+    "start",
+    "step",
+    "time",
+    "timestamp",
+    "year",
+];
+
+/// Returns the text of the query with all selectors fixed; `None` if that does not make it independent of time.
+pub(super) fn pin(expr: &Expr, time_ms: i64) -> Option<String> {
+    if is_time_dependent(expr) {
+        return None;
+    }
+    let mut expr = expr.clone();
+    write(&mut expr, time_ms);
+    Some(print(&expr))
+}
+
+fn is_time_dependent(expr: &Expr) -> bool {
+    let of_call = matches!(&expr.kind, ExprKind::Call(call) if TIME_DEPENDENT.contains(&call.function.name));
+    of_call || children(expr).into_iter().any(is_time_dependent)
+}
+
+fn children(expr: &Expr) -> Vec<&Expr> {
+    match &expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Vector(_) => Vec::new(),
+        ExprKind::Matrix(matrix) => vec![&matrix.selector],
+        ExprKind::Subquery(subquery) => vec![&subquery.expr],
+        ExprKind::Call(call) => call.args.iter().collect(),
+        ExprKind::Aggregate(aggregate) => aggregate.param.as_deref().into_iter().chain([&*aggregate.expr]).collect(),
+        ExprKind::Binary(binary) => vec![&binary.lhs, &binary.rhs],
+        ExprKind::Unary(unary) => vec![&unary.expr],
+        ExprKind::Paren(inner) => vec![inner],
+    }
+}
+
+fn write(expr: &mut Expr, time_ms: i64) {
+    let fix = |at: &mut Option<At>| {
+        if !matches!(at, Some(At::Timestamp(_))) {
+            *at = Some(At::Timestamp(time_ms));
+        }
+    };
+    match &mut expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) => {}
+        ExprKind::Vector(VectorSelector { at, .. }) => fix(at),
+        ExprKind::Matrix(matrix) => write(&mut matrix.selector, time_ms),
+        // What a fixed subquery encloses is fixed with it.
+        ExprKind::Subquery(subquery) => fix(&mut subquery.at),
+        ExprKind::Call(call) => call.args.iter_mut().for_each(|arg| write(arg, time_ms)),
+        ExprKind::Aggregate(aggregate) => {
+            aggregate.param.as_deref_mut().into_iter().for_each(|param| write(param, time_ms));
+            write(&mut aggregate.expr, time_ms);
+        }
+        ExprKind::Binary(binary) => {
+            write(&mut binary.lhs, time_ms);
+            write(&mut binary.rhs, time_ms);
+        }
+        ExprKind::Unary(unary) => write(&mut unary.expr, time_ms),
+        ExprKind::Paren(inner) => write(inner, time_ms),
+    }
+}

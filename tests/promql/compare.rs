@@ -1,0 +1,158 @@
+//! Compares what came with what was expected.
+
+use varve_query::{Annotations, MatrixSeries, Point, Value, VectorSample};
+use varve_tsdb::{Labels, Regexp, is_stale_nan};
+
+use super::script::{Eval, Expected, Notes, Text};
+use super::sequence::Sequence;
+
+/// Numbers may differ by this part of their sum.
+const TOLERANCE: f64 = 0.000_001;
+
+type Check = Result<(), String>;
+
+/// Tells whether a text is as expected.
+pub(super) fn text_matches(expected: &Text, text: &str) -> bool {
+    match expected {
+        Text::Any => true,
+        Text::Equal(expected) => expected == text,
+        Text::Matching(pattern) => Regexp::parse(&format!("(?s:.*)(?:{pattern})(?s:.*)")).unwrap().is_match(text),
+    }
+}
+
+/// Checks warnings and infos.
+pub(super) fn annotations(eval: &Eval, annotations: &Annotations) -> Check {
+    let (infos, warnings): (Vec<_>, Vec<_>) = annotations.all().partition(|text| text.starts_with("PromQL info"));
+    notes("warning", &eval.warnings, &warnings)?;
+    notes("info", &eval.infos, &infos)
+}
+
+fn notes(kind: &str, expected: &Notes, found: &[String]) -> Check {
+    if expected.none && !found.is_empty() {
+        return Err(format!("unexpected {kind}s {found:?}"));
+    }
+    let missing = expected.texts.iter().find(|text| !found.iter().any(|found| text_matches(text, found)));
+    let extra = found.iter().find(|found| !expected.texts.iter().any(|text| text_matches(text, found)));
+    if missing.is_some() || (!expected.texts.is_empty() && extra.is_some()) {
+        return Err(format!("expected {kind}s {:?}, found {found:?}", expected.texts));
+    }
+    if expected.at_least_one && found.is_empty() {
+        return Err(format!("expected a {kind}"));
+    }
+    Ok(())
+}
+
+/// Checks the value of an instant query.
+pub(super) fn instant(eval: &Eval, value: &Value) -> Check {
+    let (Expected::Series(expected), Value::Vector(vector), true) = (&eval.expected, value, eval.ordered) else {
+        return unordered(eval, value);
+    };
+    let labels: Vec<_> = vector.iter().map(|sample| &sample.labels).collect();
+    if !expected.iter().map(|(labels, _)| labels).eq(labels.iter().copied()) {
+        return Err(format!(
+            "expected the order {:?}, found {labels:?}",
+            expected.iter().map(|e| &e.0).collect::<Vec<_>>()
+        ));
+    }
+    unordered(eval, value)
+}
+
+/// Checks the value of an instant query, in any order.
+pub(super) fn unordered(eval: &Eval, value: &Value) -> Check {
+    match (&eval.expected, value) {
+        (Expected::Scalar(expected), Value::Scalar(point)) => number(*expected, point.value),
+        (Expected::String(expected), Value::String { value, .. }) if **expected == **value => Ok(()),
+        (Expected::Series(expected), Value::Vector(vector)) => self::vector(expected, vector),
+        (Expected::RangeVector { start_ms, step_ms, series }, Value::Matrix(found)) => {
+            matrix(series, found, *start_ms, *step_ms)
+        }
+        (expected, found) => Err(format!("expected {expected:?}, found {found:?}")),
+    }
+}
+
+/// Checks that series ascend by labels.
+pub(super) fn sorted(matrix: &[MatrixSeries]) -> Check {
+    let ascending = matrix.is_sorted_by(|a, b| a.labels < b.labels);
+    if ascending { Ok(()) } else { Err("series are not sorted by labels".into()) }
+}
+
+/// Cuts the points of one time out of a matrix, as vector or scalar.
+pub(super) fn slice(matrix: &[MatrixSeries], time_ms: i64, expected: &Expected) -> Value {
+    let samples = matrix.iter().filter_map(|series| {
+        let point = *series.points.iter().find(|point| point.timestamp_ms == time_ms)?;
+        Some(VectorSample { labels: series.labels.clone(), point })
+    });
+    let samples: Vec<_> = samples.collect();
+    match (expected, &samples[..]) {
+        (Expected::Scalar(_), [sample]) => Value::Scalar(sample.point),
+        _ => Value::Vector(samples),
+    }
+}
+
+/// Checks the series of a range, whose values are expected from `start_ms` on.
+pub(super) fn matrix(expected: &[(Labels, Sequence)], found: &[MatrixSeries], start_ms: i64, step_ms: i64) -> Check {
+    let points = |sequence: &Sequence| -> Vec<Point> {
+        let points = sequence
+            .values
+            .iter()
+            .enumerate()
+            .filter_map(|(i, value)| Some(Point { timestamp_ms: start_ms + i as i64 * step_ms, value: (*value)? }));
+        points.collect()
+    };
+    let expected: Vec<_> = expected.iter().map(|(labels, sequence)| (labels, points(sequence))).collect();
+    let found: Vec<_> = found.iter().map(|series| (&series.labels, series.points.clone())).collect();
+    same(&expected, &found)
+}
+
+fn vector(expected: &[(Labels, Sequence)], found: &[VectorSample]) -> Check {
+    let point = |value: Option<f64>| Point { timestamp_ms: 0, value: value.unwrap_or(f64::NAN) };
+    let expected: Vec<_> =
+        expected.iter().map(|(labels, s)| (labels, s.values.iter().map(|value| point(*value)).collect())).collect();
+    let found: Vec<_> = found.iter().map(|s| (&s.labels, vec![point(Some(s.point.value))])).collect();
+    same(&expected, &found)
+}
+
+type Points<'a> = (&'a Labels, Vec<Point>);
+
+fn same(expected: &[Points<'_>], found: &[Points<'_>]) -> Check {
+    for (labels, points) in found {
+        let Some((_, expected)) = expected.iter().find(|(known, _)| known == labels) else {
+            return Err(format!("unexpected series {labels} {points:?}"));
+        };
+        if expected.len() != points.len() {
+            return Err(format!("{labels}: expected {} points {expected:?}, found {points:?}", expected.len()));
+        }
+        for (expected, point) in expected.iter().zip(points) {
+            if expected.timestamp_ms != point.timestamp_ms {
+                return Err(format!("{labels}: expected {expected:?}, found {point:?}"));
+            }
+            number(expected.value, point.value).map_err(|why| format!("{labels} at {}: {why}", point.timestamp_ms))?;
+        }
+    }
+    match expected.iter().find(|(labels, _)| !found.iter().any(|(known, _)| known == labels)) {
+        Some((labels, _)) => {
+            Err(format!("missing series {labels}, found {:?}", found.iter().map(|f| f.0).collect::<Vec<_>>()))
+        }
+        None if expected.len() == found.len() => Ok(()),
+        None => Err("a series came twice".into()),
+    }
+}
+
+fn number(expected: f64, found: f64) -> Check {
+    if equal(expected, found) { Ok(()) } else { Err(format!("expected {expected}, found {found}")) }
+}
+
+/// Tells whether numbers are equal but for rounding.
+fn equal(a: f64, b: f64) -> bool {
+    if is_stale_nan(a) || is_stale_nan(b) {
+        return is_stale_nan(a) && is_stale_nan(b);
+    }
+    if a == b || (a.is_nan() && b.is_nan()) {
+        return true;
+    }
+    let (sum, difference) = (a.abs() + b.abs(), (a - b).abs());
+    if a == 0.0 || b == 0.0 || sum < f64::MIN_POSITIVE {
+        return difference < TOLERANCE * f64::MIN_POSITIVE;
+    }
+    difference / sum.min(f64::MAX) < TOLERANCE
+}

@@ -1,0 +1,234 @@
+//! When two answers are the same.
+//!
+//! Values are equal if they print alike or differ by no more than [`TOLERANCE`] of the larger one. Series are compared
+//! as a set, as Prometheus' order is mostly that of hash maps, but for what sorts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use varve_query::promql::ast::ExprKind;
+use varve_query::promql::{Features, parse};
+
+use crate::harness::Answer;
+
+/// How far two values may lie apart, relative to the larger one.
+const TOLERANCE: f64 = 1e-12;
+
+/// Annotations of a kind that Prometheus lists; which ones, if there are more, is up to a hash map.
+const ANNOTATIONS_MAX: usize = 10;
+
+/// An answer, as far as it is compared.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    status: u16,
+    json: Value,
+}
+
+/// How equal two answers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sameness {
+    Exact,
+    /// But for rounding.
+    Close,
+}
+
+impl Outcome {
+    pub(super) fn of(answer: &Answer) -> Self {
+        Self { status: answer.status, json: answer.json() }
+    }
+
+    pub(super) fn is_error(&self) -> bool {
+        self.status != 200
+    }
+
+    /// Returns the text of an error; the empty text if it is none.
+    pub(super) fn error(&self) -> &str {
+        self.json["error"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.json["data"]["result"].as_array().is_some_and(Vec::is_empty)
+    }
+
+    /// Returns the answer in short, to be shown.
+    pub(super) fn print(&self) -> String {
+        const SHOWN: usize = 500;
+        let mut text = self.json.to_string();
+        if let Some((cut, _)) = text.char_indices().nth(SHOWN) {
+            text.truncate(cut);
+            text.push('…');
+        }
+        format!("{} {text}", self.status)
+    }
+}
+
+/// Compares two answers to a query; `same` tells how equal two values are.
+///
+/// # Errors
+/// The first difference.
+pub(super) fn compare(
+    query: &str,
+    ours: &Outcome,
+    theirs: &Outcome,
+    same: &dyn Fn(&str, &str) -> Option<Sameness>,
+) -> Result<Sameness, String> {
+    equal("status", &ours.status, &theirs.status)?;
+    for key in ["status", "errorType"] {
+        equal(key, &ours.json[key], &theirs.json[key])?;
+    }
+    if theirs.is_error() {
+        let [ours, theirs] = [ours, theirs].map(|outcome| without_labels(outcome.error()));
+        return equal("error", &ours, &theirs).map(|()| Sameness::Exact);
+    }
+    for kind in ["warnings", "infos"] {
+        compare_annotations(kind, query, &ours.json[kind], &theirs.json[kind])?;
+    }
+    let (ours, theirs) = (&ours.json["data"], &theirs.json["data"]);
+    equal("resultType", &ours["resultType"], &theirs["resultType"])?;
+    if !matches!(theirs["resultType"].as_str(), Some("vector" | "matrix")) {
+        return compare_point("the result", &ours["result"], &theirs["result"], same);
+    }
+    compare_order(query, &ours["result"], &theirs["result"], same)?;
+    let (ours, theirs) = (by_series(ours), by_series(theirs));
+    equal("series", &ours.keys().collect::<Vec<_>>(), &theirs.keys().collect::<Vec<_>>())?;
+    let mut sameness = Sameness::Exact;
+    for (series, theirs) in theirs {
+        let ours = &ours[&series];
+        equal(&format!("times of {series}"), &times(ours), &times(&theirs))?;
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            sameness = sameness.max(compare_point(&series, ours, theirs, same)?);
+        }
+    }
+    Ok(sameness)
+}
+
+/// Returns the text of an error without what depends on the order of series.
+fn without_labels(text: &str) -> String {
+    match text.split_once("found duplicate series for the match group") {
+        Some((before, _)) => format!("{before}found duplicate series for the match group"),
+        None => text.to_owned(),
+    }
+}
+
+fn compare_annotations(kind: &str, query: &str, ours: &Value, theirs: &Value) -> Result<(), String> {
+    let texts = |list: &Value| -> BTreeSet<String> {
+        let texts = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+        texts.filter_map(|text| annotation(query, text)).collect()
+    };
+    let n_listed = |list: &Value| list.as_array().map_or(0, Vec::len);
+    if n_listed(ours).max(n_listed(theirs)) > ANNOTATIONS_MAX {
+        return equal(&format!("presence of {kind}"), &(n_listed(ours) > 0), &(n_listed(theirs) > 0));
+    }
+    equal(kind, &texts(ours), &texts(theirs))
+}
+
+/// Returns the text of an annotation without what Prometheus 3.5 and 3.14 put differently (docs/promql.md).
+fn annotation(query: &str, text: &str) -> Option<String> {
+    const DETAILED: [&str; 2] = ["bucket label \"le\" is missing", "needed to be fixed for monotonicity"];
+    if text.contains("sort is ineffective for range queries") {
+        return None;
+    }
+    if DETAILED.iter().any(|detailed| text.contains(detailed)) {
+        // Where texts differ by metric name they have places of their own.
+        let end = [" for metric name ", ", from buckets ", " ("].iter().filter_map(|part| text.rfind(part)).min();
+        return Some(text[..end.unwrap_or(text.len())].to_owned());
+    }
+    let Some((before, place)) = text.rsplit_once(" (1:") else { return Some(text.to_owned()) };
+    let column: usize = place.trim_end_matches(')').parse().expect("a place is a number");
+    let parentheses = query.as_bytes()[column - 1..].iter().take_while(|&&byte| byte == b'(').count();
+    Some(format!("{before} (1:{})", column + parentheses))
+}
+
+/// Compares the order of values, or of labels, if the query sorts.
+fn compare_order(
+    query: &str,
+    ours: &Value,
+    theirs: &Value,
+    same: &dyn Fn(&str, &str) -> Option<Sameness>,
+) -> Result<(), String> {
+    let features = Features { experimental_functions: true, ..Features::default() };
+    let mut names = Vec::new();
+    let sorts = match parse(query, &features).map(|expr| expr.kind) {
+        Ok(ExprKind::Call(call)) => {
+            let strings = call.args.iter().filter_map(|arg| match &arg.kind {
+                ExprKind::String(text) => Some(String::from_utf8_lossy(text).into_owned()),
+                _ => None,
+            });
+            names.extend(strings);
+            call.function.name
+        }
+        Ok(ExprKind::Aggregate(aggregate)) if aggregate.grouping.is_empty() => aggregate.op.as_str(),
+        _ => return Ok(()),
+    };
+    let list = |result: &Value| result.as_array().cloned().unwrap_or_default();
+    let complete = list(theirs).iter().all(|series| names.iter().all(|name| !series["metric"][name].is_null()));
+    for (a, b) in list(ours).iter().zip(&list(theirs)) {
+        match sorts {
+            // Prometheus' order of series without one of the labels contradicts itself.
+            "sort_by_label" | "sort_by_label_desc" if !complete => {}
+            "sort_by_label" | "sort_by_label_desc" => equal("order", &a["metric"], &b["metric"])?,
+            "sort" | "sort_desc" | "topk" | "bottomk" if a["value"].is_array() => {
+                compare_point("order", &a["value"], &b["value"], same)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns the points of each series.
+fn by_series(data: &Value) -> BTreeMap<String, Vec<Value>> {
+    let result = data["result"].as_array().expect("a vector or matrix is an array");
+    let points = |series: &Value| match series["values"].as_array() {
+        Some(values) => values.clone(),
+        None => vec![series["value"].clone()],
+    };
+    let mut by_series: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for series in result {
+        by_series.entry(rounded(&series["metric"])).or_default().extend(points(series));
+    }
+    by_series
+}
+
+/// Prints labels; values with all digits of a float, which `count_values` makes of what has been computed, are rounded.
+fn rounded(metric: &Value) -> String {
+    const DIGITS_MAX: usize = 15;
+    let mut metric = metric.clone();
+    for (_, value) in metric.as_object_mut().expect("a metric is an object") {
+        let text = value.as_str().unwrap_or_default();
+        if let Ok(float) = text.parse::<f64>()
+            && text.len() > DIGITS_MAX
+        {
+            *value = Value::from(format!("{float:.11e}"));
+        }
+    }
+    metric.to_string()
+}
+
+fn times(points: &[Value]) -> Vec<&Value> {
+    points.iter().map(|point| &point[0]).collect()
+}
+
+fn compare_point(
+    series: &str,
+    ours: &Value,
+    theirs: &Value,
+    same: &dyn Fn(&str, &str) -> Option<Sameness>,
+) -> Result<Sameness, String> {
+    let [a, b] = [ours, theirs].map(|point| point[1].as_str().unwrap_or_default());
+    same(a, b).ok_or_else(|| format!("{series}: varve has {ours}, prometheus {theirs}"))
+}
+
+/// Tells how equal two printed values are.
+pub(super) fn compare_values(ours: &str, theirs: &str) -> Option<Sameness> {
+    if ours == theirs {
+        return Some(Sameness::Exact);
+    }
+    let (Ok(ours), Ok(theirs)) = (ours.parse::<f64>(), theirs.parse::<f64>()) else { return None };
+    let close = (ours - theirs).abs() <= TOLERANCE * ours.abs().max(theirs.abs());
+    (ours.is_finite() && theirs.is_finite() && close).then_some(Sameness::Close)
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
+    if ours == theirs { Ok(()) } else { Err(format!("{what}: varve has {ours:?}, prometheus {theirs:?}")) }
+}

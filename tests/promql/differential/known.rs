@@ -1,0 +1,82 @@
+//! Where Prometheus 3.5, which is asked, differs from 3.14, which Varve follows: the table in docs/promql.md, by name.
+
+use super::compare::{Outcome, Sameness, compare, compare_values};
+use super::generator::Question;
+
+/// A difference that is known.
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    pub(super) effect: Effect,
+}
+
+pub(super) enum Effect {
+    /// Annotations are put differently: `compare` takes off what is.
+    Annotations,
+    /// A call has other values: if the smallest part of a query that differs calls `function`, and all values that
+    /// differ are such a pair of ours and theirs, the difference is explained.
+    Values { function: &'static str, pair: fn(&str, &str) -> bool },
+    /// A call has another answer.
+    Anything { function: &'static str },
+    /// One side fails with such an error, the other does not.
+    Error { ours: Option<&'static str>, theirs: Option<&'static str> },
+}
+
+/// All of them.
+pub(super) const KNOWN: &[Known] = &[
+    Known { name: "sort-warning", effect: Effect::Annotations },
+    Known { name: "annotation-details", effect: Effect::Annotations },
+    Known { name: "annotation-place", effect: Effect::Annotations },
+    Known {
+        name: "fraction-of-first-bucket",
+        effect: Effect::Values {
+            function: "histogram_fraction",
+            pair: |ours, theirs| ours != "NaN" && theirs == "NaN",
+        },
+    },
+    Known {
+        name: "mad-of-nan",
+        effect: Effect::Values { function: "mad_over_time", pair: |ours, theirs| ours == "NaN" && theirs != "NaN" },
+    },
+    Known { name: "info-of-gaps", effect: Effect::Anything { function: "info" } },
+    Known {
+        name: "matches-of-comparisons",
+        effect: Effect::Error { ours: Some("multiple matches for labels: "), theirs: None },
+    },
+    Known {
+        name: "negated-names",
+        effect: Effect::Error { ours: None, theirs: Some("vector cannot contain metrics with the same labelset") },
+    },
+];
+
+/// How many there may be.
+const KNOWN_MAX: usize = 30;
+
+/// Finds what explains that the answers differ; `question` is the smallest part that is answered differently.
+pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> Option<&'static str> {
+    let calls = |function: &str| question.query.contains(&format!("{function}("));
+    let explains = |known: &&Known| match known.effect {
+        Effect::Annotations => false,
+        Effect::Anything { function } => calls(function),
+        Effect::Error { ours: a, theirs: b } => [(a, ours), (b, theirs)].iter().all(|(text, outcome)| match text {
+            Some(text) => outcome.error().starts_with(text),
+            None => !outcome.is_error(),
+        }),
+        Effect::Values { function, pair } => {
+            let same = |a: &str, b: &str| compare_values(a, b).or_else(|| pair(a, b).then_some(Sameness::Close));
+            calls(function) && compare(&question.query, ours, theirs, &same).is_ok()
+        }
+    };
+    KNOWN.iter().find(explains).map(|known| known.name)
+}
+
+#[test]
+fn known_differences_are_those_of_the_documentation() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/promql.md")).unwrap();
+    let section =
+        page.split_once("\n## Differences that the differential test knows").expect("the page has the section").1;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let documented: Vec<_> = rows.map(|(name, _)| name).collect();
+    assert_eq!(documented, KNOWN.iter().map(|known| known.name).collect::<Vec<_>>());
+    assert!(documented.len() <= KNOWN_MAX);
+}

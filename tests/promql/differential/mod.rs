@@ -1,0 +1,149 @@
+//! Random queries over the same data, asked of Varve and of a real Prometheus: both must give the same answers.
+//!
+//! `VARVE_DIFFERENTIAL_QUERIES` asks for more queries than usual, `VARVE_DIFFERENTIAL_SEED` for others. A failure prints
+//! the seed; it makes the same data and queries again, at the same minute of some hour.
+
+mod compare;
+mod dataset;
+mod generator;
+mod known;
+mod servers;
+mod shrink;
+mod vocabulary;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::harness::missing;
+use compare::{Outcome, Sameness, compare, compare_values};
+use dataset::Dataset;
+use generator::{Generator, Question};
+use servers::Servers;
+
+const QUERIES: u64 = 5000;
+const SEED: u64 = 20_260_824;
+
+/// How often Prometheus is asked when the answers differ.
+const REPEATS: usize = 20;
+
+/// The test ends at so many differences.
+const DIFFERENCES_MAX: usize = 20;
+
+/// What became of the queries.
+#[derive(Debug, Default)]
+struct Tally {
+    n_queries: u64,
+    n_exact: usize,
+    /// Equal but for rounding.
+    n_close: usize,
+    n_errors: u64,
+    n_empty: u64,
+    n_undecided: u64,
+    /// Differences between versions, by name.
+    n_known: BTreeMap<&'static str, usize>,
+    differences: Vec<String>,
+}
+
+#[test]
+fn random_queries_are_answered_as_prometheus_answers_them() {
+    if missing(&["prometheus"]) {
+        return;
+    }
+    let (n_queries, seed) = (setting("QUERIES", QUERIES), setting("SEED", SEED));
+    let dataset = Dataset::new(seed, full_hour_ms());
+    let servers = Servers::start(&dataset.write_request());
+    let mut generator = Generator::new(seed, &dataset);
+    let mut tally = Tally::default();
+    while tally.n_queries < n_queries && tally.differences.len() < DIFFERENCES_MAX {
+        tally.ask(&servers, &generator.question());
+    }
+    eprintln!("seed {seed}, {} samples from {}: {}", dataset.n_samples(), dataset.start_ms, tally.print());
+    assert!(tally.differences.is_empty(), "seed {seed}: {} queries differ", tally.differences.len());
+    assert!(tally.n_undecided * 100 <= tally.n_queries, "too many queries without a certain answer");
+    let n_answers = tally.n_queries - tally.n_empty - tally.n_errors;
+    assert!(n_answers * 10 > tally.n_queries * 6, "{n_answers} of {n_queries} queries have an answer");
+}
+
+/// Reads a number from the environment.
+fn setting(name: &str, default: u64) -> u64 {
+    let text = std::env::var(format!("VARVE_DIFFERENTIAL_{name}"));
+    text.map_or(default, |text| text.parse().unwrap_or_else(|e| panic!("VARVE_DIFFERENTIAL_{name} {text:?}: {e}")))
+}
+
+/// Returns the last full hour after which all of the data has its place.
+fn full_hour_ms() -> i64 {
+    const HOUR_MS: i64 = 3_600_000;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    let now_ms = i64::try_from(now.as_millis()).expect("the clock is before the year 292278994");
+    (now_ms - dataset::SPAN_MS) / HOUR_MS * HOUR_MS
+}
+
+impl Tally {
+    fn ask(&mut self, servers: &Servers, question: &Question) {
+        self.n_queries += 1;
+        let (ours, theirs) = (servers.ask_varve(question), servers.ask_prometheus(question));
+        self.n_errors += u64::from(theirs.is_error());
+        self.n_empty += u64::from(theirs.is_empty());
+        match compare(&question.query, &ours, &theirs, &compare_values) {
+            Ok(Sameness::Exact) => self.n_exact += 1,
+            Ok(Sameness::Close) => self.n_close += 1,
+            Err(_) => match judge(servers, question, &ours) {
+                Verdict::Undecided => self.n_undecided += 1,
+                Verdict::Different => self.explain(servers, question),
+            },
+        }
+    }
+
+    /// Looks for the smallest part that differs, and whether that is known.
+    fn explain(&mut self, servers: &Servers, question: &Question) {
+        let smallest = shrink::shrink(question, |smaller| {
+            judge(servers, smaller, &servers.ask_varve(smaller)) == Verdict::Different
+        });
+        let (ours, theirs) = (servers.ask_varve(&smallest), servers.ask_prometheus(&smallest));
+        if let Some(known) = known::explain(&smallest, &ours, &theirs) {
+            *self.n_known.entry(known).or_default() += 1;
+            return;
+        }
+        let difference = compare(&smallest.query, &ours, &theirs, &compare_values).err().unwrap_or_default();
+        self.differences.push(format!(
+            "{}\n  smallest part that differs: {}\n  {:?}\n  {difference}\n  varve:      {}\n  prometheus: {}\n",
+            question.query,
+            smallest.query,
+            smallest.times,
+            ours.print(),
+            theirs.print()
+        ));
+    }
+
+    fn print(&self) -> String {
+        let Self { n_queries, n_exact, n_close, n_errors, n_empty, n_undecided, n_known, differences } = self;
+        let mut text = format!(
+            "{n_queries} queries, {n_exact} equal, {n_close} close, {n_undecided} where Prometheus contradicts itself, \
+             {n_known:?} known, {} different; {n_empty} empty, {n_errors} errors",
+            differences.len()
+        );
+        for difference in differences {
+            let _ = write!(text, "\n\n{difference}");
+        }
+        text
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Different,
+    /// The order of a hash map decides in Prometheus: asked again it agrees with us, or does not agree with itself.
+    Undecided,
+}
+
+fn judge(servers: &Servers, question: &Question, ours: &Outcome) -> Verdict {
+    let same = |a: &Outcome, b: &Outcome| compare(&question.query, a, b, &compare_values).is_ok();
+    let first = servers.ask_prometheus(question);
+    let decided = !same(ours, &first)
+        && (1..REPEATS).all(|_| {
+            let again = servers.ask_prometheus(question);
+            !same(ours, &again) && same(&first, &again)
+        });
+    if decided { Verdict::Different } else { Verdict::Undecided }
+}

@@ -1,0 +1,275 @@
+//! Test scripts: text to commands. The language is that of Prometheus' `promqltest`.
+
+use varve_query::Features;
+use varve_query::promql::ast::{Expr, ExprKind};
+use varve_query::promql::{parse, parse_selector};
+use varve_tsdb::{Labels, METRIC_NAME, MatchOp};
+
+use super::sequence::{self, Sequence};
+
+/// A command and the number of the line on which it begins.
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) line: usize,
+    pub(super) kind: CommandKind,
+}
+
+#[derive(Debug)]
+pub(super) enum CommandKind {
+    /// Drop all data.
+    Clear,
+    Load(Load),
+    Eval(Box<Eval>),
+}
+
+/// Samples to store.
+#[derive(Debug)]
+pub(super) struct Load {
+    /// Distance of the samples; the first is at 0.
+    pub(super) step_ms: i64,
+    pub(super) series: Vec<(Labels, Sequence)>,
+    /// What the block asks for and the store has not yet.
+    pub(super) unsupported: bool,
+}
+
+/// A query and what must come of it.
+#[derive(Debug)]
+pub(super) struct Eval {
+    pub(super) query: String,
+    pub(super) expr: Expr,
+    pub(super) times: Times,
+    pub(super) fail: Option<Text>,
+    pub(super) warnings: Notes,
+    pub(super) infos: Notes,
+    /// Series come in this order.
+    pub(super) ordered: bool,
+    pub(super) expected: Expected,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Times {
+    Instant(i64),
+    Range { start_ms: i64, end_ms: i64, step_ms: i64 },
+}
+
+/// What the text of an error or annotation must be.
+#[derive(Debug, Clone)]
+pub(super) enum Text {
+    Any,
+    Equal(String),
+    Matching(String),
+}
+
+/// What annotations of one kind must come.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) none: bool,
+    pub(super) texts: Vec<Text>,
+    /// At least one must come, and others may: the form `eval_warn`.
+    pub(super) at_least_one: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Expected {
+    Scalar(f64),
+    String(Vec<u8>),
+    /// Series with one value, or one for each step.
+    Series(Vec<(Labels, Sequence)>),
+    /// Series with one value for each of these times.
+    RangeVector {
+        start_ms: i64,
+        step_ms: i64,
+        series: Vec<(Labels, Sequence)>,
+    },
+}
+
+/// Parses a script.
+///
+/// # Errors
+/// The first thing wrong with it, with the number of its line.
+pub(super) fn parse_script(text: &str, features: &Features) -> Result<Vec<Command>, String> {
+    let lines: Vec<&str> = text.lines().map(|line| line.trim_matches([' ', '\t', '\r'])).collect();
+    let is_gap = |line: &str| line.is_empty() || line.starts_with('#');
+    let mut commands = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        if is_gap(lines[at]) {
+            at += 1;
+            continue;
+        }
+        let end = (at..lines.len()).find(|&i| is_gap(lines[i])).unwrap_or(lines.len());
+        let command = parse_block(&lines[at..end], features);
+        let kind = command.map_err(|why| format!("line {}: {why}", at + 1))?;
+        commands.push(Command { line: at + 1, kind });
+        // What follows `clear` is another block.
+        at = if lines[at].eq_ignore_ascii_case("clear") { at + 1 } else { end };
+    }
+    Ok(commands)
+}
+
+fn parse_block(lines: &[&str], features: &Features) -> Result<CommandKind, String> {
+    let first = lines[0].split([' ', '\t']).next().unwrap_or("").to_lowercase();
+    match first.as_str() {
+        "clear" => Ok(CommandKind::Clear),
+        _ if first.starts_with("load") => parse_load(&first, lines).map(CommandKind::Load),
+        _ if first.starts_with("eval") => {
+            parse_eval(&first, lines, features).map(|eval| CommandKind::Eval(Box::new(eval)))
+        }
+        _ => Err(format!("unknown command {first:?}")),
+    }
+}
+
+fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
+    let step_ms = sequence::duration_ms(lines[0].split_whitespace().nth(1).unwrap_or(""))?;
+    let mut load = Load { step_ms, series: Vec::new(), unsupported: command != "load" };
+    for line in &lines[1..] {
+        if line.split([' ', '\t']).next().is_some_and(|metric| metric.ends_with("@st")) {
+            load.unsupported = true;
+            continue;
+        }
+        let (labels, values) = parse_series(line)?;
+        load.unsupported |= values.has_histograms;
+        load.series.retain(|(known, _)| *known != labels);
+        load.series.push((labels, values));
+    }
+    Ok(load)
+}
+
+fn parse_eval(command: &str, lines: &[&str], features: &Features) -> Result<Eval, String> {
+    let (times, query) = parse_eval_line(lines[0])?;
+    let expr = parse(query, features).map_err(|error| format!("{query}: {error}"))?;
+    let mut eval = Eval {
+        query: query.to_owned(),
+        expr,
+        times,
+        fail: (command == "eval_fail").then_some(Text::Any),
+        warnings: Notes { at_least_one: command == "eval_warn", ..Notes::default() },
+        infos: Notes { at_least_one: command == "eval_info", ..Notes::default() },
+        ordered: command == "eval_ordered",
+        expected: Expected::Series(Vec::new()),
+    };
+    for line in &lines[1..] {
+        if !parse_expectation(line, &mut eval)? {
+            break;
+        }
+    }
+    Ok(eval)
+}
+
+fn parse_eval_line(line: &str) -> Result<(Times, &str), String> {
+    let mut rest = line;
+    let mut word = || {
+        let (word, after) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+        rest = after.trim_start();
+        word
+    };
+    let (_, kind) = (word(), word());
+    let mut time = |keyword: &str| match word() {
+        found if found == keyword => sequence::duration_ms(word()),
+        found => Err(format!("expected {keyword}, found {found:?}")),
+    };
+    let times = match kind {
+        "instant" => Times::Instant(time("at")?),
+        "range" => Times::Range { start_ms: time("from")?, end_ms: time("to")?, step_ms: time("step")? },
+        _ => return Err(format!("unknown kind of evaluation {kind:?}")),
+    };
+    Ok((times, rest))
+}
+
+/// Parses a line below an eval; false if it ends the block.
+fn parse_expectation(line: &str, eval: &mut Eval) -> Result<bool, String> {
+    if let Some(text) = line.strip_prefix("expected_fail_message ") {
+        eval.fail = Some(Text::Equal(text.trim().to_owned()));
+        return Ok(false);
+    }
+    if let Some(text) = line.strip_prefix("expected_fail_regexp ") {
+        eval.fail = Some(Text::Matching(text.trim().to_owned()));
+        return Ok(false);
+    }
+    if let Some(range) = line.strip_prefix("expect range vector from ") {
+        let words: Vec<_> = range.split_whitespace().collect();
+        let [start, "to", _, "step", step] = words[..] else { return Err(format!("unknown range {range:?}")) };
+        let (start_ms, step_ms) = (sequence::duration_ms(start)?, sequence::duration_ms(step)?);
+        eval.expected = Expected::RangeVector { start_ms, step_ms, series: Vec::new() };
+        return Ok(true);
+    }
+    if let Some(literal) = line.strip_prefix("expect string ") {
+        let Ok(Expr { kind: ExprKind::String(text), .. }) = parse(literal, &Features::default()) else {
+            return Err(format!("no string: {literal}"));
+        };
+        eval.expected = Expected::String(text.to_vec());
+        return Ok(true);
+    }
+    if let Some(expect) = line.strip_prefix("expect ") {
+        parse_expect(expect.trim(), eval)?;
+        return Ok(true);
+    }
+    if let Ok(number) = sequence::whole_number(line) {
+        eval.expected = Expected::Scalar(number);
+        return Ok(false);
+    }
+    let series = parse_series(line)?;
+    match &mut eval.expected {
+        Expected::Series(list) | Expected::RangeVector { series: list, .. } => list.push(series),
+        Expected::Scalar(_) | Expected::String(_) => return Err(format!("no series is expected: {line}")),
+    }
+    Ok(true)
+}
+
+fn parse_expect(expect: &str, eval: &mut Eval) -> Result<(), String> {
+    let (kind, text) = expect.split_once(' ').unwrap_or((expect, ""));
+    let text = match text.trim().split_once(':') {
+        None if text.is_empty() => Text::Any,
+        Some(("msg", text)) => Text::Equal(text.trim().to_owned()),
+        Some(("regex", text)) => Text::Matching(text.trim().to_owned()),
+        _ => return Err(format!("unknown expectation {expect:?}")),
+    };
+    match kind {
+        "fail" if eval.fail.is_none() => eval.fail = Some(text),
+        "warn" => eval.warnings.texts.push(text),
+        "info" => eval.infos.texts.push(text),
+        "no_warn" => eval.warnings.none = true,
+        "no_info" => eval.infos.none = true,
+        "ordered" => eval.ordered = true,
+        _ => return Err(format!("unknown expectation {expect:?}")),
+    }
+    Ok(())
+}
+
+fn parse_series(line: &str) -> Result<(Labels, Sequence), String> {
+    let (metric, values) = split_metric(line);
+    Ok((parse_labels(metric)?, sequence::parse(values)?))
+}
+
+/// Splits a line behind the name and the braces of a metric.
+fn split_metric(line: &str) -> (&str, &str) {
+    let (mut quote, mut escaped, mut in_braces) = (None, false, false);
+    for (at, c) in line.char_indices() {
+        match (quote, c) {
+            _ if escaped => escaped = false,
+            (Some('"' | '\''), '\\') => escaped = true,
+            (Some(open), _) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'' | '`') => quote = Some(c),
+            (None, '{') => in_braces = true,
+            (None, '}') => in_braces = false,
+            (None, ' ' | '\t') if !in_braces => return line.split_at(at),
+            _ => {}
+        }
+    }
+    (line, "")
+}
+
+fn parse_labels(metric: &str) -> Result<Labels, String> {
+    // A name may be a keyword; behind `__name__` it is a text.
+    let name_len = metric.find('{').unwrap_or(metric.len());
+    let (name, braces) = metric.split_at(name_len);
+    let braces = if braces.is_empty() { "{}" } else { braces };
+    let matchers = parse_selector(braces).map_err(|error| format!("{metric}: {error}"))?;
+    let pairs = matchers.iter().map(|matcher| {
+        assert_eq!(matcher.op(), MatchOp::Equal, "{metric}");
+        (matcher.name(), matcher.value())
+    });
+    let name = (!name.is_empty()).then_some((METRIC_NAME, name));
+    Labels::from_pairs(name.into_iter().chain(pairs)).map_err(|error| format!("{metric}: {error}"))
+}
