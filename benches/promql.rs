@@ -1,0 +1,95 @@
+//! PromQL: reading a query, operators over many series, and how late a deadline ends them.
+
+mod common;
+#[path = "common/fill.rs"]
+mod fill;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use varve_query::{Engine, EngineOptions, Features, promql};
+use varve_tsdb::{Db, MemoryBudget, Order, QueryContext, TimeRange, WriteBatch};
+
+const N_SERIES: usize = 100_000;
+const N_STEPS: i64 = 120;
+const DEADLINE: Duration = Duration::from_millis(200);
+
+/// A query as dashboards have them.
+const DASHBOARD: &str = r#"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{job="kubelet", container!=""}[5m]))
+    / on (namespace, pod) group_left () kube_pod_status_ready{namespace=~"research|data"} > 0.5"#;
+
+fn parse(c: &mut Criterion) {
+    let mut group = c.benchmark_group("parse");
+    group.throughput(Throughput::Bytes(DASHBOARD.len() as u64));
+    group.bench_function("dashboard query", |b| {
+        b.iter(|| promql::parse(black_box(DASHBOARD), &Features::default()).expect("it is valid"));
+    });
+}
+
+/// An hour of samples every 30 s.
+fn filled(dir: &std::path::Path) -> Db {
+    let db = common::open(dir, 2, 1);
+    let handles = fill::series(&db, N_SERIES);
+    let mut batch = WriteBatch::default();
+    (0..N_STEPS).for_each(|step| fill::append_step(&db, &handles, step, &mut batch));
+    db
+}
+
+fn evaluate(c: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = filled(dir.path());
+    let engine = Engine::new(EngineOptions { samples_max: usize::MAX, ..EngineOptions::default() });
+    let end_ms = common::START_MS + (N_STEPS - 1) * common::STEP_MS;
+
+    let mut group = c.benchmark_group("evaluate");
+    group.sample_size(10);
+    for (name, query) in [
+        ("instant selector", "container_cpu_usage_seconds_total"),
+        ("instant sum", "sum(container_cpu_usage_seconds_total)"),
+        ("sum by of rate", "sum by (namespace) (rate(container_cpu_usage_seconds_total[5m]))"),
+        ("topk of rate", "topk(10, rate(container_network_receive_bytes_total[5m]))"),
+        ("join", "container_memory_working_set_bytes * on (pod, id) kube_pod_status_ready"),
+    ] {
+        let ctx = QueryContext::unbounded();
+        group.bench_function(format!("{name}, one step"), |b| {
+            b.iter(|| engine.instant(&db, &ctx, query, end_ms, None).expect("it is valid"));
+        });
+        group.bench_function(format!("{name}, 60 steps"), |b| {
+            let start_ms = end_ms - 59 * 30_000;
+            b.iter(|| engine.range(&db, &ctx, query, start_ms, end_ms, 30_000, None).expect("it is valid"));
+        });
+    }
+}
+
+/// The time is that from the start to the error: what exceeds 200 ms is how late the deadline was seen.
+fn deadline(c: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = filled(dir.path());
+    let engine = Engine::new(EngineOptions { samples_max: usize::MAX, ..EngineOptions::default() });
+    let (start_ms, end_ms) = (common::START_MS, common::START_MS + N_STEPS * common::STEP_MS);
+    let memory = MemoryBudget::new("memory", usize::MAX);
+
+    let mut group = c.benchmark_group("deadline of 200 ms");
+    group.sample_size(10);
+    for query in [r#"{__name__=~".+"}"#, r#"sort_desc(sum by (pod, id) (last_over_time({__name__=~".+"}[1h])))"#] {
+        group.bench_function(query, |b| {
+            b.iter(|| {
+                let ctx = QueryContext::new(DEADLINE, memory.clone());
+                let end = engine.range(&db, &ctx, query, start_ms, end_ms, 1_000, None);
+                assert!(end.is_err() && memory.used() == 0, "it is cut and gives its memory back");
+            });
+        });
+    }
+    group.bench_function("series, sorted, over and over", |b| {
+        b.iter(|| {
+            let ctx = QueryContext::new(DEADLINE, memory.clone());
+            let all = || db.select(&ctx, &[], TimeRange::ALL, Order::Labels)?.try_for_each(|series| series.map(drop));
+            while all().is_ok() {}
+            assert_eq!(memory.used(), 0);
+        });
+    });
+}
+
+criterion_group!(benches, parse, evaluate, deadline);
+criterion_main!(benches);

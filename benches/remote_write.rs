@@ -1,0 +1,68 @@
+//! Remote write: what decoding costs, the floor of ingestion, and what a request costs from body to acknowledgement.
+
+mod common;
+#[path = "../tests/harness/remote_write.rs"]
+mod messages;
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use prost::Message;
+use varve_ingest::{DecodedBatch, Limits, Receiver, RouteHasher, decode_v1};
+
+const N_SERIES: usize = 100_000;
+/// As Prometheus' default `max_samples_per_send`.
+const SERIES_PER_REQUEST: usize = 2_000;
+
+/// Returns the requests that bring one sample of each series.
+fn requests(step: i64) -> Vec<messages::WriteRequest> {
+    let series: Vec<_> = (0..N_SERIES)
+        .map(|i| {
+            let labels = common::labels(i);
+            let pairs: Vec<_> = labels.iter().collect();
+            messages::series(&pairs, &[(common::START_MS + step * common::STEP_MS, common::value(i, step))])
+        })
+        .collect();
+    series.chunks(SERIES_PER_REQUEST).map(|chunk| messages::WriteRequest::new(chunk.to_vec())).collect()
+}
+
+fn decode(c: &mut Criterion) {
+    let mut group = c.benchmark_group("decode");
+    group.throughput(Throughput::Elements(SERIES_PER_REQUEST as u64));
+    let request = &requests(0)[0];
+    let (message, body) = (request.encode_to_vec(), request.to_body());
+    let (hasher, limits) = (RouteHasher::new(), Limits::default());
+
+    let mut decompressed = vec![0; message.len()];
+    group.bench_function("snappy", |b| {
+        b.iter(|| snap::raw::Decoder::new().decompress(&body, &mut decompressed).expect("a sound block"));
+    });
+    let mut batch = DecodedBatch::default();
+    group.bench_function("protobuf and hashes", |b| {
+        b.iter(|| decode_v1(black_box(&message), &hasher, &limits, &mut batch).expect("a sound message"));
+    });
+}
+
+fn receive(c: &mut Criterion) {
+    let mut group = c.benchmark_group("receive");
+    group.sample_size(20).throughput(Throughput::Elements(N_SERIES as u64));
+    let dir = tempfile::tempdir().expect("a folder");
+    let receiver = Receiver::new(Arc::new(common::open(dir.path(), 2, 1)), Limits::default());
+    let mut step = 0;
+    let mut bodies = || {
+        step += 1;
+        requests(step).iter().map(messages::WriteRequest::to_body).collect::<Vec<_>>()
+    };
+    let write = |bodies: Vec<Vec<u8>>| {
+        for body in &bodies {
+            assert!(receiver.write_v1(body).expect("there is room").rejects.is_empty());
+        }
+        bodies
+    };
+    write(bodies());
+    group.bench_function("known series, one thread", |b| b.iter_batched(&mut bodies, write, BatchSize::PerIteration));
+}
+
+criterion_group!(benches, decode, receive);
+criterion_main!(benches);
