@@ -3,6 +3,8 @@
 use varve_query::promql::ast::{At, Expr, ExprKind, VectorSelector};
 use varve_query::promql::print;
 
+use super::tree::children;
+
 /// Functions whose value depends on when they are evaluated, whatever their arguments.
 const TIME_DEPENDENT: [&str; 15] = [
     "day_of_month",
@@ -35,19 +37,6 @@ pub(super) fn pin(expr: &Expr, time_ms: i64) -> Option<String> {
 fn is_time_dependent(expr: &Expr) -> bool {
     let of_call = matches!(&expr.kind, ExprKind::Call(call) if TIME_DEPENDENT.contains(&call.function.name));
     of_call || children(expr).into_iter().any(is_time_dependent)
-}
-
-fn children(expr: &Expr) -> Vec<&Expr> {
-    match &expr.kind {
-        ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Vector(_) => Vec::new(),
-        ExprKind::Matrix(matrix) => vec![&matrix.selector],
-        ExprKind::Subquery(subquery) => vec![&subquery.expr],
-        ExprKind::Call(call) => call.args.iter().collect(),
-        ExprKind::Aggregate(aggregate) => aggregate.param.as_deref().into_iter().chain([&*aggregate.expr]).collect(),
-        ExprKind::Binary(binary) => vec![&binary.lhs, &binary.rhs],
-        ExprKind::Unary(unary) => vec![&unary.expr],
-        ExprKind::Paren(inner) => vec![inner],
-    }
 }
 
 fn write(expr: &mut Expr, time_ms: i64) {

@@ -9,6 +9,7 @@ mod differential;
 mod runner;
 mod script;
 mod sequence;
+mod tree;
 
 use std::path::{Path, PathBuf};
 

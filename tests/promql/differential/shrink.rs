@@ -1,9 +1,10 @@
 //! The smallest part of a query that two servers answer differently.
 
-use varve_query::promql::ast::{Expr, ExprKind, ValueType};
+use varve_query::promql::ast::{Expr, ValueType};
 use varve_query::promql::{Features, parse, print};
 
 use super::generator::{Question, Times};
+use crate::promql::tree::children;
 
 /// Goes down from the query to an expression inside of it for as long as there is one that still differs.
 pub(super) fn shrink(question: &Question, differs: impl Fn(&Question) -> bool) -> Question {
@@ -29,17 +30,4 @@ fn smaller(question: &Question) -> Vec<Question> {
     let smaller = inner.map(|expr| Question { query: print(expr), ..question.clone() });
     // What is inside of the sign of `+Inf` is printed as `+Inf`.
     smaller.filter(|smaller| smaller.query.len() < question.query.len()).collect()
-}
-
-fn children(expr: &Expr) -> Vec<&Expr> {
-    match &expr.kind {
-        ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Vector(_) => Vec::new(),
-        ExprKind::Matrix(matrix) => vec![&matrix.selector],
-        ExprKind::Subquery(subquery) => vec![&subquery.expr],
-        ExprKind::Call(call) => call.args.iter().collect(),
-        ExprKind::Aggregate(aggregate) => aggregate.param.as_deref().into_iter().chain([&*aggregate.expr]).collect(),
-        ExprKind::Binary(binary) => vec![&binary.lhs, &binary.rhs],
-        ExprKind::Unary(unary) => vec![&unary.expr],
-        ExprKind::Paren(inner) => vec![inner],
-    }
 }
