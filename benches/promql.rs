@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use varve_query::{Engine, EngineOptions, Features, promql};
-use varve_tsdb::{Db, MemoryBudget, Order, QueryContext, TimeRange, WriteBatch};
+use varve_tsdb::{Db, MemoryBudget, QueryContext, TimeRange, WriteBatch};
 
 const N_SERIES: usize = 100_000;
 const N_STEPS: i64 = 120;
@@ -84,7 +84,7 @@ fn deadline(c: &mut Criterion) {
     group.bench_function("series, sorted, over and over", |b| {
         b.iter(|| {
             let ctx = QueryContext::new(DEADLINE, memory.clone());
-            let all = || db.select(&ctx, &[], TimeRange::ALL, Order::Labels)?.try_for_each(|series| series.map(drop));
+            let all = || db.select(&ctx, &[], TimeRange::ALL)?.try_for_each(|series| series.map(drop));
             while all().is_ok() {}
             assert_eq!(memory.used(), 0);
         });

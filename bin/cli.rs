@@ -29,6 +29,24 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Runs the store: takes writes, answers queries
     Serve(Box<ServeArgs>),
+    /// Works on a data directory that no server has open
+    #[command(subcommand)]
+    Tsdb(TsdbCommand),
+}
+
+/// `varve tsdb ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TsdbCommand {
+    /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
+    Compact(CompactArgs),
+}
+
+/// Arguments of `varve tsdb compact`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompactArgs {
+    /// Data directory
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(crate) path: PathBuf,
 }
 
 /// Flags of `varve serve`.
@@ -58,6 +76,10 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.write-stall-timeout", value_name = "DURATION", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) write_stall_timeout: Duration,
 
+    /// Serve /api/v1/admin: delete series, snapshots, compaction, import
+    #[arg(long = "web.enable-admin-api")]
+    pub(crate) enable_admin_api: bool,
+
     /// Data directory; created if it does not exist
     #[arg(long = "storage.tsdb.path", value_name = "DIR", default_value = "data/")]
     pub(crate) tsdb_path: PathBuf,
@@ -65,6 +87,30 @@ pub(crate) struct ServeArgs {
     /// Shards, a power of two up to 256; may change between starts [0: the number of cores, rounded up]
     #[arg(long = "storage.tsdb.shards", value_name = "N", default_value = "0")]
     pub(crate) shards: usize,
+
+    /// How long samples are kept [0: for ever]
+    #[arg(long = "storage.tsdb.retention.time", value_name = "DURATION", default_value = "15d", value_parser = parse_duration)]
+    pub(crate) retention_time: Duration,
+
+    /// Bytes that blocks and log may take; beyond it the oldest blocks go [0: no bound]
+    #[arg(long = "storage.tsdb.retention.size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) retention_size: usize,
+
+    /// How often the latest samples are written to blocks; at most so much of the log is replayed at a start
+    #[arg(long = "storage.head.flush-interval", value_name = "DURATION", default_value = "10m", value_parser = parse_timeout)]
+    pub(crate) flush_interval: Duration,
+
+    /// Memory of latest samples at which they are written to blocks before the interval is over [0: an eighth of the memory of the machine or cgroup]
+    #[arg(long = "storage.head.flush-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) flush_size: usize,
+
+    /// Memory for pages of blocks that were read of late [0: a sixteenth of the memory of the machine or cgroup]
+    #[arg(long = "storage.block.cache-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) page_cache_size: usize,
+
+    /// Bytes that merging blocks may write in a second [0: no bound]
+    #[arg(long = "storage.compaction.write-rate", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) compaction_rate: usize,
 
     /// Memory that series and their latest samples may take; beyond it writes are refused [0: half of the memory of the machine or cgroup]
     #[arg(long = "storage.head.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
@@ -77,6 +123,14 @@ pub(crate) struct ServeArgs {
     /// Threads that replay the log at start [0: the number of cores]
     #[arg(long = "storage.wal.replay-concurrency", value_name = "N", default_value = "0")]
     pub(crate) wal_replay_concurrency: usize,
+
+    /// Bytes of the log that are held in memory at once while it is replayed
+    #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
+    pub(crate) wal_replay_memory: usize,
+
+    /// What replay does about damage inside the log: keep it aside and go on, or refuse to start
+    #[arg(long = "storage.wal.on-corruption", value_name = "WHAT", default_value = "quarantine")]
+    pub(crate) wal_on_corruption: OnCorruption,
 
     /// Longest time that a query or metadata call may take; a request may ask for less
     #[arg(long = "query.timeout", value_name = "DURATION", default_value = "2m", value_parser = parse_timeout)]
@@ -200,6 +254,13 @@ pub(crate) enum WalSync {
     Never,
 }
 
+/// Values of `--storage.wal.on-corruption`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnCorruption {
+    Quarantine,
+    Refuse,
+}
+
 /// A command line that was understood.
 #[derive(Debug)]
 pub(crate) struct Invocation {
@@ -261,7 +322,7 @@ mod tests {
     fn serve(args: &[&str]) -> Result<(ServeArgs, BTreeMap<String, String>), String> {
         let args = ["varve", "serve"].iter().chain(args).map(OsString::from);
         let invocation = parse(args).map_err(|refused| refused.to_string())?;
-        let Command::Serve(args) = invocation.command;
+        let Command::Serve(args) = invocation.command else { panic!("it is `serve`") };
         Ok((*args, invocation.flags))
     }
 

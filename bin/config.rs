@@ -34,6 +34,10 @@ pub(crate) struct TsdbConfig {
     /// How far behind the newest sample of the store a new one may lie. Default 3h; from 1m to 365d.
     #[serde(deserialize_with = "duration")]
     pub(crate) in_order_max_age: Duration,
+    /// How far behind the newest sample of the store one may lie that is not newer than its series' newest. Default
+    /// 30m; 0s: none, as in Prometheus; up to 365d.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) out_of_order_time_window: Duration,
     /// How far ahead of the clock a sample may lie. Default 10m; up to 365d.
     #[serde(deserialize_with = "duration")]
     pub(crate) ahead_max: Duration,
@@ -41,7 +45,11 @@ pub(crate) struct TsdbConfig {
 
 impl Default for TsdbConfig {
     fn default() -> Self {
-        Self { in_order_max_age: Duration::from_secs(3 * 3600), ahead_max: Duration::from_secs(600) }
+        Self {
+            in_order_max_age: Duration::from_secs(3 * 3600),
+            out_of_order_time_window: Duration::from_secs(1800),
+            ahead_max: Duration::from_secs(600),
+        }
     }
 }
 
@@ -61,9 +69,12 @@ impl Config {
     fn parse(text: &str) -> Result<Self> {
         // An empty document is YAML's null: no setting at all.
         let config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)?.unwrap_or_default();
-        let TsdbConfig { in_order_max_age, ahead_max } = config.storage.tsdb;
+        let TsdbConfig { in_order_max_age, out_of_order_time_window, ahead_max } = config.storage.tsdb;
         if !(IN_ORDER_MAX_AGE_MIN..=AGE_MAX).contains(&in_order_max_age) {
             bail!("storage.tsdb.in_order_max_age: must be from 1m to 365d");
+        }
+        if out_of_order_time_window > AGE_MAX {
+            bail!("storage.tsdb.out_of_order_time_window: must be at most 365d");
         }
         if ahead_max > AGE_MAX {
             bail!("storage.tsdb.ahead_max: must be at most 365d");

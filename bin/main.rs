@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     };
     let result = match invocation.command {
         cli::Command::Serve(args) => command::serve(*args, invocation.flags),
+        cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use varve_query::EngineOptions;
 use varve_query::promql::Features;
 
-use crate::cli::{ServeArgs, WalSync};
+use crate::cli::{OnCorruption, ServeArgs, WalSync};
 use crate::config::Config;
 use crate::http::{App, Settings};
 use crate::shutdown::Signals;
@@ -194,6 +194,7 @@ fn settings(args: &ServeArgs, features: Features, flags: BTreeMap<String, String
         write_body_size_max: args.ingest.body_size_max,
         write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
         features,
+        admin_api: args.enable_admin_api,
         flags,
     }
 }
@@ -207,6 +208,18 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Store
             WalSync::Never => varve_tsdb::WalSync::Never,
         },
         wal_replay_concurrency: or_default(args.wal_replay_concurrency, machine::cores),
+        wal_replay_memory_bytes: args.wal_replay_memory,
+        wal_on_corruption: match args.wal_on_corruption {
+            OnCorruption::Quarantine => varve_tsdb::WalOnCorruption::Quarantine,
+            OnCorruption::Refuse => varve_tsdb::WalOnCorruption::Refuse,
+        },
+        flush_interval: args.flush_interval,
+        flush_size_bytes: or_default(args.flush_size, || share_of_memory(1, 8)),
+        page_cache_size_bytes: or_default(args.page_cache_size, || share_of_memory(1, 16)),
+        compaction_bytes_per_second: args.compaction_rate as u64,
+        retention_ms: Some(millis(args.retention_time)).filter(|&ms| ms > 0),
+        retention_size_bytes: Some(args.retention_size as u64).filter(|&size| size > 0),
+        out_of_order_window_ms: millis(config.storage.tsdb.out_of_order_time_window),
         in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),
         ahead_max_ms: millis(config.storage.tsdb.ahead_max),
         head_size_max_bytes: or_default(args.head_max_memory, || share_of_memory(1, 2)),

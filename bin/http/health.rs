@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::params::Form;
 use super::{App, plain};
 use crate::metrics;
 
@@ -14,9 +15,15 @@ pub(super) async fn healthy() -> Response {
     plain(StatusCode::OK, "Varve is Healthy.\n")
 }
 
-/// GET /-/ready: the store is open. Until then the route's layer answers 503.
-pub(super) async fn ready() -> Response {
-    plain(StatusCode::OK, "Varve is Ready.\n")
+/// GET /-/ready: the store is open. Until then the route's layer answers 503. A store that takes no writes still answers
+/// queries: that is said in the body, and with 503 to who asks `?for=write`.
+pub(super) async fn ready(State(app): State<Arc<App>>, form: Form) -> Response {
+    let refusals = app.store().map(|store| store.db.write_refusals()).unwrap_or_default();
+    if refusals.is_empty() {
+        return plain(StatusCode::OK, "Varve is Ready.\n");
+    }
+    let status = if form.first("for") == "write" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    plain(status, format!("Varve is Ready for queries, not for writes.\n{}\n", refusals.join("\n")))
 }
 
 /// GET /metrics.

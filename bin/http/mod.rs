@@ -11,6 +11,7 @@
 //! 2. Each request for data has one `QueryContext` from before the gate until its last byte is written.
 //! 3. Until the store is open, and once it closes, everything but health and metrics answers 503.
 
+mod admin;
 mod admission;
 mod body;
 mod error;
@@ -65,6 +66,7 @@ pub(crate) struct Settings {
     pub(crate) write_body_size_max: usize,
     pub(crate) write_bytes_in_flight_max: usize,
     pub(crate) features: Features,
+    pub(crate) admin_api: bool,
     /// Every flag with its value, for /api/v1/status/flags.
     pub(crate) flags: BTreeMap<String, String>,
 }
@@ -180,6 +182,11 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/runtimeinfo", get(status::runtimeinfo))
         .route("/api/v1/write", post(write::write))
+        .route("/api/v1/admin/tsdb/delete_series", post(admin::delete_series).put(admin::delete_series))
+        .route("/api/v1/admin/tsdb/clean_tombstones", post(admin::clean_tombstones).put(admin::clean_tombstones))
+        .route("/api/v1/admin/tsdb/snapshot", post(admin::snapshot).put(admin::snapshot))
+        .route("/api/v1/admin/tsdb/compact", post(admin::compact))
+        .route("/api/v1/admin/tsdb/import", post(admin::import))
         .route("/-/ready", get(health::ready))
         .route_layer(from_fn_with_state(Arc::clone(app), if_ready));
     Router::new()

@@ -87,6 +87,18 @@ impl Form {
         Ok(TimeRange { start_ms, end_ms })
     }
 
+    /// Reads an optional boolean as Go's `strconv.ParseBool` does.
+    pub(crate) fn boolean(&self, name: &str) -> Result<bool, ApiError> {
+        match self.first(name) {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+            "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+            text => {
+                let reason = format!("unable to parse boolean: strconv.ParseBool: parsing {text:?}: invalid syntax");
+                Err(ApiError::invalid_parameter(name, reason))
+            }
+        }
+    }
+
     /// Reads `start`, `end` and `step` of a range query.
     pub(crate) fn steps(&self) -> Result<Steps, ApiError> {
         let time = |name| parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason));

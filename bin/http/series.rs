@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use varve_tsdb::{Labels, Matcher, Order, TimeRange};
+use varve_tsdb::{Labels, Matcher, TimeRange};
 
 use super::App;
 use super::error::ApiError;
@@ -63,7 +63,7 @@ impl Call {
     fn write_series(&self, work: &mut Work, selectors: &[Vec<Matcher>]) -> Result<bool, ApiError> {
         let mut n_written = 0;
         for (i, matchers) in selectors.iter().enumerate() {
-            for series in work.store.db.select(&work.ctx, matchers, self.range, Order::Any)? {
+            for series in work.store.db.select_labels(&work.ctx, matchers, self.range)? {
                 let series = series?;
                 if selectors[..i].iter().any(|earlier| all_match(earlier, series.labels())) {
                     work.ctx.check()?;

@@ -36,11 +36,44 @@ fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
             replayed.damaged_bytes,
         ),
     ];
+    families.extend(blocks(stats));
     families.extend(stats.newest_ms.map(|newest_ms| {
         let help = "Maximum timestamp of the head block in milliseconds.";
         family("prometheus_tsdb_head_max_time", help, MetricType::GAUGE, newest_ms as f64)
     }));
     families
+}
+
+fn blocks(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
+    let compaction = &stats.compaction;
+    vec![
+        gauge("prometheus_tsdb_blocks_loaded", "Number of currently loaded data blocks", stats.n_blocks),
+        gauge(
+            "prometheus_tsdb_storage_blocks_bytes",
+            "The number of bytes that are currently used for local storage by all blocks.",
+            stats.blocks_size_bytes,
+        ),
+        gauge("varve_tsdb_blocks_index_bytes", "Bytes of blocks that are index.", stats.blocks_index_bytes),
+        gauge("varve_tsdb_blocks_samples", "Samples in blocks.", stats.blocks_samples),
+        gauge("varve_tsdb_blocks_damaged", "Blocks that could not be opened.", stats.n_damaged_blocks),
+        gauge("varve_tsdb_page_cache_bytes", "Memory of pages of blocks that were read.", stats.page_cache_bytes),
+        counter(
+            "prometheus_tsdb_compactions_total",
+            "Total number of compactions that were executed for the partition.",
+            compaction.n_merges,
+        ),
+        counter(
+            "prometheus_tsdb_compactions_failed_total",
+            "Total number of compactions that failed for the partition.",
+            compaction.n_failed,
+        ),
+        counter("varve_tsdb_blocks_expired_total", "Blocks that retention removed.", compaction.n_expired),
+        counter(
+            "varve_tsdb_merge_conflicts_total",
+            "Samples that merging left out because an earlier one at the same time has another value.",
+            compaction.n_conflicts,
+        ),
+    ]
 }
 
 fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {

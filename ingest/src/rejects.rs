@@ -64,6 +64,7 @@ impl Reason {
             Self::Sample(RejectReason::OutOfOrder) => "out_of_order",
             Self::Sample(RejectReason::Duplicate) => "duplicate_timestamp",
             Self::Sample(RejectReason::OutOfBounds) => "out_of_bounds",
+            Self::Sample(RejectReason::TooOld) => "too_old",
             Self::Sample(RejectReason::TooFarInFuture) => "too_far_in_future",
             Self::Sample(RejectReason::Moved) => "moved",
             Self::MissingMetricName => "missing_metric_name",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use tempfile::TempDir;
-use varve_tsdb::{Db, Options, Order, QueryContext, STALE_NAN_BITS, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Options, QueryContext, STALE_NAN_BITS, SampleColumns, TimeRange};
 
 use super::writer::Sent;
 use crate::harness::Http;
@@ -103,8 +103,10 @@ impl fmt::Display for Ledger {
 }
 
 fn read(data_dir: &TempDir) -> BTreeMap<Series, Vec<(i64, u64)>> {
-    let db = Db::open(data_dir.path(), Options::default()).expect("open what the crash left");
-    let all = db.select(&QueryContext::unbounded(), &[], TimeRange::ALL, Order::Any).expect("select all series");
+    let options = Options { background: false, ..Options::default() };
+    let db = Db::open(data_dir.path(), options).expect("open what the crash left");
+    assert_eq!(db.stats().n_damaged_blocks, 0, "a crash leaves no damaged block");
+    let all = db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).expect("select all series");
     let mut stored = BTreeMap::new();
     for series in all {
         let series = series.expect("read a series");

@@ -27,7 +27,7 @@ fn kill_nine_loses_nothing_acknowledged_and_doubles_nothing() {
     let mut random = Random::new(seed);
     let mut writers: Vec<_> = (0..WRITERS).map(|id| Writer::new(id, random.next())).collect();
     let mut ledger = Ledger::default();
-    let mut server = Server::start(&[]);
+    let mut server = Server::start(&[&flush_interval(&mut random)]);
     for round in 0..ROUNDS {
         write_until_killed(&mut server, &mut writers, Duration::from_millis(random.below(ROUND_MS)));
         for writer in &mut writers {
@@ -37,9 +37,10 @@ fn kill_nine_loses_nothing_acknowledged_and_doubles_nothing() {
         ledger.check_bits(&copy(&server.data_dir()), &name);
         // The number of shards may change between starts, also after a crash, also if the next one comes amid replay.
         for _ in 0..random.below(3) {
-            server.restart_and_kill(&[&shards(&mut random)], Duration::from_millis(random.below(START_MS)));
+            let flags = [&*shards(&mut random), &*flush_interval(&mut random)];
+            server.restart_and_kill(&flags, Duration::from_millis(random.below(START_MS)));
         }
-        server.restart(&[&shards(&mut random)]);
+        server.restart(&[&shards(&mut random), &flush_interval(&mut random)]);
         ledger.check_answers(server.http(), &name);
     }
     eprintln!("{ledger}");
@@ -48,6 +49,12 @@ fn kill_nine_loses_nothing_acknowledged_and_doubles_nothing() {
 
 fn shards(random: &mut Random) -> String {
     format!("--storage.tsdb.shards={}", 1 << random.below(4))
+}
+
+/// Flushes and merges come all the time, or never.
+fn flush_interval(random: &mut Random) -> String {
+    let interval = ["5ms", "20ms", "60ms", "10m"][random.below(4) as usize];
+    format!("--storage.head.flush-interval={interval}")
 }
 
 /// Writes with all writers at the same time and kills the server amid that.

@@ -190,22 +190,14 @@ fn a_bad_series_costs_that_series_and_no_other() {
 #[test]
 fn a_bad_sample_costs_that_sample_and_no_other() {
     const HOUR: i64 = 3_600_000;
-    let server = Server::start(&[]);
-    let write = |samples: &[(i64, f64)]| {
-        let request = WriteRequest::new([
-            series(&[("__name__", "up")], samples),
-            series(&[("__name__", "other")], &[(samples[0].0.max(T0), 0.0)]),
-        ]);
-        let answer = server.http().write(&request);
-        (answer.status, answer.text())
-    };
-    let refused = |words: &str, timestamp_ms: i64| {
-        (400, format!("{words}: 1 sample, e.g. series {{__name__=\"up\"}} at {timestamp_ms}\n"))
-    };
+    let config = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&config, "storage: {tsdb: {out_of_order_time_window: 0s}}").unwrap();
+    let server = Server::start(&[&format!("--config.file={}", config.path().display())]);
+    let write = |samples: &[(i64, f64)]| write_up(&server, samples);
     assert_eq!(write(&[(T0, 1.0)]).0, 204);
     assert_eq!(write(&[(T0 - 1, 1.0)]), refused("out of order sample", T0 - 1));
     assert_eq!(write(&[(T0, 2.0)]), refused("duplicate sample for timestamp", T0));
-    assert_eq!(write(&[(T0 - 3 * HOUR - 1, 1.0)]), refused("out of bounds", T0 - 3 * HOUR - 1));
+    assert_eq!(write(&[(T0 - HOUR - 1, 1.0)]), refused("out of bounds", T0 - HOUR - 1));
     assert_eq!(write(&[(T0 + 1000, 2.0), (T0 + 500, 3.0), (T0 + 2000, 4.0)]), refused("out of order sample", T0 + 500));
     let (status, text) = write(&[(i64::MAX, 1.0)]);
     assert_eq!(status, 400);
@@ -218,6 +210,36 @@ fn a_bad_sample_costs_that_sample_and_no_other() {
             r#"{"__name__":"up"} [[1700000000,"1"],[1700000001,"2"],[1700000002,"4"]]"#
         ]
     );
+}
+
+#[test]
+fn late_samples_are_taken_for_half_an_hour() {
+    const MINUTE: i64 = 60_000;
+    let server = Server::start(&[]);
+    let write = |samples: &[(i64, f64)]| write_up(&server, samples);
+    for t in [T0, T0 - 1, T0 - 30 * MINUTE, T0 - 29 * MINUTE] {
+        assert_eq!(write(&[(t, 1.0)]).0, 204, "{t}");
+    }
+    assert_eq!(write(&[(T0 - 1, 2.0)]), refused("duplicate sample for timestamp", T0 - 1));
+    assert_eq!(write(&[(T0 - 30 * MINUTE - 1, 1.0)]), refused("too old sample", T0 - 30 * MINUTE - 1));
+    assert_eq!(
+        everything(server.http())[1],
+        r#"{"__name__":"up"} [[1699998200,"1"],[1699998260,"1"],[1699999999.999,"1"],[1700000000,"1"]]"#
+    );
+}
+
+/// Writes samples of `up`, and one of another series that is as good as any.
+fn write_up(server: &Server, samples: &[(i64, f64)]) -> (u16, String) {
+    let request = WriteRequest::new([
+        series(&[("__name__", "up")], samples),
+        series(&[("__name__", "other")], &[(samples[0].0.max(T0), 0.0)]),
+    ]);
+    let answer = server.http().write(&request);
+    (answer.status, answer.text())
+}
+
+fn refused(words: &str, timestamp_ms: i64) -> (u16, String) {
+    (400, format!("{words}: 1 sample, e.g. series {{__name__=\"up\"}} at {timestamp_ms}\n"))
 }
 
 #[test]

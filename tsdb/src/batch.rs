@@ -42,15 +42,18 @@ pub struct Rejected {
 /// Why a sample was not stored. The words are Prometheus' (`storage/interface.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum RejectReason {
-    /// Older than the newest sample of its series.
+    /// Older than the newest sample of its series, where late samples are off.
     #[error("out of order sample")]
     OutOfOrder,
-    /// As old as the newest sample of its series, with another value.
+    /// As old as a sample that its series has, with another value.
     #[error("duplicate sample for timestamp")]
     Duplicate,
-    /// Too far behind the newest time of the store.
+    /// Too far behind the newest time of the store, where late samples are off.
     #[error("out of bounds")]
     OutOfBounds,
+    /// Older than the window for late samples, or where it is new in its series, than in-order samples may be.
+    #[error("too old sample")]
+    TooOld,
     /// Too far ahead of the clock.
     #[error("out of bounds: timestamp is too far in the future")]
     TooFarInFuture,

@@ -1,32 +1,43 @@
-//! The store: shards, and what they have in common.
+//! The store's front: what embedders call.
 //!
 //! ```text
 //! <data>/lock                        held while the store is open
 //! <data>/wal/000000-002/000/...      the log of shard 0 of 2 (`wal`)
+//! <data>/blocks/00000007.block       samples that left the heads (`block`)
+//! <data>/tombstones                  what was deleted and is still in blocks
 //! <data>/quarantine/...              damaged bytes that replay skipped
+//! <data>/snapshots/<name>/...        data directories of their own
+//! <data>/import/*.block              blocks that the next import takes in
 //! ```
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::batch::{SeriesHandle, WriteBatch};
+use crate::blocks::Blocks;
+use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::Bounds;
+use crate::flush::FlushStats;
+use crate::fs::{Fs, Lock};
 use crate::index::Texts;
 use crate::labels::Labels;
+use crate::lanes::Lanes;
 use crate::matcher::Matcher;
 use crate::metadata::Metadata;
 use crate::options::{Options, WalSync};
 use crate::sample::TimeRange;
-use crate::select::{Order, SeriesSet};
-use crate::shard::{Shard, shard_of};
+use crate::select::{Need, SeriesSet};
+use crate::shard::{Appending, Shard, shard_of};
+use crate::store::Store;
 use crate::syncer::Syncer;
-use crate::wal::{self, Epoch, ReplayStats, SampleColumn, Target, Wal, WalOptions};
+use crate::wal::{
+    self, Epoch, Health, Replay, ReplayProgress, ReplayStats, SampleColumn, Target, Wal, WalOptions, replay_workers,
+};
 
 /// The largest label set, in bytes of names and values.
 pub const LABELS_SIZE_MAX: usize = 1 << 20;
@@ -37,23 +48,21 @@ pub const METADATA_SIZE_MAX: usize = 1 << 16;
 
 /// An open data directory. All methods may be called by any number of threads.
 pub struct Db {
-    shards: Arc<[Shard]>,
-    options: Options,
-    /// Shared with whoever reads it; copied when it changes meanwhile.
-    metadata: Mutex<Arc<BTreeMap<String, Metadata>>>,
-    next_ref: AtomicU64,
-    newest_ms: AtomicI64,
+    /// Ended first: they work on the store.
+    _lanes: Option<Lanes>,
+    _syncer: Option<Syncer>,
+    store: Arc<Store>,
+    path: PathBuf,
     n_appended: AtomicU64,
     replayed: ReplayStats,
     /// Reused by appends.
     columns: Mutex<Vec<SampleColumn>>,
-    _syncer: Option<Syncer>,
     /// Unlocked last, when all else is gone.
-    _lock: File,
+    _lock: Box<dyn Lock>,
 }
 
 /// Figures of an open store.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Stats {
     /// Series in memory.
     pub n_series: u64,
@@ -67,6 +76,20 @@ pub struct Stats {
     pub wal_pending_bytes: u64,
     /// What the replay at open found.
     pub replayed: ReplayStats,
+    /// Blocks and parts.
+    pub n_blocks: u64,
+    /// Bytes of their files.
+    pub blocks_size_bytes: u64,
+    /// Samples in them; one that several blocks have counts for each.
+    pub blocks_samples: u64,
+    /// The share of `blocks_size_bytes` that indexes take.
+    pub blocks_index_bytes: u64,
+    /// Files in the folder of blocks that could not be opened.
+    pub n_damaged_blocks: u64,
+    /// Bytes of decoded pages in memory.
+    pub page_cache_bytes: u64,
+    /// What merging and retention did.
+    pub compaction: CompactionStats,
 }
 
 impl Db {
@@ -74,49 +97,52 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Options`], [`Error::Locked`] if another process has it open, [`Error::Io`], [`Error::Version`] if a
-    /// file is of a newer format, [`Error::Corrupt`] if a sound frame holds a record that this program does not know.
+    /// file is of a newer format, [`Error::Corrupt`] if a sound frame holds a record that this program does not know or
+    /// the file of delete rules is damaged.
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         options.check()?;
         let fs = Arc::clone(&options.fs);
-        fs.create_dir(path).map_err(Error::io("create", path))?;
-        let lock = lock(&path.join("lock"))?;
+        create_data_dir(&*fs, path)?;
+        let lock = lock(&*fs, &path.join("lock"))?;
+        let blocks = Blocks::open(&fs, path, options.page_cache_size_bytes)?;
         let wal_dir = path.join("wal");
-        fs.create_dir(&wal_dir).map_err(Error::io("create", &wal_dir))?;
-        let mut epochs: Vec<Epoch> = fs
-            .list(&wal_dir)
-            .map_err(Error::io("list", &wal_dir))?
-            .iter()
-            .filter_map(|name| Epoch::parse(name))
-            .collect();
-        epochs.sort_unstable();
+        let epochs = epochs(&*fs, &wal_dir)?;
         let epoch = current_epoch(&epochs, options.shards);
         let shards = open_shards(&wal_dir, epoch, &options)?;
         // New folders must outlive a power cut as well; the log syncs only the entries of its segments.
-        for dir in [&epoch.dir(&wal_dir), &wal_dir, path] {
+        for dir in [&epoch.dir(&wal_dir), &wal_dir, blocks.dir(), path] {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
 
         let metadata = Mutex::default();
-        let target = Target { shards: &shards, metadata: &metadata, quarantine: &path.join("quarantine"), fs: &*fs };
+        let progress = ReplayProgress::default();
+        let target = Target {
+            shards: &shards,
+            metadata: &metadata,
+            quarantine: &path.join("quarantine"),
+            fs: &*fs,
+            on_corruption: options.wal_on_corruption,
+            progress: &progress,
+        };
         let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(options.wal_replay_concurrency)
+            .num_threads(replay_workers(options.wal_replay_concurrency, options.wal_replay_memory_bytes))
             .build()
             .map_err(|e| Error::Options(format!("{} replay threads: {e}", options.wal_replay_concurrency)))?;
-        let (replayed, next_ref) = pool.install(|| wal::replay(&wal_dir, &epochs, &target))?;
-        let newest_ms =
-            shards.iter().filter_map(|shard| shard.head().range()).map(|range| range.end_ms).max().unwrap_or(i64::MIN);
-        let syncer = (options.wal_sync == WalSync::Interval).then(|| Syncer::start(Arc::clone(&shards)));
+        let (replayed, next_ref) = pool.install(|| Replay::definitions(&wal_dir, &epochs, &target)?.samples())?;
+        let metadata = metadata.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let store = Arc::new(Store::new(options, (wal_dir, epoch), shards, blocks, next_ref, metadata));
+        let interval = store.options.wal_sync == WalSync::Interval;
+        let syncer = interval.then(|| Syncer::start(Arc::clone(&store))).transpose();
+        let lanes = store.options.background.then(|| Lanes::start(&store)).transpose();
         Ok(Self {
-            shards,
-            metadata: Mutex::new(Arc::new(metadata.into_inner().unwrap_or_else(PoisonError::into_inner))),
-            next_ref: AtomicU64::new(next_ref),
-            newest_ms: AtomicI64::new(newest_ms),
+            _lanes: lanes.map_err(Error::io("start a thread for", path))?,
+            _syncer: syncer.map_err(Error::io("start a thread for", path))?,
+            store,
+            path: path.to_owned(),
             n_appended: AtomicU64::new(0),
             replayed,
             columns: Mutex::default(),
-            _syncer: syncer.transpose().map_err(Error::io("start a thread for", path))?,
             _lock: lock,
-            options,
         })
     }
 
@@ -130,7 +156,8 @@ impl Db {
             let (used, limit) = (labels.size() as u64, LABELS_SIZE_MAX as u64);
             return Err(Error::Limit { what: "bytes of a label set", used, limit });
         }
-        self.shards[shard_of(labels, self.shards.len())].series(labels, &self.next_ref)
+        let shards = &self.store.shards;
+        shards[shard_of(labels, shards.len())].series(labels, &self.store.next_ref)
     }
 
     /// Appends samples. On return all of them but those in [`WriteBatch::rejected`] are visible to reads and in the
@@ -142,12 +169,8 @@ impl Db {
     /// append the same batch again is safe.
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
         batch.rejected.clear();
-        let bounds = Bounds {
-            oldest_ms: self.newest_ms.load(Ordering::Relaxed).saturating_sub(self.options.in_order_max_age_ms),
-            newest_ms: self.options.clock.now_ms().saturating_add(self.options.ahead_max_ms),
-        };
         let mut column = self.columns().pop().unwrap_or_default();
-        let appended = self.append_all(bounds, batch, &mut column);
+        let appended = self.append_all(batch, &mut column);
         self.columns().push(column);
         for (shard, position) in appended? {
             shard.wal().commit(position)?;
@@ -155,39 +178,46 @@ impl Db {
         Ok(())
     }
 
-    fn append_all(
-        &self,
-        bounds: Bounds,
-        batch: &mut WriteBatch,
-        column: &mut SampleColumn,
-    ) -> Result<Vec<(&Shard, wal::Position)>> {
-        let mut positions = Vec::with_capacity(self.shards.len());
-        for (shard, appends) in self.shards.iter().zip(&batch.shards).filter(|(_, appends)| !appends.is_empty()) {
-            let appended = shard.append(bounds, appends, column, &mut batch.rejected)?;
-            self.newest_ms.fetch_max(appended.newest_ms, Ordering::Relaxed);
+    fn append_all(&self, batch: &mut WriteBatch, column: &mut SampleColumn) -> Result<Vec<(&Shard, wal::Position)>> {
+        let bounds = self.store.bounds();
+        let concerned = || self.store.shards.iter().zip(&batch.shards).filter(|(_, appends)| !appends.is_empty());
+        // All are asked before one is changed: a request is stored whole or not at all.
+        concerned().try_for_each(|(shard, _)| shard.ready())?;
+        let request = self.store.requests.begin();
+        let horizon = self.store.requests.horizon();
+        let mut positions = Vec::with_capacity(self.store.shards.len());
+        for (shard, appends) in concerned() {
+            let of = Appending { bounds, request: request.sequence(), horizon };
+            let appended = shard.append(&of, appends, column, &mut batch.rejected);
+            self.store.raise_newest(appended.newest_ms);
             self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
             positions.push((shard, appended.position));
         }
         Ok(positions)
     }
 
-    /// Selects the series that pass all matchers (any series without matchers) and have samples in `range`.
+    /// Selects the series that pass all matchers (any series without matchers) and have samples in `range`, ascending by
+    /// labels. Sees all requests that were acknowledged before, whole, and nothing of any that comes later.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], or [`Error::Limit`] if the request's memory is used up.
-    pub fn select(
-        &self,
-        ctx: &QueryContext,
-        matchers: &[Matcher],
-        range: TimeRange,
-        order: Order,
-    ) -> Result<SeriesSet> {
-        SeriesSet::new(ctx, Arc::clone(&self.shards), matchers, range, order)
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request's memory is used up, [`Error::Io`] and
+    /// [`Error::Corrupt`] if a block cannot be read.
+    pub fn select(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        SeriesSet::new(ctx, &self.store, matchers, range, Need::Samples)
+    }
+
+    /// Selects as [`Db::select`] for callers that want labels only: samples of the heads are not copied, and a series'
+    /// samples must not be read.
+    ///
+    /// # Errors
+    /// As [`Db::select`].
+    pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels)
     }
 
     /// Returns the names of the labels of all series that pass all matchers, ascending.
     ///
-    /// As in Prometheus' head, `range` only decides whether the store as a whole has samples in it.
+    /// As in Prometheus, `range` only decides which heads and blocks are asked: those that have samples in it.
     ///
     /// # Errors
     /// As [`Db::select`].
@@ -195,6 +225,9 @@ impl Db {
         let mut names = Texts::new(ctx);
         for shard in self.shards_in(range) {
             shard.head().label_names(ctx, matchers, &mut names)?;
+        }
+        for stored in self.store.blocks.list().iter().filter(|stored| stored.meta().range.overlaps(range)) {
+            stored.label_names(ctx, matchers, &mut names)?;
         }
         Ok(names)
     }
@@ -215,12 +248,16 @@ impl Db {
         for shard in self.shards_in(range) {
             shard.head().label_values(ctx, name, matchers, &mut values)?;
         }
+        for stored in self.store.blocks.list().iter().filter(|stored| stored.meta().range.overlaps(range)) {
+            stored.label_values(ctx, name, matchers, &mut values)?;
+        }
         Ok(values)
     }
 
     fn shards_in(&self, range: TimeRange) -> &[Shard] {
-        let covered = self.shards.iter().any(|shard| shard.head().range().is_some_and(|head| head.overlaps(range)));
-        if covered { &self.shards } else { &[] }
+        let shards = &self.store.shards;
+        let covered = shards.iter().any(|shard| shard.head().range().is_some_and(|head| head.overlaps(range)));
+        if covered { shards } else { &[] }
     }
 
     /// Stores metadata of metric families; the newest per family stands.
@@ -229,11 +266,11 @@ impl Db {
     /// [`Error::Limit`] above [`METADATA_FAMILIES_MAX`] or [`METADATA_SIZE_MAX`], [`Error::Io`] and
     /// [`Error::Poisoned`] as [`Db::append`]. Families before the refused one are stored.
     pub fn set_metadata<'a>(&self, families: impl IntoIterator<Item = (&'a str, Metadata)>) -> Result<()> {
-        let wal = self.shards[0].wal();
+        let wal = self.store.shards[0].wal();
         for (family, metadata) in families {
             let size = family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
             limit("bytes of a metric family's metadata", size, METADATA_SIZE_MAX)?;
-            let mut known = self.known_metadata();
+            let mut known = self.store.known_metadata();
             if known.get(family) == Some(&metadata) {
                 continue;
             }
@@ -248,26 +285,110 @@ impl Db {
     /// Returns the metadata of all metric families as it is now; nothing is copied.
     #[must_use]
     pub fn metadata(&self) -> Arc<BTreeMap<String, Metadata>> {
-        Arc::clone(&self.known_metadata())
+        self.store.metadata()
+    }
+
+    /// Deletes the samples in `range` of the series that pass all matchers. On return no read shows them any more, and
+    /// the deletion survives a power cut; the bytes go with the next merge. What is appended later stays.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]; [`Error::Limit`] if too many deletions wait for their merge.
+    pub fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
+        let (_, flush) = self.store.flush()?;
+        self.store.blocks.delete(matchers, range, flush)
+    }
+
+    /// Flushes: writes what the heads hold to blocks and cuts the logs.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Poisoned`]; nothing is lost, and the next flush tries again.
+    pub fn flush(&self) -> Result<FlushStats> {
+        self.store.flush().map(|(stats, _)| stats)
+    }
+
+    /// Does the merging that is due, and applies retention. The background does this by itself.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corrupt`]; what could not be merged stays as it is.
+    pub fn compact(&self) -> Result<()> {
+        self.store.compact(&AtomicBool::new(false))
+    }
+
+    /// Flushes, then merges everything as far as it goes, so that the store takes the least space.
+    ///
+    /// # Errors
+    /// As [`Db::flush`] and [`Db::compact`].
+    pub fn compact_fully(&self) -> Result<()> {
+        self.flush()?;
+        self.store.compact_fully(&AtomicBool::new(false))
+    }
+
+    /// Rewrites the blocks that hold deleted samples.
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn clean_tombstones(&self) -> Result<()> {
+        self.store.clean_tombstones(&AtomicBool::new(false))
+    }
+
+    /// Makes a data directory of its own below `snapshots`, with all that was acknowledged before, consistent at one
+    /// instant; blocks are hard links. Returns its path. With `skip_head` only what is in blocks already.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]; [`Error::Io`] if the name is taken.
+    pub fn snapshot(&self, name: &str, skip_head: bool) -> Result<PathBuf> {
+        let dir = self.path.join("snapshots").join(name);
+        self.store.snapshot(&dir, skip_head)?;
+        Ok(dir)
+    }
+
+    /// Takes in the blocks that were put into the folder `import` of the data directory, all of them or none, removes
+    /// their files, and returns how many there were. Rules of order do not apply to their samples, retention does;
+    /// where the store has a sample at the same time, the store's stands.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`]: nothing was taken in.
+    pub fn import(&self) -> Result<usize> {
+        self.store.import(&self.path.join("import"))
     }
 
     /// Returns figures of the store.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let newest_ms = self.newest_ms.load(Ordering::Relaxed);
         let mut stats = Stats {
             n_appended: self.n_appended.load(Ordering::Relaxed),
-            newest_ms: (newest_ms != i64::MIN).then_some(newest_ms),
+            newest_ms: self.store.newest_ms(),
             replayed: self.replayed,
+            n_damaged_blocks: self.store.blocks.n_damaged(),
+            page_cache_bytes: self.store.blocks.cache_size(),
+            compaction: *self.store.compaction_stats(),
             ..Stats::default()
         };
-        for shard in self.shards.iter() {
+        for shard in &self.store.shards {
             let head = shard.head();
             stats.n_series += head.len() as u64;
             stats.head_size_bytes += head.size() as u64;
             stats.wal_pending_bytes += shard.wal().pending_size() as u64;
         }
+        for stored in self.store.blocks.list().iter() {
+            let meta = stored.meta();
+            stats.n_blocks += 1;
+            stats.blocks_size_bytes += meta.size;
+            stats.blocks_samples += meta.n_samples;
+            stats.blocks_index_bytes += meta.index_size;
+        }
         stats
+    }
+
+    /// Returns why writes are refused, shard by shard; empty while all is well.
+    #[must_use]
+    pub fn write_refusals(&self) -> Vec<String> {
+        let of_shard = |(idx, shard): (usize, &Shard)| match shard.wal().health() {
+            Health::Ok => None,
+            Health::Blocked(reason) => Some(format!("shard {idx} cannot write its log: {reason}")),
+            Health::Poisoned(reason) => Some(format!("shard {idx} accepts no writes until a restart: {reason}")),
+        };
+        self.store.shards.iter().enumerate().filter_map(of_shard).collect()
     }
 
     /// Makes everything that was appended survive a power cut.
@@ -275,15 +396,11 @@ impl Db {
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`].
     pub fn sync(&self) -> Result<()> {
-        for shard in self.shards.iter() {
+        for shard in &self.store.shards {
             shard.wal().commit(shard.wal().end())?;
             shard.wal().sync()?;
         }
         Ok(())
-    }
-
-    fn known_metadata(&self) -> MutexGuard<'_, Arc<BTreeMap<String, Metadata>>> {
-        self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn columns(&self) -> MutexGuard<'_, Vec<SampleColumn>> {
@@ -301,15 +418,33 @@ fn limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
     if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
 }
 
-/// Takes the lock that keeps a second process out.
-fn lock(path: &Path) -> Result<File> {
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(Error::io("open", path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.to_owned() }),
-        Err(TryLockError::Error(e)) => Err(Error::io("lock", path)(e)),
+/// Makes the data directory and what is missing above it, so that a power cut leaves them.
+fn create_data_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.list(dir).is_err();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    fs.create_dir(path).map_err(Error::io("create", path))?;
+    for dir in missing {
+        let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs.sync_dir(above).map_err(Error::io("sync", above))?;
     }
+    Ok(())
+}
+
+/// Takes the lock that keeps a second process out.
+fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
+    fs.lock(path).map_err(|refused| match refused.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: path.to_owned() },
+        _ => Error::io("lock", path)(refused),
+    })
+}
+
+/// Returns the epochs of the log, oldest first; makes the folder of the log if need be.
+fn epochs(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Epoch>> {
+    fs.create_dir(wal_dir).map_err(Error::io("create", wal_dir))?;
+    let names = fs.list(wal_dir).map_err(Error::io("list", wal_dir))?;
+    let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
+    epochs.sort_unstable();
+    Ok(epochs)
 }
 
 /// Returns the epoch to write to: the newest one if it has as many shards, else a new one.
@@ -321,7 +456,7 @@ fn current_epoch(epochs: &[Epoch], shards: usize) -> Epoch {
     }
 }
 
-fn open_shards(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Arc<[Shard]>> {
+fn open_shards(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Shard]>> {
     let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
     let open = |idx: u16| {
         let wal = Wal::open(WalOptions {

@@ -8,56 +8,72 @@
 //!    one record for the log.
 //! 3. The append then commits: whoever comes first writes what all concurrent appends have gathered, and syncs it where
 //!    [`WalSync::Always`] asks for that. Only then does the append return.
-//! 4. [`Db::select`] finds series through the shards' indexes and hands them out one by one, with copies of the chunks
-//!    that reach into the range; [`Series::read`] decodes them into columns.
-//! 5. At the next [`Db::open`] the logs are replayed in parallel.
+//! 4. Every [`Options::flush_interval`] a flush freezes the open chunks of all shards at one instant, writes them to parts,
+//!    one per window of two hours, and cuts the logs. Parts are merged into blocks, blocks into larger ones, in a thread of
+//!    its own; retention removes the oldest.
+//! 5. [`Db::select`] finds series through the indexes of heads and blocks and hands them out in label order, each once;
+//!    [`Series::read`] decodes their samples into columns. What a selection sees does not change while it runs.
+//! 6. At the next [`Db::open`] what was logged since the last flush is replayed in parallel.
 //!
 //! # What holds at every moment
 //! 1. What an append acknowledged is in the operating system's hands: it survives the end of the process.
-//! 2. A sample is stored once; an append that is repeated after an error changes nothing that is there.
+//! 2. A sample is there once; an append that is repeated after an error changes nothing that is there. Of two values for
+//!    one timestamp the first that was accepted stands, before and after flush, merge and restart.
 //! 3. Samples of a series ascend strictly in time and keep every bit of their values.
 //! 4. What is on the disk opens: a torn tail is cut, damage is skipped and kept aside.
 //! 5. Every read runs under a [`QueryContext`]: one deadline, one cancel switch, one memory budget.
 //!
-//! Nothing here knows HTTP, protobuf, PromQL or YAML. The modules, from the outside in: `db`, `shard`, `head` with
-//! `index` and `chunk`, `wal`, `fs`. Blocks (`block`, `compact`, `retention`, `tombstones`) are not there yet: the head
-//! holds all samples, bounded by [`Options::head_size_max_bytes`].
+//! Nothing here knows HTTP, protobuf, PromQL or YAML. The modules, from the outside in: `db` and `select` in front of
+//! `store`; `shard` with `head` (`index`, `chunk`) and `wal`; `flush` from there to `blocks` of `block`s, which `compact`,
+//! `retention` and `tombstones` look after; `requests` decides what a reader sees; `fs` is the only door to the disk.
 
 #![deny(unsafe_code)]
 
 mod batch;
+mod block;
+mod blocks;
 mod chunk;
+mod compact;
 mod context;
 mod db;
 mod error;
+mod flush;
 mod fs;
 mod head;
 mod index;
 mod labels;
+mod lanes;
 mod matcher;
 mod metadata;
 mod options;
 mod regexp;
+mod requests;
+mod retention;
 mod sample;
 mod select;
 mod shard;
+mod snapshot;
+mod store;
 mod syncer;
+mod tombstones;
 mod varint;
 mod wal;
 
 pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
+pub use compact::CompactionStats;
 pub use context::{CHECK_INTERVAL, Charge, Interrupt, MemoryBudget, QueryContext};
 pub use db::{Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Stats};
 pub use error::{Error, Result};
-pub use fs::{AppendFile, Clock, Fs, RealFs, SystemClock};
+pub use flush::FlushStats;
+pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, RealFs, SystemClock};
 #[cfg(any(test, feature = "testing"))]
-pub use fs::{FaultFs, ManualClock};
+pub use fs::{Fault, FaultFs, ManualClock, MemFs, PowerCut};
 pub use index::Texts;
 pub use labels::{Labels, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::Metadata;
-pub use options::{Options, WalSync};
+pub use options::{Options, WalOnCorruption, WalSync};
 pub use regexp::{Regexp, RegexpError, Rewrite};
 pub use sample::{STALE_NAN_BITS, Sample, SampleColumns, TimeRange, is_stale_nan};
-pub use select::{Order, Series, SeriesSet};
-pub use wal::ReplayStats;
+pub use select::{Series, SeriesSet};
+pub use wal::{ReplayProgress, ReplayStats};

@@ -1,6 +1,7 @@
 //! What a store is opened with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::fs::{Clock, Fs, RealFs, SystemClock};
@@ -16,6 +17,15 @@ pub enum WalSync {
     Never,
 }
 
+/// What a replay does about damage inside the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WalOnCorruption {
+    /// Goes on at the next sound frame, keeps the damaged bytes in the quarantine folder and counts them.
+    Quarantine,
+    /// Refuses to open, and changes nothing.
+    Refuse,
+}
+
 /// Options of a [`Db`](crate::Db).
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -27,12 +37,36 @@ pub struct Options {
     pub wal_segment_size_bytes: u64,
     /// Threads that replay the log at open, at least 1.
     pub wal_replay_concurrency: usize,
+    /// Bytes of the log that a replay may hold in memory at once, at least 16 MiB.
+    pub wal_replay_memory_bytes: usize,
+    /// What a replay does about damage that is not a torn end.
+    pub wal_on_corruption: WalOnCorruption,
     /// How far behind the store's newest time a new sample may lie, in milliseconds.
     pub in_order_max_age_ms: i64,
+    /// How far behind the store's newest time a sample may lie that is not newer than its series' newest one, in
+    /// milliseconds. With 0 all samples must come in order, and within the last hour, as Prometheus has it.
+    pub out_of_order_window_ms: i64,
     /// How far ahead of the clock a sample may lie, in milliseconds.
     pub ahead_max_ms: i64,
     /// Bytes of memory that series and samples may take; beyond it appends are refused.
     pub head_size_max_bytes: usize,
+    /// How often the heads are flushed; at most so much of the log is ever replayed.
+    pub flush_interval: Duration,
+    /// Bytes of samples in memory at which the heads are flushed before the interval is over.
+    pub flush_size_bytes: usize,
+    /// How far a series' newest sample must lie behind the store's newest time for the series to leave the head, in
+    /// milliseconds.
+    pub series_idle_ms: i64,
+    /// Blocks go when all of their samples lie further behind the newest time, in milliseconds; `None`: never.
+    pub retention_ms: Option<i64>,
+    /// The oldest blocks go while blocks and log take more bytes; `None`: never.
+    pub retention_size_bytes: Option<u64>,
+    /// Bytes that decoded pages of blocks may take in memory.
+    pub page_cache_size_bytes: usize,
+    /// Bytes that merges may write in a second; 0 for no bound.
+    pub compaction_bytes_per_second: u64,
+    /// Whether the store flushes and merges by itself. Without, the embedder calls `flush` and `compact`.
+    pub background: bool,
     /// The disk.
     pub fs: Arc<dyn Fs>,
     /// The time.
@@ -40,16 +74,28 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// One shard, synced every second, segments of 32 MiB, 3 h of age, 10 min ahead, no bound on memory.
+    /// One shard, synced every second, segments of 32 MiB, 3 h of age, 30 min out of order, 10 min ahead, a flush every
+    /// 10 min or 512 MiB, a page cache of 64 MiB, no bound on memory, no retention.
     fn default() -> Self {
         Self {
             shards: 1,
             wal_sync: WalSync::Interval,
             wal_segment_size_bytes: 32 << 20,
             wal_replay_concurrency: 1,
+            wal_replay_memory_bytes: 256 << 20,
+            wal_on_corruption: WalOnCorruption::Quarantine,
             in_order_max_age_ms: 3 * 3_600_000,
+            out_of_order_window_ms: 30 * 60_000,
             ahead_max_ms: 600_000,
             head_size_max_bytes: usize::MAX,
+            flush_interval: Duration::from_secs(600),
+            flush_size_bytes: 512 << 20,
+            series_idle_ms: 3_600_000,
+            retention_ms: None,
+            retention_size_bytes: None,
+            page_cache_size_bytes: 64 << 20,
+            compaction_bytes_per_second: 0,
+            background: true,
             fs: Arc::new(RealFs),
             clock: Arc::new(SystemClock),
         }
@@ -73,7 +119,11 @@ impl Options {
             (4096..=1 << 30).contains(&self.wal_segment_size_bytes),
             &format!("segment size is {} bytes, must be from 4 KiB to 1 GiB", self.wal_segment_size_bytes),
         )?;
+        check(self.wal_replay_memory_bytes >= 16 << 20, "replay memory must be at least 16 MiB")?;
         check(self.in_order_max_age_ms >= 0, "in-order age is negative")?;
+        check(self.out_of_order_window_ms >= 0, "out-of-order window is negative")?;
+        check(self.series_idle_ms >= 0, "time after which a series is idle is negative")?;
+        check(!self.flush_interval.is_zero(), "flush interval is 0")?;
         check(self.ahead_max_ms >= 0, "time ahead of the clock is negative")
     }
 }

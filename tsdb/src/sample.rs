@@ -42,6 +42,18 @@ impl TimeRange {
     pub fn overlaps(self, other: Self) -> bool {
         self.start_ms <= other.end_ms && other.start_ms <= self.end_ms
     }
+
+    /// Tells whether all of `other` lies inside.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        self.start_ms <= other.start_ms && other.end_ms <= self.end_ms
+    }
+
+    /// Returns the smallest range that holds both.
+    #[must_use]
+    pub fn hull(self, other: Self) -> Self {
+        Self { start_ms: self.start_ms.min(other.start_ms), end_ms: self.end_ms.max(other.end_ms) }
+    }
 }
 
 /// Float samples of one series as two columns of equal length, in ascending order of time.
@@ -78,8 +90,114 @@ impl SampleColumns {
         self.values.push(sample.value);
     }
 
+    /// Returns the range from the first to the last sample, or `None` if there are none.
+    #[must_use]
+    pub fn range(&self) -> Option<TimeRange> {
+        Some(TimeRange { start_ms: *self.timestamps_ms.first()?, end_ms: *self.timestamps_ms.last()? })
+    }
+
+    /// Moves the samples of `later`, all newer than those here, behind them.
+    pub(crate) fn append(&mut self, later: &mut Self) {
+        self.timestamps_ms.append(&mut later.timestamps_ms);
+        self.values.append(&mut later.values);
+    }
+
+    /// Removes the samples outside `range` from index `from` on.
+    #[cfg(test)]
+    pub(crate) fn keep_from(&mut self, from: usize, range: TimeRange) {
+        let end = from + self.timestamps_ms[from..].partition_point(|&t| t <= range.end_ms);
+        let start = from + self.timestamps_ms[from..end].partition_point(|&t| t < range.start_ms);
+        self.drain(end..self.len());
+        self.drain(from..start);
+    }
+
+    /// Removes the samples inside `range`.
+    pub(crate) fn remove(&mut self, range: TimeRange) {
+        let start = self.timestamps_ms.partition_point(|&t| t < range.start_ms);
+        let end = start + self.timestamps_ms[start..].partition_point(|&t| t <= range.end_ms);
+        self.drain(start..end);
+    }
+
+    fn drain(&mut self, places: std::ops::Range<usize>) {
+        self.timestamps_ms.drain(places.clone());
+        self.values.drain(places);
+    }
+
+    /// Merges the samples of `other` in. Where both have a sample at one time the one here stands; returns how often the
+    /// other one had another value.
+    pub(crate) fn merge(&mut self, other: &Self) -> u64 {
+        let Some(other_range) = other.range() else { return 0 };
+        // Fast path: all of them are newer.
+        if self.timestamps_ms.last().is_none_or(|&last| last < other_range.start_ms) {
+            self.timestamps_ms.extend_from_slice(&other.timestamps_ms);
+            self.values.extend_from_slice(&other.values);
+            return 0;
+        }
+        let from = self.timestamps_ms.partition_point(|&t| t < other_range.start_ms);
+        let tail = Self { timestamps_ms: self.timestamps_ms.split_off(from), values: self.values.split_off(from) };
+        let (mut ours, mut theirs) = (tail.iter().peekable(), other.iter().peekable());
+        let mut n_conflicts = 0;
+        while let (Some(our), Some(their)) = (ours.peek().copied(), theirs.peek().copied()) {
+            if their.timestamp_ms < our.timestamp_ms {
+                self.push(their);
+                theirs.next();
+                continue;
+            }
+            if their.timestamp_ms == our.timestamp_ms {
+                n_conflicts += u64::from(their.value.to_bits() != our.value.to_bits());
+                theirs.next();
+            }
+            self.push(our);
+            ours.next();
+        }
+        ours.chain(theirs).for_each(|sample| self.push(sample));
+        n_conflicts
+    }
+
     /// Iterates over the samples in order of time.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Sample> + '_ {
         self.timestamps_ms.iter().zip(&self.values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn columns(samples: &BTreeMap<i64, u64>) -> SampleColumns {
+        let mut columns = SampleColumns::default();
+        samples.iter().for_each(|(&t, &v)| columns.push(Sample { timestamp_ms: t, value: v as f64 }));
+        columns
+    }
+
+    fn map(columns: &SampleColumns) -> BTreeMap<i64, u64> {
+        columns.iter().map(|s| (s.timestamp_ms, s.value as u64)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn columns_are_maps_from_time_to_value(
+            ours in proptest::collection::btree_map(0..40_i64, 0..3_u64, 0..20),
+            theirs in proptest::collection::btree_map(0..60_i64, 0..3_u64, 0..20),
+            start_ms in 0..50_i64, len_ms in 0..20_i64,
+        ) {
+            let mut merged = columns(&ours);
+            let n_conflicts = merged.merge(&columns(&theirs));
+            let mut expected = theirs.clone();
+            expected.extend(ours.clone());
+            prop_assert_eq!(map(&merged), expected);
+            prop_assert!(merged.timestamps_ms.is_sorted());
+            let differ = |(t, v): (&i64, &u64)| ours.get(t).is_some_and(|our| our != v);
+            prop_assert_eq!(n_conflicts as usize, theirs.iter().filter(|&sample| differ(sample)).count());
+
+            let range = TimeRange { start_ms, end_ms: start_ms + len_ms };
+            let (mut kept, mut removed) = (columns(&ours), columns(&ours));
+            kept.keep_from(0, range);
+            removed.remove(range);
+            let (inside, outside) = ours.into_iter().partition(|&(t, _)| range.contains(t));
+            prop_assert_eq!((map(&kept), map(&removed)), (inside, outside));
+        }
     }
 }

@@ -1,137 +1,180 @@
-//! Reading: the series that matchers select, and their samples.
+//! Reading: the series that matchers select, in label order, and their samples.
 //!
-//! A selection first collects the slots of matching series, eight bytes each, and then yields series in batches: the
-//! shard is locked to copy the labels and open chunks of a batch, not while the caller works on it. Sorted selections
-//! hold all label sets at once, in runs that are merged as the caller reads.
+//! A selection first copies what it needs of the heads, a few hundred series under a lock, so that nothing that is
+//! written or flushed later concerns it; then it merges the label-ordered streams of heads and blocks while the caller
+//! reads. Samples of blocks are decoded when the caller asks for them.
+//!
+//! Invariants
+//! 1. A selection sees every request that had ended when it began, whole, and nothing of any other.
+//! 2. A series comes once, however many heads and blocks have samples of it.
+//! 3. Where several have a sample at one time, the one that was accepted first stands.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::chunk::Chunk;
+use roaring::RoaringBitmap;
+
+use crate::block::SeriesCursor;
+use crate::blocks::StoredBlock;
 use crate::context::{Charge, QueryContext};
 use crate::error::{Error, Result};
+use crate::head::{HeadCopies, SlotRef, Visible};
 use crate::labels::Labels;
 use crate::matcher::Matcher;
+use crate::requests::Reader;
 use crate::sample::{SampleColumns, TimeRange};
-use crate::shard::Shard;
+use crate::store::Store;
 
-/// Series that are copied under one lock.
-const BATCH_SERIES: usize = 128;
-/// Label sets that are sorted in one go, between two looks at the deadline.
-const RUN_SERIES: usize = 4096;
-/// What a sorted label set takes besides its text.
-const SORTED_SIZE: usize = size_of::<(Labels, Place)>();
+/// Series that are copied, or whose labels are looked up, under one lock.
+const BATCH_SERIES: usize = 256;
 
-/// In which order a selection comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Whatever is cheapest.
-    Any,
-    /// Ascending by labels.
-    Labels,
-}
-
-/// Where a selected series lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    shard: u32,
-    slot: u32,
-}
-
-/// The series of a selection that have samples in its range, one after the other. What it holds is charged to the
-/// request's memory budget. After an error it is at its end.
+/// The series of a selection, in label order. What it holds is charged to the request's memory budget. After an error
+/// it is at its end.
 pub struct SeriesSet {
     ctx: QueryContext,
-    shards: Arc<[Shard]>,
     range: TimeRange,
-    places: Places,
-    batch: VecDeque<Series>,
+    streams: Vec<Stream>,
+    /// The next series of each stream that is not at its end.
+    next: BinaryHeap<Reverse<(Labels, usize, u32)>>,
+    /// Series still to come from all streams, at most.
+    left: u64,
+    failed: bool,
+    /// Keeps series in the heads that this selection may still look up.
+    _reader: Reader,
     _charge: Charge,
 }
 
-/// The series that were selected and not yet read.
-enum Places {
-    Any(std::vec::IntoIter<Place>),
-    Sorted(Runs),
+/// What a selection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Labels and samples.
+    Samples,
+    /// Only the labels of series that have samples in the range.
+    Labels,
+}
+
+/// What a selection asks of each head.
+#[derive(Clone, Copy)]
+struct Selection<'a> {
+    ctx: &'a QueryContext,
+    store: &'a Arc<Store>,
+    matchers: &'a [Matcher],
+    range: TimeRange,
+    need: Need,
+    visible: &'a Visible,
+}
+
+/// The selected series of one head or one block.
+enum Stream {
+    Head(HeadStream),
+    Block(Box<BlockStream>),
+}
+
+struct HeadStream {
+    store: Arc<Store>,
+    shard: usize,
+    copies: Arc<HeadCopies>,
+    /// The slots that were copied, ascending: the place of a slot here is that of its samples in `copies`.
+    copied: Vec<SlotRef>,
+    /// In label order.
+    series: std::vec::IntoIter<SlotRef>,
+    labels: VecDeque<(Labels, u32)>,
+}
+
+struct BlockStream {
+    stored: Arc<StoredBlock>,
+    cursor: SeriesCursor,
+    ordinals: roaring::bitmap::IntoIter,
+    /// Whether every series of the block has samples in the range.
+    all: bool,
 }
 
 impl SeriesSet {
     /// Selects series.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up.
+    /// When the request ends or its memory is used up, and what reading a block says.
     pub(crate) fn new(
         ctx: &QueryContext,
-        shards: Arc<[Shard]>,
+        store: &Arc<Store>,
         matchers: &[Matcher],
         range: TimeRange,
-        order: Order,
+        need: Need,
     ) -> Result<Self> {
         let mut charge = ctx.charge();
-        let mut places = Vec::new();
-        for (shard, idx) in shards.iter().zip(0..) {
-            ctx.check()?;
-            let slots = shard.head().select(ctx, matchers)?;
-            let n_slots = slots.len() as usize;
-            charge.grow(n_slots * size_of::<Place>())?;
-            places.reserve_exact(n_slots);
-            places.extend(slots.into_iter().map(|slot| Place { shard: idx, slot }));
+        let reader = store.reading.enter();
+        // The order matters: see `requests` and `flush`.
+        let copying = store.copying.enter();
+        let blocks = store.blocks.list();
+        let copy = store.requests.copy();
+        let selection = Selection { ctx, store, matchers, range, need, visible: &copy.visible };
+        let mut heads = Vec::new();
+        for shard in 0..store.shards.len() {
+            heads.extend(HeadStream::new(&selection, shard, &mut charge)?.map(Stream::Head));
         }
-        let places = match order {
-            Order::Any => Places::Any(places.into_iter()),
-            Order::Labels => Places::Sorted(Runs::new(ctx, &shards, places, range, &mut charge)?),
+        drop((copy, copying));
+        // Blocks come first: they are the older ones.
+        let mut streams = Vec::new();
+        for stored in blocks.iter().filter(|stored| stored.meta().range.overlaps(range)) {
+            ctx.check()?;
+            let ordinals = stored.block.select(ctx, matchers)?;
+            if !ordinals.is_empty() {
+                charge.grow(ordinals.serialized_size())?;
+                streams.push(Stream::Block(Box::new(BlockStream::new(stored, ordinals, range))));
+            }
+        }
+        streams.append(&mut heads);
+        let left = streams.iter().map(Stream::len).sum();
+        let n_streams = streams.len();
+        let mut set = Self {
+            ctx: ctx.clone(),
+            range,
+            streams,
+            next: BinaryHeap::with_capacity(n_streams),
+            left,
+            failed: false,
+            _reader: reader,
+            _charge: charge,
         };
-        Ok(Self { ctx: ctx.clone(), shards, range, places, batch: VecDeque::new(), _charge: charge })
+        (0..n_streams).try_for_each(|idx| set.advance(idx))?;
+        Ok(set)
     }
 
     /// Returns an upper bound on the number of series that are still to come.
     #[must_use]
     pub fn len_max(&self) -> usize {
-        self.batch.len()
-            + match &self.places {
-                Places::Any(places) => places.len(),
-                Places::Sorted(runs) => runs.left,
-            }
+        usize::try_from(self.left).unwrap_or(usize::MAX)
     }
 
-    /// Copies the next series that have samples in range; none are left if the batch stays empty.
-    fn fill_batch(&mut self) -> Result<()> {
-        while self.batch.is_empty() && self.len_max() > 0 {
-            self.ctx.check()?;
-            match &mut self.places {
-                Places::Any(places) => {
-                    let places: Vec<_> = places.take(BATCH_SERIES).collect();
-                    for of_shard in places.chunk_by(|a, b| a.shard == b.shard) {
-                        self.copy(of_shard[0].shard, of_shard.iter().map(|place| (place.slot, None)))?;
-                    }
-                }
-                Places::Sorted(runs) => {
-                    let next: Vec<_> = std::iter::from_fn(|| runs.pop()).take(BATCH_SERIES).collect();
-                    for (labels, place) in next {
-                        self.copy(place.shard, std::iter::once((place.slot, Some(labels))))?;
-                    }
-                }
-            }
+    fn advance(&mut self, idx: usize) -> Result<()> {
+        if let Some((labels, place)) = self.streams[idx].next(&self.ctx, self.range)? {
+            self.next.push(Reverse((labels, idx, place)));
         }
         Ok(())
     }
 
-    /// Copies series of one shard into the batch, under one lock.
-    fn copy(&mut self, shard: u32, slots: impl Iterator<Item = (u32, Option<Labels>)>) -> Result<()> {
-        let head = self.shards[shard as usize].head();
-        for (slot, labels) in slots {
-            let chunks = head.view(slot).chunks(self.range);
-            if chunks.is_empty() {
-                continue;
-            }
-            let labels = labels.unwrap_or_else(|| head.labels(slot));
-            let mut charge = self.ctx.charge();
-            charge.grow(labels.size() + chunks.iter().map(|chunk| chunk.size() + size_of::<Chunk>()).sum::<usize>())?;
-            self.batch.push_back(Series { labels, chunks, range: self.range, ctx: self.ctx.clone(), _charge: charge });
+    /// Takes the next series off all streams that have it.
+    fn take_next(&mut self) -> Result<Option<Series>> {
+        let Some(Reverse((labels, idx, place))) = self.next.pop() else { return Ok(None) };
+        self.ctx.check()?;
+        let mut charge = self.ctx.charge();
+        charge.grow(labels.size() + size_of::<Series>())?;
+        let mut sources = vec![self.streams[idx].source(place)];
+        self.left = self.left.saturating_sub(1);
+        self.advance(idx)?;
+        while let Some(Reverse((same, _, _))) = self.next.peek()
+            && *same == labels
+        {
+            let Some(Reverse((_, idx, place))) = self.next.pop() else { break };
+            // Streams are numbered in order of acceptance, and the heap gives equal labels in order of the streams.
+            sources.push(self.streams[idx].source(place));
+            self.left = self.left.saturating_sub(1);
+            self.advance(idx)?;
         }
-        Ok(())
+        charge.grow(size_of::<Source>() * sources.len())?;
+        Ok(Some(Series { labels, sources, range: self.range, ctx: self.ctx.clone(), _charge: charge }))
     }
 }
 
@@ -139,81 +182,155 @@ impl Iterator for SeriesSet {
     type Item = Result<Series>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.batch.is_empty()
-            && let Err(ended) = self.fill_batch()
-        {
-            self.batch.clear();
-            self.places = Places::Any(Vec::new().into_iter());
-            return Some(Err(ended));
+        if self.failed {
+            return None;
         }
-        self.batch.pop_front().map(Ok)
+        let next = self.take_next();
+        self.failed = next.is_err();
+        if self.failed {
+            self.left = 0;
+            self.next.clear();
+        }
+        next.transpose()
     }
 }
 
 impl fmt::Debug for SeriesSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SeriesSet(up to {} series)", self.len_max())
+        write!(f, "SeriesSet(up to {} series)", self.left)
     }
 }
 
-/// Label sets in sorted runs, merged by a heap.
-struct Runs {
-    runs: Vec<std::vec::IntoIter<(Labels, Place)>>,
-    /// The least of each run that is not used up.
-    heads: BinaryHeap<Reverse<(Labels, Place, usize)>>,
-    left: usize,
+impl Stream {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Head(head) => (head.series.len() + head.labels.len()) as u64,
+            Self::Block(block) => block.ordinals.len() as u64,
+        }
+    }
+
+    fn next(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<Option<(Labels, u32)>> {
+        match self {
+            Self::Head(head) => head.next(ctx),
+            Self::Block(block) => block.next(ctx, range),
+        }
+    }
+
+    fn source(&self, place: u32) -> Source {
+        match self {
+            Self::Head(head) => Source::Head(Arc::clone(&head.copies), head.place(place)),
+            Self::Block(block) => Source::Block(Arc::clone(&block.stored), place),
+        }
+    }
 }
 
-impl Runs {
-    fn new(
-        ctx: &QueryContext,
-        shards: &[Shard],
-        places: Vec<Place>,
-        range: TimeRange,
-        charge: &mut Charge,
-    ) -> Result<Self> {
-        let mut runs = Vec::new();
-        let mut left = 0;
-        for of_run in places.chunks(RUN_SERIES) {
-            ctx.check()?;
-            let mut run = Vec::with_capacity(of_run.len());
-            for of_shard in of_run.chunk_by(|a, b| a.shard == b.shard) {
-                let head = shards[of_shard[0].shard as usize].head();
-                let in_range = of_shard.iter().filter(|place| head.view(place.slot).overlaps(range));
-                run.extend(in_range.map(|&place| (head.labels(place.slot), place)));
+impl HeadStream {
+    /// Copies what a selection needs of a shard's head; `None` if that is nothing.
+    fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<Self>> {
+        let Selection { ctx, store, matchers, range, need, visible } = *selection;
+        let of_store = &store.shards[shard];
+        let slots: Vec<SlotRef> = {
+            let head = of_store.head();
+            if !head.range().is_some_and(|of_head| of_head.overlaps(range)) {
+                return Ok(None);
             }
-            charge.grow(run.iter().map(|(labels, _)| labels.size() + SORTED_SIZE).sum())?;
-            run.sort_unstable();
-            left += run.len();
-            runs.push(run.into_iter());
+            let slots = head.select(ctx, matchers)?;
+            charge.grow(slots.len() as usize * size_of::<SlotRef>() * 2)?;
+            slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
+        };
+        let (mut copies, mut scratch) = (HeadCopies::default(), HeadCopies::default());
+        let mut copied = Vec::new();
+        for batch in slots.chunks(BATCH_SERIES) {
+            ctx.check()?;
+            let before = copies.size();
+            let head = of_store.head();
+            for &of in batch {
+                let found = match need {
+                    Need::Samples => head.copy_one(of, range, visible, &mut copies),
+                    Need::Labels => head.has_sample(of, range, visible, &mut scratch),
+                };
+                if found {
+                    copied.push(of);
+                }
+            }
+            drop(head);
+            charge.grow(copies.size() - before)?;
         }
-        let mut runs = Self { runs, heads: BinaryHeap::new(), left };
-        (0..runs.runs.len()).for_each(|idx| runs.advance(idx));
-        Ok(runs)
+        if copied.is_empty() {
+            return Ok(None);
+        }
+        let series = of_store.sort_slots(ctx, &copied)?.into_iter();
+        Ok(Some(Self {
+            store: Arc::clone(store),
+            shard,
+            copies: Arc::new(copies),
+            copied,
+            series,
+            labels: VecDeque::new(),
+        }))
     }
 
-    fn pop(&mut self) -> Option<(Labels, Place)> {
-        let Reverse((labels, place, idx)) = self.heads.pop()?;
-        self.left -= 1;
-        self.advance(idx);
-        Some((labels, place))
+    fn next(&mut self, ctx: &QueryContext) -> Result<Option<(Labels, u32)>> {
+        if self.labels.is_empty() {
+            ctx.check()?;
+            let head = self.store.shards[self.shard].head();
+            for of in self.series.by_ref().take(BATCH_SERIES).filter(|&of| head.is_current(of)) {
+                self.labels.push_back((head.labels(of.slot), of.slot));
+            }
+        }
+        Ok(self.labels.pop_front())
     }
 
-    fn advance(&mut self, idx: usize) {
-        if let Some((labels, place)) = self.runs[idx].next() {
-            self.heads.push(Reverse((labels, place, idx)));
-        }
+    /// Returns where the samples of a slot are in the copies.
+    fn place(&self, slot: u32) -> usize {
+        self.copied.partition_point(|of| of.slot < slot)
     }
 }
 
-/// One series of a selection, with its encoded chunks that reach into the range asked for.
+impl BlockStream {
+    fn new(stored: &Arc<StoredBlock>, ordinals: RoaringBitmap, range: TimeRange) -> Self {
+        let all = range.covers(stored.meta().range);
+        let cursor = stored.block.series_cursor();
+        Self { stored: Arc::clone(stored), cursor, ordinals: ordinals.into_iter(), all }
+    }
+
+    fn next(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<Option<(Labels, u32)>> {
+        while let Some(ordinal) = self.ordinals.next() {
+            ctx.check()?;
+            if self.has_samples(ordinal, range)? {
+                self.cursor.seek(ordinal)?;
+                return Ok(Some((self.cursor.labels()?, ordinal)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn has_samples(&self, ordinal: u32, range: TimeRange) -> Result<bool> {
+        if self.stored.deleted(ordinal).next().is_some() {
+            let mut samples = SampleColumns::default();
+            self.stored.read(ordinal, range, &mut samples)?;
+            return Ok(!samples.is_empty());
+        }
+        if self.all { Ok(true) } else { self.stored.block.overlaps(ordinal, range) }
+    }
+}
+
+/// One series of a selection, and where its samples are.
 #[derive(Debug)]
 pub struct Series {
     labels: Labels,
-    chunks: Vec<Chunk>,
+    /// In order of acceptance.
+    sources: Vec<Source>,
     range: TimeRange,
     ctx: QueryContext,
     _charge: Charge,
+}
+
+/// Where samples of a series are.
+#[derive(Debug)]
+enum Source {
+    Head(Arc<HeadCopies>, usize),
+    Block(Arc<StoredBlock>, u32),
 }
 
 impl Series {
@@ -223,26 +340,38 @@ impl Series {
         &self.labels
     }
 
-    /// Returns an upper bound on the number of samples inside the range.
-    #[must_use]
-    pub fn len_max(&self) -> usize {
-        self.chunks.iter().map(Chunk::len).sum()
-    }
-
     /// Appends the samples inside the range asked for to `out`, in order of time, staleness markers included. The
-    /// caller owns and accounts for `out`; [`Series::len_max`] says how much it may grow.
+    /// caller owns and accounts for `out`.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] when the request ends.
+    /// [`Error::Interrupted`](crate::Error::Interrupted) when the request ends; what reading a block says.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
-        for chunk in &self.chunks {
+        // Fast path: one source.
+        if let [source] = &self.sources[..] {
             self.ctx.check()?;
-            chunk.decode(self.range, out).map_err(|_damaged| Error::Corrupt {
+            return source.read(self.range, out);
+        }
+        let (mut merged, mut next) = (SampleColumns::default(), SampleColumns::default());
+        for source in &self.sources {
+            self.ctx.check()?;
+            next.clear();
+            source.read(self.range, &mut next)?;
+            merged.merge(&next);
+        }
+        out.append(&mut merged);
+        Ok(())
+    }
+}
+
+impl Source {
+    fn read(&self, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+        match self {
+            Self::Head(copies, place) => copies.read(*place, range, out).map_err(|_damaged| Error::Corrupt {
                 path: "head".into(),
                 offset: 0,
-                reason: format!("a chunk of {} in memory does not decode", self.labels),
-            })?;
+                reason: "a chunk in memory does not decode".to_owned(),
+            }),
+            Self::Block(stored, ordinal) => stored.read(*ordinal, range, out),
         }
-        Ok(())
     }
 }

@@ -1,23 +1,29 @@
 //! A shard: one head and its log, chosen by the hash of a label set. Shards share nothing.
 //!
-//! Lock order: head, then the log's pending records. Commits take neither.
+//! Lock order: head, then the cut, then the log's own. Commits take neither of the first two.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::batch::{Append, Rejected, SeriesHandle};
+use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::{Appended, Bounds, Head, NewSeries, SeriesRef};
+use crate::head::{Appended, Bounds, Head, NewSeries, SeriesRef, SlotRef, SlotSort};
 use crate::labels::Labels;
-use crate::wal::{Position, SampleColumn, Wal};
+use crate::metadata::Metadata;
+use crate::wal::{Cut, Position, SampleColumn, Wal};
 
 /// Returns the shard that a label set belongs to. The same for every process: logs are laid out by it.
 pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
     debug_assert!(n_shards.is_power_of_two(), "Options are checked");
     xxh3_64(labels.as_packed().as_bytes()) as usize & (n_shards - 1)
 }
+
+/// The largest head of a shard: half of what its arena of chunks can number.
+const HEAD_SIZE_MAX: usize = 64 << 30;
 
 /// One shard of a store.
 #[derive(Debug)]
@@ -26,7 +32,23 @@ pub(crate) struct Shard {
     head: RwLock<Head>,
     wal: Wal,
     head_size_max: usize,
+    /// Where the log was cut when the head was frozen last, until a checkpoint stands for what is before it.
+    cut: Mutex<Option<Cut>>,
 }
+
+/// What all shards need to know of an append.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Appending {
+    /// Which samples are taken.
+    pub(crate) bounds: Bounds,
+    /// The request's number.
+    pub(crate) request: u32,
+    /// Every reader sees the requests before this one.
+    pub(crate) horizon: u32,
+}
+
+/// Series that are described under one lock.
+const BATCH_SERIES: usize = 512;
 
 /// What one append to a shard did.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +64,13 @@ pub(crate) struct ShardAppend {
 impl Shard {
     /// Makes an empty shard whose series and samples may take `head_size_max` bytes.
     pub(crate) fn new(idx: u16, seed: u64, wal: Wal, head_size_max: usize) -> Self {
-        Self { idx, head: RwLock::new(Head::new(seed)), wal, head_size_max }
+        Self {
+            idx,
+            head: RwLock::new(Head::new(seed)),
+            wal,
+            head_size_max: head_size_max.min(HEAD_SIZE_MAX),
+            cut: Mutex::default(),
+        }
     }
 
     /// Returns the shard's log.
@@ -88,37 +116,104 @@ impl Shard {
         Some(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
     }
 
-    /// Appends samples to the head and, uncommitted, to the log.
+    /// Returns `Ok` if the shard takes samples.
     ///
     /// # Errors
-    /// As [`Db::append`](crate::Db::append); nothing was appended then.
+    /// As [`Db::append`](crate::Db::append).
+    pub(crate) fn ready(&self) -> Result<()> {
+        self.wal.ready()?;
+        self.check_size(&self.head())
+    }
+
+    /// Appends samples to the head and, uncommitted, to the log.
     pub(crate) fn append(
         &self,
-        bounds: Bounds,
+        of: &Appending,
         appends: &[Append],
         column: &mut SampleColumn,
         rejected: &mut Vec<Rejected>,
-    ) -> Result<ShardAppend> {
-        self.wal.ready()?;
+    ) -> ShardAppend {
         column.clear();
         let mut newest_ms = i64::MIN;
         let mut head = self.head_mut();
-        self.check_size(&head)?;
-        for append in appends {
-            match head.append(bounds, append) {
-                Ok(Appended::New(series)) => {
-                    newest_ms = newest_ms.max(append.sample.timestamp_ms);
-                    column.push(series, append.sample);
-                }
-                Ok(Appended::Repeated) => {}
-                Err(reason) => rejected.push(Rejected { tag: append.tag, sample: append.sample, reason }),
+        head.set_horizon(of.horizon);
+        head.append_all(appends, |head, append| match head.append(&of.bounds, of.request, append) {
+            Ok(Appended::New(series)) => {
+                newest_ms = newest_ms.max(append.sample.timestamp_ms);
+                column.push(series, append.sample);
             }
-        }
+            Ok(Appended::Repeated) => {}
+            Err(reason) => rejected.push(Rejected { tag: append.tag, sample: append.sample, reason }),
+        });
         if !column.is_empty() {
             self.wal.append_samples(column);
         }
         // What was only repeated may still wait for its first commit: the position covers that as well.
-        Ok(ShardAppend { position: self.wal.end(), n_new: column.len(), newest_ms })
+        ShardAppend { position: self.wal.end(), n_new: column.len(), newest_ms }
+    }
+
+    /// Cuts the log and freezes the head at the same place. What is frozen already stays, and the cut with it.
+    ///
+    /// # Errors
+    /// As [`Wal::rotate`]; nothing has changed then.
+    pub(crate) fn freeze(&self) -> Result<()> {
+        let mut head = self.head_mut();
+        if head.frozen().is_some() {
+            return Ok(());
+        }
+        *self.cut() = Some(self.wal.rotate()?);
+        head.freeze();
+        Ok(())
+    }
+
+    /// Replaces the log before the last cut by a checkpoint, if there was a cut since the last one. What was frozen at the
+    /// cut must be in blocks.
+    ///
+    /// # Errors
+    /// As [`Wal::checkpoint`]; the log stays as it is, and the next call tries again.
+    pub(crate) fn checkpoint(&self, next_ref: u64, families: Option<&BTreeMap<String, Metadata>>) -> Result<()> {
+        let Some(cut) = *self.cut() else { return Ok(()) };
+        let sorted = self.rank_series(&QueryContext::unbounded())?;
+        let describe = |slots: &[SlotRef]| -> Vec<_> {
+            let head = self.head();
+            let current = slots.iter().filter(|&&of| head.is_current(of));
+            current.filter_map(|of| head.describe(of.slot)).map(Ok).collect()
+        };
+        let series = sorted.chunks(BATCH_SERIES).flat_map(describe);
+        let families = families.into_iter().flatten().map(|(family, metadata)| (family.as_str(), metadata));
+        self.wal.checkpoint(cut, series, next_ref, families)?;
+        *self.cut() = None;
+        Ok(())
+    }
+
+    fn cut(&self) -> MutexGuard<'_, Option<Cut>> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings slots into label order; those that name another series by now are left out. Locks the head for a few
+    /// thousand comparisons at a time.
+    ///
+    /// # Errors
+    /// When the request ends.
+    pub(crate) fn sort_slots(&self, ctx: &QueryContext, slots: &[SlotRef]) -> Result<Vec<SlotRef>> {
+        let mut sort = SlotSort::new(&self.head(), slots);
+        sort.sort_ranked();
+        while !sort.step(&self.head()) {
+            ctx.check()?;
+        }
+        Ok(sort.finish())
+    }
+
+    /// Ranks all series, new ones as well, and returns them in label order. Locks the head as [`Shard::sort_slots`] does,
+    /// and last to set the ranks. Called by one thread at a time.
+    ///
+    /// # Errors
+    /// When `ctx` ends; ranks stay as they are.
+    pub(crate) fn rank_series(&self, ctx: &QueryContext) -> Result<Vec<SlotRef>> {
+        let slots = self.head().slot_refs();
+        let sorted = self.sort_slots(ctx, &slots)?;
+        self.head_mut().set_ranks(&sorted);
+        Ok(sorted)
     }
 
     fn check_size(&self, head: &Head) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crate::shard::Shard;
+use crate::store::Store;
 
 /// How much time of samples a power cut may cost under [`WalSync::Interval`](crate::WalSync::Interval).
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -23,13 +23,13 @@ impl Syncer {
     ///
     /// # Errors
     /// If the operating system has no thread left.
-    pub(crate) fn start(shards: Arc<[Shard]>) -> io::Result<Self> {
+    pub(crate) fn start(store: Arc<Store>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let run = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(SYNC_INTERVAL) {
-                sync_all(&shards);
+                sync_all(&store);
             }
-            sync_all(&shards);
+            sync_all(&store);
         };
         let thread = Builder::new().name("varve-sync".into()).spawn(run)?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
@@ -46,8 +46,8 @@ impl Drop for Syncer {
     }
 }
 
-fn sync_all(shards: &[Shard]) {
-    for shard in shards {
+fn sync_all(store: &Store) {
+    for shard in &store.shards {
         let wal = shard.wal();
         // A failure is the business of the requests: a full disk is tried again by the next append, and a failed sync
         // has been logged and will be told to every writer.

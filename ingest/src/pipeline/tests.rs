@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
-use varve_tsdb::{Matcher, Options, Order, QueryContext, STALE_NAN_BITS, SampleColumns, TimeRange};
+use varve_tsdb::{Matcher, Options, QueryContext, STALE_NAN_BITS, SampleColumns, TimeRange};
 
 use super::*;
 use crate::error::Malformed;
@@ -17,7 +17,7 @@ struct Fixture {
 impl Fixture {
     fn new(limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options { shards: 2, ..Options::default() }).unwrap();
+        let db = Db::open(dir.path(), Options { shards: 2, out_of_order_window_ms: 0, ..Options::default() }).unwrap();
         Self { receiver: Receiver::new(Arc::new(db), limits), _dir: dir }
     }
 
@@ -39,7 +39,7 @@ impl Fixture {
     fn contents(&self) -> Vec<(String, Vec<(i64, u64)>)> {
         let ctx = QueryContext::unbounded();
         let mut columns = SampleColumns::default();
-        let found = self.receiver.db.select(&ctx, NO_MATCHERS, TimeRange::ALL, Order::Labels).unwrap();
+        let found = self.receiver.db.select(&ctx, NO_MATCHERS, TimeRange::ALL).unwrap();
         let mut all: Vec<_> = found
             .map(|series| {
                 let series = series.unwrap();

@@ -1,6 +1,6 @@
 //! Selectors of instant vectors: the newest sample of every series that is not too old.
 
-use varve_tsdb::{Order, SampleColumns, SeriesSet, TimeRange, is_stale_nan};
+use varve_tsdb::{SampleColumns, SeriesSet, TimeRange, is_stale_nan};
 
 use super::Evaluator;
 use super::column::Column;
@@ -94,7 +94,7 @@ impl Evaluator<'_> {
             start_ms: selector.shift.apply(grid.start_ms).saturating_sub(before_ms).saturating_add(1),
             end_ms: selector.shift.apply(grid.end_ms).saturating_add(after_ms),
         };
-        Ok(self.db.select(&self.bounds.ctx, &selector.matchers, range, Order::Labels)?)
+        Ok(self.db.select(&self.bounds.ctx, &selector.matchers, range)?)
     }
 
     /// Hands out `timestamp(selector)`.

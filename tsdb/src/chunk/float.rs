@@ -1,61 +1,135 @@
 //! The encoding of float samples in chunks of the head.
 //!
 //! ```text
-//! first    timestamp as zigzag varint, value as 8 bytes
-//! further  tag byte, [timestamp], [value]
+//! sample   tag byte, [timestamp], [value]
 //! tag      bit 7: a zigzag varint follows, by which the distance to the last sample differs from the distance before
 //!          bits 0..7: 0           the value repeats bit for bit
 //!                     1           both values are integers: their difference as zigzag varint
 //!                     2 + 8L + S  bits of both values, XORed: L zero bytes, then S + 1 bytes (given), then zero bytes
+//!                     65 + R      R samples, from 1 to 30, with the rhythm and the value of the last one; bit 7 is 0
+//!                     96 + E      both values have at most E decimals, from 1 to 9: the difference of the integers that
+//!                                 they are when multiplied by 10^E, as zigzag varint
 //! ```
-//! Every double comes back bit for bit. Counters that grow by integers take two or three bytes a sample, constants one.
+//! The first sample follows a value of 0; its time stands beside the bytes and its distance to itself is 0. Every double
+//! comes back bit for bit. Counters that grow by integers take two or three bytes a sample, constants one bit or so.
 
 use super::Damaged;
-use crate::sample::Sample;
-use crate::varint::{put_i64, take_bytes, take_i64};
+use crate::varint::{take_bytes, take_i64, zigzag};
+
+/// Most bytes of an encoded sample: a tag, a difference of two 32 bit distances, a value.
+pub(super) const SAMPLE_SIZE_MAX: usize = 1 + 5 + 8;
+/// Most samples of a run.
+pub(super) const RUN_MAX: u8 = 30;
 
 const TIMESTAMP_FOLLOWS: u8 = 0x80;
 const VALUE_SAME: u8 = 0;
 const VALUE_INTEGER: u8 = 1;
 const VALUE_XOR: u8 = 2;
+const RUN: u8 = 65;
+const VALUE_DECIMAL: u8 = 96;
 
 /// Integers up to this magnitude have differences that are exact in 64 bits and as doubles.
 const INTEGER_MAX: f64 = (1_u64 << 52) as f64;
+/// Scaled decimals stay below, so that adding [`ROUND`] leaves an integer.
+const DECIMAL_MAX: f64 = (1_u64 << 50) as f64;
+/// Doubles around this are the integers: adding and subtracting it rounds.
+const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
+const POWERS_OF_TEN: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// Appends the first sample of a chunk.
-pub(super) fn encode_first(dst: &mut Vec<u8>, sample: Sample) {
-    put_i64(dst, sample.timestamp_ms);
-    dst.extend_from_slice(&sample.value.to_bits().to_le_bytes());
+/// How many decimals the values of a chunk have, as far as its encoder knows: it tries this first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Scale(pub(super) u8);
+
+impl Scale {
+    const UNKNOWN: Self = Self(0);
+    /// So many of the next values are not tried after one was found to be no decimal.
+    const PAUSE: u8 = 15;
+    /// Above the last number of decimals: what is left of a pause.
+    const PAUSE_BEGIN: u8 = POWERS_OF_TEN.len() as u8;
+
+    /// Finds decimals that both values have, in few steps if they are as before; returns the number of decimals and
+    /// the difference.
+    #[inline]
+    fn difference(&mut self, last: f64, value: f64) -> Option<(u8, i64)> {
+        if *self == Self::UNKNOWN {
+            let found = (1..POWERS_OF_TEN.len() as u8).find_map(|e| Some((e, decimal_difference(last, value, e)?)));
+            *self = found.map_or(Self(Self::PAUSE_BEGIN + Self::PAUSE), |(e, _)| Self(e));
+            return found;
+        }
+        if self.0 >= Self::PAUSE_BEGIN {
+            self.0 = if self.0 == Self::PAUSE_BEGIN { 0 } else { self.0 - 1 };
+            return None;
+        }
+        let difference = decimal_difference(last, value, self.0);
+        match difference {
+            Some(difference) => Some((self.0, difference)),
+            None => {
+                *self = Self::UNKNOWN;
+                self.difference(last, value)
+            }
+        }
+    }
 }
 
-/// Appends a further sample: `delta_of_delta_ms` says how much later it comes than the rhythm suggests.
+/// Returns the tag of a run.
 #[inline]
-pub(super) fn encode_next(dst: &mut Vec<u8>, delta_of_delta_ms: i64, last: f64, value: f64) {
-    let tag_at = dst.len();
-    dst.push(0);
+pub(super) fn run_tag(n_samples: u8) -> u8 {
+    RUN + n_samples
+}
+
+/// Encodes a sample to the front of `dst` and returns its size: `delta_of_delta_ms`, of at most 33 bits, says how much
+/// later it comes than the rhythm suggests.
+#[inline]
+pub(super) fn encode(
+    dst: &mut [u8; SAMPLE_SIZE_MAX],
+    delta_of_delta_ms: i64,
+    last: f64,
+    value: f64,
+    scale: &mut Scale,
+) -> usize {
+    let mut len = 1;
     let mut tag = 0;
     if delta_of_delta_ms != 0 {
         tag = TIMESTAMP_FOLLOWS;
-        put_i64(dst, delta_of_delta_ms);
+        put(dst, &mut len, delta_of_delta_ms);
     }
-    dst[tag_at] = tag | encode_value(dst, last, value);
+    dst[0] = tag | encode_value(dst, &mut len, last, value, scale);
+    len
 }
 
 #[inline]
-fn encode_value(dst: &mut Vec<u8>, last: f64, value: f64) -> u8 {
+fn encode_value(dst: &mut [u8; SAMPLE_SIZE_MAX], len: &mut usize, last: f64, value: f64, scale: &mut Scale) -> u8 {
     let xor = last.to_bits() ^ value.to_bits();
     if xor == 0 {
         return VALUE_SAME;
     }
     if let (Some(last), Some(value)) = (as_integer(last), as_integer(value)) {
-        put_i64(dst, value - last);
+        put(dst, len, value - last);
         return VALUE_INTEGER;
     }
+    if let Some((decimals, difference)) = scale.difference(last, value) {
+        put(dst, len, difference);
+        return VALUE_DECIMAL + decimals;
+    }
     let (leading, trailing) = (xor.leading_zeros() / 8, xor.trailing_zeros() / 8);
-    let size = 8 - leading - trailing;
+    let size = (8 - leading - trailing) as usize;
     let bytes = (xor >> (8 * trailing)).to_le_bytes();
-    dst.extend_from_slice(&bytes[..size as usize]);
-    VALUE_XOR + (8 * leading + size - 1) as u8
+    dst[*len..*len + size].copy_from_slice(&bytes[..size]);
+    *len += size;
+    VALUE_XOR + (8 * leading) as u8 + size as u8 - 1
+}
+
+/// Appends a zigzag varint.
+#[inline]
+fn put(dst: &mut [u8; SAMPLE_SIZE_MAX], len: &mut usize, value: i64) {
+    let mut rest = zigzag(value);
+    while rest >= 0x80 {
+        dst[*len] = rest as u8 | 0x80;
+        *len += 1;
+        rest >>= 7;
+    }
+    dst[*len] = rest as u8;
+    *len += 1;
 }
 
 /// Returns a value as an integer if it is one of at most 2^52 in magnitude; -0 is none.
@@ -65,24 +139,49 @@ fn as_integer(value: f64) -> Option<i64> {
     (value.abs() <= INTEGER_MAX && (integer as f64).to_bits() == value.to_bits()).then_some(integer)
 }
 
-/// Decodes `n_samples` samples and appends them to the two columns.
+/// Returns a value times 10^`decimals` if that is an integer from which the value comes back bit for bit.
+#[inline]
+fn as_decimal(value: f64, decimals: u8) -> Option<i64> {
+    let power = POWERS_OF_TEN[usize::from(decimals)];
+    let scaled = value * power;
+    if scaled.is_nan() || scaled.abs() > DECIMAL_MAX {
+        return None;
+    }
+    let rounded = (scaled + ROUND) - ROUND;
+    ((rounded / power).to_bits() == value.to_bits()).then_some(rounded as i64)
+}
+
+#[inline]
+fn decimal_difference(last: f64, value: f64, decimals: u8) -> Option<i64> {
+    Some(as_decimal(value, decimals)? - as_decimal(last, decimals)?)
+}
+
+/// Decodes the first `n_samples` samples, at least one, and appends them to the two columns.
 pub(super) fn decode(
     mut src: &[u8],
+    first_ms: i64,
     n_samples: usize,
     timestamps_ms: &mut Vec<i64>,
     values: &mut Vec<f64>,
 ) -> Result<(), Damaged> {
     let src = &mut src;
-    let mut timestamp_ms = take_i64(src).ok_or(Damaged)?;
-    let mut value = f64::from_bits(take_le(src, 8).ok_or(Damaged)?);
-    let mut delta_ms = 0_i64;
+    let (mut timestamp_ms, mut value, mut delta_ms) = (first_ms, 0.0_f64, 0_i64);
     timestamps_ms.reserve(n_samples);
     values.reserve(n_samples);
-    timestamps_ms.push(timestamp_ms);
-    values.push(value);
-    for _ in 1..n_samples {
+    let mut left = n_samples;
+    while left > 0 {
         let (&tag, rest) = src.split_first().ok_or(Damaged)?;
         *src = rest;
+        if tag > RUN && tag <= RUN + RUN_MAX {
+            let n = usize::from(tag - RUN).min(left);
+            for _ in 0..n {
+                timestamp_ms = timestamp_ms.wrapping_add(delta_ms);
+                timestamps_ms.push(timestamp_ms);
+            }
+            values.resize(values.len() + n, value);
+            left -= n;
+            continue;
+        }
         if tag & TIMESTAMP_FOLLOWS != 0 {
             delta_ms = delta_ms.wrapping_add(take_i64(src).ok_or(Damaged)?);
         }
@@ -90,8 +189,9 @@ pub(super) fn decode(
         value = decode_value(src, tag & !TIMESTAMP_FOLLOWS, value).ok_or(Damaged)?;
         timestamps_ms.push(timestamp_ms);
         values.push(value);
+        left -= 1;
     }
-    if src.is_empty() { Ok(()) } else { Err(Damaged) }
+    Ok(())
 }
 
 #[inline]
@@ -99,11 +199,16 @@ fn decode_value(src: &mut &[u8], form: u8, last: f64) -> Option<f64> {
     match form {
         VALUE_SAME => Some(last),
         VALUE_INTEGER => Some(as_integer(last)?.checked_add(take_i64(src)?)? as f64),
-        _ => {
+        VALUE_XOR..=RUN => {
             let (leading, size) = (u32::from((form - VALUE_XOR) / 8), u32::from((form - VALUE_XOR) % 8 + 1));
             let trailing = 8_u32.checked_sub(leading + size)?;
             let xor = take_le(src, size as usize)? << (8 * trailing);
             Some(f64::from_bits(last.to_bits() ^ xor))
+        }
+        _ => {
+            let decimals = form.checked_sub(VALUE_DECIMAL)?;
+            let power = POWERS_OF_TEN.get(usize::from(decimals))?;
+            Some(as_decimal(last, decimals)?.checked_add(take_i64(src)?)? as f64 / power)
         }
     }
 }
@@ -121,62 +226,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn encode(samples: &[(i64, u64)]) -> Vec<u8> {
-        let mut dst = Vec::new();
-        let value = |i: usize| f64::from_bits(samples[i].1);
-        encode_first(&mut dst, Sample { timestamp_ms: samples[0].0, value: value(0) });
-        let mut last_delta = 0_i64;
-        for i in 1..samples.len() {
-            let delta = samples[i].0.wrapping_sub(samples[i - 1].0);
-            encode_next(&mut dst, delta.wrapping_sub(last_delta), value(i - 1), value(i));
-            last_delta = delta;
-        }
-        dst
-    }
-
-    fn decoded(bytes: &[u8], n_samples: usize) -> Result<Vec<(i64, u64)>, Damaged> {
-        let (mut timestamps, mut values) = (Vec::new(), Vec::new());
-        decode(bytes, n_samples, &mut timestamps, &mut values)?;
-        Ok(timestamps.into_iter().zip(values.into_iter().map(f64::to_bits)).collect())
-    }
-
-    fn awkward_bits() -> impl Strategy<Value = u64> {
-        prop_oneof![
-            any::<u64>(),
-            any::<u64>().prop_map(|payload| payload | 0x7ff0_0000_0000_0000),
-            (-100_i64..100).prop_map(|v| (v as f64).to_bits()),
-            (-100_i64..100).prop_map(|v| (v as f64 / 100.0).to_bits()),
-            (0_u64..3).prop_map(|i| ((1_u64 << 52) as f64).to_bits() - 1 + i),
-            Just(crate::sample::STALE_NAN_BITS),
-            Just((-0.0_f64).to_bits()),
-            Just(0),
-            Just(1),
-        ]
-    }
-
     proptest! {
-        #[test]
-        fn every_double_and_time_comes_back_bit_for_bit(
-            samples in proptest::collection::vec((prop_oneof![any::<i64>(), 0..100_000_i64], awkward_bits()), 1..50),
-        ) {
-            prop_assert_eq!(decoded(&encode(&samples), samples.len()), Ok(samples));
-        }
-
         #[test]
         fn damaged_bytes_are_refused_or_give_that_many_samples(
             bytes in proptest::collection::vec(any::<u8>(), 0..200), n_samples in 1..300_usize,
         ) {
-            if let Ok(samples) = decoded(&bytes, n_samples) {
-                prop_assert_eq!(samples.len(), n_samples);
+            let (mut timestamps, mut values) = (Vec::new(), Vec::new());
+            if decode(&bytes, 0, n_samples, &mut timestamps, &mut values).is_ok() {
+                prop_assert_eq!((timestamps.len(), values.len()), (n_samples, n_samples));
             }
         }
-    }
 
-    #[test]
-    fn steady_counters_take_two_bytes_and_constants_one() {
-        let counter: Vec<_> = (0..100).map(|i| (i * 30_000, (i as f64 * 60.0).to_bits())).collect();
-        assert_eq!(encode(&counter).len(), 9 + 4 + 1 + 98 * 2);
-        let constant: Vec<_> = (0..100).map(|i| (i * 30_000, 0.1_f64.to_bits())).collect();
-        assert_eq!(encode(&constant).len(), 9 + 4 + 98);
+        #[test]
+        fn decimals_come_back(integer in -(1_i64 << 50)..1 << 50, decimals in 1..10_u8) {
+            let value = integer as f64 / POWERS_OF_TEN[usize::from(decimals)];
+            if let Some(scaled) = as_decimal(value, decimals) {
+                prop_assert_eq!((scaled as f64 / POWERS_OF_TEN[usize::from(decimals)]).to_bits(), value.to_bits());
+            }
+        }
     }
 }

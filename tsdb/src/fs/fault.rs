@@ -1,11 +1,11 @@
-//! A disk that fails on command and a clock that stands still, for tests.
+//! The real disk with little room and syncs that fail, for tests that look at real files.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{AppendFile, Clock, Fs, RealFs};
+use super::{AppendFile, Fs, Lock, ReadFile, RealFs};
 
 /// The real disk with room for a given number of bytes, whose syncs can be made to fail.
 #[derive(Debug, Clone)]
@@ -54,8 +54,24 @@ impl Fs for FaultFs {
         Ok(Arc::new(FaultFile { file: RealFs.create(path)?, faults: Arc::clone(&self.faults) }))
     }
 
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        RealFs.open(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealFs.rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealFs.hard_link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         RealFs.remove(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        RealFs.remove_dir(path)
     }
 
     fn truncate(&self, path: &Path, size: u64) -> io::Result<()> {
@@ -64,6 +80,10 @@ impl Fs for FaultFs {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         RealFs.sync_dir(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        RealFs.lock(path)
     }
 }
 
@@ -95,25 +115,5 @@ impl AppendFile for FaultFile {
             return Err(io::Error::other("input/output error"));
         }
         self.file.sync()
-    }
-}
-
-/// A clock that shows what it was set to.
-#[derive(Debug, Clone, Default)]
-pub struct ManualClock {
-    now_ms: Arc<AtomicI64>,
-}
-
-impl ManualClock {
-    /// Makes a clock that shows `now_ms`.
-    #[must_use]
-    pub fn at(now_ms: i64) -> Self {
-        Self { now_ms: Arc::new(AtomicI64::new(now_ms)) }
-    }
-}
-
-impl Clock for ManualClock {
-    fn now_ms(&self) -> i64 {
-        self.now_ms.load(Ordering::SeqCst)
     }
 }

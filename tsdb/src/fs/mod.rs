@@ -1,8 +1,15 @@
 //! The only door to the disk and to the clock, so that tests can make both misbehave.
+//!
+//! [`RealFs`] is the operating system's file system. [`FaultFs`] is the same with little room and syncs that fail.
+//! [`MemFs`] is a disk in memory that fails at any chosen operation and forgets at a power cut all that a disk may.
 
 mod clock;
 #[cfg(any(test, feature = "testing"))]
 mod fault;
+#[cfg(any(test, feature = "testing"))]
+mod manual_clock;
+#[cfg(any(test, feature = "testing"))]
+mod memory;
 mod real;
 
 use std::fmt::Debug;
@@ -12,7 +19,11 @@ use std::sync::Arc;
 
 pub use clock::{Clock, SystemClock};
 #[cfg(any(test, feature = "testing"))]
-pub use fault::{FaultFs, ManualClock};
+pub use fault::FaultFs;
+#[cfg(any(test, feature = "testing"))]
+pub use manual_clock::ManualClock;
+#[cfg(any(test, feature = "testing"))]
+pub use memory::{Fault, MemFs, PowerCut};
 pub use real::RealFs;
 
 /// The disk, as far as the store uses it.
@@ -41,11 +52,35 @@ pub trait Fs: Debug + Send + Sync {
     /// `AlreadyExists` if the file exists.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>>;
 
+    /// Opens a file for reading by position.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Gives a file another name and replaces what had that name. Survives a power cut after [`Fs::sync_dir`].
+    ///
+    /// # Errors
+    /// As the operating system reports them.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Removes a file.
     ///
     /// # Errors
     /// As the operating system reports them.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    /// `DirectoryNotEmpty` if something is in it.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Cuts a file to `size` bytes and syncs it.
     ///
@@ -58,7 +93,16 @@ pub trait Fs: Debug + Send + Sync {
     /// # Errors
     /// As the operating system reports them.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Takes the lock of a file, which is made if need be, until the returned value is dropped or the process ends.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it is taken, by this process or another one.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 }
+
+/// A lock that is held; dropping it gives it back.
+pub trait Lock: Debug + Send + Sync {}
 
 /// A file that only grows. One thread at a time appends and truncates; any may sync.
 pub trait AppendFile: Debug + Send + Sync {
@@ -79,4 +123,19 @@ pub trait AppendFile: Debug + Send + Sync {
     /// # Errors
     /// As the operating system reports them. What was appended may be lost then, whatever a later sync says.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// A file that is read by position, by any number of threads.
+pub trait ReadFile: Debug + Send + Sync {
+    /// Returns the size in bytes now.
+    ///
+    /// # Errors
+    /// As the operating system reports them.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Fills `buf` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before; others, bad sectors among them, as the operating system reports them.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 }

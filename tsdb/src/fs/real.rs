@@ -1,11 +1,12 @@
 //! The operating system's file system.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{AppendFile, Fs};
+use super::{AppendFile, Fs, Lock, ReadFile};
 
 /// The operating system's file system.
 #[derive(Debug)]
@@ -43,8 +44,24 @@ impl Fs for RealFs {
         Ok(Arc::new(OpenOptions::new().append(true).create_new(true).open(path)?))
     }
 
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(File::open(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
     }
 
     fn truncate(&self, path: &Path, size: u64) -> io::Result<()> {
@@ -56,7 +73,18 @@ impl Fs for RealFs {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
     }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+            Err(TryLockError::Error(refused)) => Err(refused),
+        }
+    }
 }
+
+impl Lock for File {}
 
 impl AppendFile for File {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
@@ -70,5 +98,15 @@ impl AppendFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+impl ReadFile for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(buf, offset)
     }
 }

@@ -1,16 +1,21 @@
-//! Appending to the head: which samples are taken.
+//! Appending to the head: which samples are taken, and how.
 
-use super::series::{Head, SeriesRef};
+use super::Head;
+use super::table::SeriesRef;
 use crate::batch::{Append, RejectReason};
-use crate::sample::{Sample, TimeRange};
+use crate::sample::Sample;
 
 /// What bounds the times of new samples, fixed once a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Older samples are out of bounds.
-    pub(crate) oldest_ms: i64,
     /// Newer samples are too far in the future.
-    pub(crate) newest_ms: i64,
+    pub(crate) future_max_ms: i64,
+    /// The newest time of the store; `None` while it is empty.
+    pub(crate) newest_ms: Option<i64>,
+    /// How far behind the newest time a sample may lie that is newer than all of its series.
+    pub(crate) in_order_max_age_ms: i64,
+    /// How far behind the newest time any sample may lie; 0 turns late samples off.
+    pub(crate) out_of_order_window_ms: i64,
 }
 
 /// What became of a sample that was not rejected.
@@ -22,66 +27,163 @@ pub(crate) enum Appended {
     Repeated,
 }
 
-impl Head {
-    /// Appends a sample unless Prometheus would refuse it (`tsdb/head_append.go`): it must lie within the bounds and be
-    /// newer than the series' newest sample. Unlike there, a sample that the series has already, bit for bit, is welcome
-    /// however old it is: the sender repeats it because it did not hear that we have it.
+/// What became of a sample of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replayed {
+    /// It is new.
+    New,
+    /// The same sample was there.
+    Repeated,
+    /// Another value is there for its time, and stands.
+    Conflicting,
+}
+
+/// How far behind the newest time samples may lie where late ones are off: half a block, as in Prometheus.
+const STRICT_MAX_AGE_MS: i64 = 3_600_000;
+/// Appends whose memory is brought near at once.
+const TOUCH_APPENDS: usize = 16;
+/// Requests after which the numbers of old ones are renewed, so that those compared are never 2^31 apart.
+const SETTLE_REQUESTS: u32 = 1 << 29;
+
+impl Bounds {
+    /// Tells whether a sample that is newer than all of its series is taken.
     #[inline]
-    pub(crate) fn append(&mut self, bounds: Bounds, append: &Append) -> Result<Appended, RejectReason> {
-        let slot = append.slot as usize;
-        if self.generations.get(slot) != Some(&append.generation) {
-            return Err(RejectReason::Moved);
+    fn takes_in_order(&self, timestamp_ms: i64) -> bool {
+        let max_age_ms = match self.out_of_order_window_ms {
+            0 => STRICT_MAX_AGE_MS,
+            window_ms => self.in_order_max_age_ms.max(window_ms),
+        };
+        self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(max_age_ms))
+    }
+
+    /// Tells whether a sample that is not newer than all of its series is taken.
+    fn takes_late(&self, timestamp_ms: i64) -> bool {
+        let window_ms = self.out_of_order_window_ms;
+        window_ms > 0 && self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(window_ms))
+    }
+
+    /// Names why a sample is not taken, as Prometheus does.
+    fn refuse(&self, timestamp_ms: i64) -> RejectReason {
+        if self.out_of_order_window_ms > 0 {
+            RejectReason::TooOld
+        } else if self.takes_in_order(timestamp_ms) {
+            RejectReason::OutOfOrder
+        } else {
+            RejectReason::OutOfBounds
         }
-        let Sample { timestamp_ms, value } = append.sample;
-        if timestamp_ms > bounds.newest_ms {
+    }
+}
+
+impl Head {
+    /// Tells the head that every reader, now and later, sees the requests before this one. An older horizon than the
+    /// last is safe. The first request of a head is number 0 or follows the first horizon that it is told.
+    pub(crate) fn set_horizon(&mut self, horizon: u32) {
+        if horizon / SETTLE_REQUESTS != self.horizon / SETTLE_REQUESTS {
+            self.live.settle(horizon);
+        }
+        self.horizon = horizon;
+        self.frozen_is_visible |= self.frozen.as_ref().is_some_and(|frozen| frozen.is_before(horizon));
+    }
+
+    /// Reads what appends will need, 16 at a time and none depending on another: the processor waits for all at once.
+    /// Calls `append` for each in turn.
+    pub(crate) fn append_all(&mut self, appends: &[Append], mut append: impl FnMut(&mut Self, &Append)) {
+        for appends in appends.chunks(TOUCH_APPENDS) {
+            let row = |of: &Append| self.table.row(of.slot).map_or(0, |row| row.generation);
+            let near: u32 = appends.iter().map(|of| row(of) ^ self.live.touch(of.slot)).fold(0, |a, b| a ^ b);
+            let tail: u8 = appends.iter().map(|of| self.live.touch_tail(of.slot)).fold(0, |a, b| a ^ b);
+            std::hint::black_box((near, tail));
+            appends.iter().for_each(|of| append(self, of));
+        }
+    }
+
+    /// Appends a sample of a request unless it is refused. Newer than all of its series: taken down to a maximal age. A
+    /// sample that is there already, bit for bit, is welcome however old it is: the sender repeats it because it did not
+    /// hear that we have it. With another value it is a duplicate as long as the older one is not frozen. Else it is taken
+    /// as a late one inside the window, and so is one as old as the newest of its series if that has left the head: it
+    /// may be the same. With a window of 0 all is as in Prometheus (`tsdb/head_append.go`).
+    ///
+    /// # Errors
+    /// Why the sample was refused.
+    #[inline]
+    pub(crate) fn append(&mut self, bounds: &Bounds, request: u32, append: &Append) -> Result<Appended, RejectReason> {
+        let Sample { timestamp_ms, .. } = append.sample;
+        let row = self.table.row(append.slot).filter(|row| row.generation == append.generation && row.is_used());
+        let row = row.ok_or(RejectReason::Moved)?;
+        let (last_ms, series) = (row.last_ms, row.series);
+        if timestamp_ms > bounds.future_max_ms {
             return Err(RejectReason::TooFarInFuture);
         }
-        let refused = match self.open[slot].last() {
-            Some(last) if timestamp_ms == last.timestamp_ms => {
-                let same = last.value.to_bits() == value.to_bits();
-                return if same { Ok(Appended::Repeated) } else { Err(RejectReason::Duplicate) };
+        // Fast path: the next sample.
+        if timestamp_ms > last_ms {
+            if !bounds.takes_in_order(timestamp_ms) {
+                return Err(bounds.refuse(timestamp_ms));
             }
-            _ if timestamp_ms < bounds.oldest_ms => Some(RejectReason::OutOfBounds),
-            Some(last) if timestamp_ms < last.timestamp_ms => Some(RejectReason::OutOfOrder),
-            _ => None,
-        };
-        if let Some(reason) = refused {
-            let same = self.view(append.slot).value_at(timestamp_ms).is_some_and(|v| v.to_bits() == value.to_bits());
-            return if same { Ok(Appended::Repeated) } else { Err(reason) };
+            self.push(append.slot, append.sample, request);
+            return Ok(Appended::New(series));
         }
-        self.push(append.slot, append.sample);
-        Ok(Appended::New(self.refs[slot]))
+        self.append_late(bounds, request, append, last_ms, series)
     }
 
-    /// Appends a sample of the log; older ones than the series has, or as old, are left out.
-    pub(crate) fn replay(&mut self, slot: u32, sample: Sample) -> bool {
-        let newer = self.open[slot as usize].last().is_none_or(|last| last.timestamp_ms < sample.timestamp_ms);
-        if newer {
-            self.push(slot, sample);
+    #[cold]
+    fn append_late(
+        &mut self,
+        bounds: &Bounds,
+        request: u32,
+        append: &Append,
+        last_ms: i64,
+        series: SeriesRef,
+    ) -> Result<Appended, RejectReason> {
+        let Sample { timestamp_ms, value } = append.sample;
+        let is_last = timestamp_ms == last_ms;
+        match self.live.bits_at(append.slot, timestamp_ms) {
+            Some(bits) if bits == value.to_bits() => return Ok(Appended::Repeated),
+            Some(_) if bounds.out_of_order_window_ms > 0 || is_last && bounds.takes_in_order(timestamp_ms) => {
+                return Err(RejectReason::Duplicate);
+            }
+            Some(_) => return Err(bounds.refuse(timestamp_ms)),
+            None => {}
         }
-        newer
+        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.bits_at(append.slot, timestamp_ms));
+        if frozen == Some(value.to_bits()) {
+            return Ok(Appended::Repeated);
+        }
+        let found_later = is_last && frozen.is_none() && bounds.takes_in_order(timestamp_ms);
+        if !found_later && !bounds.takes_late(timestamp_ms) {
+            return Err(bounds.refuse(timestamp_ms));
+        }
+        self.live.append_late(append.slot, append.sample, request, self.horizon);
+        Ok(Appended::New(series))
+    }
+
+    /// Adds a sample of the log, by the rules of [`Head::append`] but without bounds on its time: of two values for one
+    /// timestamp the first stands. Every reader sees it.
+    pub(crate) fn replay(&mut self, slot: u32, sample: Sample) -> Replayed {
+        let request = self.horizon.wrapping_sub(1);
+        if self.table.row(slot).is_some_and(|row| sample.timestamp_ms > row.last_ms) {
+            self.push(slot, sample, request);
+            return Replayed::New;
+        }
+        let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.bits_at(slot, sample.timestamp_ms));
+        match self.live.bits_at(slot, sample.timestamp_ms).or_else(frozen) {
+            Some(bits) if bits == sample.value.to_bits() => Replayed::Repeated,
+            Some(_) => Replayed::Conflicting,
+            None => {
+                self.live.append_late(slot, sample, request, self.horizon);
+                Replayed::New
+            }
+        }
+    }
+
+    /// Tells the head of a series' newest sample that is in blocks; an older one than is known changes nothing.
+    pub(crate) fn set_last(&mut self, slot: u32, last_ms: i64) {
+        let row = self.table.row_mut(slot);
+        row.last_ms = row.last_ms.max(last_ms);
     }
 
     #[inline]
-    fn push(&mut self, slot: u32, sample: Sample) {
-        let open = &mut self.open[slot as usize];
-        self.chunks_size += open.append(sample);
-        let at = sample.timestamp_ms;
-        let range = self.range.get_or_insert(TimeRange { start_ms: at, end_ms: at });
-        *range = TimeRange { start_ms: range.start_ms.min(at), end_ms: range.end_ms.max(at) };
-        if open.is_full() {
-            self.close_chunk(slot);
-        }
-    }
-
-    fn close_chunk(&mut self, slot: u32) {
-        let (open, closed) = (&mut self.open[slot as usize], &mut self.closed[slot as usize]);
-        let (open_size, capacity) = (open.capacity(), closed.capacity());
-        if let Some(chunk) = open.close() {
-            self.chunks_size += chunk.size();
-            closed.push(chunk);
-        }
-        self.chunks_size += (closed.capacity() - capacity) * size_of::<crate::chunk::Chunk>();
-        self.chunks_size -= open_size;
+    fn push(&mut self, slot: u32, sample: Sample, request: u32) {
+        self.table.row_mut(slot).last_ms = sample.timestamp_ms;
+        self.live.append(slot, sample, request, self.horizon);
     }
 }

@@ -1,15 +1,187 @@
 //! The head: the series of a shard and their newest samples, in memory.
 //!
-//! Structures of arrays indexed by a dense slot; label sets as symbol ids in one arena; an open chunk per series. The
-//! shard's lock guards all of it; nothing here knows of the log.
+//! Structures of arrays indexed by a dense slot. [`Table`] knows the series; [`Samples`] has what came since the last
+//! freeze; [`Frozen`] is what came before and is being flushed. The shard's lock guards all of it; nothing here knows of
+//! the log. Readers copy encoded bytes under the lock ([`HeadCopies`]) and decode them without it.
 //!
 //! Invariants
-//! 1. A slot, once given, names the same series as long as its generation lasts.
-//! 2. Samples of a series ascend strictly in time.
-//! 3. `size` never falls behind what was allocated for series and samples by more than one growth of a buffer.
+//! 1. A slot names the same series as long as its generation lasts; whoever kept a [`SlotRef`] finds out.
+//! 2. In-order samples of a series ascend strictly in time, over freezes as well. Late ones lie beside them.
+//! 3. No timestamp of a series is both in order and late within [`Samples`]; between frozen and newer samples it may be,
+//!    and then the frozen one stands.
+//! 4. A series with samples in memory is not evicted.
+//! 5. `size` never falls behind what was allocated for series and samples by more than one growth of a buffer.
 
 mod append;
-mod series;
+mod copy;
+mod evict;
+mod freeze;
+mod label_sets;
+mod late;
+mod order;
+mod pairs;
+mod rows;
+mod samples;
+mod table;
+mod visible;
 
-pub(crate) use append::{Appended, Bounds};
-pub(crate) use series::{Head, NewSeries, SeriesRef};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+
+pub(crate) use append::{Appended, Bounds, Replayed};
+pub(crate) use copy::HeadCopies;
+pub(crate) use freeze::Frozen;
+pub(crate) use order::SlotSort;
+pub(crate) use pairs::Pair;
+pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
+pub(crate) use visible::Visible;
+
+use crate::context::QueryContext;
+use crate::error::Result;
+use crate::index::Texts;
+use crate::labels::Labels;
+use crate::matcher::Matcher;
+use crate::sample::TimeRange;
+use samples::Samples;
+use table::Table;
+
+/// All series of a shard.
+#[derive(Debug)]
+pub(crate) struct Head {
+    table: Table,
+    live: Samples,
+    frozen: Option<Arc<Frozen>>,
+    /// Every reader sees all requests of the frozen samples.
+    frozen_is_visible: bool,
+    /// Every reader sees the requests before this one.
+    horizon: u32,
+    evict_cursor: usize,
+}
+
+impl Head {
+    /// Starts empty; `seed` goes into hashes of texts.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            table: Table::new(seed),
+            live: Samples::new(0),
+            frozen: None,
+            frozen_is_visible: false,
+            horizon: 0,
+            evict_cursor: 0,
+        }
+    }
+
+    /// Counts the series.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns about how many bytes series and samples take.
+    pub(crate) fn size(&self) -> usize {
+        self.table.size() + self.live.size() + self.frozen.as_ref().map_or(0, |frozen| frozen.size())
+    }
+
+    /// Returns about how many bytes the samples take that no flush has taken yet.
+    pub(crate) fn samples_size(&self) -> usize {
+        self.live.size()
+    }
+
+    /// Returns the newest time that a series here has ever had. Looks at all of them.
+    pub(crate) fn newest_ms(&self) -> Option<i64> {
+        self.table.newest_ms()
+    }
+
+    /// Returns the slot of a series, if it is here.
+    pub(crate) fn find(&self, labels: &Labels) -> Option<u32> {
+        self.table.find(labels)
+    }
+
+    /// Returns the slot of a series and makes it under `new_ref` if it is not here.
+    ///
+    /// # Errors
+    /// [`Error::Limit`](crate::Error::Limit) when the shard's slots or symbols are used up.
+    pub(crate) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
+        self.table.find_or_create(labels, new_ref)
+    }
+
+    /// Returns the range from the oldest to the newest sample in memory; `None` while there is none.
+    pub(crate) fn range(&self) -> Option<TimeRange> {
+        let frozen = self.frozen.as_ref().map(|frozen| frozen.range());
+        frozen
+            .into_iter()
+            .chain(self.live.range())
+            .reduce(|a, b| TimeRange { start_ms: a.start_ms.min(b.start_ms), end_ms: a.end_ms.max(b.end_ms) })
+    }
+
+    /// Returns the labels of a series.
+    pub(crate) fn labels(&self, slot: u32) -> Labels {
+        self.table.labels(slot)
+    }
+
+    /// Returns how a slot was given.
+    pub(crate) fn generation(&self, slot: u32) -> u32 {
+        self.table.generation(slot)
+    }
+
+    /// Returns a slot with its generation, to be kept past the lock.
+    pub(crate) fn slot_ref(&self, slot: u32) -> SlotRef {
+        SlotRef { slot, generation: self.generation(slot) }
+    }
+
+    /// Tells whether a slot names the series that it named when the reference was made.
+    pub(crate) fn is_current(&self, of: SlotRef) -> bool {
+        self.table.is_current(of)
+    }
+
+    /// Returns one more than the highest slot in use, for walks over all series in bounded runs.
+    pub(crate) fn end(&self) -> usize {
+        self.table.end()
+    }
+
+    /// Returns what a checkpoint keeps of a series: its number, its labels, the time of its newest in-order sample
+    /// (`i64::MIN` if there was none); `None` if no series has the slot.
+    pub(crate) fn describe(&self, slot: u32) -> Option<(SeriesRef, Labels, i64)> {
+        let row = self.table.row(slot).filter(|row| row.is_used())?;
+        Some((row.series, self.labels(slot), row.last_ms))
+    }
+
+    /// Returns the slots of the series that pass all matchers.
+    ///
+    /// # Errors
+    /// When the request ends.
+    pub(crate) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
+        self.table.index.select(ctx, &self.table.symbols, matchers)
+    }
+
+    /// Adds the label names of matching series (or all) to `names`.
+    ///
+    /// # Errors
+    /// When the request ends or its memory is used up.
+    pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut Texts) -> Result<()> {
+        let slots = self.select_some(ctx, matchers)?;
+        self.table.index.label_names(ctx, &self.table.symbols, slots.as_ref(), names)
+    }
+
+    /// Adds the values of a label of matching series (or all) to `values`.
+    ///
+    /// # Errors
+    /// When the request ends or its memory is used up.
+    pub(crate) fn label_values(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        matchers: &[Matcher],
+        values: &mut Texts,
+    ) -> Result<()> {
+        let slots = self.select_some(ctx, matchers)?;
+        self.table.index.label_values(ctx, &self.table.symbols, name, slots.as_ref(), values)
+    }
+
+    fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
+        if matchers.is_empty() { Ok(None) } else { self.select(ctx, matchers).map(Some) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,36 +4,31 @@ use std::collections::HashMap;
 
 use roaring::RoaringBitmap;
 
-use super::postings::Postings;
+use super::postings::{Postings, Values};
+use super::select::{TERMS_PER_CHECK, Terms, select};
 use super::symbols::{SymbolId, Symbols};
 use super::texts::Texts;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
-use crate::matcher::{MatchOp, Matcher};
+use crate::matcher::Matcher;
 
-/// Postings by label name and value. Slots come in ascending order.
+/// Postings by label name and value.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    names: HashMap<SymbolId, Values>,
-    all: RoaringBitmap,
-    size: usize,
+    pub(super) names: HashMap<SymbolId, Values>,
+    pub(super) all: RoaringBitmap,
+    pub(super) size: usize,
 }
-
-type Values = HashMap<SymbolId, Postings>;
-
-/// What an entry of [`Values`] takes in a table that is between half and seven eighths full.
-const VALUE_SIZE: usize = 36;
 
 impl Index {
     /// Adds a series by its label names and values.
     pub(crate) fn insert(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
         self.all.insert(slot);
         for (name, value) in labels {
-            let postings = self.names.entry(name).or_default().entry(value).or_default();
-            if postings.len() == 0 {
-                self.size += VALUE_SIZE;
-            }
-            self.size += postings.push(slot);
+            let values = self.names.entry(name).or_default();
+            let size = values.size();
+            values.insert(value, slot);
+            self.size = self.size + values.size() - size;
         }
     }
 
@@ -47,89 +42,15 @@ impl Index {
     /// # Errors
     /// When the request ends.
     pub(crate) fn select(&self, ctx: &QueryContext, symbols: &Symbols, matchers: &[Matcher]) -> Result<RoaringBitmap> {
-        let mut selected = None;
-        // Those that name what they want come first: they leave little for the others to look at.
-        let (positive, negative): (Vec<_>, Vec<_>) = matchers.iter().partition(|m| !m.matches_empty());
-        let (equal, others): (Vec<_>, Vec<_>) = positive.into_iter().partition(|m| m.op() == MatchOp::Equal);
-        for matcher in equal.into_iter().chain(others) {
-            self.keep(ctx, symbols, matcher, &mut selected)?;
-        }
-        let mut selected = selected.unwrap_or_else(|| self.all.clone());
-        for matcher in negative {
-            selected -= self.union(ctx, symbols, matcher.name(), |value| !matcher.matches(value))?;
-        }
-        Ok(selected)
+        select(ctx, &mut HeadTerms { index: self, symbols }, matchers)
     }
 
-    /// Intersects `selected` with what a matcher that no absent label passes selects.
-    fn keep(
-        &self,
-        ctx: &QueryContext,
-        symbols: &Symbols,
-        matcher: &Matcher,
-        selected: &mut Option<RoaringBitmap>,
-    ) -> Result<()> {
-        if selected.as_ref().is_some_and(RoaringBitmap::is_empty) {
-            return Ok(());
-        }
-        let literals: Option<Vec<&str>> = match matcher.op() {
-            MatchOp::Equal => Some(vec![matcher.value()]),
-            MatchOp::Regexp => {
-                matcher.regexp().and_then(|r| r.literals()).map(|l| l.iter().map(String::as_str).collect())
-            }
-            MatchOp::NotEqual | MatchOp::NotRegexp => None,
-        };
-        // Fast path: one value.
-        if let (Some(&[value]), Some(selected)) = (literals.as_deref(), selected.as_mut()) {
-            match self.postings(symbols, matcher.name(), value) {
-                Some(postings) => postings.intersect_into(selected),
-                None => selected.clear(),
-            }
-            return Ok(());
-        }
-        let matching = match literals {
-            Some(literals) => {
-                let mut set = RoaringBitmap::new();
-                for postings in literals.iter().filter_map(|value| self.postings(symbols, matcher.name(), value)) {
-                    postings.union_into(&mut set);
-                }
-                set
-            }
-            None => self.union(ctx, symbols, matcher.name(), |value| matcher.matches(value))?,
-        };
-        match selected {
-            Some(selected) => *selected &= matching,
-            None => *selected = Some(matching),
-        }
-        Ok(())
-    }
-
-    fn postings(&self, symbols: &Symbols, name: &str, value: &str) -> Option<&Postings> {
-        self.names.get(&symbols.find(name)?)?.get(&symbols.find(value)?)
+    fn postings(&self, symbols: &Symbols, name: &str, value: &str) -> Option<Postings<'_>> {
+        self.names.get(&symbols.find(name)?)?.get(symbols.find(value)?)
     }
 
     fn values(&self, symbols: &Symbols, name: &str) -> Option<&Values> {
         self.names.get(&symbols.find(name)?)
-    }
-
-    /// Unites the postings of all values of a label that pass `test`.
-    fn union(
-        &self,
-        ctx: &QueryContext,
-        symbols: &Symbols,
-        name: &str,
-        test: impl Fn(&str) -> bool,
-    ) -> Result<RoaringBitmap> {
-        let mut set = RoaringBitmap::new();
-        for (i, (&value, postings)) in self.values(symbols, name).into_iter().flatten().enumerate() {
-            if i % CHECK_INTERVAL == 0 {
-                ctx.check()?;
-            }
-            if test(symbols.text(value)) {
-                postings.union_into(&mut set);
-            }
-        }
-        Ok(set)
     }
 
     /// Adds the names of the labels that series in `slots` (or any series) have to `names`.
@@ -145,7 +66,7 @@ impl Index {
     ) -> Result<()> {
         for (&name, values) in &self.names {
             ctx.check()?;
-            if slots.is_none_or(|slots| values.values().any(|postings| postings.intersects(slots))) {
+            if slots.is_none_or(|slots| values.iter().any(|(_, postings)| postings.intersects(slots))) {
                 names.insert(symbols.text(name))?;
             }
         }
@@ -164,7 +85,7 @@ impl Index {
         slots: Option<&RoaringBitmap>,
         values: &mut Texts,
     ) -> Result<()> {
-        for (i, (&value, postings)) in self.values(symbols, name).into_iter().flatten().enumerate() {
+        for (i, (value, postings)) in self.values(symbols, name).into_iter().flat_map(Values::iter).enumerate() {
             if i % CHECK_INTERVAL == 0 {
                 ctx.check()?;
             }
@@ -176,9 +97,62 @@ impl Index {
     }
 }
 
+/// The index with the texts of its symbols. Values are found by hash, so that all of a label are tested where a block
+/// would visit those with a prefix; the test looks at the prefix first.
+struct HeadTerms<'a> {
+    index: &'a Index,
+    symbols: &'a Symbols,
+}
+
+impl Terms for HeadTerms<'_> {
+    fn all(&self) -> RoaringBitmap {
+        self.index.all.clone()
+    }
+
+    fn n_series(&self) -> u64 {
+        self.index.all.len()
+    }
+
+    fn unite(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
+        if let Some(postings) = self.index.postings(self.symbols, name, value) {
+            postings.union_into(set);
+        }
+        Ok(())
+    }
+
+    fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
+        match self.index.postings(self.symbols, name, value) {
+            Some(postings) => postings.intersect_into(set),
+            None => set.clear(),
+        }
+        Ok(())
+    }
+
+    fn unite_where(
+        &mut self,
+        ctx: &QueryContext,
+        name: &str,
+        _prefix: &str,
+        test: &dyn Fn(&str) -> bool,
+        set: &mut RoaringBitmap,
+    ) -> Result<()> {
+        let values = self.index.values(self.symbols, name).into_iter().flat_map(Values::iter);
+        for (i, (value, postings)) in values.enumerate() {
+            if i % TERMS_PER_CHECK == 0 {
+                ctx.check()?;
+            }
+            if test(self.symbols.text(value)) {
+                postings.union_into(set);
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matcher::MatchOp;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

@@ -1,14 +1,22 @@
 //! The index of a shard's head: from label names and values to series.
 //!
-//! [`Symbols`] keeps each distinct text once and numbers it. [`Index`] has the [`Postings`] of every label value, and
+//! [`Symbols`] keeps each distinct text once and numbers it. [`Index`] has the postings of every label value, and
 //! answers which series matchers select and which names and values they have. Matching works on the values of a label,
 //! not on series: a regular expression runs once per distinct value.
 
+mod column;
 mod lookup;
+mod numbers;
 mod postings;
+mod remove;
+mod select;
 mod symbols;
 mod texts;
 
+pub(crate) use column::Column;
 pub(crate) use lookup::Index;
+pub(crate) use numbers::Numbers;
+pub(crate) use postings::SLOTS_MAX;
+pub(crate) use select::{TERMS_PER_CHECK, Terms, select};
 pub(crate) use symbols::{SymbolId, Symbols};
 pub use texts::Texts;

@@ -83,6 +83,12 @@ impl Regexp {
         }
     }
 
+    /// Tells whether the pattern is `.*`, which every text matches. Others may match every text too.
+    #[must_use]
+    pub fn matches_all(&self) -> bool {
+        matches!(&self.shared.shape, Shape::Affixes(affixes) if affixes.matches_all())
+    }
+
     /// Returns literal text that every match begins with; it may be empty.
     #[must_use]
     pub fn prefix(&self) -> &str {

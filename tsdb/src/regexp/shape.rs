@@ -184,6 +184,10 @@ impl Affixes {
             && text.ends_with(&self.suffix)
     }
 
+    pub(super) fn matches_all(&self) -> bool {
+        self.prefix.is_empty() && self.gap_min == 0 && self.suffix.is_empty()
+    }
+
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }

@@ -1,53 +1,57 @@
-//! Segment headers and frames: how records lie in a file so that each can be found and trusted by itself.
+//! File headers and frames: how records lie in a file so that each can be found and trusted by itself.
 //!
 //! ```text
-//! segment header                               frame
-//! 0   4  magic    "VWAL"                       0   4  marker   E9 56 52 46
-//! 4   1  version  1                            4   4  size     of the payload, u32
-//! 5   1  kind     0 samples, 1 series          8   8  sequence number in the file, u64
-//! 6   2  zero                                  16  1  record   what the payload is
-//! 8   8  salt     random, u64                  17  3  zero
-//! 16  4  zero                                  20  4  crc      CRC-32C of salt, bytes 4..20, payload
-//! 20  4  crc      CRC-32C of bytes 0..20       24  -  payload
+//! file header                                  frame
+//! 0   4  magic    "VWAL"                       0   1  marker   F5: no UTF-8 text holds this byte
+//! 4   1  version  2                            1   1  check    lowest byte of CRC-32C of salt, bytes 2..8
+//! 5   1  kind     0 samples, 1 series,         2   1  record   what the payload is; bit 7: compressed
+//!                 2 checkpoint                 3   3  size     of the payload, u24
+//! 6   2  zero                                  6   2  sequence number in the file, lowest 16 bits
+//! 8   8  salt     random, u64                  8   4  crc      CRC-32C of salt, whole sequence number (u64),
+//! 16  4  zero                                                  bytes 2..8, payload
+//! 20  4  crc      CRC-32C of bytes 0..20       12  -  payload
 //! 24  -  frames
 //! ```
-//! The salt is part of every checksum. A frame that was copied into a label, or that an earlier file left in a reused
-//! block of the disk, is therefore not taken for one of this file.
+//! The salt is part of every checksum. A frame that was copied into a label or a value, or that an earlier file left in a
+//! reused block of the disk, is therefore not taken for one of this file. The check byte makes most of what only looks
+//! like a frame cheap to pass over, without a checksum over the size that it pretends to have.
 
-use super::SegmentKind;
+use super::{SegmentKind, v1};
 
 /// Bytes before the first frame.
-pub(super) const SEGMENT_HEADER_SIZE: usize = 24;
+pub(super) const HEADER_SIZE: usize = 24;
 /// Bytes of a frame before its payload.
-pub(super) const FRAME_HEADER_SIZE: usize = 24;
-/// The largest payload; a writer splits records below it.
-pub(super) const PAYLOAD_SIZE_MAX: usize = 16 << 20;
+pub(super) const FRAME_HEADER_SIZE: usize = 12;
+/// The largest payload, before and after compression. Writers close frames below 2.2 MiB: see `writer`, `checkpoint`.
+pub(super) const PAYLOAD_SIZE_MAX: usize = 8 << 20;
 /// The newest version of the format.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
+/// Set in the record's byte if the payload is compressed: its size as a varint, then one zstd frame.
+pub(super) const COMPRESSED: u8 = 0x80;
 
 const MAGIC: [u8; 4] = *b"VWAL";
-/// Not UTF-8, so that text cannot hold it.
-const MARKER: [u8; 4] = [0xe9, b'V', b'R', b'F'];
+const MARKER: u8 = 0xf5;
 
-const SIZE_OFFSET: usize = 4;
-const SEQUENCE_OFFSET: usize = 8;
-const RECORD_OFFSET: usize = 16;
-const ZERO_OFFSET: usize = 17;
-const CRC_OFFSET: usize = 20;
+const HEADER_CRC_OFFSET: usize = 20;
+const CHECK_OFFSET: usize = 1;
+const RECORD_OFFSET: usize = 2;
+const SIZE_OFFSET: usize = 3;
+const SEQUENCE_OFFSET: usize = 6;
+const CRC_OFFSET: usize = 8;
 
-/// Returns the header of a new segment.
-pub(super) fn segment_header(kind: SegmentKind, salt: u64) -> [u8; SEGMENT_HEADER_SIZE] {
-    let mut header = [0; SEGMENT_HEADER_SIZE];
+/// Returns the header of a new file.
+pub(super) fn file_header(kind: SegmentKind, salt: u64) -> [u8; HEADER_SIZE] {
+    let mut header = [0; HEADER_SIZE];
     header[..4].copy_from_slice(&MAGIC);
     header[4] = VERSION;
     header[5] = kind_byte(kind);
     header[8..16].copy_from_slice(&salt.to_le_bytes());
-    let crc = crc32c::crc32c(&header[..CRC_OFFSET]);
-    header[CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
+    let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
+    header[HEADER_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
     header
 }
 
-/// Why the head of a segment was not accepted.
+/// Why the head of a file was not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {
     /// Not a whole, sound header.
@@ -56,43 +60,76 @@ pub(super) enum BadHeader {
     Version(u8),
 }
 
-/// Checks the header of a segment and returns its salt.
-pub(super) fn parse_segment_header(bytes: &[u8], kind: SegmentKind) -> Result<u64, BadHeader> {
-    let header = bytes.get(..SEGMENT_HEADER_SIZE).ok_or(BadHeader::Damaged)?;
-    if header[..4] != MAGIC || read_u32(header, CRC_OFFSET) != crc32c::crc32c(&header[..CRC_OFFSET]) {
+/// Checks the header of a file and returns how its frames are to be read.
+pub(super) fn parse_file_header(bytes: &[u8], kind: SegmentKind) -> Result<Framing, BadHeader> {
+    let header = bytes.get(..HEADER_SIZE).ok_or(BadHeader::Damaged)?;
+    let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
+    if header[..4] != MAGIC || read_u32(header, HEADER_CRC_OFFSET) != crc {
         return Err(BadHeader::Damaged);
     }
-    if header[4] != VERSION {
+    if !(1..=VERSION).contains(&header[4]) {
         return Err(BadHeader::Version(header[4]));
     }
     if header[5] != kind_byte(kind) || header[6..8] != [0; 2] || header[16..20] != [0; 4] {
         return Err(BadHeader::Damaged);
     }
-    Ok(read_u64(header, 8))
+    Ok(Framing { version: header[4], salt: read_u64(header, 8) })
 }
 
 fn kind_byte(kind: SegmentKind) -> u8 {
     match kind {
         SegmentKind::Samples => 0,
         SegmentKind::Series => 1,
+        SegmentKind::Checkpoint => 2,
     }
 }
 
-/// A frame whose checksum is right.
+/// What the frames of a file look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
-    /// Counts up by one from 0 in a file.
-    pub(super) sequence: u64,
-    /// What the payload is.
-    pub(super) record: u8,
-    /// The record.
-    pub(super) payload: &'a [u8],
+pub(super) struct Framing {
+    version: u8,
+    salt: u64,
 }
 
-impl Frame<'_> {
-    /// Returns how many bytes the frame takes in the file.
-    pub(super) fn size(&self) -> usize {
-        FRAME_HEADER_SIZE + self.payload.len()
+impl Framing {
+    /// Returns the version of the file.
+    pub(super) fn version(self) -> u8 {
+        self.version
+    }
+
+    /// Returns the first byte of every frame.
+    pub(super) fn marker(self) -> u8 {
+        if self.version == 1 { v1::MARKER_FIRST } else { MARKER }
+    }
+
+    /// Returns how many bytes a frame has before its payload.
+    pub(super) fn header_size(self) -> usize {
+        if self.version == 1 { v1::FRAME_HEADER_SIZE } else { FRAME_HEADER_SIZE }
+    }
+
+    /// Returns how large the frame is that `bytes` begin with, header included; `None` if they begin with none.
+    pub(super) fn frame_size(self, bytes: &[u8]) -> Option<usize> {
+        if self.version == 1 {
+            return v1::frame_size(bytes.first_chunk()?);
+        }
+        let header = bytes.get(..FRAME_HEADER_SIZE)?;
+        let size = read_u24(header, SIZE_OFFSET) as usize;
+        let sound = header[0] == MARKER && header[CHECK_OFFSET] == check_byte(header, self.salt);
+        (sound && size <= PAYLOAD_SIZE_MAX).then_some(FRAME_HEADER_SIZE + size)
+    }
+
+    /// Returns the number and the record of a whole frame if its checksum is right. Its number is `expected` or, where
+    /// frames are missing, a higher one; `gap` bytes before it are not known.
+    pub(super) fn check_frame(self, frame: &[u8], expected: u64, gap: u64) -> Option<(u64, u8)> {
+        if self.version == 1 {
+            return v1::check_frame(frame, self.salt);
+        }
+        let low = read_u16(frame, SEQUENCE_OFFSET);
+        let first = expected + u64::from(low.wrapping_sub(expected as u16));
+        let last = expected + u64::from(u16::MAX) + gap / FRAME_HEADER_SIZE as u64;
+        let crc = read_u32(frame, CRC_OFFSET);
+        let found = (first..=last).step_by(1 << 16).find(|&sequence| crc == frame_crc(frame, self.salt, sequence))?;
+        Some((found, frame[RECORD_OFFSET]))
     }
 }
 
@@ -106,56 +143,44 @@ pub(super) fn begin_frame(dst: &mut Vec<u8>) -> usize {
 /// Writes the header of the frame that begins at `at` and ends with `dst`.
 pub(super) fn finish_frame(dst: &mut [u8], at: usize, salt: u64, sequence: u64, record: u8) {
     let frame = &mut dst[at..];
-    let size = u32::try_from(frame.len() - FRAME_HEADER_SIZE).expect("records are split below PAYLOAD_SIZE_MAX");
-    frame[..4].copy_from_slice(&MARKER);
-    frame[SIZE_OFFSET..SEQUENCE_OFFSET].copy_from_slice(&size.to_le_bytes());
-    frame[SEQUENCE_OFFSET..RECORD_OFFSET].copy_from_slice(&sequence.to_le_bytes());
+    let size = frame.len() - FRAME_HEADER_SIZE;
+    assert!(size <= PAYLOAD_SIZE_MAX, "records are split below PAYLOAD_SIZE_MAX");
+    frame[0] = MARKER;
     frame[RECORD_OFFSET] = record;
-    let crc = frame_crc(frame, salt);
+    frame[SIZE_OFFSET..SEQUENCE_OFFSET].copy_from_slice(&(size as u32).to_le_bytes()[..3]);
+    frame[SEQUENCE_OFFSET..CRC_OFFSET].copy_from_slice(&(sequence as u16).to_le_bytes());
+    frame[CHECK_OFFSET] = check_byte(frame, salt);
+    let crc = frame_crc(frame, salt, sequence);
     frame[CRC_OFFSET..FRAME_HEADER_SIZE].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Returns the frame at the front of `bytes`, if there is a whole and sound one.
-pub(super) fn parse_frame(bytes: &[u8], salt: u64) -> Option<Frame<'_>> {
-    if bytes.len() < FRAME_HEADER_SIZE || bytes[..4] != MARKER || bytes[ZERO_OFFSET..CRC_OFFSET] != [0; 3] {
-        return None;
-    }
-    let size = read_u32(bytes, SIZE_OFFSET) as usize;
-    let frame = bytes.get(..FRAME_HEADER_SIZE + size).filter(|_| size <= PAYLOAD_SIZE_MAX)?;
-    if read_u32(frame, CRC_OFFSET) != frame_crc(frame, salt) {
-        return None;
-    }
-    Some(Frame {
-        sequence: read_u64(frame, SEQUENCE_OFFSET),
-        record: frame[RECORD_OFFSET],
-        payload: &frame[FRAME_HEADER_SIZE..],
-    })
+fn check_byte(frame: &[u8], salt: u64) -> u8 {
+    crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), &frame[RECORD_OFFSET..CRC_OFFSET]) as u8
 }
 
-/// Returns where the next marker stands in `bytes`.
-pub(super) fn find_marker(bytes: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    while let Some(found) = bytes[from..].iter().position(|&b| b == MARKER[0]) {
-        from += found;
-        if bytes[from..].starts_with(&MARKER) {
-            return Some(from);
-        }
-        from += 1;
-    }
-    None
+fn frame_crc(frame: &[u8], salt: u64, sequence: u64) -> u32 {
+    let mut head = [0; 16 + CRC_OFFSET - RECORD_OFFSET];
+    head[..8].copy_from_slice(&salt.to_le_bytes());
+    head[8..16].copy_from_slice(&sequence.to_le_bytes());
+    head[16..].copy_from_slice(&frame[RECORD_OFFSET..CRC_OFFSET]);
+    crc32c::crc32c_append(crc32c::crc32c(&head), &frame[FRAME_HEADER_SIZE..])
 }
 
-fn frame_crc(frame: &[u8], salt: u64) -> u32 {
-    let crc = crc32c::crc32c(&salt.to_le_bytes());
-    let crc = crc32c::crc32c_append(crc, &frame[SIZE_OFFSET..CRC_OFFSET]);
-    crc32c::crc32c_append(crc, &frame[FRAME_HEADER_SIZE..])
+fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn read_u32(bytes: &[u8], at: usize) -> u32 {
+fn read_u24(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0])
+}
+
+/// Reads four bytes that are there.
+pub(super) fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn read_u64(bytes: &[u8], at: usize) -> u64 {
+/// Reads eight bytes that are there.
+pub(super) fn read_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
@@ -164,6 +189,7 @@ mod tests {
     use super::*;
 
     const SALT: u64 = 0x0123_4567_89ab_cdef;
+    const FRAMING: Framing = Framing { version: VERSION, salt: SALT };
 
     fn frame(payload: &[u8], sequence: u64) -> Vec<u8> {
         let mut dst = Vec::new();
@@ -173,48 +199,64 @@ mod tests {
         dst
     }
 
+    fn parse(bytes: &[u8], expected: u64, gap: u64) -> Option<(u64, u8)> {
+        let size = FRAMING.frame_size(bytes)?;
+        FRAMING.check_frame(bytes.get(..size)?, expected, gap)
+    }
+
     #[test]
     fn a_frame_comes_back_and_every_flipped_bit_is_seen() {
         let good = frame(b"payload", 9);
-        let parsed = parse_frame(&good, SALT).unwrap();
-        assert_eq!((parsed.sequence, parsed.record, parsed.payload), (9, 3, &b"payload"[..]));
-        assert_eq!(parsed.size(), good.len());
+        assert_eq!(parse(&good, 9, 0), Some((9, 3)));
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(parse_frame(&bad, SALT), None, "bit {bit}");
+            assert_eq!(parse(&bad, 9, 0), None, "bit {bit}");
         }
         for size in 0..good.len() {
-            assert_eq!(parse_frame(&good[..size], SALT), None, "cut to {size}");
+            assert_eq!(parse(&good[..size], 9, 0), None, "cut to {size}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_again_behind_a_gap_and_lower_ones_are_refused() {
+        for (sequence, expected, gap, found) in [
+            (9, 0, 0, true),
+            (65_545, 10, 0, true),
+            (9, 10, 1 << 20, false),
+            (200_000, 0, 0, false),
+            (200_000, 0, 12 * 200_000, true),
+            (u64::from(u32::MAX), u64::from(u32::MAX) - 1, 0, true),
+        ] {
+            let parsed = parse(&frame(b"x", sequence), expected, gap);
+            assert_eq!(parsed, found.then_some((sequence, 3)), "{sequence} after {expected}");
         }
     }
 
     #[test]
     fn a_frame_of_another_file_is_refused() {
-        assert_eq!(parse_frame(&frame(b"x", 0), SALT + 1), None);
+        let other = Framing { salt: SALT + 1, ..FRAMING };
+        let bytes = frame(b"x", 0);
+        assert_eq!(other.check_frame(&bytes, 0, 0), None);
     }
 
     #[test]
     fn headers_are_checked() {
-        let good = segment_header(SegmentKind::Series, SALT);
-        assert_eq!(parse_segment_header(&good, SegmentKind::Series), Ok(SALT));
-        assert_eq!(parse_segment_header(&good, SegmentKind::Samples), Err(BadHeader::Damaged));
-        assert_eq!(parse_segment_header(&good[..23], SegmentKind::Series), Err(BadHeader::Damaged));
+        let good = file_header(SegmentKind::Series, SALT);
+        assert_eq!(parse_file_header(&good, SegmentKind::Series), Ok(FRAMING));
+        assert_eq!(parse_file_header(&good, SegmentKind::Samples), Err(BadHeader::Damaged));
+        assert_eq!(parse_file_header(&good[..23], SegmentKind::Series), Err(BadHeader::Damaged));
         for bit in 0..good.len() * 8 {
             let mut bad = good;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(parse_segment_header(&bad, SegmentKind::Series).is_err(), "bit {bit}");
+            assert!(parse_file_header(&bad, SegmentKind::Series).is_err(), "bit {bit}");
         }
-        let mut newer = good;
-        newer[4] = 2;
-        let crc = crc32c::crc32c(&newer[..CRC_OFFSET]);
-        newer[CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(parse_segment_header(&newer, SegmentKind::Series), Err(BadHeader::Version(2)));
-    }
-
-    #[test]
-    fn markers_are_found() {
-        assert_eq!(find_marker(b"\xe9\xe9VRF"), Some(1));
-        assert_eq!(find_marker(b"\xe9VR"), None);
+        for version in [0, VERSION + 1] {
+            let mut other = good;
+            other[4] = version;
+            let crc = crc32c::crc32c(&other[..HEADER_CRC_OFFSET]);
+            other[HEADER_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(parse_file_header(&other, SegmentKind::Series), Err(BadHeader::Version(version)));
+        }
     }
 }

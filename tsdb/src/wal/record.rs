@@ -1,34 +1,22 @@
-//! The records of the log. All integers are varints (`varint`), all texts are a size and UTF-8.
+//! The records of the log but for samples ([`super::samples`]). Integers are varints, texts a size and UTF-8.
 //!
 //! ```text
 //! 1 series    repeated: ref, number of labels, then name and value of each in ascending order of names
-//! 2 samples   n, then three columns of n:
-//!             refs        each less the one before, zigzag
-//!             timestamps  0 and the one that all have, zigzag; or 1 and each less the one before, zigzag
-//!             values      an even number: an integer, zigzag, times 2; or 1 and the double's 8 bytes
+//! 2 samples   see `samples`
 //! 3 metadata  repeated: metric family, type, help, unit
 //! ```
-//! A record decodes by itself: nothing in it refers to another.
+//! A record decodes by itself: nothing in it refers to another. Records 4 to 15 are kept for histograms, exemplars and
+//! start timestamps, those from 16 on are the checkpoint's ([`super::checkpoint`]).
 
 use crate::head::SeriesRef;
 use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::sample::Sample;
-use crate::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64, unzigzag, zigzag};
+use crate::varint::{put_u64, take_bytes, take_u64};
 
 pub(super) const SERIES: u8 = 1;
 pub(super) const SAMPLES: u8 = 2;
 pub(super) const METADATA: u8 = 3;
-
-/// Most samples of one record.
-pub(super) const RECORD_SAMPLES_MAX: usize = 1 << 16;
-
-const TIMESTAMPS_EQUAL: u64 = 0;
-const TIMESTAMPS_EACH: u64 = 1;
-const VALUE_RAW: u64 = 1;
-
-/// Integers up to this magnitude are written as such.
-const INTEGER_MAX: f64 = (1_u64 << 53) as f64;
 
 /// Samples and the series that they belong to.
 #[derive(Debug, Default)]
@@ -87,91 +75,6 @@ pub(super) fn decode_series(mut src: &[u8], mut each: impl FnMut(SeriesRef, Labe
     Some(())
 }
 
-/// Appends samples, at most [`RECORD_SAMPLES_MAX`].
-pub(super) fn encode_samples(dst: &mut Vec<u8>, refs: &[SeriesRef], samples: &[Sample]) {
-    debug_assert!(refs.len() == samples.len() && samples.len() <= RECORD_SAMPLES_MAX, "one ref a sample, bounded");
-    put_u64(dst, samples.len() as u64);
-    let mut last = 0;
-    for series in refs {
-        put_i64(dst, (series.0 as i64).wrapping_sub(last));
-        last = series.0 as i64;
-    }
-    encode_timestamps(dst, samples);
-    for sample in samples {
-        encode_value(dst, sample.value);
-    }
-}
-
-fn encode_timestamps(dst: &mut Vec<u8>, samples: &[Sample]) {
-    let first = samples.first().map_or(0, |sample| sample.timestamp_ms);
-    if samples.iter().all(|sample| sample.timestamp_ms == first) {
-        put_u64(dst, TIMESTAMPS_EQUAL);
-        put_i64(dst, first);
-        return;
-    }
-    put_u64(dst, TIMESTAMPS_EACH);
-    let mut last = 0;
-    for sample in samples {
-        put_i64(dst, sample.timestamp_ms.wrapping_sub(last));
-        last = sample.timestamp_ms;
-    }
-}
-
-#[inline]
-fn encode_value(dst: &mut Vec<u8>, value: f64) {
-    let integer = value as i64;
-    if value.abs() <= INTEGER_MAX && (integer as f64).to_bits() == value.to_bits() {
-        put_u64(dst, zigzag(integer) << 1);
-    } else {
-        put_u64(dst, VALUE_RAW);
-        dst.extend_from_slice(&value.to_bits().to_le_bytes());
-    }
-}
-
-/// Decodes samples into `out`, which is emptied first; `None` if the record is damaged.
-pub(super) fn decode_samples(mut src: &[u8], out: &mut SampleColumn) -> Option<()> {
-    let src = &mut src;
-    out.clear();
-    let n_samples = usize::try_from(take_u64(src)?).ok().filter(|&n| n <= RECORD_SAMPLES_MAX)?;
-    let mut series = 0_i64;
-    for _ in 0..n_samples {
-        series = series.wrapping_add(take_i64(src)?);
-        out.refs.push(SeriesRef(series as u64));
-    }
-    decode_timestamps(src, n_samples, &mut out.samples)?;
-    for sample in &mut out.samples {
-        sample.value = decode_value(src)?;
-    }
-    src.is_empty().then_some(())
-}
-
-fn decode_timestamps(src: &mut &[u8], n_samples: usize, out: &mut Vec<Sample>) -> Option<()> {
-    match take_u64(src)? {
-        TIMESTAMPS_EQUAL => {
-            let timestamp_ms = take_i64(src)?;
-            out.resize(n_samples, Sample { timestamp_ms, value: 0.0 });
-        }
-        TIMESTAMPS_EACH => {
-            let mut timestamp_ms = 0_i64;
-            for _ in 0..n_samples {
-                timestamp_ms = timestamp_ms.wrapping_add(take_i64(src)?);
-                out.push(Sample { timestamp_ms, value: 0.0 });
-            }
-        }
-        _ => return None,
-    }
-    Some(())
-}
-
-#[inline]
-fn decode_value(src: &mut &[u8]) -> Option<f64> {
-    match take_u64(src)? {
-        even if even % 2 == 0 => Some(unzigzag(even >> 1) as f64),
-        VALUE_RAW => Some(f64::from_bits(u64::from_le_bytes(take_bytes(src, 8)?.try_into().ok()?))),
-        _ => None,
-    }
-}
-
 /// Appends the metadata of a metric family.
 pub(super) fn encode_metadata(dst: &mut Vec<u8>, family: &str, metadata: &Metadata) {
     for text in [family, &metadata.kind, &metadata.help, &metadata.unit] {
@@ -189,12 +92,14 @@ pub(super) fn decode_metadata(mut src: &[u8], mut each: impl FnMut(&str, Metadat
     Some(())
 }
 
-fn put_text(dst: &mut Vec<u8>, text: &str) {
+/// Appends a text behind its size.
+pub(super) fn put_text(dst: &mut Vec<u8>, text: &str) {
     put_u64(dst, text.len() as u64);
     dst.extend_from_slice(text.as_bytes());
 }
 
-fn take_text<'a>(src: &mut &'a [u8]) -> Option<&'a str> {
+/// Takes a text off the front of `src`.
+pub(super) fn take_text<'a>(src: &mut &'a [u8]) -> Option<&'a str> {
     let size = usize::try_from(take_u64(src)?).ok()?;
     std::str::from_utf8(take_bytes(src, size)?).ok()
 }
@@ -223,31 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn samples_come_back_bit_for_bit(
-            samples in proptest::collection::vec((any::<u64>(), prop_oneof![any::<i64>(), Just(5)], any::<u64>()), 0..50),
-            integers in proptest::collection::vec(-(1_i64 << 54)..(1_i64 << 54), 0..50),
-            equal: bool,
-        ) {
-            let mut column = SampleColumn::default();
-            for &(series, timestamp_ms, bits) in &samples {
-                let timestamp_ms = if equal { 7 } else { timestamp_ms };
-                column.push(SeriesRef(series), Sample { timestamp_ms, value: f64::from_bits(bits) });
-            }
-            for &i in &integers {
-                column.push(SeriesRef(i as u64), Sample { timestamp_ms: 7, value: i as f64 });
-            }
-            let mut dst = Vec::new();
-            encode_samples(&mut dst, &column.refs, &column.samples);
-            let mut back = SampleColumn::default();
-            decode_samples(&dst, &mut back).unwrap();
-            prop_assert_eq!(&back.refs, &column.refs);
-            let bits = |c: &SampleColumn| c.samples.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect::<Vec<_>>();
-            prop_assert_eq!(bits(&back), bits(&column));
-        }
-
-        #[test]
         fn damaged_records_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = decode_samples(&bytes, &mut SampleColumn::default());
             let _ = decode_series(&bytes, |_, _| {});
             let _ = decode_metadata(&bytes, |_, _| {});
         }

@@ -1,14 +1,26 @@
-//! Appending to a shard's log, with group commit.
+//! Appending to a shard's log, with group commit, and cutting it.
+//!
+//! A record takes three steps, each under a lock of its own: encoded into [`Pending`] (under the shard's lock), written by
+//! whoever comes first for all that wait (`files`), synced likewise (`syncing`). Locks are taken in the order shard's
+//! head, `syncing`, `files`, `pending`, and nothing waits for the disk to sync while it holds `files`: so
+//! [`Wal::rotate`], which comes under the head's lock, waits for a write to the operating system at most.
+//!
+//! A cut falls between two requests. Whoever appends holds the head's lock, and so does the one who rotates: at that
+//! moment all that was appended is in `pending`, in `files` or written. Rotating takes `files`, writes the rest and closes
+//! both segments before it lets go: what was appended before is in segments below the cut, what comes after in others. A
+//! commit that runs at the same time either had `files` first, then rotating finds nothing left of what it wrote, or
+//! finds its records written. A write that fails closes nothing.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::SegmentKind;
-use super::frame::{SEGMENT_HEADER_SIZE, begin_frame, finish_frame, segment_header};
-use super::record::{self, RECORD_SAMPLES_MAX, SampleColumn};
+use super::record::{self, SampleColumn};
+use super::samples::{RECORD_SAMPLES_MAX, Scratch, encode_samples};
+use super::stream::{Frames, Refused, Stream, Unsynced};
+use super::{Cut, Health, SegmentKind, checkpoint};
 use crate::error::{Error, Result};
-use crate::fs::{AppendFile, Fs};
+use crate::fs::Fs;
 use crate::head::SeriesRef;
 use crate::labels::Labels;
 use crate::metadata::Metadata;
@@ -38,10 +50,17 @@ pub(crate) struct Wal {
     options: WalOptions,
     pending: Mutex<Pending>,
     files: Mutex<Files>,
-    /// The position up to which all is written, and synced where a commit syncs.
-    committed: AtomicU64,
+    /// Held by the one that syncs.
+    syncing: Mutex<()>,
+    /// Held by the one that writes a checkpoint.
+    checkpointing: Mutex<()>,
+    /// The positions up to which all is written, and synced.
+    written: AtomicU64,
+    synced: AtomicU64,
     /// A write failed; the next append tries again before it adds more.
     blocked: AtomicBool,
+    /// Why, while `blocked`.
+    blocked_by: Mutex<String>,
     poisoned: OnceLock<String>,
 }
 
@@ -56,14 +75,7 @@ struct Pending {
     series: Frames,
     samples: Frames,
     position: u64,
-}
-
-/// Frames whose headers are still to be written.
-#[derive(Debug, Default)]
-struct Frames {
-    bytes: Vec<u8>,
-    /// Where each frame begins, and what its record is.
-    starts: Vec<(usize, u8)>,
+    scratch: Scratch,
 }
 
 #[derive(Debug)]
@@ -72,52 +84,28 @@ struct Files {
     samples: Stream,
 }
 
-/// The segments of one kind that this process writes.
-#[derive(Debug)]
-struct Stream {
-    kind: SegmentKind,
-    next_number: u64,
-    segment: Option<Segment>,
-    /// Closed segments that wait for their last sync, in order. Empty under [`WalSync::Never`].
-    unsynced: Vec<Unsynced>,
-    /// What is to be written next; after a failed write, what is still to be written.
-    frames: Frames,
-}
-
-/// A file to sync, and its path for the error.
-type Unsynced = (PathBuf, Arc<dyn AppendFile>);
-
-#[derive(Debug)]
-struct Segment {
-    path: PathBuf,
-    file: Arc<dyn AppendFile>,
-    size: u64,
-    salt: u64,
-    next_sequence: u64,
-    /// Not synced since the last write.
-    dirty: bool,
-}
-
 impl Wal {
-    /// Starts a log behind the segments that the folder already has. No file is made before the first write.
+    /// Starts a log behind the segments and checkpoints that the folder already has. No file is made before the first
+    /// write.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder cannot be made or read.
     pub(crate) fn open(options: WalOptions) -> Result<Self> {
         options.fs.create_dir(&options.dir).map_err(Error::io("create", &options.dir))?;
         let names = options.fs.list(&options.dir).map_err(Error::io("list", &options.dir))?;
-        let stream = |kind: SegmentKind| Stream {
-            kind,
-            next_number: names.iter().filter_map(|name| kind.parse(name)).max().map_or(0, |last| last + 1),
-            segment: None,
-            unsynced: Vec::new(),
-            frames: Frames::default(),
-        };
+        let last = |kind: SegmentKind| names.iter().filter_map(|name| kind.parse(name)).max();
+        // A checkpoint's number is the first that still counts, whether there is such a segment or not.
+        let first = last(SegmentKind::Checkpoint).unwrap_or(0);
+        let stream = |kind| Stream::new(kind, last(kind).map_or(0, |last| last + 1).max(first));
         Ok(Self {
             pending: Mutex::default(),
             files: Mutex::new(Files { series: stream(SegmentKind::Series), samples: stream(SegmentKind::Samples) }),
-            committed: AtomicU64::new(0),
+            syncing: Mutex::default(),
+            checkpointing: Mutex::default(),
+            written: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             blocked: AtomicBool::new(false),
+            blocked_by: Mutex::default(),
             poisoned: OnceLock::new(),
             options,
         })
@@ -132,6 +120,17 @@ impl Wal {
             self.commit(self.end())?;
         }
         self.check_poison()
+    }
+
+    /// Tells whether the log takes appends, and why not. Waits for no disk.
+    pub(crate) fn health(&self) -> Health {
+        if let Some(reason) = self.poisoned.get() {
+            return Health::Poisoned(reason.clone());
+        }
+        if self.blocked.load(Ordering::Acquire) {
+            return Health::Blocked(self.blocked_by.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        }
+        Health::Ok
     }
 
     /// Appends a series definition.
@@ -151,10 +150,11 @@ impl Wal {
     /// Appends samples of series whose definitions were appended before.
     pub(crate) fn append_samples(&self, column: &SampleColumn) {
         let mut pending = self.pending();
+        let Pending { samples: frames, position, scratch, .. } = &mut *pending;
         let chunks = column.refs.chunks(RECORD_SAMPLES_MAX).zip(column.samples.chunks(RECORD_SAMPLES_MAX));
         for (refs, samples) in chunks {
-            record::encode_samples(pending.samples.begin(record::SAMPLES), refs, samples);
-            pending.position += 1;
+            encode_samples(frames.begin(record::SAMPLES), refs, samples, scratch);
+            *position += 1;
         }
     }
 
@@ -164,29 +164,19 @@ impl Wal {
     }
 
     /// Returns once everything before `position` is in the operating system's hands, and synced under
-    /// [`WalSync::Always`]. Who comes first writes for all that wait.
+    /// [`WalSync::Always`]. Who comes first writes, or syncs, for all that wait.
     ///
     /// # Errors
     /// [`Error::Io`] if it could not be written: it stays in memory and the next commit tries again.
     /// [`Error::Poisoned`] if it could not be synced.
     pub(crate) fn commit(&self, position: Position) -> Result<()> {
-        if self.committed.load(Ordering::Acquire) >= position.0 {
-            return Ok(());
+        if self.written.load(Ordering::Acquire) < position.0 {
+            let mut files = self.files();
+            if self.written.load(Ordering::Acquire) < position.0 {
+                self.write_pending(&mut files)?;
+            }
         }
-        let mut files = self.files();
-        if self.committed.load(Ordering::Acquire) >= position.0 {
-            return Ok(());
-        }
-        self.check_poison()?;
-        let end = self.take_pending(&mut files);
-        let written = files.series.write(self).and_then(|()| files.samples.write(self));
-        self.blocked.store(written.is_err(), Ordering::Release);
-        written?;
-        if self.options.sync == WalSync::Always {
-            sync_all(files.take_unsynced(), self)?;
-        }
-        self.committed.store(end, Ordering::Release);
-        Ok(())
+        if self.options.sync == WalSync::Always { self.sync_to(position.0) } else { Ok(()) }
     }
 
     /// Makes everything that was committed survive a power cut. Commits go on meanwhile.
@@ -194,15 +184,91 @@ impl Wal {
     /// # Errors
     /// [`Error::Poisoned`] if the disk refused, now or earlier.
     pub(crate) fn sync(&self) -> Result<()> {
-        let unsynced = self.files().take_unsynced();
-        sync_all(unsynced, self)?;
+        self.sync_to(self.written.load(Ordering::Acquire))?;
         self.check_poison()
+    }
+
+    /// Cuts the log: all that was appended lies in closed segments on return, and what comes next goes to new ones.
+    /// The caller holds the lock under which is appended. Nothing is synced.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Poisoned`]; the log is not cut then, and goes on as before.
+    pub(crate) fn rotate(&self) -> Result<Cut> {
+        let mut files = self.files();
+        self.write_pending(&mut files)?;
+        let Files { series, samples } = &mut *files;
+        series.close();
+        samples.close();
+        // Never the number of an earlier cut, whose checkpoint may still be there.
+        let cut = series.next_number.max(samples.next_number) + 1;
+        (series.next_number, samples.next_number) = (cut, cut);
+        Ok(Cut(cut))
+    }
+
+    /// Replaces all segments before `cut` by a checkpoint: the definitions of `series`, with their last times
+    /// (`i64::MIN` if there is none), in label order, `next_ref` as the least number that no series ever had, and
+    /// `metadata`. `series` holds every series that samples behind the cut may name and that was defined before it.
+    /// All samples before the cut are durable elsewhere.
+    ///
+    /// # Errors
+    /// Those of `series`, [`Error::Io`], [`Error::Limit`] if a label set is larger than any the store accepts. The
+    /// segments before the cut still count then. A segment that cannot be removed is no error; the next call tries again.
+    pub(crate) fn checkpoint<'a>(
+        &self,
+        cut: Cut,
+        series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
+        next_ref: u64,
+        metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
+    ) -> Result<()> {
+        let _turn = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        let WalOptions { fs, dir, .. } = &self.options;
+        checkpoint::write(&**fs, dir, cut, next_ref, metadata, series)?;
+        let mut files = self.files();
+        files.series.forget_before(cut.0);
+        files.samples.forget_before(cut.0);
+        drop(files);
+        checkpoint::remove_before(&**fs, dir, cut);
+        Ok(())
     }
 
     /// Counts the bytes that wait to be written.
     pub(crate) fn pending_size(&self) -> usize {
         let pending = self.pending();
-        pending.series.bytes.len() + pending.samples.bytes.len()
+        pending.series.size() + pending.samples.size()
+    }
+
+    /// Returns the bytes of the log's files.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder cannot be read.
+    pub(crate) fn size(&self) -> Result<u64> {
+        let WalOptions { fs, dir, .. } = &self.options;
+        let names = fs.list(dir).map_err(Error::io("list", dir))?;
+        // A file that a checkpoint removes meanwhile takes nothing.
+        let size = |name: &String| fs.open(&dir.join(name)).and_then(|file| file.size()).unwrap_or(0);
+        Ok(names.iter().map(size).sum())
+    }
+
+    /// Writes all that was appended, definitions first.
+    fn write_pending(&self, files: &mut Files) -> Result<()> {
+        self.check_poison()?;
+        let end = self.take_pending(files);
+        files.series.frames.compress();
+        let WalOptions { fs, dir, segment_size_bytes, .. } = &self.options;
+        let write = |stream: &mut Stream| stream.write(&**fs, dir, *segment_size_bytes);
+        match write(&mut files.series).and_then(|()| write(&mut files.samples)) {
+            Ok(()) => {
+                self.blocked.store(false, Ordering::Release);
+                self.written.store(end, Ordering::Release);
+                Ok(())
+            }
+            Err(Refused::Whole(e)) => {
+                *self.blocked_by.lock().unwrap_or_else(PoisonError::into_inner) = e.to_string();
+                self.blocked.store(true, Ordering::Release);
+                Err(e)
+            }
+            Err(Refused::Half(reason)) => Err(self.poison(reason)),
+        }
     }
 
     fn take_pending(&self, files: &mut Files) -> u64 {
@@ -210,6 +276,37 @@ impl Wal {
         files.series.frames.take(&mut pending.series);
         files.samples.frames.take(&mut pending.samples);
         pending.position
+    }
+
+    /// Returns once everything before `position`, which is written, is synced.
+    fn sync_to(&self, position: u64) -> Result<()> {
+        if self.synced.load(Ordering::Acquire) >= position {
+            return Ok(());
+        }
+        let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.synced.load(Ordering::Acquire) >= position {
+            return Ok(());
+        }
+        self.check_poison()?;
+        let (end, unsynced, dir_dirty) = self.take_unsynced();
+        for Unsynced { path, file, .. } in unsynced {
+            file.sync().map_err(|e| self.poison(format!("sync {path:?}: {e}")))?;
+        }
+        if dir_dirty {
+            let WalOptions { fs, dir, .. } = &self.options;
+            fs.sync_dir(dir).map_err(|e| self.poison(format!("sync {dir:?}: {e}")))?;
+        }
+        self.synced.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns how far is written and what of it needs a sync, definitions first: samples must not outlive them.
+    fn take_unsynced(&self) -> (u64, Vec<Unsynced>, bool) {
+        let mut files = self.files();
+        let mut unsynced = Vec::new();
+        let series = files.series.take_unsynced(&mut unsynced);
+        let samples = files.samples.take_unsynced(&mut unsynced);
+        (self.written.load(Ordering::Acquire), unsynced, series || samples)
     }
 
     fn check_poison(&self) -> Result<()> {
@@ -236,208 +333,5 @@ impl Wal {
     }
 }
 
-impl Files {
-    /// Returns what needs a sync, definitions first: samples must not outlive them. From now on it counts as synced.
-    fn take_unsynced(&mut self) -> Vec<Unsynced> {
-        let mut unsynced = Vec::new();
-        for stream in [&mut self.series, &mut self.samples] {
-            unsynced.append(&mut stream.unsynced);
-            if let Some(segment) = stream.segment.as_mut().filter(|segment| segment.dirty) {
-                segment.dirty = false;
-                unsynced.push((segment.path.clone(), Arc::clone(&segment.file)));
-            }
-        }
-        unsynced
-    }
-}
-
-fn sync_all(unsynced: Vec<Unsynced>, wal: &Wal) -> Result<()> {
-    for (path, file) in unsynced {
-        file.sync().map_err(|e| wal.poison(format!("sync {path:?}: {e}")))?;
-    }
-    Ok(())
-}
-
-impl Frames {
-    /// Begins a frame and returns the buffer to which its record is appended.
-    fn begin(&mut self, record: u8) -> &mut Vec<u8> {
-        self.starts.push((begin_frame(&mut self.bytes), record));
-        &mut self.bytes
-    }
-
-    /// Returns the buffer of the last frame if it is of this record and smaller than `size`, else of a new one.
-    fn open(&mut self, record: u8, size: usize) -> &mut Vec<u8> {
-        match self.starts.last() {
-            Some(&(start, last)) if last == record && self.bytes.len() - start < size => &mut self.bytes,
-            _ => self.begin(record),
-        }
-    }
-
-    /// Moves the frames of `other` behind these.
-    fn take(&mut self, other: &mut Self) {
-        if self.starts.is_empty() {
-            std::mem::swap(self, other);
-            return;
-        }
-        let offset = self.bytes.len();
-        self.bytes.append(&mut other.bytes);
-        self.starts.extend(other.starts.drain(..).map(|(start, record)| (start + offset, record)));
-    }
-
-    /// Writes the headers, numbered from `sequence`, and returns the number of the next frame.
-    fn seal(&mut self, salt: u64, mut sequence: u64) -> u64 {
-        for (i, &(start, record)) in self.starts.iter().enumerate() {
-            let end = self.starts.get(i + 1).map_or(self.bytes.len(), |next| next.0);
-            finish_frame(&mut self.bytes[..end], start, salt, sequence, record);
-            sequence += 1;
-        }
-        sequence
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.starts.clear();
-    }
-}
-
-impl Stream {
-    /// Writes all frames to the current segment or the next one.
-    fn write(&mut self, wal: &Wal) -> Result<()> {
-        if self.frames.starts.is_empty() {
-            return Ok(());
-        }
-        if self.segment.as_ref().is_some_and(|segment| segment.size >= wal.options.segment_size_bytes) {
-            self.close_segment(wal.options.sync);
-        }
-        let segment = match &mut self.segment {
-            Some(segment) => segment,
-            none => none.insert(Segment::create(wal, self.kind, &mut self.next_number)?),
-        };
-        let next_sequence = self.frames.seal(segment.salt, segment.next_sequence);
-        if let Err(refused) = segment.file.append(&self.frames.bytes) {
-            segment.file.truncate(segment.size).map_err(|e| wal.poison(format!("cut {:?}: {e}", segment.path)))?;
-            return Err(Error::io("write", &segment.path)(refused));
-        }
-        segment.size += self.frames.bytes.len() as u64;
-        segment.next_sequence = next_sequence;
-        segment.dirty = true;
-        self.frames.clear();
-        Ok(())
-    }
-
-    /// Closes the segment. Its last sync comes with the next one of the log, in order: never before that of definitions.
-    fn close_segment(&mut self, sync: WalSync) {
-        let dirty = self.segment.take().filter(|segment| segment.dirty && sync != WalSync::Never);
-        self.unsynced.extend(dirty.map(|segment| (segment.path, segment.file)));
-    }
-}
-
-impl Segment {
-    /// Creates the segment of the next number. What a full disk leaves of it is removed.
-    fn create(wal: &Wal, kind: SegmentKind, next_number: &mut u64) -> Result<Self> {
-        let WalOptions { dir, fs, .. } = &wal.options;
-        let path = dir.join(kind.file_name(*next_number));
-        let salt = getrandom::u64().map_err(|e| Error::io("salt", &path)(e.into()))?;
-        let file = fs.create(&path).map_err(Error::io("create", &path))?;
-        if let Err(refused) = file.append(&segment_header(kind, salt)) {
-            if fs.remove(&path).is_err() {
-                // The number is used up by a file that replay passes over.
-                *next_number += 1;
-            }
-            return Err(Error::io("write", &path)(refused));
-        }
-        *next_number += 1;
-        fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
-        Ok(Self { path, file, size: SEGMENT_HEADER_SIZE as u64, salt, next_sequence: 0, dirty: true })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fs::{FaultFs, RealFs};
-    use crate::sample::Sample;
-    use crate::wal::reader::{Item, scan};
-
-    fn wal(dir: &std::path::Path, fs: Arc<dyn Fs>, sync: WalSync, segment_size_bytes: u64) -> Wal {
-        Wal::open(WalOptions { shard: 0, dir: dir.to_owned(), fs, sync, segment_size_bytes }).unwrap()
-    }
-
-    fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {
-        wal.ready()?;
-        let mut column = SampleColumn::default();
-        column.push(SeriesRef(1), Sample { timestamp_ms, value: 1.5 });
-        wal.append_samples(&column);
-        wal.commit(wal.end())
-    }
-
-    /// Reads back the times of all samples, and asserts that the files are whole.
-    fn times(dir: &std::path::Path) -> Vec<i64> {
-        let mut times = Vec::new();
-        for name in RealFs.list(dir).unwrap() {
-            let bytes = std::fs::read(dir.join(name)).unwrap();
-            for item in scan(&bytes, SegmentKind::Samples).unwrap() {
-                let Item::Frame(frame) = item else { panic!("damaged: {item:?}") };
-                let mut column = SampleColumn::default();
-                record::decode_samples(frame.payload, &mut column).unwrap();
-                times.extend(column.samples.iter().map(|s| s.timestamp_ms));
-            }
-        }
-        times
-    }
-
-    #[test]
-    fn segments_are_closed_at_their_size_and_a_new_process_starts_its_own() {
-        let dir = tempfile::tempdir().unwrap();
-        for round in 0..2 {
-            let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Always, 200);
-            (0..10).for_each(|i| append(&wal, round * 10 + i).unwrap());
-        }
-        assert_eq!(times(dir.path()), (0..20).collect::<Vec<_>>());
-        assert!(RealFs.list(dir.path()).unwrap().len() >= 4);
-    }
-
-    #[test]
-    fn a_full_disk_leaves_whole_frames_and_heals_without_loss() {
-        for room in 0..135 {
-            let dir = tempfile::tempdir().unwrap();
-            let fs = FaultFs::with_room(room);
-            let wal = wal(dir.path(), Arc::new(fs.clone()), WalSync::Interval, 1 << 20);
-            let appended: Vec<i64> = (0..3).filter(|&t| append(&wal, t).is_ok()).collect();
-            assert!(appended.len() < 3, "room {room}");
-            assert!(append(&wal, 3).is_err(), "blocked");
-            let before = times(dir.path());
-            assert_eq!(before, appended, "room {room}: only what was acknowledged is there");
-            fs.set_room(u64::MAX);
-            append(&wal, 4).unwrap();
-            // The first refused one was kept in memory; those that came while blocked never got in.
-            let refused = appended.len() as i64;
-            let expected: Vec<i64> = appended.into_iter().chain([refused, 4]).collect();
-            assert_eq!(times(dir.path()), expected, "room {room}");
-        }
-    }
-
-    #[test]
-    fn a_failed_sync_poisons() {
-        let dir = tempfile::tempdir().unwrap();
-        let fs = FaultFs::with_room(u64::MAX);
-        let wal = wal(dir.path(), Arc::new(fs.clone()), WalSync::Always, 1 << 20);
-        append(&wal, 1).unwrap();
-        fs.set_sync_fails(true);
-        assert!(matches!(append(&wal, 2), Err(Error::Poisoned { .. })));
-        fs.set_sync_fails(false);
-        assert!(matches!(append(&wal, 3), Err(Error::Poisoned { .. })), "a later success proves nothing");
-    }
-
-    #[test]
-    fn large_requests_are_split_into_records() {
-        let dir = tempfile::tempdir().unwrap();
-        let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Never, 1 << 30);
-        let mut column = SampleColumn::default();
-        let n_samples = RECORD_SAMPLES_MAX as i64 * 2 + 1;
-        (0..n_samples).for_each(|timestamp_ms| column.push(SeriesRef(1), Sample { timestamp_ms, value: 0.1 }));
-        wal.append_samples(&column);
-        wal.commit(wal.end()).unwrap();
-        assert_eq!(times(dir.path()).len(), n_samples as usize);
-    }
-}
+mod tests;

@@ -1,0 +1,86 @@
+//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import. Off unless `--web.enable-admin-api` is given.
+//!
+//! These calls have no deadline: what they began they end, also when the client has gone.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
+use varve_tsdb::Db;
+
+use super::App;
+use super::error::{ApiError, ErrorKind};
+use super::json;
+use super::params::{Form, parse_selectors};
+
+/// Deletes samples of matching series.
+pub(super) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Response {
+    run(app, move |db| {
+        if let Some(damage) = &form.damage {
+            return Err(ApiError::bad_data(format!("error parsing form values: {damage}")));
+        }
+        let selectors: Vec<String> = form.all("match[]").map(str::to_owned).collect();
+        if selectors.is_empty() {
+            return Err(ApiError::bad_data("no match[] parameter provided"));
+        }
+        let range = form.time_range()?;
+        let selectors = parse_selectors(&selectors).map_err(|reason| ApiError::invalid_parameter("match[]", reason))?;
+        selectors.into_iter().try_for_each(|matchers| db.delete(matchers, range).map_err(internal))?;
+        Ok(None)
+    })
+    .await
+}
+
+/// Rewrites the blocks that hold deleted samples.
+pub(super) async fn clean_tombstones(State(app): State<Arc<App>>) -> Response {
+    run(app, |db| db.clean_tombstones().map(|()| None).map_err(internal)).await
+}
+
+/// Makes a snapshot and answers with its name.
+pub(super) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Response {
+    run(app, move |db| {
+        let skip_head = form.boolean("skip_head")?;
+        let random = getrandom::u64().map_err(|e| ApiError::new(ErrorKind::Internal, e.to_string()))?;
+        let name = format!("{}-{:016x}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"), random >> 1);
+        db.snapshot(&name, skip_head)
+            .map_err(|e| ApiError::new(ErrorKind::Internal, format!("create snapshot: {e}")))?;
+        Ok(Some(serde_json::json!({ "name": name })))
+    })
+    .await
+}
+
+/// Flushes and merges everything.
+pub(super) async fn compact(State(app): State<Arc<App>>) -> Response {
+    run(app, |db| db.compact_fully().map(|()| None).map_err(internal)).await
+}
+
+/// Takes in the blocks that lie in the folder `import` of the data directory.
+pub(super) async fn import(State(app): State<Arc<App>>) -> Response {
+    run(app, |db| db.import().map(|n| Some(serde_json::json!({ "blocks": n }))).map_err(internal)).await
+}
+
+fn internal(error: varve_tsdb::Error) -> ApiError {
+    ApiError::new(ErrorKind::Internal, error.to_string())
+}
+
+/// Runs `job` on a blocking thread, to its end in any case. Without data the answer is 204, as Prometheus'.
+async fn run(
+    app: Arc<App>,
+    job: impl FnOnce(&Db) -> Result<Option<serde_json::Value>, ApiError> + Send + 'static,
+) -> Response {
+    if !app.settings.admin_api {
+        return ApiError::unavailable("admin APIs disabled").into_response();
+    }
+    let Some(store) = app.store() else { return ApiError::unavailable("the server is stopping").into_response() };
+    match tokio::task::spawn_blocking(move || job(&store.db)).await {
+        Ok(Ok(None)) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Ok(Some(data))) => {
+            let body = serde_json::json!({ "status": "success", "data": data }).to_string();
+            ([(header::CONTENT_TYPE, json::MIME_TYPE)], body).into_response()
+        }
+        Ok(Err(refused)) => refused.into_response(),
+        Err(panicked) => ApiError::new(ErrorKind::Internal, panicked.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,227 @@
+//! A place in the dictionary, found by number or by name and value.
+
+use std::cmp::Ordering;
+
+use super::{Dictionary, key_of, key_texts};
+use crate::block::Symbol;
+use crate::block::index::table::{Access, Moved, TableCursor};
+use crate::error::{Error, Result};
+use crate::varint::{take_bytes, take_u64};
+
+/// A place in a dictionary: on a symbol, or in front of the first, or behind the last.
+#[derive(Debug)]
+pub(in crate::block::index) struct DictionaryCursor {
+    entries: TableCursor,
+    name: Vec<u8>,
+    value: Vec<u8>,
+    current: Option<Symbol>,
+}
+
+impl DictionaryCursor {
+    /// Starts in front of the first symbol, where `entries` is.
+    pub(super) fn new(entries: TableCursor) -> Self {
+        Self { entries, name: Vec::new(), value: Vec::new(), current: None }
+    }
+
+    /// Goes to the next symbol and returns it; `None` behind the last.
+    ///
+    /// # Errors
+    /// As [`TableCursor::step`].
+    pub(in crate::block::index) fn next(&mut self) -> Result<Option<Symbol>> {
+        let number = self.entries.next();
+        if number == self.len() {
+            self.current = None;
+            return Ok(None);
+        }
+        self.step()?;
+        self.current = Some(Symbol(number));
+        Ok(self.current)
+    }
+
+    /// Goes to a symbol.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`]; [`Error::Corrupt`] if there is no such symbol.
+    pub(in crate::block::index) fn go_to(&mut self, symbol: Symbol) -> Result<()> {
+        if self.current == Some(symbol) {
+            return Ok(());
+        }
+        if self.entries.approach(symbol.0)? == Moved::Yes {
+            self.forget();
+        }
+        while self.entries.next() <= symbol.0 {
+            self.step()?;
+        }
+        self.current = Some(symbol);
+        Ok(())
+    }
+
+    /// Goes to the first symbol that is not before this name and value, and returns it; `None` behind the last.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`].
+    pub(in crate::block::index) fn seek(&mut self, name: &[u8], value: &[u8]) -> Result<Option<Symbol>> {
+        if self.len() == 0 {
+            return Ok(None);
+        }
+        let page_idx = self.page_for(name, value)?;
+        self.entries.load(page_idx)?;
+        // The last group that begins at or before what is sought holds it, or the group behind begins with it.
+        let (mut low, mut high) = (0, self.entries.n_groups());
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            self.read_group(middle)?;
+            if self.compare(name, value).is_gt() { high = middle } else { low = middle }
+        }
+        self.read_group(low)?;
+        while self.compare(name, value).is_lt() {
+            if self.next()?.is_none() {
+                return Ok(None);
+            }
+        }
+        self.current = Some(Symbol(self.entries.next() - 1));
+        Ok(self.current)
+    }
+
+    /// Returns the last page whose first symbol is not behind this name and value, or the first page.
+    fn page_for(&mut self, name: &[u8], value: &[u8]) -> Result<usize> {
+        let key = key_of(name, value);
+        let (keys, key) = (self.entries.table().keys(), key_texts(&key));
+        let mut low = keys.partition_point(|page| key_texts(page) < key);
+        let mut high = keys.partition_point(|page| key_texts(page) <= key);
+        // Pages from `low` to `high` have the same key; only their first symbols tell.
+        while low < high {
+            let middle = low.midpoint(high);
+            self.entries.load(middle)?;
+            self.read_group(0)?;
+            if self.compare(name, value).is_gt() { high = middle } else { low = middle + 1 }
+        }
+        Ok(low.saturating_sub(1))
+    }
+
+    /// Reads the first entry of a group of the page.
+    fn read_group(&mut self, group_idx: u32) -> Result<()> {
+        self.entries.go_to_group(group_idx)?;
+        self.forget();
+        self.step()
+    }
+
+    /// Tells whether what was read last is this name and value.
+    pub(super) fn is_on(&self, name: &[u8], value: &[u8]) -> bool {
+        self.compare(name, value).is_eq()
+    }
+
+    fn compare(&self, name: &[u8], value: &[u8]) -> Ordering {
+        (&*self.name, &*self.value).cmp(&(name, value))
+    }
+
+    fn forget(&mut self) {
+        self.name.clear();
+        self.value.clear();
+        self.current = None;
+    }
+
+    fn len(&self) -> u32 {
+        self.entries.table().len()
+    }
+
+    fn step(&mut self) -> Result<()> {
+        let begins_group = self.entries.begins_group();
+        let (name, value) = (&mut self.name, &mut self.value);
+        self.entries.step(|src| take_entry(src, begins_group, name, value))?;
+        match self.entries.key_of_first() {
+            Some(found) if found != key_of(&self.name, &self.value) => Err(self.entries.damaged()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says that the dictionary makes no sense here.
+    pub(in crate::block::index) fn damaged(&self) -> Error {
+        self.entries.damaged()
+    }
+
+    /// Returns name and value of the symbol that the cursor is on.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are not UTF-8.
+    pub(in crate::block::index) fn texts(&self) -> Result<(&str, &str)> {
+        match (str::from_utf8(&self.name), str::from_utf8(&self.value)) {
+            (Ok(name), Ok(value)) => Ok((name, value)),
+            _ => Err(self.damaged()),
+        }
+    }
+}
+
+/// Takes an entry; `name` and `value` are those of the entry before, or empty, and become its own.
+fn take_entry(src: &mut &[u8], begins_group: bool, name: &mut Vec<u8>, value: &mut Vec<u8>) -> Option<()> {
+    let head = take_u64(src)?;
+    let (shared, named) = (usize::try_from(head >> 1).ok()?, head & 1 == 1);
+    if shared > value.len() || (begins_group && (shared > 0 || !named)) {
+        return None;
+    }
+    let mut name_ascends = false;
+    if named {
+        let text = take_text(src)?;
+        if text < &name[..] {
+            return None;
+        }
+        name_ascends = text > &name[..];
+        name.clear();
+        name.extend_from_slice(text);
+    }
+    let rest = take_text(src)?;
+    if !name_ascends && rest <= &value[shared..] {
+        return None;
+    }
+    value.truncate(shared);
+    value.extend_from_slice(rest);
+    (!name.is_empty() && !value.is_empty()).then_some(())
+}
+
+fn take_text<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let size = take_u64(src)?.try_into().ok()?;
+    take_bytes(src, size)
+}
+
+/// All symbols in ascending order, read past the cache: for merges.
+#[derive(Debug)]
+pub(crate) struct SymbolCursor {
+    cursor: DictionaryCursor,
+}
+
+impl SymbolCursor {
+    /// Starts in front of the first symbol.
+    pub(in crate::block::index) fn new(dictionary: &Dictionary) -> Self {
+        Self { cursor: dictionary.cursor(Access::Scan) }
+    }
+
+    /// Returns name and value of the next symbol.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::Corrupt`] with path and offset.
+    pub(crate) fn next(&mut self) -> Result<Option<(&str, &str)>> {
+        match self.cursor.next()? {
+            Some(_) => self.cursor.texts().map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn damaged_entries_are_refused_or_decode(
+            bytes in proptest::collection::vec(any::<u8>(), 0..40), begins_group: bool,
+        ) {
+            let (mut name, mut value) = (b"name".to_vec(), b"value".to_vec());
+            let mut src = &bytes[..];
+            if take_entry(&mut src, begins_group, &mut name, &mut value).is_some() {
+                prop_assert!((&name[..], &value[..]) > (b"name", b"value"));
+            }
+        }
+    }
+}

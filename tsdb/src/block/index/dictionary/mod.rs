@@ -1,0 +1,193 @@
+//! What symbols stand for.
+//!
+//! An entry is the value less what it has in common with the value before, and the name where it is not the name
+//! before. The key of a page is the beginning of its first name and value, so that a look-up reads one page.
+//!
+//! ```text
+//! entry   shared << 1 | named, varint: bytes in common with the value before; whether the name is given
+//!         name: size varint, bytes (if named; the first entry of a group is)
+//!         rest of the value: size varint, bytes
+//! key     size of the name's beginning, u8; beginning of the name; beginning of the value
+//! ```
+
+mod cursor;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::table::{Access, Table, TableCursor, TableWriter};
+use crate::block::Symbol;
+use crate::block::page::{PageRef, PageWriter, Pages};
+use crate::error::{Error, Result};
+use crate::varint::put_u64;
+
+pub(super) use cursor::DictionaryCursor;
+pub(crate) use cursor::SymbolCursor;
+
+/// Entries of a group: a look-up decodes at most so many one after the other.
+const GROUP: u32 = 8;
+
+/// The most bytes of name and value that a key holds. Keys that are equal because they were cut cost a few more reads.
+const KEY_TEXT_MAX: usize = 64;
+
+/// Writes the dictionary as symbols come.
+pub(super) struct DictionaryWriter {
+    table: TableWriter,
+    name: String,
+    value: String,
+    entry: Vec<u8>,
+}
+
+impl DictionaryWriter {
+    /// Starts without symbols.
+    pub(super) fn new(page_size: usize) -> Self {
+        let table = TableWriter::new(GROUP, page_size);
+        Self { table, name: String::new(), value: String::new(), entry: Vec::new() }
+    }
+
+    /// Counts the symbols.
+    pub(super) fn len(&self) -> u32 {
+        self.table.next()
+    }
+
+    /// Adds a symbol.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when there are 2^32 - 1; as [`PageWriter::write`].
+    ///
+    /// # Panics
+    /// If name or value are empty or do not ascend.
+    pub(super) fn push(&mut self, pages: &mut PageWriter, name: &str, value: &str) -> Result<Symbol> {
+        let symbol = Symbol(self.table.next());
+        if symbol.0 == u32::MAX {
+            return Err(Error::Limit { what: "label values of a block", used: 1 << 32, limit: u32::MAX.into() });
+        }
+        assert!(!name.is_empty() && !value.is_empty(), "a symbol has a name and a value");
+        assert!((&*self.name, &*self.value) < (name, value), "symbols ascend");
+        let begins_group = self.table.begins_group();
+        let shared = if begins_group { 0 } else { common_prefix(self.value.as_bytes(), value.as_bytes()) };
+        let named = begins_group || self.name != name;
+        self.entry.clear();
+        put_u64(&mut self.entry, (shared as u64) << 1 | u64::from(named));
+        if named {
+            put_text(&mut self.entry, name.as_bytes());
+        }
+        put_text(&mut self.entry, &value.as_bytes()[shared..]);
+        let key = if self.table.begins_page() { key_of(name.as_bytes(), value.as_bytes()) } else { Vec::new() };
+        self.table.push(pages, &key, &self.entry)?;
+        if named {
+            name.clone_into(&mut self.name);
+        }
+        value.clone_into(&mut self.value);
+        Ok(symbol)
+    }
+
+    /// Writes what is left and returns the pages of the directory.
+    ///
+    /// # Errors
+    /// As [`PageWriter::write`].
+    pub(super) fn finish(self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
+        self.table.finish(pages)
+    }
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+fn put_text(dst: &mut Vec<u8>, text: &[u8]) {
+    put_u64(dst, text.len() as u64);
+    dst.extend_from_slice(text);
+}
+
+/// Makes the key of a name and a value. Keys order as what they are of, but for those that are equal.
+fn key_of(name: &[u8], value: &[u8]) -> Vec<u8> {
+    let name = &name[..name.len().min(KEY_TEXT_MAX)];
+    let value = &value[..value.len().min(KEY_TEXT_MAX - name.len())];
+    [&[name.len() as u8], name, value].concat()
+}
+
+/// Splits a key into the beginnings of name and value. Makes something of any bytes.
+fn key_texts(key: &[u8]) -> (&[u8], &[u8]) {
+    let Some((&size, texts)) = key.split_first() else { return (&[], &[]) };
+    texts.split_at(usize::from(size).min(texts.len()))
+}
+
+/// An open dictionary.
+#[derive(Debug)]
+pub(super) struct Dictionary {
+    table: Arc<Table>,
+}
+
+impl Dictionary {
+    /// Reads the directory of a dictionary of `n` symbols.
+    ///
+    /// # Errors
+    /// As [`Table::open`].
+    pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Self> {
+        let table = Table::open(pages, GROUP, n, directory)?;
+        if !table.keys().is_sorted_by_key(|key| key_texts(key)) {
+            let offset = directory.first().map_or(0, |page| page.offset);
+            return Err(pages.corrupt(offset, "the keys of the dictionary do not ascend"));
+        }
+        Ok(Self { table: Arc::new(table) })
+    }
+
+    /// Counts the symbols.
+    pub(super) fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// Returns the symbol of a name and a value, if there is one.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`].
+    pub(super) fn find(&self, name: &str, value: &str) -> Result<Option<Symbol>> {
+        let mut cursor = self.cursor(Access::Cached);
+        let found = cursor.seek(name.as_bytes(), value.as_bytes())?;
+        Ok(found.filter(|_| cursor.is_on(name.as_bytes(), value.as_bytes())))
+    }
+
+    /// Returns the numbers of the symbols with this name whose value begins with `prefix`.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`].
+    pub(super) fn range(&self, name: &str, prefix: &str) -> Result<Range<u32>> {
+        let mut cursor = self.cursor(Access::Cached);
+        let mut number_at =
+            |name: &[u8], value: &[u8]| cursor.seek(name, value).map(|at| at.map_or(self.len(), |symbol| symbol.0));
+        let start = number_at(name.as_bytes(), prefix.as_bytes())?;
+        let end = match prefix.as_bytes().split_last() {
+            // UTF-8 has no byte 0xff, so that the next larger byte is what ends the texts with this one.
+            Some((&last, head)) => number_at(name.as_bytes(), &[head, &[last + 1]].concat())?,
+            None => number_at(&after(name), &[])?,
+        };
+        if start <= end { Ok(start..end) } else { Err(cursor.damaged()) }
+    }
+
+    /// Returns a cursor in front of the first symbol.
+    pub(super) fn cursor(&self, access: Access) -> DictionaryCursor {
+        DictionaryCursor::new(TableCursor::new(&self.table, access))
+    }
+}
+
+/// Returns the name that comes next after `name` among all texts.
+pub(super) fn after(name: &str) -> Vec<u8> {
+    [name.as_bytes(), &[0]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_order_as_what_they_are_of(
+            texts in proptest::collection::btree_set(("a{0,70}[ab]?", "a{0,70}[ab]?"), 2),
+        ) {
+            let keys: Vec<_> = texts.iter().map(|(name, value)| key_of(name.as_bytes(), value.as_bytes())).collect();
+            prop_assert!(key_texts(&keys[0]) <= key_texts(&keys[1]));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! From series to label names and values.
+//!
+//! There are two ways: through the labels of each series, or through the series of each value. Few series, or few values:
+//! that decides.
+
+use std::ops::Range;
+
+use roaring::RoaringBitmap;
+
+use super::dictionary::after;
+use super::postings::PostingsCursor;
+use super::reader::Index;
+use super::table::Access;
+use crate::block::Symbol;
+use crate::context::{CHECK_INTERVAL, QueryContext};
+use crate::error::Result;
+use crate::index::{TERMS_PER_CHECK, Texts};
+
+/// What reading the labels of one series costs, in values of the dictionary visited.
+const SERIES_COST: u64 = 16;
+
+impl Index {
+    /// Adds the names of the labels that series in `ordinals` (or any series) have to `names`.
+    ///
+    /// # Errors
+    /// When the request ends or its memory is used up; as [`Index::open`].
+    pub(in crate::block) fn label_names(
+        &self,
+        ctx: &QueryContext,
+        ordinals: Option<&RoaringBitmap>,
+        names: &mut Texts,
+    ) -> Result<()> {
+        match (ordinals, self.all_if_unused()) {
+            (None, None) => self.each_name(ctx, |name, _| names.insert(name)),
+            (None, Some(all)) => self.names_of(ctx, &all, names),
+            (Some(ordinals), _) => self.names_of(ctx, ordinals, names),
+        }
+    }
+
+    /// Adds the values that series in `ordinals` (or any series) have for a label to `values`.
+    ///
+    /// # Errors
+    /// When the request ends or its memory is used up; as [`Index::open`].
+    pub(in crate::block) fn label_values(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        ordinals: Option<&RoaringBitmap>,
+        values: &mut Texts,
+    ) -> Result<()> {
+        let range = self.dictionary.range(name, "")?;
+        match (ordinals, self.all_if_unused()) {
+            (None, None) => self.insert_values(ctx, range, values),
+            (None, Some(all)) => self.values_by_postings(ctx, range, &all, values),
+            (Some(ordinals), _) if is_cheaper_by_series(ordinals, &range) => {
+                let symbols = self.symbols_of(ctx, ordinals, &range)?;
+                self.insert_values(ctx, symbols.into_iter(), values)
+            }
+            (Some(ordinals), _) => self.values_by_postings(ctx, range, ordinals, values),
+        }
+    }
+
+    /// Returns all series if the dictionary has symbols that are in none of them, so that it alone does not tell.
+    fn all_if_unused(&self) -> Option<RoaringBitmap> {
+        (self.n_unused > 0).then(|| self.all())
+    }
+
+    /// Hands out the names of labels in ascending order, each with the numbers of its symbols.
+    fn each_name(&self, ctx: &QueryContext, mut visit: impl FnMut(&str, Range<u32>) -> Result<()>) -> Result<()> {
+        let mut cursor = self.dictionary.cursor(Access::Cached);
+        let mut at = cursor.next()?;
+        while let Some(first) = at {
+            ctx.check()?;
+            let name = cursor.texts()?.0.to_owned();
+            at = cursor.seek(&after(&name), &[])?;
+            let end = at.map_or(self.dictionary.len(), |next| next.0);
+            if end <= first.0 {
+                return Err(cursor.damaged());
+            }
+            visit(&name, first.0..end)?;
+        }
+        Ok(())
+    }
+
+    fn names_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, names: &mut Texts) -> Result<()> {
+        let all = 0..self.dictionary.len();
+        if is_cheaper_by_series(ordinals, &all) {
+            let symbols = self.symbols_of(ctx, ordinals, &all)?;
+            return self.each_name(ctx, |name, range| {
+                if symbols.range(range).next().is_some() { names.insert(name) } else { Ok(()) }
+            });
+        }
+        let mut postings = self.postings_cursor(Access::Cached);
+        self.each_name(ctx, |name, range| {
+            let found = first_that_intersects(ctx, &mut postings, range, ordinals)?;
+            if found.is_some() { names.insert(name) } else { Ok(()) }
+        })
+    }
+
+    /// Returns which symbols of `range` series in `ordinals` have, out of the series table.
+    fn symbols_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, range: &Range<u32>) -> Result<RoaringBitmap> {
+        let mut found = RoaringBitmap::new();
+        let mut series = self.series_cursor();
+        for (i, ordinal) in ordinals.iter().enumerate() {
+            if i % TERMS_PER_CHECK == 0 {
+                ctx.check()?;
+            }
+            series.seek(ordinal)?;
+            found.extend(series.symbols().iter().map(|symbol| symbol.0).filter(|symbol| range.contains(symbol)));
+        }
+        Ok(found)
+    }
+
+    fn values_by_postings(
+        &self,
+        ctx: &QueryContext,
+        range: Range<u32>,
+        ordinals: &RoaringBitmap,
+        values: &mut Texts,
+    ) -> Result<()> {
+        let mut postings = self.postings_cursor(Access::Cached);
+        let mut dictionary = self.dictionary.cursor(Access::Cached);
+        let mut rest = range;
+        while let Some(symbol) = first_that_intersects(ctx, &mut postings, rest.clone(), ordinals)? {
+            dictionary.go_to(symbol)?;
+            values.insert(dictionary.texts()?.1)?;
+            rest.start = symbol.0 + 1;
+        }
+        Ok(())
+    }
+
+    /// Adds the values of symbols, which ascend.
+    fn insert_values(&self, ctx: &QueryContext, symbols: impl Iterator<Item = u32>, values: &mut Texts) -> Result<()> {
+        let mut cursor = self.dictionary.cursor(Access::Cached);
+        for (i, symbol) in symbols.enumerate() {
+            if i % CHECK_INTERVAL == 0 {
+                ctx.check()?;
+            }
+            cursor.go_to(Symbol(symbol))?;
+            values.insert(cursor.texts()?.1)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tells whether reading the series costs less than visiting the symbols.
+pub(super) fn is_cheaper_by_series(ordinals: &RoaringBitmap, symbols: &Range<u32>) -> bool {
+    ordinals.len().saturating_mul(SERIES_COST) < symbols.len() as u64
+}
+
+/// Returns the first of some symbols that a series in `ordinals` has.
+fn first_that_intersects(
+    ctx: &QueryContext,
+    postings: &mut PostingsCursor,
+    symbols: Range<u32>,
+    ordinals: &RoaringBitmap,
+) -> Result<Option<Symbol>> {
+    for symbol in symbols {
+        if (symbol as usize).is_multiple_of(TERMS_PER_CHECK) {
+            ctx.check()?;
+        }
+        if postings.intersects(Symbol(symbol), ordinals)? {
+            return Ok(Some(Symbol(symbol)));
+        }
+    }
+    Ok(None)
+}

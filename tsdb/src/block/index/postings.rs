@@ -1,0 +1,331 @@
+//! Which series each symbol is in.
+//!
+//! ```text
+//! entry   number << 2 | kind, varint:
+//!           0 one     the number is the one series
+//!           1 runs    the number is the size in bytes of runs, which follow
+//!           2 bitmap  the number is the size in bytes of a bitmap in the portable format of Roaring, which follows
+//!           3 page    the number is that size, and the bitmap is the payload of a page; its reference follows
+//! run     gap << 1 | more, varint: series between the end of the run before (or 0) and its first; whether there are
+//!         more than one
+//!         number of series, less 2, varint (if more)
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+
+use super::runs::Merge;
+use super::table::{Access, Table, TableCursor, TableWriter};
+use crate::block::Symbol;
+use crate::block::page::{PageRef, PageWriter, Pages};
+use crate::error::Result;
+use crate::varint::{put_u64, take_bytes, take_u64};
+
+/// Entries of a group: a look-up passes over at most so many.
+const GROUP: u32 = 16;
+
+const ONE: u64 = 0;
+const RUNS: u64 = 1;
+const BITMAP: u64 = 2;
+const PAGE: u64 = 3;
+
+/// Runs of fewer bytes are never larger than a bitmap, whose header alone takes as much.
+const BITMAP_WORTH_A_TRY: usize = 16;
+
+/// Writes the postings of `n_symbols` symbols. Returns the pages of the directory, and how many symbols are in no
+/// series.
+///
+/// # Errors
+/// As [`PageWriter::write`] and [`Merge::next`].
+pub(super) fn write(
+    pages: &mut PageWriter,
+    n_symbols: u32,
+    mut runs: Merge,
+    page_size: usize,
+) -> Result<(Vec<PageRef>, u32)> {
+    let mut table = TableWriter::new(GROUP, page_size);
+    let mut list = ListEncoder::new(page_size);
+    let (mut n_unused, mut next) = (0, runs.next()?);
+    for symbol in (0..n_symbols).map(Symbol) {
+        while let Some(run) = next.filter(|run| run.symbol == symbol) {
+            list.push(run.ordinals());
+            next = runs.next()?;
+        }
+        n_unused += u32::from(list.is_empty());
+        let entry = list.finish(pages)?;
+        table.push(pages, &[], entry)?;
+    }
+    assert_eq!(next, None, "runs are of symbols that were given out");
+    Ok((table.finish(pages)?, n_unused))
+}
+
+/// Encodes one list after the other.
+struct ListEncoder {
+    /// Runs that take more bytes become a bitmap in a page of its own.
+    size_max: usize,
+    runs: Vec<u8>,
+    first: u32,
+    end: u32,
+    n: u64,
+    bitmap: Option<RoaringBitmap>,
+    entry: Vec<u8>,
+}
+
+impl ListEncoder {
+    fn new(size_max: usize) -> Self {
+        Self { size_max, runs: Vec::new(), first: 0, end: 0, n: 0, bitmap: None, entry: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Adds series behind those that are there.
+    fn push(&mut self, run: Range<u32>) {
+        if self.is_empty() {
+            self.first = run.start;
+        }
+        self.n += u64::from(run.end - run.start);
+        match &mut self.bitmap {
+            Some(bitmap) => insert(bitmap, run),
+            None => self.push_run(run),
+        }
+    }
+
+    fn push_run(&mut self, run: Range<u32>) {
+        let (gap, n) = (run.start - self.end, run.end - run.start);
+        put_u64(&mut self.runs, u64::from(gap) << 1 | u64::from(n > 1));
+        if n > 1 {
+            put_u64(&mut self.runs, u64::from(n) - 2);
+        }
+        self.end = run.end;
+        if self.runs.len() > self.size_max {
+            self.bitmap = Some(bitmap_of(&self.runs));
+        }
+    }
+
+    /// Returns the entry of the list, whose page has been written if it has one, and starts the next list.
+    fn finish(&mut self, pages: &mut PageWriter) -> Result<&[u8]> {
+        self.entry.clear();
+        if let Some(mut bitmap) = self.bitmap.take() {
+            bitmap.optimize();
+            let bytes = serialized(&bitmap);
+            put_u64(&mut self.entry, (bytes.len() as u64) << 2 | PAGE);
+            pages.write(&bytes)?.encode(&mut self.entry);
+        } else if self.n == 1 {
+            put_u64(&mut self.entry, u64::from(self.first) << 2 | ONE);
+        } else {
+            let bitmap = (self.runs.len() > BITMAP_WORTH_A_TRY).then(|| bitmap_of(&self.runs)).map(|mut bitmap| {
+                bitmap.optimize();
+                bitmap
+            });
+            match bitmap.filter(|bitmap| bitmap.serialized_size() < self.runs.len()) {
+                Some(bitmap) => put_sized(&mut self.entry, BITMAP, &serialized(&bitmap)),
+                None => put_sized(&mut self.entry, RUNS, &self.runs),
+            }
+        }
+        self.runs.clear();
+        (self.first, self.end, self.n) = (0, 0, 0);
+        Ok(&self.entry)
+    }
+}
+
+fn put_sized(dst: &mut Vec<u8>, kind: u64, bytes: &[u8]) {
+    put_u64(dst, (bytes.len() as u64) << 2 | kind);
+    dst.extend_from_slice(bytes);
+}
+
+fn bitmap_of(runs: &[u8]) -> RoaringBitmap {
+    let mut bitmap = RoaringBitmap::new();
+    decode_runs(runs, u32::MAX, |run| insert(&mut bitmap, run)).expect("what was encoded decodes");
+    bitmap
+}
+
+fn serialized(bitmap: &RoaringBitmap) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(bitmap.serialized_size());
+    bitmap.serialize_into(&mut bytes).expect("writing to memory does not fail");
+    bytes
+}
+
+fn insert(bitmap: &mut RoaringBitmap, run: Range<u32>) {
+    if run.end - run.start == 1 {
+        bitmap.insert(run.start);
+    } else {
+        bitmap.insert_range(run);
+    }
+}
+
+/// Decodes runs of series below `n_series`; `None` if they are not that, or do not ascend.
+fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>)) -> Option<()> {
+    let mut end = 0_u32;
+    let mut is_first = true;
+    while !src.is_empty() {
+        let head = take_u64(&mut src)?;
+        let gap = u32::try_from(head >> 1).ok()?;
+        let n = if head & 1 == 1 { u32::try_from(take_u64(&mut src)?).ok()?.checked_add(2)? } else { 1 };
+        if gap == 0 && !is_first {
+            return None;
+        }
+        let start = end.checked_add(gap)?;
+        end = start.checked_add(n).filter(|&end| end <= n_series)?;
+        is_first = false;
+        visit(start..end);
+    }
+    Some(())
+}
+
+fn decode_bitmap(bytes: &[u8], n_series: u32) -> Option<RoaringBitmap> {
+    let bitmap = RoaringBitmap::deserialize_from(bytes).ok()?;
+    bitmap.max().is_none_or(|max| max < n_series).then_some(bitmap)
+}
+
+/// The list of a symbol as an entry has it.
+enum List<'a> {
+    One(u32),
+    Runs(&'a [u8]),
+    Bitmap(&'a [u8]),
+    Page(PageRef),
+}
+
+fn take_list<'a>(src: &mut &'a [u8]) -> Option<List<'a>> {
+    let head = take_u64(src)?;
+    let number = head >> 2;
+    match head & 3 {
+        ONE => Some(List::One(number.try_into().ok()?)),
+        RUNS => Some(List::Runs(take_bytes(src, number.try_into().ok()?)?)),
+        BITMAP => Some(List::Bitmap(take_bytes(src, number.try_into().ok()?)?)),
+        _ => Some(List::Page(PageRef::decode(src)?)),
+    }
+}
+
+/// Series, as a list yields them.
+pub(super) enum Part {
+    /// A run; there may be more.
+    Run(Range<u32>),
+    /// The whole list.
+    Set(RoaringBitmap),
+}
+
+/// Hands out what a list consists of; `None` if it does not decode, `Some(Some(_))` if it is in a page of its own.
+fn visit_list(list: List<'_>, n_series: u32, visit: &mut impl FnMut(Part)) -> Option<Option<PageRef>> {
+    match list {
+        List::One(ordinal) => {
+            let end = ordinal.checked_add(1).filter(|&end| end <= n_series)?;
+            visit(Part::Run(ordinal..end));
+        }
+        List::Runs(bytes) => decode_runs(bytes, n_series, |run| visit(Part::Run(run)))?,
+        List::Bitmap(bytes) => visit(Part::Set(decode_bitmap(bytes, n_series)?)),
+        List::Page(page) => return Some(Some(page)),
+    }
+    Some(None)
+}
+
+/// Opens the postings of `n_symbols` symbols.
+///
+/// # Errors
+/// As [`Table::open`].
+pub(super) fn open(pages: &Arc<Pages>, n_symbols: u32, directory: &[PageRef]) -> Result<Arc<Table>> {
+    Table::open(pages, GROUP, n_symbols, directory).map(Arc::new)
+}
+
+/// A place in the postings. Going to symbols in ascending order is cheap.
+#[derive(Debug)]
+pub(super) struct PostingsCursor {
+    entries: TableCursor,
+    pages: Arc<Pages>,
+    access: Access,
+    n_series: u32,
+}
+
+impl PostingsCursor {
+    /// Starts in front of the first symbol.
+    pub(super) fn new(table: &Arc<Table>, n_series: u32, access: Access) -> Self {
+        Self { entries: TableCursor::new(table, access), pages: Arc::clone(table.pages()), access, n_series }
+    }
+
+    /// Hands out the series of a symbol, in order.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`], and if the list does not decode; a part of it may have been handed out then.
+    pub(super) fn visit(&mut self, symbol: Symbol, mut visit: impl FnMut(Part)) -> Result<()> {
+        self.entries.approach(symbol.0)?;
+        while self.entries.next() < symbol.0 {
+            self.entries.step(|src| take_list(src).map(|_| ()))?;
+        }
+        let n_series = self.n_series;
+        let page = self.entries.step(|src| visit_list(take_list(src)?, n_series, &mut visit))?;
+        let Some(page) = page else { return Ok(()) };
+        let payload = match self.access {
+            Access::Cached => self.pages.get(page)?,
+            Access::Scan => self.pages.read(page)?.into(),
+        };
+        let damaged = || self.pages.corrupt(page.offset, "a bitmap of the index does not decode");
+        visit(Part::Set(decode_bitmap(&payload, n_series).ok_or_else(damaged)?));
+        Ok(())
+    }
+
+    /// Adds the series of a symbol to `set`.
+    ///
+    /// # Errors
+    /// As [`PostingsCursor::visit`].
+    pub(super) fn unite(&mut self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
+        self.visit(symbol, |part| match part {
+            Part::Run(run) => insert(set, run),
+            Part::Set(list) => *set |= list,
+        })
+    }
+
+    /// Tells whether a series of a symbol is in `set`.
+    ///
+    /// # Errors
+    /// As [`PostingsCursor::visit`].
+    pub(super) fn intersects(&mut self, symbol: Symbol, set: &RoaringBitmap) -> Result<bool> {
+        let mut found = false;
+        self.visit(symbol, |part| {
+            found = found
+                || match part {
+                    Part::Run(run) if run.end - run.start == 1 => set.contains(run.start),
+                    Part::Run(run) => set.range(run).next().is_some(),
+                    Part::Set(list) => !list.is_disjoint(set),
+                }
+        })?;
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn damaged_lists_are_refused_or_ascend(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let mut last_end = None;
+            let mut ascend = true;
+            let mut visit = |part| match part {
+                Part::Run(run) => {
+                    ascend &= last_end.is_none_or(|last| last < run.start) && run.start < run.end && run.end <= 1000;
+                    last_end = Some(run.end);
+                }
+                Part::Set(set) => ascend &= set.max().is_none_or(|max| max < 1000),
+            };
+            take_list(&mut &bytes[..]).and_then(|list| visit_list(list, 1000, &mut visit));
+            prop_assert!(ascend);
+        }
+
+        #[test]
+        fn damaged_bitmaps_are_refused_or_sound(
+            ordinals in proptest::collection::btree_set(0_u32..200_000, 0..100), at: usize, byte: u8,
+        ) {
+            let mut bytes = serialized(&ordinals.into_iter().collect());
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Some(bitmap) = decode_bitmap(&bytes, 200_000) {
+                prop_assert!(bitmap.iter().is_sorted());
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Sorting postings in bounded memory.
+//!
+//! Series come in order, and a symbol stays from one to the next more often than not: what is sorted are runs of series
+//! that have a symbol. They gather in memory; when that is full they are sorted by symbol and spilled to a file, and in
+//! the end the files are merged. Of one symbol, the runs ascend from file to file.
+//!
+//! ```text
+//! page of a spill file   runs: symbol less that of the run before (the first less 0), varint;
+//!                              first series, less the end of the run before where the symbol is the same, varint;
+//!                              number of series, varint
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ffi::OsString;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::block::Symbol;
+use crate::block::page::{PageCache, PageRef, PageWriter, Pages};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::varint::{put_u64, take_u64};
+
+/// Series from `first` up to, but not including, `end`, which have a symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Run {
+    pub(super) symbol: Symbol,
+    pub(super) first: u32,
+    pub(super) end: u32,
+}
+
+impl Run {
+    /// Returns the series.
+    pub(super) fn ordinals(self) -> Range<u32> {
+        self.first..self.end
+    }
+}
+
+/// Turns the symbols of series, which come in order, into runs.
+#[derive(Debug, Default)]
+pub(super) struct OpenRuns {
+    /// The symbols of the last series, ascending, and since which series each is there.
+    row: Vec<(Symbol, u32)>,
+    next_row: Vec<(Symbol, u32)>,
+}
+
+impl OpenRuns {
+    /// Goes on to a series with these symbols, and adds to `sorter` the runs that end before it.
+    ///
+    /// # Errors
+    /// As [`RunSorter::push`].
+    pub(super) fn advance(&mut self, ordinal: u32, symbols: &[Symbol], sorter: &mut RunSorter) -> Result<()> {
+        let mut before = self.row.iter().copied().peekable();
+        self.next_row.clear();
+        for &symbol in symbols {
+            while let Some((symbol, first)) = before.next_if(|&(other, _)| other < symbol) {
+                sorter.push(Run { symbol, first, end: ordinal })?;
+            }
+            let first = before.next_if(|&(other, _)| other == symbol).map_or(ordinal, |(_, first)| first);
+            self.next_row.push((symbol, first));
+        }
+        for (symbol, first) in before {
+            sorter.push(Run { symbol, first, end: ordinal })?;
+        }
+        std::mem::swap(&mut self.row, &mut self.next_row);
+        Ok(())
+    }
+}
+
+/// Sorts runs by symbol, then series.
+pub(super) struct RunSorter {
+    fs: Arc<dyn Fs>,
+    /// What the names of spill files begin with.
+    prefix: PathBuf,
+    page_size: usize,
+    runs_max: usize,
+    runs: Vec<Run>,
+    /// In the order in which they were written.
+    spills: Vec<Spill>,
+    n_files: u32,
+}
+
+/// Spill files that are merged at once, each with a page in memory. When there are so many they are merged into one.
+pub(super) const SPILLS_MAX: usize = 64;
+
+impl RunSorter {
+    /// Starts empty; runs in memory take at most `memory_max` bytes.
+    pub(super) fn new(fs: Arc<dyn Fs>, prefix: &Path, page_size: usize, memory_max: usize) -> Self {
+        let runs_max = (memory_max / size_of::<Run>()).max(1);
+        let (runs, spills) = (Vec::new(), Vec::new());
+        Self { fs, prefix: prefix.to_owned(), page_size, runs_max, runs, spills, n_files: 0 }
+    }
+
+    /// Adds a run behind those of the same symbol.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from a spill file.
+    fn push(&mut self, run: Run) -> Result<()> {
+        if self.runs.len() == self.runs_max {
+            self.spill()?;
+        }
+        if self.runs.len() == self.runs.capacity() {
+            // Doubling, but never past the bound.
+            let room = self.runs_max - self.runs.len();
+            self.runs.reserve_exact(self.runs.len().max(RUNS_MIN).min(room));
+        }
+        self.runs.push(run);
+        Ok(())
+    }
+
+    /// Returns all runs in order.
+    ///
+    /// # Errors
+    /// As [`Merge::next`].
+    pub(super) fn finish(mut self) -> Result<Merge> {
+        self.runs.sort_unstable();
+        Merge::new(self.spills, self.runs)
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        if self.spills.len() == SPILLS_MAX {
+            let mut merge = Merge::new(std::mem::take(&mut self.spills), Vec::new())?;
+            let merged = self.write(&mut || merge.next())?;
+            self.spills.push(merged);
+        }
+        let mut runs = std::mem::take(&mut self.runs);
+        runs.sort_unstable();
+        let mut sorted = runs.iter().copied();
+        let spill = self.write(&mut || Ok(sorted.next()))?;
+        self.spills.push(spill);
+        runs.clear();
+        self.runs = runs;
+        Ok(())
+    }
+
+    fn write(&mut self, next: &mut dyn FnMut() -> Result<Option<Run>>) -> Result<Spill> {
+        let mut name = OsString::from(&self.prefix);
+        name.push(format!(".{}.tmp", self.n_files));
+        self.n_files += 1;
+        Spill::write(Arc::clone(&self.fs), PathBuf::from(name), self.page_size, next)
+    }
+}
+
+/// Runs that are made room for at first.
+const RUNS_MIN: usize = 1024;
+
+/// A file of sorted runs, which goes when this is dropped.
+#[derive(Debug)]
+struct Spill {
+    file: TemporaryFile,
+    refs: Vec<PageRef>,
+}
+
+/// Removes a file when it is dropped.
+#[derive(Debug)]
+struct TemporaryFile {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        // What is left here is removed when the store is opened next.
+        let _removed = self.fs.remove(&self.path);
+    }
+}
+
+impl Spill {
+    fn write(
+        fs: Arc<dyn Fs>,
+        path: PathBuf,
+        page_size: usize,
+        next: &mut dyn FnMut() -> Result<Option<Run>>,
+    ) -> Result<Self> {
+        let file = fs.create(&path).map_err(Error::io("create", &path))?;
+        let file = (TemporaryFile { fs, path }, file);
+        let mut writer = PageWriter::new(&file.0.path, file.1)?;
+        let (mut page, mut refs, mut last) = (Vec::new(), Vec::new(), None);
+        while let Some(run) = next()? {
+            put_run(&mut page, last, run);
+            last = Some(run);
+            if page.len() >= page_size {
+                refs.push(writer.write(&page)?);
+                page.clear();
+                last = None;
+            }
+        }
+        if !page.is_empty() {
+            refs.push(writer.write(&page)?);
+        }
+        writer.flush()?;
+        Ok(Self { file: file.0, refs })
+    }
+}
+
+fn put_run(dst: &mut Vec<u8>, last: Option<Run>, run: Run) {
+    let last = last.unwrap_or(BEFORE_FIRST);
+    put_u64(dst, (run.symbol.0 - last.symbol.0).into());
+    let base = if run.symbol == last.symbol { last.end } else { 0 };
+    put_u64(dst, (run.first - base).into());
+    put_u64(dst, (run.end - run.first).into());
+}
+
+fn take_run(src: &mut &[u8], last: Option<Run>) -> Option<Run> {
+    let last = last.unwrap_or(BEFORE_FIRST);
+    let symbol = last.symbol.0.checked_add(take_u64(src)?.try_into().ok()?)?;
+    let base = if symbol == last.symbol.0 { last.end } else { 0 };
+    let first = base.checked_add(take_u64(src)?.try_into().ok()?)?;
+    let end = first.checked_add(take_u64(src)?.try_into().ok()?)?;
+    Some(Run { symbol: Symbol(symbol), first, end })
+}
+
+const BEFORE_FIRST: Run = Run { symbol: Symbol(0), first: 0, end: 0 };
+
+/// Runs in order, out of spill files and memory.
+pub(super) struct Merge {
+    sources: Vec<Source>,
+    /// The next run of each source that has one. Sources are numbered in the order in which they were filled, but their
+    /// runs of one symbol do not overlap, so that the runs themselves decide.
+    heads: BinaryHeap<Reverse<(Run, usize)>>,
+}
+
+impl Merge {
+    fn new(spills: Vec<Spill>, sorted: Vec<Run>) -> Result<Self> {
+        let mut sources = spills.into_iter().map(SpillReader::open).collect::<Result<Vec<_>>>()?;
+        sources.push(Source::Memory(sorted.into_iter()));
+        let mut merge = Self { sources, heads: BinaryHeap::new() };
+        for source_idx in 0..merge.sources.len() {
+            merge.refill(source_idx)?;
+        }
+        Ok(merge)
+    }
+
+    /// Returns the next run.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::Corrupt`] from a spill file.
+    pub(super) fn next(&mut self) -> Result<Option<Run>> {
+        let Some(Reverse((run, source_idx))) = self.heads.pop() else { return Ok(None) };
+        self.refill(source_idx)?;
+        Ok(Some(run))
+    }
+
+    fn refill(&mut self, source_idx: usize) -> Result<()> {
+        let next = match &mut self.sources[source_idx] {
+            Source::Memory(runs) => runs.next(),
+            Source::Spill(reader) => reader.next()?,
+        };
+        self.heads.extend(next.map(|run| Reverse((run, source_idx))));
+        Ok(())
+    }
+}
+
+enum Source {
+    Memory(std::vec::IntoIter<Run>),
+    Spill(SpillReader),
+}
+
+struct SpillReader {
+    pages: Pages,
+    refs: std::vec::IntoIter<PageRef>,
+    page: PageRef,
+    payload: Vec<u8>,
+    at: usize,
+    last: Option<Run>,
+    /// Outlives the reader, which has the file open.
+    _file: TemporaryFile,
+}
+
+impl SpillReader {
+    fn open(spill: Spill) -> Result<Source> {
+        let TemporaryFile { fs, path } = &spill.file;
+        let file = fs.open(path).map_err(Error::io("open", path))?;
+        let pages = Pages::new(path, file, Arc::new(PageCache::new(0)));
+        Ok(Source::Spill(Self {
+            pages,
+            refs: spill.refs.into_iter(),
+            page: PageRef { offset: 0, size: 0 },
+            payload: Vec::new(),
+            at: 0,
+            last: None,
+            _file: spill.file,
+        }))
+    }
+
+    fn next(&mut self) -> Result<Option<Run>> {
+        if self.at == self.payload.len() {
+            let Some(page) = self.refs.next() else { return Ok(None) };
+            self.payload = self.pages.read(page)?;
+            (self.page, self.at, self.last) = (page, 0, None);
+        }
+        let mut src = &self.payload[self.at..];
+        self.last = take_run(&mut src, self.last);
+        self.at = self.payload.len() - src.len();
+        match self.last {
+            None => Err(self.pages.corrupt(self.page.offset, "a spilled run does not decode")),
+            run => Ok(run),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFs;
+    use proptest::prelude::*;
+
+    fn sorted(rows: &[Vec<Symbol>], dir: &Path, memory_max: usize) -> Vec<Run> {
+        let mut sorter = RunSorter::new(Arc::new(RealFs), &dir.join("x"), 30, memory_max);
+        let mut open = OpenRuns::default();
+        for (ordinal, row) in (0..).zip(rows) {
+            open.advance(ordinal, row, &mut sorter).unwrap();
+        }
+        open.advance(rows.len() as u32, &[], &mut sorter).unwrap();
+        let mut merge = sorter.finish().unwrap();
+        std::iter::from_fn(|| merge.next().unwrap()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn spilled_runs_are_those_in_memory(
+            rows in proptest::collection::vec(proptest::collection::btree_set(0_u32..6, 0..5), 0..60),
+        ) {
+            let rows: Vec<Vec<_>> = rows.into_iter().map(|row| row.into_iter().map(Symbol).collect()).collect();
+            let dir = tempfile::tempdir().unwrap();
+            let in_memory = sorted(&rows, dir.path(), 1 << 20);
+            prop_assert!(in_memory.is_sorted());
+            prop_assert_eq!(&sorted(&rows, dir.path(), 40), &in_memory);
+            prop_assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+            let mut found = vec![Vec::new(); rows.len()];
+            for run in in_memory {
+                run.ordinals().for_each(|ordinal| found[ordinal as usize].push(run.symbol));
+            }
+            prop_assert_eq!(found, rows);
+        }
+    }
+
+    #[test]
+    fn more_spill_files_than_are_merged_at_once_are_merged_in_between() {
+        let dir = tempfile::tempdir().unwrap();
+        let rows: Vec<_> = (0..3 * SPILLS_MAX as u32).map(|i| vec![Symbol(i % 7), Symbol(10 + i % 3)]).collect();
+        assert_eq!(sorted(&rows, dir.path(), 1), sorted(&rows, dir.path(), 1 << 20));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_sorter_that_is_given_up_leaves_no_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sorter = RunSorter::new(Arc::new(RealFs), &dir.path().join("x"), 30, 1);
+        for first in 0..5 {
+            sorter.push(Run { symbol: Symbol(1), first: 2 * first, end: 2 * first + 1 }).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4);
+        drop(sorter);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

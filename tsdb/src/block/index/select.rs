@@ -1,0 +1,141 @@
+//! From matchers to series.
+
+use std::ops::Range;
+
+use hashbrown::HashMap;
+use roaring::RoaringBitmap;
+
+use super::dictionary::DictionaryCursor;
+use super::labels::is_cheaper_by_series;
+use super::postings::PostingsCursor;
+use super::reader::Index;
+use super::series::SeriesCursor;
+use super::table::Access;
+use crate::block::Symbol;
+use crate::context::QueryContext;
+use crate::error::Result;
+use crate::index::{TERMS_PER_CHECK, Terms, select};
+use crate::matcher::Matcher;
+
+impl Index {
+    /// Returns the ordinals of the series that pass all matchers.
+    ///
+    /// # Errors
+    /// When the request ends or its memory is used up; as [`Index::open`].
+    pub(in crate::block) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
+        let mut terms = BlockTerms { index: self, postings: self.postings_cursor(Access::Cached) };
+        select(ctx, &mut terms, matchers)
+    }
+}
+
+/// What matchers look at.
+struct BlockTerms<'a> {
+    index: &'a Index,
+    postings: PostingsCursor,
+}
+
+impl Terms for BlockTerms<'_> {
+    fn all(&self) -> RoaringBitmap {
+        self.index.all()
+    }
+
+    fn n_series(&self) -> u64 {
+        self.index.n_series.into()
+    }
+
+    fn unite(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
+        match self.index.dictionary.find(name, value)? {
+            Some(symbol) => self.postings.unite(symbol, set),
+            None => Ok(()),
+        }
+    }
+
+    fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
+        let mut list = RoaringBitmap::new();
+        self.unite(name, value, &mut list)?;
+        *set &= list;
+        Ok(())
+    }
+
+    fn unite_where(
+        &mut self,
+        ctx: &QueryContext,
+        name: &str,
+        prefix: &str,
+        test: &dyn Fn(&str) -> bool,
+        set: &mut RoaringBitmap,
+    ) -> Result<()> {
+        let mut cursor = self.index.dictionary.cursor(Access::Cached);
+        let mut at = cursor.seek(name.as_bytes(), prefix.as_bytes())?;
+        while let Some(symbol) = at {
+            if (symbol.0 as usize).is_multiple_of(TERMS_PER_CHECK) {
+                ctx.check()?;
+            }
+            let (found_name, value) = cursor.texts()?;
+            if found_name != name || !value.starts_with(prefix) {
+                break;
+            }
+            if test(value) {
+                self.postings.unite(symbol, set)?;
+            }
+            at = cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn retain_where(
+        &mut self,
+        ctx: &QueryContext,
+        name: &str,
+        prefix: &str,
+        test: &dyn Fn(&str) -> bool,
+        set: &mut RoaringBitmap,
+    ) -> Result<bool> {
+        if !is_cheaper_by_series(set, &self.index.dictionary.range(name, prefix)?) {
+            return Ok(false);
+        }
+        let mut candidates = Candidates {
+            series: self.index.series_cursor(),
+            texts: self.index.dictionary.cursor(Access::Cached),
+            symbols: self.index.dictionary.range(name, "")?,
+            verdicts: HashMap::new(),
+        };
+        let mut kept = RoaringBitmap::new();
+        for (i, ordinal) in set.iter().enumerate() {
+            if i % TERMS_PER_CHECK == 0 {
+                ctx.check()?;
+            }
+            if candidates.passes(ordinal, test)? {
+                kept.insert(ordinal);
+            }
+        }
+        *set = kept;
+        Ok(true)
+    }
+}
+
+/// Tests the value of one label, series by series.
+struct Candidates {
+    series: SeriesCursor,
+    texts: DictionaryCursor,
+    /// The symbols of the label.
+    symbols: Range<u32>,
+    /// What came of each symbol. No more of them than there are candidates, which are few.
+    verdicts: HashMap<Symbol, bool>,
+}
+
+impl Candidates {
+    fn passes(&mut self, ordinal: u32, test: &dyn Fn(&str) -> bool) -> Result<bool> {
+        self.series.seek(ordinal)?;
+        let row = self.series.symbols();
+        let at = row.partition_point(|symbol| symbol.0 < self.symbols.start);
+        let Some(&symbol) = row.get(at).filter(|symbol| symbol.0 < self.symbols.end) else { return Ok(test("")) };
+        if let Some(&verdict) = self.verdicts.get(&symbol) {
+            return Ok(verdict);
+        }
+        self.texts.go_to(symbol)?;
+        let verdict = test(self.texts.texts()?.1);
+        self.verdicts.insert(symbol, verdict);
+        Ok(verdict)
+    }
+}

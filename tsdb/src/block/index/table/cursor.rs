@@ -1,0 +1,182 @@
+//! A place in a table.
+
+use std::sync::Arc;
+
+use super::Table;
+use crate::error::{Error, Result};
+
+/// Whether pages that a cursor reads are kept for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::block::index) enum Access {
+    /// Through the cache.
+    Cached,
+    /// Past it, for merges and checks: they come by once.
+    Scan,
+}
+
+/// A place in a table.
+#[derive(Debug)]
+pub(in crate::block::index) struct TableCursor {
+    table: Arc<Table>,
+    access: Access,
+    page_idx: usize,
+    payload: Arc<[u8]>,
+    /// Where in the payload the entries end and the group starts begin.
+    entries_size: usize,
+    /// The numbers of the page's entries are from `first` up to, but not including, `end`.
+    first: u32,
+    end: u32,
+    /// The next entry, and where in the payload it begins.
+    next: u32,
+    at: usize,
+}
+
+/// Whether a cursor has gone elsewhere, so that what it decoded before does not precede what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::block::index) enum Moved {
+    /// It stands at the first entry of a group now.
+    Yes,
+    /// It stands where it stood.
+    No,
+}
+
+impl TableCursor {
+    /// Starts in front of the first entry.
+    pub(in crate::block::index) fn new(table: &Arc<Table>, access: Access) -> Self {
+        Self {
+            table: Arc::clone(table),
+            access,
+            page_idx: 0,
+            payload: Arc::from([]),
+            entries_size: 0,
+            first: 0,
+            end: 0,
+            next: 0,
+            at: 0,
+        }
+    }
+
+    /// Returns the table.
+    pub(in crate::block::index) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Returns the number of the next entry; the table's length at its end.
+    pub(in crate::block::index) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Tells whether the next entry begins a group.
+    pub(in crate::block::index) fn begins_group(&self) -> bool {
+        self.next == self.end || (self.next - self.first).is_multiple_of(self.table.group)
+    }
+
+    /// Goes to an entry, or to one before it in its group; steps lead on from there.
+    ///
+    /// # Errors
+    /// As [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if there is no such entry or its page makes
+    /// no sense.
+    pub(in crate::block::index) fn approach(&mut self, number: u32) -> Result<Moved> {
+        if !(self.first..self.end).contains(&number) {
+            let page_idx = self.table.page_of(number);
+            let missing = || self.table.pages.corrupt(0, format!("the index has no entry {number}"));
+            self.load(page_idx.ok_or_else(missing)?)?;
+        } else if self.next <= number && self.next >= number - (number - self.first) % self.table.group {
+            // Fast path: numbers that ascend.
+            return Ok(Moved::No);
+        }
+        self.go_to_group((number - self.first) / self.table.group)?;
+        Ok(Moved::Yes)
+    }
+
+    /// Goes to the front of a page.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`].
+    pub(in crate::block::index) fn load(&mut self, page_idx: usize) -> Result<()> {
+        let page = self.table.refs[page_idx];
+        let payload = match self.access {
+            Access::Cached => self.table.pages.get(page)?,
+            Access::Scan => self.table.pages.read(page)?.into(),
+        };
+        let (first, end) = (self.table.firsts[page_idx], self.table.end_of(page_idx));
+        let entries_size = entries_size(&payload, end - first, self.table.group).ok_or_else(|| {
+            self.table.pages.corrupt(page.offset, "a page of the index has not the entries it should")
+        })?;
+        *self = Self {
+            table: Arc::clone(&self.table),
+            access: self.access,
+            page_idx,
+            payload,
+            entries_size,
+            first,
+            end,
+            next: first,
+            at: 0,
+        };
+        Ok(())
+    }
+
+    /// Counts the groups of the page.
+    pub(in crate::block::index) fn n_groups(&self) -> u32 {
+        (self.end - self.first).div_ceil(self.table.group)
+    }
+
+    /// Goes to the first entry of a group of the page.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the group does not begin inside the page.
+    pub(in crate::block::index) fn go_to_group(&mut self, group_idx: u32) -> Result<()> {
+        self.at = self.group_start(group_idx).ok_or_else(|| self.damaged())?;
+        self.next = self.first + group_idx * self.table.group;
+        Ok(())
+    }
+
+    /// Decodes the next entry, which must be there. `decode` takes it off the front of what it is given.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`], and where `decode` finds no entry.
+    pub(in crate::block::index) fn step<T>(&mut self, decode: impl FnOnce(&mut &[u8]) -> Option<T>) -> Result<T> {
+        if self.next == self.end {
+            self.approach(self.next)?;
+        }
+        let mut src = &self.payload[self.at..self.entries_size];
+        let decoded = decode(&mut src).ok_or_else(|| self.damaged())?;
+        self.at = self.entries_size - src.len();
+        self.next += 1;
+        let ends_where_it_should = if self.next == self.end {
+            self.at == self.entries_size
+        } else {
+            !self.begins_group() || self.group_start((self.next - self.first) / self.table.group) == Some(self.at)
+        };
+        if ends_where_it_should { Ok(decoded) } else { Err(self.damaged()) }
+    }
+
+    /// Returns the key of the page if the entry decoded last is its first.
+    pub(in crate::block::index) fn key_of_first(&self) -> Option<&[u8]> {
+        (self.next == self.first + 1).then(|| &*self.table.keys[self.page_idx])
+    }
+
+    /// Says that the current page holds nonsense.
+    pub(in crate::block::index) fn damaged(&self) -> Error {
+        let offset = self.table.refs.get(self.page_idx).map_or(0, |page| page.offset);
+        self.table.pages.corrupt(offset, format!("entry {} of the index does not decode", self.next))
+    }
+
+    fn group_start(&self, group_idx: u32) -> Option<usize> {
+        let at = self.entries_size + group_idx as usize * START_SIZE;
+        let start = u32::from_le_bytes(self.payload.get(at..at + START_SIZE)?.try_into().ok()?) as usize;
+        (start <= self.entries_size).then_some(start)
+    }
+}
+
+const START_SIZE: usize = 4;
+
+/// Returns where in a page the entries end; `None` if it does not have `n` of them.
+fn entries_size(payload: &[u8], n: u32, group: u32) -> Option<usize> {
+    let (rest, n_found) = payload.split_last_chunk()?;
+    if u32::from_le_bytes(*n_found) != n {
+        return None;
+    }
+    rest.len().checked_sub(n.div_ceil(group) as usize * START_SIZE)
+}

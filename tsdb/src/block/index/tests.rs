@@ -1,0 +1,317 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use roaring::RoaringBitmap;
+
+use super::{Index, IndexWriter};
+use crate::block::Symbol;
+use crate::block::page::{PageCache, PageRef, PageWriter, Pages};
+use crate::context::{Interrupt, QueryContext};
+use crate::error::{Error, Result};
+use crate::fs::{Fs, RealFs};
+use crate::index::Texts;
+use crate::labels::Labels;
+use crate::matcher::{MatchOp, Matcher};
+
+/// An index on disk, with what was written to it.
+struct Written {
+    dir: tempfile::TempDir,
+    path: PathBuf,
+    root: PageRef,
+    series: Vec<Labels>,
+}
+
+/// Pages so small that a few symbols fill one, and memory for three runs.
+const TINY: (usize, usize) = (40, 40);
+
+fn write_index(series: &BTreeSet<Labels>, unused: &[(&str, &str)], (page_size, memory_max): (usize, usize)) -> Written {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index");
+    let mut pages = PageWriter::new(&path, RealFs.create(&path).unwrap()).unwrap();
+    let mut writer = IndexWriter::with_page_size(Arc::new(RealFs), &dir.path().join("1"), memory_max, page_size);
+    let pairs: BTreeSet<_> = series.iter().flatten().chain(unused.iter().copied()).collect();
+    let symbols: BTreeMap<_, _> = pairs
+        .into_iter()
+        .map(|(name, value)| ((name, value), writer.symbol(&mut pages, name, value).unwrap()))
+        .collect();
+    for labels in series {
+        let row: Vec<_> = labels.iter().map(|pair| symbols[&pair]).collect();
+        writer.series(&mut pages, &row).unwrap();
+    }
+    let root = writer.finish(&mut pages).unwrap();
+    pages.sync().unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "spill files are gone");
+    Written { dir, path, root, series: series.iter().cloned().collect() }
+}
+
+fn open(path: &Path, root: PageRef) -> Result<Index> {
+    let pages = Pages::new(path, RealFs.open(path).unwrap(), Arc::new(PageCache::new(1 << 20)));
+    Index::open(Arc::new(pages), root)
+}
+
+fn texts(fill: impl FnOnce(&QueryContext, &mut Texts) -> Result<()>) -> Vec<String> {
+    let ctx = QueryContext::unbounded();
+    let mut texts = Texts::new(&ctx);
+    fill(&ctx, &mut texts).unwrap();
+    texts.iter().map(str::to_owned).collect()
+}
+
+const NAMES: [&str; 4] = ["__name__", "a", "ab", "é"];
+const VALUES: [&str; 8] = ["", "a", "ab", "abc", "b", "ö", "öa", "\u{10ffff}"];
+const PATTERNS: [&str; 16] = [
+    "a",
+    "a|b",
+    "a.*",
+    "ab.+",
+    "ö.*",
+    ".*",
+    ".+",
+    "",
+    "x",
+    "(a|c)",
+    "a?",
+    "b|",
+    "a[a-z]+",
+    ".*b",
+    "ab[^b]*",
+    "\u{10ffff}.*",
+];
+
+fn any_matcher() -> impl Strategy<Value = Matcher> {
+    let name = prop_oneof![8 => proptest::sample::select(&NAMES), 1 => Just("absent"), 1 => Just("")];
+    let value = prop_oneof![
+        (Just(MatchOp::Equal), proptest::sample::select(&VALUES)),
+        (Just(MatchOp::NotEqual), proptest::sample::select(&VALUES)),
+        (Just(MatchOp::Regexp), proptest::sample::select(&PATTERNS)),
+        (Just(MatchOp::NotRegexp), proptest::sample::select(&PATTERNS)),
+    ];
+    (name, value).prop_map(|(name, (op, value))| Matcher::new(op, name, value).unwrap())
+}
+
+/// Label sets of few values, with one that has many, so that a few candidates are cheaper than all of them.
+fn any_series() -> impl Strategy<Value = BTreeSet<Labels>> {
+    let values = proptest::sample::select(&VALUES);
+    let id = prop_oneof![Just(String::new()), (0..200_u32).prop_map(|i| format!("ab{i}")), "[a-c]{1,6}"];
+    let labels = ([values.clone(), values.clone(), values.clone(), values], id)
+        .prop_map(|(values, id)| Labels::from_pairs(NAMES.into_iter().zip(values).chain([("id", &*id)])).unwrap());
+    proptest::collection::btree_set(labels, 0..150)
+}
+
+fn check(written: &Written, matchers: &[Matcher]) {
+    let index = open(&written.path, written.root).unwrap();
+    let passes = |labels: &Labels| matchers.iter().all(|m| m.matches(labels.get(m.name()).unwrap_or("")));
+    let expected: RoaringBitmap =
+        (0..).zip(&written.series).filter(|(_, labels)| passes(labels)).map(|(ordinal, _)| ordinal).collect();
+    let selected = index.select(&QueryContext::unbounded(), matchers).unwrap();
+    assert_eq!(selected, expected, "{matchers:?}");
+
+    let every: RoaringBitmap = (0..index.n_series()).collect();
+    for (ordinals, among) in [(Some(&selected), &expected), (None, &every)] {
+        let among: Vec<_> = among.iter().map(|ordinal| &written.series[ordinal as usize]).collect();
+        let names: BTreeSet<_> = among.iter().flat_map(|labels| labels.iter().map(|(name, _)| name)).collect();
+        assert!(texts(|ctx, found| index.label_names(ctx, ordinals, found)).iter().eq(names));
+        for name in [&NAMES[..], &["id", "absent", ""]].concat() {
+            let values: BTreeSet<_> = among.iter().filter_map(|labels| labels.get(name)).collect();
+            assert!(texts(|ctx, found| index.label_values(ctx, name, ordinals, found)).iter().eq(values), "{name}");
+        }
+    }
+}
+
+fn check_round_trip(written: &Written) {
+    let index = open(&written.path, written.root).unwrap();
+    index.verify(&QueryContext::unbounded()).unwrap();
+    let mut cursor = index.symbol_cursor();
+    let pairs: BTreeSet<_> = written.series.iter().flatten().collect();
+    for (number, pair) in (0..).zip(pairs) {
+        assert_eq!(cursor.next().unwrap(), Some(pair));
+        let (name, value) = index.pair(Symbol(number)).unwrap();
+        assert_eq!((&*name, &*value), pair);
+    }
+    assert_eq!(cursor.next().unwrap(), None);
+    let (mut forward, mut scan) = (index.series_cursor(), index.series_scan());
+    for (ordinal, labels) in (0..).zip(&written.series) {
+        forward.seek(ordinal).unwrap();
+        scan.seek(ordinal).unwrap();
+        assert_eq!((&forward.labels().unwrap(), scan.symbols()), (labels, forward.symbols()));
+    }
+    for (ordinal, labels) in (0..).zip(&written.series).collect::<Vec<_>>().into_iter().rev() {
+        forward.seek(ordinal).unwrap();
+        assert_eq!(&forward.labels().unwrap(), labels);
+    }
+    let n = index.n_series();
+    assert!(matches!(forward.seek(n), Err(Error::Corrupt { .. })), "behind the last");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn index_and_scan_agree(
+        series in any_series(),
+        matchers in proptest::collection::vec(proptest::collection::vec(any_matcher(), 0..4), 1..8),
+    ) {
+        for sizes in [TINY, (16 << 10, 1 << 20)] {
+            let written = write_index(&series, &[], sizes);
+            matchers.iter().for_each(|matchers| check(&written, matchers));
+        }
+    }
+
+    #[test]
+    fn symbols_and_series_come_back(series in any_series()) {
+        for sizes in [TINY, (300, 1 << 10), (16 << 10, 1 << 20)] {
+            check_round_trip(&write_index(&series, &[], sizes));
+        }
+    }
+
+    #[test]
+    fn values_that_no_series_has_are_not_reported(series in any_series()) {
+        let unused = [("a", "unused"), ("b", "unused"), ("zz", "x")];
+        check(&write_index(&series, &unused, TINY), &[]);
+    }
+
+    /// A damaged page whose checksum is right all the same is refused, or read as something, but never panics.
+    #[test]
+    fn nonsense_in_sound_pages_never_panics(
+        series in any_series(), at: proptest::sample::Index, byte: u8, matchers in proptest::collection::vec(any_matcher(), 1..3),
+    ) {
+        let written = write_index(&series, &[], (100, 1 << 20));
+        let bytes = std::fs::read(&written.path).unwrap();
+        let Some(bad) = with_byte_in_a_payload(&bytes, at, byte) else { return Ok(()) };
+        std::fs::write(&written.path, bad).unwrap();
+        let Ok(index) = open(&written.path, written.root) else { return Ok(()) };
+        let ctx = QueryContext::unbounded();
+        let _refused_or_not = index.verify(&ctx);
+        let (mut names, mut values) = (Texts::new(&ctx), Texts::new(&ctx));
+        let selected = index.select(&ctx, &matchers).unwrap_or_else(|_| RoaringBitmap::from_iter(0..5));
+        let _refused_or_not = index.label_names(&ctx, Some(&selected), &mut names);
+        let _refused_or_not = index.label_values(&ctx, "id", Some(&selected), &mut values);
+        let _refused_or_not = index.label_values(&ctx, "id", None, &mut values);
+        let mut cursor = index.series_cursor();
+        for ordinal in selected {
+            let _refused_or_not = cursor.seek(ordinal).and_then(|()| cursor.labels());
+        }
+    }
+}
+
+/// Replaces a byte in one of the pages that are not compressed, and mends the page's checksum.
+fn with_byte_in_a_payload(file: &[u8], at: proptest::sample::Index, byte: u8) -> Option<Vec<u8>> {
+    let mut file = file.to_vec();
+    let mut starts = Vec::new();
+    let mut start = 0;
+    while start < file.len() {
+        let raw_size = u32::from_le_bytes(file[start + 4..start + 8].try_into().unwrap());
+        // The size of a compressed page is known only to its reference; the checksum tells where it ends.
+        let crc = u32::from_le_bytes(file[start..start + 4].try_into().unwrap());
+        let end = (start + 8..=file.len()).find(|&end| crc32c::crc32c(&file[start + 4..end]) == crc).unwrap();
+        if raw_size >> 31 == 0 {
+            starts.push((start, end));
+        }
+        start = end;
+    }
+    let payload: Vec<_> =
+        starts.iter().flat_map(|&(start, end)| (start + 8..end).map(move |i| (i, start, end))).collect();
+    if payload.is_empty() {
+        return None;
+    }
+    let (i, start, end) = *at.get(&payload);
+    file[i] = byte;
+    let crc = crc32c::crc32c(&file[start + 4..end]);
+    file[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+    Some(file)
+}
+
+fn fleet(n: usize) -> BTreeSet<Labels> {
+    let labels = |i: usize| {
+        let (pod, metric) = (format!("pod-{:x}", i / 5 * 7919 % 10_007), format!("metric_{}", i % 5));
+        Labels::from_pairs([("__name__", &*metric), ("cluster", "c"), ("pod", &pod)]).unwrap()
+    };
+    (0..n).map(labels).collect()
+}
+
+#[test]
+fn a_list_larger_than_a_page_has_a_page_of_its_own() {
+    // Every other series has the label, so that its runs are many.
+    let series = (0..5000).map(|i| {
+        let (name, odd) = (format!("{i:05}"), if i % 2 == 1 { "odd" } else { "" });
+        Labels::from_pairs([("__name__", &*name), ("x", odd)]).unwrap()
+    });
+    let written = write_index(&series.collect(), &[], (1 << 10, 1 << 10));
+    check_round_trip(&written);
+    let matchers = [(MatchOp::Equal, "odd"), (MatchOp::NotEqual, "odd"), (MatchOp::Regexp, "o.*")];
+    matchers.into_iter().for_each(|(op, value)| check(&written, &[Matcher::new(op, "x", value).unwrap()]));
+}
+
+#[test]
+fn texts_that_differ_only_far_behind_are_told_apart() {
+    let far = "x".repeat(100);
+    let series =
+        (0..200).map(|i| Labels::from_pairs([(&*format!("{far}{}", i % 7), &*format!("{far}{i:03}"))]).unwrap());
+    let written = write_index(&series.collect(), &[], TINY);
+    check_round_trip(&written);
+    for i in [0, 1, 99, 100, 199, 200] {
+        check(&written, &[Matcher::equal(&format!("{far}{}", i % 7), &format!("{far}{i:03}"))]);
+        check(
+            &written,
+            &[Matcher::new(MatchOp::Regexp, &format!("{far}{}", i % 7), &format!("{far}{i:02}.*")).unwrap()],
+        );
+    }
+}
+
+#[test]
+fn an_index_without_series_is_an_index() {
+    let written = write_index(&BTreeSet::new(), &[], TINY);
+    check_round_trip(&written);
+    check(&written, &[]);
+    check(&written, &[Matcher::equal("a", "b"), Matcher::new(MatchOp::Regexp, "x", "a.*").unwrap()]);
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_is_an_error() {
+    let written = write_index(&fleet(60), &[], (200, 1 << 10));
+    let good = std::fs::read(&written.path).unwrap();
+    let verified = |bytes: &[u8]| {
+        std::fs::write(&written.path, bytes).unwrap();
+        open(&written.path, written.root).and_then(|index| index.verify(&QueryContext::unbounded()))
+    };
+    verified(&good).unwrap();
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        assert!(matches!(verified(&bad), Err(Error::Corrupt { .. })), "bit {} of byte {at}", at % 8);
+        assert!(matches!(verified(&good[..at]), Err(Error::Corrupt { .. })), "cut at {at}");
+    }
+}
+
+#[test]
+fn a_writer_that_is_given_up_leaves_no_spill_files() {
+    let written = write_index(&fleet(10), &[], TINY);
+    let path = written.dir.path().join("other");
+    let mut pages = PageWriter::new(&path, RealFs.create(&path).unwrap()).unwrap();
+    let mut writer = IndexWriter::with_page_size(Arc::new(RealFs), &path, 1, 100);
+    let symbols: Vec<_> = (0..10).map(|i| writer.symbol(&mut pages, "x", &i.to_string()).unwrap()).collect();
+    symbols.iter().for_each(|&symbol| writer.series(&mut pages, &[symbol]).unwrap());
+    assert!(written.dir.path().join("other.0.tmp").exists());
+    drop(writer);
+    assert_eq!(std::fs::read_dir(written.dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_request_that_has_ended_gets_nothing() {
+    let written = write_index(&fleet(100), &[], TINY);
+    let index = open(&written.path, written.root).unwrap();
+    let ctx = QueryContext::unbounded();
+    ctx.interrupt(Interrupt::Canceled);
+    let mut found = Texts::new(&ctx);
+    let all = RoaringBitmap::from_iter(0..100);
+    for result in [
+        index.select(&ctx, &[]).map(|_| ()),
+        index.label_names(&ctx, None, &mut found),
+        index.label_names(&ctx, Some(&all), &mut found),
+        index.label_values(&ctx, "pod", None, &mut found),
+        index.verify(&ctx),
+    ] {
+        assert!(matches!(result, Err(Error::Interrupted(Interrupt::Canceled))));
+    }
+}

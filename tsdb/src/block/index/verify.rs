@@ -1,0 +1,82 @@
+//! Checking a whole index.
+
+use super::postings::Part;
+use super::reader::Index;
+use super::table::Access;
+use crate::block::Symbol;
+use crate::context::{CHECK_INTERVAL, QueryContext};
+use crate::error::Result;
+
+impl Index {
+    /// Reads everything past the cache, and checks that it decodes and that series table and postings say the same.
+    ///
+    /// # Errors
+    /// As [`Index::open`]; when the request ends.
+    pub(in crate::block) fn verify(&self, ctx: &QueryContext) -> Result<()> {
+        let mut symbols = self.symbol_cursor();
+        for i in 0.. {
+            check_every(ctx, i)?;
+            if symbols.next()?.is_none() {
+                break;
+            }
+        }
+        let in_series = self.sum_series(ctx)?;
+        let (in_postings, symbols_seen) = self.sum_postings(ctx)?;
+        if in_series != in_postings || symbols_seen != u64::from(self.dictionary.len() - self.n_unused) {
+            return Err(self.postings.pages().corrupt(0, "series and postings of the index disagree"));
+        }
+        Ok(())
+    }
+
+    fn sum_series(&self, ctx: &QueryContext) -> Result<Pairs> {
+        let (mut series, mut pairs) = (self.series_scan(), Pairs::default());
+        for ordinal in 0..self.n_series {
+            check_every(ctx, ordinal as usize)?;
+            series.seek(ordinal)?;
+            series.symbols().iter().for_each(|&symbol| pairs.add(symbol, ordinal));
+        }
+        Ok(pairs)
+    }
+
+    /// Returns the pairs, and how many symbols are in one.
+    fn sum_postings(&self, ctx: &QueryContext) -> Result<(Pairs, u64)> {
+        let mut n_used = 0;
+        let (mut postings, mut pairs) = (self.postings_cursor(Access::Scan), Pairs::default());
+        for symbol in (0..self.dictionary.len()).map(Symbol) {
+            check_every(ctx, symbol.0 as usize)?;
+            let n_before = pairs.n;
+            postings.visit(symbol, |part| match part {
+                Part::Run(run) => run.for_each(|ordinal| pairs.add(symbol, ordinal)),
+                Part::Set(set) => set.iter().for_each(|ordinal| pairs.add(symbol, ordinal)),
+            })?;
+            n_used += u64::from(pairs.n > n_before);
+        }
+        Ok((pairs, n_used))
+    }
+}
+
+fn check_every(ctx: &QueryContext, i: usize) -> Result<()> {
+    if i.is_multiple_of(CHECK_INTERVAL) { ctx.check() } else { Ok(()) }
+}
+
+/// The sum of a set of pairs of symbols and series: equal for equal sets, whatever their order, and all but never for
+/// others.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pairs {
+    n: u64,
+    sum: u64,
+}
+
+impl Pairs {
+    fn add(&mut self, symbol: Symbol, ordinal: u32) {
+        self.n += 1;
+        self.sum = self.sum.wrapping_add(mixed(u64::from(symbol.0) << 32 | u64::from(ordinal)));
+    }
+}
+
+/// The finalizer of SplitMix64.
+fn mixed(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

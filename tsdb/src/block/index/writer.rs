@@ -1,0 +1,94 @@
+//! Writing an index.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::dictionary::DictionaryWriter;
+use super::runs::{OpenRuns, RunSorter};
+use super::series::SeriesWriter;
+use super::table::PAGE_SIZE;
+use super::{postings, reader::Root};
+use crate::block::Symbol;
+use crate::block::page::{PageRef, PageWriter};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+
+/// The most series of a block. A bitmap of so many is half a page of the largest size.
+pub(in crate::block) const SERIES_MAX: u32 = 1 << 28;
+
+/// Writes the index of a block: all symbols, then all series, then [`IndexWriter::finish`].
+///
+/// Memory: `memory_max` for postings and for stems that are remembered, a few pages, and the references of the pages of
+/// the directories.
+pub(in crate::block) struct IndexWriter {
+    page_size: usize,
+    dictionary: DictionaryWriter,
+    series: SeriesWriter,
+    open: OpenRuns,
+    sorter: RunSorter,
+}
+
+impl IndexWriter {
+    /// Starts an index. Postings for which `memory_max` bytes are too few are spilled to files whose names begin with
+    /// `spill` and end in `.tmp`; they are gone when the writer is, finished or dropped.
+    pub(in crate::block) fn new(fs: Arc<dyn Fs>, spill: &Path, memory_max: usize) -> Self {
+        Self::with_page_size(fs, spill, memory_max, PAGE_SIZE)
+    }
+
+    /// As [`IndexWriter::new`] with pages cut at `page_size` bytes.
+    pub(super) fn with_page_size(fs: Arc<dyn Fs>, spill: &Path, memory_max: usize, page_size: usize) -> Self {
+        Self {
+            page_size,
+            dictionary: DictionaryWriter::new(page_size),
+            series: SeriesWriter::new(page_size, memory_max / 4),
+            open: OpenRuns::default(),
+            sorter: RunSorter::new(fs, spill, page_size, memory_max - memory_max / 4),
+        }
+    }
+
+    /// Adds a label name with a value; they ascend by name, then value, and all come before the first series.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when there are 2^32 - 1; as [`PageWriter::write`].
+    ///
+    /// # Panics
+    /// If name or value are empty, or they do not ascend.
+    pub(in crate::block) fn symbol(&mut self, pages: &mut PageWriter, name: &str, value: &str) -> Result<Symbol> {
+        debug_assert!(self.series.len() == 0, "symbols come before series");
+        self.dictionary.push(pages, name, value)
+    }
+
+    /// Adds a series by its symbols; both symbols and series ascend.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when there are [`SERIES_MAX`]; [`Error::Io`] from the block or a spill file.
+    ///
+    /// # Panics
+    /// If symbols or series do not ascend, or a symbol was not given out.
+    pub(in crate::block) fn series(&mut self, pages: &mut PageWriter, labels: &[Symbol]) -> Result<()> {
+        let ordinal = self.series.len();
+        if ordinal == SERIES_MAX {
+            return Err(Error::Limit {
+                what: "series of a block",
+                used: u64::from(ordinal) + 1,
+                limit: SERIES_MAX.into(),
+            });
+        }
+        assert!(labels.last().is_none_or(|last| last.0 < self.dictionary.len()), "symbols are those of this index");
+        self.series.push(pages, labels)?;
+        self.open.advance(ordinal, labels, &mut self.sorter)
+    }
+
+    /// Writes what is left and returns where the index begins.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the block or a spill file.
+    pub(in crate::block) fn finish(mut self, pages: &mut PageWriter) -> Result<PageRef> {
+        let (n_series, n_stems, n_symbols) = (self.series.len(), self.series.n_stems(), self.dictionary.len());
+        self.open.advance(n_series, &[], &mut self.sorter)?;
+        let dictionary = self.dictionary.finish(pages)?;
+        let (stems, series) = self.series.finish(pages)?;
+        let (postings, n_unused) = postings::write(pages, n_symbols, self.sorter.finish()?, self.page_size)?;
+        pages.write(&Root { n_series, n_stems, n_symbols, n_unused, dictionary, stems, series, postings }.encode())
+    }
+}

@@ -1,0 +1,408 @@
+//! Pages: the unit in which a block is compressed, verified and read.
+//!
+//! ```text
+//! 0   4  crc       CRC-32C of the bytes from 4 to the end of the page
+//! 4   4  size      of the page, header included, u32
+//! 8   4  raw size  of the payload, u32; bit 31: the payload is compressed with zstd
+//! 12  -  payload
+//! ```
+//! A page is found through a [`PageRef`], which says how long it is; nothing inside the page is believed before its
+//! checksum is right. The payload is kept compressed only if that makes it smaller. Since pages lie one behind the other
+//! and say how long they are, [`Pages::check`] can walk through a file without knowing what is in it.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::{Unreadable, VERSION};
+use crate::error::{Error, Result};
+use crate::fs::{AppendFile, ReadFile};
+use crate::varint::{put_u64, take_u64};
+
+/// The largest payload of a page. A reader allocates no more for one.
+pub(in crate::block) const PAGE_SIZE_MAX: usize = 64 << 20;
+
+const SIZE_OFFSET: usize = 4;
+const RAW_SIZE_OFFSET: usize = 8;
+const PAGE_HEADER_SIZE: usize = 12;
+const COMPRESSED: u32 = 1 << 31;
+/// More costs much time and gains little: see COMPRESSION in docs/performance.md.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Where a page lies in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::block) struct PageRef {
+    /// Of the page's header, from the front of the file.
+    pub(in crate::block) offset: u64,
+    /// Header included.
+    pub(in crate::block) size: u32,
+}
+
+impl PageRef {
+    /// Appends the reference as two varints.
+    pub(in crate::block) fn encode(self, dst: &mut Vec<u8>) {
+        put_u64(dst, self.offset);
+        put_u64(dst, self.size.into());
+    }
+
+    /// Takes a reference off the front of `src`; `None` if there is none.
+    pub(in crate::block) fn decode(src: &mut &[u8]) -> Option<Self> {
+        Some(Self { offset: take_u64(src)?, size: take_u64(src)?.try_into().ok()? })
+    }
+}
+
+/// Writes pages one behind the other to a new file.
+pub(in crate::block) struct PageWriter {
+    path: PathBuf,
+    file: Arc<dyn AppendFile>,
+    /// Bytes written and gathered.
+    size: u64,
+    /// What is still to be handed to the operating system.
+    gathered: Vec<u8>,
+    /// A write failed, and nobody knows how much of it is in the file.
+    failed: bool,
+    compressor: zstd::bulk::Compressor<'static>,
+}
+
+/// Bytes that are handed to the operating system at once.
+const WRITE_SIZE: usize = 1 << 20;
+
+impl PageWriter {
+    /// Starts at the front of an empty file; `path` is for errors.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the compressor cannot be made.
+    pub(in crate::block) fn new(path: &Path, file: Arc<dyn AppendFile>) -> Result<Self> {
+        let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(Error::io("compress for", path))?;
+        Ok(Self { path: path.to_owned(), file, size: 0, gathered: Vec::new(), failed: false, compressor })
+    }
+
+    /// Returns how many bytes were written so far.
+    pub(in crate::block) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Writes bytes as they are: the header and the footer of the file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(in crate::block) fn write_raw(&mut self, bytes: &[u8]) -> Result<()> {
+        self.gathered.extend_from_slice(bytes);
+        self.size += bytes.len() as u64;
+        if self.gathered.len() >= WRITE_SIZE { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes a page with this payload, compressed if that is worth it.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Limit`] if the payload exceeds [`PAGE_SIZE_MAX`].
+    pub(in crate::block) fn write(&mut self, payload: &[u8]) -> Result<PageRef> {
+        if payload.len() > PAGE_SIZE_MAX {
+            let (used, limit) = (payload.len() as u64, PAGE_SIZE_MAX as u64);
+            return Err(Error::Limit { what: "bytes of a page of a block", used, limit });
+        }
+        let start = self.gathered.len();
+        let offset = self.size;
+        let compressed = self.pack(payload)?;
+        let page = &mut self.gathered[start..];
+        let size = page.len() as u32;
+        let raw_size = payload.len() as u32 | if compressed { COMPRESSED } else { 0 };
+        page[SIZE_OFFSET..RAW_SIZE_OFFSET].copy_from_slice(&size.to_le_bytes());
+        page[RAW_SIZE_OFFSET..PAGE_HEADER_SIZE].copy_from_slice(&raw_size.to_le_bytes());
+        let crc = crc32c::crc32c(&page[SIZE_OFFSET..]);
+        page[..SIZE_OFFSET].copy_from_slice(&crc.to_le_bytes());
+        self.size += u64::from(size);
+        if self.gathered.len() >= WRITE_SIZE {
+            self.flush()?;
+        }
+        Ok(PageRef { offset, size })
+    }
+
+    /// Appends room for a header and the payload, compressed if that makes it smaller; tells whether it did.
+    fn pack(&mut self, payload: &[u8]) -> Result<bool> {
+        let start = self.gathered.len() + PAGE_HEADER_SIZE;
+        self.gathered.resize(start + zstd::zstd_safe::compress_bound(payload.len()), 0);
+        let compressed = self.compressor.compress_to_buffer(payload, &mut self.gathered[start..]);
+        let size = compressed.map_err(Error::io("compress for", &self.path))?;
+        self.gathered.truncate(start + size);
+        let smaller = size < payload.len();
+        if !smaller {
+            self.gathered.truncate(start);
+            self.gathered.extend_from_slice(payload);
+        }
+        Ok(smaller)
+    }
+
+    /// Hands everything to the operating system and makes it survive a power cut.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(in crate::block) fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        self.file.sync().map_err(Error::io("sync", &self.path))
+    }
+
+    /// Hands everything to the operating system.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    ///
+    /// # Panics
+    /// If an earlier write failed.
+    pub(in crate::block) fn flush(&mut self) -> Result<()> {
+        assert!(!self.failed, "a writer that failed is dropped: its pages are no longer where their references say");
+        self.failed = true;
+        self.file.append(&self.gathered).map_err(Error::io("write", &self.path))?;
+        self.failed = false;
+        self.gathered.clear();
+        Ok(())
+    }
+}
+
+/// The pages of one open block, read by position through the cache of the store.
+#[derive(Debug)]
+pub(in crate::block) struct Pages {
+    path: PathBuf,
+    file: Arc<dyn ReadFile>,
+    /// Tells this file from all others that were ever opened by the process.
+    file_id: u64,
+    cache: Arc<PageCache>,
+}
+
+/// Decoded payloads of pages, shared by all blocks of a store and bounded in bytes.
+#[derive(Debug)]
+pub(crate) struct PageCache {
+    pages: Cache<(u64, u64), Arc<[u8]>, PageWeighter>,
+    next_file: std::sync::atomic::AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct PageWeighter;
+
+/// What an entry takes besides its payload.
+const ENTRY_SIZE: usize = 96;
+
+impl Weighter<(u64, u64), Arc<[u8]>> for PageWeighter {
+    fn weight(&self, _key: &(u64, u64), payload: &Arc<[u8]>) -> u64 {
+        (payload.len() + ENTRY_SIZE) as u64
+    }
+}
+
+impl PageCache {
+    /// Makes a cache of at most about `size_max` bytes.
+    #[must_use]
+    pub(crate) fn new(size_max: usize) -> Self {
+        let pages_max = size_max / (16 << 10) + 1;
+        let pages = Cache::with_weighter(pages_max, size_max as u64, PageWeighter);
+        Self { pages, next_file: std::sync::atomic::AtomicU64::new(0) }
+    }
+
+    /// Returns the bytes held now.
+    pub(crate) fn size(&self) -> u64 {
+        self.pages.weight()
+    }
+}
+
+impl Pages {
+    /// Reads pages of `file` through `cache`; `path` is for errors.
+    pub(in crate::block) fn new(path: &Path, file: Arc<dyn ReadFile>, cache: Arc<PageCache>) -> Self {
+        let file_id = cache.next_file.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Self { path: path.to_owned(), file, file_id, cache }
+    }
+
+    /// Returns the payload of a page, from the cache if it is there.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::Corrupt`] with path and offset.
+    pub(in crate::block) fn get(&self, page: PageRef) -> Result<Arc<[u8]>> {
+        let key = (self.file_id, page.offset);
+        if let Some(payload) = self.cache.pages.get(&key) {
+            return Ok(payload);
+        }
+        let bytes = self.bytes(page)?;
+        let stored = self.verified(page, &bytes)?;
+        let mut payload: Arc<[u8]> = std::iter::repeat_n(0, stored.raw_size).collect();
+        stored.unpack(Arc::get_mut(&mut payload).expect("nobody else has it yet")).ok_or_else(|| self.unsound(page))?;
+        self.cache.pages.insert(key, Arc::clone(&payload));
+        Ok(payload)
+    }
+
+    /// Reads and verifies a page past the cache: for merges and checks, which come by once.
+    ///
+    /// # Errors
+    /// As [`Pages::get`].
+    pub(in crate::block) fn read(&self, page: PageRef) -> Result<Vec<u8>> {
+        let bytes = self.bytes(page)?;
+        let stored = self.verified(page, &bytes)?;
+        let mut payload = vec![0; stored.raw_size];
+        stored.unpack(&mut payload).ok_or_else(|| self.unsound(page))?;
+        Ok(payload)
+    }
+
+    /// Verifies the checksum of the page at `offset`, which must end at or before `end`, and returns its reference.
+    ///
+    /// # Errors
+    /// As [`Pages::get`].
+    pub(in crate::block) fn check(&self, offset: u64, end: u64) -> Result<PageRef> {
+        let mut header = [0; PAGE_HEADER_SIZE];
+        self.read_at(&mut header, offset)?;
+        let page = PageRef { offset, size: u32_at(&header, SIZE_OFFSET) };
+        if u64::from(page.size) > end.saturating_sub(offset) {
+            return Err(self.corrupt(offset, "a page reaches into what follows the pages"));
+        }
+        self.verified(page, &self.bytes(page)?)?;
+        Ok(page)
+    }
+
+    /// Reads a page as it is stored.
+    fn bytes(&self, page: PageRef) -> Result<Vec<u8>> {
+        if !(PAGE_HEADER_SIZE..=PAGE_SIZE_MAX + PAGE_HEADER_SIZE).contains(&(page.size as usize)) {
+            return Err(self.corrupt(page.offset, format!("{} bytes cannot be the size of a page", page.size)));
+        }
+        let mut bytes = vec![0; page.size as usize];
+        self.read_at(&mut bytes, page.offset)?;
+        Ok(bytes)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_at(bytes, offset).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => self.corrupt(offset, "the file ends inside a page: it was cut short"),
+            kind => Error::io("read", &self.path)(io::Error::new(kind, format!("at byte {offset}: {e}"))),
+        })
+    }
+
+    fn verified<'a>(&self, page: PageRef, bytes: &'a [u8]) -> Result<Stored<'a>> {
+        Stored::verify(bytes).ok_or_else(|| self.unsound(page))
+    }
+
+    fn unsound(&self, page: PageRef) -> Error {
+        self.corrupt(page.offset, "a page does not have its checksum")
+    }
+
+    /// Says that what a sound page holds cannot be read.
+    pub(in crate::block) fn unreadable(&self, page: PageRef, why: Unreadable) -> Error {
+        match why {
+            Unreadable::Damaged => self.corrupt(page.offset, "a page does not decode"),
+            Unreadable::Newer => {
+                Error::Version { path: self.path.clone(), found: u32::from(VERSION) + 1, supported: u32::from(VERSION) }
+            }
+        }
+    }
+
+    /// Says what is wrong with the file, where, and what can be done about it.
+    pub(in crate::block) fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
+        corrupt(&self.path, offset, reason)
+    }
+}
+
+/// Says what is wrong with a block, where, and what can be done about it.
+pub(in crate::block) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Error {
+    let reason = format!("{}; restore the file from a snapshot, or move it away to go on without it", reason.into());
+    Error::Corrupt { path: path.to_owned(), offset, reason }
+}
+
+/// A page whose checksum is right.
+struct Stored<'a> {
+    payload: &'a [u8],
+    raw_size: usize,
+    compressed: bool,
+}
+
+impl<'a> Stored<'a> {
+    fn verify(page: &'a [u8]) -> Option<Self> {
+        let (header, payload) = page.split_at_checked(PAGE_HEADER_SIZE)?;
+        if u32_at(header, 0) != crc32c::crc32c(&page[SIZE_OFFSET..])
+            || u32_at(header, SIZE_OFFSET) as usize != page.len()
+        {
+            return None;
+        }
+        let raw_size = u32_at(header, RAW_SIZE_OFFSET);
+        let compressed = raw_size & COMPRESSED != 0;
+        let raw_size = (raw_size & !COMPRESSED) as usize;
+        let plausible = if compressed { raw_size <= PAGE_SIZE_MAX } else { raw_size == payload.len() };
+        plausible.then_some(Self { payload, raw_size, compressed })
+    }
+
+    /// Writes the payload into `dst`, which has its size; `None` if it is not that long.
+    fn unpack(&self, dst: &mut [u8]) -> Option<()> {
+        if !self.compressed {
+            dst.copy_from_slice(self.payload);
+            return Some(());
+        }
+        (decompress(self.payload, dst)? == dst.len()).then_some(())
+    }
+}
+
+thread_local! {
+    /// Made once a thread: a new one takes longer than the decompression of a page.
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        if kept.is_none() {
+            *kept = Some(zstd::bulk::Decompressor::new().ok()?);
+        }
+        kept.as_mut()?.decompress_to_buffer(src, dst).ok()
+    })
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{Fs, RealFs};
+    use proptest::prelude::*;
+
+    fn written(payloads: &[Vec<u8>]) -> (tempfile::TempDir, PathBuf, Vec<PageRef>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pages");
+        let mut writer = PageWriter::new(&path, RealFs.create(&path).unwrap()).unwrap();
+        let refs = payloads.iter().map(|payload| writer.write(payload).unwrap()).collect();
+        writer.sync().unwrap();
+        (dir, path, refs)
+    }
+
+    fn open(path: &Path) -> Pages {
+        Pages::new(path, RealFs.open(path).unwrap(), Arc::new(PageCache::new(1 << 20)))
+    }
+
+    proptest! {
+        #[test]
+        fn pages_come_back(payloads in proptest::collection::vec(proptest::collection::vec(0..4_u8, 0..300), 1..10)) {
+            let (_dir, path, refs) = written(&payloads);
+            let pages = open(&path);
+            for _ in 0..2 {
+                for (payload, &page) in payloads.iter().zip(&refs) {
+                    prop_assert_eq!(&*pages.get(page).unwrap(), &payload[..]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen_and_named_with_its_place() {
+        let (_dir, path, refs) = written(&[b"first".to_vec(), vec![7; 100]]);
+        let good = std::fs::read(&path).unwrap();
+        let second = refs[1];
+        for bit in 0..second.size as usize * 8 {
+            let mut bad = good.clone();
+            bad[second.offset as usize + bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, &bad).unwrap();
+            let refused = open(&path).get(second).unwrap_err();
+            assert!(
+                matches!(refused, Error::Corrupt { offset, .. } if offset == second.offset),
+                "bit {bit}: {refused}"
+            );
+        }
+        std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+        assert!(matches!(open(&path).get(second), Err(Error::Corrupt { .. })), "cut");
+    }
+}

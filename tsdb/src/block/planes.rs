@@ -1,0 +1,71 @@
+//! Columns of integers as byte planes: all lowest bytes, then all second bytes, and so on.
+//!
+//! The planes of high bytes are mostly equal, which zstd takes away; a number is still found without reading those
+//! before it, and the sum of the first few, which says where the bytes of one series begin, is a sum of bytes.
+
+/// Appends the lowest `width` bytes of each value.
+///
+/// # Panics
+/// In tests, if a value does not fit.
+pub(in crate::block) fn put_planes(values: &[u32], width: usize, dst: &mut Vec<u8>) {
+    debug_assert!(values.iter().all(|&value| width == 4 || value >> (8 * width) == 0), "a value exceeds its planes");
+    for plane in 0..width {
+        dst.extend(values.iter().map(|&value| (value >> (8 * plane)) as u8));
+    }
+}
+
+/// A column that was written by [`put_planes`].
+#[derive(Debug, Clone, Copy)]
+pub(in crate::block) struct Planes<'a> {
+    bytes: &'a [u8],
+    n: usize,
+}
+
+impl<'a> Planes<'a> {
+    /// Takes a column of `n` values, at least one, off the front of `src`; `None` if it is cut short.
+    pub(in crate::block) fn take(src: &mut &'a [u8], n: usize, width: usize) -> Option<Self> {
+        debug_assert!(n > 0 && width <= 4, "a column has a value, and a value four bytes");
+        let (bytes, rest) = src.split_at_checked(n * width)?;
+        *src = rest;
+        Some(Self { bytes, n })
+    }
+
+    /// Returns the value at `i`.
+    #[inline]
+    pub(in crate::block) fn get(self, i: usize) -> u32 {
+        self.bytes.chunks_exact(self.n).rev().fold(0, |value, plane| value << 8 | u32::from(plane[i]))
+    }
+
+    /// Adds up the first `n` values.
+    #[inline]
+    pub(in crate::block) fn sum(self, n: usize) -> usize {
+        let mut sum = 0;
+        for plane in self.bytes.chunks_exact(self.n).rev() {
+            let of_plane: u32 = plane[..n].iter().map(|&byte| u32::from(byte)).sum();
+            sum = (sum << 8) + of_plane as usize;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn values_and_sums_come_back(values in proptest::collection::vec(0..1_u32 << 24, 1..300), width in 3..5_usize) {
+            let mut bytes = Vec::new();
+            put_planes(&values, width, &mut bytes);
+            let planes = Planes::take(&mut &bytes[..], values.len(), width).unwrap();
+            prop_assert!(Planes::take(&mut &bytes[1..], values.len(), width).is_none());
+            let mut sum = 0;
+            for (i, &value) in values.iter().enumerate() {
+                prop_assert_eq!((planes.get(i), planes.sum(i)), (value, sum));
+                sum += value as usize;
+            }
+            prop_assert_eq!(planes.sum(values.len()), sum);
+        }
+    }
+}

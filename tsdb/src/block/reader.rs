@@ -1,0 +1,238 @@
+//! An open block: which series it has, and their samples by ordinal and range of time.
+//!
+//! Opening reads the two ends, the directory and the root of the index; all else is read by position when it is asked for,
+//! through the cache. Damage is found when a page is first decoded and fails what needs that page, nothing else.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+
+use super::Unreadable;
+use super::directory::{Group, Groups, TimelinePages};
+use super::footer::{Footer, find_footer};
+use super::group::{GroupMap, RowsRef};
+use super::index::{Index, SeriesCursor, SymbolCursor};
+use super::meta::BlockMeta;
+use super::page::{PageCache, PageRef, Pages};
+use super::rows::Rows;
+use super::scan::BlockScan;
+use super::timelines::{TimelineId, Timelines};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::fs::{Fs, ReadFile};
+use crate::index::Texts;
+use crate::matcher::Matcher;
+use crate::sample::{SampleColumns, TimeRange};
+
+/// An open block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(in crate::block) path: PathBuf,
+    pub(in crate::block) meta: BlockMeta,
+    pub(in crate::block) pages: Arc<Pages>,
+    pub(in crate::block) groups: Groups,
+    pub(in crate::block) timelines: TimelinePages,
+    pub(in crate::block) index: Arc<Index>,
+    /// Where the pages end.
+    pub(in crate::block) footer: PageRef,
+}
+
+impl Block {
+    /// Opens a block. Its pages will be read through `cache`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Corrupt`] if the file is not a whole, sound block as far as this looks; [`Error::Version`]
+    /// if a later version wrote it.
+    pub(crate) fn open(fs: &dyn Fs, path: &Path, cache: &Arc<PageCache>) -> Result<Self> {
+        let file = fs.open(path).map_err(Error::io("open", path))?;
+        Self::open_file(path, file, cache)
+    }
+
+    pub(in crate::block) fn open_file(path: &Path, file: Arc<dyn ReadFile>, cache: &Arc<PageCache>) -> Result<Self> {
+        let at = find_footer(path, &*file)?;
+        let size = file.size().map_err(Error::io("read the size of", path))?;
+        let pages = Arc::new(Pages::new(path, file, Arc::clone(cache)));
+        let refused = |page| {
+            let pages = &pages;
+            move |why: Unreadable| pages.unreadable(page, why)
+        };
+        let footer = Footer::decode(&pages.read(at)?, size).map_err(refused(at))?;
+        let (mut groups, mut timelines) = (Groups::default(), TimelinePages::default());
+        for &page in &footer.groups {
+            let added = groups.add(&pages.read(page)?, at.offset, footer.meta.range);
+            added.map_err(|damaged| refused(page)(damaged.into()))?;
+        }
+        for &page in &footer.timelines {
+            timelines.add(&pages.read(page)?, at.offset).map_err(|damaged| refused(page)(damaged.into()))?;
+        }
+        let index = Index::open(Arc::clone(&pages), footer.index)?;
+        let (n_series, n_samples) = groups.totals();
+        let is_as_told = (u64::from(n_series), n_samples) == (footer.meta.n_series, footer.meta.n_samples);
+        if !is_as_told || index.n_series() != n_series {
+            return Err(pages.corrupt(at.offset, "footer, directory and index do not have the same series"));
+        }
+        let (path, meta, index) = (path.to_owned(), footer.meta, Arc::new(index));
+        Ok(Self { path, meta, pages, groups, timelines, index, footer: at })
+    }
+
+    /// Returns origin and figures.
+    pub(crate) fn meta(&self) -> &BlockMeta {
+        &self.meta
+    }
+
+    /// Returns the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the ordinals of the series that all matchers select.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Limit`], [`Error::Io`], [`Error::Corrupt`].
+    pub(crate) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
+        self.index.select(ctx, matchers)
+    }
+
+    /// Adds the label names of some series, or of all.
+    ///
+    /// # Errors
+    /// As [`Block::select`].
+    pub(crate) fn label_names(
+        &self,
+        ctx: &QueryContext,
+        ordinals: Option<&RoaringBitmap>,
+        names: &mut Texts,
+    ) -> Result<()> {
+        self.index.label_names(ctx, ordinals, names)
+    }
+
+    /// Adds the values that a label has in some series, or in all.
+    ///
+    /// # Errors
+    /// As [`Block::select`].
+    pub(crate) fn label_values(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        ordinals: Option<&RoaringBitmap>,
+        values: &mut Texts,
+    ) -> Result<()> {
+        self.index.label_values(ctx, name, ordinals, values)
+    }
+
+    /// Returns a cursor over the label sets.
+    pub(crate) fn series_cursor(&self) -> SeriesCursor {
+        self.index.series_cursor()
+    }
+
+    /// Returns a cursor over all label names and values.
+    pub(crate) fn symbol_cursor(&self) -> SymbolCursor {
+        self.index.symbol_cursor()
+    }
+
+    /// Tells whether a series has a sample in `range`. Looks at timestamps only.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`].
+    ///
+    /// # Panics
+    /// If the block has no such series.
+    pub(crate) fn overlaps(&self, ordinal: u32, range: TimeRange) -> Result<bool> {
+        let group = self.groups.of(ordinal);
+        let mut times_ms = Vec::new();
+        for (i, _) in group.pages_in(range) {
+            times_ms.clear();
+            self.times(group, i, ordinal, &mut times_ms)?;
+            if !cut(&times_ms, range).is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Appends the samples of a series in `range`. On an error nothing is appended.
+    ///
+    /// # Errors
+    /// As [`Block::overlaps`].
+    ///
+    /// # Panics
+    /// As [`Block::overlaps`].
+    pub(crate) fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+        let group = self.groups.of(ordinal);
+        let start = out.len();
+        for (i, rows) in group.pages_in(range) {
+            if let Err(refused) = self.read_rows(group, (i, rows), ordinal, range, out) {
+                out.timestamps_ms.truncate(start);
+                out.values.truncate(start);
+                return Err(refused);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts to read all series from the first to the last.
+    pub(crate) fn scan(&self) -> BlockScan<'_> {
+        BlockScan::new(self)
+    }
+
+    fn read_rows(
+        &self,
+        group: Group<'_>,
+        (i, rows): (usize, RowsRef),
+        ordinal: u32,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
+        let start = out.len();
+        self.times(group, i, ordinal, &mut out.timestamps_ms)?;
+        let n = out.timestamps_ms.len() - start;
+        let wanted = cut(&out.timestamps_ms[start..], range);
+        if wanted.len() < n {
+            out.timestamps_ms.truncate(start + wanted.end);
+            out.timestamps_ms.drain(start..start + wanted.start);
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let payload = self.pages.get(rows.page)?;
+        let series_idx = (ordinal - group.first) as usize;
+        Rows::parse(&payload, group.n_series)
+            .and_then(|rows| rows.decode(series_idx, n, wanted, &mut out.values))
+            .map_err(|why| self.pages.unreadable(rows.page, why))
+    }
+
+    /// Appends the timestamps that a series has in the `i`-th page of rows of its group.
+    fn times(&self, group: Group<'_>, i: usize, ordinal: u32, times_ms: &mut Vec<i64>) -> Result<()> {
+        let map = self.pages.get(group.map)?;
+        let map = self.map(group, &map)?;
+        let Some(id) = map.timeline(i, (ordinal - group.first) as usize) else { return Ok(()) };
+        let (at, in_page) = self.timelines.find(id).ok_or_else(|| self.no_timeline(group.map, id))?;
+        let payload = self.pages.get(at.page)?;
+        Timelines::parse(&payload, at.n)
+            .and_then(|timelines| timelines.decode(in_page, times_ms))
+            .map_err(|why| self.pages.unreadable(at.page, why))
+    }
+
+    pub(in crate::block) fn map<'a>(&self, group: Group<'_>, payload: &'a [u8]) -> Result<GroupMap<'a>> {
+        let map = GroupMap::parse(payload, group.n_series, group.n_pages());
+        map.map_err(|why| self.pages.unreadable(group.map, why))
+    }
+
+    pub(in crate::block) fn no_timeline(&self, map: PageRef, id: TimelineId) -> Error {
+        self.pages.corrupt(map.offset, format!("a series is said to have timeline {}, which is not there", id.0))
+    }
+}
+
+/// Returns which of some ascending times lie in a range.
+fn cut(times_ms: &[i64], range: TimeRange) -> Range<usize> {
+    match times_ms {
+        // Fast path: all of them.
+        [first, .., last] if range.start_ms <= *first && *last <= range.end_ms => 0..times_ms.len(),
+        _ => {
+            let start = times_ms.partition_point(|&time_ms| time_ms < range.start_ms);
+            start..start + times_ms[start..].partition_point(|&time_ms| time_ms <= range.end_ms)
+        }
+    }
+}

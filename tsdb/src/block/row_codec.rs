@@ -1,0 +1,41 @@
+//! The encodings of blocks as `benches/encoding.rs` and fuzz targets reach them; nothing else does.
+
+use super::timestamps::{decode_timestamps, encode_timestamps};
+use super::values::{ValueEncoder, decode_values};
+
+/// Encodes and decodes rows of values and columns of timestamps as blocks do.
+#[derive(Debug, Default)]
+pub struct RowCodec {
+    encoder: ValueEncoder,
+}
+
+impl RowCodec {
+    /// Appends a row of 1 to 960 values.
+    ///
+    /// # Panics
+    /// With another number of values.
+    pub fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
+        self.encoder.encode(values, dst);
+    }
+
+    /// Takes a row of `n` values off the front of `src` and appends them; false, and `dst` is as it was, if it is damaged.
+    #[must_use]
+    pub fn decode(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> bool {
+        decode_values(src, n, dst).is_ok()
+    }
+
+    /// Appends a column of one or more timestamps.
+    ///
+    /// # Panics
+    /// Without timestamps.
+    pub fn encode_timestamps(times_ms: &[i64], dst: &mut Vec<u8>) {
+        encode_timestamps(times_ms, dst);
+    }
+
+    /// Takes a column of `n` timestamps off the front of `src` and appends them; false, and `dst` is as it was, if it is
+    /// damaged.
+    #[must_use]
+    pub fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> bool {
+        decode_timestamps(src, n, dst).is_ok()
+    }
+}

@@ -1,0 +1,218 @@
+//! A page of rows: the values that the series of a group have in one slice of time.
+//!
+//! ```text
+//! 0     1   flags   0; any bit set: of a later version
+//! 1     2   series  n, u16, 1 to 256
+//! 3     n   kinds   what the rows of each series are: 0 floats; any other: of a later version
+//! 3+n   3n  sizes   bytes of each series' rows, in three byte planes; 0: none here
+//! 3+4n  -   rows    of the first series, of the second, ...
+//! ```
+//! Rows of floats hold [`ROW_SAMPLES_MAX`] values each, the last one what is left of the timeline; each row but the last
+//! has its size before it, as a varint. How many values there are is said by the timeline alone.
+
+use std::ops::Range;
+
+use super::planes::{Planes, put_planes};
+use super::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
+use super::{Damaged, Unreadable};
+use crate::varint::{put_u64, take_bytes, take_u64};
+
+/// Most series in a group.
+pub(in crate::block) const GROUP_SERIES_MAX: usize = 256;
+/// Most samples of a series in one page of rows, and so in one timeline: half a second apart in a slice of 8 h.
+pub(in crate::block) const SERIES_SAMPLES_MAX: usize = 64 * ROW_SAMPLES_MAX;
+
+const KIND_FLOATS: u8 = 0;
+const N_SERIES_SIZE: usize = 2;
+const SIZE_WIDTH: usize = 3;
+
+/// Gathers a page of rows.
+#[derive(Default)]
+pub(in crate::block) struct RowsBuilder {
+    sizes: Vec<u32>,
+    rows: Vec<u8>,
+    row: Vec<u8>,
+}
+
+impl RowsBuilder {
+    /// Returns the bytes of the rows so far.
+    pub(in crate::block) fn size(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Adds the values of the `series_idx`-th series of the group; those in between have none.
+    pub(in crate::block) fn push(&mut self, series_idx: usize, values: &[f64], encoder: &mut ValueEncoder) {
+        debug_assert!(!values.is_empty() && values.len() <= SERIES_SAMPLES_MAX, "cut to slices before");
+        self.pad(series_idx);
+        let start = self.rows.len();
+        let mut rest = values;
+        while let Some((row, others)) = rest.split_at_checked(ROW_SAMPLES_MAX).filter(|(_, others)| !others.is_empty())
+        {
+            self.row.clear();
+            encoder.encode(row, &mut self.row);
+            put_u64(&mut self.rows, self.row.len() as u64);
+            self.rows.extend_from_slice(&self.row);
+            rest = others;
+        }
+        encoder.encode(rest, &mut self.rows);
+        self.sizes.push((self.rows.len() - start) as u32);
+    }
+
+    /// Appends the page of a group of `n_series` to `dst`.
+    pub(in crate::block) fn encode(&mut self, n_series: usize, dst: &mut Vec<u8>) {
+        self.pad(n_series);
+        dst.push(0);
+        dst.extend_from_slice(&(n_series as u16).to_le_bytes());
+        dst.resize(dst.len() + n_series, KIND_FLOATS);
+        put_planes(&self.sizes, SIZE_WIDTH, dst);
+        dst.extend_from_slice(&self.rows);
+    }
+
+    fn pad(&mut self, n_series: usize) {
+        self.sizes.resize(n_series, 0);
+    }
+}
+
+/// A page of rows whose frame is sound.
+#[derive(Clone, Copy)]
+pub(in crate::block) struct Rows<'a> {
+    kinds: &'a [u8],
+    sizes: Planes<'a>,
+    rows: &'a [u8],
+}
+
+impl<'a> Rows<'a> {
+    /// Checks the frame of a page of a group of `n_series`.
+    pub(in crate::block) fn parse(mut payload: &'a [u8], n_series: usize) -> Result<Self, Unreadable> {
+        let src = &mut payload;
+        let (&flags, rest) = src.split_first().ok_or(Damaged)?;
+        if flags != 0 {
+            return Err(Unreadable::Newer);
+        }
+        *src = rest;
+        let n = take_bytes(src, N_SERIES_SIZE).ok_or(Damaged)?;
+        if usize::from(u16::from_le_bytes([n[0], n[1]])) != n_series {
+            return Err(Unreadable::Damaged);
+        }
+        let kinds = take_bytes(src, n_series).ok_or(Damaged)?;
+        let sizes = Planes::take(src, n_series, SIZE_WIDTH).ok_or(Damaged)?;
+        Ok(Self { kinds, sizes, rows: src })
+    }
+
+    /// Checks that the rows of all series fill the page. Whoever reads one series only sees that its rows are there.
+    pub(in crate::block) fn check_sizes(self) -> Result<(), Damaged> {
+        if self.sizes.sum(self.kinds.len()) == self.rows.len() { Ok(()) } else { Err(Damaged) }
+    }
+
+    /// Tells whether a series has rows here.
+    pub(in crate::block) fn has(self, series_idx: usize) -> bool {
+        self.sizes.get(series_idx) != 0
+    }
+
+    /// Appends the values at `wanted` of the `n_samples` that a series has here. Rows outside are passed over.
+    pub(in crate::block) fn decode(
+        self,
+        series_idx: usize,
+        n_samples: usize,
+        wanted: Range<usize>,
+        dst: &mut Vec<f64>,
+    ) -> Result<(), Unreadable> {
+        debug_assert!(!wanted.is_empty() && wanted.end <= n_samples, "a range of the series");
+        if self.kinds[series_idx] != KIND_FLOATS {
+            return Err(Unreadable::Newer);
+        }
+        let start = self.sizes.sum(series_idx);
+        let src = self.rows.get(start..start + self.sizes.get(series_idx) as usize).ok_or(Damaged)?;
+        let at = dst.len();
+        // Fast path: one row, all of it wanted.
+        if n_samples <= ROW_SAMPLES_MAX && wanted.len() == n_samples {
+            return Ok(decode_row(src, n_samples, dst)?);
+        }
+        decode_rows(src, n_samples, &wanted, dst)?;
+        dst.drain(at..at + wanted.start % ROW_SAMPLES_MAX);
+        dst.truncate(at + wanted.len());
+        Ok(())
+    }
+}
+
+/// Appends all values of the rows that reach into `wanted`.
+fn decode_rows(mut src: &[u8], n_samples: usize, wanted: &Range<usize>, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+    let mut at = 0;
+    while at < wanted.end {
+        let n = (n_samples - at).min(ROW_SAMPLES_MAX);
+        let is_last = at + n == n_samples;
+        let row = if is_last { src } else { take_sized(&mut src)? };
+        if wanted.start < at + n {
+            decode_row(row, n, dst)?;
+        }
+        at += n;
+    }
+    Ok(())
+}
+
+fn take_sized<'a>(src: &mut &'a [u8]) -> Result<&'a [u8], Damaged> {
+    let size = take_u64(src).and_then(|size| usize::try_from(size).ok()).ok_or(Damaged)?;
+    take_bytes(src, size).ok_or(Damaged)
+}
+
+fn decode_row(mut row: &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+    decode_values(&mut row, n, dst)?;
+    if row.is_empty() { Ok(()) } else { Err(Damaged) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(n: usize, salt: f64) -> Vec<f64> {
+        (0..n).map(|i| i as f64 * salt).collect()
+    }
+
+    #[test]
+    fn any_range_of_any_series_comes_back() {
+        let lens = [0, 1, 960, 961, 0, 1920, 2500, 0];
+        let columns: Vec<_> = lens.iter().enumerate().map(|(i, &n)| column(n, 0.5 + i as f64)).collect();
+        let (mut builder, mut encoder, mut page) = (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
+        for (i, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
+            builder.push(i, column, &mut encoder);
+        }
+        builder.encode(columns.len(), &mut page);
+        let rows = Rows::parse(&page, columns.len()).unwrap();
+        for (i, column) in columns.iter().enumerate() {
+            assert_eq!(rows.has(i), !column.is_empty(), "series {i}");
+            for (start, end) in
+                [(0, 1), (0, 960), (1, 961), (959, 961), (960, 1920), (961, 962), (0, 2500), (2499, 2500)]
+            {
+                if end <= column.len() {
+                    let mut got = vec![7.0];
+                    rows.decode(i, column.len(), start..end, &mut got).unwrap();
+                    assert_eq!(got[1..], column[start..end], "series {i}, {start}..{end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pages_of_later_versions_and_of_other_groups_are_refused() {
+        let (mut builder, mut page) = (RowsBuilder::default(), Vec::new());
+        builder.push(1, &[1.0, 2.0], &mut ValueEncoder::default());
+        builder.encode(2, &mut page);
+        let changed = |offset: usize| {
+            let mut page = page.clone();
+            page[offset] ^= 1;
+            let rows = Rows::parse(&page, 2);
+            rows.and_then(|rows| {
+                rows.check_sizes().map_err(Unreadable::from).and_then(|()| rows.decode(1, 2, 0..2, &mut Vec::new()))
+            })
+            .unwrap_err()
+        };
+        assert_eq!(changed(0), Unreadable::Newer, "flags");
+        assert_eq!(changed(1), Unreadable::Damaged, "number of series");
+        assert_eq!(changed(4), Unreadable::Newer, "kind");
+        assert_eq!(changed(6), Unreadable::Damaged, "size");
+        for end in 0..page.len() {
+            let checked = Rows::parse(&page[..end], 2).and_then(|rows| Ok(rows.check_sizes()?));
+            assert_eq!(checked, Err(Unreadable::Damaged), "cut at {end}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A block from its first series to its last, for merges and checks: past the cache, each page read about once.
+//!
+//! What is held in memory: the pages of rows of one group and a few dozen pages of timelines.
+
+use super::directory::Group;
+use super::group::RowsRef;
+use super::index::SeriesCursor;
+use super::reader::Block;
+use super::rows::Rows;
+use super::timelines::{TimelineId, Timelines};
+use super::{Damaged, Symbol};
+use crate::error::Result;
+use crate::sample::{SampleColumns, TimeRange};
+
+/// Reads the series of a block one after the other.
+pub(crate) struct BlockScan<'a> {
+    block: &'a Block,
+    labels: SeriesCursor,
+    /// Of the next series.
+    ordinal: u32,
+    /// The next group.
+    group_idx: usize,
+    group: Option<LoadedGroup<'a>>,
+    timelines: RecentTimelines<'a>,
+}
+
+impl<'a> BlockScan<'a> {
+    pub(in crate::block) fn new(block: &'a Block) -> Self {
+        let (labels, timelines) = (block.index.series_scan(), RecentTimelines::new(block));
+        Self { block, labels, ordinal: 0, group_idx: 0, group: None, timelines }
+    }
+
+    /// Replaces `samples` by those of the next series and returns its symbols; `None` after the last one.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
+    /// [`Error::Version`](crate::Error::Version); the scan is of no more use then.
+    pub(crate) fn next(&mut self, samples: &mut SampleColumns) -> Result<Option<&[Symbol]>> {
+        samples.clear();
+        if self.group.as_ref().is_none_or(|group| group.end() == self.ordinal) {
+            if self.group_idx == self.block.groups.len() {
+                return Ok(None);
+            }
+            let mut buffers = self.group.take().map(|group| group.payloads).unwrap_or_default();
+            buffers.clear();
+            self.group = Some(LoadedGroup::load(self.block, self.block.groups.get(self.group_idx), buffers)?);
+            self.group_idx += 1;
+        }
+        let group = self.group.as_mut().expect("loaded above");
+        group.read(self.ordinal, &mut self.timelines, samples)?;
+        self.labels.seek(self.ordinal)?;
+        self.ordinal += 1;
+        Ok(Some(self.labels.symbols()))
+    }
+}
+
+/// A group whose map, and whose pages of rows as they were needed, are in memory.
+pub(in crate::block) struct LoadedGroup<'a> {
+    block: &'a Block,
+    group: Group<'a>,
+    map: Vec<u8>,
+    pages: Vec<RowsRef>,
+    /// Of the pages of rows; empty: not read yet.
+    payloads: Vec<Vec<u8>>,
+}
+
+impl<'a> LoadedGroup<'a> {
+    pub(in crate::block) fn load(block: &'a Block, group: Group<'a>, mut payloads: Vec<Vec<u8>>) -> Result<Self> {
+        let map = block.pages.read(group.map)?;
+        block.map(group, &map)?;
+        let pages: Vec<_> = group.pages_in(TimeRange::ALL).map(|(_, rows)| rows).collect();
+        payloads.resize(pages.len(), Vec::new());
+        Ok(Self { block, group, map, pages, payloads })
+    }
+
+    fn end(&self) -> u32 {
+        self.group.first + self.group.n_series as u32
+    }
+
+    fn read(&mut self, ordinal: u32, timelines: &mut RecentTimelines<'a>, out: &mut SampleColumns) -> Result<()> {
+        for i in 0..self.pages.len() {
+            self.read_page(i, (ordinal - self.group.first) as usize, timelines, out)?;
+        }
+        Ok(())
+    }
+
+    /// Appends what a series has in the `i`-th page.
+    pub(in crate::block) fn read_page(
+        &mut self,
+        i: usize,
+        series_idx: usize,
+        timelines: &mut RecentTimelines<'a>,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
+        let unreadable = |why| self.block.pages.unreadable(self.pages[i].page, why);
+        if self.payloads[i].is_empty() {
+            let payload = self.block.pages.read(self.pages[i].page)?;
+            let rows = Rows::parse(&payload, self.group.n_series).map_err(unreadable)?;
+            rows.check_sizes().map_err(|damaged| unreadable(damaged.into()))?;
+            self.payloads[i] = payload;
+        }
+        let map = self.block.map(self.group, &self.map)?;
+        let rows = Rows::parse(&self.payloads[i], self.group.n_series).map_err(unreadable)?;
+        let timeline = map.timeline(i, series_idx);
+        if rows.has(series_idx) != timeline.is_some() {
+            return Err(unreadable(Damaged.into()));
+        }
+        if let Some(id) = timeline {
+            let start = out.len();
+            timelines
+                .append(id, &mut out.timestamps_ms)
+                .transpose()?
+                .ok_or_else(|| self.block.no_timeline(self.group.map, id))?;
+            let n = out.timestamps_ms.len() - start;
+            rows.decode(series_idx, n, 0..n, &mut out.values).map_err(unreadable)?;
+        }
+        // The pages of a group of one series may be many and large.
+        if self.group.n_series == 1 {
+            self.payloads[i] = Vec::new();
+        }
+        Ok(())
+    }
+}
+
+/// The pages of timelines that were used last.
+pub(in crate::block) struct RecentTimelines<'a> {
+    block: &'a Block,
+    /// Each page has one place, which it shares with those that are a multiple of the length away.
+    pages: Vec<Option<(usize, Vec<u8>)>>,
+}
+
+/// Pages of timelines in memory, some 16 KiB each.
+const RECENT_PAGES: usize = 64;
+
+impl<'a> RecentTimelines<'a> {
+    pub(in crate::block) fn new(block: &'a Block) -> Self {
+        Self { block, pages: vec![None; RECENT_PAGES] }
+    }
+
+    /// Appends the timestamps of a timeline; `None` if there is no such timeline.
+    fn append(&mut self, id: TimelineId, times_ms: &mut Vec<i64>) -> Option<Result<()>> {
+        let (at, in_page) = self.block.timelines.find(id)?;
+        let place = &mut self.pages[at.idx % RECENT_PAGES];
+        if place.as_ref().is_none_or(|(idx, _)| *idx != at.idx) {
+            match self.block.pages.read(at.page) {
+                Ok(payload) => *place = Some((at.idx, payload)),
+                Err(refused) => return Some(Err(refused)),
+            }
+        }
+        let (_, payload) = place.as_ref().expect("read above");
+        let decoded = Timelines::parse(payload, at.n).and_then(|timelines| timelines.decode(in_page, times_ms));
+        Some(decoded.map_err(|why| self.block.pages.unreadable(at.page, why)))
+    }
+}

@@ -1,0 +1,177 @@
+//! Doubles that are decimals of few digits: m / 10^e with an integer m.
+//!
+//! Encoding verifies each value with the arithmetic of decoding, so that no reasoning about rounding is needed for
+//! bits to come back.
+
+/// The number of decimals, from 0 to 15.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Exponent(u8);
+
+/// Powers of ten up to 10^22 are exact doubles.
+const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+/// Adding this rounds a double of at most 2^51 in magnitude to an integer, which then stands in its low bits: unlike
+/// the conversions of the language, it compiles to vector instructions that every processor has.
+const SHIFT: f64 = 1.5 * (1_u64 << 52) as f64;
+
+/// How far from a decimal a sum of decimals strays.
+const ULPS_MAX: u64 = 1 << 10;
+
+/// Digits that at most one value in so many has are left to its ulps.
+const RARE_SHARE: usize = 32;
+
+/// Values that are looked at to guess the exponent of a row.
+const PROBES: usize = 8;
+
+impl Exponent {
+    const ALL: std::ops::Range<u8> = 0..POWERS.len() as u8;
+
+    /// Reads what [`Exponent::code`] gave; of other bytes the low four bits.
+    pub(super) fn from_code(code: u8) -> Self {
+        Self(code % POWERS.len() as u8)
+    }
+
+    /// Returns the four bits that stand for it.
+    pub(super) fn code(self) -> u8 {
+        self.0
+    }
+
+    fn power(self) -> f64 {
+        POWERS[usize::from(self.0)]
+    }
+
+    /// Returns m / 10^e.
+    pub(super) fn double(self, integer: i64) -> f64 {
+        if self.0 == 0 { integer as f64 } else { decode(integer, self.power()) }
+    }
+
+    /// Tells whether a value comes back from its integer bit for bit.
+    #[inline]
+    pub(super) fn is_exact(self, value: f64) -> bool {
+        is_same(self.double(self.integer(value)), value)
+    }
+
+    fn integer(self, value: f64) -> i64 {
+        if self.0 == 0 { value as i64 } else { encode(value, self.power()) }
+    }
+
+    /// Appends the integers of all values and returns how many of these do not come back from them.
+    pub(super) fn scale(self, values: &[f64], integers: &mut Vec<i64>) -> usize {
+        let power = self.power();
+        if self.0 == 0 {
+            scale(values, integers, |value| value as i64, |integer| integer as f64)
+        } else {
+            scale(values, integers, |value| encode(value, power), |integer| decode(integer, power))
+        }
+    }
+
+    /// Appends the doubles of all integers.
+    pub(super) fn append_doubles(self, integers: &[i64], doubles: &mut Vec<f64>) {
+        let power = self.power();
+        if self.0 == 0 {
+            doubles.extend(integers.iter().map(|&integer| integer as f64));
+        } else {
+            doubles.extend(integers.iter().map(|&integer| decode(integer, power)));
+        }
+    }
+
+    /// Parts finite values into nearby decimals and the ulps from these; both results are overwritten.
+    pub(super) fn split_ulps(self, values: &[f64], integers: &mut Vec<i64>, ulps: &mut Vec<i64>) {
+        integers.clear();
+        self.scale(values, integers);
+        ulps.clear();
+        ulps.extend(values.iter().zip(integers).map(|(&value, integer)| ulps_between(self.double(*integer), value)));
+    }
+}
+
+#[inline(always)]
+fn scale(values: &[f64], integers: &mut Vec<i64>, encode: impl Fn(f64) -> i64, decode: impl Fn(i64) -> f64) -> usize {
+    let start = integers.len();
+    integers.extend(values.iter().map(|&value| encode(value)));
+    let inexact = |(value, integer): (&f64, &i64)| usize::from(!is_same(decode(*integer), *value));
+    values.iter().zip(&integers[start..]).map(inexact).sum()
+}
+
+#[inline(always)]
+fn encode(value: f64, power: f64) -> i64 {
+    (value * power + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits()).cast_signed()
+}
+
+#[inline(always)]
+fn decode(integer: i64, power: f64) -> f64 {
+    (f64::from_bits(integer.cast_unsigned().wrapping_add(SHIFT.to_bits())) - SHIFT) / power
+}
+
+/// Tells whether a value was decoded bit for bit. NaN and infinities never are: what arithmetic makes of the bits of a
+/// NaN differs between processors.
+#[inline(always)]
+fn is_same(decoded: f64, value: f64) -> bool {
+    (decoded.to_bits() == value.to_bits()) & value.is_finite()
+}
+
+/// Counts the steps from one double to another in the order of their bits.
+fn ulps_between(from: f64, to: f64) -> i64 {
+    to.to_bits().wrapping_sub(from.to_bits()).cast_signed()
+}
+
+/// Goes from each double so many steps on.
+pub(super) fn add_ulps(doubles: &mut [f64], ulps: &[i64]) {
+    for (double, &ulps) in doubles.iter_mut().zip(ulps) {
+        *double = f64::from_bits(double.to_bits().wrapping_add(ulps.cast_unsigned()));
+    }
+}
+
+/// Returns a value as m and e, with the least e.
+pub(super) fn as_decimal(value: f64) -> Option<(Exponent, i64)> {
+    let exponent = least_exact(value, Exponent(0))?;
+    Some((exponent, exponent.integer(value)))
+}
+
+/// Finds an exponent by which all values of a row are decimals, and overwrites `integers` with theirs; `None` if some
+/// value is none or only one in many has more digits than the others.
+pub(super) fn exact_exponent(values: &[f64], integers: &mut Vec<i64>) -> Option<Exponent> {
+    let guess = probe(values, least_exact)?;
+    integers.clear();
+    let n_inexact = guess.scale(values, integers);
+    // Fast path: what holds for the probes holds for all.
+    if n_inexact == 0 {
+        return Some(guess);
+    }
+    if n_inexact <= values.len() / RARE_SHARE {
+        return None;
+    }
+    let exponent = values.iter().try_fold(guess, |least, &value| least_exact(value, least))?;
+    integers.clear();
+    (exponent.scale(values, integers) == 0).then_some(exponent)
+}
+
+/// Finds an exponent by which most of the values are close to decimals.
+pub(super) fn nearest_exponent(values: &[f64]) -> Option<Exponent> {
+    probe(values, |value, least| {
+        let is_near = |exponent: &Exponent| {
+            let near = exponent.double(exponent.integer(value));
+            ulps_between(near, value).unsigned_abs() <= ULPS_MAX
+        };
+        (least.0..Exponent::ALL.end).map(Exponent).find(is_near)
+    })
+}
+
+/// Returns the least exponent, from `least` on, by which a value is a decimal.
+fn least_exact(value: f64, least: Exponent) -> Option<Exponent> {
+    (least.0..Exponent::ALL.end).map(Exponent).find(|exponent| exponent.is_exact(value))
+}
+
+/// Finds the exponent that most of some spread values need, of which `find` says for one what it needs at least.
+fn probe(values: &[f64], find: impl Fn(f64, Exponent) -> Option<Exponent>) -> Option<Exponent> {
+    let mut exponent = Exponent(0);
+    let (mut n_probed, mut n_failed) = (0, 0);
+    let stride = values.len().div_ceil(PROBES);
+    for &value in values.iter().skip(stride / 2).step_by(stride.max(1)) {
+        n_probed += 1;
+        match find(value, exponent) {
+            Some(needed) => exponent = needed,
+            None => n_failed += 1,
+        }
+    }
+    (n_failed * 4 <= n_probed).then_some(exponent)
+}

@@ -1,0 +1,192 @@
+//! Rows: up to 960 values of one series, each row encoded as what it is.
+//!
+//! Used by the pages of values of parts and blocks. Format: docs/format/block.md, "Rows".
+//!
+//! ```text
+//! tag      bits 0..3  form: 0 constant decimal, 1 constant double, 2 decimals, 3 decimals and ulps, 4 bits of doubles
+//!          bit  3     odd values are kept apart (forms 2 to 4)
+//!          bits 4..8  exponent e of forms 0, 2 and 3; code of the double of form 1 (see `odd`); else zero
+//! n_odd    varint, if bit 3 is set: the columns that follow hold so many values less
+//! columns  form 0: zigzag varint m; form 1: 8 bytes if the code is 0; 2: m; 3: m, then ulps; 4: bits (see `integers`)
+//! odd      n_odd values with their positions, if bit 3 is set
+//! ```
+//! A decimal is m / 10^e, rounded once; ulps are the steps from there to the neighbouring double that is meant.
+//!
+//! Invariants
+//! 1. What is decoded has the bits of what was encoded: every decimal is verified by the very function that decodes it.
+//! 2. A row needs nothing but its bytes and its number of values, and ends on a byte.
+//! 3. Whatever the bytes are, decoding appends either exactly that many values or none.
+
+mod bitpack;
+mod decimal;
+pub(in crate::block) mod integers;
+mod odd;
+#[cfg(test)]
+mod tests;
+
+use decimal::Exponent;
+use integers::{IntegerEncoder, decode_integers};
+use odd::OddValue;
+
+use super::Damaged;
+use crate::varint::{put_i64, put_u64, take_i64, take_u64};
+
+/// Most values in a row.
+pub(in crate::block) const ROW_SAMPLES_MAX: usize = 960;
+
+const CONSTANT_DECIMAL: u8 = 0;
+const CONSTANT_DOUBLE: u8 = 1;
+const DECIMALS: u8 = 2;
+const DECIMALS_AND_ULPS: u8 = 3;
+const BITS: u8 = 4;
+const FORM_MASK: u8 = 7;
+const HAS_ODD: u8 = 8;
+const PARAMETER_SHIFT: u32 = 4;
+
+/// Encodes rows; keeps its scratch between them.
+#[derive(Debug, Default)]
+pub(in crate::block) struct ValueEncoder {
+    integers: IntegerEncoder,
+    /// The values of the row that its columns hold.
+    regular: Vec<f64>,
+    /// The others.
+    odd: Vec<OddValue>,
+    column: Vec<i64>,
+    ulps: Vec<i64>,
+}
+
+impl ValueEncoder {
+    /// Appends a row of 1 to [`ROW_SAMPLES_MAX`] values in the form that takes the fewest bytes.
+    ///
+    /// # Panics
+    /// With another number of values.
+    pub(in crate::block) fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
+        assert!((1..=ROW_SAMPLES_MAX).contains(&values.len()), "a row of {} values", values.len());
+        let first = values[0].to_bits();
+        if values.iter().all(|value| value.to_bits() == first) {
+            return encode_constant(values[0], dst);
+        }
+        odd::split(values, &mut self.regular, &mut self.odd);
+        let exponent = decimal::exact_exponent(&self.regular, &mut self.column);
+        match exponent {
+            Some(exponent) => {
+                put_tag(DECIMALS, exponent.code(), &self.odd, dst);
+                self.integers.encode(&self.column, dst);
+            }
+            None => self.encode_doubles(dst),
+        }
+        odd::encode(&self.odd, dst);
+    }
+
+    /// Encodes doubles of many digits: as decimals that were summed up with rounding errors, or by their bits.
+    fn encode_doubles(&mut self, dst: &mut Vec<u8>) {
+        let start = dst.len();
+        if let Some(exponent) = decimal::nearest_exponent(&self.regular) {
+            put_tag(DECIMALS_AND_ULPS, exponent.code(), &self.odd, dst);
+            exponent.split_ulps(&self.regular, &mut self.column, &mut self.ulps);
+            self.integers.encode(&self.column, dst);
+            self.integers.encode(&self.ulps, dst);
+            // Bits of doubles that differ at all differ in more bytes than these.
+            if dst.len() - start <= 3 * self.regular.len() {
+                return;
+            }
+        }
+        let rival = dst.len();
+        put_tag(BITS, 0, &self.odd, dst);
+        self.column.clear();
+        self.column.extend(self.regular.iter().map(|value| value.to_bits().cast_signed()));
+        self.integers.encode(&self.column, dst);
+        if rival > start && dst.len() - rival >= rival - start {
+            dst.truncate(rival);
+        } else {
+            dst.drain(start..rival);
+        }
+    }
+}
+
+fn encode_constant(value: f64, dst: &mut Vec<u8>) {
+    if let Some((exponent, integer)) = decimal::as_decimal(value) {
+        dst.push(CONSTANT_DECIMAL | exponent.code() << PARAMETER_SHIFT);
+        put_i64(dst, integer);
+    } else {
+        let (code, bytes) = odd::code(value.to_bits());
+        dst.push(CONSTANT_DOUBLE | code << PARAMETER_SHIFT);
+        dst.extend(bytes.into_iter().flatten());
+    }
+}
+
+fn put_tag(form: u8, parameter: u8, odd: &[OddValue], dst: &mut Vec<u8>) {
+    let has_odd = if odd.is_empty() { 0 } else { HAS_ODD };
+    dst.push(form | has_odd | parameter << PARAMETER_SHIFT);
+    if has_odd != 0 {
+        put_u64(dst, odd.len() as u64);
+    }
+}
+
+/// Takes a row of `n` values off the front of `src` and appends them to `dst`.
+///
+/// # Errors
+/// [`Damaged`], and `dst` is as it was, if the bytes are no such row or `n` is not in 1..=[`ROW_SAMPLES_MAX`].
+pub(in crate::block) fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+    if !(1..=ROW_SAMPLES_MAX).contains(&n) {
+        return Err(Damaged);
+    }
+    let start = dst.len();
+    let decoded = decode_row(src, n, dst);
+    if decoded.is_none() {
+        dst.truncate(start);
+    }
+    decoded.ok_or(Damaged)
+}
+
+fn decode_row(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {
+    let (&tag, rest) = src.split_first()?;
+    *src = rest;
+    let parameter = tag >> PARAMETER_SHIFT;
+    match tag & (FORM_MASK | HAS_ODD) {
+        CONSTANT_DECIMAL => {
+            let value = Exponent::from_code(parameter).double(take_i64(src)?);
+            dst.resize(dst.len() + n, value);
+        }
+        CONSTANT_DOUBLE => {
+            let value = f64::from_bits(odd::take_bits(src, parameter)?);
+            dst.resize(dst.len() + n, value);
+        }
+        // Fast path: all values are in the columns.
+        form @ (DECIMALS | DECIMALS_AND_ULPS | BITS) => decode_columns(src, form, parameter, n, dst)?,
+        form if form & HAS_ODD != 0 => {
+            let n_odd = usize::try_from(take_u64(src)?).ok().filter(|n_odd| (1..=n).contains(n_odd))?;
+            let mut regular = Vec::with_capacity(n - n_odd);
+            decode_columns(src, form & FORM_MASK, parameter, n - n_odd, &mut regular)?;
+            odd::merge(src, &regular, n_odd, dst)?;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Appends the `n` values that the columns of a form hold.
+fn decode_columns(src: &mut &[u8], form: u8, parameter: u8, n: usize, dst: &mut Vec<f64>) -> Option<()> {
+    // Clearing room for 960 integers costs more than decoding 20 of them.
+    match n {
+        0..=64 => decode_into(src, form, parameter, &mut [0; 64][..n], dst),
+        65..=256 => decode_into(src, form, parameter, &mut [0; 256][..n], dst),
+        _ => decode_into(src, form, parameter, &mut [0; ROW_SAMPLES_MAX][..n], dst),
+    }
+}
+
+fn decode_into(src: &mut &[u8], form: u8, parameter: u8, column: &mut [i64], dst: &mut Vec<f64>) -> Option<()> {
+    decode_integers(src, column)?;
+    match form {
+        DECIMALS => Exponent::from_code(parameter).append_doubles(column, dst),
+        DECIMALS_AND_ULPS => {
+            let start = dst.len();
+            Exponent::from_code(parameter).append_doubles(column, dst);
+            decode_integers(src, column)?;
+            decimal::add_ulps(&mut dst[start..], column);
+        }
+        BITS if parameter == 0 => dst.extend(column.iter().map(|&bits| f64::from_bits(bits.cast_unsigned()))),
+        _ => return None,
+    }
+    Some(())
+}

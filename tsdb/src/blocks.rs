@@ -1,0 +1,370 @@
+//! The blocks of a store: which there are, what was deleted from them, and how the set changes.
+//!
+//! Used by reads (`select`), which take the list as it is at one moment, and by `flush` and `compact`, which change it.
+//! A block that leaves the list is unlinked at once; who still reads it has the file open.
+//!
+//! Invariants
+//! 1. The list is in order of acceptance: of two samples with one timestamp, that of the earlier block stands.
+//! 2. No block of the list is a source of another one.
+//! 3. Every delete rule that concerns a block is in its `deleted`.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use roaring::RoaringBitmap;
+
+use crate::block::{Block, BlockId, BlockMeta, PageCache};
+use crate::compact::{precedence, superseded};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::index::Texts;
+use crate::matcher::Matcher;
+use crate::sample::{SampleColumns, TimeRange};
+use crate::tombstones::{Deletion, Tombstones};
+
+/// A block of the store, and what was deleted from it.
+#[derive(Debug)]
+pub(crate) struct StoredBlock {
+    pub(crate) block: Arc<Block>,
+    deleted: Vec<Deleted>,
+}
+
+/// A delete rule as it concerns one block.
+#[derive(Debug)]
+struct Deleted {
+    range: TimeRange,
+    series: RoaringBitmap,
+}
+
+/// What became of the result of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replaced {
+    /// It stands in the place of its sources.
+    Done,
+    /// A delete rule came meanwhile; the sources stay.
+    Outdated,
+}
+
+/// The list of blocks at one moment.
+pub(crate) type BlockList = Arc<[Arc<StoredBlock>]>;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    cache: Arc<PageCache>,
+    list: RwLock<BlockList>,
+    /// Held by whoever changes the list.
+    tombstones: Mutex<Tombstones>,
+    next_id: AtomicU64,
+    next_flush: AtomicU64,
+    /// Files that could not be opened: they were left alone.
+    n_damaged: u64,
+}
+
+impl StoredBlock {
+    fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
+        let mut deleted = Vec::new();
+        for Deletion { matchers, range, .. } in tombstones.rules_for(block.meta()) {
+            let series = block.select(&QueryContext::unbounded(), matchers)?;
+            if !series.is_empty() {
+                deleted.push(Deleted { range: *range, series });
+            }
+        }
+        Ok(Self { block, deleted })
+    }
+
+    /// Takes a block as it is, without delete rules.
+    pub(crate) fn whole(block: Arc<Block>) -> Self {
+        Self { block, deleted: Vec::new() }
+    }
+
+    /// Returns the ranges that were deleted from a series.
+    pub(crate) fn deleted(&self, ordinal: u32) -> impl Iterator<Item = TimeRange> + '_ {
+        self.deleted.iter().filter(move |deleted| deleted.series.contains(ordinal)).map(|deleted| deleted.range)
+    }
+
+    /// Appends the samples of a series inside `range` that were not deleted to `out`.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub(crate) fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+        // Fast path: nothing of it was deleted.
+        if self.deleted(ordinal).next().is_none() {
+            return self.block.read(ordinal, range, out);
+        }
+        let mut samples = SampleColumns::default();
+        self.block.read(ordinal, range, &mut samples)?;
+        self.deleted(ordinal).for_each(|deleted| samples.remove(deleted));
+        out.append(&mut samples);
+        Ok(())
+    }
+
+    /// Adds the label names of matching series (or all) to `names`.
+    ///
+    /// # Errors
+    /// As [`Block::label_names`].
+    pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut Texts) -> Result<()> {
+        self.block.label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
+    }
+
+    /// Adds the values of a label of matching series (or all) to `values`.
+    ///
+    /// # Errors
+    /// As [`Block::label_values`].
+    pub(crate) fn label_values(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        matchers: &[Matcher],
+        values: &mut Texts,
+    ) -> Result<()> {
+        self.block.label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
+    }
+
+    fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
+        if matchers.is_empty() { Ok(None) } else { self.block.select(ctx, matchers).map(Some) }
+    }
+
+    /// Tells whether anything was deleted.
+    pub(crate) fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
+    /// Returns what the block says of itself.
+    pub(crate) fn meta(&self) -> &BlockMeta {
+        self.block.meta()
+    }
+}
+
+impl Blocks {
+    /// Opens all blocks of a folder, makes the folder if need be, and removes what a crash left: files that were not
+    /// finished, and blocks that a merged one has replaced. A block that does not open is left alone and counted.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Version`] if a block is of a newer format; what [`Tombstones::open`] says.
+    pub(crate) fn open(fs: &Arc<dyn Fs>, data_dir: &Path, cache_size_max: usize) -> Result<Self> {
+        let dir = data_dir.join("blocks");
+        fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
+        let cache = Arc::new(PageCache::new(cache_size_max));
+        let mut found = Vec::new();
+        let (mut n_damaged, mut last_id) = (0, 0);
+        for name in fs.list(&dir).map_err(Error::io("list", &dir))? {
+            let path = dir.join(&name);
+            if name.ends_with(".tmp") {
+                fs.remove(&path).map_err(Error::io("remove", &path))?;
+            }
+            let Some(id) = BlockId::parse(&name) else { continue };
+            last_id = last_id.max(id.0);
+            match Block::open(&**fs, &path, &cache) {
+                Ok(block) => found.push(Arc::new(block)),
+                Err(newer @ Error::Version { .. }) => return Err(newer),
+                Err(error) => {
+                    tracing::error!(?path, %error, "a block does not open; its samples are missing until it is mended");
+                    n_damaged += 1;
+                }
+            }
+        }
+        let metas: Vec<BlockMeta> = found.iter().map(|block| block.meta().clone()).collect();
+        let replaced = superseded(&metas);
+        let (gone, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|b| replaced.contains(&b.meta().origin.id));
+        for block in gone {
+            fs.remove(block.path()).map_err(Error::io("remove", block.path()))?;
+        }
+        let applied = found.iter().map(|block| block.meta().origin.deletions).max().unwrap_or(0);
+        let tombstones = Tombstones::open(Arc::clone(fs), data_dir, applied)?;
+        let last_flush = found.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
+        let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
+        let next_flush = last_flush.max(last_rule) + 1;
+        let list = found.into_iter().map(|block| Ok(Arc::new(StoredBlock::new(block, &tombstones)?)));
+        let list = in_order(list.collect::<Result<_>>()?);
+        Ok(Self {
+            fs: Arc::clone(fs),
+            dir,
+            cache,
+            list: RwLock::new(list),
+            tombstones: Mutex::new(tombstones),
+            next_id: AtomicU64::new(last_id + 1),
+            next_flush: AtomicU64::new(next_flush),
+            n_damaged,
+        })
+    }
+
+    /// Returns the folder.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the blocks as they are now.
+    pub(crate) fn list(&self) -> BlockList {
+        Arc::clone(&self.list.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns what the blocks say of themselves.
+    pub(crate) fn metas(&self) -> Vec<BlockMeta> {
+        self.list().iter().map(|stored| stored.meta().clone()).collect()
+    }
+
+    /// Counts the files that did not open.
+    pub(crate) fn n_damaged(&self) -> u64 {
+        self.n_damaged
+    }
+
+    /// Returns the bytes that decoded pages take in memory.
+    pub(crate) fn cache_size(&self) -> u64 {
+        self.cache.size()
+    }
+
+    /// Returns a number that no block has.
+    pub(crate) fn next_id(&self) -> BlockId {
+        BlockId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns the number of the flush that begins now.
+    pub(crate) fn next_flush(&self) -> u64 {
+        self.next_flush.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the number of the last delete rule.
+    pub(crate) fn last_deletion(&self) -> u64 {
+        self.tombstones().last_number()
+    }
+
+    /// Opens a finished block.
+    ///
+    /// # Errors
+    /// As [`Block::open`].
+    pub(crate) fn open_block(&self, id: BlockId) -> Result<Arc<Block>> {
+        Block::open(&*self.fs, &self.dir.join(id.file_name()), &self.cache).map(Arc::new)
+    }
+
+    /// Opens a block that is not of this store.
+    ///
+    /// # Errors
+    /// As [`Block::open`].
+    pub(crate) fn open_foreign(&self, path: &Path) -> Result<Arc<Block>> {
+        Block::open(&*self.fs, path, &self.cache).map(Arc::new)
+    }
+
+    /// Gives all blocks a second name in `blocks_dir` and copies the delete rules to `data_dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn link_into(&self, data_dir: &Path, blocks_dir: &Path) -> Result<()> {
+        // While this is locked no block is removed and no rule is added.
+        let tombstones = self.tombstones();
+        for stored in self.list().iter() {
+            let link = blocks_dir.join(stored.meta().origin.id.file_name());
+            self.fs.hard_link(stored.block.path(), &link).map_err(Error::io("link", &link))?;
+        }
+        tombstones.copy_to(data_dir)
+    }
+
+    /// Puts new blocks in, in one step for every reader.
+    ///
+    /// # Errors
+    /// As [`Block::select`].
+    pub(crate) fn add(&self, new: Vec<Arc<Block>>) -> Result<()> {
+        let tombstones = self.tombstones();
+        let mut list = self.list().to_vec();
+        for block in new {
+            list.push(Arc::new(StoredBlock::new(block, &tombstones)?));
+        }
+        self.publish(list);
+        Ok(())
+    }
+
+    /// Removes the files of finished blocks that were never put in.
+    pub(crate) fn discard(&self, blocks: &[Arc<Block>]) {
+        for block in blocks {
+            if let Err(error) = self.fs.remove(block.path()) {
+                tracing::error!(path = ?block.path(), %error, "could not remove a block that is not used");
+            }
+        }
+    }
+
+    /// Takes blocks out and removes their files.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be removed: the block is out of the list even so.
+    pub(crate) fn remove(&self, old: &[BlockId]) -> Result<()> {
+        let mut tombstones = self.tombstones();
+        self.take_out(old, None, &mut tombstones)
+    }
+
+    /// Puts the result of a merge in the place of its sources, in one step for every reader, and removes their files.
+    /// `deletions` is the last delete rule that the merge knew. If a later one concerns a source, the result is removed
+    /// instead: it could show again what was deleted.
+    ///
+    /// # Errors
+    /// As [`Blocks::remove`].
+    pub(crate) fn replace(
+        &self,
+        sources: &[Arc<StoredBlock>],
+        result: Option<Arc<Block>>,
+        deletions: u64,
+    ) -> Result<Replaced> {
+        let mut tombstones = self.tombstones();
+        let concerned = |source: &Arc<StoredBlock>| tombstones.rules_for(source.meta()).any(|r| r.number > deletions);
+        if sources.iter().any(concerned) {
+            if let Some(block) = result {
+                self.fs.remove(block.path()).map_err(Error::io("remove", block.path()))?;
+            }
+            return Ok(Replaced::Outdated);
+        }
+        let result = result.map(|block| StoredBlock::new(block, &tombstones)).transpose()?;
+        let old: Vec<BlockId> = sources.iter().map(|source| source.meta().origin.id).collect();
+        self.take_out(&old, result, &mut tombstones)?;
+        Ok(Replaced::Done)
+    }
+
+    fn take_out(&self, old: &[BlockId], new: Option<StoredBlock>, tombstones: &mut Tombstones) -> Result<()> {
+        let list = self.list().to_vec();
+        let (gone, mut stay): (Vec<_>, Vec<_>) = list.into_iter().partition(|b| old.contains(&b.meta().origin.id));
+        stay.extend(new.map(Arc::new));
+        self.publish(stay);
+        for stored in &gone {
+            let path = stored.block.path();
+            self.fs.remove(path).map_err(Error::io("remove", path))?;
+        }
+        self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        tombstones.prune(&self.metas()).map(drop)
+    }
+
+    /// Deletes samples of series that pass all matchers from the blocks that flush `flush` and those before it wrote.
+    /// On return the deletion survives a power cut, and no later read shows the samples.
+    ///
+    /// # Errors
+    /// As [`Tombstones::add`].
+    pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange, flush: u64) -> Result<()> {
+        let mut tombstones = self.tombstones();
+        tombstones.add(matchers, range, flush)?;
+        let again = |stored: &Arc<StoredBlock>| {
+            if stored.meta().range.overlaps(range) {
+                StoredBlock::new(Arc::clone(&stored.block), &tombstones).map(Arc::new)
+            } else {
+                Ok(Arc::clone(stored))
+            }
+        };
+        let list = self.list().iter().map(again).collect::<Result<_>>()?;
+        self.publish(list);
+        Ok(())
+    }
+
+    fn publish(&self, list: Vec<Arc<StoredBlock>>) {
+        *self.list.write().unwrap_or_else(PoisonError::into_inner) = in_order(list);
+    }
+
+    // A panic in between leaves the rules as they are on the disk or as they were before: both are sound.
+    fn tombstones(&self) -> MutexGuard<'_, Tombstones> {
+        self.tombstones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn in_order(mut list: Vec<Arc<StoredBlock>>) -> BlockList {
+    list.sort_by_key(|stored| precedence(stored.meta()));
+    list.into()
+}

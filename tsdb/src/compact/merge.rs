@@ -1,0 +1,150 @@
+//! Merging blocks: several in, one out, series by series.
+//!
+//! Memory holds a page of each source, a series' samples, and four bytes per label value of the sources; it does not
+//! grow with the number of series. Nobody waits for a merge: sources stay in use until the result is verified and in place.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use roaring::RoaringBitmap;
+
+use super::throttle::Throttle;
+use crate::block::{BlockMeta, BlockOrigin, BlockScan, BlockWriter, Symbol, SymbolCursor};
+use crate::blocks::StoredBlock;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::sample::SampleColumns;
+
+/// What a merge works with besides its sources.
+pub(crate) struct Merging<'a> {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: &'a std::path::Path,
+    pub(crate) throttle: &'a Throttle,
+    /// Ends the merge when set.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// What became of a merge.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    /// The block; `None` if deletions left no samples.
+    pub(crate) meta: Option<BlockMeta>,
+    /// Samples of a later source that had another value than that of an earlier one at the same time.
+    pub(crate) n_conflicts: u64,
+}
+
+/// Merges `sources`, given in order of acceptance, into the block that `origin` describes.
+///
+/// # Errors
+/// [`Error::Io`] and [`Error::Corrupt`] name the file; [`Error::Interrupted`] after a stop. Nothing is left behind then.
+pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: &Merging<'_>) -> Result<Merged> {
+    let mut writer = BlockWriter::create(Arc::clone(&merging.fs), merging.dir, origin)?;
+    let symbols = merge_symbols(sources, &mut writer)?;
+    let mut inputs: Vec<Input<'_>> = sources.iter().zip(&symbols).map(|(s, map)| Input::new(s, map)).collect();
+    let mut heap = BinaryHeap::new();
+    for (idx, input) in inputs.iter_mut().enumerate() {
+        heap.extend(input.next()?.map(|labels| Reverse((labels, idx))));
+    }
+    let (mut samples, mut n_series, mut n_conflicts) = (SampleColumns::default(), 0_u64, 0);
+    while let Some(Reverse((labels, idx))) = heap.pop() {
+        if merging.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted(crate::context::Interrupt::Shutdown));
+        }
+        samples.clear();
+        samples.append(&mut inputs[idx].samples);
+        heap.extend(inputs[idx].next()?.map(|labels| Reverse((labels, idx))));
+        while let Some(Reverse((same, _))) = heap.peek()
+            && *same == labels
+        {
+            let Some(Reverse((_, idx))) = heap.pop() else { break };
+            n_conflicts += samples.merge(&inputs[idx].samples);
+            heap.extend(inputs[idx].next()?.map(|labels| Reverse((labels, idx))));
+        }
+        writer.series(&labels, &samples)?;
+        n_series += 1;
+        merging.throttle.spend(writer.size());
+    }
+    let meta = if n_series > 0 { Some(writer.finish()?) } else { None };
+    Ok(Merged { meta, n_conflicts })
+}
+
+/// Writes the names and values of all sources, and returns for each source what its symbols have become.
+fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Result<Vec<Vec<Symbol>>> {
+    let mut used = Vec::with_capacity(sources.len());
+    for stored in sources {
+        used.push(if stored.has_deleted() { Some(used_symbols(stored)?) } else { None });
+    }
+    let mut cursors: Vec<SymbolCursor> = sources.iter().map(|stored| stored.block.symbol_cursor()).collect();
+    let mut symbols: Vec<Vec<Symbol>> = sources.iter().map(|_| Vec::new()).collect();
+    let mut heap = BinaryHeap::new();
+    for (idx, cursor) in cursors.iter_mut().enumerate() {
+        heap.extend(owned(cursor.next()?).map(|pair| Reverse((pair, idx))));
+    }
+    // The last pair that was seen, and its symbol once it was written.
+    let mut last: Option<((String, String), Option<Symbol>)> = None;
+    while let Some(Reverse((pair, idx))) = heap.pop() {
+        heap.extend(owned(cursors[idx].next()?).map(|pair| Reverse((pair, idx))));
+        let ordinal = symbols[idx].len() as u32;
+        if last.as_ref().is_none_or(|(text, _)| *text != pair) {
+            last = Some((pair, None));
+        }
+        let Some(((name, value), written)) = &mut last else { continue };
+        if used[idx].as_ref().is_none_or(|used| used.contains(ordinal)) && written.is_none() {
+            *written = Some(writer.symbol(name, value)?);
+        }
+        // A symbol that only deleted series have is never looked up.
+        symbols[idx].push(written.unwrap_or(Symbol(u32::MAX)));
+    }
+    Ok(symbols)
+}
+
+fn owned(pair: Option<(&str, &str)>) -> Option<(String, String)> {
+    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+/// Finds the symbols of the series that keep samples.
+fn used_symbols(stored: &StoredBlock) -> Result<RoaringBitmap> {
+    let mut used = RoaringBitmap::new();
+    let (mut scan, mut samples, mut ordinal) = (stored.block.scan(), SampleColumns::default(), 0);
+    loop {
+        samples.clear();
+        let Some(labels) = scan.next(&mut samples)? else { return Ok(used) };
+        stored.deleted(ordinal).for_each(|range| samples.remove(range));
+        if !samples.is_empty() {
+            used.extend(labels.iter().map(|symbol| symbol.0));
+        }
+        ordinal += 1;
+    }
+}
+
+/// One source while it is merged: its next series with samples.
+struct Input<'a> {
+    stored: &'a StoredBlock,
+    symbols: &'a [Symbol],
+    scan: BlockScan<'a>,
+    next_ordinal: u32,
+    samples: SampleColumns,
+}
+
+impl<'a> Input<'a> {
+    fn new(stored: &'a StoredBlock, symbols: &'a [Symbol]) -> Self {
+        let scan = stored.block.scan();
+        Self { stored, symbols, scan, next_ordinal: 0, samples: SampleColumns::default() }
+    }
+
+    /// Goes to the next series that keeps samples, and returns its labels as symbols of the result.
+    fn next(&mut self) -> Result<Option<Vec<Symbol>>> {
+        loop {
+            self.samples.clear();
+            let Some(labels) = self.scan.next(&mut self.samples)? else { return Ok(None) };
+            let ordinal = self.next_ordinal;
+            self.next_ordinal += 1;
+            self.stored.deleted(ordinal).for_each(|range| self.samples.remove(range));
+            if !self.samples.is_empty() {
+                return Ok(Some(labels.iter().map(|symbol| self.symbols[symbol.0 as usize]).collect()));
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What to merge next: a pure function of what the blocks say of themselves.
+//!
+//! Time is cut into *windows* of 2 h and *days* of 24 h, both aligned to the epoch (and so to UTC). A flush writes a part
+//! per window. A window or day is *open* while samples inside the out-of-order window can come; then *closed*; and
+//! *settled* once it is also older than the in-order age, when only an import can add to it. Merged are, newest first,
+//!
+//! 1. in open and closed windows: [`FAN_IN`] parts, or as many blocks of a higher level, one behind the other in the
+//!    order of flushes: so few blocks are open, and each sample is rewritten once a level;
+//! 2. in closed windows: everything, if that rewrites the largest block for at least an eighth of new data;
+//! 3. in settled windows: everything, also a single part;
+//! 4. in settled days: everything, windows that have not been merged included. So a settled day has one block.
+//!
+//! Write amplification. With a flush every 10 min a sample is written by its flush, once or twice in its window and once
+//! for its day: 3.5 times on average, and 4.3 to 5.3 times if late samples keep coming for three hours (the test
+//! `samples_are_written_few_times` counts). In general the bound is 1 for the flush, log8 of the flushes in a window, 9
+//! for a closed window (each rewrite makes its largest block grow by an eighth), 1 when the window settles, 1 for the
+//! day, and 1 for each import into a settled day. Days of more than [`SOURCES_MAX`] blocks take one more for each factor
+//! of [`SOURCES_MAX`] / 2.
+//!
+//! Invariants
+//! 1. *The earlier flush stands.* Of two samples with one timestamp that of the block with the smaller
+//!    [`precedence`] stands. A merge has the precedence of its first source. It is planned only if every other block
+//!    that overlaps a source in time stays on the same side of it, so that no answer changes.
+//! 2. No merge crosses a day. A block that does (adopted from outside) is left alone, and parts before and after it in
+//!    the order of flushes are not merged with each other where it overlaps them.
+//! 3. Each merge makes the number of blocks smaller, or that of parts: planning ends.
+//! 4. At most [`SOURCES_MAX`] blocks are merged at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::block::{BlockId, BlockMeta, BlockOrigin};
+use crate::sample::TimeRange;
+
+/// Length of the windows into which a flush divides its samples.
+pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
+/// Length of the span that the largest blocks cover.
+pub(crate) const DAY_MS: i64 = 24 * 3_600_000;
+/// How many parts, or blocks of one level, are merged while more may come.
+pub(crate) const FAN_IN: usize = 8;
+/// Most blocks that are merged at once: each is an open file with buffers.
+pub(crate) const SOURCES_MAX: usize = 64;
+/// Most blocks that a block lists as its sources; the newest ones are kept, as the others have long been removed.
+pub(crate) const SOURCES_LISTED_MAX: usize = 4096;
+
+/// A closed window is merged if that adds at least this part of its largest block to it.
+const LATE_SHARE: u64 = 8;
+
+/// Up to where time has come for the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Horizon {
+    /// The newest sample's time.
+    pub(crate) newest_ms: i64,
+    /// How far behind it any sample may lie.
+    pub(crate) out_of_order_window_ms: i64,
+    /// How far behind it a sample may lie that is newer than its series' last one.
+    pub(crate) in_order_max_age_ms: i64,
+}
+
+/// Blocks to merge into one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Merge {
+    /// In the order in which their samples stand: of two with one timestamp that of the earlier source.
+    pub(crate) sources: Vec<BlockId>,
+    /// Of the result: a window, or a day.
+    pub(crate) window: TimeRange,
+    /// Of the result.
+    pub(crate) level: u8,
+    /// Of the result.
+    pub(crate) flushes: (u64, u64),
+    /// What the result lists: the sources and what they list, ascending. A source of a source may still be on the disk
+    /// if its removal was lost in a power cut.
+    pub(crate) replaces: Vec<BlockId>,
+}
+
+impl Merge {
+    /// Returns where the result comes from. `deletions` is the newest delete rule known when the merge begins: to each
+    /// source it applies the rules that [`Tombstones::rules_for`](crate::tombstones::Tombstones::rules_for) gives then.
+    pub(crate) fn origin(&self, id: BlockId, deletions: u64) -> BlockOrigin {
+        BlockOrigin {
+            id,
+            window: self.window,
+            level: self.level,
+            flushes: self.flushes,
+            sources: self.replaces.clone(),
+            deletions,
+        }
+    }
+
+    fn of(mut blocks: Vec<&BlockMeta>) -> Self {
+        blocks.sort_unstable_by_key(|block| precedence(block));
+        let origins = || blocks.iter().map(|block| &block.origin);
+        let mut replaces: BTreeSet<BlockId> = origins().flat_map(|origin| origin.sources.iter().copied()).collect();
+        while replaces.len() + blocks.len() > SOURCES_LISTED_MAX && replaces.pop_first().is_some() {}
+        replaces.extend(origins().map(|origin| origin.id));
+        Self {
+            sources: origins().map(|origin| origin.id).collect(),
+            window: span_of(&blocks),
+            level: origins().map(|origin| origin.level).max().unwrap_or(0).saturating_add(1),
+            flushes: (
+                origins().map(|origin| origin.flushes.0).min().unwrap_or(0),
+                origins().map(|origin| origin.flushes.1).max().unwrap_or(0),
+            ),
+            replaces: replaces.into_iter().collect(),
+        }
+    }
+}
+
+/// Returns the most useful merge next, `None` if all is as it should be.
+pub(crate) fn plan(blocks: &[BlockMeta], horizon: Horizon) -> Option<Merge> {
+    let windows = spans(blocks, WINDOW_MS);
+    let days = spans(blocks, DAY_MS);
+    let is_settled = |start_ms: i64| horizon.age(aligned(start_ms, DAY_MS)) == Age::Settled;
+    let in_windows = windows
+        .iter()
+        .rev()
+        .filter(|(start_ms, _)| !is_settled(**start_ms))
+        .find_map(|(start_ms, inside)| ripe(blocks, inside, horizon.age(aligned(*start_ms, WINDOW_MS))));
+    let in_days = || {
+        let mut settled = days.iter().rev().filter(|(start_ms, _)| is_settled(**start_ms));
+        settled.find_map(|(_, inside)| ripe(blocks, inside, Age::Settled))
+    };
+    in_windows.or_else(in_days).map(Merge::of)
+}
+
+/// Returns the next merge on the way to the smallest size: everything of a day into one block, whether samples still
+/// come or not; those that come afterwards make parts again, and the day is rewritten when it settles.
+pub(crate) fn full(blocks: &[BlockMeta]) -> Option<Merge> {
+    let days = spans(blocks, DAY_MS);
+    days.values().rev().find_map(|inside| ripe(blocks, inside, Age::Settled)).map(Merge::of)
+}
+
+/// Returns the merge of one block with nothing: what rewrites it without what was deleted.
+pub(crate) fn rewrite(block: &BlockMeta) -> Merge {
+    Merge { window: block.origin.window, ..Merge::of(vec![block]) }
+}
+
+/// Returns the blocks that another one was merged from: they are to be removed, ascending.
+///
+/// A list is believed only where it names older blocks, as every list that was written here does: so no two blocks can
+/// remove each other, whatever they say.
+pub(crate) fn superseded(blocks: &[BlockMeta]) -> Vec<BlockId> {
+    let present: BTreeSet<BlockId> = blocks.iter().map(|block| block.origin.id).collect();
+    let origins = blocks.iter().map(|block| &block.origin);
+    let older = |origin: &'_ BlockOrigin| {
+        let id = origin.id;
+        origin.sources.clone().into_iter().filter(move |source| *source < id)
+    };
+    origins.flat_map(older).collect::<BTreeSet<_>>().intersection(&present).copied().collect()
+}
+
+/// Returns what decides between two blocks with samples of one timestamp: the smaller one's stands.
+pub(crate) fn precedence(block: &BlockMeta) -> (u64, BlockId) {
+    (block.origin.flushes.0, block.origin.id)
+}
+
+/// Returns the window into which a sample of this time is flushed.
+pub(crate) fn window_of(timestamp_ms: i64) -> TimeRange {
+    aligned(timestamp_ms, WINDOW_MS)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Age {
+    Open,
+    Closed,
+    Settled,
+}
+
+impl Horizon {
+    fn age(self, span: TimeRange) -> Age {
+        let ended = |ago_ms: i64| span.end_ms < self.newest_ms.saturating_sub(ago_ms);
+        match (ended(self.out_of_order_window_ms), ended(self.in_order_max_age_ms)) {
+            (false, _) => Age::Open,
+            (true, false) => Age::Closed,
+            (true, true) => Age::Settled,
+        }
+    }
+}
+
+/// Returns the span of a length, aligned to the epoch, in which a time lies.
+fn aligned(timestamp_ms: i64, length_ms: i64) -> TimeRange {
+    let number = timestamp_ms.div_euclid(length_ms);
+    TimeRange {
+        start_ms: number.saturating_mul(length_ms),
+        end_ms: (number + 1).checked_mul(length_ms).map_or(i64::MAX, |next| next - 1),
+    }
+}
+
+/// Returns the smallest span of a window or a day that holds all of some blocks of one day.
+fn span_of(blocks: &[&BlockMeta]) -> TimeRange {
+    let start_ms = blocks.iter().map(|block| block.origin.window.start_ms).min().unwrap_or(0);
+    let window = aligned(start_ms, WINDOW_MS);
+    let is_inside = blocks.iter().all(|block| block.origin.window.end_ms <= window.end_ms);
+    if is_inside { window } else { aligned(start_ms, DAY_MS) }
+}
+
+/// Sorts blocks by the start of the span of a length in which they lie whole; others are left out.
+fn spans(blocks: &[BlockMeta], length_ms: i64) -> BTreeMap<i64, Vec<&BlockMeta>> {
+    let mut spans: BTreeMap<i64, Vec<&BlockMeta>> = BTreeMap::new();
+    for block in blocks {
+        let window = block.origin.window;
+        let span = aligned(window.start_ms, length_ms);
+        if window.end_ms <= span.end_ms {
+            spans.entry(span.start_ms).or_default().push(block);
+        }
+    }
+    spans
+}
+
+/// Returns what is to be merged of the blocks `inside` a span of this age.
+fn ripe<'a>(blocks: &'a [BlockMeta], inside: &[&'a BlockMeta], age: Age) -> Option<Vec<&'a BlockMeta>> {
+    runs(blocks, inside).iter().find_map(|run| match age {
+        Age::Open => crowd(run),
+        Age::Closed => Some(run).filter(|run| is_worth_it(run)).and_then(whole).or_else(|| crowd(run)),
+        Age::Settled => whole(run),
+    })
+}
+
+/// Blocks whose first flush is the same. They stay together.
+type Unit<'a> = Vec<&'a BlockMeta>;
+
+/// Units that may be merged: any that follow each other, without changing what stands.
+type Run<'a> = [Unit<'a>];
+
+/// Divides blocks into runs, as long as possible. What can be merged with nothing is left out.
+fn runs<'a>(blocks: &'a [BlockMeta], inside: &[&'a BlockMeta]) -> Vec<Vec<Unit<'a>>> {
+    let is_inside: BTreeSet<BlockId> = inside.iter().map(|block| block.origin.id).collect();
+    let strangers: Vec<_> = blocks.iter().filter(|block| !is_inside.contains(&block.origin.id)).collect();
+    let mut units: BTreeMap<u64, Unit<'a>> = BTreeMap::new();
+    for &block in inside {
+        units.entry(block.origin.flushes.0).or_default().push(block);
+    }
+    let mut runs: Vec<Vec<Unit<'a>>> = vec![Vec::new()];
+    let mut run_flush = None;
+    for (flush, unit) in units {
+        let keeps_order = |first_flush| keeps_order(&unit, first_flush, &strangers);
+        let is_mergeable = unit.len() <= SOURCES_MAX && keeps_order(flush);
+        if !is_mergeable || !run_flush.is_some_and(keeps_order) {
+            runs.push(Vec::new());
+            run_flush = is_mergeable.then_some(flush);
+        }
+        if is_mergeable {
+            runs.last_mut().expect("it begins with one and only grows").push(unit);
+        }
+    }
+    runs.retain(|run| !run.is_empty());
+    runs
+}
+
+/// Tells whether a unit can go into a merge that begins with `first_flush`: every stranger that overlaps one of its
+/// blocks in time stands to the merge as it stands to the block.
+fn keeps_order(unit: &[&BlockMeta], first_flush: u64, strangers: &[&BlockMeta]) -> bool {
+    // The number of the result is yet to be given, and larger than all.
+    let merged = (first_flush, BlockId(u64::MAX));
+    unit.iter().all(|block| {
+        let mut overlapping = strangers.iter().filter(|stranger| stranger.range.overlaps(block.range));
+        overlapping.all(|stranger| {
+            let stranger = precedence(stranger);
+            (stranger < precedence(block)) == (stranger < merged)
+        })
+    })
+}
+
+/// Returns neighbours of one level, the lowest of which there are enough, and what of lower levels lies beside them.
+fn crowd<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
+    let level_of = |unit: &Unit<'_>| unit.iter().map(|block| block.origin.level).max().unwrap_or(0);
+    let levels: BTreeSet<u8> = run.iter().map(level_of).collect();
+    levels.into_iter().find_map(|level| {
+        let is_crowd = |units: &&Run<'_>| units.iter().filter(|unit| level_of(unit) == level).count() >= FAN_IN;
+        let mut neighbours = run.split(|unit| level_of(unit) > level).filter(is_crowd);
+        neighbours.next().map(|units| units[..first_units(units)].concat())
+    })
+}
+
+/// Counts the first units that can be merged at once.
+fn first_units(units: &Run<'_>) -> usize {
+    let mut n_blocks = 0;
+    units
+        .iter()
+        .take_while(|unit| {
+            n_blocks += unit.len();
+            n_blocks <= SOURCES_MAX
+        })
+        .count()
+}
+
+/// Tells whether the largest block of a run grows enough by what is merged with it.
+fn is_worth_it(run: &Run<'_>) -> bool {
+    let sizes = || run.iter().flatten().map(|block| block.size);
+    let largest = sizes().max().unwrap_or(0);
+    let rest = sizes().fold(0_u64, u64::saturating_add).saturating_sub(largest);
+    rest > 0 && rest >= largest / LATE_SHARE
+}
+
+/// Returns all blocks of a run, or, where there are too many, as many as can be merged at once and are smallest; `None`
+/// if there is but one block, and no part.
+fn whole<'a>(run: impl AsRef<Run<'a>>) -> Option<Vec<&'a BlockMeta>> {
+    let run = run.as_ref();
+    let blocks = run.concat();
+    match blocks.len() {
+        0 => None,
+        1 => (blocks[0].origin.level == 0).then_some(blocks),
+        2..=SOURCES_MAX => Some(blocks),
+        _ => smallest(run),
+    }
+}
+
+/// Returns neighbours that are together smallest, half as many as can be merged at once or more. There are some if there
+/// are more blocks than that: either the first neighbours are enough, or the unit that follows them is.
+fn smallest<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
+    let neighbours = (0..run.len()).map(|start| run[start..start + first_units(&run[start..])].concat());
+    neighbours
+        .filter(|blocks| blocks.len() >= SOURCES_MAX / 2)
+        .min_by_key(|blocks| blocks.iter().fold(0_u64, |sum, block| sum.saturating_add(block.size)))
+}
+
+#[cfg(test)]
+mod tests;

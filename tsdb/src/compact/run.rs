@@ -1,0 +1,134 @@
+//! Running merges: what the plan says, one after the other, verified before anything is replaced.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::merge::{Merging, merge};
+use super::plan::{Horizon, Merge, full, plan, rewrite};
+use crate::block::{Block, BlockId};
+use crate::blocks::{Replaced, StoredBlock};
+use crate::context::QueryContext;
+use crate::error::Result;
+use crate::retention::Retention;
+use crate::store::Store;
+
+/// What merging did since the store was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompactionStats {
+    /// Merges that ended well.
+    pub n_merges: u64,
+    /// Merges that failed; their sources stay as they are.
+    pub n_failed: u64,
+    /// Samples of later blocks whose value differed from the one that stands.
+    pub n_conflicts: u64,
+    /// Blocks that retention removed.
+    pub n_expired: u64,
+}
+
+impl Store {
+    /// Merges while there is something to merge, then lets retention remove what is too old or too much.
+    ///
+    /// # Errors
+    /// As [`merge`]. What was merged before stays merged.
+    pub(crate) fn compact(&self, stop: &AtomicBool) -> Result<()> {
+        let _one_at_a_time = self.compacting();
+        while let Some(newest_ms) = self.newest_ms() {
+            let horizon = Horizon {
+                newest_ms,
+                out_of_order_window_ms: self.options.out_of_order_window_ms,
+                in_order_max_age_ms: self.options.in_order_max_age_ms,
+            };
+            let Some(next) = plan(&self.blocks.metas(), horizon) else { break };
+            self.run(&next, stop)?;
+        }
+        self.expire()
+    }
+
+    /// Merges everything as far as it goes, also windows and days that are still open.
+    ///
+    /// # Errors
+    /// As [`Store::compact`].
+    pub(crate) fn compact_fully(&self, stop: &AtomicBool) -> Result<()> {
+        let _one_at_a_time = self.compacting();
+        while let Some(next) = full(&self.blocks.metas()) {
+            self.run(&next, stop)?;
+        }
+        self.expire()
+    }
+
+    /// Rewrites all blocks from which something was deleted.
+    ///
+    /// # Errors
+    /// As [`Store::compact`].
+    pub(crate) fn clean_tombstones(&self, stop: &AtomicBool) -> Result<()> {
+        let _one_at_a_time = self.compacting();
+        let list = self.blocks.list();
+        for stored in list.iter().filter(|stored| stored.has_deleted()) {
+            self.run(&rewrite(stored.meta()), stop)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, next: &Merge, stop: &AtomicBool) -> Result<()> {
+        let merged = self.run_merge(next, stop);
+        let mut stats = self.compaction_stats();
+        match &merged {
+            Ok(n_conflicts) => {
+                stats.n_merges += 1;
+                stats.n_conflicts += n_conflicts;
+            }
+            Err(_) => stats.n_failed += 1,
+        }
+        merged.map(drop)
+    }
+
+    /// Returns how many conflicts were found.
+    fn run_merge(&self, next: &Merge, stop: &AtomicBool) -> Result<u64> {
+        // Before the list: a rule that comes in between is applied twice rather than not at all.
+        let deletions = self.blocks.last_deletion();
+        let list = self.blocks.list();
+        let is_source = |stored: &&Arc<StoredBlock>| next.sources.contains(&stored.meta().origin.id);
+        // In order of acceptance, as the list is.
+        let sources: Vec<_> = list.iter().filter(is_source).cloned().collect();
+        let id = self.blocks.next_id();
+        let origin = next.origin(id, deletions);
+        let merging =
+            Merging { fs: Arc::clone(&self.options.fs), dir: self.blocks.dir(), throttle: &self.throttle, stop };
+        let merged = merge(&sources, origin, &merging)?;
+        let new = merged.meta.map(|_| self.verified(id)).transpose()?;
+        if self.blocks.replace(&sources, new, deletions)? == Replaced::Outdated {
+            tracing::info!(?id, "samples were deleted while their blocks were merged; the merge begins again");
+        }
+        Ok(merged.n_conflicts)
+    }
+
+    /// Opens and verifies a finished block; one that is not sound is removed.
+    fn verified(&self, id: BlockId) -> Result<Arc<Block>> {
+        let opened = self.blocks.open_block(id).and_then(|block| {
+            block.verify(&QueryContext::unbounded())?;
+            Ok(block)
+        });
+        if opened.is_err() {
+            let path = self.blocks.dir().join(id.file_name());
+            let removed = self.options.fs.remove(&path);
+            tracing::error!(?path, ?removed, "a merged block is not sound; its sources stay");
+        }
+        opened
+    }
+
+    /// Removes the blocks that are older or more than retention allows.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if a file cannot be removed.
+    pub(crate) fn expire(&self) -> Result<()> {
+        let Some(newest_ms) = self.newest_ms() else { return Ok(()) };
+        let retention = Retention { time_ms: self.options.retention_ms, size: self.options.retention_size_bytes };
+        let expired = retention.expired(&self.blocks.metas(), newest_ms, self.log_size()?);
+        if expired.is_empty() {
+            return Ok(());
+        }
+        self.compaction_stats().n_expired += expired.len() as u64;
+        tracing::info!(blocks = expired.len(), "retention removes blocks");
+        self.blocks.remove(&expired)
+    }
+}

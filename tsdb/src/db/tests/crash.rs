@@ -1,0 +1,159 @@
+//! Power cuts and failing disks at every operation: what was acknowledged under `always` is there, nothing comes twice,
+//! nothing comes back that was deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+
+use super::*;
+use crate::fs::{Fault, MemFs, PowerCut};
+
+const DATA: &str = "/data";
+const N_ROUNDS: i64 = 5;
+const N_SERIES: usize = 6;
+
+fn options(fs: &MemFs, shards: usize) -> Options {
+    Options {
+        shards,
+        clock: Arc::new(ManualClock::at(NOW_MS + 3 * 86_400_000)),
+        wal_sync: WalSync::Always,
+        wal_segment_size_bytes: 4096,
+        in_order_max_age_ms: 40 * 3_600_000,
+        retention_ms: None,
+        background: false,
+        fs: Arc::new(fs.clone()),
+        ..Options::default()
+    }
+}
+
+/// What a history was told.
+#[derive(Debug, Default)]
+struct Told {
+    /// Acknowledged.
+    stored: BTreeSet<(usize, i64)>,
+    /// Tried.
+    sent: BTreeSet<(usize, i64)>,
+    /// The deletion was acknowledged.
+    deleted: BTreeSet<(usize, i64)>,
+    /// The deletion was tried.
+    maybe_deleted: BTreeSet<(usize, i64)>,
+}
+
+fn value(i: usize, t: i64) -> f64 {
+    i as f64 + (t % 1_000_003) as f64 / 7.0
+}
+
+/// Writes, flushes, merges, deletes and opens again with another number of shards, until something fails.
+fn live(fs: &MemFs, told: &mut Told) -> Result<()> {
+    for round in 0..N_ROUNDS {
+        let db = Db::open(DATA.as_ref(), options(fs, 1 << (round % 2)))?;
+        for part in 0..3 {
+            let t = NOW_MS + round * 7_200_000 + part * 600_000;
+            write(&db, t, told)?;
+            if part == 1 {
+                db.flush()?;
+            }
+        }
+        if round == 2 {
+            delete(&db, told)?;
+        }
+        db.compact()?;
+        if round == 3 {
+            db.clean_tombstones()?;
+        }
+    }
+    let db = Db::open(DATA.as_ref(), options(fs, 2))?;
+    db.compact_fully()
+}
+
+fn write(db: &Db, t: i64, told: &mut Told) -> Result<()> {
+    let mut batch = WriteBatch::default();
+    for i in 0..N_SERIES {
+        batch.push(db.series(&series_labels(i))?, Sample { timestamp_ms: t, value: value(i, t) }, 0);
+        told.sent.insert((i, t));
+    }
+    db.append(&mut batch)?;
+    assert_eq!(batch.rejected().len(), 0);
+    told.stored.extend((0..N_SERIES).map(|i| (i, t)));
+    Ok(())
+}
+
+/// Deletes all that series 0 has.
+fn delete(db: &Db, told: &mut Told) -> Result<()> {
+    let concerned: Vec<_> = told.sent.iter().copied().filter(|&(i, _)| i == 0).collect();
+    told.maybe_deleted.extend(concerned.iter().copied());
+    db.delete(vec![Matcher::equal("i", "0")], TimeRange::ALL)?;
+    told.deleted.extend(concerned);
+    Ok(())
+}
+
+/// Opens what a crash left, and compares it with what was told. Twice, as opening itself changes files.
+fn check(fs: &MemFs, told: &Told, case: &str) {
+    for _ in 0..2 {
+        let db = Db::open(DATA.as_ref(), options(fs, 2)).unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert_eq!(db.stats().n_damaged_blocks, 0, "{case}: a block is damaged");
+        let found = found(&db);
+        let bits = |&(i, t): &(usize, i64)| value(i, t).to_bits();
+        for (key, stored) in &found {
+            assert!(told.sent.contains(key), "{case}: {key:?} was never sent");
+            assert!(!told.deleted.contains(key), "{case}: {key:?} was deleted");
+            assert_eq!(*stored, bits(key), "{case}: {key:?}");
+        }
+        for key in told.stored.difference(&told.maybe_deleted) {
+            assert!(found.contains_key(key), "{case}: {key:?} was acknowledged and is lost");
+        }
+        db.compact_fully().unwrap_or_else(|e| panic!("{case}: {e}"));
+        db.clean_tombstones().unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert_eq!(db.stats().blocks_samples, found.len() as u64, "{case}: samples are there twice");
+    }
+}
+
+fn found(db: &Db) -> BTreeMap<(usize, i64), u64> {
+    let mut found = BTreeMap::new();
+    for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap() {
+        let series = series.unwrap();
+        let i = series.labels().get("i").unwrap().parse().unwrap();
+        let mut samples = SampleColumns::default();
+        series.read(&mut samples).unwrap();
+        for sample in samples.iter() {
+            assert_eq!(found.insert((i, sample.timestamp_ms), sample.value.to_bits()), None, "a sample comes twice");
+        }
+    }
+    found
+}
+
+/// Runs the history on a disk on which one operation fails, then cuts the power in several ways.
+fn survive(operation: u64, fault: Fault, stride: u64) {
+    let fs = MemFs::new();
+    fs.fail_at(operation, fault);
+    let mut told = Told::default();
+    let ended = live(&fs, &mut told);
+    let failed = fs.failed().unwrap_or_default();
+    let cuts =
+        [PowerCut::LosesAll, PowerCut::KeepsAll, PowerCut::Seeded(operation), PowerCut::Seeded(operation + stride)];
+    for cut in cuts {
+        check(&fs.crash(cut), &told, &format!("{failed}, then {ended:?}, then {cut:?}"));
+    }
+}
+
+fn n_operations() -> u64 {
+    let fs = MemFs::new();
+    let mut told = Told::default();
+    live(&fs, &mut told).unwrap();
+    check(&fs.crash(PowerCut::LosesAll), &told, "no fault");
+    fs.n_operations()
+}
+
+#[test]
+fn whatever_operation_the_process_dies_in_nothing_acknowledged_is_lost() {
+    let n = n_operations();
+    (0..n).for_each(|operation| survive(operation, Fault::Dies, n));
+}
+
+#[test]
+fn whatever_operation_fails_nothing_acknowledged_is_lost() {
+    let n = n_operations();
+    for operation in 0..n {
+        survive(operation, Fault::Fails(ErrorKind::StorageFull), n);
+        survive(operation, Fault::Cut, n);
+    }
+}

@@ -1,0 +1,188 @@
+//! A store against a map: whatever is done to it in whatever order, every selection agrees with the model.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Times are counted in steps of ten minutes, so that a history goes over windows and days.
+const STEP_MS: i64 = 600_000;
+const STEPS_MAX: i64 = 300;
+const WINDOW_STEPS: i64 = 20;
+const N_SERIES: usize = 10;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append(Vec<(usize, i64, u64)>),
+    Flush,
+    Compact,
+    CompactFully,
+    Delete { series: usize, start: i64, len: i64 },
+    Clean,
+    Snapshot,
+    Reopen { shards: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bits = prop_oneof![any::<u64>(), (0..3_u64).prop_map(|i| (i as f64).to_bits())];
+    let sample = (0..N_SERIES, 0..40_i64, bits);
+    prop_oneof![
+        12 => (0..STEPS_MAX - 40, proptest::collection::vec(sample, 0..40)).prop_map(|(base, samples)| {
+            Step::Append(samples.into_iter().map(|(i, t, bits)| (i, base + t, bits)).collect())
+        }),
+        4 => Just(Step::Flush),
+        3 => Just(Step::Compact),
+        1 => Just(Step::CompactFully),
+        2 => (0..N_SERIES, 0..STEPS_MAX, 0..100_i64).prop_map(|(series, start, len)| Step::Delete { series, start, len }),
+        1 => Just(Step::Clean),
+        1 => Just(Step::Snapshot),
+        2 => (0..4_u32).prop_map(|i| Step::Reopen { shards: 1 << i }),
+    ]
+}
+
+fn time(step: i64) -> i64 {
+    NOW_MS + step * STEP_MS
+}
+
+fn options(shards: usize) -> Options {
+    Options {
+        shards,
+        clock: Arc::new(ManualClock::at(time(STEPS_MAX))),
+        wal_sync: WalSync::Never,
+        wal_segment_size_bytes: 4096,
+        wal_replay_concurrency: 2,
+        in_order_max_age_ms: 2 * STEPS_MAX * STEP_MS,
+        out_of_order_window_ms: WINDOW_STEPS * STEP_MS,
+        series_idle_ms: 2 * STEPS_MAX * STEP_MS,
+        background: false,
+        ..Options::default()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Model {
+    series: BTreeMap<usize, ModelSeries>,
+    newest_ms: Option<i64>,
+}
+
+#[derive(Debug, Default)]
+struct ModelSeries {
+    /// What reads show.
+    samples: BTreeMap<i64, u64>,
+    /// What has not been flushed.
+    open: BTreeMap<i64, u64>,
+    last_ms: Option<i64>,
+}
+
+impl Model {
+    /// Appends as the store should, and returns what it should reject.
+    fn append(&mut self, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
+        let newest_ms = self.newest_ms;
+        let mut rejected = Vec::new();
+        for (&(i, t, value), tag) in samples.iter().zip(0..) {
+            match self.series.entry(i).or_default().append(t, value.to_bits(), newest_ms) {
+                Ok(()) => self.newest_ms = self.newest_ms.max(Some(t)),
+                Err(reason) => rejected.push((tag, reason)),
+            }
+        }
+        rejected
+    }
+
+    fn flush(&mut self) {
+        self.series.values_mut().for_each(|series| series.open.clear());
+    }
+
+    fn contents(&self, range: TimeRange) -> Contents {
+        let in_range = |samples: &BTreeMap<i64, u64>| -> Vec<(i64, u64)> {
+            samples.iter().filter(|(t, _)| range.contains(**t)).map(|(&t, &bits)| (t, bits)).collect()
+        };
+        let all = self.series.iter().map(|(&i, series)| (series_labels(i).to_string(), in_range(&series.samples)));
+        all.filter(|(_, samples)| !samples.is_empty()).collect()
+    }
+}
+
+impl ModelSeries {
+    fn append(&mut self, t: i64, bits: u64, newest_ms: Option<i64>) -> Result<(), RejectReason> {
+        if self.last_ms.is_some_and(|last_ms| t <= last_ms) {
+            match self.open.get(&t) {
+                Some(&open) if open == bits => return Ok(()),
+                Some(_) => return Err(RejectReason::Duplicate),
+                None => {}
+            }
+            let in_window = newest_ms.is_none_or(|newest_ms| t >= newest_ms - WINDOW_STEPS * STEP_MS);
+            if !in_window && self.last_ms != Some(t) {
+                return Err(RejectReason::TooOld);
+            }
+        }
+        self.open.insert(t, bits);
+        self.samples.entry(t).or_insert(bits);
+        self.last_ms = self.last_ms.max(Some(t));
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_store_is_a_map_whatever_is_done_to_it(
+        steps in proptest::collection::vec(step(), 1..40), start in 0..STEPS_MAX, len in 0..STEPS_MAX,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |shards| Db::open(dir.path(), options(shards)).unwrap();
+        let (mut db, mut model, mut n_snapshots) = (open(1), Model::default(), 0);
+        let some = TimeRange { start_ms: time(start), end_ms: time(start + len) };
+        for step in steps {
+            match step.clone() {
+                Step::Append(samples) => {
+                    let samples: Vec<_> =
+                        samples.into_iter().map(|(i, t, bits)| (i, time(t), f64::from_bits(bits))).collect();
+                    prop_assert_eq!(append(&db, &samples), model.append(&samples));
+                }
+                Step::Flush => {
+                    db.flush().unwrap();
+                    model.flush();
+                }
+                Step::Compact => db.compact().unwrap(),
+                Step::CompactFully => {
+                    db.compact_fully().unwrap();
+                    model.flush();
+                }
+                Step::Delete { series, start, len } => {
+                    let range = TimeRange { start_ms: time(start), end_ms: time(start + len) };
+                    db.delete(vec![Matcher::equal("i", &series.to_string())], range).unwrap();
+                    model.flush();
+                    model.series.entry(series).or_default().samples.retain(|t, _| !range.contains(*t));
+                }
+                Step::Clean => db.clean_tombstones().unwrap(),
+                Step::Snapshot => {
+                    n_snapshots += 1;
+                    let snapshot = db.snapshot(&n_snapshots.to_string(), false).unwrap();
+                    model.flush();
+                    let copy = Db::open(&snapshot, options(2)).unwrap();
+                    prop_assert_eq!(everything(&copy), model.contents(TimeRange::ALL));
+                }
+                Step::Reopen { shards } => {
+                    drop(db);
+                    db = open(shards);
+                }
+            }
+            prop_assert_eq!(everything(&db), model.contents(TimeRange::ALL), "after {:?}", step);
+            prop_assert_eq!(contents(&db, &[], some), model.contents(some), "after {:?}", step);
+            prop_assert_eq!(labels(&db, some), model.contents(some).into_keys().collect::<Vec<_>>(), "after {:?}", step);
+        }
+        db.compact_fully().unwrap();
+        let n_samples: usize = model.series.values().map(|series| series.samples.len()).sum();
+        db.clean_tombstones().unwrap();
+        prop_assert_eq!(db.stats().blocks_samples, n_samples as u64, "nothing is there twice");
+    }
+}
+
+/// Returns the series that a selection of labels finds, sorted as texts.
+fn labels(db: &Db, range: TimeRange) -> Vec<String> {
+    let set = db.select_labels(&QueryContext::unbounded(), &[], range).unwrap();
+    let mut labels: Vec<_> = set.map(|series| series.unwrap().labels().to_string()).collect();
+    labels.sort_unstable();
+    labels
+}

@@ -1,0 +1,305 @@
+//! Flushing: from the heads to parts, so that logs stay short.
+//!
+//! Used by the flush lane (`lanes`), by deletes, snapshots and the admin's compaction. One flush runs at a time:
+//!
+//! 1. Appends pause; every shard rotates its log and freezes its chunks; appends go on. Reads see frozen chunks as before.
+//! 2. Outside all locks, the frozen series of all shards are written in label order, one part per window of 2 h.
+//! 3. The parts are in place (synced, renamed, folder synced) and in the list of blocks.
+//! 4. Once no reader is left that has the list from before, every log gets a checkpoint, which durably replaces the
+//!    segments that the parts cover, and the frozen chunks are dropped.
+//!
+//! Crash: before the rename of a part nothing has happened. Between it and the checkpoint, replay brings back samples
+//! that the part has as well; reads and merges take them once. A flush that fails leaves its chunks frozen; the next one
+//! begins with them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::block::{Block, BlockOrigin, BlockWriter, Symbol};
+use crate::chunk::Damaged;
+use crate::compact::window_of;
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::head::{Frozen, HeadCopies, Pair, SlotRef};
+use crate::sample::{SampleColumns, TimeRange};
+use crate::shard::Shard;
+use crate::store::Store;
+
+/// Series whose labels are looked up under one lock.
+const BATCH_SERIES: usize = 512;
+
+/// What a flush did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlushStats {
+    /// Parts written.
+    pub n_parts: u64,
+    /// Samples in them.
+    pub n_samples: u64,
+    /// Series that left the heads.
+    pub n_evicted: u64,
+    /// How long appends had to wait, in microseconds.
+    pub paused_us: u64,
+}
+
+/// What outlives a flush that failed.
+#[derive(Debug, Default)]
+pub(crate) struct Flushing {
+    /// The number under which the frozen chunks go into parts.
+    number: u64,
+    /// It began, and did not come to its end.
+    is_unfinished: bool,
+}
+
+impl Store {
+    /// Flushes all that was appended before, and returns what it did and the number of the flush.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if parts or checkpoints cannot be written; nothing is lost then.
+    pub(crate) fn flush(&self) -> Result<(FlushStats, u64)> {
+        let mut flushing = self.flushing();
+        let mut stats = FlushStats::default();
+        // What an earlier flush could not finish goes first: its samples are older.
+        if flushing.is_unfinished {
+            self.finish(&flushing, &mut stats)?;
+        }
+        let started = Instant::now();
+        *flushing = Flushing { number: self.blocks.next_flush(), is_unfinished: true };
+        self.freeze()?;
+        stats.paused_us = started.elapsed().as_micros() as u64;
+        self.finish(&flushing, &mut stats)?;
+        flushing.is_unfinished = false;
+        // Only now has every shard flushed what it replayed from them.
+        self.remove_old_epochs()?;
+        Ok((stats, flushing.number))
+    }
+
+    /// Freezes all shards at one instant: no request is in one of them and not in another.
+    fn freeze(&self) -> Result<()> {
+        let _pause = self.requests.pause();
+        self.shards.iter().try_for_each(Shard::freeze)
+    }
+
+    /// Writes what is frozen, and cuts the logs.
+    fn finish(&self, flushing: &Flushing, stats: &mut FlushStats) -> Result<()> {
+        let frozen = self.frozen()?;
+        if !frozen.is_empty() {
+            let parts = self.write_parts(&frozen, flushing.number)?;
+            stats.n_parts += parts.len() as u64;
+            stats.n_samples += parts.iter().map(|part| part.meta().n_samples).sum::<u64>();
+            self.blocks.add(parts)?;
+            // Who took the list of blocks before it had the parts needs what is frozen.
+            let mark = self.copying.mark();
+            self.copying.wait_for(mark);
+            for shard in &self.shards {
+                // Freed when the lock is gone.
+                let _frozen = shard.head_mut().drop_frozen();
+            }
+            stats.n_evicted += self.evict();
+        }
+        self.cut_logs()
+    }
+
+    fn cut_logs(&self) -> Result<()> {
+        let metadata = self.metadata();
+        for (idx, shard) in self.shards.iter().enumerate() {
+            // One log has the metadata of all.
+            let families = if idx == 0 { Some(&*metadata) } else { None };
+            shard.checkpoint(self.next_ref.load(Ordering::SeqCst), families)?;
+        }
+        Ok(())
+    }
+
+    fn frozen(&self) -> Result<Vec<FrozenShard<'_>>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let frozen = shard.head().frozen();
+            if let Some(frozen) = frozen {
+                all.push(FrozenShard::new(shard, frozen)?);
+            }
+        }
+        Ok(all)
+    }
+
+    fn write_parts(&self, frozen: &[FrozenShard<'_>], flush: u64) -> Result<Vec<Arc<Block>>> {
+        let mut windows = BTreeSet::new();
+        frozen.iter().try_for_each(|shard| shard.windows(&mut windows))?;
+        let mut parts = Vec::new();
+        for start_ms in windows {
+            match self.write_part(frozen, window_of(start_ms), flush) {
+                Ok(part) => parts.push(part),
+                Err(refused) => {
+                    // All of them are written again.
+                    self.blocks.discard(&parts);
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    fn write_part(&self, frozen: &[FrozenShard<'_>], window: TimeRange, flush: u64) -> Result<Arc<Block>> {
+        let id = self.blocks.next_id();
+        let deletions = self.blocks.last_deletion();
+        let origin = BlockOrigin { id, window, level: 0, flushes: (flush, flush), sources: Vec::new(), deletions };
+        let mut writer = BlockWriter::create(Arc::clone(&self.options.fs), self.blocks.dir(), origin)?;
+        let in_window = frozen.iter().map(|shard| shard.in_window(window)).collect::<Result<Vec<_>>>()?;
+        let symbols = write_symbols(frozen, &in_window, &mut writer)?;
+        let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());
+        for ((shard, slots), symbols) in frozen.iter().zip(&in_window).zip(&symbols) {
+            rows.push(Rows { shard, symbols, slots, batch: VecDeque::new() });
+        }
+        let mut heap: BinaryHeap<_> = (0..rows.len()).filter_map(|idx| rows[idx].next(idx)).collect();
+        let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
+        while let Some(Reverse((labels, idx, slot))) = heap.pop() {
+            samples.clear();
+            frozen[idx].frozen.read(slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
+            writer.series(&labels, &samples)?;
+            heap.extend(rows[idx].next(idx));
+        }
+        writer.finish()?;
+        self.blocks.open_block(id)
+    }
+
+    /// Takes series out of the heads that have had no samples for long, unless somebody may still look them up.
+    fn evict(&self) -> u64 {
+        let Some(newest_ms) = self.newest_ms() else { return 0 };
+        let mark = self.reading.mark();
+        if !self.reading.have_left(mark) {
+            return 0;
+        }
+        let before_ms = newest_ms.saturating_sub(self.options.series_idle_ms);
+        let mut n_evicted = 0;
+        for shard in self.shards.iter() {
+            loop {
+                let n = shard.head_mut().evict(before_ms, BATCH_SERIES);
+                n_evicted += n as u64;
+                if n < BATCH_SERIES {
+                    break;
+                }
+            }
+        }
+        n_evicted
+    }
+}
+
+/// The frozen samples of a shard, and its series in label order.
+struct FrozenShard<'a> {
+    shard: &'a Shard,
+    frozen: Arc<Frozen>,
+    slots: Vec<SlotRef>,
+}
+
+impl<'a> FrozenShard<'a> {
+    fn new(shard: &'a Shard, frozen: Arc<Frozen>) -> Result<Self> {
+        let mut slots = shard.rank_series(&QueryContext::unbounded())?;
+        slots.retain(|of| frozen.has(of.slot));
+        Ok(Self { shard, frozen, slots })
+    }
+
+    /// Adds the starts of the windows that samples lie in.
+    fn windows(&self, windows: &mut BTreeSet<i64>) -> Result<()> {
+        let range = self.frozen.range();
+        // Fast path: all lie in one.
+        if window_of(range.start_ms).contains(range.end_ms) {
+            windows.insert(window_of(range.start_ms).start_ms);
+            return Ok(());
+        }
+        let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
+        for of in &self.slots {
+            samples.clear();
+            self.frozen.read(of.slot, TimeRange::ALL, &mut scratch, &mut samples).map_err(overwritten)?;
+            windows.extend(samples.timestamps_ms.iter().map(|&t| window_of(t).start_ms));
+        }
+        Ok(())
+    }
+
+    /// Returns the series that have samples in a window, in label order.
+    fn in_window(&self, window: TimeRange) -> Result<Vec<SlotRef>> {
+        // Fast path: all have.
+        if window.covers(self.frozen.range()) {
+            return Ok(self.slots.clone());
+        }
+        let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
+        let mut slots = Vec::new();
+        for &of in &self.slots {
+            samples.clear();
+            self.frozen.read(of.slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
+            if !samples.is_empty() {
+                slots.push(of);
+            }
+        }
+        Ok(slots)
+    }
+}
+
+fn overwritten(_damaged: Damaged) -> Error {
+    Error::Corrupt { path: "head".into(), offset: 0, reason: "a chunk in memory does not decode".to_owned() }
+}
+
+/// The symbols of one shard's head in the part that is being written.
+type SymbolMap = HashMap<Pair, Symbol>;
+
+/// Writes the names and values of all labels that series of the part have.
+fn write_symbols(
+    frozen: &[FrozenShard<'_>],
+    in_window: &[Vec<SlotRef>],
+    writer: &mut BlockWriter,
+) -> Result<Vec<SymbolMap>> {
+    let mut used = Vec::new();
+    for ((idx, shard), slots) in frozen.iter().enumerate().zip(in_window) {
+        let mut pairs = HashSet::new();
+        for slots in slots.chunks(BATCH_SERIES) {
+            let head = shard.shard.head();
+            slots.iter().for_each(|of| pairs.extend(head.pairs(of.slot)));
+        }
+        let pairs: Vec<Pair> = pairs.into_iter().collect();
+        for pairs in pairs.chunks(BATCH_SERIES) {
+            let head = shard.shard.head();
+            let text = |id| head.symbol(id).to_owned();
+            used.extend(pairs.iter().map(|&(name, value)| ((text(name), text(value)), idx, (name, value))));
+        }
+    }
+    used.sort_unstable();
+    let mut symbols: Vec<SymbolMap> = frozen.iter().map(|_| SymbolMap::new()).collect();
+    for of_text in used.chunk_by(|a, b| a.0 == b.0) {
+        let (name, value) = &of_text[0].0;
+        let symbol = writer.symbol(name, value)?;
+        for &(_, idx, pair) in of_text {
+            symbols[idx].insert(pair, symbol);
+        }
+    }
+    Ok(symbols)
+}
+
+/// The series of one shard that go into a part, in label order, as rows of its series table.
+struct Rows<'a> {
+    shard: &'a FrozenShard<'a>,
+    symbols: &'a SymbolMap,
+    /// Those that were not looked at.
+    slots: &'a [SlotRef],
+    batch: VecDeque<(Vec<Symbol>, u32)>,
+}
+
+impl Rows<'_> {
+    fn next(&mut self, idx: usize) -> Option<Reverse<(Vec<Symbol>, usize, u32)>> {
+        if self.batch.is_empty() {
+            self.fill();
+        }
+        self.batch.pop_front().map(|(labels, slot)| Reverse((labels, idx, slot)))
+    }
+
+    fn fill(&mut self) {
+        let (slots, rest) = self.slots.split_at(self.slots.len().min(BATCH_SERIES));
+        self.slots = rest;
+        let head = self.shard.shard.head();
+        for of in slots {
+            let labels = head.pairs(of.slot).map(|pair| self.symbols[&pair]).collect();
+            self.batch.push_back((labels, of.slot));
+        }
+    }
+}

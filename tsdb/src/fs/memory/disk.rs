@@ -1,0 +1,468 @@
+//! Files and folders: as they are now, and the changes that no sync covers yet.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io::{self, ErrorKind};
+use std::path::{Component, Path};
+
+use super::broken;
+use super::contents::Contents;
+use super::faults::{Fault, Faults};
+
+/// The number of a file or folder, never given twice.
+pub(super) type NodeId = u64;
+
+/// The folder in which all others lie.
+pub(super) const ROOT: NodeId = 0;
+
+/// A folder and a name in it.
+pub(super) type Entry = (NodeId, String);
+
+/// What the names of all folders lead to.
+pub(super) type Entries = BTreeMap<Entry, NodeId>;
+
+/// A whole disk.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) next_node: NodeId,
+    /// As they are now.
+    pub(super) entries: Entries,
+    /// Those that are sure to survive a power cut.
+    pub(super) synced: Entries,
+    /// Changes of entries that are not synced, in the order in which they were made.
+    pub(super) changes: Vec<Change>,
+    pub(super) faults: Faults,
+    locked: BTreeSet<NodeId>,
+}
+
+#[derive(Debug)]
+pub(super) enum Node {
+    File { contents: Contents, n_links: usize, n_open: usize },
+    Folder,
+}
+
+/// One step that happens as a whole: a create or link sets an entry, an unlink clears one, a rename does both.
+#[derive(Debug)]
+pub(super) struct Change {
+    clears: Option<Entry>,
+    sets: Option<(Entry, NodeId)>,
+}
+
+impl Change {
+    /// Iterates over the entries that it changes.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.clears.iter().chain(self.sets.iter().map(|(entry, _)| entry))
+    }
+
+    pub(super) fn apply(&self, entries: &mut Entries) {
+        if let Some(cleared) = &self.clears {
+            entries.remove(cleared);
+        }
+        if let Some((entry, node)) = &self.sets {
+            entries.insert(entry.clone(), *node);
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn file(contents: Contents) -> Self {
+        Self::File { contents, n_links: 0, n_open: 0 }
+    }
+}
+
+/// Folders and names.
+impl Disk {
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: BTreeMap::from([(ROOT, Node::Folder)]),
+            next_node: ROOT + 1,
+            entries: Entries::new(),
+            synced: Entries::new(),
+            changes: Vec::new(),
+            faults: Faults::new(),
+            locked: BTreeSet::new(),
+        }
+    }
+
+    /// Returns what a path leads to.
+    pub(super) fn find(&self, path: &Path) -> io::Result<NodeId> {
+        names(path)?.into_iter().try_fold(ROOT, |folder, name| self.lookup(folder, name))
+    }
+
+    pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.faults.check_alive()?;
+        let mut folder = ROOT;
+        for name in names(path)? {
+            folder = match self.lookup(folder, name) {
+                Ok(node) => node,
+                Err(missing) if missing.kind() == ErrorKind::NotFound => self.run("create folder", path, |disk| {
+                    let made = disk.add(Node::Folder);
+                    disk.change(None, Some(((folder, name.to_owned()), made)));
+                    Ok(made)
+                })?,
+                Err(refused) => return Err(refused),
+            };
+        }
+        if self.is_folder(folder) { Ok(()) } else { Err(ErrorKind::AlreadyExists.into()) }
+    }
+
+    pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.faults.check_alive()?;
+        let folder = self.find(dir)?;
+        self.check_folder(folder)?;
+        Ok(names_in(&self.entries, folder).map(|(name, _)| name.to_owned()).collect())
+    }
+
+    pub(super) fn create(&mut self, path: &Path) -> io::Result<NodeId> {
+        let node = self.run("create", path, |disk| {
+            let entry = disk.free_entry(path)?;
+            let node = disk.add(Node::file(Contents::default()));
+            disk.change(None, Some((entry, node)));
+            Ok(node)
+        })?;
+        self.open_node(node)
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.run("rename", from, |disk| {
+            let (from_entry, to_entry) = (disk.entry(from)?, disk.entry(to)?);
+            let node = disk.lookup(from_entry.0, &from_entry.1)?;
+            if from != to && to.starts_with(from) {
+                return Err(ErrorKind::InvalidInput.into());
+            }
+            if from != to && from.starts_with(to) {
+                return Err(ErrorKind::DirectoryNotEmpty.into());
+            }
+            match disk.lookup(to_entry.0, &to_entry.1) {
+                // Two names of one file: nothing is done, as POSIX has it.
+                Ok(replaced) if replaced == node => return Ok(()),
+                Ok(replaced) => disk.check_replaceable(node, replaced)?,
+                Err(missing) if missing.kind() == ErrorKind::NotFound => {}
+                Err(refused) => return Err(refused),
+            }
+            disk.change(Some(from_entry), Some((to_entry, node)));
+            Ok(())
+        })
+    }
+
+    pub(super) fn hard_link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.run("link", from, |disk| {
+            let node = disk.find(from)?;
+            let entry = disk.free_entry(to)?;
+            if disk.is_folder(node) {
+                return Err(ErrorKind::PermissionDenied.into());
+            }
+            disk.change(None, Some((entry, node)));
+            Ok(())
+        })
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
+        self.run("remove", path, |disk| {
+            let entry = disk.entry(path)?;
+            if disk.is_folder(disk.lookup(entry.0, &entry.1)?) {
+                return Err(ErrorKind::IsADirectory.into());
+            }
+            disk.change(Some(entry), None);
+            Ok(())
+        })
+    }
+
+    pub(super) fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.run("remove folder", path, |disk| {
+            let entry = disk.entry(path)?;
+            let node = disk.lookup(entry.0, &entry.1)?;
+            disk.check_empty(node)?;
+            disk.change(Some(entry), None);
+            Ok(())
+        })
+    }
+
+    pub(super) fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.run("sync folder", path, |disk| {
+            let folder = disk.find(path)?;
+            disk.check_folder(folder)?;
+            if disk.faults.sync_fails {
+                return Err(broken());
+            }
+            disk.make_last(folder);
+            disk.sweep();
+            Ok(())
+        })
+    }
+
+    /// Makes the changes in a folder last, and those that they rest on: earlier ones of the same names.
+    fn make_last(&mut self, folder: NodeId) {
+        let mut needed: HashSet<Entry> = HashSet::new();
+        let mut lasting = Vec::new();
+        let mut waiting = Vec::new();
+        for change in std::mem::take(&mut self.changes).into_iter().rev() {
+            if change.entries().any(|entry| entry.0 == folder || needed.contains(entry)) {
+                needed.extend(change.entries().cloned());
+                lasting.push(change);
+            } else {
+                waiting.push(change);
+            }
+        }
+        for change in lasting.iter().rev() {
+            change.apply(&mut self.synced);
+        }
+        waiting.reverse();
+        self.changes = waiting;
+    }
+
+    /// Forgets files and folders to which nothing can lead any more.
+    fn sweep(&mut self) {
+        let waiting = self.changes.iter().filter_map(|change| change.sets.as_ref()).map(|(_, node)| node);
+        let mut used: BTreeSet<_> = waiting.chain(self.entries.values()).chain(self.synced.values()).copied().collect();
+        used.insert(ROOT);
+        let is_open = |node: &Node| matches!(node, Node::File { n_open: 1.., .. });
+        self.nodes.retain(|id, node| used.contains(id) || is_open(node));
+    }
+
+    /// Makes a change, now and, if no power cut comes, for good.
+    fn change(&mut self, clears: Option<Entry>, sets: Option<(Entry, NodeId)>) {
+        let change = Change { clears, sets };
+        let gone: Vec<_> = change.entries().filter_map(|entry| self.entries.get(entry).copied()).collect();
+        change.apply(&mut self.entries);
+        if let Some((_, node)) = &change.sets {
+            self.add_links(*node, 1);
+        }
+        gone.into_iter().for_each(|node| self.add_links(node, -1));
+        self.changes.push(change);
+    }
+
+    fn add_links(&mut self, node: NodeId, n: isize) {
+        if let Some(Node::File { n_links, .. }) = self.nodes.get_mut(&node) {
+            *n_links = n_links.checked_add_signed(n).expect("each link is counted once");
+            if n < 0 {
+                self.give_room_of(node);
+            }
+        }
+    }
+
+    /// Counts the names of all files anew.
+    pub(super) fn count_links(&mut self) {
+        for node in self.entries.values().copied().collect::<Vec<_>>() {
+            self.add_links(node, 1);
+        }
+    }
+
+    fn add(&mut self, node: Node) -> NodeId {
+        let id = self.next_node;
+        self.next_node += 1;
+        self.nodes.insert(id, node);
+        id
+    }
+
+    fn lookup(&self, folder: NodeId, name: &str) -> io::Result<NodeId> {
+        self.check_folder(folder)?;
+        self.entries.get(&(folder, name.to_owned())).copied().ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn is_folder(&self, node: NodeId) -> bool {
+        matches!(self.nodes.get(&node), Some(Node::Folder))
+    }
+
+    fn check_folder(&self, node: NodeId) -> io::Result<()> {
+        if self.is_folder(node) { Ok(()) } else { Err(ErrorKind::NotADirectory.into()) }
+    }
+
+    fn check_empty(&self, node: NodeId) -> io::Result<()> {
+        self.check_folder(node)?;
+        match names_in(&self.entries, node).next() {
+            None => Ok(()),
+            Some(_) => Err(ErrorKind::DirectoryNotEmpty.into()),
+        }
+    }
+
+    fn check_replaceable(&self, node: NodeId, replaced: NodeId) -> io::Result<()> {
+        match (self.is_folder(node), self.is_folder(replaced)) {
+            (false, false) => Ok(()),
+            (false, true) => Err(ErrorKind::IsADirectory.into()),
+            (true, _) => self.check_empty(replaced),
+        }
+    }
+
+    /// Returns the folder and the name that a path ends in.
+    fn entry(&self, path: &Path) -> io::Result<Entry> {
+        let names = names(path)?;
+        let (name, above) = names.split_last().ok_or(ErrorKind::InvalidInput)?;
+        let folder = above.iter().try_fold(ROOT, |folder, name| self.lookup(folder, name))?;
+        self.check_folder(folder)?;
+        Ok((folder, (*name).to_owned()))
+    }
+
+    fn free_entry(&self, path: &Path) -> io::Result<Entry> {
+        let entry = self.entry(path)?;
+        match self.lookup(entry.0, &entry.1) {
+            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => Ok(entry),
+        }
+    }
+
+    /// Does an operation, unless a fault hits it.
+    fn run<T>(
+        &mut self,
+        operation: &'static str,
+        path: &Path,
+        act: impl FnOnce(&mut Self) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self.faults.count(operation, path)? {
+            None => act(self),
+            Some(Fault::Cut) => act(self).and(Err(Fault::Cut.error())),
+            Some(fault) => Err(fault.error()),
+        }
+    }
+}
+
+/// Open files.
+impl Disk {
+    pub(super) fn open(&mut self, path: &Path) -> io::Result<NodeId> {
+        self.faults.check_alive()?;
+        self.open_node(self.find(path)?)
+    }
+
+    fn open_node(&mut self, id: NodeId) -> io::Result<NodeId> {
+        match self.nodes.get_mut(&id) {
+            Some(Node::File { n_open, .. }) => {
+                *n_open += 1;
+                Ok(id)
+            }
+            _ => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    pub(super) fn close(&mut self, node: NodeId) {
+        if let Some(Node::File { n_open, .. }) = self.nodes.get_mut(&node) {
+            *n_open -= 1;
+            self.give_room_of(node);
+        }
+    }
+
+    pub(super) fn append(&mut self, node: NodeId, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let fault = self.faults.count("append", path)?;
+        let size = match fault {
+            None => bytes.len(),
+            Some(Fault::Cut | Fault::Dies) => bytes.len() / 2,
+            Some(Fault::Fails(_)) => 0,
+        };
+        let fits = self.faults.take_room(size);
+        self.contents_mut(node)?.append(&bytes[..fits]);
+        match fault {
+            Some(fault) => Err(fault.error()),
+            None if fits < size => Err(ErrorKind::StorageFull.into()),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn truncate(&mut self, node: NodeId, path: &Path, size: u64) -> io::Result<()> {
+        self.run("truncate", path, |disk| {
+            let contents = disk.contents_mut(node)?;
+            let freed = contents.size().saturating_sub(size);
+            contents.resize(usize::try_from(size).map_err(io::Error::other)?);
+            disk.faults.give_room(freed);
+            Ok(())
+        })
+    }
+
+    pub(super) fn sync(&mut self, node: NodeId, path: &Path) -> io::Result<()> {
+        let sync_fails = self.faults.sync_fails;
+        let synced = self.run("sync", path, |disk| {
+            if sync_fails {
+                return Err(broken());
+            }
+            disk.contents_mut(node)?.sync();
+            Ok(())
+        });
+        if synced.is_err() {
+            self.contents_mut(node)?.fail_sync();
+        }
+        synced
+    }
+
+    pub(super) fn size(&self, node: NodeId) -> io::Result<u64> {
+        self.faults.check_alive()?;
+        self.contents(node).map(Contents::size)
+    }
+
+    pub(super) fn read(&self, path: &Path, size_max: u64) -> io::Result<Vec<u8>> {
+        self.faults.check_alive()?;
+        let contents = self.contents(self.find(path)?)?;
+        if contents.size() > size_max {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        contents.check_readable(0..contents.size())?;
+        Ok(contents.data().to_vec())
+    }
+
+    pub(super) fn read_at(&self, node: NodeId, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.faults.check_alive()?;
+        let contents = self.contents(node)?;
+        let end = offset.saturating_add(buf.len() as u64);
+        if end > contents.size() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        contents.check_readable(offset..end)?;
+        // Both lie inside the file, which lies in memory.
+        buf.copy_from_slice(&contents.data()[offset as usize..end as usize]);
+        Ok(())
+    }
+
+    pub(super) fn lock(&mut self, path: &Path) -> io::Result<NodeId> {
+        let node = match self.open(path) {
+            Err(missing) if missing.kind() == ErrorKind::NotFound => self.create(path)?,
+            found => found?,
+        };
+        if !self.locked.insert(node) {
+            self.close(node);
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        Ok(node)
+    }
+
+    pub(super) fn unlock(&mut self, node: NodeId) {
+        self.locked.remove(&node);
+        self.close(node);
+    }
+
+    pub(super) fn contents_mut(&mut self, node: NodeId) -> io::Result<&mut Contents> {
+        match self.nodes.get_mut(&node) {
+            Some(Node::File { contents, .. }) => Ok(contents),
+            _ => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    fn contents(&self, node: NodeId) -> io::Result<&Contents> {
+        match self.nodes.get(&node) {
+            Some(Node::File { contents, .. }) => Ok(contents),
+            _ => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    /// Gives back the room of a file that has no name and that nobody has open.
+    fn give_room_of(&mut self, node: NodeId) {
+        if let Some(Node::File { contents, n_links: 0, n_open: 0 }) = self.nodes.get(&node) {
+            self.faults.give_room(contents.size());
+        }
+    }
+}
+
+/// Iterates over the names in a folder, ascending, and what they lead to.
+pub(super) fn names_in(entries: &Entries, folder: NodeId) -> impl Iterator<Item = (&str, NodeId)> {
+    let from_first = entries.range((folder, String::new())..);
+    from_first.take_while(move |((of, _), _)| *of == folder).map(|((_, name), node)| (name.as_str(), *node))
+}
+
+/// Returns the names of folders and the last name of a path.
+fn names(path: &Path) -> io::Result<Vec<&str>> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::RootDir => {}
+            Component::Normal(name) => names.push(name.to_str().ok_or(ErrorKind::InvalidInput)?),
+            _ => return Err(ErrorKind::InvalidInput.into()),
+        }
+    }
+    Ok(names)
+}

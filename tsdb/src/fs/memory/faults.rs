@@ -1,0 +1,78 @@
+//! Operations that fail on command.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use super::broken;
+
+/// How an operation fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It does nothing and reports this error.
+    Fails(io::ErrorKind),
+    /// An append writes the first half of its bytes, any other operation is done whole; then it reports an I/O error.
+    Cut,
+    /// The process dies in it: an append may still write the first half of its bytes; nothing else is done, and every
+    /// later operation and read fails as well.
+    Dies,
+}
+
+/// What is to fail, and what has.
+#[derive(Debug)]
+pub(super) struct Faults {
+    /// Bytes that can still be written.
+    pub(super) room: u64,
+    pub(super) sync_fails: bool,
+    /// By the number of the operation.
+    pub(super) at: BTreeMap<u64, Fault>,
+    pub(super) n_operations: u64,
+    pub(super) failed: Option<String>,
+    dead: bool,
+}
+
+impl Faults {
+    pub(super) fn new() -> Self {
+        Self { room: u64::MAX, sync_fails: false, at: BTreeMap::new(), n_operations: 0, failed: None, dead: false }
+    }
+
+    /// Fails if the process has died.
+    pub(super) fn check_alive(&self) -> io::Result<()> {
+        if self.dead { Err(io::Error::other("the process has died")) } else { Ok(()) }
+    }
+
+    /// Counts an operation and returns the fault that hits it.
+    pub(super) fn count(&mut self, operation: &'static str, path: &Path) -> io::Result<Option<Fault>> {
+        self.check_alive()?;
+        let fault = self.at.remove(&self.n_operations);
+        if let Some(fault) = fault {
+            self.failed = Some(format!("operation {}, {operation} {}: {fault:?}", self.n_operations, path.display()));
+            self.dead = fault == Fault::Dies;
+        }
+        self.n_operations += 1;
+        Ok(fault)
+    }
+
+    /// Takes room for as many of `size` bytes as there is.
+    pub(super) fn take_room(&mut self, size: usize) -> usize {
+        let fits = size.min(usize::try_from(self.room).unwrap_or(usize::MAX));
+        if self.room != u64::MAX {
+            self.room -= fits as u64;
+        }
+        fits
+    }
+
+    pub(super) fn give_room(&mut self, size: u64) {
+        self.room = self.room.saturating_add(size);
+    }
+}
+
+impl Fault {
+    pub(super) fn error(self) -> io::Error {
+        match self {
+            Self::Fails(kind) => io::Error::from(kind),
+            Self::Cut => broken(),
+            Self::Dies => io::Error::other("the process has died"),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What a reader needs of some series: copied under the lock, decoded without it.
+
+use std::ops::Range;
+
+use super::table::SlotRef;
+use super::{Head, Visible};
+use crate::chunk::{self, Blocks, Chunk, Damaged};
+use crate::sample::{Sample, SampleColumns, TimeRange};
+
+/// Encoded bytes of some series, in a few large buffers.
+#[derive(Debug, Default)]
+pub(crate) struct HeadCopies {
+    bytes: Vec<u8>,
+    late: Vec<Sample>,
+    /// What was copied, series by series, the older acceptance first.
+    runs: Vec<Run>,
+    /// Where the runs of each series end.
+    ends: Vec<u32>,
+    /// Ranges of time whose samples are not visible.
+    hidden: Vec<TimeRange>,
+    /// Where those begin that concern the next run.
+    hidden_from: usize,
+}
+
+/// Samples of a series in order of time.
+#[derive(Debug)]
+enum Run {
+    /// A chunk.
+    Chunk { bytes: Range<usize>, first_ms: i64, n_samples: u8, hidden: Range<usize> },
+    /// Late samples as they are.
+    Samples(Range<usize>),
+}
+
+impl Head {
+    /// Copies the samples of some series that reach into `range` and are visible, behind those that `out` has. A slot
+    /// that names another series by now has none. Where two samples have one timestamp, the older acceptance comes first:
+    /// frozen ones before newer ones.
+    pub(crate) fn copy(&self, slots: &[SlotRef], range: TimeRange, visible: &Visible, out: &mut HeadCopies) {
+        for &of in slots {
+            if self.is_current(of) {
+                if let Some(frozen) = &self.frozen {
+                    frozen.copy(of.slot, range, Some(visible).filter(|_| !self.frozen_is_visible), out);
+                }
+                self.live.copy(of.slot, range, Some(visible), out);
+            }
+            out.end_series();
+        }
+    }
+
+    /// Copies one series as [`Head::copy`] does; returns whether there was anything. If not, `out` is as before.
+    pub(crate) fn copy_one(&self, of: SlotRef, range: TimeRange, visible: &Visible, out: &mut HeadCopies) -> bool {
+        self.copy(&[of], range, visible, out);
+        let found = out.has(out.len() - 1);
+        if !found {
+            out.ends.pop();
+        }
+        found
+    }
+
+    /// Tells whether a series has a sample in `range` that is visible. Decodes only where `range` cuts a chunk.
+    pub(crate) fn has_sample(
+        &self,
+        of: SlotRef,
+        range: TimeRange,
+        visible: &Visible,
+        scratch: &mut HeadCopies,
+    ) -> bool {
+        scratch.clear();
+        self.copy(&[of], range, visible, scratch);
+        scratch.has_sample(0, range)
+    }
+}
+
+impl HeadCopies {
+    /// Empties the copies and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.late.clear();
+        self.runs.clear();
+        self.ends.clear();
+        self.hidden.clear();
+        self.hidden_from = 0;
+    }
+
+    /// Counts the series, those without samples included.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns the bytes that the copies take.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.capacity()
+            + self.late.capacity() * size_of::<Sample>()
+            + self.runs.capacity() * size_of::<Run>()
+            + self.ends.capacity() * size_of::<u32>()
+            + self.hidden.capacity() * size_of::<TimeRange>()
+    }
+
+    /// Tells whether something of the `idx`-th series was copied. There may still be no visible sample in the range.
+    pub(crate) fn has(&self, idx: usize) -> bool {
+        !self.runs_of(idx).is_empty()
+    }
+
+    /// Returns an upper bound on the number of samples that reading the `idx`-th series gives.
+    #[cfg(test)]
+    pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
+        let len = |run: &Run| match run {
+            Run::Chunk { n_samples, .. } => usize::from(*n_samples),
+            Run::Samples(range) => range.len(),
+        };
+        self.runs[self.runs_of(idx)].iter().map(len).sum()
+    }
+
+    /// Appends the visible samples of the `idx`-th series in `range` to `out`, in order of time, each timestamp once.
+    ///
+    /// # Errors
+    /// [`Damaged`] if memory was overwritten.
+    pub(crate) fn read(&self, idx: usize, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
+        let start = out.len();
+        let mut in_order = true;
+        for run in &self.runs[self.runs_of(idx)] {
+            let from = out.len();
+            self.read_run(run, range, out)?;
+            in_order &= from == start || from == out.len() || out.timestamps_ms[from - 1] < out.timestamps_ms[from];
+        }
+        // Fast path: nothing was late or came twice.
+        if !in_order {
+            merge(start, out);
+        }
+        Ok(())
+    }
+
+    fn read_run(&self, run: &Run, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
+        let from = out.len();
+        match run {
+            Run::Chunk { bytes, first_ms, n_samples, hidden } => {
+                let bytes = &self.bytes[bytes.clone()];
+                chunk::decode(bytes, *first_ms, (*n_samples).into(), &mut out.timestamps_ms, &mut out.values)?;
+                cut(from, range, out);
+                for hidden in &self.hidden[hidden.clone()] {
+                    drop_inside(from, *hidden, out);
+                }
+            }
+            Run::Samples(samples) => {
+                self.late[samples.clone()].iter().for_each(|&sample| out.push(sample));
+                cut(from, range, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
+        let plain = |run: &Run| match run {
+            Run::Chunk { first_ms, hidden, .. } => hidden.is_empty() && range.contains(*first_ms),
+            Run::Samples(_) => true,
+        };
+        if self.runs[self.runs_of(idx)].iter().any(plain) {
+            return true;
+        }
+        let mut out = SampleColumns::default();
+        self.read(idx, range, &mut out).is_ok() && !out.is_empty()
+    }
+
+    fn runs_of(&self, idx: usize) -> Range<usize> {
+        let start = idx.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start as usize..self.ends[idx] as usize
+    }
+
+    /// Begins a new list of what is not visible, for the runs that follow.
+    pub(super) fn hide_none(&mut self) {
+        self.hidden_from = self.hidden.len();
+    }
+
+    /// Hides samples of the runs that follow.
+    pub(super) fn hide(&mut self, range: TimeRange) {
+        self.hidden.push(range);
+    }
+
+    /// Copies a chunk if it reaches into a range and is not all hidden.
+    pub(super) fn push_chunk(&mut self, blocks: &Blocks, chunk: &Chunk, range: TimeRange) {
+        let Some(of_chunk) = chunk.range().filter(|of_chunk| of_chunk.overlaps(range)) else { return };
+        let hides = |hidden: &TimeRange| hidden.start_ms <= of_chunk.start_ms && of_chunk.end_ms <= hidden.end_ms;
+        let hidden = self.hidden_from..self.hidden.len();
+        if self.hidden[hidden.clone()].iter().any(hides) {
+            return;
+        }
+        let at = self.bytes.len();
+        let size = chunk.copy_to(blocks, &mut self.bytes);
+        // A chunk has at most 240 samples.
+        let n_samples = chunk.len() as u8;
+        self.runs.push(Run::Chunk { bytes: at..at + size, first_ms: of_chunk.start_ms, n_samples, hidden });
+    }
+
+    /// Copies late samples, which ascend in time.
+    pub(super) fn push_samples(&mut self, samples: impl Iterator<Item = Sample>) {
+        let from = self.late.len();
+        self.late.extend(samples);
+        if self.late.len() > from {
+            self.runs.push(Run::Samples(from..self.late.len()));
+        }
+    }
+
+    /// Ends the runs of a series.
+    pub(super) fn end_series(&mut self) {
+        self.ends.push(u32::try_from(self.runs.len()).unwrap_or(u32::MAX));
+    }
+}
+
+/// Leaves only samples inside `range` from the `from`-th on; they ascend in time.
+fn cut(from: usize, range: TimeRange, out: &mut SampleColumns) {
+    let end = from + out.timestamps_ms[from..].partition_point(|&t| t <= range.end_ms);
+    out.timestamps_ms.truncate(end);
+    out.values.truncate(end);
+    let start = from + out.timestamps_ms[from..].partition_point(|&t| t < range.start_ms);
+    // Fast path: nothing lies before the range.
+    if start > from {
+        out.timestamps_ms.drain(from..start);
+        out.values.drain(from..start);
+    }
+}
+
+/// Removes samples inside `range` from the `from`-th on; they ascend in time.
+fn drop_inside(from: usize, range: TimeRange, out: &mut SampleColumns) {
+    let start = from + out.timestamps_ms[from..].partition_point(|&t| t < range.start_ms);
+    let end = from + out.timestamps_ms[from..].partition_point(|&t| t <= range.end_ms);
+    if start < end {
+        out.timestamps_ms.drain(start..end);
+        out.values.drain(start..end);
+    }
+}
+
+/// Sorts samples from the `start`-th on by time; of those with one timestamp the first stands.
+fn merge(start: usize, out: &mut SampleColumns) {
+    let mut samples: Vec<Sample> = out.iter().skip(start).collect();
+    samples.sort_by_key(|sample| sample.timestamp_ms);
+    samples.dedup_by_key(|sample| sample.timestamp_ms);
+    out.timestamps_ms.truncate(start);
+    out.values.truncate(start);
+    samples.into_iter().for_each(|sample| out.push(sample));
+}

@@ -1,0 +1,164 @@
+//! Label order of series, without holding the lock for long.
+//!
+//! Most series have a rank, their place in label order when series were last ranked: sorting those is sorting numbers.
+//! New ones are compared label by label, in runs that are sorted and then merged two by two and into the ranked ones. A
+//! [`SlotSort`] does a bounded number of comparisons per step; between steps the lock may be given up.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use super::Head;
+use super::table::{SlotRef, UNRANKED};
+
+/// Series that are sorted in one step.
+const RUN_SERIES: usize = 1024;
+/// Series that are merged in one step.
+const MERGE_SERIES: usize = 4096;
+
+/// A list this many times shorter than another is merged by binary search.
+const SPARSE: usize = 32;
+
+/// Slots on their way into label order.
+#[derive(Debug)]
+pub(crate) struct SlotSort {
+    /// Ranks and their slots, until [`SlotSort::sort_ranked`].
+    by_rank: Vec<(u32, SlotRef)>,
+    /// In order.
+    ranked: Vec<SlotRef>,
+    unsorted: Vec<SlotRef>,
+    /// Sorted, to be merged; the shorter ones stand first.
+    runs: VecDeque<Vec<SlotRef>>,
+    /// What is being merged, from the ends: two lists to take from, one to append to in descending order.
+    merging: Option<Merge>,
+    n_removed: u64,
+}
+
+#[derive(Debug)]
+struct Merge {
+    a: Vec<SlotRef>,
+    b: Vec<SlotRef>,
+    merged: Vec<SlotRef>,
+    is_last: bool,
+}
+
+impl SlotSort {
+    /// Starts to sort slots: looks at the rank of each.
+    pub(crate) fn new(head: &Head, slots: &[SlotRef]) -> Self {
+        let (mut by_rank, mut unsorted) = (Vec::with_capacity(slots.len()), Vec::with_capacity(slots.len()));
+        for &of in slots.iter().filter(|&&of| head.is_current(of)) {
+            match head.table.rank(of.slot) {
+                UNRANKED => unsorted.push(of),
+                rank => by_rank.push((rank, of)),
+            }
+        }
+        Self {
+            by_rank,
+            ranked: Vec::new(),
+            unsorted,
+            runs: VecDeque::new(),
+            merging: None,
+            n_removed: head.table.n_removed(),
+        }
+    }
+
+    /// Sorts those that have ranks, which needs no lock. Must come before the first step.
+    pub(crate) fn sort_ranked(&mut self) {
+        let mut by_rank = std::mem::take(&mut self.by_rank);
+        by_rank.sort_unstable_by_key(|&(rank, _)| rank);
+        self.ranked = by_rank.into_iter().map(|(_, of)| of).collect();
+    }
+
+    /// Does some of the work; true when it is done. A slot that names another series by now is left out.
+    pub(crate) fn step(&mut self, head: &Head) -> bool {
+        self.forget_removed(head);
+        if !self.unsorted.is_empty() {
+            let mut run = self.unsorted.split_off(self.unsorted.len().saturating_sub(RUN_SERIES));
+            run.sort_unstable_by(|a, b| head.table.compare(a.slot, b.slot));
+            self.runs.push_back(run);
+            return false;
+        }
+        let Some(merge) = self.merging.take().or_else(|| self.next_merge()) else { return true };
+        match merge.step(head) {
+            Ok(merged) => self.finish_merge(merged),
+            Err(unfinished) => self.merging = Some(unfinished),
+        }
+        false
+    }
+
+    /// Returns the slots in label order.
+    pub(crate) fn finish(self) -> Vec<SlotRef> {
+        debug_assert!(self.unsorted.is_empty() && self.runs.is_empty() && self.merging.is_none(), "all steps are done");
+        self.ranked
+    }
+
+    fn next_merge(&mut self) -> Option<Merge> {
+        let a = self.runs.pop_front()?;
+        let (b, is_last) = match self.runs.pop_front() {
+            Some(b) => (b, false),
+            None => (std::mem::take(&mut self.ranked), true),
+        };
+        let merged = Vec::with_capacity(a.len() + b.len());
+        Some(Merge { a, b, merged, is_last })
+    }
+
+    fn finish_merge(&mut self, Merge { mut merged, is_last, .. }: Merge) {
+        merged.reverse();
+        if is_last { self.ranked = merged } else { self.runs.push_back(merged) }
+    }
+
+    /// A slot that was removed has no labels to compare, or those of another series.
+    fn forget_removed(&mut self, head: &Head) {
+        if self.n_removed == head.table.n_removed() {
+            return;
+        }
+        self.n_removed = head.table.n_removed();
+        let merging = self.merging.iter_mut().flat_map(|merge| [&mut merge.a, &mut merge.b, &mut merge.merged]);
+        for slots in [&mut self.ranked, &mut self.unsorted].into_iter().chain(&mut self.runs).chain(merging) {
+            slots.retain(|&of| head.is_current(of));
+        }
+    }
+}
+
+impl Merge {
+    /// Merges some more; `Ok` when all is merged.
+    fn step(mut self, head: &Head) -> Result<Self, Self> {
+        let Self { a, b, merged, .. } = &mut self;
+        let less = |a: SlotRef, b: SlotRef| head.table.compare(a.slot, b.slot) == Ordering::Less;
+        let is_sparse = a.len() < b.len() / SPARSE;
+        for _ in 0..if is_sparse { MERGE_SERIES / SPARSE } else { MERGE_SERIES } {
+            let (Some(&last_a), Some(&last_b)) = (a.last(), b.last()) else {
+                merged.extend(a.drain(..).rev());
+                merged.extend(b.drain(..).rev());
+                return Ok(self);
+            };
+            // A few new series among many: each is looked up.
+            let at = if is_sparse { b.partition_point(|&of| less(of, last_a)) } else { b.len() };
+            if at < b.len() {
+                merged.extend(b.drain(at..).rev());
+            } else {
+                merged.extend(if less(last_a, last_b) { b.pop() } else { a.pop() });
+            }
+        }
+        Err(self)
+    }
+}
+
+impl Head {
+    /// Returns all series, to be ranked.
+    pub(crate) fn slot_refs(&self) -> Vec<SlotRef> {
+        // Slots are less than 2^31.
+        let slots = (0..self.end() as u32).map(|slot| self.slot_ref(slot));
+        let mut used = Vec::with_capacity(self.len());
+        used.extend(slots.filter(|&of| self.is_current(of)));
+        used
+    }
+
+    /// Gives series the ranks of their places in `sorted`, which must hold all ranked series, in label order.
+    pub(crate) fn set_ranks(&mut self, sorted: &[SlotRef]) {
+        for (&of, rank) in sorted.iter().zip(0..) {
+            if self.is_current(of) {
+                self.table.set_rank(of.slot, rank);
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The series table: what a shard knows of its series beside samples.
+
+use std::cmp::Ordering;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::label_sets::{LabelSets, NONE};
+use crate::error::{Error, Result};
+use crate::index::{Column, Index, Numbers, SLOTS_MAX, SymbolId, Symbols};
+use crate::labels::{Labels, LabelsBuilder};
+
+/// The number of a series on disk: unique over all shards and never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SeriesRef(pub(crate) u64);
+
+/// A slot as it was given: to be kept past the lock, and checked before it is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotRef {
+    /// The slot.
+    pub(crate) slot: u32,
+    /// How often it had been given.
+    pub(crate) generation: u32,
+}
+
+/// Whether a look-up made the series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewSeries {
+    /// It was not there before.
+    Yes,
+    /// It was there.
+    No,
+}
+
+/// What an append needs to know of a series; all in one cache line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub(super) series: SeriesRef,
+    /// The time of the newest in-order sample, whether it is still in memory or not; `i64::MIN` if there was none.
+    pub(super) last_ms: i64,
+    pub(super) generation: u32,
+    labels_at: u32,
+}
+
+/// All series of a shard, by slot.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) symbols: Symbols,
+    pub(super) index: Index,
+    label_sets: LabelSets,
+    /// Slots by hash of the label set's words.
+    by_labels: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    numbers: Numbers,
+    rows: Column<Row>,
+    /// The place in label order among the series that have one; see `order`.
+    ranks: Column<u32>,
+    /// The generation of slots that are new at the end: more than any had that was there before.
+    first_generation: u32,
+    /// Counts the series that were removed.
+    n_removed: u64,
+}
+
+/// The rank of a series that has none yet.
+pub(super) const UNRANKED: u32 = u32::MAX;
+
+const VACANT: Row = Row { series: SeriesRef(u64::MAX), last_ms: i64::MIN, generation: 0, labels_at: NONE };
+
+impl Row {
+    /// Tells whether the slot has a series.
+    pub(super) fn is_used(&self) -> bool {
+        self.labels_at != NONE
+    }
+}
+
+impl Table {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            symbols: Symbols::new(seed),
+            index: Index::default(),
+            label_sets: LabelSets::default(),
+            by_labels: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            numbers: Numbers::default(),
+            rows: Column::default(),
+            ranks: Column::default(),
+            first_generation: 0,
+            n_removed: 0,
+        }
+    }
+
+    /// Counts the series.
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Returns one more than the highest slot in use.
+    pub(super) fn end(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.symbols.size()
+            + self.index.size()
+            + self.label_sets.size()
+            + self.by_labels.allocation_size()
+            + self.rows.size()
+            + self.ranks.size()
+            + self.numbers.size()
+    }
+
+    pub(super) fn find(&self, labels: &Labels) -> Option<u32> {
+        self.find_words(&self.words_of(labels)?)
+    }
+
+    /// Looks a label set's words up; a set of which a part has no number is not there.
+    fn words_of(&self, labels: &Labels) -> Option<Vec<u32>> {
+        let (mut names, mut words) = (Vec::with_capacity(32), Vec::with_capacity(32));
+        words.push(0);
+        for (name, value) in labels {
+            words.push(self.symbols.find(value)?.0);
+            names.push(self.symbols.find(name)?);
+        }
+        words[0] = self.label_sets.find_shape(&names)?;
+        Some(words)
+    }
+
+    fn find_words(&self, words: &[u32]) -> Option<u32> {
+        let same = |&slot: &u32| self.label_sets.words(self.rows[slot as usize].labels_at) == words;
+        self.by_labels.find(self.hasher.hash_one(words), same).copied()
+    }
+
+    pub(super) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
+        if let Some(slot) = self.find(labels) {
+            return Ok((slot, NewSeries::No));
+        }
+        let slot = self.numbers.take(SLOTS_MAX).ok_or_else(full)?;
+        match self.insert(slot, labels, new_ref) {
+            Some(()) => Ok((slot, NewSeries::Yes)),
+            None => {
+                self.numbers.give_back(slot);
+                Err(full())
+            }
+        }
+    }
+
+    /// Adds a series. `None` if numbers are used up; what was counted up then stays: such a shard takes no new series.
+    fn insert(&mut self, slot: u32, labels: &Labels, series: SeriesRef) -> Option<()> {
+        let (mut names, mut words) = (Vec::with_capacity(32), Vec::with_capacity(32));
+        words.push(0);
+        for (name, value) in labels {
+            words.push(self.symbols.intern(value)?.0);
+            names.push(self.symbols.intern(name)?);
+        }
+        let (shape, is_new) = self.label_sets.intern_shape(&names)?;
+        if !is_new {
+            // The shape holds one use of each name for all its sets.
+            names.iter().for_each(|&name| self.symbols.release(name));
+        }
+        words[0] = shape;
+        let labels_at = self.label_sets.push(&words)?;
+        match self.rows.get_mut(slot as usize) {
+            Some(row) => *row = Row { series, last_ms: i64::MIN, labels_at, ..*row },
+            None => {
+                self.rows.push(Row { series, last_ms: i64::MIN, labels_at, generation: self.first_generation });
+                self.ranks.push(UNRANKED);
+            }
+        }
+        self.index.insert(slot, self.label_sets.pairs(labels_at));
+        let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
+        let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
+        self.by_labels.insert_unique(hasher.hash_one(&*words), slot, rehash);
+        Some(())
+    }
+
+    /// Removes a series; the slot may be given again, under another generation.
+    pub(super) fn remove(&mut self, slot: u32) {
+        let labels_at = self.rows[slot as usize].labels_at;
+        let hash = self.hasher.hash_one(self.label_sets.words(labels_at));
+        if let Ok(found) = self.by_labels.find_entry(hash, |&other| other == slot) {
+            found.remove();
+        }
+        self.index.remove(slot, self.label_sets.pairs(labels_at));
+        self.label_sets.pairs(labels_at).for_each(|(_, value)| self.symbols.release(value));
+        if let Some(names) = self.label_sets.remove(labels_at) {
+            names.iter().for_each(|&name| self.symbols.release(name));
+        }
+        let generation = self.rows[slot as usize].generation.wrapping_add(1);
+        self.rows[slot as usize] = Row { generation, ..VACANT };
+        self.ranks[slot as usize] = UNRANKED;
+        self.numbers.give_back(slot);
+        self.n_removed += 1;
+    }
+
+    /// Gives memory of removed series back.
+    pub(super) fn shrink(&mut self) {
+        let end = self.numbers.end();
+        let cut = self.rows[end..].iter().map(|row| row.generation).max().unwrap_or(0);
+        self.first_generation = self.first_generation.max(cut);
+        self.rows.truncate(end);
+        self.ranks.truncate(end);
+        self.label_sets.shrink(self.rows.iter_mut().map(|row| &mut row.labels_at));
+        self.symbols.shrink();
+        self.index.shrink();
+        if self.by_labels.capacity() / 4 > self.by_labels.len() {
+            let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
+            self.by_labels.shrink_to(0, |&slot| hasher.hash_one(sets.words(rows[slot as usize].labels_at)));
+        }
+    }
+
+    pub(super) fn labels(&self, slot: u32) -> Labels {
+        let pairs = || {
+            let pairs = self.label_sets.pairs(self.rows[slot as usize].labels_at);
+            pairs.map(|(name, value)| (self.symbols.text(name), self.symbols.text(value)))
+        };
+        let size = pairs().map(|(name, value)| name.len() + value.len() + 4).sum();
+        let mut builder = LabelsBuilder::with_capacity(size);
+        pairs().for_each(|(name, value)| builder.push(name, value));
+        builder.finish()
+    }
+
+    /// Returns the labels of a series as symbols, in order of names.
+    pub(super) fn pairs(&self, slot: u32) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
+        self.label_sets.pairs(self.rows[slot as usize].labels_at)
+    }
+
+    /// Returns the text of a symbol.
+    pub(super) fn symbol(&self, id: SymbolId) -> &str {
+        self.symbols.text(id)
+    }
+
+    /// Returns the newest time that a series has ever had; `None` if none has.
+    pub(super) fn newest_ms(&self) -> Option<i64> {
+        self.rows.iter().filter(|row| row.is_used()).map(|row| row.last_ms).max().filter(|&newest| newest != i64::MIN)
+    }
+
+    /// Compares the labels of two series, as [`Labels`] do.
+    pub(super) fn compare(&self, a: u32, b: u32) -> Ordering {
+        let pairs = |slot: u32| self.label_sets.pairs(self.rows[slot as usize].labels_at);
+        let text = |id: SymbolId| self.symbols.text(id);
+        // Equal symbols are equal texts: only the first that differ are read.
+        match pairs(a).zip(pairs(b)).find(|(a, b)| a != b) {
+            Some(((name, a), (other, b))) if name == other => text(a).cmp(text(b)),
+            Some(((a, _), (b, _))) => text(a).cmp(text(b)),
+            None => pairs(a).len().cmp(&pairs(b).len()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn row(&self, slot: u32) -> Option<&Row> {
+        self.rows.get(slot as usize)
+    }
+
+    #[inline]
+    pub(super) fn row_mut(&mut self, slot: u32) -> &mut Row {
+        &mut self.rows[slot as usize]
+    }
+
+    pub(super) fn generation(&self, slot: u32) -> u32 {
+        self.rows[slot as usize].generation
+    }
+
+    #[inline]
+    pub(super) fn is_current(&self, of: SlotRef) -> bool {
+        self.row(of.slot).is_some_and(|row| row.generation == of.generation && row.is_used())
+    }
+
+    pub(super) fn rank(&self, slot: u32) -> u32 {
+        self.ranks[slot as usize]
+    }
+
+    pub(super) fn set_rank(&mut self, slot: u32, rank: u32) {
+        self.ranks[slot as usize] = rank;
+    }
+
+    pub(super) fn n_removed(&self) -> u64 {
+        self.n_removed
+    }
+}
+
+fn full() -> Error {
+    Error::Limit { what: "series or label values of a shard", used: 1 << 32, limit: u64::from(u32::MAX) }
+}

@@ -1,0 +1,455 @@
+//! The head: against a model, and what the model does not reach.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::batch::{Append, RejectReason};
+use crate::sample::{Sample, SampleColumns};
+
+fn series_labels(i: usize) -> Labels {
+    let value = |k: usize| (i * 7919 % (k + 3)).to_string();
+    let mut pairs = vec![("__name__", format!("metric_{}", i % 3)), ("i", i.to_string())];
+    pairs.extend([("a", value(2)), ("b", value(5))].into_iter().take(i % 3));
+    Labels::from_pairs(pairs.iter().map(|(name, value)| (*name, value.as_str()))).unwrap()
+}
+
+fn make(head: &mut Head, i: usize) -> SlotRef {
+    let (slot, _) = head.find_or_create(&series_labels(i), SeriesRef(i as u64)).unwrap();
+    head.slot_ref(slot)
+}
+
+fn append(
+    head: &mut Head,
+    bounds: &Bounds,
+    request: u32,
+    of: SlotRef,
+    t: i64,
+    bits: u64,
+) -> Result<Appended, RejectReason> {
+    let sample = Sample { timestamp_ms: t, value: f64::from_bits(bits) };
+    let append = Append { slot: of.slot, generation: of.generation, tag: 0, sample };
+    let mut result = Err(RejectReason::Moved);
+    head.append_all(&[append], |head, append| result = head.append(bounds, request, append));
+    result
+}
+
+fn read(head: &Head, of: SlotRef, range: TimeRange, visible: &Visible) -> Vec<(i64, u64)> {
+    let (mut copies, mut out) = (HeadCopies::default(), SampleColumns::default());
+    // Another series before and behind: copies of several lie in one arena.
+    head.copy(&[of, of, of], range, visible, &mut copies);
+    assert_eq!(copies.len(), 3);
+    copies.read(1, range, &mut out).unwrap();
+    assert!(out.len() <= copies.n_samples_max(1) && (copies.has(1) || out.is_empty()));
+    assert_eq!(head.has_sample(of, range, visible, &mut copies), !out.is_empty());
+    out.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect()
+}
+
+const ANY: Bounds = Bounds {
+    future_max_ms: i64::MAX,
+    newest_ms: None,
+    in_order_max_age_ms: i64::MAX,
+    out_of_order_window_ms: i64::MAX,
+};
+
+fn all() -> Visible {
+    Visible::new(1000, Vec::new())
+}
+
+/// A table of acceptance: newest time of the store, the window, and samples of one series, in turn, with what becomes of
+/// them. The sample `freeze` stands for a freeze, `flush` for one that is dropped at once.
+fn check_accepted(newest_ms: i64, window_ms: i64, steps: &[(&str, i64, f64, Result<bool, RejectReason>)]) {
+    let mut head = Head::new(0);
+    let of = make(&mut head, 0);
+    let bounds = Bounds {
+        future_max_ms: newest_ms + 600_000,
+        newest_ms: Some(newest_ms),
+        in_order_max_age_ms: 3 * 3_600_000,
+        out_of_order_window_ms: window_ms,
+    };
+    for (i, &(step, t, value, expected)) in steps.iter().enumerate() {
+        if step != "append" {
+            assert!(head.freeze().is_some(), "step {i}");
+            assert!(head.freeze().is_none(), "one at a time");
+            if step == "flush" {
+                head.drop_frozen();
+            }
+            continue;
+        }
+        let result = append(&mut head, &bounds, 0, of, t, value.to_bits()).map(|done| done != Appended::Repeated);
+        assert_eq!(result, expected, "step {i}: {value} at {t}");
+    }
+}
+
+#[test]
+fn with_a_window_samples_are_taken_late_and_older_ones_are_too_old() {
+    use RejectReason::{Duplicate, TooFarInFuture, TooOld};
+    let (h, m) = (3_600_000, 60_000);
+    let none = Ok(false);
+    check_accepted(
+        10 * h,
+        30 * m,
+        &[
+            ("append", 7 * h - 1, 1.0, Err(TooOld)),
+            ("append", 7 * h, 1.0, Ok(true)),
+            ("append", 7 * h, 1.0, none),
+            ("append", 7 * h, 2.0, Err(Duplicate)),
+            ("append", 7 * h - 1, 2.0, Err(TooOld)),
+            ("append", 10 * h + 600_001, 1.0, Err(TooFarInFuture)),
+            ("append", 10 * h + 600_000, 1.0, Ok(true)),
+            ("append", 10 * h - 30 * m - 1, 1.0, Err(TooOld)),
+            ("append", 10 * h - 30 * m, 1.0, Ok(true)),
+            ("append", 10 * h - 30 * m, 1.0, none),
+            ("append", 10 * h - 30 * m, 2.0, Err(Duplicate)),
+            ("append", 7 * h, 1.0, none),
+            ("append", 7 * h, 2.0, Err(Duplicate)),
+            ("freeze", 0, 0.0, none),
+            ("append", 10 * h - 30 * m, 1.0, none),
+            ("append", 10 * h - 30 * m, 2.0, Ok(true)),
+            ("append", 10 * h - 30 * m, 2.0, none),
+            ("append", 10 * h - 30 * m, 3.0, Err(Duplicate)),
+            ("append", 7 * h, 2.0, Err(TooOld)),
+            ("append", 10 * h + 600_000, 1.0, none),
+            ("append", 10 * h + 600_000, 2.0, Ok(true)),
+        ],
+    );
+    // As old as the newest one, which has left the head: it may be the same, so it is found out later.
+    let steps = [("append", 7 * h, 1.0, Ok(true)), ("flush", 0, 0.0, none), ("append", 7 * h, 2.0, Ok(true))];
+    check_accepted(10 * h, 30 * m, &steps);
+}
+
+#[test]
+fn without_a_window_bounds_are_those_of_prometheus() {
+    use RejectReason::{Duplicate, OutOfBounds, OutOfOrder};
+    let h = 3_600_000;
+    let none = Ok(false);
+    check_accepted(
+        10 * h,
+        0,
+        &[
+            ("append", 9 * h - 1, 1.0, Err(OutOfBounds)),
+            ("append", 9 * h, 1.0, Ok(true)),
+            ("append", 9 * h + 1, 1.0, Ok(true)),
+            ("append", 9 * h, 1.0, none),
+            ("append", 9 * h, 2.0, Err(OutOfOrder)),
+            ("append", 9 * h + 1, 2.0, Err(Duplicate)),
+            ("append", 9 * h - 1, 2.0, Err(OutOfBounds)),
+            ("freeze", 0, 0.0, none),
+            ("append", 9 * h, 1.0, none),
+            ("append", 9 * h + 1, 1.0, none),
+            ("append", 9 * h + 1, 2.0, Err(OutOfOrder)),
+            ("append", 9 * h, 2.0, Err(OutOfOrder)),
+        ],
+    );
+}
+
+#[test]
+fn replay_has_no_bounds_and_the_first_of_two_values_stands() {
+    let mut head = Head::new(0);
+    let of = make(&mut head, 0);
+    head.set_last(of.slot, 100);
+    let mut replay = |t, value| head.replay(of.slot, Sample { timestamp_ms: t, value });
+    use Replayed::{Conflicting, New, Repeated};
+    let steps = [(200, 1.0, New), (50, 2.0, New), (50, 2.0, Repeated), (50, 3.0, Conflicting), (200, 2.0, Conflicting)];
+    for (t, value, expected) in steps {
+        assert_eq!(replay(t, value), expected, "{value} at {t}");
+    }
+    let expected = [(50, 2.0_f64.to_bits()), (200, 1.0_f64.to_bits())];
+    assert_eq!(read(&head, of, TimeRange::ALL, &Visible::new(0, Vec::new())), expected);
+    assert_eq!(head.describe(of.slot).map(|(series, _, last_ms)| (series, last_ms)), Some((SeriesRef(0), 200)));
+}
+
+/// Requests that are in flight over the end of a chunk, of a late buffer and of a freeze stay hidden as a whole.
+#[test]
+fn requests_in_flight_are_hidden_wherever_their_samples_went() {
+    let mut head = Head::new(0);
+    let of = make(&mut head, 0);
+    let request_of = |t: i64| (t / 100 % 7) as u32;
+    for t in 0..1000 {
+        append(&mut head, &ANY, request_of(t), of, 10_000 + 10 * t, t as u64).unwrap();
+    }
+    // Late ones lie between those in order, and in front.
+    for t in 0..1000 {
+        append(&mut head, &ANY, 10 + request_of(t), of, 9_995 + 10 * (t * 17 % 1000), t as u64).unwrap();
+    }
+    for frozen in [false, true] {
+        for in_flight in [vec![], vec![3], vec![0, 6, 12], (0..20).collect()] {
+            let visible = Visible::new(20, in_flight.clone());
+            let seen = read(&head, of, TimeRange::ALL, &visible).len();
+            let hidden = (0..1000).map(request_of).flat_map(|r| [r, 10 + r]).filter(|r| in_flight.contains(r));
+            assert_eq!(seen, 2000 - hidden.count(), "frozen {frozen}, in flight {in_flight:?}");
+        }
+        head.freeze();
+    }
+    head.set_horizon(20);
+    assert_eq!(read(&head, of, TimeRange::ALL, &Visible::new(20, Vec::new())).len(), 2000);
+}
+
+#[test]
+fn memory_is_given_back_when_all_series_are_stale() {
+    let mut head = Head::new(0);
+    let empty = head.size();
+    let slots: Vec<_> = (0..20_000).map(|i| make(&mut head, i)).collect();
+    for t in 0..10 {
+        slots.iter().for_each(|&of| assert!(append(&mut head, &ANY, 0, of, t, 7).is_ok()));
+    }
+    let full = head.size();
+    assert_eq!(head.evict(100, usize::MAX), 0, "series with samples in memory stay");
+    let frozen = head.freeze().unwrap();
+    assert_eq!(head.evict(100, usize::MAX), 0, "also while they are frozen");
+    assert_eq!(frozen.slots().count(), 20_000);
+    drop(frozen);
+    head.drop_frozen();
+    assert_eq!(head.evict(9, usize::MAX), 0, "the newest sample is not that old");
+    assert_eq!((head.evict(10, 50), head.len()), (50, 19_950));
+    assert_eq!((head.evict(10, usize::MAX), head.len(), head.end()), (19_950, 0, 0));
+    assert!(head.size() < empty + full / 50, "{empty} {full} {}", head.size());
+    assert!(slots.iter().all(|&of| append(&mut head, &ANY, 0, of, 100, 7) == Err(RejectReason::Moved)));
+    for i in 0..20_000 {
+        let of = make(&mut head, i);
+        assert!(!slots.contains(&of) || i > 100, "a slot that is given again has another generation");
+    }
+}
+
+fn sorted(head: &Head, slots: Vec<SlotRef>) -> Vec<SlotRef> {
+    let mut sort = SlotSort::new(head, &slots);
+    sort.sort_ranked();
+    while !sort.step(head) {}
+    sort.finish()
+}
+
+#[test]
+fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
+    let mut head = Head::new(0);
+    let is_sorted = |head: &Head, slots: &[SlotRef]| {
+        slots.iter().map(|of| head.labels(of.slot)).collect::<Vec<_>>().is_sorted_by(|a, b| a < b)
+    };
+    let mut n_ranked = 0;
+    for n_series in [10, 3000, 9000, 9020] {
+        (n_ranked..n_series).for_each(|i| {
+            make(&mut head, i);
+        });
+        let mut slots = head.slot_refs();
+        slots.rotate_left(n_series / 2);
+        let in_order = sorted(&head, slots);
+        assert!(in_order.len() == n_series && is_sorted(&head, &in_order), "{n_series}");
+        if n_series != 3000 {
+            head.set_ranks(&in_order);
+        }
+        n_ranked = n_series;
+    }
+    // Series go while a sort is under way, and others take their slots.
+    let mut sort = SlotSort::new(&head, &head.slot_refs());
+    sort.sort_ranked();
+    assert!(sort.step(&head), "all are ranked");
+    (9020..14_000).for_each(|i| {
+        make(&mut head, i);
+    });
+    let mut sort = SlotSort::new(&head, &head.slot_refs());
+    sort.sort_ranked();
+    for round in 0.. {
+        let done = sort.step(&head);
+        if round % 3 == 0 && round < 15 {
+            assert_eq!(head.evict(0, 500), 500);
+            (0..200).for_each(|i| {
+                make(&mut head, 20_000 + round * 1000 + i);
+            });
+        }
+        if done {
+            break;
+        }
+    }
+    let in_order: Vec<_> = sort.finish().into_iter().filter(|&of| head.is_current(of)).collect();
+    assert!(in_order.len() == 14_000 - 2500 && is_sorted(&head, &in_order), "{}", in_order.len());
+}
+
+#[test]
+fn series_are_found_by_all_their_labels_and_only_those() {
+    let mut head = Head::new(0);
+    let slots: Vec<_> = (0..500).map(|i| make(&mut head, i)).collect();
+    for (i, &of) in slots.iter().enumerate() {
+        assert_eq!(head.find(&series_labels(i)), Some(of.slot));
+        assert_eq!(head.labels(of.slot), series_labels(i));
+        assert_eq!(make(&mut head, i), of);
+        assert_eq!(head.find(&series_labels(i).with("i", "")), None);
+        assert_eq!(head.find(&series_labels(i).with("i", "x")), None);
+    }
+    let empty = head.find_or_create(&Labels::empty(), SeriesRef(1000)).unwrap().0;
+    assert_eq!((head.find(&Labels::empty()), head.labels(empty)), (Some(empty), Labels::empty()));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A request with runs of samples: series, first time, distance, number, bits. It stays in flight.
+    Begin(Vec<(usize, i64, i64, i64, u64)>),
+    /// The n-th request in flight, modulo how many there are, is finished.
+    Finish(usize),
+    /// A reader begins, or the n-th ends.
+    Reader(Option<usize>),
+    Freeze,
+    DropFrozen,
+    Evict(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let run = (0..4_usize, 0..400_i64, 1..4_i64, prop_oneof![8 => 1..4_i64, 1 => 100..300_i64], 0..3_u64);
+    prop_oneof![
+        8 => proptest::collection::vec(run, 1..6).prop_map(Step::Begin),
+        6 => (0..10_usize).prop_map(Step::Finish),
+        3 => proptest::option::of(0..4_usize).prop_map(Step::Reader),
+        2 => Just(Step::Freeze),
+        2 => Just(Step::DropFrozen),
+        1 => (0..800_i64).prop_map(Step::Evict),
+    ]
+}
+
+/// A series of the model: bits and request by time.
+#[derive(Debug, Default)]
+struct Model {
+    of: Option<SlotRef>,
+    last: Option<i64>,
+    live: BTreeMap<i64, (u64, u32)>,
+    frozen: BTreeMap<i64, (u64, u32)>,
+}
+
+impl Model {
+    fn append(
+        &mut self,
+        newest: Option<i64>,
+        window: i64,
+        request: u32,
+        t: i64,
+        bits: u64,
+    ) -> Result<bool, RejectReason> {
+        let reaches = |age: i64| newest.is_none_or(|newest| t >= newest - age);
+        let in_order = reaches(if window == 0 { 3_600_000 } else { 200.max(window) });
+        let refused = if window > 0 { RejectReason::TooOld } else { RejectReason::OutOfOrder };
+        let take = if self.last.is_none_or(|last| t > last) {
+            in_order
+        } else if let Some(&(known, _)) = self.live.get(&t) {
+            if known == bits {
+                return Ok(false);
+            }
+            let duplicate = window > 0 || self.last == Some(t);
+            return Err(if duplicate { RejectReason::Duplicate } else { refused });
+        } else if let Some(&(known, _)) = self.frozen.get(&t) {
+            if known == bits {
+                return Ok(false);
+            }
+            window > 0 && reaches(window)
+        } else {
+            window > 0 && reaches(window) || self.last == Some(t) && in_order
+        };
+        if !take {
+            return Err(refused);
+        }
+        self.last = self.last.max(Some(t));
+        self.live.insert(t, (bits, request));
+        Ok(true)
+    }
+
+    fn read(&self, range: TimeRange, visible: &Visible) -> Vec<(i64, u64)> {
+        let mut samples = BTreeMap::new();
+        for (&t, &(bits, request)) in self.frozen.iter().chain(&self.live) {
+            if range.contains(t) && visible.sees(request) {
+                samples.entry(t).or_insert(bits);
+            }
+        }
+        samples.into_iter().collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// A head is a map from series to samples; readers see whole requests or nothing of them.
+    #[test]
+    fn a_head_is_a_map(
+        steps in proptest::collection::vec(step(), 1..40),
+        window in prop_oneof![Just(0_i64), Just(80), Just(1000)],
+        base in prop_oneof![Just(0_u32), Just(u32::MAX - 5), Just((1 << 29) - 5)],
+        start_ms in 0..800_i64, len_ms in 0..300_i64,
+    ) {
+        let mut head = Head::new(0);
+        head.set_horizon(base);
+        let mut models: Vec<Model> = (0..4).map(|_| Model::default()).collect();
+        let (mut next, mut in_flight, mut readers) = (base, Vec::new(), Vec::<Visible>::new());
+        let (mut newest, mut gone) = (None, Vec::new());
+        for step in steps {
+            match step {
+                Step::Begin(runs) => {
+                    let request = next;
+                    in_flight.push(request);
+                    next = next.wrapping_add(1);
+                    let bounds = Bounds {
+                        future_max_ms: i64::MAX, newest_ms: newest, in_order_max_age_ms: 200, out_of_order_window_ms: window,
+                    };
+                    for (i, first, distance, n, bits) in runs {
+                        let of = make(&mut head, i);
+                        prop_assert!(models[i].of.is_none_or(|before| before == of));
+                        models[i].of = Some(of);
+                        for t in (0..n).map(|k| first + k * distance) {
+                            let expected = models[i].append(bounds.newest_ms, window, request, t, bits);
+                            let result = append(&mut head, &bounds, request, of, t, bits);
+                            prop_assert_eq!(result.map(|done| done != Appended::Repeated), expected, "series {} at {}", i, t);
+                            newest = newest.max(expected.ok().filter(|new| *new).map(|_| t));
+                        }
+                    }
+                }
+                Step::Finish(n) => if !in_flight.is_empty() {
+                    in_flight.remove(n % in_flight.len());
+                },
+                Step::Reader(None) => readers.push(Visible::new(next, in_flight.clone())),
+                Step::Reader(Some(n)) => if n < readers.len() {
+                    readers.remove(n);
+                },
+                Step::Freeze => {
+                    let expected = models.iter().all(|m| m.frozen.is_empty()) && models.iter().any(|m| !m.live.is_empty());
+                    prop_assert_eq!(head.freeze().is_some(), expected);
+                    if expected {
+                        models.iter_mut().for_each(|m| m.frozen = std::mem::take(&mut m.live));
+                        let frozen = head.frozen().unwrap();
+                        let with_samples: BTreeSet<_> = models.iter().filter(|m| !m.frozen.is_empty()).filter_map(|m| m.of).map(|of| of.slot).collect();
+                        prop_assert_eq!(frozen.slots().collect::<BTreeSet<_>>(), with_samples);
+                        for model in models.iter().filter(|m| !m.frozen.is_empty()) {
+                            let (mut scratch, mut out) = (HeadCopies::default(), SampleColumns::default());
+                            frozen.read(model.of.unwrap().slot, TimeRange::ALL, &mut scratch, &mut out).unwrap();
+                            let expected: Vec<_> = model.frozen.iter().map(|(&t, &(bits, _))| (t, bits)).collect();
+                            prop_assert_eq!(out.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect::<Vec<_>>(), expected);
+                        }
+                    }
+                }
+                Step::DropFrozen => {
+                    head.drop_frozen();
+                    models.iter_mut().for_each(|m| m.frozen.clear());
+                }
+                Step::Evict(before) => {
+                    let stale = |m: &Model| m.of.is_some() && m.live.is_empty() && m.frozen.is_empty() && m.last.is_none_or(|last| last < before);
+                    prop_assert_eq!(head.evict(before, 100), models.iter().filter(|m| stale(m)).count());
+                    for model in models.iter_mut().filter(|m| stale(m)) {
+                        gone.push(std::mem::take(model).of.unwrap());
+                    }
+                }
+            }
+            let now = Visible::new(next, in_flight.clone());
+            let horizon = readers.iter().chain([&now]).map(Visible::horizon).min_by_key(|h| h.wrapping_sub(base) as i32).unwrap();
+            head.set_horizon(horizon);
+            let in_memory = models.iter().flat_map(|m| m.frozen.keys().chain(m.live.keys()).copied());
+            let range = in_memory.clone().min().zip(in_memory.max());
+            prop_assert_eq!(head.range().map(|range| (range.start_ms, range.end_ms)), range);
+            for visible in readers.iter().chain([&now]) {
+                for range in [TimeRange::ALL, TimeRange { start_ms, end_ms: start_ms + len_ms }] {
+                    for model in &models {
+                        let Some(of) = model.of else { continue };
+                        prop_assert_eq!(read(&head, of, range, visible), model.read(range, visible), "{:?}", visible);
+                    }
+                }
+            }
+            for &of in &gone {
+                prop_assert!(read(&head, of, TimeRange::ALL, &all()).is_empty(), "a slot that was given again is not the old series");
+            }
+            prop_assert_eq!(head.len(), models.iter().filter(|m| m.of.is_some()).count());
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The two lanes of background work: flushing never waits for a merge.
+//!
+//! Threads: one a lane. Work that fails is logged and tried again at the next round; what it was to replace stays.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::context::Interrupt;
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+/// How often the flush lane looks at the clock and at the heads' memory.
+const FLUSH_CHECK: Duration = Duration::from_secs(1);
+/// How often the merge lane looks for work.
+const MERGE_CHECK: Duration = Duration::from_secs(10);
+
+/// The running lanes; they end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    stop: Arc<Stop>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    flag: AtomicBool,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Lanes {
+    /// Starts both.
+    ///
+    /// # Errors
+    /// If the operating system gives no thread.
+    pub(crate) fn start(store: &Arc<Store>) -> io::Result<Self> {
+        let mut lanes = Self { stop: Arc::default(), threads: Vec::new() };
+        lanes.spawn("flush", store, flush_lane)?;
+        lanes.spawn("merge", store, merge_lane)?;
+        Ok(lanes)
+    }
+
+    fn spawn(&mut self, name: &str, store: &Arc<Store>, lane: fn(&Store, &Stop)) -> io::Result<()> {
+        let (store, stop) = (Arc::clone(store), Arc::clone(&self.stop));
+        self.threads.push(thread::Builder::new().name(name.to_owned()).spawn(move || lane(&store, &stop))?);
+        Ok(())
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.stop.flag.store(true, Ordering::Relaxed);
+        // Under the lock, so that no lane is between its look at the flag and its sleep.
+        drop(self.stop.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.stop.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            // A lane that panicked has nothing left to do.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Stop {
+    /// Sleeps; returns whether to go on.
+    fn sleep(&self, time: Duration) -> bool {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_set() {
+            drop(self.wake.wait_timeout(guard, time));
+        }
+        !self.is_set()
+    }
+
+    fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+}
+
+fn flush_lane(store: &Store, stop: &Stop) {
+    let options = &store.options;
+    let mut last = Instant::now();
+    report("take the reserve", store.reserve.fill());
+    while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
+        if last.elapsed() < options.flush_interval && store.samples_size() < options.flush_size_bytes {
+            continue;
+        }
+        report("flush the heads", flush(store));
+        last = Instant::now();
+    }
+}
+
+/// Flushes; on a full disk, with the room that was kept for that.
+fn flush(store: &Store) -> Result<()> {
+    let mut flushed = store.flush();
+    if matches!(&flushed, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull) {
+        store.reserve.release()?;
+        flushed = store.flush();
+    }
+    flushed?;
+    store.reserve.fill()
+}
+
+fn merge_lane(store: &Store, stop: &Stop) {
+    while stop.sleep(MERGE_CHECK.min(store.options.flush_interval)) {
+        report("merge blocks", store.compact(&stop.flag));
+    }
+}
+
+fn report(what: &str, result: Result<()>) {
+    match result {
+        Ok(()) | Err(Error::Interrupted(Interrupt::Shutdown)) => {}
+        Err(error) => tracing::error!(%error, "could not {what}; it will be tried again"),
+    }
+}

@@ -1,0 +1,96 @@
+//! Snapshots and imports: whole blocks out of the store and into it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::block::{Block, BlockId, BlockOrigin};
+use crate::blocks::StoredBlock;
+use crate::compact::{Merging, merge};
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+impl Store {
+    /// Makes a data directory with hard links of all blocks; see [`Db::snapshot`](crate::Db::snapshot).
+    ///
+    /// # Errors
+    /// As there. What was made of the directory stays when it fails.
+    pub(crate) fn snapshot(&self, dir: &Path, skip_head: bool) -> Result<()> {
+        let fs = &self.options.fs;
+        if fs.list(dir).is_ok() {
+            let exists = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(Error::io("create", dir)(exists));
+        }
+        if !skip_head {
+            self.flush()?;
+        }
+        let blocks_dir = dir.join("blocks");
+        fs.create_dir(&blocks_dir).map_err(Error::io("create", &blocks_dir))?;
+        self.blocks.link_into(dir, &blocks_dir)?;
+        let parents = dir.ancestors().skip(1).take(2);
+        for dir in [&blocks_dir, dir].into_iter().map(|dir| dir as &Path).chain(parents) {
+            fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        }
+        Ok(())
+    }
+
+    /// Takes in blocks; see [`Db::import`](crate::Db::import). Each is written anew, with numbers of this store, and
+    /// verified on the way.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn import(&self, dir: &Path) -> Result<usize> {
+        let _one_at_a_time = self.compacting();
+        let paths = self.importable(dir)?;
+        let mut imported = Vec::with_capacity(paths.len());
+        for path in &paths {
+            match self.import_one(path) {
+                Ok(block) => imported.extend(block),
+                Err(refused) => {
+                    self.blocks.discard(&imported);
+                    return Err(refused);
+                }
+            }
+        }
+        let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
+        self.blocks.add(imported)?;
+        if let Some(newest_ms) = newest_ms {
+            self.raise_newest(newest_ms);
+        }
+        // They are in the store; what stays of them here would only be taken in again.
+        for path in &paths {
+            self.options.fs.remove(path).map_err(Error::io("remove", path))?;
+        }
+        self.expire()?;
+        Ok(paths.len())
+    }
+
+    fn importable(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        match self.options.fs.list(dir) {
+            Ok(names) => {
+                Ok(names.iter().filter(|name| BlockId::parse(name).is_some()).map(|name| dir.join(name)).collect())
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(e) => Err(Error::io("list", dir)(e)),
+        }
+    }
+
+    fn import_one(&self, path: &Path) -> Result<Option<Arc<Block>>> {
+        let source = self.blocks.open_foreign(path)?;
+        let id = self.blocks.next_id();
+        let flush = self.blocks.next_flush();
+        let origin = BlockOrigin {
+            id,
+            window: source.meta().origin.window,
+            level: source.meta().origin.level,
+            flushes: (flush, flush),
+            sources: Vec::new(),
+            deletions: self.blocks.last_deletion(),
+        };
+        let stop = AtomicBool::new(false);
+        let merging =
+            Merging { fs: Arc::clone(&self.options.fs), dir: self.blocks.dir(), throttle: &self.throttle, stop: &stop };
+        let merged = merge(&[Arc::new(StoredBlock::whole(source))], origin, &merging)?;
+        merged.meta.map(|_| self.blocks.open_block(id)).transpose()
+    }
+}

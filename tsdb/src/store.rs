@@ -1,0 +1,149 @@
+//! What an open store consists of; shared by [`Db`](crate::Db), running selections and the lanes of background work.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::blocks::Blocks;
+use crate::compact::{CompactionStats, Throttle};
+use crate::error::Result;
+use crate::flush::Flushing;
+use crate::head::Bounds;
+use crate::metadata::Metadata;
+use crate::options::Options;
+use crate::requests::{Readers, Requests};
+use crate::shard::Shard;
+use crate::wal::{self, Epoch, Reserve};
+
+/// Metadata by metric family.
+pub(crate) type Families = BTreeMap<String, Metadata>;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) options: Options,
+    pub(crate) shards: Box<[Shard]>,
+    pub(crate) blocks: Blocks,
+    pub(crate) requests: Requests,
+    /// Selections that took the list of blocks and are still copying from the heads.
+    pub(crate) copying: Arc<Readers>,
+    /// Selections that may still look up series in the heads.
+    pub(crate) reading: Arc<Readers>,
+    pub(crate) next_ref: AtomicU64,
+    pub(crate) throttle: Throttle,
+    /// Room for a flush when the disk is full.
+    pub(crate) reserve: Reserve,
+    wal_dir: PathBuf,
+    /// The logs that are written; older ones go once all shards have been flushed.
+    epoch: Epoch,
+    newest_ms: AtomicI64,
+    /// Shared with whoever reads it; copied when it changes meanwhile.
+    metadata: Mutex<Arc<Families>>,
+    flushing: Mutex<Flushing>,
+    compacting: Mutex<()>,
+    compaction_stats: Mutex<CompactionStats>,
+}
+
+impl Store {
+    /// Puts the parts of a store together; `next_ref` is a number that no series has.
+    pub(crate) fn new(
+        options: Options,
+        (wal_dir, epoch): (PathBuf, Epoch),
+        shards: Box<[Shard]>,
+        blocks: Blocks,
+        next_ref: u64,
+        metadata: Families,
+    ) -> Self {
+        let heads = shards.iter().filter_map(|shard| shard.head().newest_ms());
+        let in_blocks = blocks.metas();
+        let newest_ms = heads.chain(in_blocks.iter().map(|meta| meta.range.end_ms)).max().unwrap_or(i64::MIN);
+        Self {
+            throttle: Throttle::new(options.compaction_bytes_per_second),
+            reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),
+            options,
+            wal_dir,
+            epoch,
+            shards,
+            blocks,
+            requests: Requests::new(),
+            copying: Readers::new(),
+            reading: Readers::new(),
+            next_ref: AtomicU64::new(next_ref),
+            newest_ms: AtomicI64::new(newest_ms),
+            metadata: Mutex::new(Arc::new(metadata)),
+            flushing: Mutex::default(),
+            compacting: Mutex::default(),
+            compaction_stats: Mutex::default(),
+        }
+    }
+
+    /// Returns the time of the newest sample that was ever taken, or `None` if there is none.
+    pub(crate) fn newest_ms(&self) -> Option<i64> {
+        let newest_ms = self.newest_ms.load(Ordering::Relaxed);
+        (newest_ms != i64::MIN).then_some(newest_ms)
+    }
+
+    /// Notes that a sample was taken.
+    pub(crate) fn raise_newest(&self, timestamp_ms: i64) {
+        self.newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
+    }
+
+    /// Returns the bounds of new samples as of now.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            newest_ms: self.newest_ms(),
+            in_order_max_age_ms: self.options.in_order_max_age_ms,
+            out_of_order_window_ms: self.options.out_of_order_window_ms,
+            future_max_ms: self.options.clock.now_ms().saturating_add(self.options.ahead_max_ms),
+        }
+    }
+
+    /// Returns about how many bytes the samples in the heads take.
+    pub(crate) fn samples_size(&self) -> usize {
+        self.shards.iter().map(|shard| shard.head().samples_size()).sum()
+    }
+
+    /// Removes the logs of an earlier number of shards: all that they hold is in blocks and checkpoints.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn remove_old_epochs(&self) -> Result<()> {
+        wal::remove_epochs_before(&*self.options.fs, &self.wal_dir, self.epoch)
+    }
+
+    /// Returns the bytes that the logs take on the disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn log_size(&self) -> Result<u64> {
+        self.shards.iter().map(|shard| shard.wal().size()).sum()
+    }
+
+    /// Returns the metadata as it is now; nothing is copied.
+    pub(crate) fn metadata(&self) -> Arc<Families> {
+        Arc::clone(&self.known_metadata())
+    }
+
+    // A panic under one of these locks leaves what it guards whole: it is replaced or counted up in one step.
+
+    /// Locks the metadata.
+    pub(crate) fn known_metadata(&self) -> MutexGuard<'_, Arc<Families>> {
+        self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no flush runs, and keeps others out.
+    pub(crate) fn flushing(&self) -> MutexGuard<'_, Flushing> {
+        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no merge runs, and keeps others out.
+    pub(crate) fn compacting(&self) -> MutexGuard<'_, ()> {
+        self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the figures of merging.
+    pub(crate) fn compaction_stats(&self) -> MutexGuard<'_, CompactionStats> {
+        self.compaction_stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,143 @@
+//! Streams of bits, lowest bit of a byte first.
+//!
+//! Used by the samples record. A reader never fails in mid-stream: behind the end it sees zeros, and [`BitReader::finish`]
+//! tells whether that happened. Loops over it are bounded by the number of samples that a record announces.
+
+/// Most bits that [`BitReader::take`] and [`BitReader::peek`] give at once.
+pub(super) const TAKE_MAX: u32 = 56;
+
+/// Appends bits to a buffer.
+#[derive(Debug)]
+pub(super) struct BitWriter<'a> {
+    dst: &'a mut Vec<u8>,
+    /// Bits that do not fill eight bytes yet, and how many they are (below 64).
+    gathered: u64,
+    n_gathered: u32,
+}
+
+impl<'a> BitWriter<'a> {
+    /// Starts at the end of `dst`.
+    pub(super) fn new(dst: &'a mut Vec<u8>) -> Self {
+        Self { dst, gathered: 0, n_gathered: 0 }
+    }
+
+    /// Appends the lowest `count` bits, at most 64; those above must be zero.
+    #[inline]
+    pub(super) fn put(&mut self, bits: u64, count: u32) {
+        debug_assert!(count <= 64 && (count == 64 || bits >> count == 0), "{bits:#x} has more than {count} bits");
+        self.gathered |= bits << self.n_gathered;
+        let n_bits = self.n_gathered + count;
+        if n_bits < 64 {
+            self.n_gathered = n_bits;
+            return;
+        }
+        self.dst.extend_from_slice(&self.gathered.to_le_bytes());
+        self.gathered = bits.checked_shr(64 - self.n_gathered).unwrap_or(0);
+        self.n_gathered = n_bits - 64;
+    }
+
+    /// Fills the last byte up with zeros.
+    pub(super) fn finish(self) {
+        let n_bytes = self.n_gathered.div_ceil(8) as usize;
+        self.dst.extend_from_slice(&self.gathered.to_le_bytes()[..n_bytes]);
+    }
+}
+
+/// Takes bits off a buffer.
+#[derive(Debug)]
+pub(super) struct BitReader<'a> {
+    src: &'a [u8],
+    /// In bits.
+    at: usize,
+}
+
+impl<'a> BitReader<'a> {
+    /// Starts at the front of `src`.
+    pub(super) fn new(src: &'a [u8]) -> Self {
+        Self { src, at: 0 }
+    }
+
+    /// Returns the next bits, [`TAKE_MAX`] of them or more, lowest first.
+    #[inline]
+    pub(super) fn peek(&self) -> u64 {
+        let (byte, shift) = (self.at / 8, self.at % 8);
+        let rest = self.src.get(byte..).unwrap_or_default();
+        // Fast path: eight bytes are there.
+        let word = match rest.first_chunk::<8>() {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => {
+                let mut padded = [0; 8];
+                padded[..rest.len()].copy_from_slice(rest);
+                u64::from_le_bytes(padded)
+            }
+        };
+        word >> shift
+    }
+
+    /// Passes over bits.
+    #[inline]
+    pub(super) fn skip(&mut self, count: u32) {
+        self.at += count as usize;
+    }
+
+    /// Takes `count` bits, at most [`TAKE_MAX`].
+    #[inline]
+    pub(super) fn take(&mut self, count: u32) -> u64 {
+        debug_assert!(count <= TAKE_MAX, "{count} bits at once");
+        let bits = self.peek() & ((1 << count) - 1);
+        self.skip(count);
+        bits
+    }
+
+    /// Takes 64 bits.
+    #[inline]
+    pub(super) fn take_64(&mut self) -> u64 {
+        self.take(32) | self.take(32) << 32
+    }
+
+    /// Returns `Some` if all bytes were used and the rest of the last one is zero.
+    pub(super) fn finish(self) -> Option<()> {
+        let used = self.at.div_ceil(8) == self.src.len();
+        (used && (self.at.is_multiple_of(8) || self.peek() == 0)).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bits_come_back(items in proptest::collection::vec((any::<u64>(), 0..=64_u32), 0..100)) {
+            let mask = |bits: u64, count: u32| if count == 64 { bits } else { bits & ((1 << count) - 1) };
+            let mut bytes = vec![7];
+            let mut writer = BitWriter::new(&mut bytes);
+            items.iter().for_each(|&(bits, count)| writer.put(mask(bits, count), count));
+            writer.finish();
+            let mut reader = BitReader::new(&bytes[1..]);
+            for &(bits, count) in &items {
+                let back = match count {
+                    64 => reader.take_64(),
+                    57..64 => reader.take(32) | reader.take(count - 32) << 32,
+                    _ => reader.take(count),
+                };
+                prop_assert_eq!(back, mask(bits, count));
+            }
+            prop_assert_eq!(reader.finish(), Some(()));
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_too_short_or_too_long_is_seen() {
+        for (size, finished) in [(1, None), (2, Some(())), (3, None)] {
+            let bytes = vec![0; size];
+            let mut reader = BitReader::new(&bytes);
+            assert_eq!(reader.take(12), 0);
+            assert_eq!(reader.finish(), finished, "{size}");
+        }
+        let mut reader = BitReader::new(&[0x10]);
+        reader.skip(4);
+        assert_eq!(reader.finish(), None, "a bit behind the end is set");
+    }
+}

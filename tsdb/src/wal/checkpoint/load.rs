@@ -1,0 +1,141 @@
+//! Reading a checkpoint.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::symbols::Symbols;
+use super::{BEGIN, END, SERIES, SYMBOLS, series};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::head::SeriesRef;
+use crate::labels::Labels;
+use crate::metadata::Metadata;
+use crate::varint::take_u64;
+use crate::wal::SegmentKind;
+use crate::wal::payload::unpack;
+use crate::wal::reader::{Frame, Item, LargeFrames, Opened, Reader};
+use crate::wal::record::{METADATA, decode_metadata};
+
+/// What a checkpoint holds.
+#[derive(Debug)]
+pub(in crate::wal) enum Entry {
+    /// A live series and the time of its last sample, `i64::MIN` if there is none.
+    Series(SeriesRef, Labels, i64),
+    /// A series whose labels were lost with a damaged frame.
+    LostSeries,
+    /// A metric family's metadata.
+    Metadata(String, Metadata),
+    /// The least number that no series ever had.
+    NextRef(u64),
+}
+
+/// Where a checkpoint is damaged.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::wal) struct Damage {
+    /// The ranges of bytes that are no sound frame.
+    pub(in crate::wal) ranges: Vec<Range<u64>>,
+    /// The first place, and what is wrong there.
+    pub(in crate::wal) offset: u64,
+    /// What is wrong there.
+    pub(in crate::wal) reason: &'static str,
+}
+
+/// Reads a checkpoint and checks that all its frames are there and sound; `None` if they are.
+///
+/// # Errors
+/// [`Error::Io`], and [`Error::Version`] if it is of a newer format.
+pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> Result<Option<Damage>> {
+    let mut reader = match Reader::open(fs, path, SegmentKind::Checkpoint, large)? {
+        Opened::Sound(reader) => reader,
+        Opened::Empty => return Ok(Some(Damage { ranges: Vec::new(), offset: 0, reason: "is cut off in its header" })),
+        Opened::Damaged(size) => {
+            let ranges = std::iter::once(0..size).collect();
+            return Ok(Some(Damage { ranges, offset: 0, reason: "has no sound header" }));
+        }
+    };
+    let (mut ranges, mut first) = (Vec::new(), None);
+    let (mut end, mut last_record) = (0, None);
+    while let Some(item) = reader.next()? {
+        match item {
+            Item::Frame(frame) => {
+                if frame.n_missing > 0 {
+                    first.get_or_insert((frame.offset, "frames are missing"));
+                }
+                end = frame.offset + frame.size;
+                last_record = Some(frame.record);
+            }
+            Item::Damaged(range) | Item::Torn(range) => {
+                first.get_or_insert((range.start, "no sound frame"));
+                ranges.push(range);
+            }
+        }
+    }
+    if first.is_none() && last_record != Some(END) {
+        first = Some((end, "ends early"));
+    }
+    Ok(first.map(|(offset, reason)| Damage { ranges, offset, reason }))
+}
+
+/// Reads what decodes of a checkpoint of a number.
+///
+/// # Errors
+/// Those of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a sound frame does not decode or the
+/// file was given the name of another.
+pub(in crate::wal) fn load(
+    fs: &dyn Fs,
+    path: &Path,
+    number: u64,
+    large: &LargeFrames,
+    mut each: impl FnMut(Entry) -> Result<()>,
+) -> Result<()> {
+    let Opened::Sound(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else { return Ok(()) };
+    let mut loader = Loader { number, symbols: Symbols::default(), scratch: Vec::new() };
+    while let Some(item) = reader.next()? {
+        if let Item::Frame(frame) = item {
+            loader.frame(&frame, &mut each).ok_or_else(|| Error::Corrupt {
+                path: path.to_owned(),
+                offset: frame.offset,
+                reason: format!("frame {} of this checkpoint holds nothing that this program knows", frame.sequence),
+            })??;
+        }
+    }
+    Ok(())
+}
+
+struct Loader {
+    number: u64,
+    symbols: Symbols,
+    scratch: Vec<u8>,
+}
+
+impl Loader {
+    /// Hands out what a frame holds; `None` if it does not decode.
+    fn frame(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Entry) -> Result<()>) -> Option<Result<()>> {
+        let (record, mut payload) = unpack(frame.record, frame.payload, &mut self.scratch)?;
+        match record {
+            BEGIN => {
+                let sound = take_u64(&mut payload)? == self.number;
+                let next_ref = take_u64(&mut payload)?;
+                (sound && payload.is_empty()).then(|| each(Entry::NextRef(next_ref)))
+            }
+            END => {
+                let next_ref = take_u64(&mut payload)?;
+                payload.is_empty().then(|| each(Entry::NextRef(next_ref)))
+            }
+            SYMBOLS => self.symbols.add(payload).map(Ok),
+            SERIES => series::decode(payload, &self.symbols, |found| {
+                each(found.map_or(Entry::LostSeries, |(series, labels, last)| Entry::Series(series, labels, last)))
+            }),
+            METADATA => {
+                let mut refused = Ok(());
+                decode_metadata(payload, |family, metadata| {
+                    if refused.is_ok() {
+                        refused = each(Entry::Metadata(family.to_owned(), metadata));
+                    }
+                })?;
+                Some(refused)
+            }
+            _ => None,
+        }
+    }
+}

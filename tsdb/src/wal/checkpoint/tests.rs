@@ -1,0 +1,159 @@
+//! Checkpoints come back whole; damaged ones are seen and give what is left of them.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::{Error, Result};
+use crate::fs::RealFs;
+use crate::head::SeriesRef;
+use crate::labels::Labels;
+use crate::metadata::Metadata;
+use crate::wal::reader::LargeFrames;
+
+type Series = (u64, Labels, i64);
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    Labels::from_pairs(pairs.iter().copied()).unwrap()
+}
+
+fn write_all(dir: &Path, number: u64, next_ref: u64, all: &[Series], metadata: &[(&str, Metadata)]) {
+    let series = all.iter().map(|(series, labels, last)| Ok((SeriesRef(*series), labels.clone(), *last)));
+    let metadata = metadata.iter().map(|(family, metadata)| (*family, metadata));
+    write(&RealFs, dir, Cut(number), next_ref, metadata, series).unwrap();
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Loaded {
+    series: Vec<Series>,
+    n_lost: usize,
+    metadata: Vec<(String, Metadata)>,
+    next_ref: u64,
+}
+
+fn load_all(path: &Path, number: u64) -> Result<Loaded> {
+    let mut loaded = Loaded::default();
+    load(&RealFs, path, number, &LargeFrames::default(), |entry| {
+        match entry {
+            Entry::Series(series, labels, last) => loaded.series.push((series.0, labels, last)),
+            Entry::LostSeries => loaded.n_lost += 1,
+            Entry::Metadata(family, metadata) => loaded.metadata.push((family, metadata)),
+            Entry::NextRef(next_ref) => loaded.next_ref = loaded.next_ref.max(next_ref),
+        }
+        Ok(())
+    })?;
+    Ok(loaded)
+}
+
+fn fleet(n: u64) -> Vec<Series> {
+    let mut all: Vec<_> = (0..n)
+        .map(|i| {
+            let (pod, uid) =
+                (format!("pod-{}", i % 50), format!("{:016x}", (i % 50 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+            let metric = format!("metric_{:03}", i / 50);
+            let set = labels(&[("__name__", &metric), ("job", "kubelet"), ("pod", &pod), ("uid", &uid)]);
+            (i * 3, set, if i % 7 == 0 { i64::MIN } else { 1_700_000_000_000 })
+        })
+        .collect();
+    all.sort_by(|a, b| a.1.cmp(&b.1));
+    all
+}
+
+#[test]
+fn a_checkpoint_comes_back_from_many_frames() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = fleet(20_000);
+    let metadata: Vec<_> =
+        ["up", "x"].map(|family| (family, Metadata { help: family.repeat(200), ..Metadata::default() })).into();
+    write_all(dir.path(), 7, 99_999, &all, &metadata);
+    let path = dir.path().join("checkpoint-00000007");
+    assert_eq!(examine(&RealFs, &path, &LargeFrames::default()).unwrap(), None);
+    let loaded = load_all(&path, 7).unwrap();
+    assert!(loaded.series == all && loaded.n_lost == 0);
+    assert_eq!(loaded.metadata, metadata.iter().map(|(f, m)| ((*f).to_owned(), m.clone())).collect::<Vec<_>>());
+    assert_eq!(loaded.next_ref, 99_999);
+    assert!(std::fs::metadata(&path).unwrap().len() < 20_000 * 6);
+    assert!(matches!(load_all(&path, 8), Err(Error::Corrupt { .. })), "it has the name of another");
+}
+
+#[test]
+fn an_error_of_the_series_leaves_nothing_and_what_a_crash_left_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("checkpoint-00000001.tmp"), "half").unwrap();
+    let refused = std::iter::once(Err(Error::Options("no".into())));
+    assert!(write(&RealFs, dir.path(), Cut(2), 0, std::iter::empty(), refused).is_err());
+    assert_eq!(RealFs.list(dir.path()).unwrap(), [""; 0]);
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_is_seen_and_the_rest_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = fleet(30);
+    write_all(dir.path(), 1, 1000, &all, &[("up", Metadata::default())]);
+    let path = dir.path().join("checkpoint-00000001");
+    let good = std::fs::read(&path).unwrap();
+    let check = |bad: &[u8], what: &str| {
+        std::fs::write(&path, bad).unwrap();
+        match examine(&RealFs, &path, &LargeFrames::default()) {
+            Ok(damage) => assert!(damage.is_some(), "{what}"),
+            Err(e) => assert!(matches!(e, Error::Version { .. }), "{what}: {e}"),
+        }
+        if let Ok(loaded) = load_all(&path, 1) {
+            assert!(loaded.series.iter().all(|series| all.contains(series)), "{what}: nothing is made up");
+            assert!(loaded.series.is_empty() || loaded.series.len() == 30, "{what}");
+        }
+    };
+    for bit in 0..good.len() * 8 {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        check(&bad, &format!("bit {bit}"));
+    }
+    for size in 0..good.len() {
+        check(&good[..size], &format!("cut to {size}"));
+    }
+}
+
+#[test]
+fn a_lost_frame_of_symbols_costs_the_series_that_need_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = fleet(20_000);
+    write_all(dir.path(), 1, 70_000, &all, &[]);
+    let path = dir.path().join("checkpoint-00000001");
+    let good = std::fs::read(&path).unwrap();
+    let (mut n_whole, mut n_partial) = (0, 0);
+    for at in (24..good.len()).step_by(13) {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&path, bad).unwrap();
+        let damage = examine(&RealFs, &path, &LargeFrames::default()).unwrap().unwrap();
+        assert!((24..good.len() as u64).contains(&damage.offset) && damage.offset <= at as u64);
+        let loaded = load_all(&path, 1).unwrap();
+        assert!(loaded.series.iter().all(|s| all.binary_search_by(|a| a.1.cmp(&s.1)).is_ok_and(|i| all[i] == *s)));
+        assert_eq!(loaded.next_ref, 70_000, "it stands at both ends");
+        if loaded.n_lost > 0 { n_partial += 1 } else { n_whole += 1 }
+    }
+    assert!(n_whole > 0 && n_partial > 0, "{n_whole} {n_partial}");
+}
+
+proptest! {
+    #[test]
+    fn any_series_come_back(
+        sets in proptest::collection::vec(
+            (any::<u64>(), proptest::collection::btree_map("[a-c]{1,2}", "[a-c\u{e9}]{1,3}|x{300}", 0..6), any::<i64>()), 0..40,
+        ),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let all: Vec<Series> = sets.into_iter().map(|(series, pairs, last)| {
+            (series, Labels::from_pairs(pairs.iter().map(|(n, v)| (n.as_str(), v.as_str()))).unwrap(), last)
+        }).collect();
+        write_all(dir.path(), 0, 5, &all, &[]);
+        prop_assert_eq!(load_all(&dir.path().join("checkpoint-00000000"), 0).unwrap().series, all);
+    }
+
+    #[test]
+    fn payloads_that_are_no_records_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        let mut symbols = symbols::Symbols::default();
+        let _ = symbols.add(&bytes);
+        let _ = symbols.get(u64::MAX);
+        let _ = series::decode(&bytes, &symbols, |_| Ok::<_, ()>(()));
+    }
+}

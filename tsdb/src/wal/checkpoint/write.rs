@@ -1,0 +1,151 @@
+//! Writing a checkpoint.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::series::{FRAME_SERIES_MAX, SeriesWriter};
+use super::symbols::SymbolWriter;
+use super::{BEGIN, END, SERIES, SYMBOLS, TMP_SUFFIX};
+use crate::db::LABELS_SIZE_MAX;
+use crate::error::{Error, Result};
+use crate::fs::{AppendFile, Fs};
+use crate::head::SeriesRef;
+use crate::labels::Labels;
+use crate::metadata::Metadata;
+use crate::varint::put_u64;
+use crate::wal::frame::file_header;
+use crate::wal::record::{METADATA, encode_metadata};
+use crate::wal::stream::Frames;
+use crate::wal::{Cut, SegmentKind};
+
+/// Size of symbols, or of metadata, at which a frame is closed off.
+const FRAME_SIZE: usize = 512 << 10;
+/// Size of frames that are written to the file at once.
+const WRITE_SIZE: usize = 1 << 20;
+
+/// Writes a checkpoint under its name, durably; on an error there is none, or all of it is there.
+pub(in crate::wal) fn write<'a>(
+    fs: &dyn Fs,
+    dir: &Path,
+    cut: Cut,
+    next_ref: u64,
+    metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
+    series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
+) -> Result<()> {
+    let name = SegmentKind::Checkpoint.file_name(cut.0);
+    let (path, tmp) = (dir.join(&name), dir.join(name + TMP_SUFFIX));
+    // What a crash left of earlier ones is nobody's.
+    for name in fs.list(dir).map_err(Error::io("list", dir))? {
+        if name.ends_with(TMP_SUFFIX) && SegmentKind::Checkpoint.is_ours(&name) {
+            remove(fs, &dir.join(name))?;
+        }
+    }
+    let written = write_file(fs, &tmp, cut, next_ref, metadata, series);
+    if let Err(refused) = written.and_then(|()| fs.rename(&tmp, &path).map_err(Error::io("rename", &tmp))) {
+        // If this is refused as well, the next checkpoint tries again.
+        let _left = remove(fs, &tmp);
+        return Err(refused);
+    }
+    fs.sync_dir(dir).map_err(Error::io("sync", dir))
+}
+
+fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+fn write_file<'a>(
+    fs: &dyn Fs,
+    path: &Path,
+    cut: Cut,
+    next_ref: u64,
+    metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
+    series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
+) -> Result<()> {
+    let mut file = File::create(fs, path)?;
+    put_u64(&mut file.payload, cut.0);
+    put_u64(&mut file.payload, next_ref);
+    file.frame(BEGIN)?;
+    for (family, metadata) in metadata {
+        encode_metadata(&mut file.payload, family, metadata);
+        if file.payload.len() >= FRAME_SIZE {
+            file.frame(METADATA)?;
+        }
+    }
+    file.frame(METADATA)?;
+    write_series(&mut file, series)?;
+    put_u64(&mut file.payload, next_ref);
+    file.frame(END)?;
+    file.finish()
+}
+
+fn write_series(file: &mut File<'_>, all: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>) -> Result<()> {
+    let mut symbols = SymbolWriter::new(file.salt);
+    let mut series = SeriesWriter::default();
+    for one in all {
+        let (series_ref, labels, last_ms) = one?;
+        limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
+        let added = series.add(&mut symbols, series_ref, labels, last_ms);
+        added.ok_or(Error::Limit { what: "labels of a shard", used: 1 << 32, limit: u64::from(u32::MAX) })?;
+        if series.len() == FRAME_SERIES_MAX || symbols.new_size() >= FRAME_SIZE {
+            write_frames(file, &mut symbols, &mut series)?;
+        }
+    }
+    write_frames(file, &mut symbols, &mut series)
+}
+
+fn write_frames(file: &mut File<'_>, symbols: &mut SymbolWriter, series: &mut SeriesWriter) -> Result<()> {
+    symbols.take_new(&mut file.payload);
+    file.frame(SYMBOLS)?;
+    series.take(&mut file.payload);
+    file.frame(SERIES)
+}
+
+fn limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
+    if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
+}
+
+/// The file that is being written.
+struct File<'a> {
+    file: Arc<dyn AppendFile>,
+    path: &'a Path,
+    salt: u64,
+    next_sequence: u64,
+    frames: Frames,
+    /// Of the next frame.
+    payload: Vec<u8>,
+}
+
+impl<'a> File<'a> {
+    fn create(fs: &dyn Fs, path: &'a Path) -> Result<Self> {
+        let salt = getrandom::u64().map_err(|e| Error::io("salt", path)(e.into()))?;
+        let file = fs.create(path).map_err(Error::io("create", path))?;
+        file.append(&file_header(SegmentKind::Checkpoint, salt)).map_err(Error::io("write", path))?;
+        Ok(Self { file, path, salt, next_sequence: 0, frames: Frames::default(), payload: Vec::new() })
+    }
+
+    /// Makes a frame of the payload, unless that is empty.
+    fn frame(&mut self, record: u8) -> Result<()> {
+        if self.payload.is_empty() {
+            return Ok(());
+        }
+        self.frames.add(record, &self.payload);
+        self.payload.clear();
+        if self.frames.size() >= WRITE_SIZE { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.next_sequence = self.frames.seal(self.salt, self.next_sequence);
+        self.file.append(self.frames.bytes()).map_err(Error::io("write", self.path))?;
+        self.frames.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.write()?;
+        self.file.sync().map_err(Error::io("sync", self.path))
+    }
+}

@@ -1,0 +1,123 @@
+//! Epochs: the logs of one choice of the number of shards.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::SegmentKind;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+
+/// The logs of one choice of the number of shards: a folder `<number>-<shards>`, with a folder per shard.
+///
+/// When a store is opened with another number of shards, the next epoch begins; the old ones are only read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Epoch {
+    /// Counts up from 0.
+    pub(crate) number: u32,
+    /// How many logs it has.
+    pub(crate) shards: usize,
+}
+
+impl Epoch {
+    /// Returns the epoch that a folder name stands for, or `None` if it is none.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let (number, shards) = name.split_once('-')?;
+        let epoch = Self { number: number.parse().ok()?, shards: shards.parse().ok()? };
+        (epoch.name() == name).then_some(epoch)
+    }
+
+    fn name(self) -> String {
+        format!("{:06}-{:03}", self.number, self.shards)
+    }
+
+    /// Returns the folder of the epoch.
+    pub(crate) fn dir(self, wal_dir: &Path) -> PathBuf {
+        wal_dir.join(self.name())
+    }
+
+    /// Returns the folder of a shard's log.
+    pub(crate) fn shard_dir(self, wal_dir: &Path, shard: usize) -> PathBuf {
+        self.dir(wal_dir).join(format!("{shard:03}"))
+    }
+}
+
+/// Removes the epochs before `current`, oldest first: a crash in between leaves logs that replay. To be called once every
+/// shard of `current` has written a checkpoint after its replay, and all samples of the earlier epochs are durable
+/// elsewhere. What the log did not write stays, and the folders around it.
+///
+/// # Errors
+/// [`Error::Io`]; to call it again is safe.
+pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) -> Result<()> {
+    let names = fs.list(wal_dir).map_err(Error::io("list", wal_dir))?;
+    let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).filter(|e| *e < current).collect();
+    epochs.sort_unstable();
+    for epoch in epochs {
+        for shard in 0..epoch.shards {
+            remove_log(fs, &epoch.shard_dir(wal_dir, shard))?;
+        }
+        remove_dir(fs, &epoch.dir(wal_dir))?;
+    }
+    fs.sync_dir(wal_dir).map_err(Error::io("sync", wal_dir))
+}
+
+/// Removes the folder of a log, samples before definitions.
+fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let names = match fs.list(dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(Error::io("list", dir))?,
+    };
+    for kind in [SegmentKind::Samples, SegmentKind::Series, SegmentKind::Checkpoint] {
+        for name in names.iter().filter(|name| kind.is_ours(name)) {
+            let path = dir.join(name);
+            fs.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    remove_dir(fs, dir)
+}
+
+/// Removes a folder, unless somebody else has put something into it.
+fn remove_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    match fs.remove_dir(dir) {
+        Err(e) if e.kind() != ErrorKind::DirectoryNotEmpty => Err(Error::io("remove", dir)(e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFs;
+
+    #[test]
+    fn names_come_back_and_others_are_refused() {
+        assert_eq!(Epoch::parse("000003-016"), Some(Epoch { number: 3, shards: 16 }));
+        for bad in ["3-16", "000003", "000003-016.tmp", "x-y"] {
+            assert_eq!(Epoch::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn earlier_epochs_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let epochs = [(0, 2), (1, 4), (2, 2)].map(|(number, shards)| Epoch { number, shards });
+        for epoch in epochs {
+            for shard in 0..epoch.shards {
+                let dir = epoch.shard_dir(dir.path(), shard);
+                std::fs::create_dir_all(&dir).unwrap();
+                std::fs::write(dir.join("samples-00000000"), "x").unwrap();
+                std::fs::write(dir.join("series-00000000"), "x").unwrap();
+            }
+        }
+        std::fs::write(dir.path().join("reserve"), "x").unwrap();
+        for _ in 0..2 {
+            remove_epochs_before(&RealFs, dir.path(), epochs[2]).unwrap();
+            assert_eq!(RealFs.list(dir.path()).unwrap(), ["000002-002", "reserve"]);
+            assert_eq!(RealFs.list(&epochs[2].shard_dir(dir.path(), 1)).unwrap().len(), 2);
+        }
+        let foreign = epochs[0].shard_dir(dir.path(), 0).join("notes");
+        std::fs::create_dir_all(foreign.parent().unwrap()).unwrap();
+        std::fs::write(&foreign, "x").unwrap();
+        remove_epochs_before(&RealFs, dir.path(), epochs[2]).unwrap();
+        assert!(foreign.exists());
+    }
+}

@@ -1,0 +1,65 @@
+//! Compressed payloads: the size of the plain one as a varint, then one zstd frame.
+
+use super::frame::{COMPRESSED, PAYLOAD_SIZE_MAX};
+use crate::varint::{put_u64, take_u64};
+
+/// Payloads below this size are not compressed: there is nothing to gain.
+const COMPRESSED_SIZE_MIN: usize = 256;
+const COMPRESSION_LEVEL: i32 = 1;
+
+/// Appends a record's payload, compressed if that makes it smaller, and returns the record's byte that says so.
+pub(super) fn pack(record: u8, payload: &[u8], dst: &mut Vec<u8>) -> u8 {
+    let at = dst.len();
+    if is_worth_packing(record, payload.len()) {
+        put_u64(dst, payload.len() as u64);
+        // An error would mean that zstd has no memory; the payload is written plain then.
+        if let Ok(compressed) = zstd::bulk::compress(payload, COMPRESSION_LEVEL)
+            && dst.len() - at + compressed.len() < payload.len()
+        {
+            dst.extend_from_slice(&compressed);
+            return record | COMPRESSED;
+        }
+        dst.truncate(at);
+    }
+    dst.extend_from_slice(payload);
+    record
+}
+
+/// Tells whether [`pack`] would try to make a payload smaller.
+pub(super) fn is_worth_packing(record: u8, size: usize) -> bool {
+    record & COMPRESSED == 0 && size >= COMPRESSED_SIZE_MIN
+}
+
+/// Undoes [`pack`]: returns the record and its plain payload, which may lie in `scratch`; `None` if it is damaged.
+pub(super) fn unpack<'a>(record: u8, mut payload: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<(u8, &'a [u8])> {
+    if record & COMPRESSED == 0 {
+        return Some((record, payload));
+    }
+    let size = usize::try_from(take_u64(&mut payload)?).ok().filter(|&size| size <= PAYLOAD_SIZE_MAX)?;
+    scratch.clear();
+    scratch.reserve_exact(size);
+    let written = zstd::bulk::Decompressor::new().and_then(|mut d| d.decompress_to_buffer(payload, scratch)).ok()?;
+    (written == size).then_some((record & !COMPRESSED, scratch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_come_back_and_wrong_sizes_are_refused() {
+        for payload in [vec![], vec![1; 255], vec![1; 256], (0..=255).collect(), vec![7; 100_000]] {
+            let mut packed = Vec::new();
+            let record = pack(3, &payload, &mut packed);
+            assert_eq!(record & COMPRESSED != 0, packed.len() < payload.len());
+            assert_eq!(unpack(record, &packed, &mut Vec::new()), Some((3, &payload[..])));
+            if record & COMPRESSED != 0 {
+                packed[0] ^= 1;
+                assert_eq!(unpack(record, &packed, &mut Vec::new()), None);
+                let mut large = Vec::new();
+                put_u64(&mut large, u64::MAX);
+                assert_eq!(unpack(record, &large, &mut Vec::new()), None);
+            }
+        }
+    }
+}

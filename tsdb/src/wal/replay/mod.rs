@@ -1,0 +1,174 @@
+//! Replay: from the log back to the head.
+//!
+//! Two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all epochs; from then on every
+//! series is known. [`Replay::samples`] replays the samples segments, epoch by epoch. In both, the logs of an epoch are
+//! read at the same time by the workers of the thread pool that it is called in, each of which holds a window of one file
+//! and the columns of one record. As long as the number of shards has not changed, a log leads to one shard only and
+//! workers share nothing; after a change a log leads to several, whose locks sort that out.
+//!
+//! Nothing on the disk is changed before the end but the quarantine, which only grows. Torn tails are cut last; under
+//! [`WalOnCorruption::Refuse`](crate::WalOnCorruption::Refuse) the first damage ends the replay, so nothing is changed at
+//! all. Crash: a replay that did not end is repeated.
+
+mod log;
+mod progress;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use hashbrown::HashMap;
+use rayon::prelude::*;
+
+use self::log::Log;
+pub use self::progress::ReplayProgress;
+pub(crate) use self::progress::replay_workers;
+use super::Epoch;
+use super::reader::LargeFrames;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::head::SeriesRef;
+use crate::metadata::Metadata;
+use crate::options::WalOnCorruption;
+use crate::shard::Shard;
+
+/// What a replay found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReplayStats {
+    /// Series defined.
+    pub n_series: u64,
+    /// Samples restored.
+    pub n_samples: u64,
+    /// Samples that were there already.
+    pub n_repeated: u64,
+    /// Samples that contradict one that was accepted before them: another value at the same time. They were left out.
+    pub n_conflicting: u64,
+    /// Samples whose series is not defined: their definition was damaged, or lost in a power cut.
+    pub n_orphaned: u64,
+    /// Bytes cut off the ends of segments: what was being written when the process ended.
+    pub torn_bytes: u64,
+    /// Bytes inside files that are no sound record. They were copied to the quarantine folder.
+    pub damaged_bytes: u64,
+    /// Frames that are missing, going by the numbers of those around; those in damaged bytes are among them.
+    pub n_missing_frames: u64,
+    /// Checkpoints that were damaged. An older one, or what was sound of it, took its place.
+    pub n_damaged_checkpoints: u64,
+    /// Series that were lost with a damaged checkpoint, as far as it tells.
+    pub n_lost_series: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+}
+
+/// Where a replay leads.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    /// The shards of the store that is being opened. No series may leave them meanwhile.
+    pub(crate) shards: &'a [Shard],
+    /// Metadata by metric family.
+    pub(crate) metadata: &'a Mutex<BTreeMap<String, Metadata>>,
+    /// The folder for damaged bytes.
+    pub(crate) quarantine: &'a Path,
+    /// The disk.
+    pub(crate) fs: &'a dyn Fs,
+    /// What to do about damage.
+    pub(crate) on_corruption: WalOnCorruption,
+    /// Counts along.
+    pub(crate) progress: &'a ReplayProgress,
+}
+
+/// A replay whose definitions are loaded.
+pub(crate) struct Replay<'a> {
+    target: &'a Target<'a>,
+    /// By epoch, oldest first, and shard.
+    logs: Vec<Vec<Log>>,
+    /// The series of all epochs but the newest: one is defined once, in whatever epoch it first came.
+    earlier: Places,
+    next_ref: u64,
+    stats: ReplayStats,
+}
+
+/// Where series live.
+type Places = HashMap<SeriesRef, Place>;
+
+/// Shard and slot of a series.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    shard: u16,
+    slot: u32,
+}
+
+/// What all workers share.
+struct Shared<'a> {
+    target: &'a Target<'a>,
+    large: LargeFrames,
+}
+
+impl<'a> Replay<'a> {
+    /// Loads the definitions of all epochs below `wal_dir`, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read, [`Error::Version`] if one is of a newer format, [`Error::Corrupt`] if a
+    /// sound frame holds what this program does not know; with damage under `Refuse`.
+    pub(crate) fn definitions(wal_dir: &Path, epochs: &[Epoch], target: &'a Target<'a>) -> Result<Self> {
+        let mut replay =
+            Self { target, logs: Vec::new(), earlier: Places::new(), next_ref: 0, stats: ReplayStats::default() };
+        let shared = Shared::new(target);
+        for epoch in epochs {
+            let open = |shard| Log::open(epoch.shard_dir(wal_dir, shard), &shared);
+            replay.logs.push((0..epoch.shards).into_par_iter().map(open).collect::<Result<_>>()?);
+        }
+        for logs in &mut replay.logs {
+            logs.par_iter_mut().try_for_each(|log| log.definitions(&shared))?;
+        }
+        let n_earlier = replay.logs.len().saturating_sub(1);
+        replay.earlier = replay.logs[..n_earlier].iter_mut().flatten().flat_map(|log| log.places.drain()).collect();
+        replay.next_ref = replay.logs.iter().flatten().map(|log| log.next_ref).max().unwrap_or(0);
+        Ok(replay)
+    }
+
+    /// Replays the samples, and returns what was found in all and the least number that nothing on the disk names.
+    ///
+    /// # Errors
+    /// As [`Replay::definitions`].
+    pub(crate) fn samples(mut self) -> Result<(ReplayStats, u64)> {
+        let shared = Shared::new(self.target);
+        for logs in &mut self.logs {
+            logs.par_iter_mut().try_for_each(|log| log.samples(&shared, &self.earlier))?;
+        }
+        for log in self.logs.iter().flatten() {
+            log.cut_torn_tails(self.target.fs)?;
+            self.stats.add(log.stats);
+            self.next_ref = self.next_ref.max(log.next_ref);
+        }
+        Ok((self.stats, self.next_ref))
+    }
+}
+
+impl<'a> Shared<'a> {
+    fn new(target: &'a Target<'a>) -> Self {
+        Self { target, large: LargeFrames::default() }
+    }
+}
+
+impl ReplayStats {
+    fn add(&mut self, other: Self) {
+        self.n_series += other.n_series;
+        self.n_samples += other.n_samples;
+        self.n_repeated += other.n_repeated;
+        self.n_conflicting += other.n_conflicting;
+        self.n_orphaned += other.n_orphaned;
+        self.torn_bytes += other.torn_bytes;
+        self.damaged_bytes += other.damaged_bytes;
+        self.n_missing_frames += other.n_missing_frames;
+        self.n_damaged_checkpoints += other.n_damaged_checkpoints;
+        self.n_lost_series += other.n_lost_series;
+        self.read_bytes += other.read_bytes;
+    }
+}
+
+fn corrupt(path: PathBuf, offset: u64, reason: impl Into<String>) -> Error {
+    Error::Corrupt { path, offset, reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests;

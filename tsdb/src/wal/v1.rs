@@ -1,0 +1,86 @@
+//! Version 1 of the log, as far as reading it goes: its frames and its samples record. The rest is as in version 2.
+//!
+//! ```text
+//! frame                                        samples record
+//! 0   4  marker   E9 56 52 46                  n, then three columns of n:
+//! 4   4  size     of the payload, u32          refs        each less the one before, zigzag
+//! 8   8  sequence number in the file, u64      timestamps  0 and the one that all have, zigzag;
+//! 16  1  record   what the payload is                      or 1 and each less the one before, zigzag
+//! 17  3  zero                                  values      an even number: an integer, zigzag, times 2;
+//! 20  4  crc      CRC-32C of salt, bytes 4..20,            or 1 and the double's 8 bytes
+//!                 payload
+//! 24  -  payload
+//! ```
+
+use super::frame::{read_u32, read_u64};
+use super::record::SampleColumn;
+use super::samples::RECORD_SAMPLES_MAX;
+use crate::head::SeriesRef;
+use crate::sample::Sample;
+use crate::varint::{take_bytes, take_i64, take_u64, unzigzag};
+
+/// The first byte of a frame.
+pub(super) const MARKER_FIRST: u8 = 0xe9;
+const MARKER: [u8; 4] = [MARKER_FIRST, b'V', b'R', b'F'];
+/// Bytes of a frame before its payload.
+pub(super) const FRAME_HEADER_SIZE: usize = 24;
+/// The largest payload.
+const PAYLOAD_SIZE_MAX: usize = 16 << 20;
+
+/// Returns how large the frame is whose header this is; `None` if it is none.
+pub(super) fn frame_size(header: &[u8; FRAME_HEADER_SIZE]) -> Option<usize> {
+    let size = read_u32(header, 4) as usize;
+    let sound = header[..4] == MARKER && header[17..20] == [0; 3] && size <= PAYLOAD_SIZE_MAX;
+    sound.then_some(FRAME_HEADER_SIZE + size)
+}
+
+/// Returns the number and the record of a whole frame if its checksum is right.
+pub(super) fn check_frame(frame: &[u8], salt: u64) -> Option<(u64, u8)> {
+    let crc = crc32c::crc32c(&salt.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc, &frame[4..20]);
+    let crc = crc32c::crc32c_append(crc, &frame[FRAME_HEADER_SIZE..]);
+    (read_u32(frame, 20) == crc).then(|| (read_u64(frame, 8), frame[16]))
+}
+
+/// Decodes samples into `out`, which is emptied first; `None` if the record is damaged.
+pub(super) fn decode_samples(mut src: &[u8], out: &mut SampleColumn) -> Option<()> {
+    let src = &mut src;
+    out.clear();
+    let n_samples = usize::try_from(take_u64(src)?).ok().filter(|&n| n <= RECORD_SAMPLES_MAX)?;
+    let mut series = 0_i64;
+    for _ in 0..n_samples {
+        series = series.wrapping_add(take_i64(src)?);
+        out.refs.push(SeriesRef(series as u64));
+    }
+    decode_timestamps(src, n_samples, &mut out.samples)?;
+    for sample in &mut out.samples {
+        sample.value = decode_value(src)?;
+    }
+    src.is_empty().then_some(())
+}
+
+fn decode_timestamps(src: &mut &[u8], n_samples: usize, out: &mut Vec<Sample>) -> Option<()> {
+    match take_u64(src)? {
+        0 => {
+            let timestamp_ms = take_i64(src)?;
+            out.resize(n_samples, Sample { timestamp_ms, value: 0.0 });
+        }
+        1 => {
+            let mut timestamp_ms = 0_i64;
+            for _ in 0..n_samples {
+                timestamp_ms = timestamp_ms.wrapping_add(take_i64(src)?);
+                out.push(Sample { timestamp_ms, value: 0.0 });
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn decode_value(src: &mut &[u8]) -> Option<f64> {
+    match take_u64(src)? {
+        even if even % 2 == 0 => Some(unzigzag(even >> 1) as f64),
+        1 => Some(f64::from_bits(u64::from_le_bytes(take_bytes(src, 8)?.try_into().ok()?))),
+        _ => None,
+    }
+}

@@ -1,0 +1,170 @@
+//! Group commit, full disks, failed syncs, and cuts.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::RwLock;
+
+use super::*;
+use crate::fs::{FaultFs, RealFs};
+use crate::sample::Sample;
+use crate::wal::reader::{Item, LargeFrames, Opened, Reader};
+use crate::wal::samples::decode_samples;
+
+fn wal(dir: &Path, fs: Arc<dyn Fs>, sync: WalSync, segment_size_bytes: u64) -> Wal {
+    Wal::open(WalOptions { shard: 0, dir: dir.to_owned(), fs, sync, segment_size_bytes }).unwrap()
+}
+
+fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {
+    wal.ready()?;
+    let mut column = SampleColumn::default();
+    column.push(SeriesRef(1), Sample { timestamp_ms, value: 1.5 });
+    wal.append_samples(&column);
+    wal.commit(wal.end())
+}
+
+/// Reads back the times of all samples in segments of some numbers, and asserts that the files are whole.
+fn times_in(dir: &Path, numbers: impl Fn(u64) -> bool) -> Vec<i64> {
+    let mut times = Vec::new();
+    let large = LargeFrames::default();
+    for name in RealFs.list(dir).unwrap() {
+        if !SegmentKind::Samples.parse(&name).is_some_and(&numbers) {
+            continue;
+        }
+        let Opened::Sound(mut reader) = Reader::open(&RealFs, &dir.join(name), SegmentKind::Samples, &large).unwrap()
+        else {
+            panic!("the header is sound");
+        };
+        while let Some(item) = reader.next().unwrap() {
+            let Item::Frame(frame) = item else { panic!("damaged: {item:?}") };
+            assert_eq!(frame.n_missing, 0);
+            let mut column = SampleColumn::default();
+            decode_samples(frame.payload, &mut column).unwrap();
+            times.extend(column.samples.iter().map(|s| s.timestamp_ms));
+        }
+    }
+    times
+}
+
+fn times(dir: &Path) -> Vec<i64> {
+    times_in(dir, |_| true)
+}
+
+#[test]
+fn segments_are_closed_at_their_size_and_a_new_process_starts_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..2 {
+        let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Always, 100);
+        (0..10).for_each(|i| append(&wal, round * 10 + i).unwrap());
+    }
+    assert_eq!(times(dir.path()), (0..20).collect::<Vec<_>>());
+    assert!(RealFs.list(dir.path()).unwrap().len() >= 4);
+}
+
+#[test]
+fn a_full_disk_leaves_whole_frames_and_heals_without_loss() {
+    // The header and three frames fit into 78 bytes.
+    for room in 0..78 {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = FaultFs::with_room(room);
+        let wal = wal(dir.path(), Arc::new(fs.clone()), WalSync::Interval, 1 << 20);
+        let appended: Vec<i64> = (0..3).filter(|&t| append(&wal, t).is_ok()).collect();
+        assert!(appended.len() < 3, "room {room}");
+        assert!(append(&wal, 3).is_err(), "blocked");
+        assert!(matches!(wal.health(), Health::Blocked(reason) if reason.contains("samples-")), "room {room}");
+        let before = times(dir.path());
+        assert_eq!(before, appended, "room {room}: only what was acknowledged is there");
+        assert!(wal.rotate().is_err(), "what waits cannot be written, so nothing is cut");
+        fs.set_room(u64::MAX);
+        append(&wal, 4).unwrap();
+        assert_eq!(wal.health(), Health::Ok);
+        // The first refused one was kept in memory; those that came while blocked never got in.
+        let refused = appended.len() as i64;
+        let expected: Vec<i64> = appended.into_iter().chain([refused, 4]).collect();
+        assert_eq!(times(dir.path()), expected, "room {room}");
+    }
+}
+
+#[test]
+fn a_failed_sync_poisons() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = FaultFs::with_room(u64::MAX);
+    let wal = wal(dir.path(), Arc::new(fs.clone()), WalSync::Always, 1 << 20);
+    append(&wal, 1).unwrap();
+    fs.set_sync_fails(true);
+    assert!(matches!(append(&wal, 2), Err(Error::Poisoned { .. })));
+    fs.set_sync_fails(false);
+    assert!(matches!(append(&wal, 3), Err(Error::Poisoned { .. })), "a later success proves nothing");
+    assert!(matches!(wal.rotate(), Err(Error::Poisoned { .. })));
+    assert!(matches!(wal.health(), Health::Poisoned(reason) if reason.contains("input/output error")));
+}
+
+#[test]
+fn large_requests_are_split_into_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Never, 1 << 30);
+    let mut column = SampleColumn::default();
+    let n_samples = RECORD_SAMPLES_MAX as i64 * 2 + 1;
+    (0..n_samples).for_each(|timestamp_ms| column.push(SeriesRef(1), Sample { timestamp_ms, value: 0.1 }));
+    wal.append_samples(&column);
+    wal.commit(wal.end()).unwrap();
+    assert_eq!(times(dir.path()).len(), n_samples as usize);
+}
+
+#[test]
+fn a_cut_has_all_before_it_and_nothing_else_and_numbers_go_on_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || wal(dir.path(), Arc::new(RealFs), WalSync::Never, 60);
+    let wal = open();
+    (0..5).for_each(|i| append(&wal, i).unwrap());
+    let mut column = SampleColumn::default();
+    column.push(SeriesRef(1), Sample { timestamp_ms: 5, value: 0.5 });
+    wal.append_samples(&column);
+    let cut = wal.rotate().unwrap();
+    append(&wal, 6).unwrap();
+    assert_eq!(times_in(dir.path(), |number| number < cut.0), [0, 1, 2, 3, 4, 5], "what waited is before the cut");
+    assert_eq!(times_in(dir.path(), |number| number >= cut.0), [6]);
+    let cut = wal.rotate().unwrap();
+    assert!(wal.rotate().unwrap() > cut, "no two cuts are the same");
+    let cut = wal.rotate().unwrap();
+    wal.checkpoint(cut, std::iter::empty(), 7, std::iter::empty()).unwrap();
+    assert_eq!(RealFs.list(dir.path()).unwrap(), [SegmentKind::Checkpoint.file_name(cut.0)]);
+    drop(wal);
+    append(&open(), 8).unwrap();
+    assert_eq!(times_in(dir.path(), |number| number >= cut.0), [8], "a new process writes behind the cut");
+}
+
+/// Appends come under a lock that the cut takes as well; commits come under none.
+#[test]
+fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Always, 2000);
+    let head = RwLock::new(0_i64);
+    let append = || {
+        let mut next = head.write().unwrap();
+        let mut column = SampleColumn::default();
+        column.push(SeriesRef(1), Sample { timestamp_ms: *next, value: 1.5 });
+        wal.append_samples(&column);
+        *next += 1;
+        let end = wal.end();
+        drop(next);
+        wal.commit(end).unwrap();
+    };
+    let cuts = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3).map(|_| scope.spawn(|| (0..300).for_each(|_| append()))).collect();
+        let mut cuts: Vec<(Cut, i64)> = Vec::new();
+        while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            let next = head.write().unwrap();
+            if cuts.last().is_none_or(|&(_, last)| *next >= last + 10) {
+                cuts.push((wal.rotate().unwrap(), *next));
+            }
+            drop(next);
+            std::thread::yield_now();
+        }
+        cuts
+    });
+    for (cut, next) in cuts {
+        let before: BTreeSet<i64> = times_in(dir.path(), |number| number < cut.0).into_iter().collect();
+        assert!(before.into_iter().eq(0..next), "cut {cut:?} at {next}");
+    }
+    assert_eq!(times(dir.path()), (0..900).collect::<Vec<_>>());
+}
