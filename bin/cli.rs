@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use varve_ingest::Limits;
 
+use crate::bench::BenchCommand;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
 
@@ -32,6 +33,9 @@ pub(crate) enum Command {
     /// Works on a data directory that no server has open
     #[command(subcommand)]
     Tsdb(TsdbCommand),
+    /// Makes a fleet up, writes it to a server and reads it back
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 /// `varve tsdb ...`.

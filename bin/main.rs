@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod command;
 mod config;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let result = match invocation.command {
         cli::Command::Serve(args) => command::serve(*args, invocation.flags),
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
+        cli::Command::Bench(command) => command::bench(&command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

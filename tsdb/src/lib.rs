@@ -60,6 +60,8 @@ mod varint;
 mod wal;
 
 pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
+#[cfg(feature = "testing")]
+pub use block::RowCodec;
 pub use compact::CompactionStats;
 pub use context::{CHECK_INTERVAL, Charge, Interrupt, MemoryBudget, QueryContext};
 pub use db::{Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Stats};

@@ -1,0 +1,176 @@
+//! An HTTP/1.1 client for benches: one connection, one request at a time, kept open between requests.
+//!
+//! It is hyper's, which the server has anyway, on a runtime of the calling thread.
+
+use std::net::ToSocketAddrs as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::Request;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{HOST, RETRY_AFTER};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+/// How long a request may take; as Prometheus' `remote_timeout`.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Size of an answer that is read: that of a day of samples of a series, or a peer's own metrics.
+const ANSWER_SIZE_MAX: usize = 64 << 20;
+
+/// An http URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    /// Host and port.
+    authority: String,
+    /// Path, without a slash at its end.
+    path: String,
+}
+
+/// What a server answers.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) body: Bytes,
+}
+
+/// A client of one server.
+#[derive(Debug)]
+pub(super) struct Client {
+    url: Url,
+    runtime: Runtime,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Url {
+    /// Reads `http://host:port/path`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix("http://") else {
+            return Err("expected http://host:port/path; a bench speaks plain HTTP only".to_owned());
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if authority.is_empty() || path.contains(['?', '#']) || path.parse::<hyper::Uri>().is_err() && !path.is_empty()
+        {
+            return Err("expected http://host:port/path".to_owned());
+        }
+        let with_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let authority = if with_port { authority.to_owned() } else { format!("{authority}:80") };
+        Ok(Self { authority, path: path.trim_end_matches('/').to_owned() })
+    }
+}
+
+impl std::fmt::Display for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.path)
+    }
+}
+
+impl Answer {
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Returns the body as text, cut to what fits a message.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body[..self.body.len().min(500)]).trim().to_owned()
+    }
+}
+
+impl Client {
+    /// Makes a client; the connection is opened with the first request.
+    pub(super) fn new(url: &Url) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Ok(Self { url: url.clone(), runtime: runtime.context("start a runtime")?, connection: None })
+    }
+
+    /// Reads `path` below the URL.
+    pub(super) fn get(&mut self, path: &str) -> Result<Answer> {
+        self.send(Request::get(format!("{}{path}", self.url.path)), Bytes::new())
+    }
+
+    /// Sends a write request to the URL itself.
+    pub(super) fn write(&mut self, body: Bytes) -> Result<Answer> {
+        let request = Request::post(if self.url.path.is_empty() { "/" } else { &self.url.path })
+            .header("content-type", "application/x-protobuf")
+            .header("content-encoding", "snappy")
+            .header("x-prometheus-remote-write-version", "0.1.0");
+        self.send(request, body)
+    }
+
+    fn send(&mut self, request: hyper::http::request::Builder, body: Bytes) -> Result<Answer> {
+        let request = request.header(HOST, &self.url.authority).header("user-agent", "varve-bench");
+        let request = request.body(Full::new(body)).context("build a request")?;
+        let (url, connection) = (&self.url, &mut self.connection);
+        let answer = self.runtime.block_on(async {
+            match tokio::time::timeout(REQUEST_TIMEOUT, exchange(url, connection, request)).await {
+                Ok(answer) => answer,
+                Err(_) => bail!("{url} has not answered within {REQUEST_TIMEOUT:?}"),
+            }
+        });
+        if answer.is_err() {
+            self.connection = None;
+        }
+        answer
+    }
+}
+
+async fn exchange(
+    url: &Url,
+    connection: &mut Option<SendRequest<Full<Bytes>>>,
+    request: Request<Full<Bytes>>,
+) -> Result<Answer> {
+    // Between requests nobody looks at the connection: `ready` finds out whether the server has closed it.
+    let is_open = match connection.as_mut() {
+        Some(open) => open.ready().await.is_ok(),
+        None => false,
+    };
+    let sender = if is_open { connection.take() } else { None };
+    let sender = match sender {
+        Some(sender) => sender,
+        None => connect(url).await?,
+    };
+    let sender = connection.insert(sender);
+    let response = sender.send_request(request).await.with_context(|| format!("send a request to {url}"))?;
+    let (head, body) = response.into_parts();
+    let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let body = Limited::new(body, ANSWER_SIZE_MAX).collect().await;
+    let body = body.map_err(|error| anyhow::anyhow!("read the answer of {url}: {error}"))?.to_bytes();
+    Ok(Answer { status: head.status.as_u16(), retry_after: retry_after.map(Duration::from_secs), body })
+}
+
+async fn connect(url: &Url) -> Result<SendRequest<Full<Bytes>>> {
+    // Resolving blocks, but there is nothing else on this thread.
+    let found = url.authority.to_socket_addrs().with_context(|| format!("find {}", url.authority))?;
+    let found: Vec<_> = found.collect();
+    let stream = TcpStream::connect(&found[..]).await.with_context(|| format!("connect to {}", url.authority))?;
+    stream.set_nodelay(true).context("set a connection up")?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.context("set a connection up")?;
+    // Its errors reach the requests.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Option<&str>) {
+        assert_eq!(Url::parse(text).ok().map(|url| url.to_string()).as_deref(), expect, "{text}");
+    }
+
+    #[test]
+    fn urls_are_read_with_port_and_path() {
+        check("http://localhost:9898/api/v1/write", Some("http://localhost:9898/api/v1/write"));
+        check("http://[::1]:9898/", Some("http://[::1]:9898"));
+        check("http://store", Some("http://store:80"));
+        check("https://store:1", None);
+        check("http:///write", None);
+        check("http://store:1/a b", None);
+    }
+}

@@ -1,0 +1,169 @@
+//! The API server of Kubernetes 1.35: mostly histograms, for each kind of object and verb.
+
+use super::super::model::{Model, constant, counter, gauge, level, rare, started};
+use super::super::template::{Histogram, Job, Rows, Subject, Text};
+
+const JOB: Job = Job::ApiServer;
+
+/// Kinds of objects: group, version, resource.
+const RESOURCES: [(&str, &str, &str); 40] = [
+    ("", "v1", "pods"),
+    ("", "v1", "nodes"),
+    ("", "v1", "configmaps"),
+    ("", "v1", "endpoints"),
+    ("", "v1", "events"),
+    ("", "v1", "namespaces"),
+    ("", "v1", "secrets"),
+    ("", "v1", "services"),
+    ("", "v1", "serviceaccounts"),
+    ("", "v1", "persistentvolumeclaims"),
+    ("", "v1", "persistentvolumes"),
+    ("", "v1", "replicationcontrollers"),
+    ("", "v1", "limitranges"),
+    ("", "v1", "resourcequotas"),
+    ("", "v1", "podtemplates"),
+    ("apps", "v1", "deployments"),
+    ("apps", "v1", "replicasets"),
+    ("apps", "v1", "daemonsets"),
+    ("apps", "v1", "statefulsets"),
+    ("apps", "v1", "controllerrevisions"),
+    ("batch", "v1", "jobs"),
+    ("batch", "v1", "cronjobs"),
+    ("autoscaling", "v2", "horizontalpodautoscalers"),
+    ("coordination.k8s.io", "v1", "leases"),
+    ("discovery.k8s.io", "v1", "endpointslices"),
+    ("networking.k8s.io", "v1", "ingresses"),
+    ("networking.k8s.io", "v1", "networkpolicies"),
+    ("policy", "v1", "poddisruptionbudgets"),
+    ("rbac.authorization.k8s.io", "v1", "roles"),
+    ("rbac.authorization.k8s.io", "v1", "rolebindings"),
+    ("rbac.authorization.k8s.io", "v1", "clusterroles"),
+    ("rbac.authorization.k8s.io", "v1", "clusterrolebindings"),
+    ("scheduling.k8s.io", "v1", "priorityclasses"),
+    ("storage.k8s.io", "v1", "storageclasses"),
+    ("storage.k8s.io", "v1", "csinodes"),
+    ("storage.k8s.io", "v1", "volumeattachments"),
+    ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
+    ("apiregistration.k8s.io", "v1", "apiservices"),
+    ("certificates.k8s.io", "v1", "certificatesigningrequests"),
+    ("flowcontrol.apiserver.k8s.io", "v1", "flowschemas"),
+];
+/// Verbs and the scope in which they are used.
+const VERBS: [(&str, &str); 5] =
+    [("GET", "resource"), ("LIST", "cluster"), ("PUT", "resource"), ("PATCH", "resource"), ("WATCH", "cluster")];
+const OPERATIONS: [&str; 3] = ["get", "list", "update"];
+const QUEUES: [&str; 6] = [
+    "APIServiceRegistrationController",
+    "DiscoveryController",
+    "autoregister",
+    "crdEstablishing",
+    "crd_openapi_controller",
+    "priority_and_fairness_config_queue",
+];
+
+const REQUEST: Histogram = Histogram {
+    name: "apiserver_request_duration_seconds",
+    bounds: &["0.005", "0.025", "0.05", "0.1", "0.2", "1", "2", "4", "5", "10", "20", "45", "60"],
+    low: 0,
+    high: 12,
+    bits: 23,
+    decimals: 9,
+    idle_percent: 15,
+};
+const REQUEST_SLI: Histogram = Histogram {
+    name: "apiserver_request_sli_duration_seconds",
+    bounds: &["0.05", "0.1", "0.2", "1", "2", "4", "5", "10", "20", "45", "60"],
+    ..REQUEST
+};
+const RESPONSE_SIZES: Histogram = Histogram {
+    name: "apiserver_response_sizes",
+    bounds: &["1000", "10000", "100000", "1e+06", "1e+07", "1e+08", "1e+09"],
+    bits: 13,
+    decimals: 0,
+    ..REQUEST
+};
+const ETCD_REQUEST: Histogram = Histogram { name: "etcd_request_duration_seconds", ..REQUEST };
+const WATCH_EVENTS: Histogram = Histogram {
+    name: "apiserver_watch_events_sizes",
+    bounds: &["1024", "2048", "4096", "8192", "16384", "32768", "65536", "131072"],
+    bits: 12,
+    decimals: 0,
+    ..REQUEST
+};
+const QUEUE: Histogram = Histogram {
+    name: "workqueue_queue_duration_seconds",
+    bounds: &[
+        "1e-08",
+        "1e-07",
+        "1e-06",
+        "9.999999999999999e-06",
+        "9.999999999999999e-05",
+        "0.001",
+        "0.01",
+        "0.1",
+        "1",
+        "10",
+    ],
+    low: 0,
+    high: 6,
+    bits: 17,
+    decimals: 9,
+    idle_percent: 15,
+};
+
+const OTHER: [(&str, Model); 10] = [
+    ("apiserver_audit_event_total", constant(0)),
+    ("apiserver_current_inflight_requests", level(0, 40, 1)),
+    ("apiserver_storage_size_bytes", gauge(16, 17, 2).unit(4096)),
+    ("go_goroutines", gauge(12, 13, 7)),
+    ("go_memstats_alloc_bytes", gauge(29, 31, 28)),
+    ("go_memstats_alloc_bytes_total", counter(30, 33)),
+    ("process_cpu_seconds_total", counter(9, 12).decimals(2)),
+    ("process_open_fds", gauge(8, 10, 4)),
+    ("process_resident_memory_bytes", gauge(18, 20, 11).unit(4096)),
+    ("process_start_time_seconds", started()),
+];
+
+pub(super) fn list(rows: &mut Rows, n_resources: usize) {
+    rows.table(JOB, Subject::Machine, &[], &OTHER);
+    for queue in QUEUES {
+        let own = [("name", queue.into())];
+        rows.histogram(JOB, &QUEUE, &own);
+        rows.series(JOB, Subject::Machine, "workqueue_adds_total", &own, counter(0, 6).idle(40));
+        rows.series(JOB, Subject::Machine, "workqueue_depth", &own, level(0, 2, 10).idle(60));
+    }
+    for &(group, version, resource) in RESOURCES.iter().take(n_resources) {
+        list_resource(rows, &[("group", group.into()), ("resource", resource.into()), ("version", version.into())]);
+    }
+}
+
+fn list_resource(rows: &mut Rows, resource: &[(&'static str, Text)]) {
+    let with = |more: &[(&'static str, &'static str)]| {
+        let more = more.iter().map(|&(name, value)| (name, Text::Is(value)));
+        resource.iter().cloned().chain(more).collect::<Vec<_>>()
+    };
+    for (verb, scope) in VERBS {
+        let own = with(&[("component", "apiserver"), ("scope", scope), ("verb", verb)]);
+        rows.histogram(JOB, &REQUEST, &own);
+        rows.histogram(JOB, &REQUEST_SLI, &own);
+        for (code, model) in [("200", counter(0, 12).idle(30)), ("404", rare(300))] {
+            let own = with(&[("code", code), ("component", "apiserver"), ("scope", scope), ("verb", verb)]);
+            rows.series(JOB, Subject::Machine, "apiserver_request_total", &own, model);
+        }
+    }
+    for (verb, scope) in [("GET", "resource"), ("LIST", "cluster")] {
+        rows.histogram(JOB, &RESPONSE_SIZES, &with(&[("component", "apiserver"), ("scope", scope), ("verb", verb)]));
+    }
+    for operation in OPERATIONS {
+        rows.histogram(JOB, &ETCD_REQUEST, &with(&[("operation", operation)]));
+    }
+    rows.histogram(JOB, &WATCH_EVENTS, resource);
+    for (name, model) in [
+        ("apiserver_longrunning_requests", level(1, 30, 20)),
+        ("apiserver_resource_objects", gauge(3, 12, 1).idle(40)),
+        ("apiserver_watch_cache_events_received_total", counter(0, 10).idle(30)),
+        ("apiserver_watch_events_total", counter(0, 12).idle(30)),
+    ] {
+        rows.series(JOB, Subject::Machine, name, resource, model);
+    }
+}

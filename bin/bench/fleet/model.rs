@@ -1,0 +1,277 @@
+//! How the value of a series moves: what the tables of the exporters say of each metric.
+//!
+//! A value is a whole number of a unit, divided by a power of ten. It is computed from the series' seed and the rounds
+//! since its process started, without state. Spans of powers of two say how much a series of the metric moves; where in
+//! the span a series lies is drawn by its seed.
+
+use super::noise::{below, events, mix, mix2, walk, wander};
+
+/// Powers of ten by exponent.
+const POWERS_OF_TEN: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+/// Rounds between two heights of a gauge's line.
+const GAUGE_KNOTS: u64 = 32;
+/// Shares of observations in a histogram's buckets are multiples of one in so many.
+const SHARES: u64 = 256;
+/// Rounds after which a histogram's buckets have their full noise; until then the count is too small to bear it.
+const NOISE_RAMP: u64 = 1024;
+
+/// How a series moves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Model {
+    shape: Shape,
+    unit: u32,
+    decimals: u8,
+    idle_percent: u8,
+    ulps: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Shape {
+    /// One number of a span for ever.
+    Constant { low: u64, high: u64 },
+    /// A step a round, `2^low` to `2^high` on average.
+    Counter { low: u8, high: u8 },
+    /// An event now and then.
+    Rare { every: u32 },
+    /// A level of `2^low` to `2^high` that wanders by half of itself, and noise of so many bits.
+    Gauge { low: u8, high: u8, noise: u8 },
+    /// A small number, another one each `hold` rounds.
+    Level { low: u64, high: u64, hold: u32 },
+    /// A part of a histogram whose count is a [`Shape::Counter`].
+    Histogram { low: u8, high: u8, part: Part },
+    /// The time now, in milliseconds.
+    Now,
+    /// The time of the process' start, in milliseconds.
+    Started,
+}
+
+/// Which series of a histogram it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The bucket of this place among so many; the last one is `+Inf`.
+    Bucket { at: u8, of: u8 },
+    /// The sum, of observations of `2^bits` of the unit.
+    Sum { bits: u8 },
+    /// The number of observations.
+    Count,
+}
+
+/// When and for whom a value is computed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    /// Of the series, or of the histogram that it is part of.
+    pub(super) seed: u64,
+    /// Rounds since the start of the process or pod.
+    pub(super) elapsed: u64,
+    pub(super) now_ms: u64,
+    pub(super) interval_ms: u64,
+}
+
+/// Always this number.
+pub(super) const fn constant(value: u64) -> Model {
+    drawn(value, value)
+}
+
+/// A number of the span for ever, another one for each series.
+pub(super) const fn drawn(low: u64, high: u64) -> Model {
+    Model::of(Shape::Constant { low, high })
+}
+
+/// A counter that grows by `2^low` to `2^high` in 30 seconds.
+pub(super) const fn counter(low: u8, high: u8) -> Model {
+    Model::of(Shape::Counter { low, high })
+}
+
+/// A counter that grows by one in so many rounds.
+pub(super) const fn rare(every: u32) -> Model {
+    Model::of(Shape::Rare { every })
+}
+
+/// A gauge around `2^low` to `2^high` with so many bits of noise.
+pub(super) const fn gauge(low: u8, high: u8, noise: u8) -> Model {
+    Model::of(Shape::Gauge { low, high, noise })
+}
+
+/// A whole number of the span that changes each `hold` rounds.
+pub(super) const fn level(low: u64, high: u64, hold: u32) -> Model {
+    Model::of(Shape::Level { low, high, hold })
+}
+
+/// The clock, in seconds.
+pub(super) const fn now() -> Model {
+    Model::of(Shape::Now).decimals(3)
+}
+
+/// The start of the process, in seconds.
+pub(super) const fn started() -> Model {
+    Model::of(Shape::Started).decimals(3)
+}
+
+/// A part of a histogram that sees `2^low` to `2^high` observations in 30 seconds.
+pub(super) const fn histogram(low: u8, high: u8, part: Part) -> Model {
+    Model::of(Shape::Histogram { low, high, part })
+}
+
+impl Model {
+    const fn of(shape: Shape) -> Self {
+        Self { shape, unit: 1, decimals: 0, idle_percent: 0, ulps: 0 }
+    }
+
+    /// Counts in multiples of this: blocks, pages.
+    pub(super) const fn unit(self, unit: u32) -> Self {
+        Self { unit, ..self }
+    }
+
+    /// Divides by ten to the power of `decimals`, which is at most 9.
+    pub(super) const fn decimals(self, decimals: u8) -> Self {
+        Self { decimals, ..self }
+    }
+
+    /// Makes this share of the series stand still.
+    pub(super) const fn idle(self, percent: u8) -> Self {
+        Self { idle_percent: percent, ..self }
+    }
+
+    /// Adds the rounding error of a sum of floats: up to so many units in the last place.
+    pub(super) const fn rounded(self, ulps: u8) -> Self {
+        Self { ulps, ..self }
+    }
+
+    /// Computes the value.
+    pub(super) fn value(&self, at: &Moment) -> f64 {
+        let whole = self.whole(at) * u64::from(self.unit);
+        let value = whole as f64 / POWERS_OF_TEN[usize::from(self.decimals)];
+        match self.ulps {
+            0 => value,
+            _ if whole == 0 => value,
+            // The error belongs to the sum, not to the time: a sum that rests keeps its bits.
+            ulps => f64::from_bits(value.to_bits() + below(mix2(at.seed, whole), u64::from(ulps) + 1)),
+        }
+    }
+
+    /// Tells whether [`Moment::now_ms`] matters.
+    pub(super) fn tells_time(&self) -> bool {
+        matches!(self.shape, Shape::Now | Shape::Started)
+    }
+
+    fn whole(&self, at: &Moment) -> u64 {
+        let at = &Moment { elapsed: if self.is_idle(at.seed) { 0 } else { at.elapsed }, ..*at };
+        let (seed, n) = (at.seed, at.elapsed);
+        match self.shape {
+            Shape::Constant { low, high } => low + below(mix(seed), high - low + 1),
+            Shape::Counter { low, high } => count(at, low, high).0,
+            Shape::Rare { every } => events(seed, n, u64::from(every)),
+            Shape::Gauge { low, high, noise } => {
+                let middle = power(mix(seed), low, high);
+                middle / 2 + wander(seed, n, GAUGE_KNOTS, middle / 2) + (mix2(seed, !n) & ((1 << noise) - 1))
+            }
+            Shape::Level { low, high, hold } => {
+                let turn = (n + below(mix(seed), u64::from(hold))) / u64::from(hold);
+                low + below(mix2(seed, turn), high - low + 1)
+            }
+            Shape::Histogram { low, high, part } => part.whole(at, low, high),
+            Shape::Now => at.now_ms,
+            Shape::Started => at.now_ms - at.elapsed * at.interval_ms,
+        }
+    }
+
+    fn is_idle(&self, seed: u64) -> bool {
+        self.idle_percent > 0 && below(mix(!seed), 100) < u64::from(self.idle_percent)
+    }
+}
+
+impl Part {
+    /// Bucket and sum follow from the count, each with noise of its own that is smaller than what a round adds: so
+    /// buckets ascend over `le`, the last one is the count, and nothing goes back.
+    fn whole(self, at: &Moment, low: u8, high: u8) -> u64 {
+        let (count, step) = count(at, low, high);
+        match self {
+            Self::Count => count,
+            Self::Sum { bits } => (count << bits) + (mix2(at.seed, count) & ((1 << bits) - 1)),
+            Self::Bucket { at: place, of } => {
+                let share = share(mix(at.seed ^ 1), u64::from(place), u64::from(of));
+                // A step is at least an eighth of its mean, see `walk`; the noise of a share is a quarter of that.
+                let room = step * share.min(SHARES - share) / SHARES / 32 * at.elapsed.min(NOISE_RAMP) / NOISE_RAMP;
+                let noise = mix2(at.seed ^ u64::from(place), at.elapsed);
+                (count * share / SHARES + below(noise, room + 1)).min(count)
+            }
+        }
+    }
+}
+
+/// Returns the count of a counter and its mean step.
+fn count(at: &Moment, low: u8, high: u8) -> (u64, u64) {
+    let step = (power(mix(at.seed), low, high) * at.interval_ms / 30_000).max(1);
+    (walk(at.seed, at.elapsed, step), step)
+}
+
+/// Draws a number between two powers of two, its logarithm about evenly.
+fn power(random: u64, low: u8, high: u8) -> u64 {
+    let exponent = u64::from(low) + below(random, u64::from(high - low).max(1));
+    (1 << exponent) + if high > low { below(random.rotate_left(32), 1 << exponent) } else { 0 }
+}
+
+/// Returns the share of observations up to the bucket `at` of `of`, in [`SHARES`]: an S from 0 to all, of which middle
+/// and width are drawn.
+fn share(random: u64, at: u64, of: u64) -> u64 {
+    let width = 2 + below(random, of / 3 + 1);
+    let start = below(random.rotate_left(32), of.saturating_sub(width) + 1);
+    if at + 1 == of || at >= start + width {
+        return SHARES;
+    }
+    let along = (at + 1).saturating_sub(start) * SHARES / (width + 1);
+    along * along * (3 * SHARES - 2 * along) / (SHARES * SHARES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seed: u64, elapsed: u64) -> Moment {
+        Moment { seed, elapsed, now_ms: 1_700_000_000_000, interval_ms: 30_000 }
+    }
+
+    #[test]
+    fn buckets_ascend_over_le_and_over_time_and_end_at_the_count() {
+        for (seed, low, high) in (0..200).map(|seed| (seed, (seed % 12) as u8, (seed % 12) as u8 + 3)) {
+            let of = 3 + (seed % 20) as u8;
+            let part = |part, n| histogram(low, high, part).value(&at(seed, n));
+            let buckets = |n| (0..of).map(|at| part(Part::Bucket { at, of }, n)).collect::<Vec<_>>();
+            let mut before = vec![0.0; usize::from(of)];
+            for n in (0..40).chain(1000..1100).chain(20_000..20_050) {
+                let now = buckets(n);
+                assert!(now.is_sorted(), "seed {seed}, round {n}: {now:?}");
+                assert!(now.iter().zip(&before).all(|(now, before)| now >= before), "seed {seed}, round {n}");
+                assert_eq!(now.last(), Some(&part(Part::Count, n)));
+                before = now;
+            }
+        }
+    }
+
+    #[test]
+    fn sums_never_go_back_and_rest_with_their_bits() {
+        let sum = histogram(0, 1, Part::Sum { bits: 20 }).decimals(9).rounded(7);
+        let values: Vec<_> = (0..2000).map(|n| sum.value(&at(5, n))).collect();
+        assert!(values.is_sorted());
+        let count: Vec<_> = (0..2000).map(|n| histogram(0, 1, Part::Count).value(&at(5, n))).collect();
+        for (sums, counts) in values.windows(2).zip(count.windows(2)) {
+            assert_eq!(sums[0] == sums[1], counts[0] == counts[1]);
+        }
+    }
+
+    #[test]
+    fn decimals_are_the_nearest_doubles_of_their_text() {
+        let model = counter(10, 12).decimals(2);
+        for n in 0..1000 {
+            let value = model.value(&at(3, n));
+            assert_eq!(format!("{value:.2}").parse(), Ok(value));
+        }
+    }
+
+    #[test]
+    fn idle_series_stand_still() {
+        let model = counter(4, 8).idle(60);
+        let n_idle = (0..1000).filter(|&seed| model.value(&at(seed, 10)) == model.value(&at(seed, 500))).count();
+        assert!((540..660).contains(&n_idle), "{n_idle}");
+    }
+}

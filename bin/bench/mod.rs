@@ -1,0 +1,19 @@
+//! `varve bench`: a made-up fleet, written to any server by remote write, read back, and calibrated against peers.
+//!
+//! Everything here is a client: it knows a server by its HTTP API, its process id and its files only. It runs on plain
+//! threads, one a connection.
+
+mod args;
+mod calibrate;
+mod client;
+mod fleet;
+mod message;
+mod peer;
+mod process;
+mod verify;
+mod write;
+
+pub(crate) use args::{BenchCommand, FleetCommand};
+pub(crate) use calibrate::calibrate;
+pub(crate) use verify::verify;
+pub(crate) use write::write;

@@ -1,0 +1,59 @@
+//! What a process on this machine has used, read from /proc.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Ticks of /proc/<pid>/stat in a second: the kernel's interface has 100 on every architecture.
+const TICKS_PER_S: u64 = 100;
+
+/// What a process has used up to now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub(super) cpu: Duration,
+    pub(super) resident_bytes: u64,
+    /// The most that was resident at any time.
+    pub(super) peak_bytes: u64,
+}
+
+/// Reads what a process has used.
+pub(super) fn usage(pid: u32) -> Result<Usage> {
+    let read = |file: &str| {
+        let path = format!("/proc/{pid}/{file}");
+        std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
+    };
+    let (stat, status) = (read("stat")?, read("status")?);
+    let kib = |key: &str| status_kib(&status, key).with_context(|| format!("find {key} of process {pid}"));
+    let cpu = cpu(&stat).with_context(|| format!("find the CPU time of process {pid}"))?;
+    Ok(Usage { cpu, resident_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
+}
+
+/// Finds user and system time, the 14th and 15th field; the second one is a name that may hold anything.
+fn cpu(stat: &str) -> Option<Duration> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let mut ticks = behind_name.split_whitespace().skip(11).map(str::parse::<u64>);
+    let total = ticks.next()?.ok()? + ticks.next()?.ok()?;
+    Some(Duration::from_millis(total * 1000 / TICKS_PER_S))
+}
+
+fn status_kib(status: &str, key: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix(key))?.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_any_name() {
+        let stat = "7 (a) b (c)) S 1 1 1 0 -1 4194560 1 1 1 1 250 50 0 0 20 0 1 0 1 1 1";
+        assert_eq!(cpu(stat), Some(Duration::from_secs(3)));
+        assert_eq!(cpu("7 (a"), None);
+    }
+
+    #[test]
+    fn this_process_has_used_memory() {
+        let usage = usage(std::process::id()).unwrap();
+        assert!(usage.resident_bytes > 0 && usage.peak_bytes >= usage.resident_bytes / 2);
+    }
+}

@@ -1,0 +1,100 @@
+//! `varve bench fleet verify`: reads series back through the query API and compares every sample, bit for bit.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use varve_tsdb::{Labels, METRIC_NAME, Sample, is_stale_nan};
+
+use super::args::VerifyArgs;
+use super::client::Client;
+use super::fleet::{Fleet, SeriesId};
+
+/// Verifies a fleet and prints how much of it.
+///
+/// # Errors
+/// The first series that differs, and how.
+pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
+    let (fleet, n_rounds) = (Fleet::new(args.fleet.options(args.start)), args.fleet.n_rounds());
+    let mut client = Client::new(&args.url)?;
+    let (mut n_series, mut n_samples) = (0u64, 0u64);
+    for place in (0..fleet.n_places()).step_by(args.every as usize) {
+        let last = fleet.series_at(place, n_rounds - 1).generation;
+        for generation in 0..=last {
+            let series = SeriesId { place, generation };
+            let expect = samples(&fleet, series, n_rounds);
+            if !expect.is_empty() {
+                let labels = fleet.labels(series);
+                check(&mut client, &fleet, &labels, n_rounds, &expect).with_context(|| format!("verify {labels}"))?;
+                (n_series, n_samples) = (n_series + 1, n_samples + expect.len() as u64);
+            }
+        }
+    }
+    println!("verified {n_samples} samples of {n_series} series: all are stored, bit for bit");
+    Ok(())
+}
+
+/// Returns what a query shows of a series: staleness markers are not shown.
+fn samples(fleet: &Fleet, series: SeriesId, n_rounds: i64) -> Vec<Sample> {
+    let sample = |round| {
+        let value = fleet.value(series, round).filter(|value| !is_stale_nan(*value))?;
+        Some(Sample { timestamp_ms: fleet.timestamp_ms(series.place, round), value })
+    };
+    (0..n_rounds).filter_map(sample).collect()
+}
+
+fn check(client: &mut Client, fleet: &Fleet, labels: &Labels, n_rounds: i64, expect: &[Sample]) -> Result<()> {
+    let options = fleet.options();
+    // The left end of a range is excluded.
+    let range_ms = (n_rounds + 1) * options.interval_ms;
+    let end_ms = options.start_ms + n_rounds * options.interval_ms;
+    let query = format!("{}[{range_ms}ms]", selector(labels));
+    let path = format!("/api/v1/query?query={}&time={}", escape(&query), end_ms as f64 / 1e3);
+    let answer = client.get(&path)?;
+    ensure!(answer.is_success(), "the server says {}: {}", answer.status, answer.text());
+    let answer: Value = serde_json::from_slice(&answer.body).context("read the answer")?;
+    let result = answer["data"]["result"].as_array().context("find the result in the answer")?;
+    // A server that keeps samples beside the series would answer with more of them.
+    let [series] = &result[..] else { bail!("{} series are stored instead of one", result.len()) };
+    let stored = series["values"].as_array().context("find the values in the answer")?;
+    ensure!(stored.len() == expect.len(), "{} samples are stored instead of {}", stored.len(), expect.len());
+    stored.iter().zip(expect).try_for_each(|(stored, expect)| compare(stored, expect))
+}
+
+fn compare(stored: &Value, expect: &Sample) -> Result<()> {
+    let timestamp_ms = stored[0].as_f64().map(|seconds| (seconds * 1e3).round() as i64);
+    let value = stored[1].as_str().and_then(|text| text.parse::<f64>().ok());
+    let equal = timestamp_ms == Some(expect.timestamp_ms) && value.map(f64::to_bits) == Some(expect.value.to_bits());
+    ensure!(equal, "stored is {stored} instead of {:?} at {} ms", expect.value, expect.timestamp_ms);
+    Ok(())
+}
+
+fn selector(labels: &Labels) -> String {
+    let matchers = labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect::<Vec<_>>();
+    debug_assert!(labels.get(METRIC_NAME).is_some(), "every series of the fleet has a name");
+    format!("{{{}}}", matchers.join(","))
+}
+
+/// Escapes text for a query string.
+fn escape(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
+    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_name_every_label_and_are_escaped() {
+        let labels = Labels::from_pairs([("__name__", "a"), ("rule", "-s 1 \"x\"")]).unwrap();
+        assert_eq!(selector(&labels), r#"{__name__="a",rule="-s 1 \"x\""}"#);
+        assert_eq!(escape("{a=\"b\"}"), "%7Ba%3D%22b%22%7D");
+    }
+
+    #[test]
+    fn values_are_compared_bit_for_bit() {
+        let expect = Sample { timestamp_ms: 1_760_000_000_123, value: 0.1 + 0.2 };
+        let stored = |value: &str| serde_json::json!([1_760_000_000.123, value]);
+        assert!(compare(&stored("0.30000000000000004"), &expect).is_ok());
+        assert!(compare(&stored("0.3"), &expect).is_err());
+    }
+}
