@@ -40,6 +40,7 @@ mod error;
 mod flush;
 mod fs;
 mod head;
+mod histogram;
 mod index;
 mod labels;
 mod lanes;
@@ -70,6 +71,7 @@ pub use flush::FlushStats;
 pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, RealFs, SystemClock};
 #[cfg(any(test, feature = "testing"))]
 pub use fs::{Fault, FaultFs, ManualClock, MemFs, PowerCut};
+pub use histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint};
 pub use index::Texts;
 pub use labels::{Labels, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
 pub use matcher::{MatchOp, Matcher};

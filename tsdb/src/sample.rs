@@ -1,5 +1,9 @@
 //! Samples and ranges of time.
 
+use std::sync::Arc;
+
+use crate::histogram::Histogram;
+
 /// A float value at a time.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
@@ -56,13 +60,15 @@ impl TimeRange {
     }
 }
 
-/// Float samples of one series as two columns of equal length, in ascending order of time.
+/// Samples of one series as two columns of equal length, in ascending order of time.
 #[derive(Debug, Clone, Default)]
 pub struct SampleColumns {
     /// Milliseconds since the Unix epoch, strictly ascending.
     pub timestamps_ms: Vec<i64>,
-    /// The value at each timestamp, bit for bit as it was appended.
+    /// The value at each timestamp, bit for bit as it was appended; of a histogram, its sum.
     pub values: Vec<f64>,
+    /// The samples that are histograms: their places in the columns, ascending.
+    pub histograms: Vec<(u32, Arc<Histogram>)>,
 }
 
 impl SampleColumns {
@@ -82,12 +88,31 @@ impl SampleColumns {
     pub fn clear(&mut self) {
         self.timestamps_ms.clear();
         self.values.clear();
+        self.histograms.clear();
     }
 
     /// Appends a sample.
     pub fn push(&mut self, sample: Sample) {
         self.timestamps_ms.push(sample.timestamp_ms);
         self.values.push(sample.value);
+    }
+
+    /// Appends a histogram.
+    pub fn push_histogram(&mut self, timestamp_ms: i64, histogram: Arc<Histogram>) {
+        let value = histogram.sum;
+        self.histograms.push((self.len() as u32, histogram));
+        self.push(Sample { timestamp_ms, value });
+    }
+
+    /// Returns the histogram at a place, if the sample there is one.
+    #[must_use]
+    pub fn histogram(&self, idx: usize) -> Option<&Arc<Histogram>> {
+        // Fast path: a series of floats.
+        if self.histograms.is_empty() {
+            return None;
+        }
+        let at = self.histograms.binary_search_by_key(&(idx as u32), |(place, _)| *place).ok()?;
+        Some(&self.histograms[at].1)
     }
 
     /// Returns the range from the first to the last sample, or `None` if there are none.
@@ -98,8 +123,10 @@ impl SampleColumns {
 
     /// Moves the samples of `later`, all newer than those here, behind them.
     pub(crate) fn append(&mut self, later: &mut Self) {
+        let first = self.len() as u32;
         self.timestamps_ms.append(&mut later.timestamps_ms);
         self.values.append(&mut later.values);
+        self.histograms.extend(later.histograms.drain(..).map(|(place, histogram)| (first + place, histogram)));
     }
 
     /// Removes the samples outside `range` from index `from` on.
@@ -120,41 +147,68 @@ impl SampleColumns {
 
     fn drain(&mut self, places: std::ops::Range<usize>) {
         self.timestamps_ms.drain(places.clone());
-        self.values.drain(places);
+        self.values.drain(places.clone());
+        let place = |at: usize| self.histograms.partition_point(|(place, _)| (*place as usize) < at);
+        let (start, end) = (place(places.start), place(places.end));
+        self.histograms.drain(start..end);
+        self.histograms[start..].iter_mut().for_each(|(place, _)| *place -= places.len() as u32);
     }
 
     /// Merges the samples of `other` in. Where both have a sample at one time the one here stands; returns how often the
     /// other one had another value.
     pub(crate) fn merge(&mut self, other: &Self) -> u64 {
         let Some(other_range) = other.range() else { return 0 };
+        let ours = self.split_off(self.timestamps_ms.partition_point(|&t| t < other_range.start_ms));
         // Fast path: all of them are newer.
-        if self.timestamps_ms.last().is_none_or(|&last| last < other_range.start_ms) {
-            self.timestamps_ms.extend_from_slice(&other.timestamps_ms);
-            self.values.extend_from_slice(&other.values);
+        if ours.is_empty() {
+            self.append(&mut other.clone());
             return 0;
         }
-        let from = self.timestamps_ms.partition_point(|&t| t < other_range.start_ms);
-        let tail = Self { timestamps_ms: self.timestamps_ms.split_off(from), values: self.values.split_off(from) };
-        let (mut ours, mut theirs) = (tail.iter().peekable(), other.iter().peekable());
-        let mut n_conflicts = 0;
-        while let (Some(our), Some(their)) = (ours.peek().copied(), theirs.peek().copied()) {
-            if their.timestamp_ms < our.timestamp_ms {
-                self.push(their);
-                theirs.next();
+        let (mut our, mut their, mut n_conflicts) = (0, 0, 0);
+        while our < ours.len() && their < other.len() {
+            let (our_ms, their_ms) = (ours.timestamps_ms[our], other.timestamps_ms[their]);
+            if their_ms < our_ms {
+                self.push_from(other, their);
+                their += 1;
                 continue;
             }
-            if their.timestamp_ms == our.timestamp_ms {
-                n_conflicts += u64::from(their.value.to_bits() != our.value.to_bits());
-                theirs.next();
+            if their_ms == our_ms {
+                n_conflicts += u64::from(!ours.is_same(our, other, their));
+                their += 1;
             }
-            self.push(our);
-            ours.next();
+            self.push_from(&ours, our);
+            our += 1;
         }
-        ours.chain(theirs).for_each(|sample| self.push(sample));
+        (our..ours.len()).for_each(|idx| self.push_from(&ours, idx));
+        (their..other.len()).for_each(|idx| self.push_from(other, idx));
         n_conflicts
     }
 
-    /// Iterates over the samples in order of time.
+    /// Takes the samples from a place on.
+    fn split_off(&mut self, at: usize) -> Self {
+        let from = self.histograms.partition_point(|(place, _)| (*place as usize) < at);
+        let mut histograms = self.histograms.split_off(from);
+        histograms.iter_mut().for_each(|(place, _)| *place -= at as u32);
+        Self { timestamps_ms: self.timestamps_ms.split_off(at), values: self.values.split_off(at), histograms }
+    }
+
+    fn push_from(&mut self, other: &Self, idx: usize) {
+        match other.histogram(idx) {
+            Some(histogram) => self.push_histogram(other.timestamps_ms[idx], Arc::clone(histogram)),
+            None => self.push(Sample { timestamp_ms: other.timestamps_ms[idx], value: other.values[idx] }),
+        }
+    }
+
+    /// Tells whether two samples have the same value, bit for bit.
+    fn is_same(&self, idx: usize, other: &Self, other_idx: usize) -> bool {
+        match (self.histogram(idx), other.histogram(other_idx)) {
+            (None, None) => self.values[idx].to_bits() == other.values[other_idx].to_bits(),
+            (Some(ours), Some(theirs)) => ours.is_same(theirs),
+            _ => false,
+        }
+    }
+
+    /// Iterates over times and values in order of time; the value of a histogram is its sum.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Sample> + '_ {
         self.timestamps_ms.iter().zip(&self.values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value })
     }
@@ -166,13 +220,26 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    /// Odd values become histograms.
     fn columns(samples: &BTreeMap<i64, u64>) -> SampleColumns {
         let mut columns = SampleColumns::default();
-        samples.iter().for_each(|(&t, &v)| columns.push(Sample { timestamp_ms: t, value: v as f64 }));
+        for (&timestamp_ms, &value) in samples {
+            let value = value as f64;
+            match value % 2.0 == 1.0 {
+                true => {
+                    columns.push_histogram(timestamp_ms, Arc::new(Histogram { sum: value, ..Histogram::default() }))
+                }
+                false => columns.push(Sample { timestamp_ms, value }),
+            }
+        }
         columns
     }
 
     fn map(columns: &SampleColumns) -> BTreeMap<i64, u64> {
+        for (idx, &value) in columns.values.iter().enumerate() {
+            assert_eq!(columns.histogram(idx).map(|histogram| histogram.sum), (value % 2.0 == 1.0).then_some(value));
+        }
+        assert!(columns.histograms.is_sorted_by(|a, b| a.0 < b.0));
         columns.iter().map(|s| (s.timestamp_ms, s.value as u64)).collect()
     }
 

@@ -264,7 +264,7 @@ impl Names {
 impl Windows {
     /// Calls `visit` with each step whose window has samples, in order of time.
     fn slide(&self, samples: &SampleColumns, mut visit: impl FnMut(usize, &Window<'_>) -> Result<()>) -> Result<()> {
-        let SampleColumns { timestamps_ms, values } = samples;
+        let SampleColumns { timestamps_ms, values, .. } = samples;
         let range_seconds = seconds(self.range_ms);
         let (mut from, mut to) = (0, 0);
         for (step, eval_ms) in self.grid.times_ms().enumerate() {

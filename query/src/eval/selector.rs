@@ -130,7 +130,7 @@ pub(super) fn read_without_ends(series: &varve_tsdb::Series, samples: &mut Sampl
 
 /// Finds for each step the newest sample in `(t - lookback, t]`; none where that is the end of the series.
 fn newest(samples: &SampleColumns, shift: Shift, grid: Grid, lookback_ms: i64, take: Take, out: &mut Column) {
-    let SampleColumns { timestamps_ms, values } = samples;
+    let SampleColumns { timestamps_ms, values, .. } = samples;
     let mut after = 0;
     for (step, time_ms) in grid.times_ms().enumerate() {
         let time_ms = shift.apply(time_ms);
