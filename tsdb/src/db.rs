@@ -82,6 +82,10 @@ pub struct Stats {
     pub blocks_size_bytes: u64,
     /// Samples in them; one that several blocks have counts for each.
     pub blocks_samples: u64,
+    /// The share of `blocks_size_bytes` that values take.
+    pub blocks_values_bytes: u64,
+    /// The share of `blocks_size_bytes` that timestamps take.
+    pub blocks_timestamps_bytes: u64,
     /// The share of `blocks_size_bytes` that indexes take.
     pub blocks_index_bytes: u64,
     /// Files in the folder of blocks that could not be opened.
@@ -375,6 +379,8 @@ impl Db {
             stats.n_blocks += 1;
             stats.blocks_size_bytes += meta.size;
             stats.blocks_samples += meta.n_samples;
+            stats.blocks_values_bytes += meta.values_size;
+            stats.blocks_timestamps_bytes += meta.timestamps_size;
             stats.blocks_index_bytes += meta.index_size;
         }
         stats
