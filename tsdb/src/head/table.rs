@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
+use std::iter;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -134,9 +135,42 @@ impl Table {
         if let Some(slot) = self.find(labels) {
             return Ok((slot, NewSeries::No));
         }
+        let (mut names, mut values) = (Vec::with_capacity(32), Vec::with_capacity(32));
+        for (name, value) in labels {
+            values.push(self.intern(value)?);
+            names.push(self.intern(name)?);
+        }
+        let slot = self.create(&names, &values, new_ref);
+        // The label set and its shape hold uses of their own.
+        names.iter().chain(&values).for_each(|&symbol| self.symbols.release(symbol));
+        Ok((slot?, NewSeries::Yes))
+    }
+
+    /// As [`Table::find_or_create`], of names in ascending order and their values as symbols that are in use.
+    pub(super) fn find_or_create_symbols(
+        &mut self,
+        names: &[SymbolId],
+        values: &[SymbolId],
+        new_ref: SeriesRef,
+    ) -> Result<(u32, NewSeries)> {
+        let found = self.label_sets.find_shape(names).and_then(|shape| {
+            let words: Vec<u32> = iter::once(shape).chain(values.iter().map(|value| value.0)).collect();
+            self.find_words(&words)
+        });
+        match found {
+            Some(slot) => Ok((slot, NewSeries::No)),
+            None => self.create(names, values, new_ref).map(|slot| (slot, NewSeries::Yes)),
+        }
+    }
+
+    pub(super) fn intern(&mut self, text: &str) -> Result<SymbolId> {
+        self.symbols.intern(text).ok_or_else(full)
+    }
+
+    fn create(&mut self, names: &[SymbolId], values: &[SymbolId], new_ref: SeriesRef) -> Result<u32> {
         let slot = self.numbers.take(SLOTS_MAX).ok_or_else(full)?;
-        match self.insert(slot, labels, new_ref) {
-            Some(()) => Ok((slot, NewSeries::Yes)),
+        match self.insert(slot, names, values, new_ref) {
+            Some(()) => Ok(slot),
             None => {
                 self.numbers.give_back(slot);
                 Err(full())
@@ -145,19 +179,14 @@ impl Table {
     }
 
     /// Adds a series. `None` if numbers are used up; what was counted up then stays: such a shard takes no new series.
-    fn insert(&mut self, slot: u32, labels: &Labels, series: SeriesRef) -> Option<()> {
-        let (mut names, mut words) = (Vec::with_capacity(32), Vec::with_capacity(32));
-        words.push(0);
-        for (name, value) in labels {
-            words.push(self.symbols.intern(value)?.0);
-            names.push(self.symbols.intern(name)?);
-        }
-        let (shape, is_new) = self.label_sets.intern_shape(&names)?;
-        if !is_new {
+    fn insert(&mut self, slot: u32, names: &[SymbolId], values: &[SymbolId], series: SeriesRef) -> Option<()> {
+        let (shape, is_new) = self.label_sets.intern_shape(names)?;
+        if is_new {
             // The shape holds one use of each name for all its sets.
-            names.iter().for_each(|&name| self.symbols.release(name));
+            names.iter().try_for_each(|&name| self.symbols.retain(name))?;
         }
-        words[0] = shape;
+        values.iter().try_for_each(|&value| self.symbols.retain(value))?;
+        let words: Vec<u32> = iter::once(shape).chain(values.iter().map(|value| value.0)).collect();
         let labels_at = self.label_sets.push(&words)?;
         match self.rows.get_mut(slot as usize) {
             Some(row) => *row = Row { series, last_ms: i64::MIN, labels_at, ..*row },

@@ -70,9 +70,14 @@ impl Symbols {
             Some(id) => id,
             None => self.insert(text)?,
         };
+        self.retain(id).map(|()| id)
+    }
+
+    /// Counts a use of a symbol that is in use; `None` at 2^32 uses.
+    pub(crate) fn retain(&mut self, id: SymbolId) -> Option<()> {
         let entry = &mut self.entries[id.0 as usize];
         entry.n_uses = entry.n_uses.checked_add(1)?;
-        Some(id)
+        Some(())
     }
 
     fn insert(&mut self, text: &str) -> Option<SymbolId> {

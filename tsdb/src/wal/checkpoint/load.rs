@@ -3,12 +3,11 @@
 use std::ops::Range;
 use std::path::Path;
 
+use super::series::{self, Described};
 use super::symbols::Symbols;
-use super::{BEGIN, END, SERIES, SYMBOLS, series};
+use super::{BEGIN, END, SERIES, SYMBOLS};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::head::SeriesRef;
-use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::varint::take_u64;
 use crate::wal::SegmentKind;
@@ -18,9 +17,9 @@ use crate::wal::record::{METADATA, decode_metadata};
 
 /// What a checkpoint holds.
 #[derive(Debug)]
-pub(in crate::wal) enum Entry {
-    /// A live series and the time of its last sample, `i64::MIN` if there is none.
-    Series(SeriesRef, Labels, i64),
+pub(in crate::wal) enum Entry<'a> {
+    /// A live series.
+    Series(Described<'a>),
     /// A series whose labels were lost with a damaged frame.
     LostSeries,
     /// A metric family's metadata.
@@ -86,7 +85,7 @@ pub(in crate::wal) fn load(
     path: &Path,
     number: u64,
     large: &LargeFrames,
-    mut each: impl FnMut(Entry) -> Result<()>,
+    mut each: impl FnMut(Entry<'_>) -> Result<()>,
 ) -> Result<()> {
     let Opened::Sound(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else { return Ok(()) };
     let mut loader = Loader { number, symbols: Symbols::default(), scratch: Vec::new() };
@@ -110,7 +109,7 @@ struct Loader {
 
 impl Loader {
     /// Hands out what a frame holds; `None` if it does not decode.
-    fn frame(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Entry) -> Result<()>) -> Option<Result<()>> {
+    fn frame(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Entry<'_>) -> Result<()>) -> Option<Result<()>> {
         let (record, mut payload) = unpack(frame.record, frame.payload, &mut self.scratch)?;
         match record {
             BEGIN => {
@@ -123,9 +122,9 @@ impl Loader {
                 payload.is_empty().then(|| each(Entry::NextRef(next_ref)))
             }
             SYMBOLS => self.symbols.add(payload).map(Ok),
-            SERIES => series::decode(payload, &self.symbols, |found| {
-                each(found.map_or(Entry::LostSeries, |(series, labels, last)| Entry::Series(series, labels, last)))
-            }),
+            SERIES => {
+                series::decode(payload, &self.symbols, |found| each(found.map_or(Entry::LostSeries, Entry::Series)))
+            }
             METADATA => {
                 let mut refused = Ok(());
                 decode_metadata(payload, |family, metadata| {

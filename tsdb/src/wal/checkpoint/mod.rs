@@ -23,6 +23,7 @@ mod write;
 use std::path::Path;
 
 pub(super) use load::{Entry, examine, load};
+pub(super) use series::Described;
 pub(super) use write::write;
 
 use super::{Cut, SegmentKind};

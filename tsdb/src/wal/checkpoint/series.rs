@@ -11,7 +11,7 @@
 use super::symbols::{SymbolWriter, Symbols};
 use crate::db::LABELS_SIZE_MAX;
 use crate::head::SeriesRef;
-use crate::labels::Labels;
+use crate::labels::{Labels, LabelsBuilder};
 use crate::varint::{put_i64, put_u64, take_i64, take_u64};
 
 /// Most series of a frame.
@@ -84,18 +84,43 @@ impl SeriesWriter {
     }
 }
 
+/// A series as a checkpoint has it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::wal) struct Described<'a> {
+    pub(in crate::wal) series: SeriesRef,
+    /// The time of its last sample, `i64::MIN` if there is none.
+    pub(in crate::wal) last_ms: i64,
+    /// Places of its labels among the symbols, which are a label set.
+    places: &'a [usize],
+    symbols: &'a Symbols,
+}
+
+impl<'a> Described<'a> {
+    /// Returns its labels in order of names, each with its place among the symbols of the checkpoint.
+    pub(in crate::wal) fn symbols(self) -> impl Iterator<Item = (usize, &'a str, &'a str)> {
+        self.places.iter().map(move |&place| (place, self.symbols.name(place), self.symbols.value(place)))
+    }
+
+    /// Returns its labels.
+    pub(in crate::wal) fn labels(self) -> Labels {
+        let mut builder = LabelsBuilder::with_capacity(self.symbols().map(|(_, n, v)| n.len() + v.len() + 4).sum());
+        self.symbols().for_each(|(_, name, value)| builder.push(name, value));
+        builder.finish()
+    }
+}
+
 /// Decodes the series of a frame: `None` for one whose symbols were lost. Returns `None` if the frame does not decode.
 pub(super) fn decode<E>(
     mut src: &[u8],
     symbols: &Symbols,
-    mut each: impl FnMut(Option<(SeriesRef, Labels, i64)>) -> Result<(), E>,
+    mut each: impl FnMut(Option<Described<'_>>) -> Result<(), E>,
 ) -> Option<Result<(), E>> {
     let src = &mut src;
     let n_series = usize::try_from(take_u64(src)?).ok().filter(|&n| n <= FRAME_SERIES_MAX)?;
     let (refs, lasts) = (take_column(src, n_series)?, take_column(src, n_series)?);
     let counts = (0..n_series).map(|_| usize::try_from(take_u64(src)?).ok()).collect::<Option<Vec<_>>>()?;
     // Symbols of the series before, at first: those of the one that is being decoded take their places.
-    let (mut numbers, mut pairs) = (Vec::<u64>::new(), Vec::new());
+    let (mut numbers, mut places) = (Vec::<u64>::new(), Vec::new());
     let mut refused = Ok(());
     for i in 0..n_series {
         for at in 0..counts[i] {
@@ -105,8 +130,9 @@ pub(super) fn decode<E>(
         }
         numbers.truncate(counts[i]);
         if refused.is_ok() {
-            let labels = labels_of(&numbers, symbols, &mut pairs)?;
-            refused = each(labels.map(|labels| (SeriesRef(refs[i] as u64), labels, lasts[i])));
+            let is_whole = find_labels(&numbers, symbols, &mut places)?;
+            let found = Described { series: SeriesRef(refs[i] as u64), last_ms: lasts[i], places: &places, symbols };
+            refused = each(is_whole.then_some(found));
         }
     }
     src.is_empty().then_some(refused)
@@ -124,16 +150,19 @@ fn take_column(src: &mut &[u8], n: usize) -> Option<Vec<i64>> {
         .collect()
 }
 
-/// Returns the labels, `Some(None)` if a symbol was lost, `None` if they are no label set.
-fn labels_of<'a>(numbers: &[u64], symbols: &'a Symbols, pairs: &mut Vec<(&'a str, &'a str)>) -> Option<Option<Labels>> {
-    pairs.clear();
+/// Finds the places of labels; false if a symbol was lost, `None` if they are no label set.
+fn find_labels(numbers: &[u64], symbols: &Symbols, places: &mut Vec<usize>) -> Option<bool> {
+    places.clear();
+    let (mut size, mut name_before) = (0, "");
     for &number in numbers {
-        let Some(pair) = symbols.get(number) else { return Some(None) };
-        pairs.push(pair);
+        let Some(place) = symbols.place(number) else { return Some(false) };
+        let name = symbols.name(place);
+        if name <= name_before || symbols.value(place).is_empty() {
+            return None;
+        }
+        size += name.len() + symbols.value(place).len();
+        name_before = name;
+        places.push(place);
     }
-    let size: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if size > LABELS_SIZE_MAX {
-        return None;
-    }
-    Some(Some(Labels::from_unsorted(pairs).ok()?))
+    (size <= LABELS_SIZE_MAX).then_some(true)
 }

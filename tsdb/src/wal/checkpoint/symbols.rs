@@ -118,16 +118,30 @@ impl Symbols {
         src.is_empty().then_some(())
     }
 
-    /// Returns the label of a number, unless its frame was lost.
+    /// Returns the place of a number among the symbols that are there, unless its frame was lost.
     #[inline]
-    pub(super) fn get(&self, number: u64) -> Option<(&str, &str)> {
+    pub(super) fn place(&self, number: u64) -> Option<usize> {
         // Fast path: no frame was lost.
         let (first, at) = match self.stretches[..] {
             [only] => only,
             _ => *self.stretches[..self.stretches.partition_point(|s| s.0 <= number)].last()?,
         };
-        let entry = self.entries.get(at.checked_add(usize::try_from(number.checked_sub(first)?).ok()?)?)?;
-        Some((&self.texts[entry.name.0..entry.name.1], &self.texts[entry.value.0..entry.value.1]))
+        let place = at.checked_add(usize::try_from(number.checked_sub(first)?).ok()?)?;
+        (place < self.entries.len()).then_some(place)
+    }
+
+    /// Returns the name at a place.
+    #[inline]
+    pub(super) fn name(&self, place: usize) -> &str {
+        let (start, end) = self.entries[place].name;
+        &self.texts[start..end]
+    }
+
+    /// Returns the value at a place.
+    #[inline]
+    pub(super) fn value(&self, place: usize) -> &str {
+        let (start, end) = self.entries[place].value;
+        &self.texts[start..end]
     }
 
     fn text(&mut self, text: &str) -> (usize, usize) {

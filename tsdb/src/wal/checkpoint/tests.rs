@@ -34,7 +34,7 @@ fn load_all(path: &Path, number: u64) -> Result<Loaded> {
     let mut loaded = Loaded::default();
     load(&RealFs, path, number, &LargeFrames::default(), |entry| {
         match entry {
-            Entry::Series(series, labels, last) => loaded.series.push((series.0, labels, last)),
+            Entry::Series(found) => loaded.series.push((found.series.0, found.labels(), found.last_ms)),
             Entry::LostSeries => loaded.n_lost += 1,
             Entry::Metadata(family, metadata) => loaded.metadata.push((family, metadata)),
             Entry::NextRef(next_ref) => loaded.next_ref = loaded.next_ref.max(next_ref),
@@ -153,7 +153,7 @@ proptest! {
     fn payloads_that_are_no_records_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         let mut symbols = symbols::Symbols::default();
         let _ = symbols.add(&bytes);
-        let _ = symbols.get(u64::MAX);
+        let _ = symbols.place(u64::MAX);
         let _ = series::decode(&bytes, &symbols, |_| Ok::<_, ()>(()));
     }
 }

@@ -5,16 +5,18 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use super::{Place, Places, ReplayProgress, ReplayStats, Shared, Target, corrupt};
+use super::places::{Hint, Place, Places};
+use super::{ReplayProgress, ReplayStats, Shared, Target, corrupt};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::head::{Replayed, SeriesRef};
+use crate::head::{Head, NewSeries, Replayed, SeriesRef};
+use crate::index::SymbolId;
 use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::options::WalOnCorruption;
 use crate::sample::Sample;
 use crate::shard::shard_of;
-use crate::wal::checkpoint::{self, Entry};
+use crate::wal::checkpoint::{self, Described, Entry};
 use crate::wal::frame::HEADER_SIZE;
 use crate::wal::payload::unpack;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
@@ -24,6 +26,8 @@ use crate::wal::{SegmentKind, quarantine, samples, v1};
 /// A log and what was found in it so far.
 pub(super) struct Log {
     dir: PathBuf,
+    /// The shard of all its series, if the number of shards is still the same.
+    home: Option<usize>,
     /// The checkpoint to load, if there is one.
     checkpoint: Option<u64>,
     /// Numbers of the segments that count, ascending.
@@ -42,13 +46,52 @@ pub(super) struct Log {
 struct Scratch {
     payload: Vec<u8>,
     column: SampleColumn,
+    hint: Hint,
+    hint_earlier: Hint,
     /// Samples of a record, by shard.
     by_shard: Vec<Vec<(u32, Sample)>>,
 }
 
+/// Symbols of a shard's head, by their places in a checkpoint: a text that a thousand series have is looked up once.
+#[derive(Default)]
+struct Interned {
+    pairs: Vec<Option<(SymbolId, SymbolId)>>,
+    names: Vec<SymbolId>,
+    values: Vec<SymbolId>,
+}
+
+impl Interned {
+    fn find_or_create(&mut self, head: &mut Head, described: Described<'_>) -> Result<(u32, NewSeries)> {
+        self.names.clear();
+        self.values.clear();
+        for (place, name, value) in described.symbols() {
+            if place >= self.pairs.len() {
+                // No more than the checkpoint has symbols.
+                self.pairs.resize(place + 1, None);
+            }
+            let (name, value) = match self.pairs[place] {
+                Some(pair) => pair,
+                None => *self.pairs[place].insert((head.intern(name)?, head.intern(value)?)),
+            };
+            self.names.push(name);
+            self.values.push(value);
+        }
+        head.find_or_create_symbols(&self.names, &self.values, described.series)
+    }
+
+    /// Lets go of all symbols; the series keep theirs.
+    fn release(self, head: &mut Head) {
+        self.pairs
+            .into_iter()
+            .flatten()
+            .flat_map(|(name, value)| [name, value])
+            .for_each(|symbol| head.release(symbol));
+    }
+}
+
 impl Log {
     /// Lists the files of a log and chooses its checkpoint.
-    pub(super) fn open(dir: PathBuf, shared: &Shared<'_>) -> Result<Self> {
+    pub(super) fn open(dir: PathBuf, home: Option<usize>, shared: &Shared<'_>) -> Result<Self> {
         let names = match shared.target.fs.list(&dir) {
             Ok(names) => names,
             // A crash came between the making of the epoch's folder and the shard's.
@@ -62,10 +105,11 @@ impl Log {
         };
         let mut log = Self {
             dir,
+            home,
             checkpoint: None,
             series: numbers(SegmentKind::Series),
             samples: numbers(SegmentKind::Samples),
-            places: Places::new(),
+            places: Places::default(),
             next_ref: 0,
             stats: ReplayStats::default(),
             torn: Vec::new(),
@@ -121,7 +165,13 @@ impl Log {
         if let Some(number) = self.checkpoint {
             let path = self.path(SegmentKind::Checkpoint, number);
             let size = fs.open(&path).and_then(|file| file.size()).map_err(Error::io("open", &path))?;
-            checkpoint::load(*fs, &path, number, &shared.large, |entry| self.entry(entry, shared.target))?;
+            let mut interned = Interned::default();
+            checkpoint::load(*fs, &path, number, &shared.large, |entry| {
+                self.entry(entry, &mut interned, shared.target)
+            })?;
+            if let Some(home) = self.home {
+                interned.release(&mut shared.target.shards[home].head_mut());
+            }
             self.read(size, progress);
             progress.finish_file();
         }
@@ -138,6 +188,8 @@ impl Log {
                 }
             })?;
         }
+        self.places.sort();
+        self.stats.n_series += self.places.len() as u64;
         Ok(())
     }
 
@@ -206,13 +258,20 @@ impl Log {
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry, target: &Target<'_>) -> Result<()> {
+    fn entry(&mut self, entry: Entry<'_>, interned: &mut Interned, target: &Target<'_>) -> Result<()> {
         match entry {
-            Entry::Series(series, labels, last_ms) => {
-                let place = self.define(series, &labels, target)?;
-                if last_ms != i64::MIN {
-                    target.shards[usize::from(place.shard)].head_mut().set_last(place.slot, last_ms);
+            Entry::Series(described) => {
+                let shard = self.home.unwrap_or_else(|| shard_of(&described.labels(), target.shards.len()));
+                let mut head = target.shards[shard].head_mut();
+                let (slot, _new) = match self.home {
+                    Some(_) => interned.find_or_create(&mut head, described)?,
+                    None => head.find_or_create(&described.labels(), described.series)?,
+                };
+                if described.last_ms != i64::MIN {
+                    head.set_last(slot, described.last_ms);
                 }
+                drop(head);
+                self.defined(described.series, Place { shard: shard as u16, slot });
             }
             Entry::LostSeries => self.stats.n_lost_series += 1,
             Entry::Metadata(family, metadata) => set_metadata(target, &family, metadata),
@@ -225,21 +284,22 @@ impl Log {
         let mut refused = Ok(());
         let decoded = record::decode_series(payload, |series, labels| {
             if refused.is_ok() {
-                refused = self.define(series, &labels, target).map(|_place| ());
+                refused = self.define(series, &labels, target);
             }
         });
         refused.map(|()| decoded)
     }
 
-    fn define(&mut self, series: SeriesRef, labels: &Labels, target: &Target<'_>) -> Result<Place> {
-        self.next_ref = self.next_ref.max(series.0.saturating_add(1));
-        let shard = shard_of(labels, target.shards.len());
+    fn define(&mut self, series: SeriesRef, labels: &Labels, target: &Target<'_>) -> Result<()> {
+        let shard = self.home.unwrap_or_else(|| shard_of(labels, target.shards.len()));
         let (slot, _new) = target.shards[shard].head_mut().find_or_create(labels, series)?;
-        let place = Place { shard: shard as u16, slot };
-        if self.places.insert(series, place).is_none() {
-            self.stats.n_series += 1;
-        }
-        Ok(place)
+        self.defined(series, Place { shard: shard as u16, slot });
+        Ok(())
+    }
+
+    fn defined(&mut self, series: SeriesRef, place: Place) {
+        self.next_ref = self.next_ref.max(series.0.saturating_add(1));
+        self.places.push(series, place);
     }
 
     fn metadata(&self, payload: &[u8], target: &Target<'_>) -> Option<()> {
@@ -252,7 +312,8 @@ impl Log {
         for (&series, &sample) in scratch.column.refs.iter().zip(&scratch.column.samples) {
             // A number that only a sample knows must not be given to another series either.
             self.next_ref = self.next_ref.max(series.0.saturating_add(1));
-            match self.places.get(&series).or_else(|| earlier.get(&series)) {
+            let place = self.places.find(series, &mut scratch.hint);
+            match place.or_else(|| earlier.find(series, &mut scratch.hint_earlier)) {
                 Some(place) => scratch.by_shard[usize::from(place.shard)].push((place.slot, sample)),
                 None => self.stats.n_orphaned += 1,
             }

@@ -11,23 +11,23 @@
 //! all. Crash: a replay that did not end is repeated.
 
 mod log;
+mod places;
 mod progress;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use self::log::Log;
+use self::places::Places;
 pub use self::progress::ReplayProgress;
 pub(crate) use self::progress::replay_workers;
 use super::Epoch;
 use super::reader::LargeFrames;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::head::SeriesRef;
 use crate::metadata::Metadata;
 use crate::options::WalOnCorruption;
 use crate::shard::Shard;
@@ -87,16 +87,6 @@ pub(crate) struct Replay<'a> {
     stats: ReplayStats,
 }
 
-/// Where series live.
-type Places = HashMap<SeriesRef, Place>;
-
-/// Shard and slot of a series.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    shard: u16,
-    slot: u32,
-}
-
 /// What all workers share.
 struct Shared<'a> {
     target: &'a Target<'a>,
@@ -111,17 +101,21 @@ impl<'a> Replay<'a> {
     /// sound frame holds what this program does not know; with damage under `Refuse`.
     pub(crate) fn definitions(wal_dir: &Path, epochs: &[Epoch], target: &'a Target<'a>) -> Result<Self> {
         let mut replay =
-            Self { target, logs: Vec::new(), earlier: Places::new(), next_ref: 0, stats: ReplayStats::default() };
+            Self { target, logs: Vec::new(), earlier: Places::default(), next_ref: 0, stats: ReplayStats::default() };
         let shared = Shared::new(target);
         for epoch in epochs {
-            let open = |shard| Log::open(epoch.shard_dir(wal_dir, shard), &shared);
+            let is_same = epoch.shards == target.shards.len();
+            let open = |shard| Log::open(epoch.shard_dir(wal_dir, shard), is_same.then_some(shard), &shared);
             replay.logs.push((0..epoch.shards).into_par_iter().map(open).collect::<Result<_>>()?);
         }
         for logs in &mut replay.logs {
             logs.par_iter_mut().try_for_each(|log| log.definitions(&shared))?;
         }
         let n_earlier = replay.logs.len().saturating_sub(1);
-        replay.earlier = replay.logs[..n_earlier].iter_mut().flatten().flat_map(|log| log.places.drain()).collect();
+        for log in replay.logs[..n_earlier].iter_mut().flatten() {
+            replay.earlier.extend(std::mem::take(&mut log.places));
+        }
+        replay.earlier.sort();
         replay.next_ref = replay.logs.iter().flatten().map(|log| log.next_ref).max().unwrap_or(0);
         Ok(replay)
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::context::QueryContext;
 use crate::fs::{AppendFile, ManualClock, ReadFile, RealFs};
+use crate::head::SeriesRef;
 use crate::options::{Options, WalSync};
 use crate::sample::{Sample, SampleColumns, TimeRange};
 use crate::wal::{Cut, SampleColumn, SegmentKind, Wal, WalOptions, remove_epochs_before};
