@@ -8,6 +8,7 @@
 //! 2. No block of the list is a source of another one.
 //! 3. Every delete rule that concerns a block is in its `deleted`.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -32,7 +33,7 @@ pub(crate) struct StoredBlock {
 }
 
 /// A delete rule as it concerns one block.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Deleted {
     range: TimeRange,
     series: RoaringBitmap,
@@ -65,6 +66,90 @@ pub(crate) struct Blocks {
     n_damaged: u64,
 }
 
+/// What is in the folder of blocks when it is opened.
+struct Found {
+    blocks: Vec<Arc<Block>>,
+    /// Files that a crash left unfinished.
+    unfinished: Vec<PathBuf>,
+    n_damaged: u64,
+    last_id: u64,
+}
+
+impl Found {
+    /// Opens what can be opened; nothing is changed.
+    fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
+        let names = match fs.list(dir) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(Error::io("list", dir))?,
+        };
+        let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), n_damaged: 0, last_id: 0 };
+        for name in names {
+            let path = dir.join(&name);
+            if BlockId::is_unfinished(&name) {
+                found.unfinished.push(path);
+            } else if let Some(id) = BlockId::parse(&name) {
+                found.last_id = found.last_id.max(id.0);
+                let opened = Block::open(fs, &path, cache).map(Arc::new);
+                found.blocks.extend(or_damaged(opened, &path, &mut found.n_damaged)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Leaves out merged blocks that are not sound: their sources, which a crash has kept from being removed, stay.
+    /// A block has its name a little before it is verified.
+    fn leave_out_unsound(&mut self) -> Result<()> {
+        let metas: Vec<BlockMeta> = self.blocks.iter().map(|block| block.meta().clone()).collect();
+        let replaced = superseded(&metas);
+        let mut sound = Vec::with_capacity(self.blocks.len());
+        for block in std::mem::take(&mut self.blocks) {
+            let takes_over = block.meta().origin.sources.iter().any(|source| replaced.binary_search(source).is_ok());
+            let verified = if takes_over { block.verify(&QueryContext::unbounded()) } else { Ok(()) };
+            let is_sound = or_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
+            sound.extend(is_sound.then_some(block));
+        }
+        self.blocks = sound;
+        Ok(())
+    }
+
+    /// Removes unfinished files and blocks that a merged one has replaced.
+    fn clear(&mut self, fs: &dyn Fs) -> Result<()> {
+        let metas: Vec<BlockMeta> = self.blocks.iter().map(|block| block.meta().clone()).collect();
+        let replaced = superseded(&metas);
+        let is_replaced = |block: &Arc<Block>| replaced.binary_search(&block.meta().origin.id).is_ok();
+        let gone: Vec<_> = self.blocks.extract_if(.., |block| is_replaced(block)).collect();
+        let paths = gone.iter().map(|block| block.path()).chain(self.unfinished.iter().map(PathBuf::as_path));
+        for path in paths {
+            fs.remove(path).map_err(Error::io("remove", path))?;
+        }
+        Ok(())
+    }
+
+    /// Applies the delete rules. A block that cannot say which of its series match is left out.
+    fn stored(&mut self, tombstones: &Tombstones) -> Result<Vec<Arc<StoredBlock>>> {
+        let mut list = Vec::with_capacity(self.blocks.len());
+        for block in self.blocks.drain(..) {
+            let path = block.path().to_owned();
+            let stored = StoredBlock::new(block, tombstones).map(Arc::new);
+            list.extend(or_damaged(stored, &path, &mut self.n_damaged)?);
+        }
+        Ok(list)
+    }
+}
+
+/// Reports and counts a block that is damaged or cannot be read: it is left alone, and the others are served.
+fn or_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(newer @ Error::Version { .. }) => Err(newer),
+        Err(error) => {
+            tracing::error!(?path, %error, "a block does not open; its samples are missing until it is mended");
+            *n_damaged += 1;
+            Ok(None)
+        }
+    }
+}
+
 impl StoredBlock {
     fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
         let mut deleted = Vec::new();
@@ -75,6 +160,16 @@ impl StoredBlock {
             }
         }
         Ok(Self { block, deleted })
+    }
+
+    /// Returns the block with another rule; as it is if that concerns no series of it.
+    fn without(self: &Arc<Self>, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
+        if series.is_empty() {
+            return Arc::clone(self);
+        }
+        let mut deleted = self.deleted.clone();
+        deleted.push(Deleted { range, series });
+        Arc::new(Self { block: Arc::clone(&self.block), deleted })
     }
 
     /// Takes a block as it is, without delete rules.
@@ -142,54 +237,32 @@ impl StoredBlock {
 
 impl Blocks {
     /// Opens all blocks of a folder, makes the folder if need be, and removes what a crash left: files that were not
-    /// finished, and blocks that a merged one has replaced. A block that does not open is left alone and counted.
+    /// finished, and blocks that a merged one has replaced. A block that does not open is left alone and counted. Nothing
+    /// is changed before all files were looked at.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Version`] if a block is of a newer format; what [`Tombstones::open`] says.
     pub(crate) fn open(fs: &Arc<dyn Fs>, data_dir: &Path, cache_size_max: usize) -> Result<Self> {
         let dir = data_dir.join("blocks");
-        fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
         let cache = Arc::new(PageCache::new(cache_size_max));
-        let mut found = Vec::new();
-        let (mut n_damaged, mut last_id) = (0, 0);
-        for name in fs.list(&dir).map_err(Error::io("list", &dir))? {
-            let path = dir.join(&name);
-            if name.ends_with(".tmp") {
-                fs.remove(&path).map_err(Error::io("remove", &path))?;
-            }
-            let Some(id) = BlockId::parse(&name) else { continue };
-            last_id = last_id.max(id.0);
-            match Block::open(&**fs, &path, &cache) {
-                Ok(block) => found.push(Arc::new(block)),
-                Err(newer @ Error::Version { .. }) => return Err(newer),
-                Err(error) => {
-                    tracing::error!(?path, %error, "a block does not open; its samples are missing until it is mended");
-                    n_damaged += 1;
-                }
-            }
-        }
-        let metas: Vec<BlockMeta> = found.iter().map(|block| block.meta().clone()).collect();
-        let replaced = superseded(&metas);
-        let (gone, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|b| replaced.contains(&b.meta().origin.id));
-        for block in gone {
-            fs.remove(block.path()).map_err(Error::io("remove", block.path()))?;
-        }
-        let applied = found.iter().map(|block| block.meta().origin.deletions).max().unwrap_or(0);
+        let mut found = Found::list(&**fs, &dir, &cache)?;
+        let applied = found.blocks.iter().map(|block| block.meta().origin.deletions).max().unwrap_or(0);
         let tombstones = Tombstones::open(Arc::clone(fs), data_dir, applied)?;
-        let last_flush = found.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
+        found.leave_out_unsound()?;
+        let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
         let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
-        let next_flush = last_flush.max(last_rule) + 1;
-        let list = found.into_iter().map(|block| Ok(Arc::new(StoredBlock::new(block, &tombstones)?)));
-        let list = in_order(list.collect::<Result<_>>()?);
+        fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
+        found.clear(&**fs)?;
+        let list = found.stored(&tombstones)?;
         Ok(Self {
             fs: Arc::clone(fs),
             dir,
             cache,
-            list: RwLock::new(list),
+            list: RwLock::new(in_order(list)),
             tombstones: Mutex::new(tombstones),
-            next_id: AtomicU64::new(last_id + 1),
-            next_flush: AtomicU64::new(next_flush),
-            n_damaged,
+            next_id: AtomicU64::new(found.last_id.saturating_add(1)),
+            next_flush: AtomicU64::new(last_flush.max(last_rule).saturating_add(1)),
+            n_damaged: found.n_damaged,
         })
     }
 
@@ -331,26 +404,29 @@ impl Blocks {
             self.fs.remove(path).map_err(Error::io("remove", path))?;
         }
         self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
-        tombstones.prune(&self.metas()).map(drop)
+        // A block that did not open may be mended, and needs its rules then.
+        if self.n_damaged == 0 { tombstones.prune(&self.metas()).map(drop) } else { Ok(()) }
     }
 
-    /// Deletes samples of series that pass all matchers from the blocks that flush `flush` and those before it wrote.
-    /// On return the deletion survives a power cut, and no later read shows the samples.
+    /// Deletes samples of series that pass all matchers from all blocks. On return the deletion survives a power cut, and
+    /// no later read shows the samples. The caller keeps flushes out: what they are about to write came later.
     ///
     /// # Errors
-    /// As [`Tombstones::add`].
-    pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange, flush: u64) -> Result<()> {
+    /// As [`Tombstones::add`] and [`Block::select`]; nothing has changed then.
+    pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         let mut tombstones = self.tombstones();
-        tombstones.add(matchers, range, flush)?;
-        let again = |stored: &Arc<StoredBlock>| {
-            if stored.meta().range.overlaps(range) {
-                StoredBlock::new(Arc::clone(&stored.block), &tombstones).map(Arc::new)
-            } else {
-                Ok(Arc::clone(stored))
-            }
+        let list = self.list();
+        // Asked first: if a block cannot say which of its series match, there is no rule yet.
+        let select = |stored: &Arc<StoredBlock>| match stored.meta().range.overlaps(range) {
+            true => stored.block.select(&QueryContext::unbounded(), &matchers),
+            false => Ok(RoaringBitmap::new()),
         };
-        let list = self.list().iter().map(again).collect::<Result<_>>()?;
-        self.publish(list);
+        let concerned = list.iter().map(select).collect::<Result<Vec<_>>>()?;
+        // Of all flushes so far: a merge of any of these blocks is still one that the rule applies to.
+        let flush = self.next_flush.load(Ordering::Relaxed) - 1;
+        tombstones.add(matchers, range, flush)?;
+        let with_rule = |(stored, series): (&Arc<StoredBlock>, RoaringBitmap)| stored.without(range, series);
+        self.publish(list.iter().zip(concerned).map(with_rule).collect());
         Ok(())
     }
 

@@ -36,7 +36,8 @@ use crate::shard::{Appending, Shard, shard_of};
 use crate::store::Store;
 use crate::syncer::Syncer;
 use crate::wal::{
-    self, Epoch, Health, Replay, ReplayProgress, ReplayStats, SampleColumn, Target, Wal, WalOptions, replay_workers,
+    self, Epoch, Health, Replay, ReplayProgress, ReplayStats, SampleColumn, Target, Wal, WalOptions, check_versions,
+    replay_workers,
 };
 
 /// The largest label set, in bytes of names and values.
@@ -108,10 +109,12 @@ impl Db {
         let fs = Arc::clone(&options.fs);
         create_data_dir(&*fs, path)?;
         let lock = lock(&*fs, &path.join("lock"))?;
-        let blocks = Blocks::open(&fs, path, options.page_cache_size_bytes)?;
         let wal_dir = path.join("wal");
         let epochs = epochs(&*fs, &wal_dir)?;
-        let epoch = current_epoch(&epochs, options.shards);
+        let epoch = current_epoch(&epochs, options.shards)?;
+        // What a newer version wrote is left as it is: this comes before the first change.
+        check_versions(&*fs, &wal_dir, &epochs)?;
+        let blocks = Blocks::open(&fs, path, options.page_cache_size_bytes)?;
         let shards = open_shards(&wal_dir, epoch, &options)?;
         // New folders must outlive a power cut as well; the log syncs only the entries of its segments.
         for dir in [&epoch.dir(&wal_dir), &wal_dir, blocks.dir(), path] {
@@ -278,7 +281,9 @@ impl Db {
             if known.get(family) == Some(&metadata) {
                 continue;
             }
-            limit("metric families with metadata", known.len(), METADATA_FAMILIES_MAX - 1)?;
+            if !known.contains_key(family) {
+                limit("metric families with metadata", known.len() + 1, METADATA_FAMILIES_MAX)?;
+            }
             wal.ready()?;
             wal.append_metadata(family, &metadata);
             Arc::make_mut(&mut known).insert(family.to_owned(), metadata);
@@ -296,10 +301,10 @@ impl Db {
     /// the deletion survives a power cut; the bytes go with the next merge. What is appended later stays.
     ///
     /// # Errors
-    /// As [`Db::flush`]; [`Error::Limit`] if too many deletions wait for their merge.
+    /// As [`Db::flush`]; [`Error::Limit`] if too many deletions wait for their merge; [`Error::Corrupt`] if a block that
+    /// is concerned cannot say which of its series match. Nothing is deleted then.
     pub fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
-        let (_, flush) = self.store.flush()?;
-        self.store.blocks.delete(matchers, range, flush)
+        self.store.delete(matchers, range)
     }
 
     /// Flushes: writes what the heads hold to blocks and cuts the logs.
@@ -307,7 +312,7 @@ impl Db {
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`]; nothing is lost, and the next flush tries again.
     pub fn flush(&self) -> Result<FlushStats> {
-        self.store.flush().map(|(stats, _)| stats)
+        self.store.flush()
     }
 
     /// Does the merging that is due, and applies retention. The background does this by itself.
@@ -444,21 +449,23 @@ fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
     })
 }
 
-/// Returns the epochs of the log, oldest first; makes the folder of the log if need be.
+/// Returns the epochs of the log, oldest first.
 fn epochs(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Epoch>> {
-    fs.create_dir(wal_dir).map_err(Error::io("create", wal_dir))?;
-    let names = fs.list(wal_dir).map_err(Error::io("list", wal_dir))?;
+    let names = match fs.list(wal_dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(Error::io("list", wal_dir))?,
+    };
     let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
     epochs.sort_unstable();
     Ok(epochs)
 }
 
 /// Returns the epoch to write to: the newest one if it has as many shards, else a new one.
-fn current_epoch(epochs: &[Epoch], shards: usize) -> Epoch {
+fn current_epoch(epochs: &[Epoch], shards: usize) -> Result<Epoch> {
     match epochs.last() {
-        Some(last) if last.shards == shards => *last,
-        Some(last) => Epoch { number: last.number + 1, shards },
-        None => Epoch { number: 0, shards },
+        Some(last) if last.shards == shards => Ok(*last),
+        Some(last) => last.next(shards),
+        None => Ok(Epoch { number: 0, shards }),
     }
 }
 

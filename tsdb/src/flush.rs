@@ -26,6 +26,7 @@ use crate::compact::window_of;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{Frozen, HeadCopies, Pair, SlotRef};
+use crate::matcher::Matcher;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
 use crate::store::Store;
@@ -56,26 +57,40 @@ pub(crate) struct Flushing {
 }
 
 impl Store {
-    /// Flushes all that was appended before, and returns what it did and the number of the flush.
+    /// Flushes all that was appended before, and returns what it did.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if parts or checkpoints cannot be written; nothing is lost then.
-    pub(crate) fn flush(&self) -> Result<(FlushStats, u64)> {
+    pub(crate) fn flush(&self) -> Result<FlushStats> {
+        self.flush_under(&mut self.flushing())
+    }
+
+    /// Flushes, then deletes from blocks; see [`Db::delete`](crate::Db::delete). No other flush comes in between: its
+    /// samples may have been appended after the deletion.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         let mut flushing = self.flushing();
+        self.flush_under(&mut flushing)?;
+        self.blocks.delete(matchers, range)
+    }
+
+    fn flush_under(&self, flushing: &mut Flushing) -> Result<FlushStats> {
         let mut stats = FlushStats::default();
         // What an earlier flush could not finish goes first: its samples are older.
         if flushing.is_unfinished {
-            self.finish(&flushing, &mut stats)?;
+            self.finish(flushing, &mut stats)?;
         }
         let started = Instant::now();
         *flushing = Flushing { number: self.blocks.next_flush(), is_unfinished: true };
         self.freeze()?;
         stats.paused_us = started.elapsed().as_micros() as u64;
-        self.finish(&flushing, &mut stats)?;
+        self.finish(flushing, &mut stats)?;
         flushing.is_unfinished = false;
         // Only now has every shard flushed what it replayed from them.
         self.remove_old_epochs()?;
-        Ok((stats, flushing.number))
+        Ok(stats)
     }
 
     /// Freezes all shards at one instant: no request is in one of them and not in another.

@@ -14,6 +14,8 @@ use crate::store::Store;
 
 /// How often the flush lane looks at the clock and at the heads' memory.
 const FLUSH_CHECK: Duration = Duration::from_secs(1);
+/// How long after a flush a log that cannot be written, because the disk is full, is reason for another: it makes room.
+const BLOCKED_CHECK: Duration = Duration::from_secs(10);
 /// How often the merge lane looks for work.
 const MERGE_CHECK: Duration = Duration::from_secs(10);
 
@@ -83,7 +85,10 @@ fn flush_lane(store: &Store, stop: &Stop) {
     let mut last = Instant::now();
     report("take the reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
-        if last.elapsed() < options.flush_interval && store.samples_size() < options.flush_size_bytes {
+        let is_due = last.elapsed() >= options.flush_interval
+            || store.samples_size() >= options.flush_size_bytes
+            || last.elapsed() >= BLOCKED_CHECK && store.is_blocked();
+        if !is_due {
             continue;
         }
         report("flush the heads", flush(store));

@@ -6,6 +6,9 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::fs::{Clock, Fs, RealFs, SystemClock};
 
+/// Most shards that a store has.
+pub(crate) const SHARDS_MAX: usize = 256;
+
 /// When the log is synced to the disk. In every mode it is written to the operating system before an append returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalSync {
@@ -111,7 +114,7 @@ impl Options {
         let check = |holds: bool, text: &str| if holds { Ok(()) } else { Err(Error::Options(text.to_owned())) };
         let shards = self.shards;
         check(
-            shards.is_power_of_two() && shards <= 256,
+            shards.is_power_of_two() && shards <= SHARDS_MAX,
             &format!("number of shards is {shards}, must be a power of two from 1 to 256"),
         )?;
         check(self.wal_replay_concurrency > 0, "replay concurrency is 0, must be at least 1")?;

@@ -42,6 +42,11 @@ impl Store {
     pub(crate) fn import(&self, dir: &Path) -> Result<usize> {
         let _one_at_a_time = self.compacting();
         let paths = self.importable(dir)?;
+        if paths.is_empty() {
+            return Ok(0);
+        }
+        // Of two samples with one timestamp that of the earlier flush stands: what the heads hold goes first.
+        self.flush()?;
         let mut imported = Vec::with_capacity(paths.len());
         for path in &paths {
             match self.import_one(path) {

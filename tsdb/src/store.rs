@@ -14,7 +14,7 @@ use crate::metadata::Metadata;
 use crate::options::Options;
 use crate::requests::{Readers, Requests};
 use crate::shard::Shard;
-use crate::wal::{self, Epoch, Reserve};
+use crate::wal::{self, Epoch, Health, Reserve};
 
 /// Metadata by metric family.
 pub(crate) type Families = BTreeMap<String, Metadata>;
@@ -102,6 +102,11 @@ impl Store {
     /// Returns about how many bytes the samples in the heads take.
     pub(crate) fn samples_size(&self) -> usize {
         self.shards.iter().map(|shard| shard.head().samples_size()).sum()
+    }
+
+    /// Tells whether a log waits for room on the disk.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.shards.iter().any(|shard| matches!(shard.wal().health(), Health::Blocked(_)))
     }
 
     /// Removes the logs of an earlier number of shards: all that they hold is in blocks and checkpoints.

@@ -1,110 +1,41 @@
 //! What must hold for arbitrary bytes, one function a target.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod regexp;
+mod reseal;
+mod store;
+
+pub use regexp::regexp_parse;
+pub use store::{store_decode, store_open, wal_replay};
 
 use varve_ingest::{DecodedBatch, Limits, RouteHasher, decode_v1};
 use varve_query::Features;
 use varve_query::promql::{parse, print};
-use varve_tsdb::{
-    Db, Fs, Labels, ManualClock, MemFs, Options, PowerCut, QueryContext, Sample, SampleColumns, TimeRange,
-    WalSync, WriteBatch,
-};
+use varve_tsdb::RowCodec;
 
-const NOW_MS: i64 = 1_700_000_000_000;
-
-/// Damages the files of a small store as `input` says, opens it twice and asserts that both times it holds the same: a
-/// refusal refuses again, what was skipped stays skipped, and no sample comes from nowhere.
-///
-/// The input is a list of edits of 8 bytes each: file, kind, offset (4), value (2).
-pub fn wal_replay(input: &[u8]) {
-    let whole = small_store();
-    let fs = whole.crash(PowerCut::KeepsAll);
-    let files = files(&fs, Path::new("/"));
-    for edit in input.chunks_exact(8) {
-        let path = &files[usize::from(edit[0]) % files.len()];
-        let offset = u32::from_le_bytes([edit[2], edit[3], edit[4], edit[5]]) as usize;
-        fs.edit(path, |bytes| damage(bytes, edit[1], offset, [edit[6], edit[7]])).expect("the file is there");
+/// Decodes a row of values and a column of timestamps of as many elements as the first two bytes say. What decodes is
+/// encoded and decoded to the same bits.
+pub fn row_decode(input: &[u8]) {
+    let Some((&[a, b], bytes)) = input.split_first_chunk() else { return };
+    let n = usize::from(u16::from_le_bytes([a, b])) % 1024;
+    let (mut src, mut values) = (bytes, vec![0.5]);
+    let decoded = RowCodec::decode(&mut src, n, &mut values);
+    assert_eq!(values.len(), if decoded { 1 + n } else { 1 });
+    if decoded {
+        let (mut again, mut back) = (Vec::new(), Vec::new());
+        RowCodec::default().encode(&values[1..], &mut again);
+        assert!(RowCodec::decode(&mut &again[..], n, &mut back));
+        assert!(back.iter().map(|v| v.to_bits()).eq(values[1..].iter().map(|v| v.to_bits())));
     }
-    let first = contents(&fs);
-    let second = contents(&fs.crash(PowerCut::LosesAll));
-    assert_eq!(first.is_some(), second.is_some(), "a store opens once, and not again");
-    let (Some(first), Some(second)) = (first, second) else { return };
-    assert_eq!(first, second);
-    let all = contents(&whole.crash(PowerCut::KeepsAll)).expect("a store without damage opens");
-    for (series, samples) in first {
-        let written = all.get(&series).expect("a series from nowhere");
-        assert!(samples.iter().all(|sample| written.contains(sample)), "a sample from nowhere");
+    let (mut src, mut times_ms) = (bytes, vec![1]);
+    let decoded = RowCodec::decode_timestamps(&mut src, n, &mut times_ms);
+    assert_eq!(times_ms.len(), if decoded { 1 + n } else { 1 });
+    if decoded {
+        let (mut again, mut back) = (Vec::new(), Vec::new());
+        RowCodec::encode_timestamps(&times_ms[1..], &mut again);
+        assert!(RowCodec::decode_timestamps(&mut &again[..], n, &mut back));
+        assert_eq!(back, times_ms[1..]);
     }
-}
-
-fn damage(bytes: &mut Vec<u8>, kind: u8, offset: usize, value: [u8; 2]) {
-    let at = if bytes.is_empty() { 0 } else { offset % bytes.len() };
-    match kind % 5 {
-        0 => bytes.truncate(at),
-        1 => bytes.extend(value),
-        2 => bytes[..].iter_mut().skip(at).take(1 + usize::from(value[1] % 64)).for_each(|byte| *byte = value[0]),
-        3 => bytes[..].iter_mut().skip(at).take(1).for_each(|byte| *byte ^= value[0]),
-        // Some bytes come twice, as when an old piece of the disk shows.
-        _ => bytes.extend_from_within(at..(at + usize::from(value[0])).min(bytes.len())),
-    }
-}
-
-fn options(fs: &MemFs) -> Options {
-    Options {
-        fs: Arc::new(fs.clone()),
-        clock: Arc::new(ManualClock::at(NOW_MS)),
-        wal_sync: WalSync::Never,
-        wal_segment_size_bytes: 4096,
-        background: false,
-        ..Options::default()
-    }
-}
-
-/// A closed store with some series and samples.
-fn small_store() -> MemFs {
-    let fs = MemFs::new();
-    let db = Db::open(Path::new("/"), options(&fs)).expect("a new store opens");
-    for i in 0..20_i64 {
-        let mut batch = WriteBatch::default();
-        for series in 0..4 {
-            let labels = Labels::from_pairs([("__name__", "m"), ("i", &*(series + i / 10).to_string())]);
-            let handle = db.series(&labels.expect("names ascend")).expect("there is room");
-            batch.push(handle, Sample { timestamp_ms: NOW_MS + i * 1000, value: i as f64 * 0.1 }, 0);
-        }
-        db.append(&mut batch).expect("there is room");
-    }
-    drop(db);
-    fs
-}
-
-/// Returns all files below a folder.
-fn files(fs: &MemFs, dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for name in fs.list(dir).expect("it is a folder") {
-        let path = dir.join(name);
-        if fs.list(&path).is_ok() { found.extend(files(fs, &path)) } else { found.push(path) }
-    }
-    found
-}
-
-/// Time and bits of all samples by labels, `None` if the store does not open.
-fn contents(fs: &MemFs) -> Option<BTreeMap<String, Vec<(i64, u64)>>> {
-    let db = Db::open(Path::new("/"), options(fs)).ok()?;
-    let mut contents = BTreeMap::new();
-    for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).expect("nothing limits it") {
-        let series = series.expect("nothing limits it");
-        let mut columns = SampleColumns::default();
-        series.read(&mut columns).expect("what was accepted at open can be read");
-        assert!(columns.timestamps_ms.is_sorted_by(|a, b| a < b), "times ascend");
-        let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits())).collect();
-        if !samples.is_empty() {
-            contents.insert(series.labels().to_string(), samples);
-        }
-    }
-    Some(contents)
 }
 
 /// Decodes a message of remote write 1.0; the second time into the same batch.
@@ -128,10 +59,12 @@ pub fn promql_parse(input: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Runs a target over the seeds as they are, and over many mutations of them.
+    /// Runs a target over the seeds as they are, and over many mutations of them: so many, or `FUZZ_INPUTS`.
     fn smoke(target: fn(&[u8]), seeds: &[&[u8]], n_inputs: u64) {
+        let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+        let n_inputs = number("FUZZ_INPUTS").unwrap_or(n_inputs);
         seeds.iter().for_each(|seed| target(seed));
-        let mut state = 1_u64;
+        let mut state = number("FUZZ_SEED").unwrap_or(1);
         let mut below = |n: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % n
@@ -152,11 +85,61 @@ mod tests {
         }
     }
 
-    #[test]
-    fn wal_replay_holds() {
+    /// Lists of one and of three edits.
+    fn on_edits(target: fn(&[u8]), n_inputs: u64) {
         let edits: Vec<u8> = (0..64_u64).flat_map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes()).collect();
         let seeds: Vec<&[u8]> = edits.chunks(8).chain(edits.chunks(24)).chain([&[][..]]).collect();
-        smoke(wal_replay, &seeds, 500);
+        smoke(target, &seeds, n_inputs);
+    }
+
+    #[test]
+    fn wal_replay_holds() {
+        on_edits(wal_replay, 500);
+    }
+
+    #[test]
+    fn store_open_holds() {
+        on_edits(store_open, 300);
+    }
+
+    #[test]
+    fn store_decode_holds() {
+        on_edits(store_decode, 200);
+    }
+
+    #[test]
+    fn row_decode_holds() {
+        let mut rows = Vec::new();
+        let columns: [fn(i32) -> f64; 6] = [
+            |_| 7.0,
+            |_| f64::NAN,
+            |i| f64::from(i * i),
+            |i| f64::from(i) * 0.1,
+            |i| f64::from(i).sqrt(),
+            |i| if i % 9 == 0 { f64::INFINITY } else { f64::from(i) / 8.0 },
+        ];
+        for value in columns {
+            let mut row = 100_u16.to_le_bytes().to_vec();
+            RowCodec::default().encode(&(0..100).map(value).collect::<Vec<_>>(), &mut row);
+            rows.push(row);
+        }
+        for step in [0, 7] {
+            let mut times = 100_u16.to_le_bytes().to_vec();
+            RowCodec::encode_timestamps(&(0..100).map(|i| i * 1000 + i % 3 * step).collect::<Vec<_>>(), &mut times);
+            rows.push(times);
+        }
+        smoke(row_decode, &rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), 20_000);
+    }
+
+    #[test]
+    fn regexp_parse_holds() {
+        let seeds = [
+            "node-[0-9]|a.*b|(x|y)+z?\nnode-1\naxxb\nxyz",
+            ".*(foo|bar|)\nfoo\nxbar\n",
+            "(?i)a{2,3}\\.[^a-c]\\d|\\pL$\naa.x",
+            "a?b*?c+?[x-z]^$\nbcx",
+        ];
+        smoke(regexp_parse, &seeds.map(str::as_bytes), 3_000);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A whole store: over restarts, damage and full disks; against a model; and through power cuts.
 
 mod crash;
+mod damage;
+mod formats;
 mod model;
 
 use std::collections::BTreeMap;
@@ -274,24 +276,6 @@ fn samples_whose_definition_is_gone_are_counted_and_their_number_is_not_given_ag
     drop(db);
     let expected = Contents::from([(series_labels(2).to_string(), vec![(NOW_MS + 1, 3.0_f64.to_bits())])]);
     assert_eq!(everything(&open(dir.path())), expected);
-}
-
-#[test]
-fn a_segment_of_a_newer_version_is_refused_and_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    drop({
-        let db = open(dir.path());
-        append(&db, &[(0, NOW_MS, 1.0)]);
-        db
-    });
-    let file = wal_files(dir.path(), "samples-").pop().unwrap();
-    let mut bytes = std::fs::read(&file).unwrap();
-    bytes[4] = 9;
-    let crc = crc32c::crc32c(&bytes[..20]);
-    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
-    std::fs::write(&file, &bytes).unwrap();
-    assert!(matches!(Db::open(dir.path(), options()), Err(Error::Version { found: 9, supported: 2, .. })));
-    assert_eq!(std::fs::read(&file).unwrap(), bytes);
 }
 
 /// A repetition that is answered "accepted" while the first attempt waits for room on the disk would lie.

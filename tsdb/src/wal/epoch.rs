@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use super::SegmentKind;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::options::SHARDS_MAX;
+
+/// The highest number of an epoch: it has six digits.
+const NUMBER_MAX: u32 = 999_999;
 
 /// The logs of one choice of the number of shards: a folder `<number>-<shards>`, with a folder per shard.
 ///
@@ -23,7 +27,21 @@ impl Epoch {
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (number, shards) = name.split_once('-')?;
         let epoch = Self { number: number.parse().ok()?, shards: shards.parse().ok()? };
-        (epoch.name() == name).then_some(epoch)
+        // What nobody wrote is nobody's log, whatever it is called: each shard of an epoch is looked for.
+        let is_possible = epoch.number <= NUMBER_MAX && (1..=SHARDS_MAX).contains(&epoch.shards);
+        (is_possible && epoch.name() == name).then_some(epoch)
+    }
+
+    /// Returns the epoch that follows with this number of shards.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] after the last one.
+    pub(crate) fn next(self, shards: usize) -> Result<Self> {
+        if self.number == NUMBER_MAX {
+            let limit = NUMBER_MAX.into();
+            return Err(Error::Limit { what: "changes of the number of shards", used: limit + 1, limit });
+        }
+        Ok(Self { number: self.number + 1, shards })
     }
 
     fn name(self) -> String {
@@ -91,9 +109,25 @@ mod tests {
     #[test]
     fn names_come_back_and_others_are_refused() {
         assert_eq!(Epoch::parse("000003-016"), Some(Epoch { number: 3, shards: 16 }));
-        for bad in ["3-16", "000003", "000003-016.tmp", "x-y"] {
+        for bad in [
+            "3-16",
+            "000003",
+            "000003-016.tmp",
+            "x-y",
+            "000003-000",
+            "000003-257",
+            "000003-99999999999",
+            "4294967295-001",
+        ] {
             assert_eq!(Epoch::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn numbers_of_epochs_end() {
+        let epoch = |number| Epoch { number, shards: 1 };
+        assert_eq!(epoch(7).next(4).unwrap(), Epoch { number: 8, shards: 4 });
+        assert!(matches!(epoch(NUMBER_MAX).next(4), Err(Error::Limit { .. })));
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod writer;
 
 pub(crate) use epoch::{Epoch, remove_epochs_before};
 pub(crate) use record::SampleColumn;
-pub(crate) use replay::{Replay, Target, replay_workers};
+pub(crate) use replay::{Replay, Target, check_versions, replay_workers};
 pub use replay::{ReplayProgress, ReplayStats};
 pub(crate) use reserve::Reserve;
 pub(crate) use writer::{Position, Wal, WalOptions};

@@ -97,6 +97,28 @@ struct Window<'a> {
     holds_large: Option<MutexGuard<'a, ()>>,
 }
 
+/// Looks at the header of a file only.
+///
+/// # Errors
+/// [`Error::Io`], and [`Error::Version`] if it is of a newer format.
+pub(super) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Result<()> {
+    let file = fs.open(path).map_err(Error::io("open", path))?;
+    let file_size = file.size().map_err(Error::io("read", path))?;
+    let mut header = [0; HEADER_SIZE];
+    if file_size < HEADER_SIZE as u64 {
+        return Ok(());
+    }
+    file.read_at(&mut header, 0).map_err(Error::io("read", path))?;
+    match parse_file_header(&header, kind) {
+        Err(BadHeader::Version(found)) => Err(newer(path, found)),
+        _ => Ok(()),
+    }
+}
+
+fn newer(path: &Path, found: u8) -> Error {
+    Error::Version { path: path.to_owned(), found: found.into(), supported: frame::VERSION.into() }
+}
+
 impl<'a> Reader<'a> {
     /// Opens a file of the log.
     ///
@@ -113,10 +135,7 @@ impl<'a> Reader<'a> {
                 let at = HEADER_SIZE as u64;
                 Ok(Opened::Sound(Reader { path: path.to_owned(), window, framing, at, next_sequence: 0 }))
             }
-            Err(BadHeader::Version(found)) => {
-                let supported = frame::VERSION.into();
-                Err(Error::Version { path: path.to_owned(), found: found.into(), supported })
-            }
+            Err(BadHeader::Version(found)) => Err(newer(path, found)),
             Err(BadHeader::Damaged) if file_size < HEADER_SIZE as u64 => Ok(Opened::Empty),
             Err(BadHeader::Damaged) => Ok(Opened::Damaged(file_size)),
         }

@@ -29,6 +29,9 @@ use crate::options::WalSync;
 /// Size at which the definitions gathered in one frame are closed off.
 const SERIES_FRAME_SIZE: usize = 1 << 20;
 
+/// The highest number of a file that is taken for one that a log has come to: it leaves room for as many again.
+const NUMBER_MAX: u64 = u64::MAX / 2;
+
 /// How the log is written.
 #[derive(Debug, Clone)]
 pub(crate) struct WalOptions {
@@ -89,11 +92,19 @@ impl Wal {
     /// write.
     ///
     /// # Errors
-    /// [`Error::Io`] if the folder cannot be made or read.
+    /// [`Error::Io`] if the folder cannot be made or read; [`Error::Corrupt`] if a file leaves no number for the next.
     pub(crate) fn open(options: WalOptions) -> Result<Self> {
         options.fs.create_dir(&options.dir).map_err(Error::io("create", &options.dir))?;
         let names = options.fs.list(&options.dir).map_err(Error::io("list", &options.dir))?;
         let last = |kind: SegmentKind| names.iter().filter_map(|name| kind.parse(name)).max();
+        for kind in [SegmentKind::Series, SegmentKind::Samples, SegmentKind::Checkpoint] {
+            if let Some(number) = last(kind).filter(|&number| number > NUMBER_MAX) {
+                let path = options.dir.join(kind.file_name(number));
+                let reason =
+                    "no number is left behind that of this file, which is none of ours; move it away".to_owned();
+                return Err(Error::Corrupt { path, offset: 0, reason });
+            }
+        }
         // A checkpoint's number is the first that still counts, whether there is such a segment or not.
         let first = last(SegmentKind::Checkpoint).unwrap_or(0);
         let stream = |kind| Stream::new(kind, last(kind).map_or(0, |last| last + 1).max(first));

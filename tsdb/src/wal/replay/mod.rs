@@ -15,6 +15,7 @@ mod places;
 mod progress;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -24,8 +25,8 @@ use self::log::Log;
 use self::places::Places;
 pub use self::progress::ReplayProgress;
 pub(crate) use self::progress::replay_workers;
-use super::Epoch;
-use super::reader::LargeFrames;
+use super::reader::{LargeFrames, check_version};
+use super::{Epoch, SegmentKind};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::metadata::Metadata;
@@ -91,6 +92,26 @@ pub(crate) struct Replay<'a> {
 struct Shared<'a> {
     target: &'a Target<'a>,
     large: LargeFrames,
+}
+
+/// Looks at the headers of all files of some epochs, before anything on the disk is changed.
+///
+/// # Errors
+/// [`Error::Version`] if one is of a newer format, [`Error::Io`].
+pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> Result<()> {
+    for epoch in epochs {
+        for dir in (0..epoch.shards).map(|shard| epoch.shard_dir(wal_dir, shard)) {
+            let names = match fs.list(&dir) {
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                names => names.map_err(Error::io("list", &dir))?,
+            };
+            for kind in [SegmentKind::Checkpoint, SegmentKind::Series, SegmentKind::Samples] {
+                let ours = names.iter().filter(|name| kind.parse(name).is_some());
+                ours.map(|name| dir.join(name)).try_for_each(|path| check_version(fs, &path, kind))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 impl<'a> Replay<'a> {

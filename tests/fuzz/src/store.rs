@@ -1,0 +1,190 @@
+//! Whole stores whose files are damaged as the input says.
+//!
+//! The input is a list of edits of 8 bytes each: file, kind, offset (4), value (2).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use varve_tsdb::{
+    Db, Fs, Labels, ManualClock, Matcher, MemFs, Options, PowerCut, QueryContext, Sample, SampleColumns, TimeRange,
+    WalSync, WriteBatch,
+};
+
+use crate::reseal::reseal;
+
+const NOW_MS: i64 = 1_700_000_000_000;
+const ROOT: &str = "/";
+
+/// What a series shows when it is read: time and bits of its samples, or why it cannot be read.
+type Contents = BTreeMap<String, Result<Vec<(i64, u64)>, String>>;
+
+/// Damages logs, opens the store twice and asserts that both times it holds the same: a refusal refuses again, what was
+/// skipped stays skipped, and no sample comes from nowhere.
+pub fn wal_replay(input: &[u8]) {
+    static STORE: OnceLock<(MemFs, Contents)> = OnceLock::new();
+    open_damaged(STORE.get_or_init(|| with_contents(logs())), input);
+}
+
+/// Damages logs with checkpoints, parts, merged blocks and delete rules; as [`wal_replay`]. What was deleted does not come
+/// back either.
+pub fn store_open(input: &[u8]) {
+    static STORE: OnceLock<(MemFs, Contents)> = OnceLock::new();
+    open_damaged(STORE.get_or_init(|| with_contents(everything())), input);
+}
+
+/// As [`store_open`], but gives what was damaged checksums that are right, so that the edits reach the decoders. Anything
+/// may be shown then; nothing panics, whatever is done with the store.
+pub fn store_decode(input: &[u8]) {
+    static STORE: OnceLock<MemFs> = OnceLock::new();
+    let fs = STORE.get_or_init(everything).crash(PowerCut::KeepsAll);
+    for path in damaged(&fs, input) {
+        fs.edit(&path, |bytes| reseal(&path, bytes)).expect("the file is there");
+    }
+    let first = contents(&fs);
+    let second = contents(&fs.crash(PowerCut::KeepsAll));
+    assert_eq!(first.is_some(), second.is_some(), "a store opens once, and not again");
+    let Ok(db) = Db::open(Path::new(ROOT), options(&fs)) else { return };
+    // Each may refuse.
+    let ctx = QueryContext::unbounded();
+    drop(db.label_names(&ctx, &[], TimeRange::ALL));
+    drop(db.label_values(&ctx, "i", &[Matcher::equal("j", "1")], TimeRange::ALL));
+    drop(db.delete(vec![Matcher::equal("i", "1")], TimeRange::ALL));
+    drop(db.compact_fully());
+    drop(db.clean_tombstones());
+    drop(db.snapshot("s", false));
+}
+
+fn with_contents(fs: MemFs) -> (MemFs, Contents) {
+    let all = contents(&fs.crash(PowerCut::KeepsAll)).expect("a store without damage opens");
+    assert!(all.values().all(Result::is_ok), "a store without damage is read");
+    (fs, all)
+}
+
+fn open_damaged((whole, all): &(MemFs, Contents), input: &[u8]) {
+    let fs = whole.crash(PowerCut::KeepsAll);
+    drop(damaged(&fs, input));
+    let first = contents(&fs);
+    let second = contents(&fs.crash(PowerCut::LosesAll));
+    assert_eq!(first.is_some(), second.is_some(), "a store opens once, and not again");
+    let (Some(first), Some(second)) = (first, second) else { return };
+    assert_eq!(first, second);
+    for (series, samples) in first {
+        let written = all.get(&series).expect("a series from nowhere");
+        let (Ok(samples), Ok(written)) = (samples, written) else { continue };
+        assert!(samples.iter().all(|sample| written.contains(sample)), "a sample from nowhere");
+    }
+}
+
+/// Makes the edits of an input and returns the files that they concern.
+fn damaged(fs: &MemFs, input: &[u8]) -> Vec<PathBuf> {
+    let mut files = files(fs, Path::new(ROOT));
+    files.retain(|path| fs.open(path).and_then(|file| file.size()).is_ok_and(|size| size > 0));
+    let mut damaged = Vec::new();
+    for edit in input.chunks_exact(8) {
+        let path = &files[usize::from(edit[0]) % files.len()];
+        let offset = u32::from_le_bytes([edit[2], edit[3], edit[4], edit[5]]) as usize;
+        fs.edit(path, |bytes| damage(bytes, edit[1], offset, [edit[6], edit[7]])).expect("the file is there");
+        damaged.push(path.clone());
+    }
+    damaged
+}
+
+fn damage(bytes: &mut Vec<u8>, kind: u8, offset: usize, value: [u8; 2]) {
+    let at = if bytes.is_empty() { 0 } else { offset % bytes.len() };
+    match kind % 5 {
+        0 => bytes.truncate(at),
+        1 => bytes.extend(value),
+        2 => bytes[..].iter_mut().skip(at).take(1 + usize::from(value[1] % 64)).for_each(|byte| *byte = value[0]),
+        3 => bytes[..].iter_mut().skip(at).take(1).for_each(|byte| *byte ^= value[0]),
+        // Some bytes come twice, as when an old piece of the disk shows.
+        _ => bytes.extend_from_within(at..(at + usize::from(value[0])).min(bytes.len())),
+    }
+}
+
+fn options(fs: &MemFs) -> Options {
+    Options {
+        fs: Arc::new(fs.clone()),
+        clock: Arc::new(ManualClock::at(NOW_MS + 2 * 86_400_000)),
+        wal_sync: WalSync::Never,
+        wal_segment_size_bytes: 4096,
+        background: false,
+        ..Options::default()
+    }
+}
+
+fn open(fs: &MemFs) -> Db {
+    Db::open(Path::new(ROOT), options(fs)).expect("a sound store opens")
+}
+
+/// Appends a sample to each of some series; two labels, so that the index has something to find.
+fn write(db: &Db, series: std::ops::Range<i64>, t: i64) {
+    let mut batch = WriteBatch::default();
+    for i in series {
+        let labels = Labels::from_pairs([("__name__", "m"), ("i", &*i.to_string()), ("j", &*(i % 2).to_string())]);
+        let handle = db.series(&labels.expect("names ascend")).expect("there is room");
+        batch.push(handle, Sample { timestamp_ms: t, value: (t / 1000 % 1_000_003 * i) as f64 * 0.1 }, 0);
+    }
+    db.append(&mut batch).expect("there is room");
+    assert_eq!(batch.rejected().len(), 0);
+}
+
+/// A closed store whose samples are all in its log.
+fn logs() -> MemFs {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    for n in 0..20 {
+        write(&db, n / 10..n / 10 + 4, NOW_MS + n * 1000);
+    }
+    drop(db);
+    fs
+}
+
+/// A closed store with checkpoints and what was logged behind them, parts, merged blocks, and rules for some of them.
+fn everything() -> MemFs {
+    let fs = MemFs::new();
+    let db = open(&fs);
+    db.set_metadata([("m", varve_tsdb::Metadata::default())]).expect("there is room");
+    for n in 0..16 {
+        write(&db, 0..4 + n % 4, NOW_MS + n * 1_200_000);
+        if n % 3 == 2 {
+            db.flush().expect("there is room");
+            db.compact().expect("there is room");
+        }
+        if n == 13 {
+            let range = TimeRange { start_ms: NOW_MS, end_ms: NOW_MS + 6 * 1_200_000 };
+            db.delete(vec![Matcher::equal("i", "2")], range).expect("there is room");
+            db.delete(vec![Matcher::equal("j", "1")], TimeRange { end_ms: NOW_MS, ..range }).expect("there is room");
+        }
+    }
+    drop(db);
+    assert!(fs.open(Path::new("/tombstones")).is_ok(), "rules wait");
+    fs
+}
+
+/// Returns all files below a folder.
+fn files(fs: &MemFs, dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for name in fs.list(dir).expect("it is a folder") {
+        let path = dir.join(name);
+        if fs.list(&path).is_ok() { found.extend(files(fs, &path)) } else { found.push(path) }
+    }
+    found
+}
+
+/// Reads all series, `None` if the store does not open. A selection that fails is at its end.
+fn contents(fs: &MemFs) -> Option<Contents> {
+    let db = Db::open(Path::new(ROOT), options(fs)).ok()?;
+    let mut contents = Contents::new();
+    let Ok(set) = db.select(&QueryContext::unbounded(), &[], TimeRange::ALL) else { return Some(contents) };
+    for series in set {
+        let Ok(series) = series else { break };
+        let mut columns = SampleColumns::default();
+        let read = series.read(&mut columns).map_err(|e| e.to_string());
+        let samples = read.map(|()| columns.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect::<Vec<_>>());
+        if samples.as_ref().map_or(true, |samples| !samples.is_empty()) {
+            contents.insert(series.labels().to_string(), samples);
+        }
+    }
+    Some(contents)
+}

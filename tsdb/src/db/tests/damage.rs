@@ -1,0 +1,238 @@
+//! Files that are damaged, foreign or left from a crash: the store opens with all that is sound, says what is wrong and
+//! removes nothing that may be of use.
+
+use super::*;
+use crate::block::{BlockMeta, BlockOrigin, BlockWriter};
+use crate::compact::{Merging, merge};
+
+fn block_paths(dir: &Path) -> Vec<std::path::PathBuf> {
+    let mut paths: Vec<_> = std::fs::read_dir(dir.join("blocks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Two parts of two windows with a sample of series 0 each.
+fn two_parts(dir: &Path) -> [i64; 2] {
+    let times = [NOW_MS - 7_200_000, NOW_MS];
+    let db = open(dir);
+    for t in times {
+        append(&db, &[(0, t, 1.0), (1, t, 2.0)]);
+        db.flush().unwrap();
+    }
+    assert_eq!(block_paths(dir).len(), 2);
+    times
+}
+
+fn times_of(db: &Db, i: usize) -> Vec<i64> {
+    everything(db).get(&series_labels(i).to_string()).into_iter().flatten().map(|sample| sample.0).collect()
+}
+
+/// A block whose file is damaged is left alone; when it has been mended, what was deleted from it stays deleted.
+#[test]
+fn rules_wait_for_a_block_that_does_not_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second] = two_parts(dir.path());
+    let db = open(dir.path());
+    db.delete(vec![Matcher::equal("i", "0")], TimeRange { start_ms: first, end_ms: first }).unwrap();
+    drop(db);
+    let path = block_paths(dir.path()).remove(0);
+    let good = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+
+    let db = open(dir.path());
+    assert_eq!((db.stats().n_damaged_blocks, times_of(&db, 0)), (1, vec![second]));
+    db.delete(vec![Matcher::equal("i", "1")], TimeRange { start_ms: first, end_ms: first }).unwrap();
+    // Merges take out the rules that no block needs any more.
+    db.compact_fully().unwrap();
+    db.clean_tombstones().unwrap();
+    drop(db);
+
+    std::fs::write(&path, &good).unwrap();
+    let db = open(dir.path());
+    assert_eq!(db.stats().n_damaged_blocks, 0);
+    assert_eq!((times_of(&db, 0), times_of(&db, 1)), (vec![second], vec![second]));
+}
+
+/// The directory of a block is sound, a page of its postings is not: rules cannot say which of its series they concern.
+#[test]
+fn a_block_that_cannot_apply_its_rules_is_left_out_and_the_others_are_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second] = two_parts(dir.path());
+    open(dir.path()).delete(vec![Matcher::equal("i", "0")], TimeRange { start_ms: first, end_ms: first }).unwrap();
+    let path = block_paths(dir.path()).remove(0);
+    let good = std::fs::read(&path).unwrap();
+    let mut n_left_out = 0;
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&path, &bad).unwrap();
+        let db = open(dir.path());
+        let set = db.select(&QueryContext::unbounded(), &[], TimeRange { start_ms: second, end_ms: second }).unwrap();
+        assert_eq!(set.filter(Result::is_ok).count(), 2, "damage at {at}: the other block is served");
+        n_left_out += db.stats().n_damaged_blocks;
+        drop(db);
+        assert_eq!(std::fs::read(&path).unwrap(), bad, "damage at {at}: the file is left alone");
+    }
+    assert!(n_left_out > 0);
+}
+
+#[test]
+fn a_delete_that_a_block_cannot_answer_deletes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second] = two_parts(dir.path());
+    let path = block_paths(dir.path()).remove(0);
+    let good = std::fs::read(&path).unwrap();
+    let mut n_refused = 0;
+    for at in (0..good.len()).step_by(3) {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&path, &bad).unwrap();
+        let db = open(dir.path());
+        if let Err(refused) = db.delete(vec![Matcher::equal("i", "1")], TimeRange::ALL) {
+            assert!(matches!(refused, Error::Corrupt { path: named, .. } if named == path), "damage at {at}");
+            n_refused += 1;
+            drop(db);
+            std::fs::write(&path, &good).unwrap();
+            assert_eq!(times_of(&open(dir.path()), 1), [first, second], "damage at {at}");
+        }
+        drop(std::fs::remove_file(dir.path().join("tombstones")));
+    }
+    assert!(n_refused > 0);
+}
+
+/// Merges all blocks of a store into one under its final name, as a merge does just before it is verified.
+fn merged_beside_its_sources(db: &Db) -> BlockMeta {
+    let list = db.store.blocks.list();
+    let metas = db.store.blocks.metas();
+    let origin = BlockOrigin {
+        id: db.store.blocks.next_id(),
+        window: TimeRange { start_ms: NOW_MS - 86_400_000, end_ms: NOW_MS + 86_400_000 },
+        level: 1,
+        flushes: (1, 2),
+        sources: metas.iter().map(|meta| meta.origin.id).collect(),
+        deletions: 0,
+    };
+    let merging = Merging {
+        fs: Arc::new(RealFs),
+        dir: db.store.blocks.dir(),
+        throttle: &db.store.throttle,
+        stop: &AtomicBool::new(false),
+    };
+    merge(&list, origin, &merging).unwrap().meta.unwrap()
+}
+
+#[test]
+fn a_merged_block_that_is_not_sound_never_replaces_its_sources() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second] = two_parts(dir.path());
+    let db = open(dir.path());
+    merged_beside_its_sources(&db);
+    drop(db);
+    let [_, _, merged] = &block_paths(dir.path())[..] else { panic!("two sources and the merged block") };
+    let good = std::fs::read(merged).unwrap();
+    for at in (0..good.len()).chain([usize::MAX]) {
+        let mut bytes = good.clone();
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte ^= 1;
+        }
+        std::fs::write(merged, &bytes).unwrap();
+        let db = open(dir.path());
+        assert_eq!(times_of(&db, 0), [first, second], "damage at {at}");
+        let is_sound = at == usize::MAX;
+        assert_eq!(db.stats().n_damaged_blocks, u64::from(!is_sound), "damage at {at}");
+        assert_eq!(block_paths(dir.path()).len(), if is_sound { 1 } else { 3 }, "damage at {at}");
+    }
+}
+
+#[test]
+fn foreign_names_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    two_parts(dir.path());
+    let names = [
+        "blocks/notes.tmp",
+        "blocks/00000007.block.bak",
+        "blocks/18446744073709551615.block",
+        "wal/000000-001/000/samples-99999999999999999999999",
+        "wal/000000-001/000/samples-1",
+        "wal/999999-999/000/samples-00000000",
+        "wal/4294967295-001/000/samples-00000000",
+        "wal/000000-999999999/000/samples-00000000",
+    ];
+    for name in names {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "foreign").unwrap();
+    }
+    let db = open(dir.path());
+    assert_eq!((times_of(&db, 0).len(), db.stats().n_damaged_blocks), (2, 0));
+    append(&db, &[(0, NOW_MS + 1, 3.0)]);
+    db.compact_fully().unwrap();
+    drop(db);
+    assert_eq!(times_of(&open(dir.path()), 0).len(), 3);
+    for name in names {
+        assert_eq!(std::fs::read(dir.path().join(name)).unwrap(), b"foreign", "{name}");
+    }
+}
+
+#[test]
+fn a_segment_that_leaves_no_number_for_the_next_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    two_parts(dir.path());
+    let path = dir.path().join("wal/000000-001/000/samples-18446744073709551615");
+    std::fs::write(&path, "foreign").unwrap();
+    let refused = Db::open(dir.path(), options()).unwrap_err();
+    assert!(refused.to_string().contains("move it away"), "{refused}");
+    std::fs::remove_file(path).unwrap();
+    open(dir.path());
+}
+
+/// What the heads held when the import came was accepted before it.
+#[test]
+fn the_stores_samples_stand_against_imported_ones_also_when_they_were_not_flushed() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let db = open(other.path());
+    append(&db, &[(0, NOW_MS, 7.0), (0, NOW_MS + 1, 7.0)]);
+    db.flush().unwrap();
+    let exported = block_paths(other.path()).remove(0);
+
+    let db = open(dir.path());
+    append(&db, &[(0, NOW_MS, 1.0)]);
+    std::fs::create_dir_all(dir.path().join("import")).unwrap();
+    std::fs::copy(&exported, dir.path().join("import/00000001.block")).unwrap();
+    assert_eq!(db.import().unwrap(), 1);
+    let expected = [(NOW_MS, 1.0_f64.to_bits()), (NOW_MS + 1, 7.0_f64.to_bits())];
+    assert_eq!(everything(&db)[&series_labels(0).to_string()], expected);
+    db.compact_fully().unwrap();
+    assert_eq!(everything(&db)[&series_labels(0).to_string()], expected);
+    assert_eq!(db.import().unwrap(), 0, "what was imported is gone from the folder");
+}
+
+/// A block of a level that no later version reads is no reason to lose the others: it is named, and nothing is changed.
+#[test]
+fn an_import_of_a_damaged_block_takes_in_nothing() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    two_parts(other.path());
+    let [good, bad] = &block_paths(other.path())[..] else { panic!("two parts") };
+    let db = open(dir.path());
+    std::fs::create_dir_all(dir.path().join("import")).unwrap();
+    std::fs::copy(good, dir.path().join("import/00000001.block")).unwrap();
+    let mut bytes = std::fs::read(bad).unwrap();
+    bytes[30] ^= 1;
+    let import = dir.path().join("import/00000002.block");
+    std::fs::write(&import, bytes).unwrap();
+    assert!(matches!(db.import().unwrap_err(), Error::Corrupt { path, .. } if path == import));
+    assert_eq!(db.stats().n_blocks, 0);
+    assert!(everything(&db).is_empty());
+    drop(db);
+    assert!(everything(&open(dir.path())).is_empty());
+}
+
+/// The writer refuses to go over a file that is there.
+#[test]
+fn a_block_is_never_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    two_parts(dir.path());
+    let db = open(dir.path());
+    let origin = db.store.blocks.metas().remove(0).origin;
+    assert!(BlockWriter::create(Arc::new(RealFs), db.store.blocks.dir(), origin).is_err());
+}
