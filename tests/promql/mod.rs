@@ -1,11 +1,12 @@
 //! PromQL test scripts: those of Prometheus, read in place, and our own in `tests/data/promql`.
 //!
-//! Evaluations that need what is not there yet (native histograms, start timestamps) and do not pass for that are counted
-//! as "not yet"; how many of each file pass is a table here, so that none is lost.
+//! Evaluations that need what is not there yet (start timestamps) and do not pass for that are counted as "not yet"; how
+//! many of each file pass is a table here, so that none is lost.
 
 mod at_modifier;
 mod compare;
 mod differential;
+mod histogram;
 mod runner;
 mod script;
 mod sequence;

@@ -1,6 +1,7 @@
 //! Runs scripts against a store in a temporary folder.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use tempfile::TempDir;
 use varve_query::{Engine, EngineOptions, Error, Features, QueryResult, Value};
@@ -9,12 +10,13 @@ use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
 use super::at_modifier;
 use super::compare;
 use super::script::{Command, CommandKind, Eval, Expected, Load, Times, parse_script};
+use super::sequence::Item;
 
 /// How the evaluations of a script went.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) n_passed: usize,
-    /// Evaluations that need what is not there yet, such as native histograms.
+    /// Evaluations that need what is not there yet: start timestamps.
     pub(super) n_not_yet: usize,
     /// What went wrong, by line.
     pub(super) failures: Vec<String>,
@@ -81,8 +83,13 @@ impl Store {
         for (labels, sequence) in &load.series {
             let handle = self.db.series(labels).unwrap();
             for (i, value) in sequence.values.iter().enumerate() {
-                if let &Some(value) = value {
-                    batch.push(handle, Sample { timestamp_ms: i as i64 * load.step_ms, value }, 0);
+                let timestamp_ms = i as i64 * load.step_ms;
+                match value {
+                    None => {}
+                    &Some(Item::Float(value)) => batch.push(handle, Sample { timestamp_ms, value }, 0),
+                    Some(Item::Histogram(literal)) => {
+                        batch.push_histogram(handle, timestamp_ms, Arc::new(literal.histogram.clone()), 0);
+                    }
                 }
             }
         }
@@ -113,7 +120,7 @@ impl Runner {
             Times::Instant(time_ms) => self.check_instants(eval, time_ms),
         };
         outcome.map_err(|mut miss| {
-            miss.unsupported |= self.store.incomplete || expects_histograms(&eval.expected);
+            miss.unsupported |= self.store.incomplete;
             miss
         })
     }
@@ -187,15 +194,6 @@ fn settle_failure(eval: &Eval, result: Result<QueryResult, Error>) -> Result<Opt
         (Err(error @ Error::Unsupported(_)), _) => Err(Miss { why: error.to_string(), unsupported: true }),
         (Err(error), Some(text)) if compare::text_matches(text, &error.to_string()) => Ok(None),
         (Err(error), _) => Err(miss(format!("failed: {error}"))),
-    }
-}
-
-fn expects_histograms(expected: &Expected) -> bool {
-    match expected {
-        Expected::Series(series) | Expected::RangeVector { series, .. } => {
-            series.iter().any(|(_, sequence)| sequence.has_histograms)
-        }
-        Expected::Scalar(_) | Expected::String(_) => false,
     }
 }
 
