@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use varve_query::{Engine, EngineOptions, Error, Features, QueryResult, Value};
-use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
+use varve_query::{Engine, EngineOptions, Error, Features, FloatHistogram, QueryResult, Value};
+use varve_tsdb::{Db, Histogram, Options, QueryContext, ResetHint, Sample, WalSync, WriteBatch};
 
 use super::at_modifier;
 use super::compare;
@@ -82,13 +82,19 @@ impl Store {
         let mut batch = WriteBatch::default();
         for (labels, sequence) in &load.series {
             let handle = self.db.series(labels).unwrap();
+            let mut before = None;
             for (i, value) in sequence.values.iter().enumerate() {
                 let timestamp_ms = i as i64 * load.step_ms;
                 match value {
                     None => {}
-                    &Some(Item::Float(value)) => batch.push(handle, Sample { timestamp_ms, value }, 0),
+                    &Some(Item::Float(value)) => {
+                        batch.push(handle, Sample { timestamp_ms, value }, 0);
+                        before = None;
+                    }
                     Some(Item::Histogram(literal)) => {
-                        batch.push_histogram(handle, timestamp_ms, Arc::new(literal.histogram.clone()), 0);
+                        let histogram = Arc::new(with_hint(literal.histogram.clone(), before.as_deref()));
+                        batch.push_histogram(handle, timestamp_ms, Arc::clone(&histogram), 0);
+                        before = Some(histogram);
                     }
                 }
             }
@@ -96,6 +102,18 @@ impl Store {
         self.db.append(&mut batch).unwrap();
         assert!(batch.rejected().is_empty(), "{:?}", batch.rejected());
     }
+}
+
+/// Says of a counter whether it went on from the histogram before. Prometheus' store finds that out for itself when it takes
+/// a histogram; ours keeps what senders say.
+fn with_hint(mut histogram: Histogram, before: Option<&Histogram>) -> Histogram {
+    if matches!(histogram.reset_hint, ResetHint::Unknown | ResetHint::NoReset) {
+        let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);
+        let continues = |before| FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before));
+        let known = if counter.is_some_and(continues) { ResetHint::NoReset } else { ResetHint::Unknown };
+        histogram.reset_hint = known;
+    }
+    histogram
 }
 
 /// Why an evaluation did not give what it should.

@@ -153,7 +153,7 @@ impl Evaluator<'_> {
                 let (inner, vector) = self.subquery(subquery, grid)?;
                 for series in &vector.series {
                     self.bounds.check()?;
-                    samples.take_column(&series.column, inner);
+                    samples.take_column(&series.column, inner)?;
                     sink(Input { labels: &series.labels, drop_name: series.drop_name, samples: &samples })?;
                 }
                 Ok(())

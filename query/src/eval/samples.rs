@@ -1,6 +1,8 @@
 //! The samples of one series, as functions over ranges take them: floats as two columns, histograms apart.
 
-use varve_tsdb::{Charge, SampleColumns, is_stale_nan};
+use std::sync::Arc;
+
+use varve_tsdb::{Charge, ResetHint, SampleColumns, is_stale_nan};
 
 use super::column::Column;
 use super::grid::Grid;
@@ -41,18 +43,23 @@ impl RangeSamples {
         Ok(())
     }
 
-    /// Takes the values of a column.
-    pub(super) fn take_column(&mut self, column: &Column, grid: Grid) {
+    /// Takes the values of a column, those of a subquery. What its histograms say of resets is forgotten: the samples in
+    /// between may have been passed over.
+    pub(super) fn take_column(&mut self, column: &Column, grid: Grid) -> Result<()> {
         self.clear();
         for step in column.float_steps().iter().filter(|&step| !is_stale_nan(column.values[step])) {
             self.floats.timestamps_ms.push(grid.time_ms(step));
             self.floats.values.push(column.values[step]);
         }
-        let samples = column.histograms().map(|(step, histogram)| HistogramSample {
-            timestamp_ms: grid.time_ms(step),
-            histogram: histogram.clone(),
-        });
-        self.histograms.extend(samples.filter(|sample| !is_stale_nan(sample.histogram.sum)));
+        for (step, histogram) in column.histograms().filter(|(_, histogram)| !is_stale_nan(histogram.sum)) {
+            let mut histogram = Arc::clone(histogram);
+            if matches!(histogram.reset_hint, ResetHint::Reset | ResetHint::NoReset) {
+                self.charge.grow(histogram.size())?;
+                Arc::make_mut(&mut histogram).reset_hint = ResetHint::Unknown;
+            }
+            self.histograms.push(HistogramSample { timestamp_ms: grid.time_ms(step), histogram });
+        }
+        Ok(())
     }
 
     fn clear(&mut self) {

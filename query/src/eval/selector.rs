@@ -228,6 +228,10 @@ fn smoothed_histogram(samples: &[HistogramSample], time_ms: i64, remarks: &mut R
         carried.reset_hint = ResetHint::Unknown;
         return Some(Arc::new(carried));
     };
+    if before.histogram.is_custom() != after.histogram.is_custom() {
+        remarks.add(Remark::MixedSchemas);
+        return None;
+    }
     let is_counter = [before, after].iter().any(|sample| sample.histogram.reset_hint != ResetHint::Gauge);
     match interpolate(before, after, time_ms, is_counter, remarks) {
         Ok(histogram) => Some(Arc::new(histogram)),

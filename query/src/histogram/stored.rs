@@ -1,8 +1,8 @@
 //! From the store's histograms to those that queries compute with.
 //!
 //! What is known of resets is told anew on reading, as Prometheus' store tells it: a histogram that could have been
-//! appended to the chunk of the one before it was not reset, of any other nothing is known. So a hint speaks of the sample
-//! just before, even where a subquery passes over that.
+//! appended to the chunk of the one before it was not reset, of any other nothing is known. Of the first that is read the
+//! one before is not at hand; what its sender said of it is believed if that is that it was not reset.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn read(samples: &SampleColumns, only_totals: bool) -> Vec<(u32, Arc<
         {
             histogram.custom_bounds.clone_from(&before.custom_bounds);
         }
-        histogram.reset_hint = hint(&histogram, stored, neighbour);
+        histogram.reset_hint = hint(&histogram, *place == 0, stored, neighbour);
         let histogram = Arc::new(histogram);
         read.push((*place, if only_totals { totals.of(&histogram) } else { Arc::clone(&histogram) }));
         before = Some((*place, stored, histogram));
@@ -33,25 +33,38 @@ pub(crate) fn read(samples: &SampleColumns, only_totals: bool) -> Vec<(u32, Arc<
 }
 
 /// Tells what is known of resets between a histogram and its neighbour; `stored` carries what the sender said.
-fn hint(histogram: &FloatHistogram, stored: &Histogram, before: Option<(&Histogram, &FloatHistogram)>) -> ResetHint {
-    if stored.reset_hint == ResetHint::Gauge {
-        return ResetHint::Gauge;
-    }
-    let Some((stored_before, before)) = before else { return ResetHint::Unknown };
+fn hint(
+    histogram: &FloatHistogram,
+    is_first: bool,
+    stored: &Histogram,
+    before: Option<(&Histogram, &FloatHistogram)>,
+) -> ResetHint {
     let is_integer = |of: &Histogram| matches!(of.counts, HistogramCounts::Integer { .. });
-    let continues = stored.reset_hint != ResetHint::Reset
-        && stored_before.reset_hint != ResetHint::Gauge
-        && !stored_before.is_stale()
-        && is_integer(stored) == is_integer(stored_before)
-        && histogram.schema == before.schema
-        && histogram.zero_threshold == before.zero_threshold
-        && histogram.custom_bounds() == before.custom_bounds();
-    if !continues {
-        return ResetHint::Unknown;
+    let continues = match before {
+        None => is_first && stored.reset_hint == ResetHint::NoReset,
+        Some((stored_before, before)) => {
+            stored.reset_hint != ResetHint::Reset
+                && stored_before.reset_hint != ResetHint::Gauge
+                && is_integer(stored) == is_integer(stored_before)
+                && histogram.continues(before)
+        }
+    };
+    match stored.reset_hint {
+        ResetHint::Gauge => ResetHint::Gauge,
+        _ if continues => ResetHint::NoReset,
+        _ => ResetHint::Unknown,
     }
-    match histogram.detects_reset_of_counts(before) {
-        true => ResetHint::Unknown,
-        false => ResetHint::NoReset,
+}
+
+impl FloatHistogram {
+    /// Tells whether counters went on from `before` to this histogram without a reset, in one layout.
+    #[must_use]
+    pub fn continues(&self, before: &Self) -> bool {
+        !varve_tsdb::is_stale_nan(before.sum)
+            && self.schema == before.schema
+            && self.zero_threshold == before.zero_threshold
+            && self.custom_bounds() == before.custom_bounds()
+            && !self.detects_reset_of_counts(before)
     }
 }
 
@@ -99,9 +112,9 @@ mod tests {
             samples.push_histogram(samples.len() as i64, histogram);
             expected.push(expect);
         };
-        push(histogram(NoReset, 0, &[1.0]), Unknown);
+        push(histogram(NoReset, 0, &[1.0]), NoReset);
         push(histogram(Unknown, 0, &[1.0, 1.0]), NoReset);
-        push(histogram(NoReset, 0, &[2.0]), Unknown);
+        push(histogram(NoReset, 0, &[2.0, 0.0]), Unknown);
         push(histogram(Reset, 0, &[3.0]), Unknown);
         push(histogram(Unknown, 0, &[3.0]), NoReset);
         push(histogram(Unknown, 1, &[3.0]), Unknown);
