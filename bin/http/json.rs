@@ -6,6 +6,7 @@
 
 use std::io::Write as _;
 
+use varve_query::{Bucket, FloatHistogram};
 use varve_tsdb::Labels;
 
 /// Content type of every JSON answer.
@@ -32,6 +33,35 @@ pub(crate) fn write_point(out: &mut Vec<u8>, timestamp_ms: i64, value: f64) {
     out.push(b',');
     write_float(out, value);
     out.push(b']');
+}
+
+/// Appends a histogram at a time: `[1435781451.781,{"count":"3","sum":"2.5","buckets":[[0,"1","2","3"]]}]`. The first
+/// element of a bucket tells whether its bounds belong to it: 0 the upper, 1 the lower, 2 neither, 3 both.
+pub(crate) fn write_histogram_point(out: &mut Vec<u8>, timestamp_ms: i64, histogram: &FloatHistogram) {
+    out.push(b'[');
+    write_timestamp(out, timestamp_ms);
+    out.extend_from_slice(b",{\"count\":");
+    write_float(out, histogram.count());
+    out.extend_from_slice(b",\"sum\":");
+    write_float(out, histogram.sum());
+    let mut any = false;
+    for Bucket { lower, upper, lower_inclusive, upper_inclusive, count } in histogram.buckets() {
+        out.extend_from_slice(if any { b"," } else { b",\"buckets\":[" });
+        any = true;
+        out.extend_from_slice(match (lower_inclusive, upper_inclusive) {
+            (false, true) => b"[0,",
+            (true, false) => b"[1,",
+            (false, false) => b"[2,",
+            (true, true) => b"[3,",
+        });
+        write_float(out, lower);
+        out.push(b',');
+        write_float(out, upper);
+        out.push(b',');
+        write_float(out, count);
+        out.push(b']');
+    }
+    out.extend_from_slice(if any { b"]}]" } else { b"}]" });
 }
 
 /// Appends a time in seconds; whole seconds have no fraction, all others three decimals.
@@ -177,6 +207,31 @@ mod tests {
         check_float(f64::NEG_INFINITY, "-Inf");
         check_float(f64::from_bits(varve_tsdb::STALE_NAN_BITS), "NaN");
         check_float(1.0 / 3.0, "0.3333333333333333");
+    }
+
+    #[test]
+    fn histograms_are_written_with_their_populated_buckets() {
+        let mut stored = varve_tsdb::Histogram {
+            zero_threshold: 0.25,
+            sum: 34_593.34,
+            counts: varve_tsdb::HistogramCounts::Integer {
+                count: 42,
+                zero_count: 3,
+                positive: vec![12, 0, 6],
+                negative: vec![1],
+            },
+            positive_spans: vec![varve_tsdb::BucketSpan { offset: 1, length: 3 }],
+            negative_spans: vec![varve_tsdb::BucketSpan { offset: 0, length: 1 }],
+            ..varve_tsdb::Histogram::default()
+        };
+        let point = |stored: &varve_tsdb::Histogram| {
+            written(|out| write_histogram_point(out, 1_500, &FloatHistogram::from(stored)))
+        };
+        let buckets = r#"[[1,"-1","-0.5","1"],[3,"-0.25","0.25","3"],[0,"1","2","12"],[0,"4","8","6"]]"#;
+        let expect = format!(r#"[1.500,{{"count":"42","sum":"34593.34","buckets":{buckets}}}]"#);
+        assert_eq!(point(&stored), expect);
+        stored.counts = varve_tsdb::HistogramCounts::default();
+        assert_eq!(point(&stored), r#"[1.500,{"count":"0","sum":"34593.34"}]"#);
     }
 
     #[test]

@@ -116,9 +116,16 @@ fn size_of_value(value: &Value) -> usize {
     match value {
         Value::Scalar(_) => 0,
         Value::String { value, .. } => value.len(),
-        Value::Vector(samples) => samples.iter().map(|s| size_of::<VectorSample>() + s.labels.size()).sum(),
+        Value::Vector(samples) => {
+            let of_histogram = |s: &VectorSample| s.histogram.as_ref().map_or(0, |histogram| histogram.size());
+            samples.iter().map(|s| size_of::<VectorSample>() + s.labels.size() + of_histogram(s)).sum()
+        }
         Value::Matrix(matrix) => {
-            let size = |s: &MatrixSeries| size_of::<MatrixSeries>() + s.labels.size() + size_of_val(&*s.points);
+            let size = |s: &MatrixSeries| {
+                let of_points =
+                    size_of_val(&*s.points) + s.histograms.iter().map(|h| h.histogram.size()).sum::<usize>();
+                size_of::<MatrixSeries>() + s.labels.size() + of_points
+            };
             matrix.iter().map(size).sum()
         }
     }
@@ -164,8 +171,17 @@ fn write_pair(work: &mut Work, timestamp_ms: i64, write: impl FnOnce(&mut Vec<u8
 fn write_sample(out: &mut Vec<u8>, sample: VectorSample) {
     out.extend_from_slice(b"{\"metric\":");
     json::write_labels(out, &sample.labels);
-    out.extend_from_slice(b",\"value\":");
-    json::write_point(out, sample.point.timestamp_ms, sample.point.value);
+    let timestamp_ms = sample.point.timestamp_ms;
+    match &sample.histogram {
+        None => {
+            out.extend_from_slice(b",\"value\":");
+            json::write_point(out, timestamp_ms, sample.point.value);
+        }
+        Some(histogram) => {
+            out.extend_from_slice(b",\"histogram\":");
+            json::write_histogram_point(out, timestamp_ms, histogram);
+        }
+    }
     out.push(b'}');
 }
 
@@ -176,17 +192,38 @@ fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = MatrixSeries>) -> 
         let out = work.out.buffer();
         out.extend_from_slice(b"{\"metric\":");
         json::write_labels(out, &series.labels);
-        out.extend_from_slice(b",\"values\":");
-        for (n, points) in series.points.chunks(POINTS_PER_STEP).enumerate() {
-            let out = work.out.buffer();
-            for (i, point) in points.iter().enumerate() {
-                out.push(if n + i == 0 { b'[' } else { b',' });
-                json::write_point(out, point.timestamp_ms, point.value);
-            }
-            work.out.step()?;
-        }
-        work.out.buffer().extend_from_slice(b"]}");
+        write_points(work, b",\"values\":", &series.points, |out, point| {
+            json::write_point(out, point.timestamp_ms, point.value);
+        })?;
+        write_points(work, b",\"histograms\":", &series.histograms, |out, point| {
+            json::write_histogram_point(out, point.timestamp_ms, &point.histogram);
+        })?;
+        work.out.buffer().push(b'}');
     }
     work.out.buffer().push(b']');
+    Ok(())
+}
+
+/// Writes the points of a series as an array behind its key, unless there are none.
+fn write_points<P>(
+    work: &mut Work,
+    key: &[u8],
+    points: &[P],
+    write: impl Fn(&mut Vec<u8>, &P),
+) -> Result<(), ApiError> {
+    for (n, points) in points.chunks(POINTS_PER_STEP).enumerate() {
+        let out = work.out.buffer();
+        if n == 0 {
+            out.extend_from_slice(key);
+        }
+        for (i, point) in points.iter().enumerate() {
+            out.push(if n + i == 0 { b'[' } else { b',' });
+            write(out, point);
+        }
+        work.out.step()?;
+    }
+    if !points.is_empty() {
+        work.out.buffer().push(b']');
+    }
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+use crate::histogram::NanNote;
 use crate::promql::Place;
 use crate::promql::ast::Span;
 use crate::promql::number;
@@ -39,7 +40,7 @@ struct Annotation {
     span: Span,
 }
 
-/// The annotations that evaluation over floats can make.
+/// The annotations that an evaluation can make.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Note {
     /// A quantile is not in [0, 1].
@@ -58,6 +59,70 @@ pub(crate) enum Note {
     IncompatibleTypes { lhs: &'static str, op: &'static str, rhs: &'static str },
     /// Counts of buckets that decreased with their bounds.
     ForcedMonotonicity(ForcedMonotonicity),
+    /// Something about a series that has native histograms.
+    OfSeries { metric_name: String, remark: Remark },
+    /// An aggregation of numbers and histograms.
+    MixedAggregation,
+    /// Classic and native histograms of the same name and labels.
+    ClassicAndNative(String),
+    /// Two histograms whose buckets cannot be brought together.
+    IncompatibleBuckets(&'static str),
+    /// An aggregation that passes over histograms.
+    HistogramIgnored(&'static str),
+    /// Observations of NaN in a histogram of this name.
+    NanObservations { metric_name: String, note: NanNote },
+    /// Hints of resets that contradict each other.
+    ResetsCollide(HistogramOperation),
+    /// Different bounds were reduced to those that are common.
+    BoundsReconciled(HistogramOperation),
+}
+
+/// What kernels say about the histograms of one series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remark {
+    /// Both numbers and histograms, for a function that takes only one of them at a time.
+    Mixed,
+    /// A function of counters got gauges.
+    NotCounter,
+    /// A function of gauges got counters.
+    NotGauge,
+    /// Exponential buckets and buckets with bounds of their own.
+    MixedSchemas,
+    /// A function of numbers passed over the histograms among them.
+    Ignored,
+    /// See [`Note::ResetsCollide`].
+    ResetsCollide(HistogramOperation),
+    /// See [`Note::BoundsReconciled`].
+    BoundsReconciled(HistogramOperation),
+}
+
+impl Remark {
+    /// Returns the annotation about a series of a name.
+    pub(crate) fn about(self, metric_name: &str) -> Note {
+        match self {
+            Self::ResetsCollide(operation) => Note::ResetsCollide(operation),
+            Self::BoundsReconciled(operation) => Note::BoundsReconciled(operation),
+            remark => Note::OfSeries { metric_name: metric_name.to_owned(), remark },
+        }
+    }
+}
+
+/// What was done with histograms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HistogramOperation {
+    Addition,
+    Subtraction,
+    Aggregation,
+}
+
+impl fmt::Display for HistogramOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Addition => "addition",
+            Self::Subtraction => "subtraction",
+            Self::Aggregation => "aggregation",
+        })
+    }
 }
 
 /// Which buckets had to be raised.
@@ -134,11 +199,20 @@ impl Note {
             Self::InvalidQuantile(_)
             | Self::InvalidRatio(..)
             | Self::BadBucketLabel { .. }
-            | Self::SortInRangeQuery => Severity::Warning,
+            | Self::SortInRangeQuery
+            | Self::MixedAggregation
+            | Self::ClassicAndNative(_)
+            | Self::IncompatibleBuckets(_)
+            | Self::ResetsCollide(_) => Severity::Warning,
+            Self::OfSeries { remark, .. } if *remark != Remark::Ignored => Severity::Warning,
             Self::PossibleNonCounter(_)
             | Self::PossibleNonCounterLabel { .. }
             | Self::IncompatibleTypes { .. }
-            | Self::ForcedMonotonicity(_) => Severity::Info,
+            | Self::ForcedMonotonicity(_)
+            | Self::OfSeries { .. }
+            | Self::HistogramIgnored(_)
+            | Self::NanObservations { .. }
+            | Self::BoundsReconciled(_) => Severity::Info,
         }
     }
 
@@ -208,6 +282,46 @@ impl fmt::Display for Note {
                 write!(f, "input to histogram_quantile needed to be fixed for monotonicity (see {page})")?;
                 write_metric_name(f, &forced.metric_name)
             }
+            Self::OfSeries { metric_name, remark } => write!(f, "{} {}", remark.text(), quoted(metric_name)),
+            Self::MixedAggregation => f.write_str("encountered a mix of histograms and floats for aggregation"),
+            Self::ClassicAndNative(metric_name) => {
+                f.write_str("vector contains a mix of classic and native histograms")?;
+                write_metric_name(f, metric_name)
+            }
+            Self::IncompatibleBuckets(op) => {
+                write!(f, "incompatible bucket layout encountered for binary operator {op}")
+            }
+            Self::HistogramIgnored(aggregation) => write!(f, "ignored histogram in {aggregation} aggregation"),
+            Self::NanObservations { metric_name, note } => {
+                f.write_str(match note {
+                    NanNote::Result => "input to histogram_quantile has NaN observations, result is NaN",
+                    NanNote::Skew => "input to histogram_quantile has NaN observations, result is skewed higher",
+                    NanNote::Excluded => {
+                        "input to histogram_fraction has NaN observations, which are excluded from all fractions"
+                    }
+                })?;
+                write_metric_name(f, metric_name)
+            }
+            Self::ResetsCollide(operation) => write!(f, "conflicting counter resets during histogram {operation}"),
+            Self::BoundsReconciled(operation) => {
+                write!(f, "mismatched custom buckets were reconciled during {operation}")
+            }
+        }
+    }
+}
+
+impl Remark {
+    /// Returns the text that the name of the metric follows.
+    fn text(self) -> &'static str {
+        match self {
+            Self::Mixed => "encountered a mix of histograms and floats for metric name",
+            Self::NotCounter => "this native histogram metric is not a counter:",
+            Self::NotGauge => "this native histogram metric is not a gauge:",
+            Self::MixedSchemas => {
+                "vector contains a mix of histograms with exponential and custom buckets schemas for metric name"
+            }
+            Self::Ignored => "ignored histograms in a range containing both floats and histograms for metric name",
+            Self::ResetsCollide(_) | Self::BoundsReconciled(_) => "",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The engine: from the text of a query to its value.
 
+use std::sync::Arc;
+
 use varve_tsdb::{Db, QueryContext};
 
 use crate::annotations::Annotations;
@@ -7,10 +9,11 @@ use crate::error::{Error, Result};
 use crate::eval::grid::Grid;
 use crate::eval::series::{Bounds, SampleCount, Series, Vector};
 use crate::eval::{Evaluator, Settings};
+use crate::histogram::FloatHistogram;
 use crate::plan::{self, Plan, PlanKind, QueryTimes};
 use crate::promql::ast::{Expr, ValueType};
 use crate::promql::{self, Features};
-use crate::value::{MatrixSeries, Point, Value, VectorSample};
+use crate::value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};
 
 /// Steps that a range query may have. The HTTP API stops at 11,000 already, as Prometheus does.
 pub const STEPS_MAX: usize = 1 << 20;
@@ -162,14 +165,7 @@ fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64) -> Re
             let value = evaluator.scalar(plan, grid)?[0];
             Ok(Value::Scalar(Point { timestamp_ms: time_ms, value }))
         }
-        (_, PlanKind::Range(range)) => {
-            let to_points = |(labels, samples): (_, varve_tsdb::SampleColumns)| MatrixSeries {
-                labels,
-                points: samples.iter().map(|s| Point { timestamp_ms: s.timestamp_ms, value: s.value }).collect(),
-            };
-            let series = evaluator.range_vector(range, time_ms)?;
-            Ok(Value::Matrix(series.into_iter().map(to_points).collect()))
-        }
+        (_, PlanKind::Range(range)) => Ok(Value::Matrix(evaluator.range_vector(range, time_ms)?)),
         (_, PlanKind::Subquery(subquery)) => {
             let (inner, mut vector) = evaluator.subquery(subquery, grid)?;
             evaluator.finish(&mut vector)?;
@@ -181,6 +177,7 @@ fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64) -> Re
             let sample = |Series { labels, column, .. }: Series| VectorSample {
                 labels,
                 point: Point { timestamp_ms: time_ms, value: column.values[0] },
+                histogram: column.histogram(0).cloned(),
             };
             Ok(Value::Vector(vector.series.into_iter().map(sample).collect()))
         }
@@ -192,7 +189,8 @@ fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid) -> Result
         let values = evaluator.scalar(plan, grid)?;
         let point = |(timestamp_ms, value)| Point { timestamp_ms, value };
         let points = grid.times_ms().zip(values.iter().copied()).map(point).collect();
-        return Ok(Value::Matrix(vec![MatrixSeries { labels: varve_tsdb::Labels::empty(), points }]));
+        let (labels, histograms) = (varve_tsdb::Labels::empty(), Vec::new());
+        return Ok(Value::Matrix(vec![MatrixSeries { labels, points, histograms }]));
     }
     let mut vector = evaluator.vector(plan, grid)?;
     evaluator.finish(&mut vector)?;
@@ -202,8 +200,13 @@ fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid) -> Result
 /// Turns columns into points, and sorts the series by labels.
 fn matrix(vector: Vector, grid: Grid) -> Vec<MatrixSeries> {
     let to_points = |Series { labels, column, .. }: Series| {
-        let point = |(step, value)| Point { timestamp_ms: grid.time_ms(step), value };
-        MatrixSeries { labels, points: column.iter().map(point).collect() }
+        let point = |step| Point { timestamp_ms: grid.time_ms(step), value: column.values[step] };
+        let points = column.float_steps().iter().map(point).collect();
+        let histogram = |(step, histogram): (usize, &Arc<FloatHistogram>)| HistogramPoint {
+            timestamp_ms: grid.time_ms(step),
+            histogram: Arc::clone(histogram),
+        };
+        MatrixSeries { labels, points, histograms: column.histograms().map(histogram).collect() }
     };
     let mut series: Vec<_> = vector.series.into_iter().map(to_points).collect();
     series.sort_by(|a, b| a.labels.cmp(&b.labels));

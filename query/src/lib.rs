@@ -6,7 +6,8 @@
 //!
 //! A query is evaluated once for all of its steps: the value of every expression is a set of series, each a column with
 //! one slot per step. An instant query is a range query of one step. `functions` holds the kernels, free functions over
-//! slices; `eval` moves series through them.
+//! slices; `eval` moves series through them. Numbers are computed column by column; native histograms (`histogram`) stand
+//! in a sparse list beside the numbers of a column, so that float series pay nothing for them.
 //!
 //! Invariants
 //! 1. Values are those of Prometheus 3.14, in its order of operations; docs/promql.md lists what differs and why.
@@ -21,6 +22,7 @@ mod error;
 mod eval;
 mod float;
 mod functions;
+mod histogram;
 mod plan;
 pub mod promql;
 mod value;
@@ -28,5 +30,6 @@ mod value;
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
 pub use engine::{Engine, EngineOptions, QueryResult, STEPS_MAX};
 pub use error::Error;
+pub use histogram::{Bucket, FloatHistogram, MixedSchemas};
 pub use promql::Features;
-pub use value::{MatrixSeries, Point, Value, VectorSample};
+pub use value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};

@@ -1,6 +1,10 @@
 //! What a query gives.
 
+use std::sync::Arc;
+
 use varve_tsdb::Labels;
+
+use crate::histogram::FloatHistogram;
 
 /// The value of a query.
 #[derive(Debug, Clone)]
@@ -34,8 +38,19 @@ pub struct Point {
 pub struct VectorSample {
     /// Its labels.
     pub labels: Labels,
-    /// Its time and value.
+    /// Its time and value; meaningless as a value where there is a histogram.
     pub point: Point,
+    /// Its value, if that is a histogram.
+    pub histogram: Option<Arc<FloatHistogram>>,
+}
+
+/// A histogram at a time.
+#[derive(Debug, Clone)]
+pub struct HistogramPoint {
+    /// Milliseconds since the epoch.
+    pub timestamp_ms: i64,
+    /// The histogram; neighbours may share it.
+    pub histogram: Arc<FloatHistogram>,
 }
 
 /// One series of a matrix.
@@ -43,6 +58,8 @@ pub struct VectorSample {
 pub struct MatrixSeries {
     /// Its labels.
     pub labels: Labels,
-    /// Its points in ascending order of time; not empty.
+    /// Its numbers in ascending order of time.
     pub points: Vec<Point>,
+    /// Its histograms in ascending order of time, none at the time of a number. There is a number or a histogram.
+    pub histograms: Vec<HistogramPoint>,
 }

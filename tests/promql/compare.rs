@@ -1,10 +1,13 @@
 //! Compares what came with what was expected.
 
-use varve_query::{Annotations, MatrixSeries, Point, Value, VectorSample};
-use varve_tsdb::{Labels, Regexp, is_stale_nan};
+use std::sync::Arc;
 
+use varve_query::{Annotations, FloatHistogram, MatrixSeries, Point, Value, VectorSample};
+use varve_tsdb::{Histogram, HistogramCounts, Labels, Regexp, is_stale_nan};
+
+use super::histogram::Literal;
 use super::script::{Eval, Expected, Notes, Text};
-use super::sequence::Sequence;
+use super::sequence::{Item, Sequence};
 
 /// Numbers may differ by this part of their sum.
 const TOLERANCE: f64 = 0.000_001;
@@ -79,8 +82,13 @@ pub(super) fn sorted(matrix: &[MatrixSeries]) -> Check {
 /// Cuts the points of one time out of a matrix, as vector or scalar.
 pub(super) fn slice(matrix: &[MatrixSeries], time_ms: i64, expected: &Expected) -> Value {
     let samples = matrix.iter().filter_map(|series| {
+        let labels = series.labels.clone();
+        if let Some(found) = series.histograms.iter().find(|point| point.timestamp_ms == time_ms) {
+            let (point, histogram) = (Point { timestamp_ms: time_ms, value: 0.0 }, Some(Arc::clone(&found.histogram)));
+            return Some(VectorSample { labels, point, histogram });
+        }
         let point = *series.points.iter().find(|point| point.timestamp_ms == time_ms)?;
-        Some(VectorSample { labels: series.labels.clone(), point })
+        Some(VectorSample { labels, point, histogram: None })
     });
     let samples: Vec<_> = samples.collect();
     match (expected, &samples[..]) {
@@ -91,28 +99,47 @@ pub(super) fn slice(matrix: &[MatrixSeries], time_ms: i64, expected: &Expected) 
 
 /// Checks the series of a range, whose values are expected from `start_ms` on.
 pub(super) fn matrix(expected: &[(Labels, Sequence)], found: &[MatrixSeries], start_ms: i64, step_ms: i64) -> Check {
-    let points = |sequence: &Sequence| -> Vec<Point> {
-        let points = sequence
-            .values
-            .iter()
-            .enumerate()
-            .filter_map(|(i, value)| Some(Point { timestamp_ms: start_ms + i as i64 * step_ms, value: (*value)? }));
-        points.collect()
+    let points = |sequence: &Sequence| -> Vec<(i64, Item)> {
+        let values = sequence.values.iter().enumerate();
+        values.filter_map(|(i, value)| Some((start_ms + i as i64 * step_ms, value.clone()?))).collect()
     };
     let expected: Vec<_> = expected.iter().map(|(labels, sequence)| (labels, points(sequence))).collect();
-    let found: Vec<_> = found.iter().map(|series| (&series.labels, series.points.clone())).collect();
+    let found: Vec<_> = found.iter().map(|series| (&series.labels, points_of(series))).collect();
     same(&expected, &found)
+}
+
+/// Returns numbers and histograms in order of time.
+fn points_of(series: &MatrixSeries) -> Vec<(i64, Item)> {
+    let floats = series.points.iter().map(|point| (point.timestamp_ms, Item::Float(point.value)));
+    let histograms = series.histograms.iter().map(|point| (point.timestamp_ms, item_of(&point.histogram)));
+    let mut points: Vec<_> = floats.chain(histograms).collect();
+    points.sort_by_key(|(time_ms, _)| *time_ms);
+    points
+}
+
+fn item_of(histogram: &FloatHistogram) -> Item {
+    Item::Histogram(Literal { histogram: compacted(histogram), has_hint: false })
+}
+
+fn compacted(histogram: &FloatHistogram) -> Histogram {
+    let mut histogram = histogram.clone();
+    histogram.compact();
+    histogram.to_stored()
 }
 
 fn vector(expected: &[(Labels, Sequence)], found: &[VectorSample]) -> Check {
-    let point = |value: Option<f64>| Point { timestamp_ms: 0, value: value.unwrap_or(f64::NAN) };
-    let expected: Vec<_> =
-        expected.iter().map(|(labels, s)| (labels, s.values.iter().map(|value| point(*value)).collect())).collect();
-    let found: Vec<_> = found.iter().map(|s| (&s.labels, vec![point(Some(s.point.value))])).collect();
-    same(&expected, &found)
+    let expected = expected.iter().map(|(labels, sequence)| {
+        let points = sequence.values.iter().flatten().map(|value| (0, value.clone())).collect();
+        (labels, points)
+    });
+    let found = found.iter().map(|sample| {
+        let item = sample.histogram.as_deref().map_or(Item::Float(sample.point.value), item_of);
+        (&sample.labels, vec![(0, item)])
+    });
+    same(&expected.collect::<Vec<_>>(), &found.collect::<Vec<_>>())
 }
 
-type Points<'a> = (&'a Labels, Vec<Point>);
+type Points<'a> = (&'a Labels, Vec<(i64, Item)>);
 
 fn same(expected: &[Points<'_>], found: &[Points<'_>]) -> Check {
     for (labels, points) in found {
@@ -123,10 +150,10 @@ fn same(expected: &[Points<'_>], found: &[Points<'_>]) -> Check {
             return Err(format!("{labels}: expected {} points {expected:?}, found {points:?}", expected.len()));
         }
         for (expected, point) in expected.iter().zip(points) {
-            if expected.timestamp_ms != point.timestamp_ms {
+            if expected.0 != point.0 {
                 return Err(format!("{labels}: expected {expected:?}, found {point:?}"));
             }
-            number(expected.value, point.value).map_err(|why| format!("{labels} at {}: {why}", point.timestamp_ms))?;
+            item(&expected.1, &point.1).map_err(|why| format!("{labels} at {}: {why}", point.0))?;
         }
     }
     match expected.iter().find(|(labels, _)| !found.iter().any(|(known, _)| known == labels)) {
@@ -135,6 +162,40 @@ fn same(expected: &[Points<'_>], found: &[Points<'_>]) -> Check {
         }
         None if expected.len() == found.len() => Ok(()),
         None => Err("a series came twice".into()),
+    }
+}
+
+fn item(expected: &Item, found: &Item) -> Check {
+    match (expected, found) {
+        (Item::Float(expected), Item::Float(found)) => number(*expected, *found),
+        (Item::Histogram(expected), Item::Histogram(found)) => histogram(expected, &found.histogram),
+        _ => Err(format!("expected {expected:?}, found {found:?}")),
+    }
+}
+
+/// Compares histograms, both without empty buckets.
+fn histogram(expected: &Literal, found: &Histogram) -> Check {
+    let has_hint = expected.has_hint;
+    let expected = compacted(&FloatHistogram::from(&expected.histogram));
+    let text = |histogram: &Histogram| FloatHistogram::from(histogram).test_expression();
+    let (numbers, found_numbers) = (numbers_of(&expected), numbers_of(found));
+    let is_same = expected.schema == found.schema
+        && expected.zero_threshold == found.zero_threshold
+        && expected.positive_spans == found.positive_spans
+        && expected.negative_spans == found.negative_spans
+        && expected.custom_bounds == found.custom_bounds
+        && numbers.len() == found_numbers.len()
+        && numbers.iter().zip(&found_numbers).all(|(a, b)| equal(*a, *b))
+        && (!has_hint || expected.reset_hint == found.reset_hint);
+    if is_same { Ok(()) } else { Err(format!("expected {}, found {}", text(&expected), text(found))) }
+}
+
+fn numbers_of(histogram: &Histogram) -> Vec<f64> {
+    match &histogram.counts {
+        HistogramCounts::Float { count, zero_count, positive, negative } => {
+            [&[histogram.sum, *count, *zero_count], &positive[..], &negative[..]].concat()
+        }
+        HistogramCounts::Integer { .. } => Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use varve_query::promql::ast::{Expr, ExprKind};
 use varve_query::promql::{parse, parse_selector};
 use varve_tsdb::{Labels, METRIC_NAME, MatchOp};
 
+use super::histogram;
 use super::sequence::{self, Sequence};
 
 /// A command and the number of the line on which it begins.
@@ -28,7 +29,7 @@ pub(super) struct Load {
     /// Distance of the samples; the first is at 0.
     pub(super) step_ms: i64,
     pub(super) series: Vec<(Labels, Sequence)>,
-    /// What the block asks for and the store has not yet.
+    /// The block has start timestamps, which the store has not yet.
     pub(super) unsupported: bool,
 }
 
@@ -121,16 +122,20 @@ fn parse_block(lines: &[&str], features: &Features) -> Result<CommandKind, Strin
 
 fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
     let step_ms = sequence::duration_ms(lines[0].split_whitespace().nth(1).unwrap_or(""))?;
-    let mut load = Load { step_ms, series: Vec::new(), unsupported: command != "load" };
+    let mut load = Load { step_ms, series: Vec::new(), unsupported: false };
     for line in &lines[1..] {
         if line.split([' ', '\t']).next().is_some_and(|metric| metric.ends_with("@st")) {
             load.unsupported = true;
             continue;
         }
         let (labels, values) = parse_series(line)?;
-        load.unsupported |= values.has_histograms;
         load.series.retain(|(known, _)| *known != labels);
         load.series.push((labels, values));
+    }
+    match command {
+        "load" => {}
+        "load_with_nhcb" => load.series.extend(histogram::native_of_classic(&load.series)?),
+        _ => return Err(format!("unknown command {command:?}")),
     }
     Ok(load)
 }

@@ -1,13 +1,21 @@
-//! Sequences of values: `1 2x3 0+10x5 _x2 stale`.
+//! Sequences of values: `1 2x3 0+10x5 _x2 {{count:2 sum:3}} stale`.
 
+use varve_query::FloatHistogram;
 use varve_tsdb::STALE_NAN_BITS;
+
+use super::histogram::Literal;
 
 /// Values at consecutive times; `None` stands for no sample.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sequence {
-    pub(super) values: Vec<Option<f64>>,
-    /// Native histograms are among the values, as `None`.
-    pub(super) has_histograms: bool,
+    pub(super) values: Vec<Option<Item>>,
+}
+
+/// A value.
+#[derive(Debug, Clone)]
+pub(super) enum Item {
+    Float(f64),
+    Histogram(Literal),
 }
 
 /// Parses a sequence.
@@ -18,45 +26,74 @@ pub(super) fn parse(text: &str) -> Result<Sequence, String> {
     let mut sequence = Sequence::default();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let in_braces = if rest.starts_with("{{") { rest.find("}}").unwrap_or(0) } else { 0 };
-        let end = rest[in_braces..].find([' ', '\t']).map_or(rest.len(), |end| in_braces + end);
-        let second =
-            rest[..end].matches("{{").count() == 2 || rest[..end].ends_with("+{{") || rest[..end].contains("}}+{{");
-        let end = if second { histogram_step_end(rest) } else { end };
-        let (item, after) = rest.split_at(end);
-        sequence.push(item)?;
+        let (item, after) = rest.split_at(item_len(rest));
+        sequence.push(item).map_err(|why| format!("{item:?}: {why}"))?;
         rest = after.trim_start();
     }
     Ok(sequence)
 }
 
-/// Returns the end of `{{...}}+{{...}}x5`.
-fn histogram_step_end(text: &str) -> usize {
-    let second = text.find("}}").map_or(0, |end| end + 3);
-    let close = text[second..].find("}}").map_or(text.len(), |end| second + end);
-    text[close..].find([' ', '\t']).map_or(text.len(), |end| close + end)
+/// Returns the length of the first item; inside of a histogram there may be spaces.
+fn item_len(text: &str) -> usize {
+    let mut end = 0;
+    loop {
+        let open = text[end..].find("{{").map(|at| end + at);
+        let space = text[end..].find([' ', '\t']).map(|at| end + at);
+        match (open, space) {
+            (Some(open), space) if space.is_none_or(|space| open < space) => {
+                end = text[open..].find("}}").map_or(text.len(), |at| open + at + 2);
+            }
+            (_, space) => return space.unwrap_or(text.len()),
+        }
+    }
 }
 
 impl Sequence {
     fn push(&mut self, item: &str) -> Result<(), String> {
         if item.starts_with("{{") {
-            self.has_histograms = true;
-            let repeat =
-                item.rsplit_once("}}x").map_or(Ok(0), |(_, n)| n.parse::<usize>().map_err(|e| e.to_string()))?;
-            self.values.extend(std::iter::repeat_n(None, repeat + 1));
-            return Ok(());
+            return self.push_histograms(item);
         }
         match item {
             "_" => self.values.push(None),
-            "stale" => self.values.push(Some(f64::from_bits(STALE_NAN_BITS))),
-            _ => self.push_numbers(item).map_err(|why| format!("{item:?}: {why}"))?,
+            "stale" => self.values.push(Some(Item::Float(f64::from_bits(STALE_NAN_BITS)))),
+            _ => self.push_numbers(item)?,
+        }
+        Ok(())
+    }
+
+    /// Reads `{{..}}`, `{{..}}x5` and `{{..}}+{{..}}x5`.
+    fn push_histograms(&mut self, item: &str) -> Result<(), String> {
+        let literal_end = |from: usize| item[from..].find("}}").map(|at| from + at + 2).ok_or("no end of a histogram");
+        let first_end = literal_end(0)?;
+        let first = Literal::parse(&item[..first_end])?;
+        let (step, n) = match item[first_end..].chars().next() {
+            Some(sign @ ('+' | '-')) => {
+                let step_end = literal_end(first_end)?;
+                (Some((sign, Literal::parse(&item[first_end + 1..step_end])?)), &item[step_end..])
+            }
+            _ => (None, &item[first_end..]),
+        };
+        let n: usize = match n.strip_prefix('x') {
+            Some(n) => n.parse().map_err(|_| "no count behind x")?,
+            None if n.is_empty() => 0,
+            None => return Err(format!("unknown {n:?}")),
+        };
+        let mut value = FloatHistogram::from(&first.histogram);
+        for _ in 0..=n {
+            let literal = Literal { histogram: value.to_stored(), ..first };
+            self.values.push(Some(Item::Histogram(literal)));
+            if let Some((sign, step)) = &step {
+                let step = FloatHistogram::from(&step.histogram);
+                let combined = if *sign == '+' { value.add(&step) } else { value.subtract(&step) };
+                combined.map_err(|error| error.to_string())?;
+            }
         }
         Ok(())
     }
 
     fn push_numbers(&mut self, item: &str) -> Result<(), String> {
         let Some((body, n)) = item.rsplit_once('x') else {
-            self.values.push(Some(number(item)?));
+            self.values.push(Some(Item::Float(number(item)?)));
             return Ok(());
         };
         let n: usize = n.parse().map_err(|_| "no count behind x".to_owned())?;
@@ -69,7 +106,7 @@ impl Sequence {
             None => (number(body)?, 0.0),
         };
         for _ in 0..=n {
-            self.values.push(Some(value));
+            self.values.push(Some(Item::Float(value)));
             value += step;
         }
         Ok(())
@@ -83,7 +120,7 @@ fn operator(text: &str) -> Option<usize> {
 }
 
 /// Reads a number or a duration.
-fn number(text: &str) -> Result<f64, String> {
+pub(super) fn number(text: &str) -> Result<f64, String> {
     let plain = text.replace('_', "");
     if let Ok(value) = plain.parse() {
         return Ok(value);

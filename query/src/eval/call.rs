@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::float;
 use crate::functions::Implementation;
 use crate::functions::date::Civil;
+use crate::histogram::FloatHistogram;
 use crate::plan::{Call, Plan, PlanKind};
 
 /// Tells whether a function takes the samples of a range and gives a series for each.
@@ -49,7 +50,7 @@ impl Evaluator<'_> {
             Implementation::HistogramQuantile => self.histogram_quantile(args, grid),
             Implementation::HistogramQuantiles => self.histogram_quantiles(args, grid),
             Implementation::HistogramFraction => self.histogram_fraction(args, grid),
-            Implementation::OfHistograms => self.vector(&args[0], grid).map(|_| self.bounds.vector()),
+            Implementation::OfHistograms(of) => self.of_histograms(&args[0], grid, of),
             Implementation::Info => self.info(args, grid),
             Implementation::NotYet
             | Implementation::Time
@@ -67,13 +68,32 @@ impl Evaluator<'_> {
         self.map_vector(vector, of)
     }
 
+    /// As [`Self::map`]; histograms are passed over.
     fn map_vector(&self, mut vector: Vector, of: impl Fn(usize, f64) -> f64) -> Result<Vector> {
+        vector.keep_floats();
         for series in &mut vector.series {
             self.bounds.check()?;
-            let Column { values, present } = &mut series.column;
+            let Column { values, present, .. } = &mut series.column;
             present.iter().for_each(|step| values[step] = of(step, values[step]));
         }
         self.without_names(vector)
+    }
+
+    /// Computes a number of each histogram; floats are passed over.
+    fn of_histograms(&mut self, arg: &Plan, grid: Grid, of: fn(&FloatHistogram) -> f64) -> Result<Vector> {
+        let vector = self.vector(arg, grid)?;
+        let mut out = self.bounds.vector();
+        for Series { labels, drop_name, column } in vector.series {
+            self.bounds.check()?;
+            // Fast path: a series of floats.
+            if column.histograms.is_empty() {
+                continue;
+            }
+            let mut numbers = self.bounds.column(grid.n_steps)?;
+            column.histograms().for_each(|(step, histogram)| numbers.set(step, of(histogram)));
+            out.push(Series { labels, drop_name, column: numbers })?;
+        }
+        self.without_names(out)
     }
 
     /// Takes off the metric names, as functions do that change the meaning of a value.
@@ -128,10 +148,13 @@ impl Evaluator<'_> {
     /// The times of the samples of a selector; for anything else the times of the steps.
     fn timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
         let PlanKind::Selector(selector) = &arg.unmarked().kind else {
-            return self.map(arg, grid, |step, _| grid.time_ms(step) as f64 / 1000.0);
+            let mut vector = self.vector(arg, grid)?;
+            // A histogram has a time as a float has.
+            vector.series.iter_mut().for_each(|series| series.column.histograms.clear());
+            return self.map_vector(vector, |step, _| grid.time_ms(step) as f64 / 1000.0);
         };
         let mut vector = self.bounds.vector();
-        self.each_timestamp(selector, grid, &mut |series| vector.push(series))?;
+        self.each_timestamp(selector, arg.span, grid, &mut |series| vector.push(series))?;
         self.without_names(vector)
     }
 

@@ -1,11 +1,18 @@
 //! Columns: the values of one series at the steps of a grid.
 //!
 //! Whether there is a value at a step is told by a bit beside it and never by the value, as every NaN is a value.
+//! Histograms stand in a list beside the numbers, which is empty for nearly all series.
 //!
 //! Invariants
 //! 1. A column has as many values as its presence has bits.
-//! 2. Values of steps without presence are arbitrary; kernels may compute with them.
+//! 2. Values of steps without presence are arbitrary; kernels may compute with them. So are the histograms of such steps.
 //! 3. Bits behind the last one are 0.
+//! 4. Histograms ascend by step, each step once. Where one is present the number is arbitrary, and no kernel's result.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::histogram::FloatHistogram;
 
 /// A set of steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,24 +28,107 @@ pub(crate) struct Column {
     pub(crate) values: Vec<f64>,
     /// The steps that have a value.
     pub(crate) present: Bits,
+    /// The values that are histograms, with their steps.
+    pub(crate) histograms: Vec<(usize, Arc<FloatHistogram>)>,
 }
 
 impl Column {
     /// Returns a column without values.
     pub(crate) fn absent(n_steps: usize) -> Self {
-        Self { values: vec![0.0; n_steps], present: Bits::none(n_steps) }
+        Self { values: vec![0.0; n_steps], present: Bits::none(n_steps), histograms: Vec::new() }
     }
 
     /// Returns a column with a value at every step.
     pub(crate) fn full(values: Vec<f64>) -> Self {
         let present = Bits::all(values.len());
-        Self { values, present }
+        Self { values, present, histograms: Vec::new() }
     }
 
-    /// Returns the value at a step, if there is one.
+    /// Returns a column with the value of the first step of another at every step.
+    pub(crate) fn repeated(first: &Self, n_steps: usize) -> Self {
+        let mut column = Self::full(vec![first.values[0]; n_steps]);
+        if let Some(histogram) = first.histogram(0) {
+            column.histograms.extend((0..n_steps).map(|step| (step, Arc::clone(histogram))));
+        }
+        column
+    }
+
+    /// Returns the number at a step, if there is one; not for columns with histograms.
     #[inline]
     pub(crate) fn get(&self, step: usize) -> Option<f64> {
         self.present.contains(step).then(|| self.values[step])
+    }
+
+    /// Returns the histogram at a step, if the value there is one.
+    #[inline]
+    pub(crate) fn histogram(&self, step: usize) -> Option<&Arc<FloatHistogram>> {
+        // Fast path: a series of floats.
+        if self.histograms.is_empty() || !self.present.contains(step) {
+            return None;
+        }
+        let at = self.histograms.binary_search_by_key(&step, |(step, _)| *step).ok()?;
+        Some(&self.histograms[at].1)
+    }
+
+    /// Iterates over the histograms that are present.
+    pub(crate) fn histograms(&self) -> impl Iterator<Item = (usize, &Arc<FloatHistogram>)> + '_ {
+        self.histograms
+            .iter()
+            .filter(|(step, _)| self.present.contains(*step))
+            .map(|(step, histogram)| (*step, histogram))
+    }
+
+    /// Returns the steps whose values are numbers.
+    pub(crate) fn float_steps(&self) -> Cow<'_, Bits> {
+        let mut steps = Cow::Borrowed(&self.present);
+        for (step, _) in &self.histograms {
+            steps.to_mut().remove(*step);
+        }
+        steps
+    }
+
+    /// Removes all histograms.
+    pub(crate) fn keep_floats(&mut self) {
+        self.histograms.drain(..).for_each(|(step, _)| self.present.remove(step));
+    }
+
+    /// Sets the histogram at a step behind all others.
+    pub(crate) fn push_histogram(&mut self, step: usize, histogram: Arc<FloatHistogram>) {
+        debug_assert!(self.histograms.last().is_none_or(|(last, _)| *last < step), "histograms ascend by step");
+        self.set(step, 0.0);
+        self.histograms.push((step, histogram));
+    }
+
+    /// Replaces each histogram by another; neighbours that shared one share what replaces it.
+    pub(crate) fn map_histograms(&mut self, of: impl Fn(&FloatHistogram) -> FloatHistogram) {
+        let mut before: Option<(Arc<FloatHistogram>, Arc<FloatHistogram>)> = None;
+        for (_, histogram) in &mut self.histograms {
+            let old = Arc::clone(histogram);
+            *histogram = match &before {
+                Some((known, new)) if Arc::ptr_eq(known, &old) => Arc::clone(new),
+                _ => Arc::new(of(&old)),
+            };
+            before = Some((old, Arc::clone(histogram)));
+        }
+    }
+
+    /// Counts the values, histograms by their size as Prometheus does.
+    pub(crate) fn n_samples(&self) -> usize {
+        let more: usize = self.histograms().map(|(_, histogram)| histogram.n_samples() - 1).sum();
+        self.present.count() + more
+    }
+
+    /// Returns the bytes that the histograms take; one that stands at neighbouring steps counts once.
+    pub(crate) fn histograms_size(&self) -> usize {
+        let mut size = self.histograms.len() * size_of::<(usize, Arc<FloatHistogram>)>();
+        let mut before: Option<&Arc<FloatHistogram>> = None;
+        for (_, histogram) in &self.histograms {
+            if before.is_none_or(|before| !Arc::ptr_eq(before, histogram)) {
+                size += histogram.size();
+            }
+            before = Some(histogram);
+        }
+        size
     }
 
     /// Sets the value at a step.
@@ -55,6 +145,13 @@ impl Column {
 
     /// Takes over the values of steps that have none yet.
     pub(crate) fn fill_from(&mut self, other: &Self) {
+        if !(self.histograms.is_empty() && other.histograms.is_empty()) {
+            let Self { present, histograms, .. } = self;
+            histograms.retain(|(step, _)| present.contains(*step));
+            let new = other.histograms().filter(|(step, _)| !present.contains(*step));
+            histograms.extend(new.map(|(step, histogram)| (step, Arc::clone(histogram))));
+            histograms.sort_by_key(|(step, _)| *step);
+        }
         for (step, value) in other.iter() {
             if !self.present.contains(step) {
                 self.set(step, value);
@@ -96,6 +193,11 @@ impl Bits {
     pub(crate) fn insert(&mut self, step: usize) {
         debug_assert!(step < self.len, "step {step} of {}", self.len);
         self.words[step / 64] |= 1 << (step % 64);
+    }
+
+    /// Removes a step.
+    pub(crate) fn remove(&mut self, step: usize) {
+        self.words[step / 64] &= !(1 << (step % 64));
     }
 
     /// Removes the steps for which `keep` is false.
@@ -198,6 +300,28 @@ mod tests {
         c.retain(|step| step != 0);
         assert_eq!(c, bits(130, &[63, 64, 100, 129]));
         assert!(a.overlaps(&b) && !bits(130, &[1]).overlaps(&b));
+    }
+
+    #[test]
+    fn histograms_are_values_beside_the_numbers() {
+        let histogram = |sum: f64| Arc::new(FloatHistogram::of_sum(sum));
+        let sums = |column: &Column| column.histograms().map(|(step, h)| (step, h.sum)).collect::<Vec<_>>();
+        let mut column = Column::absent(4);
+        column.set(0, 1.0);
+        column.push_histogram(2, histogram(2.0));
+        column.push_histogram(3, histogram(3.0));
+        assert_eq!((column.n_samples(), sums(&column)), (1 + 2 * 11, vec![(2, 2.0), (3, 3.0)]));
+        assert_eq!(*column.float_steps(), bits(4, &[0]));
+        // What is left of a histogram without presence does not come back with another value.
+        column.present.remove(3);
+        let mut other = Column::absent(4);
+        other.push_histogram(1, histogram(4.0));
+        other.set(3, 5.0);
+        column.fill_from(&other);
+        assert_eq!((sums(&column), column.histogram(3).is_none()), (vec![(1, 4.0), (2, 2.0)], true));
+        column.keep_floats();
+        assert_eq!(column.iter().collect::<Vec<_>>(), [(0, 1.0), (3, 5.0)]);
+        assert_eq!(Column::repeated(&other, 3).present.count(), 3);
     }
 
     #[test]

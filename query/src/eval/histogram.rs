@@ -1,17 +1,22 @@
-//! `histogram_quantile` and its kin on classic histograms: series that differ in the label `le` only.
+//! `histogram_quantile` and its kin, on native histograms and on classic ones: series that differ in the label `le` only.
 //!
 //! Series are grouped and their bounds read and sorted once; a step then gathers the counts of the buckets that it has.
+//! Where a step has a native and a classic histogram of the same name and labels, neither is looked at.
+
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use varve_tsdb::Labels;
 
 use super::Evaluator;
+use super::column::Bits;
 use super::grid::Grid;
 use super::label::text_arg;
 use super::series::{Series, Vector};
 use crate::annotations::{ForcedMonotonicity, Note};
 use crate::error::Result;
 use crate::functions::histogram::{self, Bucket, Raised};
+use crate::histogram::{FloatHistogram, NanNote};
 use crate::plan::Plan;
 use crate::promql::ast::Span;
 use crate::promql::number;
@@ -19,19 +24,43 @@ use crate::promql::number;
 /// The label that holds a bucket's upper bound.
 const BUCKET_LABEL: &str = "le";
 
-/// The series of one histogram.
+/// The series of one classic histogram.
 struct Histogram {
     /// Labels without `le`.
     labels: Labels,
     drop_name: bool,
     /// Bounds, ascending, and indexes of the series.
     buckets: Vec<(f64, usize)>,
+    /// The steps at which there is a native histogram as well.
+    blocked: Option<Bits>,
+}
+
+/// A series of native histograms.
+struct Native {
+    labels: Labels,
+    /// Ascending by step.
+    steps: Vec<(usize, Arc<FloatHistogram>)>,
+}
+
+/// Takes the native histograms out of a vector, which keeps the floats.
+fn take_natives(vector: &mut Vector) -> Vec<Native> {
+    let mut natives = Vec::new();
+    for series in vector.series.iter_mut().filter(|series| !series.column.histograms.is_empty()) {
+        let steps = series.column.histograms().map(|(step, histogram)| (step, Arc::clone(histogram))).collect();
+        natives.push(Native { labels: series.labels.clone(), steps });
+        series.column.keep_floats();
+    }
+    vector.drop_empty();
+    natives
 }
 
 impl Histogram {
     /// Gathers the buckets of a step.
     fn at(&self, vector: &Vector, step: usize, buckets: &mut Vec<Bucket>) {
         buckets.clear();
+        if self.blocked.as_ref().is_some_and(|blocked| blocked.contains(step)) {
+            return;
+        }
         let present = self.buckets.iter().filter_map(|&(upper, at)| {
             let count = vector.series[at].column.get(step)?;
             Some(Bucket { upper, count })
@@ -44,10 +73,16 @@ impl Evaluator<'_> {
     /// `histogram_quantile(q, v)`
     pub(super) fn histogram_quantile(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let quantiles = self.scalar(&args[0], grid)?;
-        let vector = self.vector(&args[1], grid)?;
+        let mut vector = self.vector(&args[1], grid)?;
         self.note_bad_quantiles(&quantiles, args[0].span);
-        let histograms = self.histograms(&vector, args[1].span)?;
+        let mut natives = take_natives(&mut vector);
+        let histograms = self.histograms(&vector, &mut natives, args[1].span, grid)?;
         let mut out = self.bounds.vector();
+        for native in &natives {
+            let series =
+                self.of_native(native, args[1].span, grid, |step, histogram| histogram.quantile(quantiles[step]))?;
+            out.push(series)?;
+        }
         for histogram in &histograms {
             let series = self.quantile_of(histogram, &vector, &quantiles, args[1].span, grid)?;
             out.push(series)?;
@@ -58,14 +93,22 @@ impl Evaluator<'_> {
     /// `histogram_quantiles(v, label, q, ...)`
     pub(super) fn histogram_quantiles(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let label = text_arg(&args[1])?;
-        let vector = self.vector(&args[0], grid)?;
+        let mut vector = self.vector(&args[0], grid)?;
         let quantiles = args[2..].iter().map(|arg| self.scalar(arg, grid)).collect::<Result<Vec<_>>>()?;
         args[2..].iter().zip(&quantiles).for_each(|(arg, quantiles)| self.note_bad_quantiles(quantiles, arg.span));
-        let histograms = self.histograms(&vector, args[0].span)?;
+        let (span, mut natives) = (args[0].span, take_natives(&mut vector));
+        let histograms = self.histograms(&vector, &mut natives, span, grid)?;
         let mut out = self.bounds.vector();
         for quantiles in &quantiles {
+            for native in &natives {
+                let series =
+                    self.of_native(native, span, grid, |step, histogram| histogram.quantile(quantiles[step]))?;
+                for series in by_quantile(series, quantiles, label) {
+                    out.push(series)?;
+                }
+            }
             for histogram in &histograms {
-                let series = self.quantile_of(histogram, &vector, quantiles, args[0].span, grid)?;
+                let series = self.quantile_of(histogram, &vector, quantiles, span, grid)?;
                 for series in by_quantile(series, quantiles, label) {
                     out.push(series)?;
                 }
@@ -77,10 +120,17 @@ impl Evaluator<'_> {
     /// `histogram_fraction(lower, upper, v)`
     pub(super) fn histogram_fraction(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let (lower, upper) = (self.scalar(&args[0], grid)?, self.scalar(&args[1], grid)?);
-        let vector = self.vector(&args[2], grid)?;
+        let mut vector = self.vector(&args[2], grid)?;
+        let (span, mut natives) = (args[2].span, take_natives(&mut vector));
+        let histograms = self.histograms(&vector, &mut natives, span, grid)?;
         let mut out = self.bounds.vector();
+        for native in &natives {
+            out.push(
+                self.of_native(native, span, grid, |step, histogram| histogram.fraction(lower[step], upper[step]))?,
+            )?;
+        }
         let mut buckets = Vec::new();
-        for histogram in self.histograms(&vector, args[2].span)? {
+        for histogram in histograms {
             self.bounds.check()?;
             let mut column = self.bounds.column(grid.n_steps)?;
             for step in 0..grid.n_steps {
@@ -103,6 +153,27 @@ impl Evaluator<'_> {
                 self.annotations.add(Note::InvalidQuantile(q), span);
             }
         }
+    }
+
+    /// Computes a number of each native histogram of a series.
+    fn of_native(
+        &mut self,
+        native: &Native,
+        span: Span,
+        grid: Grid,
+        of: impl Fn(usize, &FloatHistogram) -> (f64, Option<NanNote>),
+    ) -> Result<Series> {
+        self.bounds.check()?;
+        let mut column = self.bounds.column(grid.n_steps)?;
+        for (step, histogram) in &native.steps {
+            let (value, note) = of(*step, histogram);
+            column.set(*step, value);
+            if let Some(note) = note {
+                let metric_name = self.known_name(&native.labels);
+                self.annotations.add(Note::NanObservations { metric_name, note }, span);
+            }
+        }
+        Ok(Series { labels: native.labels.clone(), drop_name: true, column })
     }
 
     /// Computes a quantile of a histogram at every step.
@@ -142,8 +213,15 @@ impl Evaluator<'_> {
         self.annotations.add(Note::ForcedMonotonicity(forced), span);
     }
 
-    /// Groups series into histograms, in the order in which these appear. Series without a proper `le` are reported.
-    fn histograms(&mut self, vector: &Vector, span: Span) -> Result<Vec<Histogram>> {
+    /// Groups series into histograms, in the order in which these appear. Series without a proper `le` are reported, and
+    /// native histograms that are there as well, which go.
+    fn histograms(
+        &mut self,
+        vector: &Vector,
+        natives: &mut [Native],
+        span: Span,
+        grid: Grid,
+    ) -> Result<Vec<Histogram>> {
         let mut histograms: Vec<Histogram> = Vec::new();
         let mut place_of = HashMap::new();
         for (at, series) in vector.series.iter().enumerate() {
@@ -156,13 +234,21 @@ impl Evaluator<'_> {
             };
             let labels = series.labels.filter(|name| name != BUCKET_LABEL);
             let place = *place_of.entry(labels.clone()).or_insert_with(|| {
-                histograms.push(Histogram { labels, drop_name: true, buckets: Vec::new() });
+                histograms.push(Histogram { labels, drop_name: true, buckets: Vec::new(), blocked: None });
                 histograms.len() - 1
             });
             histograms[place].buckets.push((upper, at));
         }
         for histogram in &mut histograms {
             histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        for native in natives {
+            if let Some(&place) = place_of.get(&native.labels)
+                && block(&mut histograms[place], native, vector, grid)
+            {
+                let metric_name = self.known_name(&native.labels);
+                self.annotations.add(Note::ClassicAndNative(metric_name), span);
+            }
         }
         Ok(histograms)
     }
@@ -180,6 +266,22 @@ impl Evaluator<'_> {
         vector.merge_same_labels()?;
         Ok(vector)
     }
+}
+
+/// Removes the steps at which a classic and a native histogram are there; tells whether there are any.
+fn block(classic: &mut Histogram, native: &mut Native, vector: &Vector, grid: Grid) -> bool {
+    let mut blocked = Bits::none(grid.n_steps);
+    let mut buckets = Vec::new();
+    native.steps.retain(|(step, _)| {
+        classic.at(vector, *step, &mut buckets);
+        if !buckets.is_empty() {
+            blocked.insert(*step);
+        }
+        buckets.is_empty()
+    });
+    let any = !blocked.is_empty();
+    classic.blocked = Some(blocked);
+    any
 }
 
 /// Splits a series by the quantile of each step, which becomes a label.

@@ -3,6 +3,8 @@
 //! Which info series stands for a base series may change from step to step: the one with the newest sample does. The
 //! combinations that occur are few, so the labels of each are made once.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use varve_tsdb::{Labels, METRIC_NAME, MatchOp, Matcher, Regexp};
 
@@ -77,8 +79,8 @@ impl Evaluator<'_> {
             let matcher = Matcher::new(MatchOp::Regexp, name, &any.join("|"));
             matchers.push(matcher.map_err(|error| Error::Execution(error.to_string()))?);
         }
-        let selector = Selector { matchers, shift, extension: None };
-        self.each_newest(&selector, shift, grid, Take::Timestamp, &mut |series| infos.push(series))?;
+        let selector = Selector { matchers, shift, extension: None, only_totals: false };
+        self.each_newest(&selector, shift, grid, Take::TimestampOfInfo, &mut |series| infos.push(series))?;
         Ok(infos)
     }
 }
@@ -166,7 +168,7 @@ fn candidates(infos: &Vector) -> Candidates<'_> {
 fn enrich(series: &Series, infos: &[&Vec<&Series>], filter: &Filter, grid: Grid) -> Result<Vec<Series>> {
     let mut results: Vec<(Vec<Option<usize>>, Option<Series>)> = Vec::new();
     let mut chosen = Vec::new();
-    for (step, value) in series.column.iter() {
+    for step in series.column.present.iter() {
         chosen.clear();
         for candidates in infos {
             chosen.push(newest(candidates, step)?);
@@ -185,7 +187,10 @@ fn enrich(series: &Series, infos: &[&Vec<&Series>], filter: &Filter, grid: Grid)
             }
         };
         if let Some(result) = &mut results[place].1 {
-            result.column.set(step, value);
+            match series.column.histogram(step) {
+                Some(histogram) => result.column.push_histogram(step, Arc::clone(histogram)),
+                None => result.column.set(step, series.column.values[step]),
+            }
         }
     }
     Ok(results.into_iter().filter_map(|(_, series)| series).collect())

@@ -21,6 +21,7 @@ mod histogram;
 mod info;
 mod label;
 mod range;
+mod samples;
 mod scalar;
 mod selector;
 pub(crate) mod series;
@@ -73,7 +74,7 @@ impl<'a> Evaluator<'a> {
             PlanKind::Selector(_) => self.collect(plan, grid),
             PlanKind::StepInvariant(inner) => self.step_invariant(inner, grid),
             PlanKind::Call(call) => self.call(plan, call, grid),
-            PlanKind::Aggregate(aggregate) => self.aggregate(aggregate, grid),
+            PlanKind::Aggregate(aggregate) => self.aggregate(aggregate, plan.span, grid),
             PlanKind::Chain(chain) => self.chain_of_vectors(chain, grid),
             PlanKind::Sign(op, inner) => self.signed(*op, inner, grid),
             PlanKind::Number(_) | PlanKind::String(_) | PlanKind::Range(_) | PlanKind::Subquery(_) => {
@@ -93,7 +94,7 @@ impl<'a> Evaluator<'a> {
         self.bounds.check()?;
         match &plan.kind {
             _ if grid.n_steps == 0 => Ok(()),
-            PlanKind::Selector(selector) => self.each_selected(selector, grid, sink),
+            PlanKind::Selector(selector) => self.each_selected(selector, plan.span, grid, sink),
             PlanKind::Call(call) if call::is_over_range(call) => self.each_over_range(plan, call, grid, sink),
             _ => self.vector(plan, grid)?.series.into_iter().try_for_each(sink),
         }
@@ -112,7 +113,7 @@ impl<'a> Evaluator<'a> {
         for Series { labels, drop_name, column } in once.series {
             self.bounds.check()?;
             let charge = self.bounds.charge_column(grid.n_steps)?;
-            let column = Column::full(vec![column.values[0]; grid.n_steps]);
+            let column = Column::repeated(&column, grid.n_steps);
             drop(charge);
             vector.push(Series { labels, drop_name, column })?;
         }
@@ -126,6 +127,11 @@ impl<'a> Evaluator<'a> {
                 self.bounds.check()?;
                 series.drop_name(self.settings.features.delayed_name_removal);
                 series.column.values.iter_mut().for_each(|value| *value = -*value);
+                series.column.map_histograms(|histogram| {
+                    let mut negated = histogram.clone();
+                    negated.multiply(-1.0);
+                    negated
+                });
             }
             if !self.settings.features.delayed_name_removal {
                 vector.merge_same_labels()?;

@@ -1,23 +1,27 @@
 //! Functions over ranges: `rate(x[5m])`, `max_over_time(rate(x[1m])[1h:])`.
 //!
-//! Each series is decoded once; its samples are two columns over which the windows of the steps slide. The kernels are
-//! in [`crate::functions`].
+//! Each series is decoded once; its floats are two columns over which the windows of the steps slide, histograms stand
+//! beside them. The kernels are in [`crate::functions`].
+
+use std::sync::Arc;
 
 use hashbrown::HashSet;
-use varve_tsdb::{Charge, Labels, SampleColumns, is_stale_nan};
+use varve_tsdb::{Charge, Labels};
 
-use super::column::{Bits, Column};
+use super::column::Bits;
 use super::grid::Grid;
+use super::samples::RangeSamples;
 use super::scalar::Scalars;
-use super::selector::read_without_ends;
 use super::series::{Bounds, Series, is_name_label};
 use super::{Evaluator, mistyped};
-use crate::annotations::Note;
+use crate::annotations::{Note, Remark};
 use crate::error::{Error, Result};
-use crate::functions::window::Window;
-use crate::functions::{Implementation, Params, RangeFunction, RangeKernel};
+use crate::functions::mixed::Remarks;
+use crate::functions::window::{SampleValue, Window};
+use crate::functions::{Implementation, Kernels, Params, RangeFunction};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift, seconds};
 use crate::promql::ast::{RangeExtension, Span, ValueType};
+use crate::value::{HistogramPoint, MatrixSeries, Point};
 
 /// Functions that take `anchored` ranges, as Prometheus lists them.
 const ANCHORED: &str = "changes, delta, increase, rate, resets";
@@ -38,7 +42,7 @@ struct Windows {
 struct Input<'a> {
     labels: &'a Labels,
     drop_name: bool,
-    samples: &'a SampleColumns,
+    samples: &'a RangeSamples,
 }
 
 impl Evaluator<'_> {
@@ -53,23 +57,32 @@ impl Evaluator<'_> {
         let Implementation::OverRange(function) = call.implementation else { return Err(mistyped(plan.value_type)) };
         let (arg, others): (Vec<_>, Vec<_>) = call.args.iter().partition(|arg| arg.value_type == ValueType::Matrix);
         let arg = arg.first().ok_or_else(|| mistyped(ValueType::Matrix))?;
-        let kernel = kernel_for(&function, arg, call.function.name)?;
+        let kernels = kernels_for(&function, arg, call.function.name)?;
         let params = others.iter().map(|other| self.scalar(other, grid)).collect::<Result<Vec<_>>>()?;
         let mut over = OverRange {
             function,
-            kernel,
+            kernels,
             params: &params,
             delayed: self.settings.features.delayed_name_removal,
             windows: self.windows(arg, grid),
             bounds: self.bounds.clone(),
             names: Names::new(self.bounds.ctx.charge()),
             bad_quantiles: Vec::new(),
+            remarks: Remarks::default(),
         };
         let (by_label, span) = (self.settings.features.type_and_unit_labels, span_of_range(arg));
-        let mut suspects = Vec::new();
+        let (mut suspects, mut notes) = (Vec::new(), Vec::new());
         self.each_range_input(arg, grid, &mut |input| {
-            let Some(series) = over.run(&input)? else { return Ok(()) };
+            let series = over.run(&input)?;
+            for remark in over.remarks.list.drain(..) {
+                let note = remark.about(input.labels.metric_name());
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+            let Some(series) = series else { return Ok(()) };
             if function.of_counters
+                && !series.column.float_steps().is_empty()
                 && let Some(note) = doubt_counter(input.labels, by_label)
                 && !suspects.contains(&note)
             {
@@ -77,6 +90,8 @@ impl Evaluator<'_> {
             }
             sink(series)
         })?;
+        let first_span = span_of_range(&call.args[0]);
+        notes.into_iter().for_each(|note| self.annotations.add(note, first_span));
         suspects.into_iter().for_each(|note| self.annotations.add(note, span));
         for q in over.bad_quantiles {
             self.annotations.add(Note::InvalidQuantile(q), others[0].span);
@@ -122,14 +137,14 @@ impl Evaluator<'_> {
         grid: Grid,
         sink: &mut dyn FnMut(Input<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut samples = SampleColumns::default();
+        let mut samples = RangeSamples::new(self.bounds.ctx.charge());
         match &arg.kind {
             PlanKind::Range(RangeSelector { selector, range_ms }) => {
                 let (before_ms, after_ms) = self.windows(arg, grid).margins_ms;
                 for series in self.select(selector, grid, range_ms.saturating_add(before_ms), after_ms)? {
                     let series = series?;
                     self.bounds.check()?;
-                    read_without_ends(&series, &mut samples)?;
+                    samples.read(&series, selector.only_totals)?;
                     sink(Input { labels: series.labels(), drop_name: false, samples: &samples })?;
                 }
                 Ok(())
@@ -138,7 +153,7 @@ impl Evaluator<'_> {
                 let (inner, vector) = self.subquery(subquery, grid)?;
                 for series in &vector.series {
                     self.bounds.check()?;
-                    to_samples(&series.column, inner, &mut samples);
+                    samples.take_column(&series.column, inner)?;
                     sink(Input { labels: &series.labels, drop_name: series.drop_name, samples: &samples })?;
                 }
                 Ok(())
@@ -148,7 +163,7 @@ impl Evaluator<'_> {
     }
 
     /// Returns the samples of each series in a range at one time, in ascending order of labels.
-    pub(crate) fn range_vector(&mut self, range: &RangeSelector, time_ms: i64) -> Result<Vec<(Labels, SampleColumns)>> {
+    pub(crate) fn range_vector(&mut self, range: &RangeSelector, time_ms: i64) -> Result<Vec<MatrixSeries>> {
         let grid = Grid::instant(time_ms);
         let extension = range.selector.extension;
         let arg = Plan { kind: PlanKind::Range(range.clone()), value_type: ValueType::Matrix, span: Span::default() };
@@ -157,18 +172,20 @@ impl Evaluator<'_> {
         let mut result = Vec::new();
         self.each_range_input(&arg, grid, &mut |input| {
             windows.slide(input.samples, |_, window| {
-                let mut samples = SampleColumns::default();
-                match extension {
-                    None => {
-                        samples.timestamps_ms.extend_from_slice(window.timestamps_ms);
-                        samples.values.extend_from_slice(window.values);
-                    }
-                    Some(extension) => extend(window, extension == RangeExtension::Smoothed, &mut samples),
-                }
-                hold.grow(samples.len())?;
-                charge.grow(samples.len() * 16 + input.labels.size())?;
-                if !samples.is_empty() {
-                    result.push((input.labels.clone(), samples));
+                let points = match extension {
+                    None => points_of(window.timestamps_ms, window.values),
+                    Some(extension) => extended_points(window, extension)?,
+                };
+                let histograms = window.histograms.iter().map(|sample| HistogramPoint {
+                    timestamp_ms: sample.timestamp_ms,
+                    histogram: Arc::clone(&sample.histogram),
+                });
+                let histograms: Vec<_> = histograms.collect();
+                hold.grow(points.len() + n_samples(window) - window.values.len())?;
+                let histograms_size: usize = histograms.iter().map(|point| point.histogram.size()).sum();
+                charge.grow(points.len() * size_of::<Point>() + histograms_size + input.labels.size())?;
+                if !(points.is_empty() && histograms.is_empty()) {
+                    result.push(MatrixSeries { labels: input.labels.clone(), points, histograms });
                 }
                 Ok(())
             })?;
@@ -181,7 +198,7 @@ impl Evaluator<'_> {
 /// A function on its way along the series of a range.
 struct OverRange<'a> {
     function: RangeFunction,
-    kernel: RangeKernel,
+    kernels: Kernels,
     /// The other arguments: one column each.
     params: &'a [Scalars],
     delayed: bool,
@@ -190,6 +207,8 @@ struct OverRange<'a> {
     names: Names,
     /// Quantiles outside of [0, 1] that were asked for.
     bad_quantiles: Vec<f64>,
+    /// What there is to say about the histograms of a series.
+    remarks: Remarks,
 }
 
 impl OverRange<'_> {
@@ -204,15 +223,36 @@ impl OverRange<'_> {
             }
             match self.function.params {
                 Params::Any => {}
+                Params::Quantile if window.values.is_empty() => {}
                 Params::Quantile => note_bad_quantile(params[0], &mut self.bad_quantiles),
                 Params::SmoothingFactors => check_factors(params)?,
             }
-            if window.values.len() > window_len_max {
-                window_len_max = window.values.len();
+            let window_len = n_samples(window);
+            if window_len > window_len_max {
+                window_len_max = window_len;
                 self.bounds.samples.check(window_len_max)?;
             }
-            if let Some(value) = (self.kernel)(window, &params[..self.params.len()]) {
-                column.set(step, value);
+            let Kernels { floats, mixed } = self.kernels;
+            // Fast path: only floats.
+            if window.histograms.is_empty() {
+                if let Some(value) = floats(window, &params[..self.params.len()]) {
+                    column.set(step, value);
+                }
+                return Ok(());
+            }
+            match mixed {
+                Some(mixed) => match mixed(window, &mut self.remarks) {
+                    Some(SampleValue::Float(value)) => column.set(step, value),
+                    Some(SampleValue::Histogram(histogram)) => column.push_histogram(step, histogram),
+                    None => {}
+                },
+                None if window.values.is_empty() => {}
+                None => {
+                    self.remarks.add(Remark::Ignored);
+                    if let Some(value) = floats(window, &params[..self.params.len()]) {
+                        column.set(step, value);
+                    }
+                }
             }
             Ok(())
         })?;
@@ -263,10 +303,11 @@ impl Names {
 
 impl Windows {
     /// Calls `visit` with each step whose window has samples, in order of time.
-    fn slide(&self, samples: &SampleColumns, mut visit: impl FnMut(usize, &Window<'_>) -> Result<()>) -> Result<()> {
-        let SampleColumns { timestamps_ms, values, .. } = samples;
+    fn slide(&self, samples: &RangeSamples, mut visit: impl FnMut(usize, &Window<'_>) -> Result<()>) -> Result<()> {
+        let (timestamps_ms, values) = (&samples.floats.timestamps_ms, &samples.floats.values);
         let range_seconds = seconds(self.range_ms);
         let (mut from, mut to) = (0, 0);
+        let (mut from_histogram, mut to_histogram) = (0, 0);
         for (step, eval_ms) in self.grid.times_ms().enumerate() {
             let end_ms = self.shift.apply(eval_ms);
             let start_ms = end_ms.saturating_sub(self.range_ms);
@@ -278,25 +319,38 @@ impl Windows {
             while from < to && timestamps_ms[from] <= first_ms {
                 from += 1;
             }
-            if from < to {
+            while samples.histograms.get(to_histogram).is_some_and(|sample| sample.timestamp_ms <= last_ms) {
+                to_histogram += 1;
+            }
+            while from_histogram < to_histogram && samples.histograms[from_histogram].timestamp_ms <= first_ms {
+                from_histogram += 1;
+            }
+            if from < to || from_histogram < to_histogram {
                 let (timestamps_ms, values) = (&timestamps_ms[from..to], &values[from..to]);
-                visit(step, &Window { timestamps_ms, values, start_ms, end_ms, eval_ms, range_seconds })?;
+                let histograms = &samples.histograms[from_histogram..to_histogram];
+                visit(step, &Window { timestamps_ms, values, histograms, start_ms, end_ms, eval_ms, range_seconds })?;
             }
         }
         Ok(())
     }
 }
 
-/// Returns the kernel for the kind of range that the argument is.
-fn kernel_for(function: &RangeFunction, arg: &Plan, name: &str) -> Result<RangeKernel> {
-    let kernel = match extension_of(arg) {
-        None => Some(function.kernel),
+/// Counts the samples of a window, histograms by their size.
+fn n_samples(window: &Window<'_>) -> usize {
+    let of_histograms: usize = window.histograms.iter().map(|sample| sample.histogram.n_samples()).sum();
+    window.values.len() + of_histograms
+}
+
+/// Returns the kernels for the kind of range that the argument is.
+fn kernels_for(function: &RangeFunction, arg: &Plan, name: &str) -> Result<Kernels> {
+    let kernels = match extension_of(arg) {
+        None => Some(function.plain),
         Some(RangeExtension::Anchored) => function.anchored,
         Some(RangeExtension::Smoothed) => function.smoothed,
     };
-    match kernel {
-        Some(kernel) => Ok(kernel),
-        None => refuse_extension(arg, name).map(|()| function.kernel),
+    match kernels {
+        Some(kernels) => Ok(kernels),
+        None => refuse_extension(arg, name).map(|()| function.plain),
     }
 }
 
@@ -358,23 +412,24 @@ fn check_factors([smoothing, trend]: [f64; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Turns a column into samples.
-fn to_samples(column: &Column, grid: Grid, samples: &mut SampleColumns) {
-    samples.clear();
-    for (step, value) in column.iter().filter(|&(_, value)| !is_stale_nan(value)) {
-        samples.timestamps_ms.push(grid.time_ms(step));
-        samples.values.push(value);
-    }
+fn points_of(timestamps_ms: &[i64], values: &[f64]) -> Vec<Point> {
+    let point = |(&timestamp_ms, &value)| Point { timestamp_ms, value };
+    timestamps_ms.iter().zip(values).map(point).collect()
 }
 
-/// Puts values at both ends of the range, and the samples inside in between.
-fn extend(window: &Window<'_>, smoothed: bool, out: &mut SampleColumns) {
-    let Some((left, inner, right)) = crate::functions::boundaries(window, smoothed, false) else { return };
+/// Returns the points at both ends of the range, and those inside in between.
+fn extended_points(window: &Window<'_>, extension: RangeExtension) -> Result<Vec<Point>> {
+    let is_smoothed = extension == RangeExtension::Smoothed;
+    if !window.histograms.is_empty() {
+        let modifier = if is_smoothed { "smoothed" } else { "anchored" };
+        return Err(Error::Execution(format!("{modifier} modifier is not supported with histograms")));
+    }
+    let Some((left, inner, right)) = crate::functions::boundaries(window, is_smoothed, false) else {
+        return Ok(Vec::new());
+    };
     let inner_first = window.timestamps_ms.partition_point(|&t| t <= window.start_ms);
-    out.timestamps_ms.push(window.start_ms);
-    out.timestamps_ms.extend_from_slice(&window.timestamps_ms[inner_first..inner_first + inner.len()]);
-    out.timestamps_ms.push(window.end_ms);
-    out.values.push(left);
-    out.values.extend_from_slice(inner);
-    out.values.push(right);
+    let mut points = vec![Point { timestamp_ms: window.start_ms, value: left }];
+    points.extend(points_of(&window.timestamps_ms[inner_first..inner_first + inner.len()], inner));
+    points.push(Point { timestamp_ms: window.end_ms, value: right });
+    Ok(points)
 }

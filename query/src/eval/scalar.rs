@@ -96,15 +96,16 @@ impl Evaluator<'_> {
         }
     }
 
-    /// The value of the only series at each step; NaN where there are none or more.
+    /// The value of the only series of floats at each step; NaN where there are none or more.
     fn only_value(&mut self, arg: &Plan, grid: Grid) -> Result<Scalars> {
         let mut values = self.constant(f64::NAN, grid)?;
         let mut seen = Bits::none(grid.n_steps);
         self.each_series(arg, grid, &mut |series| {
-            for (step, value) in series.column.iter() {
-                values[step] = if seen.contains(step) { f64::NAN } else { value };
+            let steps = series.column.float_steps();
+            for step in steps.iter() {
+                values[step] = if seen.contains(step) { f64::NAN } else { series.column.values[step] };
             }
-            seen.unite(&series.column.present);
+            seen.unite(&steps);
             Ok(())
         })?;
         Ok(values)

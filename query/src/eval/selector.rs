@@ -1,14 +1,21 @@
 //! Selectors of instant vectors: the newest sample of every series that is not too old.
 
-use varve_tsdb::{SampleColumns, SeriesSet, TimeRange, is_stale_nan};
+use std::sync::Arc;
+
+use varve_tsdb::{ResetHint, SampleColumns, SeriesSet, TimeRange, is_stale_nan};
 
 use super::Evaluator;
 use super::column::Column;
 use super::grid::Grid;
+use super::samples::RangeSamples;
 use super::series::Series;
+use crate::annotations::Remark;
 use crate::error::{Error, Result};
+use crate::functions::mixed::{Remarks, interpolate};
+use crate::functions::window::{HistogramSample, SampleValue};
+use crate::histogram::{FloatHistogram, MixedSchemas, stored};
 use crate::plan::{Selector, Shift};
-use crate::promql::ast::RangeExtension;
+use crate::promql::ast::{RangeExtension, Span};
 
 /// What of a sample is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,19 +23,22 @@ pub(super) enum Take {
     Value,
     /// The time in seconds.
     Timestamp,
+    /// The time in seconds of the sample of an info series, which must be a float.
+    TimestampOfInfo,
 }
 
 impl Evaluator<'_> {
-    /// Hands out the series of a selector.
+    /// Hands out the series of a selector, which stands at `span`.
     pub(super) fn each_selected(
         &mut self,
         selector: &Selector,
+        span: Span,
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         match selector.extension {
             None => self.each_newest(selector, selector.shift, grid, Take::Value, sink),
-            Some(RangeExtension::Smoothed) => self.each_smoothed(selector, grid, sink),
+            Some(RangeExtension::Smoothed) => self.each_smoothed(selector, span, grid, sink),
             Some(RangeExtension::Anchored) => {
                 Err(Error::Unsupported("anchored is not supported on an instant vector selector".into()))
             }
@@ -53,7 +63,21 @@ impl Evaluator<'_> {
             samples.clear();
             series.read(&mut samples)?;
             let mut column = self.bounds.column(grid.n_steps)?;
-            newest(&samples, shift, grid, lookback_ms, take, &mut column);
+            let newest = Newest { samples: &samples, shift, grid, lookback_ms };
+            match take {
+                // Fast path: a series of floats.
+                Take::Value if samples.histograms.is_empty() => {
+                    newest.each(|step, at| column.set(step, samples.values[at]));
+                }
+                Take::Value => self.take_mixed(&newest, selector.only_totals, &mut column)?,
+                Take::TimestampOfInfo if !samples.histograms.is_empty() => {
+                    let text = format!("this should be an info metric, with float samples: {}", series.labels());
+                    return Err(Error::Execution(text));
+                }
+                Take::Timestamp | Take::TimestampOfInfo => {
+                    newest.each(|step, at| column.set(step, samples.timestamps_ms[at] as f64 / 1000.0));
+                }
+            }
             if !column.present.is_empty() {
                 sink(Series { labels: series.labels().clone(), drop_name: false, column })?;
             }
@@ -61,24 +85,43 @@ impl Evaluator<'_> {
         Ok(())
     }
 
+    /// Sets the values of a series that has histograms.
+    fn take_mixed(&self, newest: &Newest<'_>, only_totals: bool, column: &mut Column) -> Result<()> {
+        let read = stored::read(newest.samples, only_totals);
+        let mut charge = self.bounds.ctx.charge();
+        charge.grow(read.iter().map(|(_, histogram)| histogram.size()).sum())?;
+        newest.each(|step, at| match read.binary_search_by_key(&at, |(place, _)| *place as usize) {
+            Ok(found) => column.push_histogram(step, Arc::clone(&read[found].1)),
+            Err(_) => column.set(step, newest.samples.values[at]),
+        });
+        Ok(())
+    }
+
     /// Hands out for every series and step the value on the line between the samples around it.
     fn each_smoothed(
         &mut self,
         selector: &Selector,
+        span: Span,
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
-        let mut samples = SampleColumns::default();
+        let mut samples = RangeSamples::new(self.bounds.ctx.charge());
         for series in self.select(selector, grid, lookback_ms, lookback_ms)? {
             let series = series?;
             self.bounds.check()?;
-            read_without_ends(&series, &mut samples)?;
+            samples.read(&series, selector.only_totals)?;
             let mut column = self.bounds.column(grid.n_steps)?;
+            let mut remarks = Remarks::default();
             for (step, time_ms) in grid.times_ms().enumerate() {
-                if let Some(value) = smoothed(&samples, selector.shift.apply(time_ms), lookback_ms) {
-                    column.set(step, value);
+                match smoothed_of_any(&samples, selector.shift.apply(time_ms), lookback_ms, &mut remarks) {
+                    Some(SampleValue::Float(value)) => column.set(step, value),
+                    Some(SampleValue::Histogram(histogram)) => column.push_histogram(step, histogram),
+                    None => {}
                 }
+            }
+            for remark in remarks.list {
+                self.annotations.add(remark.about(series.labels().metric_name()), span);
             }
             if !column.present.is_empty() {
                 sink(Series { labels: series.labels().clone(), drop_name: false, column })?;
@@ -101,11 +144,12 @@ impl Evaluator<'_> {
     pub(super) fn each_timestamp(
         &mut self,
         selector: &Selector,
+        span: Span,
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         if selector.extension.is_some() {
-            return self.each_selected(selector, grid, sink);
+            return self.each_selected(selector, span, grid, sink);
         }
         // With `@` Prometheus passes over the offset here, but still selects samples by it.
         let shift = match selector.shift.at_ms {
@@ -116,36 +160,84 @@ impl Evaluator<'_> {
     }
 }
 
-/// Reads the samples of a series, leaving out the markers of its ends.
-pub(super) fn read_without_ends(series: &varve_tsdb::Series, samples: &mut SampleColumns) -> Result<()> {
-    samples.clear();
-    series.read(samples)?;
-    if samples.values.iter().any(|&value| is_stale_nan(value)) {
-        let mut values = samples.values.iter();
-        samples.timestamps_ms.retain(|_| values.next().is_some_and(|&value| !is_stale_nan(value)));
-        samples.values.retain(|&value| !is_stale_nan(value));
-    }
-    Ok(())
+/// Finds for each step the newest sample in `(t - lookback, t]`; none where that is the end of the series.
+struct Newest<'a> {
+    samples: &'a SampleColumns,
+    shift: Shift,
+    grid: Grid,
+    lookback_ms: i64,
 }
 
-/// Finds for each step the newest sample in `(t - lookback, t]`; none where that is the end of the series.
-fn newest(samples: &SampleColumns, shift: Shift, grid: Grid, lookback_ms: i64, take: Take, out: &mut Column) {
-    let SampleColumns { timestamps_ms, values, .. } = samples;
-    let mut after = 0;
-    for (step, time_ms) in grid.times_ms().enumerate() {
-        let time_ms = shift.apply(time_ms);
-        while timestamps_ms.get(after).is_some_and(|&t| t <= time_ms) {
-            after += 1;
+impl Newest<'_> {
+    /// Calls `found` with each step that has a sample, and the place of that.
+    #[inline]
+    fn each(&self, mut found: impl FnMut(usize, usize)) {
+        let SampleColumns { timestamps_ms, values, .. } = self.samples;
+        let mut after = 0;
+        for (step, time_ms) in self.grid.times_ms().enumerate() {
+            let time_ms = self.shift.apply(time_ms);
+            while timestamps_ms.get(after).is_some_and(|&t| t <= time_ms) {
+                after += 1;
+            }
+            let Some(at) = after.checked_sub(1) else { continue };
+            if timestamps_ms[at] > time_ms.saturating_sub(self.lookback_ms) && !is_stale_nan(values[at]) {
+                found(step, at);
+            }
         }
-        let Some(at) = after.checked_sub(1) else { continue };
-        if timestamps_ms[at] > time_ms.saturating_sub(lookback_ms) && !is_stale_nan(values[at]) {
-            out.set(
-                step,
-                match take {
-                    Take::Value => values[at],
-                    Take::Timestamp => timestamps_ms[at] as f64 / 1000.0,
-                },
-            );
+    }
+}
+
+/// Returns the value at a time, of floats or histograms; none where there are both around it.
+fn smoothed_of_any(
+    samples: &RangeSamples,
+    time_ms: i64,
+    lookback_ms: i64,
+    remarks: &mut Remarks,
+) -> Option<SampleValue> {
+    let float = || smoothed(&samples.floats, time_ms, lookback_ms).map(SampleValue::Float);
+    // Fast path: a series of floats.
+    if samples.histograms.is_empty() {
+        return float();
+    }
+    let (earliest_ms, latest_ms) = (time_ms.saturating_sub(lookback_ms), time_ms.saturating_add(lookback_ms));
+    let from = samples.histograms.partition_point(|sample| sample.timestamp_ms <= earliest_ms);
+    let to = samples.histograms.partition_point(|sample| sample.timestamp_ms <= latest_ms);
+    if from == to {
+        return float();
+    }
+    let floats = &samples.floats.timestamps_ms;
+    if floats.partition_point(|&t| t <= earliest_ms) != floats.partition_point(|&t| t <= latest_ms) {
+        remarks.add(Remark::Mixed);
+        return None;
+    }
+    let histogram = smoothed_histogram(&samples.histograms[from..to], time_ms, remarks)?;
+    Some(SampleValue::Histogram(histogram))
+}
+
+/// Returns the histogram at a time: that of a sample, or what lies between two, or the last before it.
+fn smoothed_histogram(samples: &[HistogramSample], time_ms: i64, remarks: &mut Remarks) -> Option<Arc<FloatHistogram>> {
+    let at = samples.partition_point(|sample| sample.timestamp_ms < time_ms);
+    let after = samples.get(at);
+    if let Some(exact) = after.filter(|sample| sample.timestamp_ms == time_ms) {
+        return Some(Arc::clone(&exact.histogram));
+    }
+    let before = &samples[at.checked_sub(1)?];
+    let Some(after) = after else {
+        // What is known of resets is about the sample, not about what stands in for one.
+        let mut carried = FloatHistogram::clone(&before.histogram);
+        carried.reset_hint = ResetHint::Unknown;
+        return Some(Arc::new(carried));
+    };
+    if before.histogram.is_custom() != after.histogram.is_custom() {
+        remarks.add(Remark::MixedSchemas);
+        return None;
+    }
+    let is_counter = [before, after].iter().any(|sample| sample.histogram.reset_hint != ResetHint::Gauge);
+    match interpolate(before, after, time_ms, is_counter, remarks) {
+        Ok(histogram) => Some(Arc::new(histogram)),
+        Err(MixedSchemas) => {
+            remarks.add(Remark::MixedSchemas);
+            None
         }
     }
 }
@@ -181,8 +273,9 @@ mod tests {
     }
 
     fn check(list: &[(i64, f64)], shift: Shift, grid: Grid, expect: &[Option<f64>]) {
-        let mut column = Column::absent(grid.n_steps);
-        newest(&samples(list), shift, grid, 10, Take::Value, &mut column);
+        let (samples, mut column) = (samples(list), Column::absent(grid.n_steps));
+        let newest = Newest { samples: &samples, shift, grid, lookback_ms: 10 };
+        newest.each(|step, at| column.set(step, samples.values[at]));
         assert_eq!((0..grid.n_steps).map(|step| column.get(step)).collect::<Vec<_>>(), expect);
     }
 
@@ -198,9 +291,9 @@ mod tests {
     fn a_stale_marker_ends_a_series_and_other_nans_do_not() {
         let stale = f64::from_bits(STALE_NAN_BITS);
         check(&[(1, 1.0), (2, stale), (4, 3.0)], NOW, Grid::new(1, 4, 1), &[Some(1.0), None, None, Some(3.0)]);
-        let mut column = Column::absent(1);
-        newest(&samples(&[(1, f64::NAN)]), NOW, Grid::instant(1), 10, Take::Value, &mut column);
-        assert!(column.get(0).is_some_and(f64::is_nan));
+        let (samples, mut found) = (samples(&[(1, f64::NAN)]), false);
+        Newest { samples: &samples, shift: NOW, grid: Grid::instant(1), lookback_ms: 10 }.each(|_, _| found = true);
+        assert!(found);
     }
 
     #[test]

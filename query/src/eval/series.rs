@@ -150,7 +150,7 @@ impl Vector {
     /// # Errors
     /// [`Error::Limit`] if the query holds too much.
     pub(crate) fn push(&mut self, series: Series) -> Result<()> {
-        let n_samples = series.column.present.count();
+        let n_samples = series.column.n_samples();
         if n_samples > 0 {
             self.hold.grow(n_samples)?;
             self.charge.grow(series_size(&series))?;
@@ -165,6 +165,16 @@ impl Vector {
         self.series.append(&mut other.series);
         self.charge.absorb(other.charge);
         Ok(())
+    }
+
+    /// Removes all histograms, and the series that have nothing else.
+    pub(crate) fn keep_floats(&mut self) {
+        // Fast path: no series has histograms.
+        if self.series.iter().all(|series| series.column.histograms.is_empty()) {
+            return;
+        }
+        self.series.iter_mut().for_each(|series| series.column.keep_floats());
+        self.drop_empty();
     }
 
     /// Drops series that have lost all values.
@@ -223,5 +233,8 @@ impl Vector {
 
 /// Returns the bytes that a series takes.
 pub(crate) fn series_size(series: &Series) -> usize {
-    size_of::<Series>() + series.labels.size() + Column::size(series.column.values.len())
+    size_of::<Series>()
+        + series.labels.size()
+        + Column::size(series.column.values.len())
+        + series.column.histograms_size()
 }

@@ -12,10 +12,11 @@ use crate::functions::{Direction, label};
 use crate::plan::Plan;
 
 impl Evaluator<'_> {
-    /// Sorts by value, NaN last in either direction. In a range query series are in order of labels whatever was asked.
+    /// Sorts by value, NaN last in either direction; histograms are left out. In a range query series are in order of labels whatever was asked.
     pub(super) fn sort(&mut self, plan: &Plan, arg: &Plan, direction: Direction, grid: Grid) -> Result<Vector> {
         self.warn_if_range(plan, grid);
         let mut vector = self.vector(arg, grid)?;
+        vector.keep_floats();
         if grid.n_steps == 1 {
             vector.series.sort_by(|a, b| compare(a.column.values[0], b.column.values[0], direction));
         }

@@ -1,7 +1,7 @@
 //! Functions of single numbers that the standard library has not, or not as Go has them.
 
 /// Logarithm to base 2 in Go's way: exact for powers of 2, else through the natural logarithm of the mantissa.
-pub(super) fn log2(value: f64) -> f64 {
+pub(crate) fn log2(value: f64) -> f64 {
     if !(value > 0.0 && value.is_finite()) {
         return value.log2();
     }
@@ -11,6 +11,39 @@ pub(super) fn log2(value: f64) -> f64 {
     }
     // The constants are rounded once, as Go's are.
     mantissa.ln() * std::f64::consts::LOG2_E + f64::from(exponent)
+}
+
+/// 2 to the power of a number, in Go's way.
+pub(crate) fn exp2(value: f64) -> f64 {
+    const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
+    const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    if value.is_nan() || value == f64::INFINITY || value > 1023.999_999_999_999_9 {
+        return if value.is_nan() { value } else { f64::INFINITY };
+    }
+    if value < -1074.0 {
+        return 0.0;
+    }
+    let whole = (value + 0.5_f64.copysign(value)).trunc();
+    let rest = value - whole;
+    exponential(rest * LN2_HIGH, -rest * LN2_LOW, whole as i32)
+}
+
+/// Returns e^(`high` - `low`) times 2^`exponent`, by a polynomial.
+fn exponential(high: f64, low: f64, exponent: i32) -> f64 {
+    const P: [f64; 5] = [
+        1.666_666_666_666_666_6e-1,
+        -2.777_777_777_701_559_3e-3,
+        6.613_756_321_437_934e-5,
+        -1.653_390_220_546_525_2e-6,
+        4.138_136_797_057_238_5e-8,
+    ];
+    let r = high - low;
+    let t = r * r;
+    let c = r - t * (P[0] + t * (P[1] + t * (P[2] + t * (P[3] + t * P[4]))));
+    let y = 1.0 - ((low - (r * c) / (2.0 - c)) - high);
+    // Two exact steps and one that rounds: the result may be subnormal.
+    let half = exponent / 2;
+    y * 2.0_f64.powi(half) * 2.0_f64.powi(exponent - half)
 }
 
 /// Logarithm to base 10 in Go's way: through that to base 2.

@@ -6,14 +6,17 @@
 pub(crate) mod date;
 pub(crate) mod histogram;
 pub(crate) mod label;
-mod math;
+pub(crate) mod math;
+pub(crate) mod mixed;
 pub(crate) mod over_time;
 mod rate;
 mod regression;
 mod table;
 pub(crate) mod window;
 
+use crate::histogram::FloatHistogram;
 use date::Civil;
+use mixed::MixedKernel;
 use window::Window;
 
 /// How a function is evaluated.
@@ -65,8 +68,8 @@ pub(crate) enum Implementation {
     HistogramQuantiles,
     /// `histogram_fraction(lower, upper, v)`
     HistogramFraction,
-    /// Functions of native histograms, which pass over floats.
-    OfHistograms,
+    /// A number for every native histogram; floats are passed over.
+    OfHistograms(fn(&FloatHistogram) -> f64),
     /// `info(v, ...)`
     Info,
     /// Parsed, and not evaluated yet.
@@ -82,19 +85,28 @@ pub(crate) enum Direction {
     Descending,
 }
 
-/// The number for the samples in a window, given the function's other arguments; `None` if there is none.
-/// The window is not empty.
+/// The number for the floats in a window, given the function's other arguments; `None` if there is none.
+/// There is a float in the window.
 pub(crate) type RangeKernel = fn(&Window<'_>, &[f64]) -> Option<f64>;
+
+/// How a range is computed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kernels {
+    /// Where there are only floats.
+    pub(crate) floats: RangeKernel,
+    /// Where there are histograms; without it they are passed over, with an info if there are floats too.
+    pub(crate) mixed: Option<MixedKernel>,
+}
 
 /// A function of the samples in a range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeFunction {
     /// For plain ranges.
-    pub(crate) kernel: RangeKernel,
+    pub(crate) plain: Kernels,
     /// For ranges that are `anchored`.
-    pub(crate) anchored: Option<RangeKernel>,
+    pub(crate) anchored: Option<Kernels>,
     /// For ranges that are `smoothed`.
-    pub(crate) smoothed: Option<RangeKernel>,
+    pub(crate) smoothed: Option<Kernels>,
     /// The result is a sample of the series, and keeps its name.
     pub(crate) keeps_name: bool,
     /// The series should be counters.

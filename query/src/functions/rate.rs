@@ -7,16 +7,16 @@ use super::window::Window;
 
 /// What is computed.
 #[derive(Clone, Copy)]
-struct Kind {
+pub(super) struct Kind {
     /// The series never decreases but by starting anew.
-    is_counter: bool,
+    pub(super) is_counter: bool,
     /// Per second.
-    is_rate: bool,
+    pub(super) is_rate: bool,
 }
 
-const RATE: Kind = Kind { is_counter: true, is_rate: true };
-const INCREASE: Kind = Kind { is_counter: true, is_rate: false };
-const DELTA: Kind = Kind { is_counter: false, is_rate: false };
+pub(super) const RATE: Kind = Kind { is_counter: true, is_rate: true };
+pub(super) const INCREASE: Kind = Kind { is_counter: true, is_rate: false };
+pub(super) const DELTA: Kind = Kind { is_counter: false, is_rate: false };
 
 pub(super) fn rate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     extrapolated(window, RATE)
@@ -58,8 +58,7 @@ pub(super) fn delta_smoothed(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 pub(super) fn irate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     let [before, last] = window.values.last_chunk()?;
     let interval_ms = last_interval_ms(window)?;
-    let change = if last < before { *last } else { last - before };
-    Some(change / (interval_ms as f64 / 1000.0))
+    Some(instant_change(*before, *last, true) / (interval_ms as f64 / 1000.0))
 }
 
 /// The difference of the last two samples.
@@ -68,15 +67,17 @@ pub(super) fn idelta(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     last_interval_ms(window).map(|_| last - before)
 }
 
+/// The difference of two samples; a counter that starts anew starts at 0.
+pub(super) fn instant_change(before: f64, last: f64, is_counter: bool) -> f64 {
+    if is_counter && last < before { last } else { last - before }
+}
+
 fn last_interval_ms(window: &Window<'_>) -> Option<i64> {
     let [before, last] = window.timestamps_ms.last_chunk()?;
     (last != before).then_some(last - before)
 }
 
 /// The change from the first to the last sample, extrapolated to the ends of the range.
-///
-/// An end that is further away than 1.1 times the average distance of the samples is taken as the series' own: there
-/// the extrapolation covers half of that distance. A counter is not extrapolated below 0.
 fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
     let n_intervals = window.values.len() - 1;
     if n_intervals == 0 {
@@ -87,7 +88,21 @@ fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
     if kind.is_counter {
         change = add_resets(change, window.values);
     }
-    let (first_ms, last_ms) = window.ends_ms();
+    Some(change * extrapolation(window, kind, window.ends_ms(), n_intervals, (first_value, change)))
+}
+
+/// Returns by what a change between samples is multiplied to reach the ends of the range, and for rates, to be per second.
+///
+/// An end that is further away than 1.1 times the average distance of the samples is taken as the series' own: there
+/// the extrapolation covers half of that distance. A counter, whose first value and change are given, is not extrapolated
+/// below 0.
+pub(super) fn extrapolation(
+    window: &Window<'_>,
+    kind: Kind,
+    (first_ms, last_ms): (i64, i64),
+    n_intervals: usize,
+    (first_value, change): (f64, f64),
+) -> f64 {
     let sampled = (last_ms - first_ms) as f64 / 1000.0;
     let average = sampled / n_intervals as f64;
     let threshold = average * 1.1;
@@ -109,7 +124,7 @@ fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
     if kind.is_rate {
         factor /= window.range_seconds;
     }
-    Some(change * factor)
+    factor
 }
 
 /// Adds the value before each decrease, one after the other.
@@ -210,6 +225,7 @@ mod tests {
         let window = Window {
             timestamps_ms: &timestamps_ms,
             values: &[0.0, 10.0, 20.0],
+            histograms: &[],
             start_ms: 0,
             end_ms: 10_000,
             eval_ms: 10_000,

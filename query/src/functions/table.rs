@@ -1,33 +1,48 @@
 //! The table of all functions.
 
 use super::Implementation::{self, Calendar, Extremum, Map, OfHistograms, OverRange, Sort, SortByLabel};
-use super::{Direction, Params, RangeFunction, RangeKernel, date, math, over_time, rate, regression};
+use super::mixed::{self, MixedKernel};
+use super::{Direction, Kernels, Params, RangeFunction, RangeKernel, date, math, over_time, rate, regression};
 use crate::float;
+use crate::histogram::FloatHistogram;
 
-const fn over(kernel: RangeKernel) -> Implementation {
-    OverRange(plain(kernel))
+/// A function of floats, which passes over histograms.
+const fn over(floats: RangeKernel) -> Implementation {
+    OverRange(plain(Kernels { floats, mixed: None }))
 }
 
-const fn plain(kernel: RangeKernel) -> RangeFunction {
+/// A function of floats and histograms.
+const fn over_all(floats: RangeKernel, mixed: MixedKernel) -> Implementation {
+    OverRange(plain(Kernels { floats, mixed: Some(mixed) }))
+}
+
+const fn plain(plain: Kernels) -> RangeFunction {
     let params = Params::Any;
-    RangeFunction { kernel, anchored: None, smoothed: None, keeps_name: false, of_counters: false, params }
+    RangeFunction { plain, anchored: None, smoothed: None, keeps_name: false, of_counters: false, params }
 }
 
-const fn with_params(kernel: RangeKernel, params: Params) -> Implementation {
-    OverRange(RangeFunction { params, ..plain(kernel) })
+const fn with_params(floats: RangeKernel, params: Params) -> Implementation {
+    OverRange(RangeFunction { params, ..plain(Kernels { floats, mixed: None }) })
 }
 
-const fn keeping_name(kernel: RangeKernel) -> Implementation {
-    OverRange(RangeFunction { keeps_name: true, ..plain(kernel) })
+const fn keeping_name(floats: RangeKernel, mixed: MixedKernel) -> Implementation {
+    OverRange(RangeFunction { keeps_name: true, ..plain(Kernels { floats, mixed: Some(mixed) }) })
 }
 
-const fn extended(kernels: [RangeKernel; 3], of_counters: bool) -> Implementation {
-    let [kernel, anchored, smoothed] = kernels;
-    OverRange(RangeFunction { anchored: Some(anchored), smoothed: Some(smoothed), of_counters, ..plain(kernel) })
+/// A function of plain, anchored and smoothed ranges.
+const fn extended(floats: [RangeKernel; 3], mixed: [MixedKernel; 3], of_counters: bool) -> Implementation {
+    let [of_plain, anchored, smoothed] = [
+        Kernels { floats: floats[0], mixed: Some(mixed[0]) },
+        Kernels { floats: floats[1], mixed: Some(mixed[1]) },
+        Kernels { floats: floats[2], mixed: Some(mixed[2]) },
+    ];
+    OverRange(RangeFunction { anchored: Some(anchored), smoothed: Some(smoothed), of_counters, ..plain(of_plain) })
 }
 
-const fn anchorable(kernel: RangeKernel, anchored: RangeKernel) -> Implementation {
-    OverRange(RangeFunction { anchored: Some(anchored), ..plain(kernel) })
+const fn anchorable(floats: [RangeKernel; 2], mixed: [MixedKernel; 2]) -> Implementation {
+    let of_plain = Kernels { floats: floats[0], mixed: Some(mixed[0]) };
+    let anchored = Some(Kernels { floats: floats[1], mixed: Some(mixed[1]) });
+    OverRange(RangeFunction { anchored, ..plain(of_plain) })
 }
 
 /// Names, ascending, and what they stand for. `start`, `end`, `range` and `step` are numbers in a plan already.
@@ -42,43 +57,54 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("asinh", Map(math::asinh)),
     ("atan", Map(f64::atan)),
     ("atanh", Map(f64::atanh)),
-    ("avg_over_time", over(over_time::avg)),
+    ("avg_over_time", over_all(over_time::avg, mixed::over_time::avg)),
     ("ceil", Map(f64::ceil)),
-    ("changes", anchorable(over_time::changes, over_time::changes_anchored)),
+    ("changes", anchorable(
+        [over_time::changes, over_time::changes_anchored],
+        [mixed::over_time::changes, mixed::over_time::changes_anchored],
+    )),
     ("clamp", Implementation::Clamp),
     ("clamp_max", Implementation::ClampMax),
     ("clamp_min", Implementation::ClampMin),
     ("cos", Map(f64::cos)),
     ("cosh", Map(math::cosh)),
-    ("count_over_time", over(over_time::count)),
+    ("count_over_time", over_all(over_time::count, mixed::over_time::count)),
     ("day_of_month", Calendar(date::day_of_month)),
     ("day_of_week", Calendar(date::day_of_week)),
     ("day_of_year", Calendar(date::day_of_year)),
     ("days_in_month", Calendar(date::days_in_month)),
     ("deg", Map(math::deg)),
-    ("delta", extended([rate::delta, rate::delta_anchored, rate::delta_smoothed], false)),
+    ("delta", extended(
+        [rate::delta, rate::delta_anchored, rate::delta_smoothed],
+        [mixed::rate::delta, mixed::rate::delta_anchored, mixed::rate::delta_smoothed],
+        false,
+    )),
     ("deriv", over(regression::deriv)),
     ("double_exponential_smoothing",
         with_params(regression::double_exponential_smoothing, Params::SmoothingFactors)),
     ("exp", Map(f64::exp)),
-    ("first_over_time", keeping_name(over_time::first)),
+    ("first_over_time", keeping_name(over_time::first, mixed::over_time::first)),
     ("floor", Map(f64::floor)),
-    ("histogram_avg", OfHistograms),
-    ("histogram_count", OfHistograms),
+    ("histogram_avg", OfHistograms(|histogram| histogram.sum / histogram.count)),
+    ("histogram_count", OfHistograms(FloatHistogram::count)),
     ("histogram_fraction", Implementation::HistogramFraction),
     ("histogram_quantile", Implementation::HistogramQuantile),
     ("histogram_quantiles", Implementation::HistogramQuantiles),
-    ("histogram_stddev", OfHistograms),
-    ("histogram_stdvar", OfHistograms),
-    ("histogram_sum", OfHistograms),
+    ("histogram_stddev", OfHistograms(|histogram| histogram.variance().sqrt())),
+    ("histogram_stdvar", OfHistograms(FloatHistogram::variance)),
+    ("histogram_sum", OfHistograms(FloatHistogram::sum)),
     ("hour", Calendar(date::hour)),
-    ("idelta", over(rate::idelta)),
-    ("increase", extended([rate::increase, rate::increase_anchored, rate::increase_smoothed], true)),
+    ("idelta", over_all(rate::idelta, mixed::rate::idelta)),
+    ("increase", extended(
+        [rate::increase, rate::increase_anchored, rate::increase_smoothed],
+        [mixed::rate::increase, mixed::rate::increase_anchored, mixed::rate::increase_smoothed],
+        true,
+    )),
     ("info", Implementation::Info),
-    ("irate", over(rate::irate)),
+    ("irate", over_all(rate::irate, mixed::rate::irate)),
     ("label_join", Implementation::LabelJoin),
     ("label_replace", Implementation::LabelReplace),
-    ("last_over_time", keeping_name(over_time::last)),
+    ("last_over_time", keeping_name(over_time::last, mixed::over_time::last)),
     ("ln", Map(f64::ln)),
     ("log10", Map(math::log10)),
     ("log2", Map(math::log2)),
@@ -91,11 +117,18 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("month", Calendar(date::month)),
     ("pi", Implementation::Pi),
     ("predict_linear", over(regression::predict_linear)),
-    ("present_over_time", over(over_time::present)),
+    ("present_over_time", over_all(over_time::present, mixed::over_time::present)),
     ("quantile_over_time", with_params(over_time::quantile, Params::Quantile)),
     ("rad", Map(math::rad)),
-    ("rate", extended([rate::rate, rate::rate_anchored, rate::rate_smoothed], true)),
-    ("resets", anchorable(over_time::resets, over_time::resets_anchored)),
+    ("rate", extended(
+        [rate::rate, rate::rate_anchored, rate::rate_smoothed],
+        [mixed::rate::rate, mixed::rate::rate_anchored, mixed::rate::rate_smoothed],
+        true,
+    )),
+    ("resets", anchorable(
+        [over_time::resets, over_time::resets_anchored],
+        [mixed::over_time::resets, mixed::over_time::resets_anchored],
+    )),
     ("round", Implementation::Round),
     ("scalar", Implementation::Scalar),
     ("sgn", Map(math::sgn)),
@@ -109,13 +142,13 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("start_timestamp", Implementation::StartTimestamp),
     ("stddev_over_time", over(over_time::stddev)),
     ("stdvar_over_time", over(over_time::stdvar)),
-    ("sum_over_time", over(over_time::sum)),
+    ("sum_over_time", over_all(over_time::sum, mixed::over_time::sum)),
     ("tan", Map(f64::tan)),
     ("tanh", Map(f64::tanh)),
     ("time", Implementation::Time),
     ("timestamp", Implementation::Timestamp),
-    ("ts_of_first_over_time", over(over_time::ts_of_first)),
-    ("ts_of_last_over_time", over(over_time::ts_of_last)),
+    ("ts_of_first_over_time", over_all(over_time::ts_of_first, mixed::over_time::ts_of_first)),
+    ("ts_of_last_over_time", over_all(over_time::ts_of_last, mixed::over_time::ts_of_last)),
     ("ts_of_max_over_time", over(over_time::ts_of_max)),
     ("ts_of_min_over_time", over(over_time::ts_of_min)),
     ("vector", Implementation::Vector),

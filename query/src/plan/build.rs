@@ -4,7 +4,7 @@ use crate::functions::{self, Implementation};
 use crate::promql::ast::{self, At, Expr, ExprKind, ValueType};
 
 use super::duration::{positive, seconds, signed};
-use super::{Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery};
+use super::{Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, totals};
 
 /// The times of a query.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,9 @@ pub(crate) struct QueryTimes {
 /// A text, if a duration in the expression does not exist for these times.
 pub(crate) fn build(expr: &Expr, times: &QueryTimes) -> Result<Plan, String> {
     let built = Builder { times }.build(expr)?;
-    Ok(built.marked_if_worth())
+    let mut plan = built.marked_if_worth();
+    totals::mark(&mut plan);
+    Ok(plan)
 }
 
 /// Functions whose value changes with the step even if their arguments do not.
@@ -104,7 +106,8 @@ impl Builder<'_> {
 
     fn selector(&self, selector: &ast::VectorSelector) -> Result<Selector, String> {
         let shift = self.shift(selector.offset.as_ref(), selector.at)?;
-        Ok(Selector { matchers: selector.matchers.clone(), shift, extension: selector.extension })
+        let (matchers, extension) = (selector.matchers.clone(), selector.extension);
+        Ok(Selector { matchers, shift, extension, only_totals: false })
     }
 
     fn shift(&self, offset: Option<&ast::Duration>, at: Option<At>) -> Result<Shift, String> {

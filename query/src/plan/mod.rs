@@ -10,6 +10,7 @@
 
 mod build;
 mod duration;
+mod totals;
 
 pub(crate) use build::{QueryTimes, build};
 pub(crate) use duration::seconds;
@@ -78,6 +79,8 @@ pub(crate) struct Selector {
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) shift: Shift,
     pub(crate) extension: Option<RangeExtension>,
+    /// Of histograms nothing but count and sum is needed.
+    pub(crate) only_totals: bool,
 }
 
 /// A selector with a range: the left end is excluded, the right end included.

@@ -27,19 +27,21 @@ impl Evaluator<'_> {
         for series in &input.series {
             let mut last: Option<(u64, usize)> = None;
             for (step, value) in series.column.iter() {
+                let histogram = series.column.histogram(step);
                 let group = match last {
                     // Fast path: the value of the step before.
-                    Some((bits, group)) if bits == value.to_bits() => group,
+                    Some((bits, group)) if bits == value.to_bits() && histogram.is_none() => group,
                     _ => {
                         self.bounds.check()?;
-                        let labels = grouped(&aggregate, &series.labels.with(&label, &number::plain(value)));
+                        let text = histogram.map_or_else(|| number::plain(value), |histogram| histogram.to_string());
+                        let labels = grouped(&aggregate, &series.labels.with(&label, &text));
                         if !counts.groups.contains_key(&labels) {
                             charge.grow(Column::size(grid.n_steps) + 2 * labels.size())?;
                         }
                         counts.group(labels, grid.n_steps)
                     }
                 };
-                last = Some((value.to_bits(), group));
+                last = histogram.is_none().then_some((value.to_bits(), group));
                 counts.count(group, step);
             }
         }

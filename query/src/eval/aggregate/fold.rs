@@ -1,15 +1,21 @@
 //! Aggregations that need no more than a few numbers per group and step.
 
 use super::super::column::{Bits, Column};
+use super::super::series::Series;
+use super::histograms::HistogramFold;
+use crate::annotations::Note;
 use crate::error::{Error, Result};
 use crate::float::{KahanSum, Mean};
 use crate::promql::ast::AggregateOp;
 
 /// The state of one group at every step.
 pub(super) struct Fold {
-    /// The steps at which the group has had a value.
+    op: AggregateOp,
+    /// The steps at which the group has had a number.
     seen: Bits,
     state: State,
+    /// What the group has had of histograms.
+    histograms: Option<Box<HistogramFold>>,
 }
 
 /// One element per step; meaningless until the step has been seen.
@@ -63,7 +69,7 @@ impl Fold {
             AggregateOp::Stdvar => State::Stdvar(vec![Spread::new(0.0); n_steps]),
             _ => return Err(Error::Unsupported(format!("aggregation {} is not supported yet", op.as_str()))),
         };
-        Ok(Self { seen: Bits::none(n_steps), state })
+        Ok(Self { op, seen: Bits::none(n_steps), state, histograms: None })
     }
 
     /// Returns the bytes that a group takes.
@@ -77,9 +83,38 @@ impl Fold {
         n_steps * element + n_steps / 8
     }
 
-    /// Adds a series.
-    pub(super) fn add(&mut self, column: &Column) {
-        let Self { seen, state } = self;
+    /// Adds a series; returns the bytes that its histograms take from now on. Each thing to be said is added to `notes`.
+    pub(super) fn add(&mut self, series: &Series, notes: &mut Vec<Note>) -> usize {
+        // Fast path: only floats.
+        if series.column.histograms.is_empty() {
+            self.add_floats(&series.column);
+            return 0;
+        }
+        match self.op {
+            // A histogram counts as a number does.
+            AggregateOp::Count | AggregateOp::Group => {
+                self.add_floats(&series.column);
+                0
+            }
+            AggregateOp::Sum | AggregateOp::Avg => {
+                let histograms = self.histograms.get_or_insert_with(|| Box::new(HistogramFold::new(self.op)));
+                let size = histograms.add(series, &self.seen, notes);
+                self.add_floats(&floats_of(&series.column));
+                size
+            }
+            _ => {
+                if series.column.histograms().next().is_some() {
+                    add_note(notes, Note::HistogramIgnored(self.op.as_str()));
+                }
+                self.add_floats(&floats_of(&series.column));
+                0
+            }
+        }
+    }
+
+    /// Adds the numbers of a column.
+    fn add_floats(&mut self, column: &Column) {
+        let Self { seen, state, .. } = self;
         match state {
             State::Sum(sums) => each(column, seen, sums, KahanSum::new, |sum, value| *sum = sum.plus(value)),
             State::Avg(means) => each(column, seen, means, Mean::new, Mean::add),
@@ -112,7 +147,7 @@ impl Fold {
     }
 
     /// Returns the result.
-    pub(super) fn finish(self) -> Column {
+    pub(super) fn finish(self, notes: &mut Vec<Note>) -> Column {
         let values = match self.state {
             State::Sum(sums) => sums.into_iter().map(KahanSum::total).collect(),
             State::Avg(means) => means.into_iter().map(Mean::finish).collect(),
@@ -121,8 +156,24 @@ impl Fold {
             State::Stddev(spreads) => spreads.into_iter().map(|s| (s.squares / s.count).sqrt()).collect(),
             State::Stdvar(spreads) => spreads.into_iter().map(|s| s.squares / s.count).collect(),
         };
-        Column { values, present: self.seen }
+        let mut column = Column { values, present: self.seen, histograms: Vec::new() };
+        if let Some(histograms) = self.histograms {
+            histograms.finish(&mut column, notes);
+        }
+        column
     }
+}
+
+/// Adds what is to be said, once.
+pub(super) fn add_note(notes: &mut Vec<Note>, note: Note) {
+    if !notes.contains(&note) {
+        notes.push(note);
+    }
+}
+
+/// Returns a column with the numbers only.
+fn floats_of(column: &Column) -> Column {
+    Column { values: column.values.clone(), present: column.float_steps().into_owned(), histograms: Vec::new() }
 }
 
 /// Starts or continues the state of each step at which the column has a value.
@@ -151,9 +202,9 @@ mod tests {
                     column.set(step, *value);
                 }
             });
-            fold.add(&column);
+            fold.add(&Series { labels: varve_tsdb::Labels::empty(), drop_name: false, column }, &mut Vec::new());
         }
-        let column = fold.finish();
+        let column = fold.finish(&mut Vec::new());
         let values: Vec<_> = (0..expect.len()).map(|step| column.get(step)).collect();
         assert_eq!(format!("{values:?}"), format!("{expect:?}"), "{op:?}");
     }

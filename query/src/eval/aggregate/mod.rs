@@ -5,6 +5,7 @@
 
 mod count_values;
 mod fold;
+mod histograms;
 mod pick;
 
 use hashbrown::HashMap;
@@ -18,7 +19,7 @@ use crate::annotations::Note;
 use crate::error::{Error, Result};
 use crate::functions::over_time::quantile_of;
 use crate::plan::Aggregate;
-use crate::promql::ast::AggregateOp;
+use crate::promql::ast::{AggregateOp, Span};
 use fold::Fold;
 
 /// The groups of an aggregation, numbered as they appear.
@@ -58,12 +59,12 @@ fn grouped(aggregate: &Aggregate, labels: &Labels) -> Labels {
 }
 
 impl Evaluator<'_> {
-    /// Evaluates an aggregation.
-    pub(super) fn aggregate(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
+    /// Evaluates an aggregation, which stands at `span`.
+    pub(super) fn aggregate(&mut self, aggregate: &Aggregate, span: Span, grid: Grid) -> Result<Vector> {
         match aggregate.op {
             AggregateOp::CountValues => self.count_values(aggregate, grid),
             AggregateOp::Quantile => self.quantile(aggregate, grid),
-            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => self.pick(aggregate, grid),
+            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => self.pick(aggregate, span, grid),
             AggregateOp::LimitRatio => self.limit_ratio(aggregate, grid),
             _ => self.fold(aggregate, grid),
         }
@@ -73,6 +74,7 @@ impl Evaluator<'_> {
     fn fold(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let mut groups = Groups::new(aggregate);
         let mut folds: Vec<(Fold, bool)> = Vec::new();
+        let mut notes = Vec::new();
         let bounds = self.bounds.clone();
         let (mut charge, mut hold) = (bounds.ctx.charge(), bounds.samples.hold());
         self.each_series(&aggregate.expr, grid, &mut |series| {
@@ -82,24 +84,26 @@ impl Evaluator<'_> {
                 folds.push((Fold::new(aggregate.op, grid.n_steps)?, false));
             }
             // As in Prometheus samples count until the aggregation is done, though they are not kept.
-            hold.grow(series.column.present.count())?;
+            hold.grow(series.column.n_samples())?;
             let (fold, drop_name) = &mut folds[number];
-            fold.add(&series.column);
+            charge.grow(fold.add(&series, &mut notes))?;
             *drop_name |= series.drop_name;
             Ok(())
         })?;
         drop(hold);
         let mut vector = bounds.vector();
         for (labels, (fold, drop_name)) in groups.labels.into_iter().zip(folds) {
-            vector.push(Series { labels, drop_name, column: fold.finish() })?;
+            vector.push(Series { labels, drop_name, column: fold.finish(&mut notes) })?;
         }
+        notes.into_iter().for_each(|note| self.annotations.add(note, aggregate.expr.span));
         Ok(vector)
     }
 
     /// `quantile(q, v)`
     fn quantile(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let (quantiles, range) = self.param(aggregate, grid)?;
-        let input = self.vector(&aggregate.expr, grid)?;
+        let mut input = self.vector(&aggregate.expr, grid)?;
+        self.ignore_histograms(aggregate.op, &mut input, aggregate.expr.span, |_| true);
         for q in range.outside(0.0, 1.0) {
             self.annotations
                 .add(Note::InvalidQuantile(q), aggregate.param.as_ref().map_or_else(Default::default, |p| p.span));
@@ -121,6 +125,15 @@ impl Evaluator<'_> {
             vector.push(Series { labels, drop_name, column })?;
         }
         Ok(vector)
+    }
+
+    /// Removes the histograms of a vector, and says so if there are any at a step that `counts`.
+    fn ignore_histograms(&mut self, op: AggregateOp, input: &mut Vector, span: Span, counts: impl Fn(usize) -> bool) {
+        let any = |series: &Series| series.column.histograms().any(|(step, _)| counts(step));
+        if input.series.iter().any(any) {
+            self.annotations.add(Note::HistogramIgnored(op.as_str()), span);
+        }
+        input.keep_floats();
     }
 
     /// Evaluates the parameter of an aggregation.

@@ -13,16 +13,17 @@ use crate::error::{Error, Result};
 use crate::functions::Direction;
 use crate::functions::label::sampling_offset;
 use crate::plan::Aggregate;
-use crate::promql::ast::AggregateOp;
+use crate::promql::ast::{AggregateOp, Span};
 
 /// Parameters from here on do not fit Prometheus' integers.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_807.0;
 
 impl Evaluator<'_> {
     /// `topk(k, v)`, `bottomk(k, v)`, `limitk(k, v)`
-    pub(super) fn pick(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
+    pub(super) fn pick(&mut self, aggregate: &Aggregate, span: Span, grid: Grid) -> Result<Vector> {
         let (ks, range) = self.param(aggregate, grid)?;
         let mut input = self.vector(&aggregate.expr, grid)?;
+        let n_series = input.series.len();
         if range.max < 1.0 {
             return Ok(self.bounds.vector());
         }
@@ -37,6 +38,9 @@ impl Evaluator<'_> {
                 return Err(Error::Execution(format!("Scalar value {value} {what} int64")));
             }
         }
+        if aggregate.op != AggregateOp::Limitk {
+            self.ignore_histograms(aggregate.op, &mut input, span, |step| ks[step] >= 1.0);
+        }
         let (_, groups) = members(aggregate, &input);
         let mut order = Vec::new();
         for group in &groups {
@@ -44,7 +48,7 @@ impl Evaluator<'_> {
             let mut heap = Heap::new(aggregate.op);
             for (step, &k) in ks.iter().enumerate() {
                 self.bounds.check()?;
-                heap.clear(if k < 1.0 { 0 } else { (k as usize).min(input.series.len()) });
+                heap.clear(if k < 1.0 { 0 } else { (k as usize).min(n_series) });
                 for (at, &member) in group.iter().enumerate() {
                     if let Some(value) = input.series[member].column.get(step) {
                         heap.offer(Entry { value, at });

@@ -15,9 +15,10 @@ use super::super::Evaluator;
 use super::super::column::{Bits, Column};
 use super::super::series::{Series, Vector, is_name_label};
 use super::arithmetic;
+use super::element::{self, Complaints, Element, is_trim};
 use crate::error::{Error, Result};
 use crate::plan::Link;
-use crate::promql::ast::{Cardinality, VectorMatching};
+use crate::promql::ast::{BinaryOp, Cardinality, VectorMatching};
 
 /// Returns the labels that decide with whom a series meets.
 pub(super) fn signature(labels: &Labels, matching: &VectorMatching) -> Labels {
@@ -37,15 +38,14 @@ struct Group {
     one: Vec<usize>,
 }
 
-/// Applies an operator of arithmetic or comparison to two vectors. For operators of trimming, which floats do not have,
-/// the operands that meet are returned.
+/// Applies an operator of arithmetic, comparison or trimming to two vectors.
 pub(super) fn combine(
     link: &Link,
     matching: &VectorMatching,
     lhs: Vector,
     rhs: Vector,
     n_steps: usize,
-    evaluator: &Evaluator<'_>,
+    evaluator: &mut Evaluator<'_>,
 ) -> Result<Vector> {
     let swapped = matching.cardinality == Cardinality::OneToMany;
     let (many, one) = if swapped { (rhs, lhs) } else { (lhs, rhs) };
@@ -57,6 +57,7 @@ pub(super) fn combine(
         active: active_steps(&many, &one, matching, n_steps),
         n_steps,
         out: evaluator.bounds.vector(),
+        complaints: Complaints::default(),
     };
     let groups = group(&many, &one, matching);
     join.refuse_two_on_one_side(&groups, &one)?;
@@ -64,7 +65,8 @@ pub(super) fn combine(
         evaluator.bounds.check()?;
         join.group(group, &many, &one)?;
     }
-    let mut out = join.out;
+    let Join { mut out, complaints, .. } = join;
+    complaints.annotate(link.op, link.span, &mut evaluator.annotations);
     out.merge_same_labels()?;
     Ok(out)
 }
@@ -113,6 +115,7 @@ struct Join<'a> {
     active: Bits,
     n_steps: usize,
     out: Vector,
+    complaints: Complaints,
 }
 
 impl Join<'_> {
@@ -149,30 +152,29 @@ impl Join<'_> {
     /// Combines all series of one signature.
     fn group(&mut self, group: &Group, many: &Vector, one: &Vector) -> Result<()> {
         let mut taken = Taken::default();
-        for &m in &group.many {
-            let m = &many.series[m];
+        let mut met = Bits::none(self.n_steps);
+        for &place in &group.many {
+            let m = &many.series[place];
             let mut alone = m.column.present.common(&self.active);
             for &o in &group.one {
                 let o = &one.series[o];
                 let steps = alone.common(&o.column.present);
                 alone.subtract(&steps);
-                self.pair(m, o, steps, &mut taken)?;
+                met.unite(&self.pair((m, o), steps, place, &mut taken)?);
             }
             // Which fill value is whose does not follow the sides with `group_right`, as in Prometheus.
             if let Some(fill) = self.matching.fill_right {
                 let o = self.filled(&m.labels, fill);
-                self.pair(m, &o, alone, &mut taken)?;
+                met.unite(&self.pair((m, &o), alone, place, &mut taken)?);
             }
         }
         if let Some(fill) = self.matching.fill_left {
-            let mut met = Bits::none(self.n_steps);
-            group.many.iter().for_each(|&m| met.unite(&many.series[m].column.present));
-            for &o in &group.one {
-                let o = &one.series[o];
+            for &place in &group.one {
+                let o = &one.series[place];
                 let mut alone = o.column.present.clone();
                 alone.subtract(&met);
                 let m = self.filled(&o.labels, fill);
-                self.pair(&m, o, alone, &mut taken)?;
+                self.pair((&m, o), alone, many.series.len() + place, &mut taken)?;
             }
         }
         Ok(())
@@ -184,28 +186,28 @@ impl Join<'_> {
         Series { labels: signature(labels, self.matching), drop_name: false, column }
     }
 
-    /// Combines two series at the steps given.
-    fn pair(&mut self, many: &Series, one: &Series, steps: Bits, taken: &mut Taken) -> Result<()> {
+    /// Combines two series at the steps given, and returns those at which they could be; `order` tells when Prometheus gets
+    /// to them.
+    fn pair(&mut self, (many, one): (&Series, &Series), steps: Bits, order: usize, taken: &mut Taken) -> Result<Bits> {
         if steps.is_empty() {
-            return Ok(());
+            return Ok(steps);
         }
         let labels = self.result_labels(&many.labels, &one.labels);
-        taken.take(self.matching.cardinality, &labels, &steps)?;
-        let (lhs, rhs) = if self.swapped { (one, many) } else { (many, one) };
-        let mut column = Column { values: lhs.column.values.clone(), present: steps };
+        let (lhs, rhs) = if self.swapped { (&one.column, &many.column) } else { (&many.column, &one.column) };
         let Link { op, return_bool, .. } = *self.link;
-        if let Some(compare) = arithmetic::comparison(op) {
-            let rhs = &rhs.column.values;
-            if return_bool {
-                arithmetic::scalars(op, &mut column.values, rhs);
-            } else {
-                let values = &column.values;
-                column.present.retain(|step| compare(values[step], rhs[step]));
-            }
-        } else if arithmetic::changes_meaning(op) {
-            arithmetic::columns(op, &mut column.values, &rhs.column.values, false);
-        }
-        self.out.push(Series { labels, drop_name: return_bool, column })
+        // Fast path: numbers only.
+        let (column, combined) = if lhs.histograms.is_empty() && rhs.histograms.is_empty() && !is_trim(op) {
+            (numbers(op, return_bool, lhs, rhs, steps.clone()), steps)
+        } else {
+            let mut column = Column::absent(self.n_steps);
+            let outcome = |step| element::combine(op, Element::of(lhs, step), Element::of(rhs, step));
+            let complain = |step, complaint| self.complaints.add(step, order, complaint);
+            let combined = element::combine_steps(&steps, return_bool, outcome, complain, &mut column);
+            (column, combined)
+        };
+        taken.take(self.matching.cardinality, &labels, &combined)?;
+        self.out.push(Series { labels, drop_name: return_bool, column })?;
+        Ok(combined)
     }
 
     /// Returns the labels of the result: those of the many side, reduced to the signature if one meets one.
@@ -222,6 +224,22 @@ impl Join<'_> {
         }
         result
     }
+}
+
+/// Combines the numbers of two columns at the steps given.
+fn numbers(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: Bits) -> Column {
+    let mut column = Column { values: lhs.values.clone(), present: steps, histograms: Vec::new() };
+    if let Some(compare) = arithmetic::comparison(op) {
+        if return_bool {
+            arithmetic::scalars(op, &mut column.values, &rhs.values);
+        } else {
+            let values = &column.values;
+            column.present.retain(|step| compare(values[step], rhs.values[step]));
+        }
+    } else {
+        arithmetic::columns(op, &mut column.values, &rhs.values, false);
+    }
+    column
 }
 
 /// The steps at which a signature has given results so far: all together if one meets one, else by label set.

@@ -1,6 +1,7 @@
 //! Binary operators.
 
 pub(super) mod arithmetic;
+mod element;
 mod matching;
 mod set;
 
@@ -9,10 +10,12 @@ use super::column::Column;
 use super::grid::Grid;
 use super::scalar::Scalars;
 use super::series::Vector;
-use crate::annotations::Note;
 use crate::error::Result;
+use crate::functions::window::SampleValue;
 use crate::plan::{Chain, Link, Plan};
 use crate::promql::ast::{BinaryOp, Cardinality, ValueType};
+
+use element::{Complaints, Element, Outcome, is_trim};
 
 /// What an operator works on.
 enum Operand {
@@ -56,33 +59,26 @@ impl Evaluator<'_> {
 
     /// Applies an operator to every value of a vector; `swapped` if the scalar stands on the left.
     fn vector_and_scalar(&mut self, link: &Link, mut vector: Vector, scalar: &[f64], swapped: bool) -> Result<Vector> {
-        if is_trim(link.op) {
-            self.note_trim(link, &vector);
-            return Ok(self.bounds.vector());
-        }
         let renamed = arithmetic::changes_meaning(link.op) || link.return_bool;
         let delayed = self.settings.features.delayed_name_removal;
-        for series in &mut vector.series {
+        let mut complaints = Complaints::default();
+        for (order, series) in vector.series.iter_mut().enumerate() {
             self.bounds.check()?;
-            let Column { values, present } = &mut series.column;
-            if let Some(compare) = arithmetic::comparison(link.op) {
-                let holds = |value: f64, step: usize| match swapped {
-                    true => compare(scalar[step], value),
-                    false => compare(value, scalar[step]),
-                };
-                if link.return_bool {
-                    let values = values.iter_mut().enumerate();
-                    values.for_each(|(step, value)| *value = f64::from(u8::from(holds(*value, step))));
-                } else {
-                    present.retain(|step| holds(values[step], step));
-                }
+            // Fast path: numbers only.
+            if series.column.histograms.is_empty() && !is_trim(link.op) {
+                column_and_scalar(link, &mut series.column, scalar, swapped);
             } else {
-                arithmetic::columns(link.op, values, scalar, swapped);
+                let mut column = self.bounds.column(scalar.len())?;
+                let outcome = |step| element_and_scalar(link.op, &series.column, step, scalar[step], swapped);
+                let complain = |step, complaint| complaints.add(step, order, complaint);
+                element::combine_steps(&series.column.present, link.return_bool, outcome, complain, &mut column);
+                series.column = column;
             }
             if renamed {
                 series.drop_name(delayed);
             }
         }
+        complaints.annotate(link.op, link.span, &mut self.annotations);
         vector.drop_empty();
         vector.merge_same_labels()?;
         Ok(vector)
@@ -93,23 +89,37 @@ impl Evaluator<'_> {
         if matching.cardinality == Cardinality::ManyToMany {
             return set::combine(link.op, lhs, rhs, matching, grid.n_steps, &self.bounds);
         }
-        let matched = matching::combine(link, matching, lhs, rhs, grid.n_steps, self)?;
-        if is_trim(link.op) {
-            self.note_trim(link, &matched);
-            return Ok(self.bounds.vector());
-        }
-        Ok(matched)
-    }
-
-    /// Trimming is for histograms; of floats nothing is left.
-    fn note_trim(&mut self, link: &Link, operands: &Vector) {
-        if !operands.series.is_empty() {
-            let note = Note::IncompatibleTypes { lhs: "float", op: link.op.as_str(), rhs: "float" };
-            self.annotations.add(note, link.span);
-        }
+        matching::combine(link, matching, lhs, rhs, grid.n_steps, self)
     }
 }
 
-fn is_trim(op: BinaryOp) -> bool {
-    matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower)
+/// Applies an operator to the numbers of a column and a scalar.
+fn column_and_scalar(link: &Link, column: &mut Column, scalar: &[f64], swapped: bool) {
+    let Column { values, present, .. } = column;
+    let Some(compare) = arithmetic::comparison(link.op) else {
+        return arithmetic::columns(link.op, values, scalar, swapped);
+    };
+    let holds = |value: f64, step: usize| match swapped {
+        true => compare(scalar[step], value),
+        false => compare(value, scalar[step]),
+    };
+    if link.return_bool {
+        let values = values.iter_mut().enumerate();
+        values.for_each(|(step, value)| *value = f64::from(u8::from(holds(*value, step))));
+    } else {
+        present.retain(|step| holds(values[step], step));
+    }
+}
+
+/// Applies an operator to a value and a scalar; comparisons give the value, whichever side it stands on.
+fn element_and_scalar(op: BinaryOp, column: &Column, step: usize, scalar: f64, swapped: bool) -> Outcome {
+    let (value, scalar) = (Element::of(column, step), Element::Float(scalar));
+    if !swapped {
+        return element::combine(op, value, scalar);
+    }
+    let mut outcome = element::combine(op, scalar, value);
+    if arithmetic::comparison(op).is_some() && outcome.value.is_some() {
+        outcome.value = Some(SampleValue::Float(column.values[step]));
+    }
+    outcome
 }

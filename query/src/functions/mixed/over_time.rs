@@ -1,0 +1,137 @@
+//! `*_over_time`, `changes`, `resets` of ranges with histograms.
+
+use std::sync::Arc;
+
+use varve_tsdb::ResetHint;
+
+use super::super::window::{HistogramSample, SampleValue, Window};
+use super::Remarks;
+use crate::annotations::{HistogramOperation, Remark};
+use crate::histogram::{Added, FloatHistogram, HistogramMean, HistogramSum, MixedSchemas};
+
+type Value = Option<SampleValue>;
+
+fn float(value: f64) -> Value {
+    Some(SampleValue::Float(value))
+}
+
+pub(in super::super) fn count(window: &Window<'_>, _: &mut Remarks) -> Value {
+    float((window.values.len() + window.histograms.len()) as f64)
+}
+
+pub(in super::super) fn present(_: &Window<'_>, _: &mut Remarks) -> Value {
+    float(1.0)
+}
+
+pub(in super::super) fn first(window: &Window<'_>, _: &mut Remarks) -> Value {
+    window.merged().next().map(|(_, value)| value)
+}
+
+pub(in super::super) fn last(window: &Window<'_>, _: &mut Remarks) -> Value {
+    let histogram = window.histograms.last()?;
+    match window.timestamps_ms.last() {
+        Some(&time_ms) if time_ms > histogram.timestamp_ms => float(window.end_values().1),
+        _ => Some(SampleValue::Histogram(Arc::clone(&histogram.histogram))),
+    }
+}
+
+pub(in super::super) fn ts_of_first(window: &Window<'_>, _: &mut Remarks) -> Value {
+    window.merged().next().and_then(|(time_ms, _)| float(time_ms as f64 / 1000.0))
+}
+
+pub(in super::super) fn ts_of_last(window: &Window<'_>, _: &mut Remarks) -> Value {
+    let of_histograms = window.histograms.last().map(|sample| sample.timestamp_ms);
+    float(window.timestamps_ms.last().copied().max(of_histograms)? as f64 / 1000.0)
+}
+
+pub(in super::super) fn sum(window: &Window<'_>, remarks: &mut Remarks) -> Value {
+    let start = |first: &FloatHistogram| HistogramSum::new(first.clone());
+    combined(window, remarks, start, HistogramSum::add, HistogramSum::finish)
+}
+
+pub(in super::super) fn avg(window: &Window<'_>, remarks: &mut Remarks) -> Value {
+    let start = |first: &FloatHistogram| HistogramMean::new(first.clone());
+    combined(window, remarks, start, HistogramMean::add, HistogramMean::finish)
+}
+
+/// Combines all histograms; a mix with floats has no value.
+fn combined<S>(
+    window: &Window<'_>,
+    remarks: &mut Remarks,
+    start: impl Fn(&FloatHistogram) -> S,
+    add: impl Fn(&mut S, &FloatHistogram) -> Result<Added, MixedSchemas>,
+    finish: impl Fn(S) -> FloatHistogram,
+) -> Value {
+    if !window.values.is_empty() {
+        remarks.add(Remark::Mixed);
+        return None;
+    }
+    let (first, rest) = window.histograms.split_first()?;
+    let mut own = Remarks::default();
+    let mut state = start(&first.histogram);
+    for HistogramSample { histogram, .. } in rest {
+        match add(&mut state, histogram) {
+            Ok(added) => own.reconciled(added, HistogramOperation::Aggregation),
+            Err(MixedSchemas) => {
+                remarks.add(Remark::MixedSchemas);
+                return None;
+            }
+        }
+    }
+    let any = |hint: ResetHint| window.histograms.iter().any(|sample| sample.histogram.reset_hint == hint);
+    if any(ResetHint::Reset) && any(ResetHint::NoReset) {
+        own.add(Remark::ResetsCollide(HistogramOperation::Aggregation));
+    }
+    remarks.merge(own);
+    Some(SampleValue::Histogram(Arc::new(finish(state))))
+}
+
+pub(in super::super) fn changes(window: &Window<'_>, _: &mut Remarks) -> Value {
+    float(count_pairs(window, i64::MIN, differ)?)
+}
+
+pub(in super::super) fn changes_anchored(window: &Window<'_>, _: &mut Remarks) -> Value {
+    float(count_pairs(window, window.start_ms, differ)?)
+}
+
+pub(in super::super) fn resets(window: &Window<'_>, _: &mut Remarks) -> Value {
+    float(count_pairs(window, i64::MIN, is_reset)?)
+}
+
+pub(in super::super) fn resets_anchored(window: &Window<'_>, _: &mut Remarks) -> Value {
+    float(count_pairs(window, window.start_ms, is_reset)?)
+}
+
+/// A chunk of Prometheus' gives all of its histograms the same buckets, so empty ones make no difference.
+fn differ(before: &SampleValue, value: &SampleValue) -> bool {
+    match (before, value) {
+        (SampleValue::Float(before), SampleValue::Float(value)) => {
+            value != before && !(value.is_nan() && before.is_nan())
+        }
+        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => !value.is_same_compacted(before),
+        _ => true,
+    }
+}
+
+fn is_reset(before: &SampleValue, value: &SampleValue) -> bool {
+    match (before, value) {
+        (SampleValue::Float(before), SampleValue::Float(value)) => value < before,
+        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => value.detect_reset(before),
+        _ => true,
+    }
+}
+
+/// Counts pairs of neighbours, from the last sample at or before `start_ms` on; `None` if no sample lies behind it.
+fn count_pairs(window: &Window<'_>, start_ms: i64, counts: impl Fn(&SampleValue, &SampleValue) -> bool) -> Option<f64> {
+    let (mut before, mut n_pairs, mut any) = (None, 0.0, false);
+    for (time_ms, value) in window.merged() {
+        if time_ms > start_ms {
+            any = true;
+            if before.as_ref().is_some_and(|before| counts(before, &value)) {
+                n_pairs += 1.0;
+            }
+        }
+        before = Some(value);
+    }
+    any.then_some(n_pairs)
+}

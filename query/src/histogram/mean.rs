@@ -1,0 +1,72 @@
+//! The mean of histograms: what `avg` and `avg_over_time` compute.
+
+use super::FloatHistogram;
+use super::arithmetic::{Added, MixedSchemas};
+use super::sum::HistogramSum;
+
+/// A running mean: the sum divided at the end while it does not overflow, from then on the mean itself.
+#[derive(Debug, Clone)]
+pub(crate) struct HistogramMean {
+    /// The sum, or the mean once `incremental`.
+    sum: HistogramSum,
+    count: f64,
+    incremental: bool,
+}
+
+impl HistogramMean {
+    /// Starts with a histogram.
+    pub(crate) fn new(first: FloatHistogram) -> Self {
+        Self { sum: HistogramSum::new(first), count: 1.0, incremental: false }
+    }
+
+    /// Adds a histogram.
+    pub(crate) fn add(&mut self, other: &FloatHistogram) -> Result<Added, MixedSchemas> {
+        self.count += 1.0;
+        if !self.incremental {
+            let mut sum = self.sum.clone();
+            let added = sum.add(other)?;
+            // Fast path: no overflow.
+            if !sum.has_overflow() {
+                self.sum = sum;
+                return Ok(added);
+            }
+            self.incremental = true;
+            self.sum.divide(self.count - 1.0);
+        }
+        self.sum.multiply((self.count - 1.0) / self.count);
+        let mut part = other.clone();
+        part.divide(self.count);
+        self.sum.add(&part)
+    }
+
+    /// Returns the mean.
+    pub(crate) fn finish(mut self) -> FloatHistogram {
+        if !self.incremental {
+            self.sum.divide(self.count);
+        }
+        self.sum.finish()
+    }
+
+    /// Returns the bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.sum.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_survives_the_overflow_of_its_sum() {
+        let of = |sum: f64| FloatHistogram { count: 2.0, sum, ..FloatHistogram::default() };
+        let mean = |sums: &[f64]| {
+            let mut mean = HistogramMean::new(of(sums[0]));
+            sums[1..].iter().for_each(|&sum| assert!(mean.add(&of(sum)).is_ok()));
+            let mean = mean.finish();
+            (mean.count, mean.sum)
+        };
+        assert_eq!(mean(&[1.0, 2.0, 6.0]), (2.0, 3.0));
+        assert_eq!(mean(&[f64::MAX, f64::MAX]), (2.0, f64::MAX));
+    }
+}

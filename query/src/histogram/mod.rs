@@ -1,0 +1,283 @@
+//! Native histograms as PromQL computes with them: all counts are floats, buckets are told by their index.
+//!
+//! ```text
+//! varve_tsdb::Histogram -> stored (hints of resets) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
+//! ```
+//!
+//! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy what they change. The order of
+//! all operations is that of Prometheus' `model/histogram` and `promql/quantile.go`, so that results have the same bits.
+//!
+//! Invariants
+//! 1. Histograms with bounds of their own have neither zero bucket nor negative buckets.
+//! 2. Exponential schemas are at most 8.
+
+mod arithmetic;
+mod bounds;
+mod buckets;
+mod mean;
+mod quantile;
+mod reset;
+pub(crate) mod stored;
+mod sum;
+mod text;
+mod trim;
+
+use std::sync::Arc;
+
+use varve_tsdb::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
+
+use buckets::Buckets;
+
+pub(crate) use arithmetic::Added;
+pub use arithmetic::MixedSchemas;
+pub(crate) use mean::HistogramMean;
+pub(crate) use quantile::NanNote;
+pub(crate) use sum::HistogramSum;
+pub(crate) use trim::Keep;
+
+/// A native histogram with counts that are floats.
+#[derive(Debug, Clone, Default)]
+pub struct FloatHistogram {
+    pub(crate) reset_hint: ResetHint,
+    schema: i8,
+    zero_threshold: f64,
+    zero_count: f64,
+    pub(crate) count: f64,
+    pub(crate) sum: f64,
+    positive: Buckets,
+    negative: Buckets,
+    /// Upper bounds, without infinity; shared, as all histograms of a series tend to have the same.
+    custom_bounds: Option<Arc<[f64]>>,
+}
+
+/// A bucket and its bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Bucket {
+    /// Where it begins.
+    pub lower: f64,
+    /// Where it ends.
+    pub upper: f64,
+    /// Whether `lower` itself belongs to it.
+    pub lower_inclusive: bool,
+    /// Whether `upper` itself belongs to it.
+    pub upper_inclusive: bool,
+    /// How many observations it has.
+    pub count: f64,
+}
+
+impl FloatHistogram {
+    /// Returns the number of observations.
+    #[must_use]
+    pub fn count(&self) -> f64 {
+        self.count
+    }
+
+    /// Returns the sum of all observations.
+    #[must_use]
+    pub fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    /// Tells whether it has bounds of its own.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.schema == CUSTOM_BUCKETS_SCHEMA
+    }
+
+    pub(crate) fn schema(&self) -> i8 {
+        self.schema
+    }
+
+    /// Returns a histogram of the same schema and bounds that has seen nothing.
+    pub(crate) fn without_observations(&self) -> Self {
+        Self { schema: self.schema, custom_bounds: self.custom_bounds.clone(), ..Self::default() }
+    }
+
+    /// Returns its own bounds; none for exponential schemas.
+    fn custom_bounds(&self) -> &[f64] {
+        self.custom_bounds.as_deref().unwrap_or(&[])
+    }
+
+    /// Returns the size in bytes that Prometheus gives a histogram; what of it a query may hold depends on that.
+    fn nominal_size(&self) -> usize {
+        let n_buckets = self.positive.len() + self.negative.len();
+        let n_spans = self.positive.n_spans() + self.negative.n_spans();
+        168 + 8 * (n_buckets + n_spans + self.custom_bounds().len())
+    }
+
+    /// Returns as how many samples it counts.
+    pub(crate) fn n_samples(&self) -> usize {
+        (self.nominal_size() + 8) / 16
+    }
+
+    /// Returns the bytes that it takes in memory, shared bounds left out.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + (self.positive.len() + self.negative.len()) * (size_of::<f64>() + size_of::<i32>())
+    }
+
+    /// Returns the buckets that have observations, from the lowest to the highest.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.ascending().filter(|bucket| bucket.count != 0.0)
+    }
+
+    /// Returns all buckets from the lowest to the highest. Those that overlap the zero bucket end there.
+    fn ascending(&self) -> impl Iterator<Item = Bucket> + '_ {
+        let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
+        let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
+        negative
+            .map(|bucket| self.beside_zero(bucket))
+            .chain(self.zero_bucket())
+            .chain(positive.map(|bucket| self.beside_zero(bucket)))
+    }
+
+    /// Returns all buckets from the highest to the lowest.
+    fn descending(&self) -> impl Iterator<Item = Bucket> + '_ {
+        let positive = self.positive.iter().rev().map(|(index, count)| self.positive_bucket(index, count));
+        let negative = self.negative.iter().map(|(index, count)| self.negative_bucket(index, count));
+        positive
+            .map(|bucket| self.beside_zero(bucket))
+            .chain(self.zero_bucket())
+            .chain(negative.map(|bucket| self.beside_zero(bucket)))
+    }
+
+    /// Returns the zero bucket if it has observations.
+    fn zero_bucket(&self) -> Option<Bucket> {
+        let (lower, upper, count) = (-self.zero_threshold, self.zero_threshold, self.zero_count);
+        (count > 0.0).then_some(Bucket { lower, upper, lower_inclusive: true, upper_inclusive: true, count })
+    }
+
+    fn upper_bound(&self, index: i32) -> f64 {
+        if self.is_custom() {
+            bounds::custom(index, self.custom_bounds())
+        } else {
+            bounds::exponential(index, self.schema)
+        }
+    }
+
+    fn positive_bucket(&self, index: i32, count: f64) -> Bucket {
+        let (lower, upper) = (self.upper_bound(index.saturating_sub(1)), self.upper_bound(index));
+        self.with_inclusion(Bucket { lower, upper, count, ..Bucket::default() }, index)
+    }
+
+    fn negative_bucket(&self, index: i32, count: f64) -> Bucket {
+        let (lower, upper) = (-self.upper_bound(index), -self.upper_bound(index.saturating_sub(1)));
+        self.with_inclusion(Bucket { lower, upper, count, ..Bucket::default() }, index)
+    }
+
+    fn with_inclusion(&self, bucket: Bucket, index: i32) -> Bucket {
+        let (lower_inclusive, upper_inclusive) =
+            if self.is_custom() { (index == 0, true) } else { (bucket.lower < 0.0, bucket.upper > 0.0) };
+        Bucket { lower_inclusive, upper_inclusive, ..bucket }
+    }
+
+    /// Cuts off what of a bucket lies in the zero bucket.
+    fn beside_zero(&self, mut bucket: Bucket) -> Bucket {
+        if bucket.upper < 0.0 && bucket.upper > -self.zero_threshold {
+            bucket.upper = -self.zero_threshold;
+        } else if bucket.lower > 0.0 && bucket.lower < self.zero_threshold {
+            bucket.lower = self.zero_threshold;
+        }
+        bucket
+    }
+
+    /// Removes empty buckets.
+    pub fn compact(&mut self) {
+        self.positive.compact(None);
+        self.negative.compact(None);
+    }
+
+    /// Tells whether two histograms have the same buckets and the same counts, bit for bit; hints do not count.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
+        self.schema == other.schema
+            && same(self.count, other.count)
+            && same(self.sum, other.sum)
+            && self.custom_bounds() == other.custom_bounds()
+            && self.zero_threshold == other.zero_threshold
+            && same(self.zero_count, other.zero_count)
+            && self.negative.is_same(&other.negative)
+            && self.positive.is_same(&other.positive)
+    }
+
+    /// Tells whether two histograms are the same if empty buckets do not count.
+    pub(crate) fn is_same_compacted(&self, other: &Self) -> bool {
+        // Fast path: the buckets are the same ones.
+        if self.is_same(other) {
+            return true;
+        }
+        let (mut ours, mut theirs) = (self.clone(), other.clone());
+        ours.compact();
+        theirs.compact();
+        ours.is_same(&theirs)
+    }
+
+    /// Returns the form in which the store takes histograms.
+    #[must_use]
+    pub fn to_stored(&self) -> Histogram {
+        Histogram {
+            reset_hint: self.reset_hint,
+            schema: self.schema,
+            zero_threshold: self.zero_threshold,
+            sum: self.sum,
+            counts: HistogramCounts::Float {
+                count: self.count,
+                zero_count: self.zero_count,
+                positive: self.positive.counts().to_vec(),
+                negative: self.negative.counts().to_vec(),
+            },
+            positive_spans: self.positive.spans(),
+            negative_spans: self.negative.spans(),
+            custom_bounds: self.custom_bounds().to_vec(),
+        }
+    }
+}
+
+impl From<&Histogram> for FloatHistogram {
+    fn from(stored: &Histogram) -> Self {
+        let Histogram { reset_hint, schema, zero_threshold, sum, ref counts, .. } = *stored;
+        let (count, zero_count, positive, negative) = match counts {
+            HistogramCounts::Integer { count, zero_count, positive, negative } => (
+                *count as f64,
+                *zero_count as f64,
+                Buckets::from_spans(&stored.positive_spans, positive.iter().map(|&count| count as f64)),
+                Buckets::from_spans(&stored.negative_spans, negative.iter().map(|&count| count as f64)),
+            ),
+            HistogramCounts::Float { count, zero_count, positive, negative } => (
+                *count,
+                *zero_count,
+                Buckets::from_spans(&stored.positive_spans, positive.iter().copied()),
+                Buckets::from_spans(&stored.negative_spans, negative.iter().copied()),
+            ),
+        };
+        let exponential = Self {
+            reset_hint,
+            schema,
+            zero_threshold,
+            zero_count,
+            count,
+            sum,
+            positive,
+            negative,
+            custom_bounds: None,
+        };
+        if exponential.is_custom() {
+            let custom_bounds = Some(Arc::from(&stored.custom_bounds[..]));
+            let (zero_threshold, zero_count, negative) = (0.0, 0.0, Buckets::default());
+            return Self { zero_threshold, zero_count, negative, custom_bounds, ..exponential };
+        }
+        if schema > bounds::SCHEMA_MAX { exponential.to_schema(bounds::SCHEMA_MAX) } else { exponential }
+    }
+}
+
+#[cfg(test)]
+impl FloatHistogram {
+    /// Returns a histogram of nothing but a sum.
+    pub(crate) fn of_sum(sum: f64) -> Self {
+        Self { sum, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+fn span(offset: i32, length: u32) -> varve_tsdb::BucketSpan {
+    varve_tsdb::BucketSpan { offset, length }
+}

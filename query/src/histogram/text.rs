@@ -1,0 +1,120 @@
+//! Histograms as text: as `count_values` puts them into a label, and as test scripts write them.
+
+use std::fmt;
+
+use varve_tsdb::ResetHint;
+
+use super::buckets::Buckets;
+use super::{Bucket, FloatHistogram};
+use crate::promql::number::short;
+
+/// Most buckets, empty ones included, that a test expression prints; those behind it are left out.
+const PRINTED_BUCKETS_MAX: usize = 10_000;
+
+impl fmt::Display for FloatHistogram {
+    /// Writes `{count:3, sum:2.5, [-0.001,0.001]:1, (1,2]:2}`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{count:{}, sum:{}", short(self.count), short(self.sum))?;
+        let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
+        let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
+        let (lower, upper) = (-self.zero_threshold, self.zero_threshold);
+        let zero = Bucket { lower, upper, lower_inclusive: true, upper_inclusive: true, count: self.zero_count };
+        for bucket in negative.chain([zero]).chain(positive).filter(|bucket| bucket.count != 0.0) {
+            write!(f, ", {bucket}")?;
+        }
+        f.write_str("}")
+    }
+}
+
+impl fmt::Display for Bucket {
+    /// Writes `(1,2]:3`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (open, close) =
+            (if self.lower_inclusive { '[' } else { '(' }, if self.upper_inclusive { ']' } else { ')' });
+        write!(f, "{open}{},{}{close}:{}", short(self.lower), short(self.upper), short(self.count))
+    }
+}
+
+impl FloatHistogram {
+    /// Returns the histogram as test scripts write it: `{{schema:1 count:3 sum:2.5 buckets:[1 2]}}`.
+    #[must_use]
+    pub fn test_expression(&self) -> String {
+        let list = |numbers: &[f64]| numbers.iter().map(|&number| short(number)).collect::<Vec<_>>().join(" ");
+        let mut items = Vec::new();
+        if self.schema != 0 {
+            items.push(format!("schema:{}", self.schema));
+        }
+        let numbers = [
+            ("count", self.count),
+            ("sum", self.sum),
+            ("z_bucket", self.zero_count),
+            ("z_bucket_w", self.zero_threshold),
+        ];
+        items
+            .extend(numbers.iter().filter(|(_, number)| *number != 0.0).map(|(key, n)| format!("{key}:{}", short(*n))));
+        if self.is_custom() {
+            items.push(format!("custom_values:[{}]", list(self.custom_bounds())));
+        }
+        match self.reset_hint {
+            ResetHint::Unknown => {}
+            ResetHint::Reset => items.push("counter_reset_hint:reset".to_owned()),
+            ResetHint::NoReset => items.push("counter_reset_hint:not_reset".to_owned()),
+            ResetHint::Gauge => items.push("counter_reset_hint:gauge".to_owned()),
+        }
+        for (prefix, buckets) in [("", &self.positive), ("n_", &self.negative)] {
+            let (offset, counts) = dense(buckets);
+            if offset != 0 {
+                items.push(format!("{prefix}offset:{offset}"));
+            }
+            if !counts.is_empty() {
+                items.push(format!("{prefix}buckets:[{}]", list(&counts)));
+            }
+        }
+        format!("{{{{{}}}}}", items.join(" "))
+    }
+}
+
+/// Returns the index of the first bucket with observations, and the counts from there on.
+fn dense(buckets: &Buckets) -> (i32, Vec<f64>) {
+    let mut populated = buckets.iter().filter(|&(_, count)| count != 0.0).peekable();
+    let Some(&(first, _)) = populated.peek() else { return (0, Vec::new()) };
+    let mut counts = Vec::new();
+    for (index, count) in populated {
+        let place = usize::try_from(i64::from(index) - i64::from(first)).unwrap_or(PRINTED_BUCKETS_MAX);
+        if place >= PRINTED_BUCKETS_MAX {
+            break;
+        }
+        counts.resize(place, 0.0);
+        counts.push(count);
+    }
+    (first, counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::span;
+    use super::*;
+    use varve_tsdb::{Histogram, HistogramCounts};
+
+    #[test]
+    fn histograms_are_written_as_prometheus_writes_them() {
+        let mut histogram = FloatHistogram::from(&Histogram {
+            reset_hint: ResetHint::Gauge,
+            schema: 1,
+            zero_threshold: 0.001,
+            sum: 2.5,
+            counts: HistogramCounts::Integer { count: 9, zero_count: 1, positive: vec![1, 0, 2], negative: vec![5] },
+            positive_spans: vec![span(2, 1), span(1, 2)],
+            negative_spans: vec![span(0, 1)],
+            custom_bounds: Vec::new(),
+        });
+        let expect = "{count:9, sum:2.5, [-1,-0.7071067811865475):5, [-0.001,0.001]:1, \
+                      (1.414213562373095,2]:1, (4,5.65685424949238]:2}";
+        assert_eq!(histogram.to_string(), expect);
+        let expect = "{{schema:1 count:9 sum:2.5 z_bucket:1 z_bucket_w:0.001 counter_reset_hint:gauge offset:2 \
+                      buckets:[1 0 0 2] n_buckets:[5]}}";
+        assert_eq!(histogram.test_expression(), expect);
+        histogram.multiply(0.0);
+        assert_eq!(histogram.to_string(), "{count:0, sum:0}");
+    }
+}

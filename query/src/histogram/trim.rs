@@ -1,0 +1,165 @@
+//! `h </ x` and `h >/ x`: histograms without the observations above or below a value.
+//!
+//! Buckets that contain the value are cut as [`FloatHistogram::quantile`] interpolates. Where anything is cut off, count and
+//! sum are estimated anew from the buckets.
+
+use super::{Bucket, FloatHistogram};
+
+/// Which observations are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Those below the value: `</`.
+    Below,
+    /// Those above it: `>/`.
+    Above,
+}
+
+/// What is left.
+#[derive(Default)]
+struct Rest {
+    count: f64,
+    sum: f64,
+    is_cut: bool,
+}
+
+impl FloatHistogram {
+    /// Removes the observations on one side of a value.
+    pub(crate) fn trim(&mut self, value: f64, keep: Keep) {
+        let mut rest = Rest::default();
+        let has_positive = self.trim_side(true, value, keep, &mut rest);
+        let has_negative = self.trim_side(false, value, keep, &mut rest);
+        if let Some(bucket) = self.zero_bucket() {
+            let (count, middle) = trim_zero_bucket(bucket, value, keep, (has_negative, has_positive));
+            rest.is_cut |= count != self.zero_count;
+            self.zero_count = count;
+            rest.sum += middle * count;
+            rest.count += count;
+        }
+        if rest.is_cut {
+            self.count = rest.count;
+            self.sum = rest.sum;
+            self.compact();
+        }
+    }
+
+    /// Trims the positive or the negative buckets; tells whether any had observations.
+    fn trim_side(&mut self, positive: bool, value: f64, keep: Keep, rest: &mut Rest) -> bool {
+        let linear = self.is_custom();
+        let mut any = false;
+        for at in 0..if positive { self.positive.len() } else { self.negative.len() } {
+            let side = if positive { &self.positive } else { &self.negative };
+            let (index, count) = (side.index(at), side.counts()[at]);
+            if count == 0.0 {
+                continue;
+            }
+            any = true;
+            let bucket = if positive { self.positive_bucket(index, count) } else { self.negative_bucket(index, count) };
+            let (kept, middle) = match keep {
+                Keep::Below if bucket.upper <= value => {
+                    (count, middle_of(bucket.lower, bucket.upper, positive, linear))
+                }
+                Keep::Above if bucket.lower >= value => {
+                    (count, middle_of(bucket.lower, bucket.upper, positive, linear))
+                }
+                Keep::Below if bucket.lower < value => trim_bucket(bucket, value, keep, positive, linear),
+                Keep::Above if bucket.upper > value => trim_bucket(bucket, value, keep, positive, linear),
+                _ => {
+                    self.side_mut(positive)[at] = 0.0;
+                    rest.is_cut = true;
+                    continue;
+                }
+            };
+            rest.count += kept;
+            rest.sum += middle * kept;
+            if kept != count {
+                self.side_mut(positive)[at] = kept;
+                rest.is_cut = true;
+            }
+        }
+        any
+    }
+
+    fn side_mut(&mut self, positive: bool) -> &mut [f64] {
+        if positive { self.positive.counts_mut() } else { self.negative.counts_mut() }
+    }
+}
+
+/// Returns what is kept of a bucket that contains the value, and the middle of that.
+fn trim_bucket(bucket: Bucket, value: f64, keep: Keep, positive: bool, linear: bool) -> (f64, f64) {
+    let Bucket { lower, upper, count, .. } = bucket;
+    if lower == f64::NEG_INFINITY || upper == f64::INFINITY {
+        return trim_endless(bucket, value, keep);
+    }
+    let below = if value <= lower {
+        0.0
+    } else if value >= upper {
+        count
+    } else {
+        count * bucket.fraction_below(value, linear)
+    };
+    match keep {
+        Keep::Below => (below, middle_of(lower, value, positive, linear)),
+        Keep::Above => (count - below, middle_of(value, upper, positive, linear)),
+    }
+}
+
+/// As [`trim_bucket`], for buckets that reach to infinity. Where their observations lie is not known, so that a bucket that
+/// is cut goes as a whole; but one with a positive upper bound is taken to begin at 0.
+fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
+    let Bucket { lower, upper, count, .. } = bucket;
+    let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
+    if lower == f64::NEG_INFINITY {
+        return match keep {
+            Keep::Below if value >= upper => (count, 0.0),
+            Keep::Below if value > 0.0 && upper > 0.0 && upper != f64::INFINITY => (count * value / upper, value / 2.0),
+            Keep::Below if upper <= 0.0 => (count, value),
+            Keep::Above if value <= lower => (count, 0.0),
+            Keep::Above if value >= 0.0 && upper > value && upper != f64::INFINITY => {
+                (count * (1.0 - value / upper), (value + upper) / 2.0)
+            }
+            _ => (0.0, finite(upper)),
+        };
+    }
+    match keep {
+        Keep::Above if value >= lower => (count, value),
+        _ => (0.0, finite(lower)),
+    }
+}
+
+/// As [`trim_bucket`], for the zero bucket; `sides` tells whether there are negative and positive observations.
+fn trim_zero_bucket(bucket: Bucket, value: f64, keep: Keep, sides: (bool, bool)) -> (f64, f64) {
+    let Bucket { mut lower, mut upper, count, .. } = bucket;
+    match sides {
+        (true, false) => upper = 0.0,
+        (false, true) => lower = 0.0,
+        _ => {}
+    }
+    match keep {
+        Keep::Below if value <= lower => (0.0, 0.0),
+        Keep::Above if value >= upper && value > lower => (0.0, 0.0),
+        Keep::Below if value >= upper => (count, (lower + upper) / 2.0),
+        Keep::Above if value <= lower => (count, (lower + upper) / 2.0),
+        Keep::Below => (count * ((value - lower) / (upper - lower)), (lower + value) / 2.0),
+        Keep::Above => (count * ((upper - value) / (upper - lower)), (value + upper) / 2.0),
+    }
+}
+
+/// Returns where the observations between two bounds are taken to lie.
+fn middle_of(lower: f64, upper: f64, positive: bool, linear: bool) -> f64 {
+    match (lower.is_infinite(), upper.is_infinite()) {
+        (true, true) => 0.0,
+        (true, false) => {
+            if upper > 0.0 {
+                upper / 2.0
+            } else {
+                upper
+            }
+        }
+        (false, true) => lower,
+        (false, false) if linear => (lower + upper) / 2.0,
+        (false, false) => {
+            let middle = (lower * upper).abs().sqrt();
+            if positive { middle } else { -middle }
+        }
+    }
+}
