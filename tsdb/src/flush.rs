@@ -56,11 +56,14 @@ pub(crate) struct Flushing {
 }
 
 impl Store {
-    /// Flushes all that was appended before, and returns what it did and the number of the flush.
+    /// Flushes all that was appended before, and returns what it did and the number of the flush. Waits for the end of the
+    /// replay: before it nobody knows what belongs into the parts.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if parts or checkpoints cannot be written; nothing is lost then.
+    /// [`Error::ReplayFailed`].
     pub(crate) fn flush(&self) -> Result<(FlushStats, u64)> {
+        self.replaying.wait(&QueryContext::unbounded())?;
         let mut flushing = self.flushing();
         let mut stats = FlushStats::default();
         // What an earlier flush could not finish goes first: its samples are older.

@@ -83,7 +83,9 @@ fn flush_lane(store: &Store, stop: &Stop) {
     let mut last = Instant::now();
     report("take the reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
-        if last.elapsed() < options.flush_interval && store.samples_size() < options.flush_size_bytes {
+        let is_due = last.elapsed() >= options.flush_interval || store.samples_size() >= options.flush_size_bytes;
+        // A flush would wait for the replay, and who stops the lane for both.
+        if !is_due || !store.replaying.is_done() {
             continue;
         }
         report("flush the heads", flush(store));
