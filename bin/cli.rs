@@ -128,7 +128,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.wal.replay-concurrency", value_name = "N", default_value = "0")]
     pub(crate) wal_replay_concurrency: usize,
 
-    /// Bytes of the log that are held in memory at once while it is replayed
+    /// Memory that the replay of the log may hold: of the log, and of samples that come meanwhile
     #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(crate) wal_replay_memory: usize,
 
@@ -151,6 +151,10 @@ pub(crate) struct ServeArgs {
     /// Samples that a query may hold in memory
     #[arg(long = "query.max-samples", value_name = "N", default_value = "50000000", value_parser = parse_count)]
     pub(crate) query_max_samples: usize,
+
+    /// Answer queries at once while the log is replayed, with a warning, instead of waiting for the range that they need
+    #[arg(long = "query.partial-during-replay")]
+    pub(crate) query_partial_during_replay: bool,
 
     /// How far back a query looks for the latest sample of a series
     #[arg(long = "query.lookback-delta", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]

@@ -24,7 +24,7 @@ pub(crate) struct StoreOptions {
 }
 
 impl Store {
-    /// Opens a data directory; takes as long as its log takes to replay.
+    /// Opens a data directory; takes as long as it takes to know the series of its log.
     ///
     /// # Errors
     /// As [`Db::open`].

@@ -1,14 +1,16 @@
 //! `varve serve`: from flags to a running store, and down again.
 //!
 //! Start: settings, signals, listener, then the store. The listener comes first, so that probes are answered while the
-//! log is replayed; requests for data get 503 until the store is open.
+//! series of the log are loaded; requests for data get 503 until the store is open. Its samples are replayed while it
+//! serves; if that fails the server ends.
 //!
 //! Stop: no new connections and 503 for new queries; queries that run get [`QUERY_GRACE`], then they are interrupted;
 //! writes end in their own time; then the log is synced.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use varve_query::EngineOptions;
 use varve_query::promql::Features;
+use varve_tsdb::{Interrupt, QueryContext, ReplayStats};
 
 use crate::cli::{OnCorruption, ServeArgs, WalSync};
 use crate::config::Config;
@@ -76,23 +79,32 @@ async fn run(args: ServeArgs, settings: Settings, options: StoreOptions) -> Resu
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(Arc::clone(&app), listener, stopped));
 
+    let of_error = args.tsdb_path.clone();
+    let started = Instant::now();
     let opening = open(args.tsdb_path, options);
     let store = tokio::select! {
-        opened = opening => opened?,
+        opened = opening => Arc::new(opened?),
         signal = signals.next() => {
             tracing::warn!(signal, "Stopping before the store is open");
             return Ok(());
         }
     };
-    app.set_store(store);
+    app.set_store(Arc::clone(&store));
     tracing::info!("Server is ready to receive web requests.");
+    let mut replay = Replay::watch(store, of_error, started);
 
     let scraping = (!args.self_scrape_interval.is_zero())
         .then(|| tokio::spawn(self_scrape::run(Arc::clone(&app), address, args.self_scrape_interval)));
-    let signal = signals.next().await;
-    tracing::warn!(signal, "Received an OS signal, exiting gracefully...");
+    let ended = tokio::select! {
+        signal = signals.next() => {
+            tracing::warn!(signal, "Received an OS signal, exiting gracefully...");
+            Ok(())
+        }
+        failed = replay.failed() => Err(failed),
+    };
+    drop(replay);
     tokio::select! {
-        closed = shut_down(&app, server, &stop, scraping) => closed,
+        closed = shut_down(&app, server, &stop, scraping) => ended.and(closed),
         signal = signals.next() => bail!("stopped by a second {signal} before all was in order"),
     }
 }
@@ -106,17 +118,67 @@ async fn listen(address: &str) -> Result<TcpListener> {
 
 /// Opens the store on a thread of its own.
 async fn open(path: PathBuf, options: StoreOptions) -> Result<Store> {
-    let started = Instant::now();
     let of_error = path.clone();
     let opened = tokio::task::spawn_blocking(move || Store::open(&path, options)).await;
-    // The store's errors name their cause themselves.
-    let store = opened.context("open the store")?.map_err(|e| anyhow!("open data directory {of_error:?}: {e}"))?;
-    let replayed = store.db.stats().replayed;
+    opened.context("open the store")?.map_err(|e| of_store(&of_error, &e))
+}
+
+/// Says which store an error is about; the store's errors name their cause themselves.
+fn of_store(path: &Path, error: &dyn Display) -> anyhow::Error {
+    anyhow!("open data directory {path:?}: {error}")
+}
+
+/// The wait for the end of the replay, on a thread of its own; ends when dropped.
+struct Replay {
+    ctx: QueryContext,
+    ended: JoinHandle<Result<()>>,
+    is_done: bool,
+}
+
+impl Replay {
+    /// Reports when the log is through, whose replay began at `started`.
+    fn watch(store: Arc<Store>, path: PathBuf, started: Instant) -> Self {
+        let ctx = QueryContext::unbounded();
+        let waiting = ctx.clone();
+        let ended = tokio::task::spawn_blocking(move || match store.db.wait_replayed(&waiting) {
+            Ok(()) => {
+                report(&store.db.stats().replayed, started.elapsed());
+                Ok(())
+            }
+            Err(varve_tsdb::Error::Interrupted(_)) => Ok(()),
+            Err(varve_tsdb::Error::ReplayFailed { reason }) => Err(of_store(&path, &reason)),
+            Err(error) => Err(of_store(&path, &error)),
+        });
+        Self { ctx, ended, is_done: false }
+    }
+
+    /// Returns why the replay failed; never, if it does not.
+    async fn failed(&mut self) -> anyhow::Error {
+        if !self.is_done {
+            let ended = (&mut self.ended).await.context("wait for the replay");
+            self.is_done = true;
+            if let Err(error) = ended.and_then(|result| result) {
+                return error;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.ctx.interrupt(Interrupt::Shutdown);
+    }
+}
+
+/// Logs what a replay found.
+fn report(replayed: &ReplayStats, duration: Duration) {
     tracing::info!(
         series = replayed.n_series,
         samples = replayed.n_samples,
         bytes = replayed.read_bytes,
-        duration = ?started.elapsed(),
+        samples_meanwhile = replayed.n_held,
+        ?duration,
         "Log replayed"
     );
     if replayed.torn_bytes > 0 {
@@ -126,7 +188,13 @@ async fn open(path: PathBuf, options: StoreOptions) -> Result<Store> {
         let (bytes, orphaned_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
         tracing::error!(bytes, orphaned_samples, "The log is damaged; the damaged bytes are in quarantine");
     }
-    Ok(store)
+    if replayed.n_held_conflicting > 0 {
+        let samples = replayed.n_held_conflicting;
+        tracing::warn!(
+            samples,
+            "Left out samples that came during the replay: the log has other values at their times"
+        );
+    }
 }
 
 async fn shut_down(
@@ -186,6 +254,7 @@ fn settings(args: &ServeArgs, features: Features, flags: BTreeMap<String, String
         response_buffer: args.response_buffer,
         write_stall_timeout: args.write_stall_timeout,
         query_timeout: args.query_timeout,
+        query_partial_during_replay: args.query_partial_during_replay,
         query_max_concurrency: args.query_max_concurrency,
         metadata_concurrency: args.query_metadata_concurrency,
         write_concurrency: args.ingest.concurrency_max,
@@ -209,6 +278,7 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Store
         },
         wal_replay_concurrency: or_default(args.wal_replay_concurrency, machine::cores),
         wal_replay_memory_bytes: args.wal_replay_memory,
+        wal_replay_in_background: true,
         wal_on_corruption: match args.wal_on_corruption {
             OnCorruption::Quarantine => varve_tsdb::WalOnCorruption::Quarantine,
             OnCorruption::Refuse => varve_tsdb::WalOnCorruption::Refuse,

@@ -1,6 +1,7 @@
 //! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import. Off unless `--web.enable-admin-api` is given.
 //!
-//! These calls have no deadline: what they began they end, also when the client has gone.
+//! These calls have no deadline: what they began they end, also when the client has gone. Those that flush wait for the
+//! replay of the log.
 
 use std::sync::Arc;
 
@@ -62,7 +63,11 @@ pub(super) async fn import(State(app): State<Arc<App>>) -> Response {
 }
 
 fn internal(error: varve_tsdb::Error) -> ApiError {
-    ApiError::new(ErrorKind::Internal, error.to_string())
+    let kind = match error {
+        varve_tsdb::Error::ReplayFailed { .. } => ErrorKind::Unavailable,
+        _ => ErrorKind::Internal,
+    };
+    ApiError::new(kind, error.to_string())
 }
 
 /// Runs `job` on a blocking thread, to its end in any case. Without data the answer is 204, as Prometheus'.

@@ -118,6 +118,7 @@ impl From<varve_tsdb::Error> for ApiError {
             Error::Interrupted(Interrupt::Canceled) => ErrorKind::Canceled,
             Error::Interrupted(Interrupt::Shutdown) => ErrorKind::Unavailable,
             Error::Limit { .. } => ErrorKind::Execution,
+            Error::Replaying { .. } | Error::ReplayFailed { .. } => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
         };
         Self::new(kind, error.to_string())
@@ -133,6 +134,7 @@ impl From<varve_query::Error> for ApiError {
             Error::Timeout => ErrorKind::Timeout,
             Error::Canceled => ErrorKind::Canceled,
             Error::Shutdown => ErrorKind::Unavailable,
+            Error::Storage(error) => return error.into(),
             _ => ErrorKind::Internal,
         };
         Self::new(kind, error.to_string())
@@ -174,6 +176,10 @@ mod tests {
             422,
             r#"{"status":"error","errorType":"execution","error":"--query.max-memory: 2 exceeds the limit of 1"}"#,
         );
+        let replaying = varve_tsdb::Error::Replaying { progress: "1 % of the log".into() };
+        let body = "the time range that is asked for is not replayed yet: 1 % of the log";
+        let body = format!(r#"{{"status":"error","errorType":"unavailable","error":"{body}"}}"#);
+        check(varve_query::Error::Storage(replaying), 503, &body);
         check(ApiError::unavailable("full"), 503, r#"{"status":"error","errorType":"unavailable","error":"full"}"#);
         check(
             varve_query::Error::Unsupported("histograms".into()),

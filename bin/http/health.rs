@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use varve_tsdb::ReplayState;
 
 use super::params::Form;
 use super::{App, plain};
@@ -16,14 +17,19 @@ pub(super) async fn healthy() -> Response {
 }
 
 /// GET /-/ready: the store is open. Until then the route's layer answers 503. A store that takes no writes still answers
-/// queries: that is said in the body, and with 503 to who asks `?for=write`.
+/// queries: that is said in the body, and with 503 to who asks `?for=write`. So is how far the replay of the log is.
 pub(super) async fn ready(State(app): State<Arc<App>>, form: Form) -> Response {
-    let refusals = app.store().map(|store| store.db.write_refusals()).unwrap_or_default();
+    let Some(store) = app.store() else { return plain(StatusCode::OK, "Varve is Ready.\n") };
+    let (refusals, replay) = (store.db.write_refusals(), store.db.replay_status());
+    let replaying = match replay.state {
+        ReplayState::Running => format!("The log is being replayed: {}.\n", replay.text),
+        ReplayState::Done | ReplayState::Failed(_) => String::new(),
+    };
     if refusals.is_empty() {
-        return plain(StatusCode::OK, "Varve is Ready.\n");
+        return plain(StatusCode::OK, format!("Varve is Ready.\n{replaying}"));
     }
     let status = if form.first("for") == "write" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    plain(status, format!("Varve is Ready for queries, not for writes.\n{}\n", refusals.join("\n")))
+    plain(status, format!("Varve is Ready for queries, not for writes.\n{replaying}{}\n", refusals.join("\n")))
 }
 
 /// GET /metrics.

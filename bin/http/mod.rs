@@ -9,7 +9,7 @@
 //! Invariants
 //! 1. A tokio task never computes and never waits for the disk: that is done on blocking threads behind a gate.
 //! 2. Each request for data has one `QueryContext` from before the gate until its last byte is written.
-//! 3. Until the store is open, and once it closes, everything but health and metrics answers 503.
+//! 3. Until the store is open, and once it closes, everything but health, metrics and the state of the replay answers 503.
 
 mod admin;
 mod admission;
@@ -58,6 +58,7 @@ pub(crate) struct Settings {
     pub(crate) response_buffer: usize,
     pub(crate) write_stall_timeout: Duration,
     pub(crate) query_timeout: Duration,
+    pub(crate) query_partial_during_replay: bool,
     pub(crate) query_max_concurrency: usize,
     pub(crate) metadata_concurrency: usize,
     pub(crate) write_concurrency: usize,
@@ -118,8 +119,8 @@ impl App {
     }
 
     /// Opens the doors.
-    pub(crate) fn set_store(&self, store: Store) {
-        *self.store.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(store));
+    pub(crate) fn set_store(&self, store: Arc<Store>) {
+        *self.store.write().unwrap_or_else(PoisonError::into_inner) = Some(store);
         self.phase.store(READY, Ordering::Release);
     }
 
@@ -163,7 +164,11 @@ impl App {
     /// Starts a request: its deadline, its cancel switch, its memory budget.
     fn context(&self, timeout: Option<Duration>) -> QueryContext {
         let timeout = timeout.map_or(self.settings.query_timeout, |timeout| timeout.min(self.settings.query_timeout));
-        QueryContext::new(timeout, self.memory.child("--query.max-memory", self.settings.query_max_memory))
+        let memory = self.memory.child("--query.max-memory", self.settings.query_max_memory);
+        match self.settings.query_partial_during_replay {
+            true => QueryContext::taking_partial(timeout, memory),
+            false => QueryContext::new(timeout, memory),
+        }
     }
 }
 
@@ -192,6 +197,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
     Router::new()
         .route("/-/healthy", get(health::healthy))
         .route("/metrics", get(health::metrics))
+        .route("/api/v1/status/walreplay", get(status::walreplay))
         .merge(api)
         .route_layer(from_fn_with_state(Arc::clone(app), observe))
         .fallback(|| async { plain(StatusCode::NOT_FOUND, "404 page not found\n") })

@@ -37,9 +37,11 @@ impl Work {
         self.out.buffer().extend_from_slice(b"{\"status\":\"success\",\"data\":");
     }
 
-    /// Writes the end of a successful answer, behind its data.
+    /// Writes the end of a successful answer, behind its data. What its reads left out is a warning more.
     pub(crate) fn close(&mut self, warnings: &[String], infos: &[String]) -> Result<(), ApiError> {
-        for (name, texts) in [("warnings", warnings), ("infos", infos)] {
+        let partial = self.ctx.partial().map(str::to_owned);
+        let warnings: Vec<&String> = warnings.iter().chain(&partial).collect();
+        for (name, texts) in [("warnings", warnings), ("infos", infos.iter().collect())] {
             if !texts.is_empty() {
                 self.out.buffer().extend_from_slice(format!(",\"{name}\":").as_bytes());
                 self.array(texts, |out, text| json::write_html_string(out, text.as_bytes()))?;

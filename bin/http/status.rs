@@ -7,6 +7,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use varve_tsdb::ReplayState;
 
 use super::App;
 use super::json::MIME_TYPE;
@@ -50,6 +51,20 @@ pub(super) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
         "GODEBUG": "",
         "storageRetention": "",
     }))
+}
+
+/// GET /api/v1/status/walreplay. Files of the log, as Prometheus counts segments: it answers while the log is replayed, and
+/// from before the store is open. `state` is ours.
+pub(super) async fn walreplay(State(app): State<Arc<App>>) -> Response {
+    let replay = app.store().map(|store| store.db.replay_status());
+    let state = match replay.as_ref().map(|replay| &replay.state) {
+        None => "starting",
+        Some(ReplayState::Running) => "running",
+        Some(ReplayState::Done) => "done",
+        Some(ReplayState::Failed(_)) => "failed",
+    };
+    let (current, max) = replay.map_or((0, 0), |replay| (replay.n_files, replay.n_files_total));
+    success(&json!({ "min": 0, "max": max, "current": current, "state": state }))
 }
 
 fn success(data: &Value) -> Response {

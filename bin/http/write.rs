@@ -101,9 +101,9 @@ fn refuse(error: &WriteError) -> Response {
         WriteError::Malformed(_) => StatusCode::BAD_REQUEST,
         WriteError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         WriteError::Busy { .. } | WriteError::Moved => StatusCode::SERVICE_UNAVAILABLE,
-        WriteError::Store(Error::Limit { .. } | Error::Poisoned { .. } | Error::Io { .. }) => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        WriteError::Store(
+            Error::Limit { .. } | Error::Poisoned { .. } | Error::Io { .. } | Error::ReplayFailed { .. },
+        ) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     if status.is_server_error() {

@@ -1,13 +1,13 @@
 //! The metrics of the open store: what it holds, what replay found, what writes did.
 
-use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
 use super::{family, family_of, label};
 use crate::store::Store;
 
 /// Reads the figures.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
-    [tsdb(&store.db.stats()), ingest(&store.receiver.stats())].concat()
+    [tsdb(&store.db.stats()), replay(&store.db.replay_status()), ingest(&store.receiver.stats())].concat()
 }
 
 fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
@@ -35,6 +35,12 @@ fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
             "Bytes inside the log that were damaged at the last start and put into quarantine.",
             replayed.damaged_bytes,
         ),
+        family_of(
+            "varve_tsdb_replayed_held_samples",
+            "Samples that came while the log was replayed at the last start, by what became of them.",
+            MetricType::GAUGE,
+            held(replayed),
+        ),
     ];
     families.extend(blocks(stats));
     families.extend(stats.newest_ms.map(|newest_ms| {
@@ -42,6 +48,26 @@ fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
         family("prometheus_tsdb_head_max_time", help, MetricType::GAUGE, newest_ms as f64)
     }));
     families
+}
+
+/// Returns the samples that were held, each under one outcome.
+fn held(replayed: &varve_tsdb::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
+    let (repeated, conflicting) = (replayed.n_held_repeated, replayed.n_held_conflicting);
+    let late = replayed.n_held_refusable;
+    let stored = replayed.n_held.saturating_sub(repeated + conflicting + late);
+    let outcomes = [("stored", stored), ("repeated", repeated), ("conflicting", conflicting), ("stored_late", late)];
+    outcomes.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64))
+}
+
+fn replay(status: &varve_tsdb::ReplayStatus) -> Vec<MetricFamily> {
+    let is_running = u64::from(status.state == varve_tsdb::ReplayState::Running);
+    vec![
+        gauge("varve_tsdb_replay_running", "1 while the log is replayed.", is_running),
+        gauge("varve_tsdb_replay_read_bytes", "Bytes of the log that the replay has read.", status.n_bytes),
+        gauge("varve_tsdb_replay_log_bytes", "Bytes of the log that are to be replayed.", status.n_bytes_total),
+        gauge("varve_tsdb_replay_held_bytes", "Memory of samples that wait for the replay.", status.held_bytes),
+        gauge("varve_tsdb_replay_held_max_bytes", "Memory that they may take.", status.held_max_bytes),
+    ]
 }
 
 fn blocks(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {

@@ -1,6 +1,7 @@
 //! What was acknowledged survives: `kill -9` at random moments under load, and an orderly stop.
 
 mod ledger;
+mod replay;
 mod shutdown;
 mod writer;
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use super::wait_for;
 
@@ -17,6 +17,7 @@ pub(crate) struct Process {
     name: String,
     child: Child,
     output: Arc<Mutex<VecDeque<String>>>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Process {
@@ -25,9 +26,9 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
         let output = Arc::default();
-        keep(child.stdout.take().expect("it is piped"), &output);
-        keep(child.stderr.take().expect("it is piped"), &output);
-        Self { name: name.to_owned(), child, output }
+        let stdout = keep(child.stdout.take().expect("it is piped"), &output);
+        let stderr = keep(child.stderr.take().expect("it is piped"), &output);
+        Self { name: name.to_owned(), child, output, readers: vec![stdout, stderr] }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -38,6 +39,12 @@ impl Process {
     pub(crate) fn output(&self) -> String {
         let lines = self.output.lock().unwrap();
         lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
+    }
+
+    /// Returns the kept output once there is no more to come: the process must have ended.
+    pub(crate) fn whole_output(&mut self) -> String {
+        self.readers.drain(..).for_each(|reader| reader.join().expect("a reader does not panic"));
+        self.output()
     }
 
     /// Waits until the process logs that it listens, and returns where.
@@ -86,7 +93,7 @@ impl Drop for Process {
 }
 
 /// Reads a pipe to its end on a thread of its own, so that the process never waits for us.
-fn keep(pipe: impl Read + Send + 'static, output: &Arc<Mutex<VecDeque<String>>>) {
+fn keep(pipe: impl Read + Send + 'static, output: &Arc<Mutex<VecDeque<String>>>) -> JoinHandle<()> {
     let output = Arc::clone(output);
     thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);
@@ -99,7 +106,7 @@ fn keep(pipe: impl Read + Send + 'static, output: &Arc<Mutex<VecDeque<String>>>)
             output.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
             line.clear();
         }
-    });
+    })
 }
 
 /// Finds the address in a log line such as `msg="Listening on" address=127.0.0.1:9090`.

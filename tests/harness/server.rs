@@ -33,6 +33,13 @@ impl Server {
         (self.process, self.http) = start(&self.data_dir(), flags);
     }
 
+    /// Starts a server on the same directory and returns as soon as it listens.
+    pub(crate) fn restart_at_once(&mut self, flags: &[&str]) {
+        assert!(!self.process.is_running(), "two servers on one directory");
+        self.process = Process::start("varve", &mut command(&self.data_dir(), flags));
+        self.http = Http::new(self.process.listening_address());
+    }
+
     /// Starts a server on the same directory and kills it a little later, ready or not.
     pub(crate) fn restart_and_kill(&mut self, flags: &[&str], life: Duration) {
         assert!(!self.process.is_running(), "two servers on one directory");
@@ -102,7 +109,5 @@ fn command(data_dir: &Path, flags: &[&str]) -> Command {
 pub(crate) fn try_serve(data_dir: &Path, flags: &[&str]) -> (ExitStatus, String) {
     let mut process = Process::start("varve", &mut command(data_dir, flags));
     let status = process.wait();
-    // The end of the output may arrive a little after the end of the process.
-    wait_until("the reason", || !process.output().is_empty());
-    (status, process.output())
+    (status, process.whole_output())
 }

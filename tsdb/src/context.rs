@@ -12,8 +12,8 @@
 //! Threads: a context is shared by all threads that work for its request.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -47,23 +47,49 @@ struct Shared {
     /// 0 while running, else an [`Interrupt`].
     interrupt: AtomicU8,
     memory: MemoryBudget,
+    /// Whether reads take what is there rather than wait for the rest.
+    takes_partial: bool,
+    /// What was missing.
+    partial: OnceLock<String>,
 }
 
 impl QueryContext {
     /// Starts a request that must end within `timeout` and may hold as much memory as `memory` allows.
     #[must_use]
     pub fn new(timeout: Duration, memory: MemoryBudget) -> Self {
-        Self::build(Instant::now().checked_add(timeout), memory)
+        Self::build(Instant::now().checked_add(timeout), memory, false)
+    }
+
+    /// Starts a request as [`QueryContext::new`] does, whose reads do not wait for the replay of the log: they give what
+    /// there is, and [`QueryContext::partial`] says so.
+    #[must_use]
+    pub fn taking_partial(timeout: Duration, memory: MemoryBudget) -> Self {
+        Self::build(Instant::now().checked_add(timeout), memory, true)
     }
 
     /// Returns a context without deadline and limits, for work of the store itself and for tests.
     #[must_use]
     pub fn unbounded() -> Self {
-        Self::build(None, MemoryBudget::new("memory", usize::MAX))
+        Self::build(None, MemoryBudget::new("memory", usize::MAX), false)
     }
 
-    fn build(deadline: Option<Instant>, memory: MemoryBudget) -> Self {
-        Self { shared: Arc::new(Shared { deadline, interrupt: AtomicU8::new(0), memory }) }
+    fn build(deadline: Option<Instant>, memory: MemoryBudget, takes_partial: bool) -> Self {
+        let interrupt = AtomicU8::new(0);
+        Self { shared: Arc::new(Shared { deadline, interrupt, memory, takes_partial, partial: OnceLock::new() }) }
+    }
+
+    /// Returns what the reads of this request left out, as a warning for the one who asked; `None` if they are whole.
+    #[must_use]
+    pub fn partial(&self) -> Option<&str> {
+        self.shared.partial.get().map(String::as_str)
+    }
+
+    /// Notes what is missing if the request takes what is there; else returns false. The first note stands.
+    pub(crate) fn note_partial(&self, missing: impl FnOnce() -> String) -> bool {
+        if self.shared.takes_partial {
+            self.shared.partial.get_or_init(missing);
+        }
+        self.shared.takes_partial
     }
 
     /// Ends the request: the next check on any thread fails. The first reason given stands.
@@ -109,7 +135,7 @@ impl QueryContext {
     /// Opens an account on the memory budget, at zero bytes.
     #[must_use]
     pub fn charge(&self) -> Charge {
-        Charge { memory: self.shared.memory.clone(), size: 0 }
+        self.shared.memory.charge()
     }
 
     /// Returns the memory budget.
@@ -156,6 +182,16 @@ impl MemoryBudget {
     fn build(what: &'static str, limit: usize, parent: Option<Self>) -> Self {
         let account = Account { what, limit, used: AtomicUsize::new(0), peak: AtomicUsize::new(0), parent };
         Self { account: Arc::new(account) }
+    }
+
+    /// Opens an account on the budget, at zero bytes.
+    pub(crate) fn charge(&self) -> Charge {
+        Charge { memory: self.clone(), size: 0 }
+    }
+
+    /// Returns the bytes that may be held.
+    pub(crate) fn limit(&self) -> usize {
+        self.account.limit
     }
 
     /// Returns the bytes held now.
@@ -254,7 +290,7 @@ mod tests {
         charge.grow(70).unwrap();
         let refused = charge.grow(11).unwrap_err();
         assert_eq!(refused.to_string(), "one query: 81 exceeds the limit of 80");
-        let mut rest = all.child("another query", 80).account_charge();
+        let mut rest = all.child("another query", 80).charge();
         assert_eq!(rest.grow(31).unwrap_err().to_string(), "all queries: 101 exceeds the limit of 100");
         assert_eq!((one.used(), all.used()), (70, 70));
         drop(charge);
@@ -271,11 +307,5 @@ mod tests {
         endless.check().unwrap();
         endless.interrupt(Interrupt::Shutdown);
         assert!(matches!(endless.check(), Err(Error::Interrupted(Interrupt::Shutdown))));
-    }
-
-    impl MemoryBudget {
-        fn account_charge(&self) -> Charge {
-            Charge { memory: self.clone(), size: 0 }
-        }
     }
 }

@@ -30,15 +30,13 @@ use crate::lanes::Lanes;
 use crate::matcher::Matcher;
 use crate::metadata::Metadata;
 use crate::options::{Options, WalSync};
+use crate::replaying::{ReplayStatus, Replayer, Source, replay};
 use crate::sample::TimeRange;
 use crate::select::{Need, SeriesSet};
 use crate::shard::{Appending, Shard, shard_of};
 use crate::store::Store;
 use crate::syncer::Syncer;
-use crate::wal::{
-    self, Epoch, Health, Replay, ReplayProgress, ReplayStats, SampleColumn, Target, Wal, WalOptions, check_versions,
-    replay_workers,
-};
+use crate::wal::{self, Epoch, Health, ReplayStats, SampleColumn, Wal, WalOptions, check_versions};
 
 /// The largest label set, in bytes of names and values.
 pub const LABELS_SIZE_MAX: usize = 1 << 20;
@@ -49,13 +47,14 @@ pub const METADATA_SIZE_MAX: usize = 1 << 16;
 
 /// An open data directory. All methods may be called by any number of threads.
 pub struct Db {
-    /// Ended first: they work on the store.
+    /// Ended first, as flushes wait for it.
+    _replayer: Option<Replayer>,
+    /// They work on the store.
     _lanes: Option<Lanes>,
     _syncer: Option<Syncer>,
     store: Arc<Store>,
     path: PathBuf,
     n_appended: AtomicU64,
-    replayed: ReplayStats,
     /// Reused by appends.
     columns: Mutex<Vec<SampleColumn>>,
     /// Unlocked last, when all else is gone.
@@ -75,7 +74,7 @@ pub struct Stats {
     pub newest_ms: Option<i64>,
     /// Bytes of log records that wait to be written.
     pub wal_pending_bytes: u64,
-    /// What the replay at open found.
+    /// What the replay at open found; nothing before its end.
     pub replayed: ReplayStats,
     /// Blocks and parts.
     pub n_blocks: u64,
@@ -100,6 +99,13 @@ pub struct Stats {
 impl Db {
     /// Opens a data directory, makes it if need be, and replays its log.
     ///
+    /// Returns when all that the log holds is there. With [`Options::wal_replay_in_background`] it returns as soon as
+    /// the log's series are known. Appends are then taken and acknowledged as always; what they append is shown once the
+    /// log is through. Reads of a range that the log may have samples of wait for that, within their time
+    /// ([`Error::Replaying`]), or take what is there ([`QueryContext::taking_partial`]). Flushes, deletions, snapshots and
+    /// [`Db::compact_fully`] wait. If the replay fails, all of them fail ([`Error::ReplayFailed`]); see
+    /// [`Db::wait_replayed`] and [`Db::replay_status`].
+    ///
     /// # Errors
     /// [`Error::Options`], [`Error::Locked`] if another process has it open, [`Error::Io`], [`Error::Version`] if a
     /// file is of a newer format, [`Error::Corrupt`] if a sound frame holds a record that this program does not know or
@@ -121,48 +127,54 @@ impl Db {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
 
-        let metadata = Mutex::default();
-        let progress = ReplayProgress::default();
-        let target = Target {
-            shards: &shards,
-            metadata: &metadata,
-            quarantine: &path.join("quarantine"),
-            fs: &*fs,
-            on_corruption: options.wal_on_corruption,
-            progress: &progress,
+        let source = Source { wal_dir: wal_dir.clone(), epochs, quarantine: path.join("quarantine") };
+        let store = Arc::new(Store::new(options, (wal_dir, epoch), shards, blocks));
+        let replayer = if store.options.wal_replay_in_background {
+            Some(Replayer::start(&store, source)?)
+        } else {
+            replay(&store, &source, || {})?;
+            None
         };
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(replay_workers(options.wal_replay_concurrency, options.wal_replay_memory_bytes))
-            .build()
-            .map_err(|e| Error::Options(format!("{} replay threads: {e}", options.wal_replay_concurrency)))?;
-        let (replayed, next_ref) = pool.install(|| Replay::definitions(&wal_dir, &epochs, &target)?.samples())?;
-        let metadata = metadata.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let store = Arc::new(Store::new(options, (wal_dir, epoch), shards, blocks, next_ref, metadata));
         let interval = store.options.wal_sync == WalSync::Interval;
         let syncer = interval.then(|| Syncer::start(Arc::clone(&store))).transpose();
         let lanes = store.options.background.then(|| Lanes::start(&store)).transpose();
         Ok(Self {
+            _replayer: replayer,
             _lanes: lanes.map_err(Error::io("start a thread for", path))?,
             _syncer: syncer.map_err(Error::io("start a thread for", path))?,
             store,
             path: path.to_owned(),
             n_appended: AtomicU64::new(0),
-            replayed,
             columns: Mutex::default(),
             _lock: lock,
         })
+    }
+
+    /// Waits until all that the log held is there, which is at once unless it is replayed in the background.
+    ///
+    /// # Errors
+    /// [`Error::ReplayFailed`], [`Error::Replaying`] when the time of `ctx` is over, [`Error::Interrupted`].
+    pub fn wait_replayed(&self, ctx: &QueryContext) -> Result<()> {
+        self.store.replaying.wait(ctx)
+    }
+
+    /// Returns how far the replay of the log is.
+    #[must_use]
+    pub fn replay_status(&self) -> ReplayStatus {
+        self.store.replaying.status()
     }
 
     /// Returns where a series lives, and makes it if it is new. Durable with the next append to it.
     ///
     /// # Errors
     /// [`Error::Limit`] if the label set is too large or the head's memory is used up; [`Error::Poisoned`] or
-    /// [`Error::Io`] if the series is new and its shard's log takes no appends.
+    /// [`Error::Io`] if the series is new and its shard's log takes no appends; [`Error::ReplayFailed`].
     pub fn series(&self, labels: &Labels) -> Result<SeriesHandle> {
         if labels.size() > LABELS_SIZE_MAX {
             let (used, limit) = (labels.size() as u64, LABELS_SIZE_MAX as u64);
             return Err(Error::Limit { what: "bytes of a label set", used, limit });
         }
+        self.store.replaying.check()?;
         let shards = &self.store.shards;
         shards[shard_of(labels, shards.len())].series(labels, &self.store.next_ref)
     }
@@ -173,7 +185,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. To
-    /// append the same batch again is safe.
+    /// append the same batch again is safe. [`Error::ReplayFailed`].
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
         batch.rejected.clear();
         let mut column = self.columns().pop().unwrap_or_default();
@@ -186,19 +198,30 @@ impl Db {
     }
 
     fn append_all(&self, batch: &mut WriteBatch, column: &mut SampleColumn) -> Result<Vec<(&Shard, wal::Position)>> {
-        let bounds = self.store.bounds();
         let concerned = || self.store.shards.iter().zip(&batch.shards).filter(|(_, appends)| !appends.is_empty());
         // All are asked before one is changed: a request is stored whole or not at all.
         concerned().try_for_each(|(shard, _)| shard.ready())?;
         let request = self.store.requests.begin();
+        // Within the request: one that comes after a freeze is judged by the newest time of the freeze or a newer one, so
+        // that it can be said how old the oldest sample of the log may be.
+        let bounds = self.store.bounds();
+        let held = self.store.replaying.hold(batch.len())?;
         let horizon = self.store.requests.horizon();
         let mut positions = Vec::with_capacity(self.store.shards.len());
         for (shard, appends) in concerned() {
-            let of = Appending { bounds, request: request.sequence(), horizon };
-            let appended = shard.append(&of, appends, column, &mut batch.rejected);
+            let appended = match held {
+                None => {
+                    let of = Appending { bounds, request: request.sequence(), horizon };
+                    shard.append(&of, appends, column, &mut batch.rejected)
+                }
+                Some(_) => shard.hold(&bounds, appends, column, &mut batch.rejected),
+            };
             self.store.raise_newest(appended.newest_ms);
             self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
             positions.push((shard, appended.position));
+        }
+        if let Some(charge) = held {
+            self.store.replaying.keep(charge, batch.rejected.len());
         }
         Ok(positions)
     }
@@ -208,8 +231,9 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Interrupted`], [`Error::Limit`] if the request's memory is used up, [`Error::Io`] and
-    /// [`Error::Corrupt`] if a block cannot be read.
+    /// [`Error::Corrupt`] if a block cannot be read, [`Error::Replaying`] and [`Error::ReplayFailed`].
     pub fn select(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        self.store.replaying.wait_for(ctx, range)?;
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Samples)
     }
 
@@ -219,6 +243,7 @@ impl Db {
     /// # Errors
     /// As [`Db::select`].
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        self.store.replaying.wait_for(ctx, range)?;
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels)
     }
 
@@ -229,6 +254,7 @@ impl Db {
     /// # Errors
     /// As [`Db::select`].
     pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<Texts> {
+        self.store.replaying.wait_for(ctx, range)?;
         let mut names = Texts::new(ctx);
         for shard in self.shards_in(range) {
             shard.head().label_names(ctx, matchers, &mut names)?;
@@ -251,6 +277,7 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<Texts> {
+        self.store.replaying.wait_for(ctx, range)?;
         let mut values = Texts::new(ctx);
         for shard in self.shards_in(range) {
             shard.head().label_values(ctx, name, matchers, &mut values)?;
@@ -273,6 +300,7 @@ impl Db {
     /// [`Error::Limit`] above [`METADATA_FAMILIES_MAX`] or [`METADATA_SIZE_MAX`], [`Error::Io`] and
     /// [`Error::Poisoned`] as [`Db::append`]. Families before the refused one are stored.
     pub fn set_metadata<'a>(&self, families: impl IntoIterator<Item = (&'a str, Metadata)>) -> Result<()> {
+        self.store.replaying.check()?;
         let wal = self.store.shards[0].wal();
         for (family, metadata) in families {
             let size = family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
@@ -310,7 +338,7 @@ impl Db {
     /// Flushes: writes what the heads hold to blocks and cuts the logs.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Poisoned`]; nothing is lost, and the next flush tries again.
+    /// [`Error::Io`] and [`Error::Poisoned`]; nothing is lost, and the next flush tries again. [`Error::ReplayFailed`].
     pub fn flush(&self) -> Result<FlushStats> {
         self.store.flush()
     }
@@ -367,7 +395,7 @@ impl Db {
         let mut stats = Stats {
             n_appended: self.n_appended.load(Ordering::Relaxed),
             newest_ms: self.store.newest_ms(),
-            replayed: self.replayed,
+            replayed: self.store.replaying.stats(),
             n_damaged_blocks: self.store.blocks.n_damaged(),
             page_cache_bytes: self.store.blocks.cache_size(),
             compaction: *self.store.compaction_stats(),
@@ -391,7 +419,7 @@ impl Db {
         stats
     }
 
-    /// Returns why writes are refused, shard by shard; empty while all is well.
+    /// Returns why writes are refused, of all and shard by shard; empty while all is well.
     #[must_use]
     pub fn write_refusals(&self) -> Vec<String> {
         let of_shard = |(idx, shard): (usize, &Shard)| match shard.wal().health() {
@@ -399,7 +427,8 @@ impl Db {
             Health::Blocked(reason) => Some(format!("shard {idx} cannot write its log: {reason}")),
             Health::Poisoned(reason) => Some(format!("shard {idx} accepts no writes until a restart: {reason}")),
         };
-        self.store.shards.iter().enumerate().filter_map(of_shard).collect()
+        let of_replay = self.store.replaying.write_refusal();
+        of_replay.into_iter().chain(self.store.shards.iter().enumerate().filter_map(of_shard)).collect()
     }
 
     /// Makes everything that was appended survive a power cut.

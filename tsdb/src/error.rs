@@ -69,6 +69,18 @@ pub enum Error {
         /// The failure that poisoned it.
         reason: String,
     },
+    /// The request's time was over before the range that it asks for was replayed; later it will be.
+    #[error("the time range that is asked for is not replayed yet: {progress}")]
+    Replaying {
+        /// How far the replay is.
+        progress: String,
+    },
+    /// The log could not be replayed after the store was opened: it is neither read nor written any more.
+    #[error("the log could not be replayed: {reason}")]
+    ReplayFailed {
+        /// What stopped the replay.
+        reason: String,
+    },
     /// An option is out of its bounds.
     #[error("{0}")]
     Options(String),

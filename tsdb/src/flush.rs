@@ -57,11 +57,14 @@ pub(crate) struct Flushing {
 }
 
 impl Store {
-    /// Flushes all that was appended before, and returns what it did.
+    /// Flushes all that was appended before, and returns what it did. Waits for the end of the replay: before it nobody
+    /// knows what belongs into the parts.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if parts or checkpoints cannot be written; nothing is lost then.
+    /// [`Error::ReplayFailed`].
     pub(crate) fn flush(&self) -> Result<FlushStats> {
+        self.replaying.wait(&QueryContext::unbounded())?;
         self.flush_under(&mut self.flushing())
     }
 
@@ -71,6 +74,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
+        self.replaying.wait(&QueryContext::unbounded())?;
         let mut flushing = self.flushing();
         self.flush_under(&mut flushing)?;
         self.blocks.delete(matchers, range)

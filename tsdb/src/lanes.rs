@@ -88,7 +88,8 @@ fn flush_lane(store: &Store, stop: &Stop) {
         let is_due = last.elapsed() >= options.flush_interval
             || store.samples_size() >= options.flush_size_bytes
             || last.elapsed() >= BLOCKED_CHECK && store.is_blocked();
-        if !is_due {
+        // A flush would wait for the replay, and who stops the lane for both.
+        if !is_due || !store.replaying.is_done() {
             continue;
         }
         report("flush the heads", flush(store));

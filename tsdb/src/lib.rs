@@ -13,7 +13,8 @@
 //!    its own; retention removes the oldest.
 //! 5. [`Db::select`] finds series through the indexes of heads and blocks and hands them out in label order, each once;
 //!    [`Series::read`] decodes their samples into columns. What a selection sees does not change while it runs.
-//! 6. At the next [`Db::open`] what was logged since the last flush is replayed in parallel.
+//! 6. At the next [`Db::open`] what was logged since the last flush is replayed in parallel; with
+//!    [`Options::wal_replay_in_background`] the store is in use meanwhile.
 //!
 //! # What holds at every moment
 //! 1. What an append acknowledged is in the operating system's hands: it survives the end of the process.
@@ -24,7 +25,7 @@
 //! 5. Every read runs under a [`QueryContext`]: one deadline, one cancel switch, one memory budget.
 //!
 //! Nothing here knows HTTP, protobuf, PromQL or YAML. The modules, from the outside in: `db` and `select` in front of
-//! `store`; `shard` with `head` (`index`, `chunk`) and `wal`; `flush` from there to `blocks` of `block`s, which `compact`,
+//! `store`; `replaying` until that is whole; `shard` with `head` (`index`, `chunk`) and `wal`; `flush` from there to `blocks` of `block`s, which `compact`,
 //! `retention` and `tombstones` look after; `requests` decides what a reader sees; `fs` is the only door to the disk.
 
 #![deny(unsafe_code)]
@@ -48,6 +49,7 @@ mod matcher;
 mod metadata;
 mod options;
 mod regexp;
+mod replaying;
 mod requests;
 mod retention;
 mod sample;
@@ -78,6 +80,7 @@ pub use matcher::{MatchOp, Matcher};
 pub use metadata::Metadata;
 pub use options::{Options, WalOnCorruption, WalSync};
 pub use regexp::{Regexp, RegexpError, Rewrite};
+pub use replaying::{ReplayState, ReplayStatus};
 pub use sample::{STALE_NAN_BITS, Sample, SampleColumns, TimeRange, is_stale_nan};
 pub use select::{Series, SeriesSet};
-pub use wal::{ReplayProgress, ReplayStats};
+pub use wal::ReplayStats;

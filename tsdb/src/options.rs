@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::fs::{Clock, Fs, RealFs, SystemClock};
+use crate::head::STRICT_MAX_AGE_MS;
 
 /// Most shards that a store has.
 pub(crate) const SHARDS_MAX: usize = 256;
@@ -40,8 +41,12 @@ pub struct Options {
     pub wal_segment_size_bytes: u64,
     /// Threads that replay the log at open, at least 1.
     pub wal_replay_concurrency: usize,
-    /// Bytes of the log that a replay may hold in memory at once, at least 16 MiB.
+    /// Bytes that a replay may hold in memory: of the log, and of samples that come while it runs. At least 16 MiB.
     pub wal_replay_memory_bytes: usize,
+    /// Whether [`Db::open`](crate::Db::open) returns as soon as all series are known, and the samples are replayed while
+    /// the store is in use. Without, it returns when all is there: then no call has to wait, and what is wrong with the
+    /// log is an error of `open`.
+    pub wal_replay_in_background: bool,
     /// What a replay does about damage that is not a torn end.
     pub wal_on_corruption: WalOnCorruption,
     /// How far behind the store's newest time a new sample may lie, in milliseconds.
@@ -78,7 +83,7 @@ pub struct Options {
 
 impl Default for Options {
     /// One shard, synced every second, segments of 32 MiB, 3 h of age, 30 min out of order, 10 min ahead, a flush every
-    /// 10 min or 512 MiB, a page cache of 64 MiB, no bound on memory, no retention.
+    /// 10 min or 512 MiB, a page cache of 64 MiB, no bound on memory, no retention; `open` waits for the replay.
     fn default() -> Self {
         Self {
             shards: 1,
@@ -86,6 +91,7 @@ impl Default for Options {
             wal_segment_size_bytes: 32 << 20,
             wal_replay_concurrency: 1,
             wal_replay_memory_bytes: 256 << 20,
+            wal_replay_in_background: false,
             wal_on_corruption: WalOnCorruption::Quarantine,
             in_order_max_age_ms: 3 * 3_600_000,
             out_of_order_window_ms: 30 * 60_000,
@@ -106,6 +112,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns how far behind the newest time a sample can at most have been when it was accepted.
+    pub(crate) fn age_max_ms(&self) -> i64 {
+        self.in_order_max_age_ms.max(self.out_of_order_window_ms).max(STRICT_MAX_AGE_MS)
+    }
+
     /// Checks all bounds.
     ///
     /// # Errors

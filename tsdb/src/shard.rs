@@ -1,6 +1,6 @@
 //! A shard: one head and its log, chosen by the hash of a label set. Shards share nothing.
 //!
-//! Lock order: head, then the cut, then the log's own. Commits take neither of the first two.
+//! Lock order: head, then what is held, then the cut, then the log's own. Commits take none of the first three.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::head::{Appended, Bounds, Head, NewSeries, SeriesRef, SlotRef, SlotSort};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
+use crate::replaying::{Held, HeldSample};
 use crate::wal::{Cut, Position, SampleColumn, Wal};
 
 /// Returns the shard that a label set belongs to. The same for every process: logs are laid out by it.
@@ -31,6 +32,8 @@ pub(crate) struct Shard {
     idx: u16,
     head: RwLock<Head>,
     wal: Wal,
+    /// Samples that are in the log and go into the head when its older ones have been replayed.
+    held: Mutex<Held>,
     head_size_max: usize,
     /// Where the log was cut when the head was frozen last, until a checkpoint stands for what is before it.
     cut: Mutex<Option<Cut>>,
@@ -68,6 +71,7 @@ impl Shard {
             idx,
             head: RwLock::new(Head::new(seed)),
             wal,
+            held: Mutex::default(),
             head_size_max: head_size_max.min(HEAD_SIZE_MAX),
             cut: Mutex::default(),
         }
@@ -150,6 +154,41 @@ impl Shard {
         }
         // What was only repeated may still wait for its first commit: the position covers that as well.
         ShardAppend { position: self.wal.end(), n_new: column.len(), newest_ms }
+    }
+
+    /// Appends samples to the log, uncommitted, and holds them: the head does not have all older ones yet. Rules of order
+    /// are left to the time when it has.
+    pub(crate) fn hold(
+        &self,
+        bounds: &Bounds,
+        appends: &[Append],
+        column: &mut SampleColumn,
+        rejected: &mut Vec<Rejected>,
+    ) -> ShardAppend {
+        column.clear();
+        let mut newest_ms = i64::MIN;
+        let head = self.head();
+        // Locked until all is in the log as well: both have the same order.
+        let mut held = self.held();
+        for append in appends {
+            match head.check_unordered(bounds, append) {
+                Ok(series) => {
+                    newest_ms = newest_ms.max(append.sample.timestamp_ms);
+                    held.push(HeldSample { slot: append.slot, sample: append.sample });
+                    column.push(series, append.sample);
+                }
+                Err(reason) => rejected.push(Rejected { tag: append.tag, sample: append.sample, reason }),
+            }
+        }
+        if !column.is_empty() {
+            self.wal.append_samples(column);
+        }
+        ShardAppend { position: self.wal.end(), n_new: column.len(), newest_ms }
+    }
+
+    /// Locks what is held.
+    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Cuts the log and freezes the head at the same place. What is frozen already stays, and the cut with it.

@@ -12,6 +12,7 @@ use crate::flush::Flushing;
 use crate::head::Bounds;
 use crate::metadata::Metadata;
 use crate::options::Options;
+use crate::replaying::Replaying;
 use crate::requests::{Readers, Requests};
 use crate::shard::Shard;
 use crate::wal::{self, Epoch, Health, Reserve};
@@ -26,6 +27,8 @@ pub(crate) struct Store {
     pub(crate) shards: Box<[Shard]>,
     pub(crate) blocks: Blocks,
     pub(crate) requests: Requests,
+    /// Whether the heads have all that the log holds.
+    pub(crate) replaying: Replaying,
     /// Selections that took the list of blocks and are still copying from the heads.
     pub(crate) copying: Arc<Readers>,
     /// Selections that may still look up series in the heads.
@@ -37,7 +40,8 @@ pub(crate) struct Store {
     wal_dir: PathBuf,
     /// The logs that are written; older ones go once all shards have been flushed.
     epoch: Epoch,
-    newest_ms: AtomicI64,
+    /// `i64::MIN` while there is none.
+    pub(crate) newest_ms: AtomicI64,
     /// Shared with whoever reads it; copied when it changes meanwhile.
     metadata: Mutex<Arc<Families>>,
     flushing: Mutex<Flushing>,
@@ -46,19 +50,15 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Puts the parts of a store together; `next_ref` is a number that no series has.
+    /// Puts the parts of a store together. What its log holds is to be replayed.
     pub(crate) fn new(
         options: Options,
         (wal_dir, epoch): (PathBuf, Epoch),
         shards: Box<[Shard]>,
         blocks: Blocks,
-        next_ref: u64,
-        metadata: Families,
     ) -> Self {
-        let heads = shards.iter().filter_map(|shard| shard.head().newest_ms());
-        let in_blocks = blocks.metas();
-        let newest_ms = heads.chain(in_blocks.iter().map(|meta| meta.range.end_ms)).max().unwrap_or(i64::MIN);
         Self {
+            replaying: Replaying::new(&options),
             throttle: Throttle::new(options.compaction_bytes_per_second),
             reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),
             options,
@@ -69,9 +69,9 @@ impl Store {
             requests: Requests::new(),
             copying: Readers::new(),
             reading: Readers::new(),
-            next_ref: AtomicU64::new(next_ref),
-            newest_ms: AtomicI64::new(newest_ms),
-            metadata: Mutex::new(Arc::new(metadata)),
+            next_ref: AtomicU64::new(0),
+            newest_ms: AtomicI64::new(i64::MIN),
+            metadata: Mutex::default(),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
             compaction_stats: Mutex::default(),
@@ -82,6 +82,11 @@ impl Store {
     pub(crate) fn newest_ms(&self) -> Option<i64> {
         let newest_ms = self.newest_ms.load(Ordering::Relaxed);
         (newest_ms != i64::MIN).then_some(newest_ms)
+    }
+
+    /// Returns the newest time that a series in the heads has ever had. Looks at all of them.
+    pub(crate) fn heads_newest_ms(&self) -> Option<i64> {
+        self.shards.iter().filter_map(|shard| shard.head().newest_ms()).max()
     }
 
     /// Notes that a sample was taken.

@@ -1,9 +1,10 @@
-//! A whole store: over restarts, damage and full disks; against a model; and through power cuts.
+//! A whole store: over restarts, damage and full disks; while it is replayed; against a model; and through power cuts.
 
 mod crash;
 mod damage;
 mod formats;
 mod model;
+mod replaying;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,13 +1,13 @@
-//! The real disk with little room and syncs that fail, for tests that look at real files.
+//! The real disk with little room, syncs that fail and reads that wait, for tests that look at real files.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{AppendFile, Fs, Lock, ReadFile, RealFs};
 
-/// The real disk with room for a given number of bytes, whose syncs can be made to fail.
+/// The real disk with room for a given number of bytes, whose syncs can be made to fail and whose reads to wait.
 #[derive(Debug, Clone)]
 pub struct FaultFs {
     faults: Arc<Faults>,
@@ -17,13 +17,22 @@ pub struct FaultFs {
 struct Faults {
     room: AtomicU64,
     sync_fails: AtomicBool,
+    /// Reads of files whose names begin with this wait.
+    slow_files: Mutex<Option<String>>,
+    passable: Condvar,
 }
 
 impl FaultFs {
     /// Makes a disk with room for `size` bytes more.
     #[must_use]
     pub fn with_room(size: u64) -> Self {
-        Self { faults: Arc::new(Faults { room: AtomicU64::new(size), sync_fails: AtomicBool::new(false) }) }
+        let faults = Faults {
+            room: AtomicU64::new(size),
+            sync_fails: AtomicBool::new(false),
+            slow_files: Mutex::default(),
+            passable: Condvar::new(),
+        };
+        Self { faults: Arc::new(faults) }
     }
 
     /// Sets the number of bytes that can still be written.
@@ -34,6 +43,24 @@ impl FaultFs {
     /// Makes every sync fail, or none.
     pub fn set_sync_fails(&self, fails: bool) {
         self.faults.sync_fails.store(fails, Ordering::SeqCst);
+    }
+
+    /// Makes reads by position of files whose names begin with `prefix` wait until this is called again; with `None`,
+    /// none waits. Opening such a file, and asking for its size, does not wait.
+    pub fn set_slow_files(&self, prefix: Option<&str>) {
+        *self.faults.slow_files() = prefix.map(str::to_owned);
+        self.faults.passable.notify_all();
+    }
+}
+
+impl Faults {
+    fn slow_files(&self) -> MutexGuard<'_, Option<String>> {
+        self.slow_files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self, name: &str) {
+        let waits = |prefix: &mut Option<String>| prefix.as_ref().is_some_and(|prefix| name.starts_with(prefix));
+        drop(self.passable.wait_while(self.slow_files(), waits));
     }
 }
 
@@ -55,7 +82,8 @@ impl Fs for FaultFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        RealFs.open(path)
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Arc::new(SlowFile { file: RealFs.open(path)?, name, faults: Arc::clone(&self.faults) }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -84,6 +112,24 @@ impl Fs for FaultFs {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         RealFs.lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct SlowFile {
+    file: Arc<dyn ReadFile>,
+    name: String,
+    faults: Arc<Faults>,
+}
+
+impl ReadFile for SlowFile {
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.faults.pass(&self.name);
+        self.file.read_at(buf, offset)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The only door to the disk and to the clock, so that tests can make both misbehave.
 //!
-//! [`RealFs`] is the operating system's file system. [`FaultFs`] is the same with little room and syncs that fail.
-//! [`MemFs`] is a disk in memory that fails at any chosen operation and forgets at a power cut all that a disk may.
+//! [`RealFs`] is the operating system's file system. [`FaultFs`] is the same with little room, syncs that fail and
+//! reads that wait. [`MemFs`] is a disk in memory that fails at any chosen operation and forgets at a power cut all that
+//! a disk may.
 
 mod clock;
 #[cfg(any(test, feature = "testing"))]

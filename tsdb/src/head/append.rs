@@ -39,7 +39,7 @@ pub(crate) enum Replayed {
 }
 
 /// How far behind the newest time samples may lie where late ones are off: half a block, as in Prometheus.
-const STRICT_MAX_AGE_MS: i64 = 3_600_000;
+pub(crate) const STRICT_MAX_AGE_MS: i64 = 3_600_000;
 /// Appends whose memory is brought near at once.
 const TOUCH_APPENDS: usize = 16;
 /// Requests after which the numbers of old ones are renewed, so that those compared are never 2^31 apart.
@@ -154,6 +154,27 @@ impl Head {
         }
         self.live.append_late(append.slot, append.sample, request, self.horizon);
         Ok(Appended::New(series))
+    }
+
+    /// Checks of a sample what does not depend on the samples that its series has, and returns the series' number. What
+    /// this refuses [`Head::append`] would refuse as well, unless it is a repetition.
+    ///
+    /// # Errors
+    /// Why the sample is refused.
+    pub(crate) fn check_unordered(&self, bounds: &Bounds, append: &Append) -> Result<SeriesRef, RejectReason> {
+        let row = self.table.row(append.slot).filter(|row| row.generation == append.generation && row.is_used());
+        let row = row.ok_or(RejectReason::Moved)?;
+        match append.sample.timestamp_ms {
+            t if t > bounds.future_max_ms => Err(RejectReason::TooFarInFuture),
+            t if !bounds.takes_in_order(t) => Err(bounds.refuse(t)),
+            _ => Ok(row.series),
+        }
+    }
+
+    /// Tells whether [`Head::append`] would refuse a sample for its time, had the series none at that time.
+    pub(crate) fn refuses_time(&self, bounds: &Bounds, slot: u32, timestamp_ms: i64) -> bool {
+        let is_newest = self.table.row(slot).is_some_and(|row| timestamp_ms > row.last_ms);
+        if is_newest { !bounds.takes_in_order(timestamp_ms) } else { !bounds.takes_late(timestamp_ms) }
     }
 
     /// Adds a sample of the log, by the rules of [`Head::append`] but without bounds on its time: of two values for one

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
-pub(crate) use append::{Appended, Bounds, Replayed};
+pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
 pub(crate) use freeze::Frozen;
 pub(crate) use order::SlotSort;

@@ -41,8 +41,8 @@ mod writer;
 
 pub(crate) use epoch::{Epoch, remove_epochs_before};
 pub(crate) use record::SampleColumn;
-pub(crate) use replay::{Replay, Target, check_versions, replay_workers};
-pub use replay::{ReplayProgress, ReplayStats};
+pub use replay::ReplayStats;
+pub(crate) use replay::{Replay, ReplayProgress, Target, check_versions, replay_share, replay_workers};
 pub(crate) use reserve::Reserve;
 pub(crate) use writer::{Position, Wal, WalOptions};
 

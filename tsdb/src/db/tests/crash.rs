@@ -135,6 +135,25 @@ fn survive(operation: u64, fault: Fault, stride: u64) {
     }
 }
 
+/// Writes at once after each start, then cuts the power, whether the replay is through or not.
+#[test]
+fn power_cuts_during_replays_lose_nothing_acknowledged_and_double_nothing() {
+    for seed in 0..12 {
+        for cut in [PowerCut::LosesAll, PowerCut::KeepsAll, PowerCut::Seeded(seed)] {
+            let (mut fs, mut told) = (MemFs::new(), Told::default());
+            for round in 0..4 {
+                let options = Options { wal_replay_in_background: true, ..options(&fs, 1 << ((round + seed) % 2)) };
+                let db = Db::open(DATA.as_ref(), options).unwrap();
+                for part in 0..4 {
+                    write(&db, NOW_MS + (4 * round as i64 + part) * 600_000, &mut told).unwrap();
+                }
+                fs = fs.crash(cut);
+                check(&fs.crash(PowerCut::KeepsAll), &told, &format!("round {round} of seed {seed}, {cut:?}"));
+            }
+        }
+    }
+}
+
 fn n_operations() -> u64 {
     let fs = MemFs::new();
     let mut told = Told::default();

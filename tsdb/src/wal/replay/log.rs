@@ -4,9 +4,11 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use super::places::{Hint, Place, Places};
 use super::{ReplayProgress, ReplayStats, Shared, Target, corrupt};
+use crate::context::Interrupt;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::head::{Head, NewSeries, Replayed, SeriesRef};
@@ -236,6 +238,9 @@ impl Log {
                 let version = reader.version();
                 self.read(HEADER_SIZE as u64, progress);
                 while let Some(item) = reader.next()? {
+                    if shared.target.stop.load(Ordering::Relaxed) {
+                        return Err(Error::Interrupted(Interrupt::Shutdown));
+                    }
                     self.read(item.size(), progress);
                     match item {
                         Item::Frame(frame) => {
@@ -309,15 +314,20 @@ impl Log {
     /// Applies the samples that were decoded into `scratch.column`.
     fn apply(&mut self, scratch: &mut Scratch, earlier: &Places, target: &Target<'_>) {
         target.progress.add_samples(scratch.column.len() as u64);
+        let mut newest_ms = i64::MIN;
         for (&series, &sample) in scratch.column.refs.iter().zip(&scratch.column.samples) {
             // A number that only a sample knows must not be given to another series either.
             self.next_ref = self.next_ref.max(series.0.saturating_add(1));
             let place = self.places.find(series, &mut scratch.hint);
             match place.or_else(|| earlier.find(series, &mut scratch.hint_earlier)) {
-                Some(place) => scratch.by_shard[usize::from(place.shard)].push((place.slot, sample)),
+                Some(place) => {
+                    newest_ms = newest_ms.max(sample.timestamp_ms);
+                    scratch.by_shard[usize::from(place.shard)].push((place.slot, sample));
+                }
                 None => self.stats.n_orphaned += 1,
             }
         }
+        target.newest_ms.fetch_max(newest_ms, Ordering::Relaxed);
         for (shard, samples) in target.shards.iter().zip(&mut scratch.by_shard).filter(|(_, s)| !s.is_empty()) {
             let mut head = shard.head_mut();
             for (slot, sample) in samples.drain(..) {

@@ -1,12 +1,13 @@
 //! Replay: from the log back to the head.
 //!
 //! Two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all epochs; from then on every
-//! series is known. [`Replay::samples`] replays the samples segments, epoch by epoch. In both, the logs of an epoch are
+//! series is known and the store takes writes (`replaying`). [`Replay::samples`] replays the samples segments, epoch by epoch. In both, the logs of an epoch are
 //! read at the same time by the workers of the thread pool that it is called in, each of which holds a window of one file
 //! and the columns of one record. As long as the number of shards has not changed, a log leads to one shard only and
 //! workers share nothing; after a change a log leads to several, whose locks sort that out.
 //!
-//! Nothing on the disk is changed before the end but the quarantine, which only grows. Torn tails are cut last; under
+//! Nothing of the log is changed before the end, and beside it only the quarantine, which only grows; what is written
+//! meanwhile goes to new segments, which this replay does not look at. Torn tails are cut last; under
 //! [`WalOnCorruption::Refuse`](crate::WalOnCorruption::Refuse) the first damage ends the replay, so nothing is changed at
 //! all. Crash: a replay that did not end is repeated.
 
@@ -18,13 +19,13 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use rayon::prelude::*;
 
 use self::log::Log;
 use self::places::Places;
-pub use self::progress::ReplayProgress;
-pub(crate) use self::progress::replay_workers;
+pub(crate) use self::progress::{ReplayProgress, replay_share, replay_workers};
 use super::reader::{LargeFrames, check_version};
 use super::{Epoch, SegmentKind};
 use crate::error::{Error, Result};
@@ -58,6 +59,15 @@ pub struct ReplayStats {
     pub n_lost_series: u64,
     /// Bytes read.
     pub read_bytes: u64,
+    /// Samples that came while the replay ran and waited for its end.
+    pub n_held: u64,
+    /// Of these, samples that the log had already.
+    pub n_held_repeated: u64,
+    /// Of these, samples that contradict one that was accepted before them. They were left out.
+    pub n_held_conflicting: u64,
+    /// Of these, samples that would have been refused for their time, had all of the log been known. They were
+    /// acknowledged, so they are kept.
+    pub n_held_refusable: u64,
 }
 
 /// Where a replay leads.
@@ -75,6 +85,10 @@ pub(crate) struct Target<'a> {
     pub(crate) on_corruption: WalOnCorruption,
     /// Counts along.
     pub(crate) progress: &'a ReplayProgress,
+    /// The newest time of the store; raised along.
+    pub(crate) newest_ms: &'a AtomicI64,
+    /// Ends the replay before it is through.
+    pub(crate) stop: &'a AtomicBool,
 }
 
 /// A replay whose definitions are loaded.
@@ -141,10 +155,15 @@ impl<'a> Replay<'a> {
         Ok(replay)
     }
 
+    /// Returns the least number that no definition names. A sample may, if its definition is lost.
+    pub(crate) fn next_ref(&self) -> u64 {
+        self.next_ref
+    }
+
     /// Replays the samples, and returns what was found in all and the least number that nothing on the disk names.
     ///
     /// # Errors
-    /// As [`Replay::definitions`].
+    /// As [`Replay::definitions`]; [`Error::Interrupted`] when it is stopped.
     pub(crate) fn samples(mut self) -> Result<(ReplayStats, u64)> {
         let shared = Shared::new(self.target);
         for logs in &mut self.logs {
@@ -166,7 +185,7 @@ impl<'a> Shared<'a> {
 }
 
 impl ReplayStats {
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.n_series += other.n_series;
         self.n_samples += other.n_samples;
         self.n_repeated += other.n_repeated;
@@ -178,6 +197,10 @@ impl ReplayStats {
         self.n_damaged_checkpoints += other.n_damaged_checkpoints;
         self.n_lost_series += other.n_lost_series;
         self.read_bytes += other.read_bytes;
+        self.n_held += other.n_held;
+        self.n_held_repeated += other.n_held_repeated;
+        self.n_held_conflicting += other.n_held_conflicting;
+        self.n_held_refusable += other.n_held_refusable;
     }
 }
 

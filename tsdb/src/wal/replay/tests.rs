@@ -40,6 +40,8 @@ fn replay(wal_dir: &Path, on_corruption: WalOnCorruption) -> Replayed {
         fs: &RealFs,
         on_corruption,
         progress: &progress,
+        newest_ms: &AtomicI64::new(i64::MIN),
+        stop: &AtomicBool::new(false),
     };
     let result = Replay::definitions(wal_dir, &epochs, &target).and_then(Replay::samples);
     Replayed { result, progress, metadata: metadata.into_inner().unwrap() }

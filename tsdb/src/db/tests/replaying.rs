@@ -1,0 +1,374 @@
+//! A store that is used while its log is replayed: the disk keeps the log's samples back until a test lets them go.
+
+use std::thread::scope;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Interrupt, MemoryBudget, ReplayState, WalOnCorruption};
+
+const HOUR: i64 = 3_600_000;
+
+/// A store whose replay does not end before [`Slow::go_on`].
+struct Slow {
+    db: Db,
+    fs: FaultFs,
+}
+
+impl Slow {
+    fn open(path: &Path, options: Options) -> Self {
+        let fs = FaultFs::with_room(u64::MAX);
+        fs.set_slow_files(Some("samples-"));
+        let options = Options { wal_replay_in_background: true, fs: Arc::new(fs.clone()), ..options };
+        Self { db: Db::open(path, options).unwrap(), fs }
+    }
+
+    fn go_on(&self) {
+        self.fs.set_slow_files(None);
+    }
+
+    fn state(&self) -> ReplayState {
+        self.db.replay_status().state
+    }
+}
+
+impl Drop for Slow {
+    /// A test that fails must not wait for ever.
+    fn drop(&mut self) {
+        self.go_on();
+    }
+}
+
+/// A request whose time is over.
+fn impatient() -> QueryContext {
+    QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", usize::MAX))
+}
+
+fn is_waiting<T>(result: Result<T>) -> bool {
+    match result {
+        Err(Error::Replaying { progress }) => progress.contains("% of") && progress.contains("samples"),
+        Err(e) => panic!("{e}"),
+        Ok(_) => false,
+    }
+}
+
+/// Fills a new store and closes it.
+fn history(path: &Path, requests: &[&[(usize, i64, f64)]]) {
+    let db = open(path);
+    requests.iter().for_each(|request| assert_eq!(append(&db, request), []));
+}
+
+fn samples(of: &[(usize, &[(i64, f64)])]) -> Contents {
+    let bits = |samples: &[(i64, f64)]| samples.iter().map(|&(t, value)| (t, value.to_bits())).collect();
+    of.iter().map(|&(i, samples)| (series_labels(i).to_string(), bits(samples))).collect()
+}
+
+/// Copies a data directory as it is now: what the end of the process would leave.
+fn crash_image(path: &Path) -> tempfile::TempDir {
+    let image = tempfile::tempdir().unwrap();
+    copy_dir(path, image.path());
+    image
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(std::result::Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn writes_are_taken_and_reads_wait_for_their_range() {
+    let dir = tempfile::tempdir().unwrap();
+    history(dir.path(), &[&[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]]);
+    let slow = Slow::open(dir.path(), options());
+    let db = &slow.db;
+    assert_eq!(slow.state(), ReplayState::Running);
+    assert_eq!(append(db, &[(0, NOW_MS + 1, 3.0), (2, NOW_MS + 1, 4.0)]), []);
+    let status = db.replay_status();
+    assert_eq!((status.held_bytes, status.n_files_total, status.n_samples), (48, 2, 0));
+    assert_eq!(db.write_refusals(), Vec::<String>::new());
+
+    let (ctx, all) = (impatient(), TimeRange::ALL);
+    assert!(is_waiting(db.select(&ctx, &[], all)));
+    assert!(is_waiting(db.select_labels(&ctx, &[], all)));
+    assert!(is_waiting(db.label_names(&ctx, &[], all)));
+    assert!(is_waiting(db.label_values(&ctx, "i", &[], all)));
+    assert!(is_waiting(db.wait_replayed(&ctx)));
+    let canceled = QueryContext::unbounded();
+    canceled.interrupt(Interrupt::Canceled);
+    assert!(matches!(db.select(&canceled, &[], all), Err(Error::Interrupted(Interrupt::Canceled))));
+
+    let expected =
+        samples(&[(0, &[(NOW_MS, 1.0), (NOW_MS + 1, 3.0)]), (1, &[(NOW_MS, 2.0)]), (2, &[(NOW_MS + 1, 4.0)])]);
+    scope(|scope| {
+        let reader = scope.spawn(|| everything(db));
+        slow.go_on();
+        assert_eq!(reader.join().unwrap(), expected, "a read waits, and then sees all");
+    });
+    db.wait_replayed(&QueryContext::unbounded()).unwrap();
+    let (status, found) = (db.replay_status(), db.stats().replayed);
+    assert_eq!((status.state, status.held_bytes), (ReplayState::Done, 0));
+    assert_eq!((status.n_files, status.n_bytes), (status.n_files_total, status.n_bytes_total));
+    assert_eq!((found.n_samples, found.n_held, found.n_held_repeated), (2, 2, 0));
+    assert_eq!(append(db, &[(0, NOW_MS + 2, 5.0)]), []);
+    let before = everything(db);
+    drop(slow);
+    assert_eq!(everything(&open(dir.path())), before);
+}
+
+#[test]
+fn a_request_that_takes_what_is_there_is_told_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
+    let slow = Slow::open(dir.path(), options());
+    let request = || QueryContext::taking_partial(Duration::from_secs(3600), MemoryBudget::new("memory", usize::MAX));
+    let ctx = request();
+    assert_eq!(slow.db.select(&ctx, &[], TimeRange::ALL).unwrap().count(), 0);
+    let warning = ctx.partial().unwrap();
+    assert!(warning.starts_with("the log is being replayed, samples may be missing: "), "{warning}");
+    slow.go_on();
+    slow.db.wait_replayed(&QueryContext::unbounded()).unwrap();
+    let ctx = request();
+    assert_eq!(slow.db.select(&ctx, &[], TimeRange::ALL).unwrap().count(), 1);
+    assert_eq!(ctx.partial(), None);
+}
+
+/// What waits for the replay joins in the order of the log, and what was acknowledged is kept, also if nobody could know
+/// when it came that it was late. The same happens if the process ends before.
+#[test]
+fn what_is_held_joins_as_the_next_replay_would_have_it() {
+    let dir = tempfile::tempdir().unwrap();
+    history(dir.path(), &[&[(0, NOW_MS, 1.0)], &[(0, NOW_MS + 10_000, 2.0)]]);
+    let slow = Slow::open(dir.path(), options());
+    // Too old, as the log will show.
+    assert_eq!(append(&slow.db, &[(3, NOW_MS - 4 * HOUR, 7.0)]), []);
+    // A repetition, a contradiction, a late sample, a new one, a contradiction of that.
+    let later = [(NOW_MS, 1.0), (NOW_MS, 9.0), (NOW_MS + 5000, 3.0), (NOW_MS + 20_000, 4.0), (NOW_MS + 20_000, 5.0)];
+    assert_eq!(append(&slow.db, &later.map(|(t, value)| (0, t, value))), []);
+    // What no log can mend is refused at once.
+    let refused = append(&slow.db, &[(0, NOW_MS + 601_000, 1.0), (0, NOW_MS - 5 * HOUR, 1.0)]);
+    assert_eq!(refused, [(0, RejectReason::TooFarInFuture), (1, RejectReason::TooOld)]);
+
+    let image = crash_image(dir.path());
+    slow.go_on();
+    let of_series_0 = [(NOW_MS, 1.0), (NOW_MS + 5000, 3.0), (NOW_MS + 10_000, 2.0), (NOW_MS + 20_000, 4.0)];
+    let expected = samples(&[(0, &of_series_0), (3, &[(NOW_MS - 4 * HOUR, 7.0)])]);
+    assert_eq!(everything(&slow.db), expected);
+    let found = slow.db.stats().replayed;
+    assert_eq!((found.n_held, found.n_held_repeated, found.n_held_conflicting, found.n_held_refusable), (6, 1, 2, 1));
+    let replayed = open(image.path());
+    assert_eq!(everything(&replayed), expected, "after the end of the process");
+    assert_eq!((replayed.stats().replayed.n_repeated, replayed.stats().replayed.n_conflicting), (1, 2));
+    slow.db.flush().unwrap();
+    assert_eq!(everything(&slow.db), expected, "after a flush");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Of two values at one time the first that was acknowledged stands, whatever is known of the log when they come.
+    #[test]
+    fn a_crash_during_the_replay_changes_no_answer(
+        logged in proptest::collection::vec((0..4_usize, 0..50_i64, 0..3_u8), 1..60),
+        held in proptest::collection::vec((0..6_usize, 0..60_i64, 0..3_u8), 0..60),
+        (window, shards, shards_after) in (prop_oneof![Just(0), Just(HOUR)], 0..3_u32, 0..3_u32),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = |shards| Options { shards: 1_usize << shards, out_of_order_window_ms: window, ..options() };
+        let request = |of: &[(usize, i64, u8)]| -> Vec<_> {
+            of.iter().map(|&(i, t, value)| (i, NOW_MS + t * 1000, f64::from(value))).collect()
+        };
+        let mut model = BTreeMap::<_, BTreeMap<i64, u64>>::new();
+        let mut note = |request: &[(usize, i64, f64)], rejected: &[(u32, RejectReason)]| {
+            let is_taken = |tag: u32| rejected.iter().all(|rejected| rejected.0 != tag);
+            for (_, &(i, t, value)) in (0..).zip(request).filter(|(tag, _)| is_taken(*tag)) {
+                model.entry(series_labels(i).to_string()).or_default().entry(t).or_insert(value.to_bits());
+            }
+        };
+        let db = Db::open(dir.path(), options(shards)).unwrap();
+        let logged = request(&logged);
+        note(&logged, &append(&db, &logged));
+        drop(db);
+        let slow = Slow::open(dir.path(), options(shards_after));
+        for part in held.chunks(20) {
+            let held = request(part);
+            note(&held, &append(&slow.db, &held));
+        }
+        let image = crash_image(dir.path());
+        slow.go_on();
+        let expected: Contents = model.into_iter().map(|(labels, of)| (labels, of.into_iter().collect())).collect();
+        prop_assert_eq!(&everything(&slow.db), &expected);
+        prop_assert_eq!(&everything(&Db::open(image.path(), options(shards)).unwrap()), &expected);
+    }
+}
+
+#[test]
+fn what_lies_in_blocks_only_is_answered_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    for t in [NOW_MS - 10 * HOUR, NOW_MS] {
+        append(&db, &[(0, t, 1.0), (1, t, 2.0)]);
+        db.flush().unwrap();
+    }
+    append(&db, &[(0, NOW_MS + 1, 3.0)]);
+    drop(db);
+    let slow = Slow::open(dir.path(), options());
+    let until = |end_ms| TimeRange { start_ms: i64::MIN, end_ms };
+    let old = until(NOW_MS - 3 * HOUR - 1);
+    let t = NOW_MS - 10 * HOUR;
+    assert_eq!(contents(&slow.db, &[], old), samples(&[(0, &[(t, 1.0)]), (1, &[(t, 2.0)])]));
+    assert_eq!(slow.db.label_values(&QueryContext::unbounded(), "i", &[], old).unwrap().len(), 2);
+    assert!(is_waiting(slow.db.select(&impatient(), &[], until(NOW_MS - 3 * HOUR))), "the log may have such samples");
+    // Nothing older is taken.
+    assert_eq!(append(&slow.db, &[(0, NOW_MS - 3 * HOUR - 1, 1.0)]), [(0, RejectReason::TooOld)]);
+    assert_eq!(append(&slow.db, &[(0, NOW_MS - 3 * HOUR, 1.0)]), []);
+}
+
+/// What does not fit is refused as a whole, and taken when the replay is through.
+#[test]
+fn held_samples_are_bounded_by_the_memory_of_the_replay() {
+    let dir = tempfile::tempdir().unwrap();
+    history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
+    let slow = Slow::open(dir.path(), Options { wal_replay_memory_bytes: 16 << 20, ..options() });
+    let held_max_bytes = slow.db.replay_status().held_max_bytes;
+    assert_eq!(held_max_bytes, 4 << 20);
+    let mut batch = WriteBatch::default();
+    let handle = slow.db.series(&series_labels(1)).unwrap();
+    (0..100_000).for_each(|i| batch.push(handle, Sample { timestamp_ms: NOW_MS + i, value: i as f64 }, 0));
+    slow.db.append(&mut batch).unwrap();
+    let refused = slow.db.append(&mut batch).unwrap_err();
+    assert!(matches!(refused, Error::Limit { used: 4_800_000, limit: 4_194_304, .. }), "{refused}");
+    assert_eq!(slow.db.replay_status().held_bytes, 2_400_000);
+    assert!(
+        slow.db.write_refusals()[0].starts_with("the memory for samples that wait"),
+        "{:?}",
+        slow.db.write_refusals()
+    );
+    slow.go_on();
+    slow.db.wait_replayed(&QueryContext::unbounded()).unwrap();
+    slow.db.append(&mut batch).unwrap();
+    assert_eq!(slow.db.write_refusals(), Vec::<String>::new());
+    assert_eq!(everything(&slow.db).values().map(Vec::len).sum::<usize>(), 100_001);
+}
+
+#[test]
+fn a_flush_waits_and_takes_what_was_held() {
+    let dir = tempfile::tempdir().unwrap();
+    history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
+    let slow = Slow::open(dir.path(), options());
+    scope(|scope| {
+        let flush = scope.spawn(|| slow.db.flush());
+        append(&slow.db, &[(0, NOW_MS + 1, 2.0)]);
+        slow.go_on();
+        assert_eq!(flush.join().unwrap().unwrap().n_samples, 2);
+    });
+    assert_eq!(everything(&slow.db)[&series_labels(0).to_string()].len(), 2);
+}
+
+#[test]
+fn a_replay_that_fails_ends_reads_and_writes_and_costs_nothing_that_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let requests: Vec<_> = (0..5).map(|i| [(0, NOW_MS + i, i as f64)]).collect();
+    history(dir.path(), &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
+    let file = wal_files(dir.path(), "samples-").pop().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+
+    let slow = Slow::open(dir.path(), Options { wal_on_corruption: WalOnCorruption::Refuse, ..options() });
+    let db = &slow.db;
+    let mut batch = WriteBatch::default();
+    batch.push(db.series(&series_labels(0)).unwrap(), Sample { timestamp_ms: NOW_MS + 10, value: 10.0 }, 0);
+    db.append(&mut batch).unwrap();
+    slow.go_on();
+    let ctx = QueryContext::unbounded();
+    let failed = db.wait_replayed(&ctx).unwrap_err();
+    let reason = failed.to_string();
+    assert!(reason.starts_with("the log could not be replayed: ") && reason.contains("is damaged at byte"), "{reason}");
+    let fails = |result: Result<()>| assert_eq!(result.unwrap_err().to_string(), reason);
+    fails(db.append(&mut batch));
+    fails(db.series(&series_labels(7)).map(drop));
+    fails(db.set_metadata([("m", Metadata::default())]));
+    fails(db.select(&ctx, &[], TimeRange { start_ms: 0, end_ms: 1 }).map(drop));
+    fails(db.flush().map(drop));
+    assert_eq!(db.write_refusals(), [reason]);
+    assert!(matches!(slow.state(), ReplayState::Failed(_)));
+    drop(slow);
+    assert_eq!(std::fs::read(&file).unwrap(), bytes, "the log is as it was");
+    assert_eq!(
+        everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(),
+        5,
+        "4 of 5, and the one that was held"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_definitions_is_an_error_of_open() {
+    let dir = tempfile::tempdir().unwrap();
+    history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
+    let file = wal_files(dir.path(), "series-").pop().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[8] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let options = Options { wal_replay_in_background: true, wal_on_corruption: WalOnCorruption::Refuse, ..options() };
+    assert!(matches!(Db::open(dir.path(), options), Err(Error::Corrupt { .. })));
+    open(dir.path());
+}
+
+#[test]
+fn closing_ends_the_replay_and_the_next_one_has_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let requests: Vec<_> = (0..100).map(|i| [(0, NOW_MS + i, i as f64)]).collect();
+    history(dir.path(), &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
+    for held in 0..3 {
+        let fs = FaultFs::with_room(u64::MAX);
+        fs.set_slow_files(Some("samples-"));
+        let options = Options { wal_replay_in_background: true, fs: Arc::new(fs.clone()), ..options() };
+        let db = Db::open(dir.path(), options).unwrap();
+        append(&db, &[(0, NOW_MS + 1000 + held, 0.0)]);
+        scope(|scope| {
+            scope.spawn(|| drop(db));
+            fs.set_slow_files(None);
+        });
+    }
+    assert_eq!(everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(), 103);
+}
+
+/// The samples of the log name numbers whose definitions are lost. No series that is made before they are read may take
+/// one: the next replay would give it their samples.
+#[test]
+fn a_series_made_during_the_replay_has_a_number_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    history(dir.path(), &[&[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]]);
+    std::fs::remove_file(&wal_files(dir.path(), "series-")[0]).unwrap();
+    let slow = Slow::open(dir.path(), options());
+    append(&slow.db, &[(2, NOW_MS + 1, 3.0)]);
+    let image = crash_image(dir.path());
+    slow.go_on();
+    let expected = samples(&[(2, &[(NOW_MS + 1, 3.0)])]);
+    assert_eq!(everything(&slow.db), expected);
+    let replayed = open(image.path());
+    assert_eq!(everything(&replayed), expected);
+    assert_eq!((slow.db.stats().replayed.n_orphaned, replayed.stats().replayed.n_orphaned), (2, 2));
+}
+
+#[test]
+fn metadata_of_the_log_is_there_when_the_store_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let gauge = Metadata { kind: "gauge".into(), ..Metadata::default() };
+    let db = open(dir.path());
+    append(&db, &[(0, NOW_MS, 1.0)]);
+    db.set_metadata([("a", gauge.clone())]).unwrap();
+    drop(db);
+    let slow = Slow::open(dir.path(), options());
+    slow.db.set_metadata([("b", gauge.clone())]).unwrap();
+    assert_eq!(slow.db.metadata().keys().collect::<Vec<_>>(), ["a", "b"]);
+}
