@@ -52,6 +52,7 @@ impl Evaluator<'_> {
             self.bounds.check()?;
             samples.clear();
             series.read(&mut samples)?;
+            refuse_histograms(&samples)?;
             let mut column = self.bounds.column(grid.n_steps)?;
             newest(&samples, shift, grid, lookback_ms, take, &mut column);
             if !column.present.is_empty() {
@@ -120,12 +121,21 @@ impl Evaluator<'_> {
 pub(super) fn read_without_ends(series: &varve_tsdb::Series, samples: &mut SampleColumns) -> Result<()> {
     samples.clear();
     series.read(samples)?;
+    refuse_histograms(samples)?;
     if samples.values.iter().any(|&value| is_stale_nan(value)) {
         let mut values = samples.values.iter();
         samples.timestamps_ms.retain(|_| values.next().is_some_and(|&value| !is_stale_nan(value)));
         samples.values.retain(|&value| !is_stale_nan(value));
     }
     Ok(())
+}
+
+/// Their sums are no values.
+fn refuse_histograms(samples: &SampleColumns) -> Result<()> {
+    if samples.histograms.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unsupported("native histograms are stored, and not evaluated yet".to_owned()))
 }
 
 /// Finds for each step the newest sample in `(t - lookback, t]`; none where that is the end of the series.

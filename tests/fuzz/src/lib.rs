@@ -9,7 +9,7 @@ use varve_ingest::{DecodedBatch, Limits, RouteHasher, decode_v1};
 use varve_query::Features;
 use varve_query::promql::{parse, print};
 use varve_tsdb::{
-    Db, Fs, Labels, ManualClock, MemFs, Options, PowerCut, QueryContext, Sample, SampleColumns, TimeRange,
+    BucketSpan, Db, Fs, Histogram, HistogramCounts, Labels, ManualClock, MemFs, Options, PowerCut, QueryContext, Sample, SampleColumns, TimeRange,
     WalSync, WriteBatch,
 };
 
@@ -74,10 +74,26 @@ fn small_store() -> MemFs {
             let handle = db.series(&labels.expect("names ascend")).expect("there is room");
             batch.push(handle, Sample { timestamp_ms: NOW_MS + i * 1000, value: i as f64 * 0.1 }, 0);
         }
+        let labels = Labels::from_pairs([("__name__", "of_histograms")]).expect("there is one name");
+        let handle = db.series(&labels).expect("there is room");
+        batch.push_histogram(handle, NOW_MS + i * 1000, Arc::new(histogram(i)), 0);
         db.append(&mut batch).expect("there is room");
     }
     drop(db);
     fs
+}
+
+/// Returns a histogram, after some time with a bucket more.
+fn histogram(i: i64) -> Histogram {
+    let n = if i < 7 { 2 } else { 3 };
+    let positive = (0..n).map(|bucket| bucket + i.unsigned_abs()).collect();
+    Histogram {
+        schema: 3,
+        sum: i as f64 * 0.3,
+        counts: HistogramCounts::Integer { count: 100, zero_count: 0, positive, negative: Vec::new() },
+        positive_spans: vec![BucketSpan { offset: -1, length: n as u32 }],
+        ..Histogram::default()
+    }
 }
 
 /// Returns all files below a folder.

@@ -112,7 +112,7 @@ impl<'a> LoadedGroup<'a> {
                 .transpose()?
                 .ok_or_else(|| self.block.no_timeline(self.group.map, id))?;
             let n = out.timestamps_ms.len() - start;
-            rows.decode(series_idx, n, 0..n, &mut out.values).map_err(unreadable)?;
+            rows.decode(series_idx, n, 0..n, out).map_err(unreadable)?;
         }
         // The pages of a group of one series may be many and large.
         if self.group.n_series == 1 {

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use super::{Place, Places, ReplayProgress, ReplayStats, Shared, Target, corrupt};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::head::{Replayed, SeriesRef};
+use crate::head::{AnySample, SeriesRef};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::options::WalOnCorruption;
@@ -16,6 +16,7 @@ use crate::sample::Sample;
 use crate::shard::shard_of;
 use crate::wal::checkpoint::{self, Entry};
 use crate::wal::frame::HEADER_SIZE;
+use crate::wal::histograms::{LoggedHistogram, decode_histograms};
 use crate::wal::payload::unpack;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{self, SampleColumn};
@@ -147,6 +148,10 @@ impl Log {
         scratch.by_shard.resize_with(shared.target.shards.len(), Vec::new);
         for number in std::mem::take(&mut self.samples) {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
+                if (frame.record, version) == (record::HISTOGRAMS, 2) {
+                    let each = |of: LoggedHistogram| log.apply_histogram(&of, earlier, shared.target);
+                    return Ok(decode_histograms(frame.payload, each));
+                }
                 let decoded = match (frame.record, version) {
                     (record::SAMPLES, 1) => v1::decode_samples(frame.payload, &mut scratch.column),
                     (record::SAMPLES, _) => samples::decode_samples(frame.payload, &mut scratch.column),
@@ -260,13 +265,20 @@ impl Log {
         for (shard, samples) in target.shards.iter().zip(&mut scratch.by_shard).filter(|(_, s)| !s.is_empty()) {
             let mut head = shard.head_mut();
             for (slot, sample) in samples.drain(..) {
-                match head.replay(slot, sample) {
-                    Replayed::New => self.stats.n_samples += 1,
-                    Replayed::Repeated => self.stats.n_repeated += 1,
-                    Replayed::Conflicting => self.stats.n_conflicting += 1,
-                }
+                self.stats.count(head.replay(slot, AnySample::Float(sample)));
             }
         }
+    }
+
+    fn apply_histogram(&mut self, of: &LoggedHistogram, earlier: &Places, target: &Target<'_>) {
+        target.progress.add_samples(1);
+        self.next_ref = self.next_ref.max(of.series.0.saturating_add(1));
+        let Some(place) = self.places.get(&of.series).or_else(|| earlier.get(&of.series)) else {
+            self.stats.n_orphaned += 1;
+            return;
+        };
+        let mut head = target.shards[usize::from(place.shard)].head_mut();
+        self.stats.count(head.replay(place.slot, AnySample::Histogram(of.timestamp_ms, &of.histogram)));
     }
 
     /// Notes what a crash left half written; it is cut off when all has been read.

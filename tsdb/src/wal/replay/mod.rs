@@ -27,7 +27,7 @@ use super::Epoch;
 use super::reader::LargeFrames;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::head::SeriesRef;
+use crate::head::{Replayed, SeriesRef};
 use crate::metadata::Metadata;
 use crate::options::WalOnCorruption;
 use crate::shard::Shard;
@@ -151,6 +151,14 @@ impl<'a> Shared<'a> {
 }
 
 impl ReplayStats {
+    fn count(&mut self, replayed: Replayed) {
+        match replayed {
+            Replayed::New => self.n_samples += 1,
+            Replayed::Repeated => self.n_repeated += 1,
+            Replayed::Conflicting => self.n_conflicting += 1,
+        }
+    }
+
     fn add(&mut self, other: Self) {
         self.n_series += other.n_series;
         self.n_samples += other.n_samples;
