@@ -18,7 +18,10 @@ fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
             "prometheus_tsdb_head_samples_appended_total",
             "Total number of appended samples.",
             MetricType::COUNTER,
-            [(vec![label("type", "float")], stats.n_appended as f64)],
+            [
+                (vec![label("type", "float")], stats.n_appended.saturating_sub(stats.n_histograms_appended) as f64),
+                (vec![label("type", "histogram")], stats.n_histograms_appended as f64),
+            ],
         ),
         gauge("varve_tsdb_head_size_bytes", "Memory that series and samples take, about.", stats.head_size_bytes),
         gauge("varve_tsdb_wal_pending_bytes", "Log records that wait to be written.", stats.wal_pending_bytes),

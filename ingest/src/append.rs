@@ -1,6 +1,6 @@
 //! Handing samples to the store, whose series may move in memory meanwhile.
 
-use varve_tsdb::{Db, RejectReason, SeriesHandle};
+use varve_tsdb::{Db, RejectReason, Rejected, SeriesHandle};
 
 use crate::error::WriteError;
 use crate::rejects::{Reason, Rejects};
@@ -42,7 +42,7 @@ fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut 
     out.moved.clear();
     for rejected in out.batch.rejected() {
         if rejected.reason == RejectReason::Moved {
-            out.moved.push((rejected.tag, rejected.sample));
+            out.moved.push(rejected.clone());
         } else {
             let example = || format!("series {} at {}", source.print(rejected.tag), rejected.sample.timestamp_ms);
             rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
@@ -55,13 +55,16 @@ fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut 
 fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError> {
     out.batch.clear();
     let mut last = None;
-    for &(tag, sample) in &out.moved {
+    for Rejected { tag, sample, histogram, .. } in out.moved.drain(..) {
         let handle = match last {
             Some((of, handle)) if of == tag => handle,
             _ => source.resolve(tag)?,
         };
         last = Some((tag, handle));
-        out.batch.push(handle, sample, tag);
+        match histogram {
+            None => out.batch.push(handle, sample, tag),
+            Some(histogram) => out.batch.push_histogram(handle, sample.timestamp_ms, histogram, tag),
+        }
     }
     Ok(())
 }

@@ -14,7 +14,8 @@ pub struct DecodedBatch {
     pub(crate) series: Vec<SeriesEntry>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) families: Vec<FamilyEntry>,
-    pub(crate) histograms: Unstored,
+    /// Where the histograms are.
+    pub(crate) histograms: Vec<Span>,
     pub(crate) exemplars: Unstored,
 }
 
@@ -32,6 +33,8 @@ pub(crate) struct SeriesEntry {
     pub(crate) labels: Span,
     /// Where its samples end in [`DecodedBatch::samples`]; they begin where those of the series before end.
     samples_end: u32,
+    /// Likewise of its histograms in [`DecodedBatch::histograms`].
+    histograms_end: u32,
     /// Hash of the label bytes, or `None` if they do not lie together and the series takes the slow path.
     pub(crate) key: Option<RouteKey>,
 }
@@ -68,8 +71,9 @@ impl DecodedBatch {
 
     /// Adds a series whose samples are those pushed since the series before.
     pub(crate) fn push_series(&mut self, labels: Span, key: Option<RouteKey>) {
-        let samples_end = u32::try_from(self.samples.len()).expect("the decoder checks samples_per_request_max");
-        self.series.push(SeriesEntry { labels, samples_end, key });
+        let end = |len: usize| u32::try_from(len).expect("the decoder checks samples_per_request_max");
+        let (samples_end, histograms_end) = (end(self.samples.len()), end(self.histograms.len()));
+        self.series.push(SeriesEntry { labels, samples_end, histograms_end, key });
     }
 
     /// Iterates over the series in the request's order, each with its samples.
@@ -81,12 +85,18 @@ impl DecodedBatch {
         })
     }
 
+    /// Returns where the histograms of a series are.
+    pub(crate) fn histograms_of(&self, series_idx: usize) -> &[Span] {
+        let end = |idx: usize| self.series[idx].histograms_end as usize;
+        &self.histograms[series_idx.checked_sub(1).map_or(0, end)..end(series_idx)]
+    }
+
     /// Empties the batch and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.series.clear();
         self.samples.clear();
         self.families.clear();
-        self.histograms = Unstored::default();
+        self.histograms.clear();
         self.exemplars = Unstored::default();
     }
 
@@ -94,6 +104,7 @@ impl DecodedBatch {
     pub(crate) fn size(&self) -> usize {
         self.series.capacity() * size_of::<SeriesEntry>()
             + self.samples.capacity() * size_of::<Sample>()
+            + self.histograms.capacity() * size_of::<Span>()
             + self.families.capacity() * size_of::<FamilyEntry>()
     }
 }
@@ -107,6 +118,10 @@ impl Span {
 
     pub(crate) fn of(self, message: &[u8]) -> &[u8] {
         &message[self.start as usize..self.end as usize]
+    }
+
+    pub(crate) fn len(self) -> usize {
+        (self.end - self.start) as usize
     }
 
     pub(crate) fn is_empty(self) -> bool {

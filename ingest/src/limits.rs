@@ -12,7 +12,7 @@ pub struct Limits {
     pub decompressed_size_max: usize,
     /// Series in a request, with or without samples. Default 500,000.
     pub series_per_request_max: usize,
-    /// Float samples in a request. Default 2,000,000. A sample may take two bytes of a body but 48 of memory, hence
+    /// Samples in a request, floats and histograms. Default 2,000,000. A sample may take two bytes of a body but 48 of memory, hence
     /// the count has a bound besides the size.
     pub samples_per_request_max: usize,
     /// Metadata entries in a request. Default 100,000.

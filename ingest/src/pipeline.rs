@@ -6,13 +6,14 @@ use varve_tsdb::{Db, Labels, Sample, SeriesHandle, WriteBatch};
 
 use crate::admission::Admission;
 use crate::append::{Source, append};
-use crate::batch::{DecodedBatch, SeriesEntry, Unstored};
+use crate::batch::{DecodedBatch, SeriesEntry, Span, Unstored};
 use crate::error::WriteError;
 use crate::label_set;
 use crate::limits::Limits;
 use crate::metadata;
 use crate::rejects::{Reason, Rejects};
-use crate::remote_write::{decode_v1, snappy, v1};
+use crate::remote_write::wire::Reader;
+use crate::remote_write::{decode_v1, histogram, snappy, v1};
 use crate::route::{Route, RouteCache, RouteHasher};
 use crate::scratch::{Outgoing, Scratch, ScratchPool};
 use crate::stats::{Counters, Stats};
@@ -32,7 +33,7 @@ pub struct Receiver {
 /// The outcome of a request that was not refused as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Written {
-    /// Float samples stored, exact repetitions of stored ones included.
+    /// Samples stored, floats and histograms, exact repetitions of stored ones included.
     pub samples_stored: u64,
     /// What was not stored. Empty: the sender gets 204; else 400 with its text, since sending again cannot help.
     pub rejects: Rejects,
@@ -106,7 +107,9 @@ impl Receiver {
         let message = snappy::decompress(body, size, message)?;
         decode_v1(message, &self.hasher, &self.limits, batch)?;
         // Only now it is known what the samples take: here, and again on their way into the store.
-        permit.grow(batch.samples.len() * DECODED_SAMPLE_SIZE + batch.series.len() * DECODED_SERIES_SIZE)?;
+        let histograms_size: usize = batch.histograms.iter().map(|of| histogram_size(*of)).sum();
+        let flat_size = batch.samples.len() * DECODED_SAMPLE_SIZE + batch.series.len() * DECODED_SERIES_SIZE;
+        permit.grow(flat_size + histograms_size)?;
         self.routes.lookup(batch.series.iter().map(|series| series.key), routes, order);
         Request { receiver: self, message, batch, rejects: Rejects::default() }.write(routes, outgoing)
     }
@@ -131,7 +134,6 @@ impl Request<'_> {
         creation?;
         self.rejects = rejects;
         metadata::write(&self.receiver.db, self.message, &self.batch.families, &mut self.rejects)?;
-        self.reject_unstored(Reason::NativeHistogram, self.batch.histograms);
         self.reject_unstored(Reason::Exemplar, self.batch.exemplars);
         Ok(Written { samples_stored, rejects: self.rejects })
     }
@@ -151,10 +153,12 @@ impl Request<'_> {
         for ((tag, (series, samples)), route) in (0u32..).zip(self.batch.series()).zip(routes) {
             let route = match route {
                 Some(route) => *route,
-                None if samples.is_empty() => match self.labels(series) {
-                    Ok(_) => continue,
-                    Err(reason) => Route::Refused(reason),
-                },
+                None if samples.is_empty() && self.batch.histograms_of(tag as usize).is_empty() => {
+                    match self.labels(series) {
+                        Ok(_) => continue,
+                        Err(reason) => Route::Refused(reason),
+                    }
+                }
                 None if creation.is_ok() => match self.find(series) {
                     Ok(route) => route,
                     Err(error) => {
@@ -165,14 +169,35 @@ impl Request<'_> {
                 None => continue,
             };
             match route {
-                Route::Series(handle) => samples.iter().for_each(|&sample| to.push(handle, sample, tag)),
+                Route::Series(handle) => {
+                    samples.iter().for_each(|&sample| to.push(handle, sample, tag));
+                    self.push_histograms(handle, tag, to)?;
+                }
                 Route::Refused(reason) => {
+                    let n_samples = samples.len() + self.batch.histograms_of(tag as usize).len();
                     let example = || format!("series {}", print(self.message, series));
-                    self.rejects.add(reason, 1, samples.len() as u64, example);
+                    self.rejects.add(reason, 1, n_samples as u64, example);
                 }
             }
         }
         creation
+    }
+
+    /// Pushes the histograms of a series but for those that are none.
+    fn push_histograms(&mut self, handle: SeriesHandle, tag: u32, to: &mut WriteBatch) -> Result<(), WriteError> {
+        for &span in self.batch.histograms_of(tag as usize) {
+            let sent = histogram::decode(Reader::over(self.message, span))?;
+            let timestamp_ms = sent.timestamp_ms;
+            match sent.check() {
+                Ok(histogram) => to.push_histogram(handle, timestamp_ms, Arc::new(histogram), tag),
+                Err(invalid) => {
+                    let series = &self.batch.series[tag as usize];
+                    let example = || format!("series {} at {timestamp_ms}: {invalid}", print(self.message, series));
+                    self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Resolves a series by its labels and notes where it is.
@@ -234,6 +259,16 @@ fn print(message: &[u8], series: &SeriesEntry) -> String {
 
 /// Bytes of memory for each sample: decoded, and in the store's batch.
 const DECODED_SAMPLE_SIZE: usize = 16 + 32;
+/// Bytes of memory for a histogram besides its numbers: decoded, and in the store's batch.
+const DECODED_HISTOGRAM_SIZE: usize = 512;
+/// Bytes of memory for each byte of a histogram's message: a bucket or a span may take one or two there, and eight in a
+/// list that grows by doubling.
+const DECODED_HISTOGRAM_FACTOR: usize = 16;
+
+fn histogram_size(of: Span) -> usize {
+    DECODED_HISTOGRAM_SIZE + of.len() * DECODED_HISTOGRAM_FACTOR
+}
+
 /// Bytes of memory for each series: its entry, its route and its key in order.
 const DECODED_SERIES_SIZE: usize = 32 + 16 + 20;
 

@@ -26,8 +26,8 @@ pub enum Reason {
     LabelValueTooLong,
     /// All labels together exceed [`LABELS_SIZE_MAX`].
     LabelSetTooLarge,
-    /// Native histograms are not stored yet.
-    NativeHistogram,
+    /// A histogram is none that Prometheus takes.
+    InvalidHistogram,
     /// Exemplars are not stored yet.
     Exemplar,
     /// Metadata has no metric family name, is too long or not UTF-8.
@@ -43,7 +43,7 @@ pub struct Reject {
     pub reason: Reason,
     /// How many samples, series, histograms, exemplars or metric families, by what the reason is about.
     pub count: u64,
-    /// How many float samples were not stored.
+    /// How many samples, floats and histograms, were not stored.
     pub n_samples: u64,
     /// The first case.
     pub example: String,
@@ -66,6 +66,7 @@ impl Reason {
             Self::Sample(RejectReason::OutOfBounds) => "out_of_bounds",
             Self::Sample(RejectReason::TooOld) => "too_old",
             Self::Sample(RejectReason::TooFarInFuture) => "too_far_in_future",
+            Self::Sample(RejectReason::HistogramTooLarge) => "histogram_too_large",
             Self::Sample(RejectReason::Moved) => "moved",
             Self::MissingMetricName => "missing_metric_name",
             Self::EmptyLabelName => "empty_label_name",
@@ -75,23 +76,23 @@ impl Reason {
             Self::LabelNameTooLong => "label_name_too_long",
             Self::LabelValueTooLong => "label_value_too_long",
             Self::LabelSetTooLarge => "label_set_too_large",
-            Self::NativeHistogram => "native_histogram",
+            Self::InvalidHistogram => "invalid_histogram",
             Self::Exemplar => "exemplar",
             Self::InvalidMetadata => "invalid_metadata",
             Self::TooManyFamilies => "too_many_families",
         }
     }
 
-    /// Tells whether the reason costs float samples.
+    /// Tells whether the reason costs samples.
     pub(crate) fn is_of_samples(self) -> bool {
-        !matches!(self, Self::NativeHistogram | Self::Exemplar | Self::InvalidMetadata | Self::TooManyFamilies)
+        !matches!(self, Self::Exemplar | Self::InvalidMetadata | Self::TooManyFamilies)
     }
 
     /// Returns what the reason counts, for one and for many.
     fn unit(self) -> (&'static str, &'static str) {
         match self {
             Self::Sample(_) => ("sample", "samples"),
-            Self::NativeHistogram => ("histogram", "histograms"),
+            Self::InvalidHistogram => ("histogram", "histograms"),
             Self::Exemplar => ("exemplar", "exemplars"),
             Self::InvalidMetadata | Self::TooManyFamilies => ("metric family", "metric families"),
             _ => ("series", "series"),
@@ -111,7 +112,7 @@ impl fmt::Display for Reason {
             Self::LabelNameTooLong => "label name longer than --ingest.label-name-size-max",
             Self::LabelValueTooLong => "label value longer than --ingest.label-value-size-max",
             Self::LabelSetTooLarge => return write!(f, "label set larger than {LABELS_SIZE_MAX} bytes"),
-            Self::NativeHistogram => "native histograms are not supported yet",
+            Self::InvalidHistogram => "invalid native histogram",
             Self::Exemplar => "exemplars are not supported yet",
             Self::InvalidMetadata => "invalid metadata",
             Self::TooManyFamilies => {
@@ -145,13 +146,13 @@ impl Rejects {
         self.rejects.iter()
     }
 
-    /// Counts the float samples that were not stored.
+    /// Counts the samples that were not stored.
     #[must_use]
     pub fn n_samples(&self) -> u64 {
         self.rejects.iter().map(|reject| reject.n_samples).sum()
     }
 
-    /// Counts `count` things under a reason, which cost `n_samples` float samples. Only the first example is made.
+    /// Counts `count` things under a reason, which cost `n_samples` samples. Only the first example is made.
     pub(crate) fn add(&mut self, reason: Reason, count: u64, n_samples: u64, example: impl FnOnce() -> String) {
         if let Some(reject) = self.rejects.iter_mut().find(|reject| reject.reason == reason) {
             reject.count += count;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use varve_tsdb::{Sample, WriteBatch};
+use varve_tsdb::{Rejected, WriteBatch};
 
 use crate::batch::DecodedBatch;
 use crate::route::{Route, RouteKey};
@@ -24,8 +24,8 @@ pub(crate) struct Scratch {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) batch: WriteBatch,
-    /// Samples whose series has moved, with their tags.
-    pub(crate) moved: Vec<(u32, Sample)>,
+    /// Samples whose series has moved.
+    pub(crate) moved: Vec<Rejected>,
 }
 
 /// Scratch that nobody uses now.

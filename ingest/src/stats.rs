@@ -26,10 +26,10 @@ pub struct Stats {
     pub requests_failed: u64,
     /// Bytes of request bodies as they came.
     pub received_bytes: u64,
-    /// Float samples stored, exact repetitions included.
+    /// Samples stored, floats and histograms, exact repetitions included.
     pub samples_stored: u64,
     /// What was not stored of requests that were not refused whole: samples, or what the reason counts where it costs no
-    /// samples (exemplars, native histograms, metric families).
+    /// samples (exemplars, metric families).
     pub rejected: BTreeMap<Reason, u64>,
     /// The route cache.
     pub route: RouteStats,

@@ -262,7 +262,7 @@ fn other_encodings_and_messages_are_415() {
 }
 
 #[test]
-fn what_is_not_stored_yet_is_named_and_the_floats_beside_it_are_stored() {
+fn what_is_not_stored_yet_is_named_and_the_samples_beside_it_are_stored() {
     let server = Server::start(&[]);
     let exemplar = Exemplar { labels: Vec::new(), value: 1.0, timestamp_ms: T0 };
     let histogram = Histogram { count_int: 0, sum: 0.0, schema: 3, timestamp_ms: T0 };
@@ -271,13 +271,34 @@ fn what_is_not_stored_yet_is_named_and_the_floats_beside_it_are_stored() {
     let mut with_histogram = series(&[("__name__", "b")], &[]);
     with_histogram.histograms.push(histogram);
     let answer = server.http().write(&WriteRequest::new([with_exemplar, with_histogram])).expect_status(400);
-    for reason in [
-        "exemplars are not supported yet: 2 exemplars, e.g. series {__name__=\"a\"}",
-        "native histograms are not supported yet: 1 histogram, e.g. series {__name__=\"b\"}",
+    assert_eq!(answer.text().trim_end(), "exemplars are not supported yet: 2 exemplars, e.g. series {__name__=\"a\"}");
+    let query = |text| server.http().query("/api/v1/query", &[("query", text), ("time", "1700000000")]);
+    assert_eq!(query("a").data()["result"][0]["value"], json!([1700000000, "1"]));
+    // Stored, not evaluated yet.
+    assert!(query("b").expect_status(422).text().contains("native histograms"));
+    let matching =
+        server.http().query("/api/v1/series", &[("match[]", "b"), ("start", "1699999999"), ("end", "1700000001")]);
+    assert_eq!(matching.data(), json!([{"__name__": "b"}]));
+}
+
+#[test]
+fn a_histogram_that_is_none_costs_itself() {
+    let server = Server::start(&[]);
+    let mut series = series(&[("__name__", "b")], &[]);
+    let histogram = |schema, timestamp_ms| Histogram { count_int: 0, sum: 0.0, schema, timestamp_ms };
+    series.histograms = vec![histogram(-5, T0), histogram(3, T0 + 1)];
+    let answer = server.http().write(&WriteRequest::new([series])).expect_status(400);
+    let expected = "invalid native histogram: 1 histogram, e.g. series {__name__=\"b\"} at 1700000000000: histogram has an \
+                    invalid schema, which must be between -4 and 8 for exponential buckets, or -53 for custom buckets, \
+                    got schema -5";
+    assert_eq!(answer.text().trim_end(), expected);
+    let metrics = server.http().get("/metrics").text();
+    for line in [
+        "prometheus_tsdb_head_samples_appended_total{type=\"histogram\"} 1",
+        "varve_ingest_rejected_total{reason=\"invalid_histogram\"} 1",
     ] {
-        assert!(answer.text().contains(reason), "{answer:?}");
+        assert!(metrics.contains(line), "{line} in {metrics}");
     }
-    assert_eq!(everything(server.http()), [r#"{"__name__":"a"} [[1700000000,"1"]]"#]);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Samples of one write request on their way into the store.
 
+use std::sync::Arc;
+
+use crate::histogram::Histogram;
 use crate::sample::Sample;
 
 /// Where a series lives in memory. Valid until the series leaves the head; then appends through it are rejected
@@ -16,7 +19,16 @@ pub struct SeriesHandle {
 pub struct WriteBatch {
     /// By shard; samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
+    /// Likewise; in a request they come after its floats.
+    pub(crate) histograms: Vec<Vec<AppendHistogram>>,
     pub(crate) rejected: Vec<Rejected>,
+}
+
+/// What a request has for one shard.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShardBatch<'a> {
+    pub(crate) floats: &'a [Append],
+    pub(crate) histograms: &'a [AppendHistogram],
 }
 
 /// One sample of a known series.
@@ -28,13 +40,33 @@ pub(crate) struct Append {
     pub(crate) sample: Sample,
 }
 
+/// One histogram of a known series.
+#[derive(Debug, Clone)]
+pub(crate) struct AppendHistogram {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) tag: u32,
+    pub(crate) timestamp_ms: i64,
+    pub(crate) histogram: Arc<Histogram>,
+}
+
+impl AppendHistogram {
+    /// Says that it was not stored.
+    pub(crate) fn reject(&self, reason: RejectReason) -> Rejected {
+        let sample = Sample { timestamp_ms: self.timestamp_ms, value: self.histogram.sum };
+        Rejected { tag: self.tag, sample, histogram: Some(Arc::clone(&self.histogram)), reason }
+    }
+}
+
 /// A sample that was not stored.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rejected {
     /// What the caller gave to [`WriteBatch::push`] with the sample.
     pub tag: u32,
-    /// The sample.
+    /// The sample; of a histogram, the sum is its value.
     pub sample: Sample,
+    /// The histogram, if it is one.
+    pub histogram: Option<Arc<Histogram>>,
     /// Why it was not stored.
     pub reason: RejectReason,
 }
@@ -57,6 +89,9 @@ pub enum RejectReason {
     /// Too far ahead of the clock.
     #[error("out of bounds: timestamp is too far in the future")]
     TooFarInFuture,
+    /// It has more buckets, spans or bounds than [`HISTOGRAM_BUCKETS_MAX`](crate::HISTOGRAM_BUCKETS_MAX).
+    #[error("histogram has too many buckets")]
+    HistogramTooLarge,
     /// The series has left the place that the handle names; resolve it again.
     #[error("series has moved")]
     Moved,
@@ -73,27 +108,50 @@ impl WriteBatch {
         self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, sample });
     }
 
+    /// Adds a histogram. Within a request histograms come after floats, whatever the order in which they were added.
+    pub fn push_histogram(&mut self, series: SeriesHandle, timestamp_ms: i64, histogram: Arc<Histogram>, tag: u32) {
+        let shard = usize::from(series.shard);
+        if shard >= self.histograms.len() {
+            self.histograms.resize_with(shard + 1, Vec::new);
+        }
+        let SeriesHandle { slot, generation, .. } = series;
+        self.histograms[shard].push(AppendHistogram { slot, generation, tag, timestamp_ms, histogram });
+    }
+
     /// Returns the samples that the last append did not store.
     #[must_use]
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected
     }
 
+    /// Returns what goes to a shard, or `None` if that is nothing.
+    pub(crate) fn of_shard(&self, shard: usize) -> Option<ShardBatch<'_>> {
+        let floats = self.shards.get(shard).map_or(&[][..], |floats| floats);
+        let histograms = self.histograms.get(shard).map_or(&[][..], |histograms| histograms);
+        (!floats.is_empty() || !histograms.is_empty()).then_some(ShardBatch { floats, histograms })
+    }
+
+    /// Returns the memory that the histograms refer to.
+    pub(crate) fn histograms_size(&self) -> usize {
+        self.histograms.iter().flatten().map(|append| append.histogram.size()).sum()
+    }
+
     /// Counts the samples to append.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(Vec::len).sum()
+        self.shards.iter().map(Vec::len).sum::<usize>() + self.histograms.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Tells whether there is nothing to append.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.shards.iter().all(Vec::is_empty)
+        self.shards.iter().all(Vec::is_empty) && self.histograms.iter().all(Vec::is_empty)
     }
 
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.shards.iter_mut().for_each(Vec::clear);
+        self.histograms.iter_mut().for_each(Vec::clear);
         self.rejected.clear();
     }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::batch::{SeriesHandle, WriteBatch};
+use crate::batch::{Rejected, SeriesHandle, WriteBatch};
 use crate::blocks::Blocks;
 use crate::compact::CompactionStats;
 use crate::context::QueryContext;
@@ -55,6 +55,7 @@ pub struct Db {
     store: Arc<Store>,
     path: PathBuf,
     n_appended: AtomicU64,
+    n_histograms: AtomicU64,
     /// Reused by appends.
     columns: Mutex<Vec<SampleColumn>>,
     /// Unlocked last, when all else is gone.
@@ -68,6 +69,8 @@ pub struct Stats {
     pub n_series: u64,
     /// Samples appended since the store was opened.
     pub n_appended: u64,
+    /// Those of them that are histograms.
+    pub n_histograms_appended: u64,
     /// Bytes that series and samples take in memory, about.
     pub head_size_bytes: u64,
     /// The newest sample's time; `None` while there is none.
@@ -145,6 +148,7 @@ impl Db {
             store,
             path: path.to_owned(),
             n_appended: AtomicU64::new(0),
+            n_histograms: AtomicU64::new(0),
             columns: Mutex::default(),
             _lock: lock,
         })
@@ -187,41 +191,53 @@ impl Db {
     /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. To
     /// append the same batch again is safe. [`Error::ReplayFailed`].
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
-        batch.rejected.clear();
+        let mut rejected = std::mem::take(&mut batch.rejected);
+        rejected.clear();
         let mut column = self.columns().pop().unwrap_or_default();
-        let appended = self.append_all(batch, &mut column);
+        let appended = self.append_all(batch, &mut column, &mut rejected);
         self.columns().push(column);
+        batch.rejected = rejected;
         for (shard, position) in appended? {
             shard.wal().commit(position)?;
         }
         Ok(())
     }
 
-    fn append_all(&self, batch: &mut WriteBatch, column: &mut SampleColumn) -> Result<Vec<(&Shard, wal::Position)>> {
-        let concerned = || self.store.shards.iter().zip(&batch.shards).filter(|(_, appends)| !appends.is_empty());
+    fn append_all(
+        &self,
+        batch: &WriteBatch,
+        column: &mut SampleColumn,
+        rejected: &mut Vec<Rejected>,
+    ) -> Result<Vec<(&Shard, wal::Position)>> {
+        let shards = || self.store.shards.iter().enumerate();
+        let concerned = || shards().filter_map(|(idx, shard)| Some((shard, batch.of_shard(idx)?)));
         // All are asked before one is changed: a request is stored whole or not at all.
         concerned().try_for_each(|(shard, _)| shard.ready())?;
         let request = self.store.requests.begin();
         // Within the request: one that comes after a freeze is judged by the newest time of the freeze or a newer one, so
         // that it can be said how old the oldest sample of the log may be.
         let bounds = self.store.bounds();
-        let held = self.store.replaying.hold(batch.len())?;
+        let held = self.store.replaying.hold(batch.len(), batch.histograms_size())?;
         let horizon = self.store.requests.horizon();
         let mut positions = Vec::with_capacity(self.store.shards.len());
-        for (shard, appends) in concerned() {
+        for (shard, of_shard) in concerned() {
             let appended = match held {
                 None => {
                     let of = Appending { bounds, request: request.sequence(), horizon };
-                    shard.append(&of, appends, column, &mut batch.rejected)
+                    shard.append(&of, of_shard, column, rejected)
                 }
-                Some(_) => shard.hold(&bounds, appends, column, &mut batch.rejected),
+                Some(_) => shard.hold(&bounds, of_shard, column, rejected),
             };
             self.store.raise_newest(appended.newest_ms);
             self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
+            // Fast path: most requests have none.
+            if appended.n_histograms > 0 {
+                self.n_histograms.fetch_add(appended.n_histograms as u64, Ordering::Relaxed);
+            }
             positions.push((shard, appended.position));
         }
         if let Some(charge) = held {
-            self.store.replaying.keep(charge, batch.rejected.len());
+            self.store.replaying.keep(charge, rejected.len());
         }
         Ok(positions)
     }
@@ -394,6 +410,7 @@ impl Db {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             n_appended: self.n_appended.load(Ordering::Relaxed),
+            n_histograms_appended: self.n_histograms.load(Ordering::Relaxed),
             newest_ms: self.store.newest_ms(),
             replayed: self.store.replaying.stats(),
             n_damaged_blocks: self.store.blocks.n_damaged(),

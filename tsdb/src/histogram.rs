@@ -2,9 +2,15 @@
 //!
 //! What the fields mean is said by Prometheus' `prompb/types.proto` and `model/histogram`; here they are kept, not interpreted.
 
+mod codec;
+mod layout;
+
+pub(crate) use codec::{decode_counts, encode_counts};
+pub(crate) use layout::Layout;
+
 use crate::sample::is_stale_nan;
 
-/// Most buckets, positive and negative ones together.
+/// Most buckets, positive and negative ones together; also most spans, and most custom bounds.
 pub const HISTOGRAM_BUCKETS_MAX: usize = 1 << 16;
 /// The schema of histograms with bounds of their own.
 pub const CUSTOM_BUCKETS_SCHEMA: i8 = -53;
@@ -102,6 +108,18 @@ impl Histogram {
         }
     }
 
+    /// Tells whether the store takes it: no more than [`HISTOGRAM_BUCKETS_MAX`] of anything.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        let n_spans = self.positive_spans.len() + self.negative_spans.len();
+        [self.n_buckets(), n_spans, self.custom_bounds.len()].iter().all(|&n| n <= HISTOGRAM_BUCKETS_MAX)
+    }
+
+    /// Counts the numbers that it consists of, four for those that all have. Less than 2^18 if it fits.
+    pub(crate) fn n_cells(&self) -> usize {
+        4 + self.n_buckets() + self.positive_spans.len() + self.negative_spans.len() + self.custom_bounds.len()
+    }
+
     /// Tells whether two histograms are the same, bit for bit; what is known of resets does not count.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -121,6 +139,31 @@ impl Histogram {
             + self.n_buckets() * size_of::<u64>()
             + (self.positive_spans.len() + self.negative_spans.len()) * size_of::<BucketSpan>()
             + self.custom_bounds.len() * size_of::<f64>()
+    }
+}
+
+impl ResetHint {
+    /// Returns what still holds where the histogram before is another one.
+    pub(crate) fn after_another(self) -> Self {
+        match self {
+            Self::Gauge => Self::Gauge,
+            Self::Unknown | Self::Reset | Self::NoReset => Self::Unknown,
+        }
+    }
+
+    /// Returns the hint as the log and blocks number it, which is as the protocol does.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::Reset => 1,
+            Self::NoReset => 2,
+            Self::Gauge => 3,
+        }
+    }
+
+    /// Returns the hint of a code.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        [Self::Unknown, Self::Reset, Self::NoReset, Self::Gauge].get(usize::from(code)).copied()
     }
 }
 
@@ -147,3 +190,6 @@ fn same(a: f64, b: f64) -> bool {
 fn all_same(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(*a, *b))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

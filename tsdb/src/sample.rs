@@ -61,6 +61,9 @@ impl TimeRange {
 }
 
 /// Samples of one series as two columns of equal length, in ascending order of time.
+///
+/// What a histogram says of a reset before it holds for the sample before it here. Where samples of two sources join, or
+/// some were taken out, that is another one than the histogram was told of, and the hint becomes unknown; a gauge stays one.
 #[derive(Debug, Clone, Default)]
 pub struct SampleColumns {
     /// Milliseconds since the Unix epoch, strictly ascending.
@@ -124,6 +127,9 @@ impl SampleColumns {
     /// Moves the samples of `later`, all newer than those here, behind them.
     pub(crate) fn append(&mut self, later: &mut Self) {
         let first = self.len() as u32;
+        if first > 0 {
+            later.unfollow(0);
+        }
         self.timestamps_ms.append(&mut later.timestamps_ms);
         self.values.append(&mut later.values);
         self.histograms.extend(later.histograms.drain(..).map(|(place, histogram)| (first + place, histogram)));
@@ -152,6 +158,26 @@ impl SampleColumns {
         let (start, end) = (place(places.start), place(places.end));
         self.histograms.drain(start..end);
         self.histograms[start..].iter_mut().for_each(|(place, _)| *place -= places.len() as u32);
+        if !places.is_empty() {
+            self.unfollow(places.start);
+        }
+    }
+
+    /// Removes the samples from a place on.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.timestamps_ms.truncate(len);
+        self.values.truncate(len);
+        self.histograms.truncate(self.histograms.partition_point(|(place, _)| (*place as usize) < len));
+    }
+
+    /// Notes that the sample at a place, if it is a histogram, does not follow the one that it did.
+    fn unfollow(&mut self, idx: usize) {
+        let Ok(at) = self.histograms.binary_search_by_key(&(idx as u32), |(place, _)| *place) else { return };
+        let histogram = &mut self.histograms[at].1;
+        let reset_hint = histogram.reset_hint.after_another();
+        if reset_hint != histogram.reset_hint {
+            Arc::make_mut(histogram).reset_hint = reset_hint;
+        }
     }
 
     /// Merges the samples of `other` in. Where both have a sample at one time the one here stands; returns how often the
@@ -165,38 +191,49 @@ impl SampleColumns {
             return 0;
         }
         let (mut our, mut their, mut n_conflicts) = (0, 0, 0);
-        while our < ours.len() && their < other.len() {
-            let (our_ms, their_ms) = (ours.timestamps_ms[our], other.timestamps_ms[their]);
-            if their_ms < our_ms {
-                self.push_from(other, their);
+        // Where the samples from which both go on are: ours follow what was kept before them.
+        let (mut our_next, mut their_next) = (self.len(), usize::MAX);
+        while our < ours.len() || their < other.len() {
+            let our_ms = ours.timestamps_ms.get(our).copied();
+            let their_ms = other.timestamps_ms.get(their).copied();
+            if our_ms.is_none_or(|our_ms| their_ms.is_some_and(|their_ms| their_ms < our_ms)) {
+                their_next = self.push_from(other, their, their_next);
                 their += 1;
                 continue;
             }
             if their_ms == our_ms {
                 n_conflicts += u64::from(!ours.is_same(our, other, their));
                 their += 1;
+                their_next = usize::MAX;
             }
-            self.push_from(&ours, our);
+            our_next = self.push_from(&ours, our, our_next);
             our += 1;
         }
-        (our..ours.len()).for_each(|idx| self.push_from(&ours, idx));
-        (their..other.len()).for_each(|idx| self.push_from(other, idx));
         n_conflicts
     }
 
     /// Takes the samples from a place on.
-    fn split_off(&mut self, at: usize) -> Self {
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let from = self.histograms.partition_point(|(place, _)| (*place as usize) < at);
         let mut histograms = self.histograms.split_off(from);
         histograms.iter_mut().for_each(|(place, _)| *place -= at as u32);
         Self { timestamps_ms: self.timestamps_ms.split_off(at), values: self.values.split_off(at), histograms }
     }
 
-    fn push_from(&mut self, other: &Self, idx: usize) {
+    /// Appends a sample of `other`, which follows the one before it there if it comes to lie at `next`; returns what is to
+    /// be `next` for the one behind it.
+    pub(crate) fn push_from(&mut self, other: &Self, idx: usize, next: usize) -> usize {
         match other.histogram(idx) {
-            Some(histogram) => self.push_histogram(other.timestamps_ms[idx], Arc::clone(histogram)),
+            Some(histogram) => {
+                let place = self.len();
+                self.push_histogram(other.timestamps_ms[idx], Arc::clone(histogram));
+                if place > 0 && place != next {
+                    self.unfollow(place);
+                }
+            }
             None => self.push(Sample { timestamp_ms: other.timestamps_ms[idx], value: other.values[idx] }),
         }
+        self.len()
     }
 
     /// Tells whether two samples have the same value, bit for bit.
@@ -217,6 +254,7 @@ impl SampleColumns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::ResetHint;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -266,5 +304,39 @@ mod tests {
             let (inside, outside) = ours.into_iter().partition(|&(t, _)| range.contains(t));
             prop_assert_eq!((map(&kept), map(&removed)), (inside, outside));
         }
+    }
+
+    /// Each histogram says that there was no reset before it, if it is not a gauge.
+    fn following(times_ms: &[i64]) -> SampleColumns {
+        let mut columns = SampleColumns::default();
+        for &timestamp_ms in times_ms {
+            let reset_hint = if timestamp_ms % 10 == 9 { ResetHint::Gauge } else { ResetHint::NoReset };
+            columns.push_histogram(timestamp_ms, Arc::new(Histogram { reset_hint, ..Histogram::default() }));
+        }
+        columns
+    }
+
+    fn unknown(columns: &SampleColumns) -> Vec<i64> {
+        let of = columns.histograms.iter().filter(|(_, histogram)| histogram.reset_hint == ResetHint::Unknown);
+        of.map(|(place, _)| columns.timestamps_ms[*place as usize]).collect()
+    }
+
+    #[test]
+    fn hints_hold_as_long_as_a_histogram_follows_its_own_predecessor() {
+        for (theirs, expected) in [
+            (&[50, 60, 70][..], &[50][..]),
+            (&[59, 60], &[]),
+            (&[15, 16], &[15, 20]),
+            (&[5, 6], &[10]),
+            (&[20, 25], &[25, 30]),
+            (&[35, 45, 46], &[35, 40, 45]),
+        ] {
+            let mut merged = following(&[10, 20, 30, 40]);
+            merged.merge(&following(theirs));
+            assert_eq!(unknown(&merged), expected, "{theirs:?}");
+        }
+        let mut cut = following(&[10, 20, 30, 40]);
+        cut.remove(TimeRange { start_ms: 15, end_ms: 25 });
+        assert_eq!(unknown(&cut), [30]);
     }
 }

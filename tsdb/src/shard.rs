@@ -4,18 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::batch::{Append, Rejected, SeriesHandle};
+use crate::batch::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle, ShardBatch};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{Appended, Bounds, Head, NewSeries, SeriesRef, SlotRef, SlotSort};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::replaying::{Held, HeldSample};
-use crate::wal::{Cut, Position, SampleColumn, Wal};
+use crate::wal::{Cut, LoggedHistogram, Position, SampleColumn, Wal};
 
 /// Returns the shard that a label set belongs to. The same for every process: logs are laid out by it.
 pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
@@ -60,6 +60,8 @@ pub(crate) struct ShardAppend {
     pub(crate) position: Position,
     /// Samples that are new.
     pub(crate) n_new: usize,
+    /// Those of them that are histograms.
+    pub(crate) n_histograms: usize,
     /// The newest of them.
     pub(crate) newest_ms: i64,
 }
@@ -129,11 +131,11 @@ impl Shard {
         self.check_size(&self.head())
     }
 
-    /// Appends samples to the head and, uncommitted, to the log.
+    /// Appends samples to the head and, uncommitted, to the log: floats, then histograms.
     pub(crate) fn append(
         &self,
         of: &Appending,
-        appends: &[Append],
+        batch: ShardBatch<'_>,
         column: &mut SampleColumn,
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
@@ -141,19 +143,50 @@ impl Shard {
         let mut newest_ms = i64::MIN;
         let mut head = self.head_mut();
         head.set_horizon(of.horizon);
-        head.append_all(appends, |head, append| match head.append(&of.bounds, of.request, append) {
+        head.append_all(batch.floats, |head, append| match head.append(&of.bounds, of.request, append) {
             Ok(Appended::New(series)) => {
                 newest_ms = newest_ms.max(append.sample.timestamp_ms);
                 column.push(series, append.sample);
             }
             Ok(Appended::Repeated) => {}
-            Err(reason) => rejected.push(Rejected { tag: append.tag, sample: append.sample, reason }),
+            Err(reason) => {
+                rejected.push(Rejected { tag: append.tag, sample: append.sample, histogram: None, reason });
+            }
         });
         if !column.is_empty() {
             self.wal.append_samples(column);
         }
+        let mut n_histograms = 0;
+        if !batch.histograms.is_empty() {
+            let logged = self.append_histograms(&mut head, of, batch.histograms, rejected);
+            newest_ms = logged.iter().map(|of| of.timestamp_ms).fold(newest_ms, i64::max);
+            n_histograms = logged.len();
+        }
         // What was only repeated may still wait for its first commit: the position covers that as well.
-        ShardAppend { position: self.wal.end(), n_new: column.len(), newest_ms }
+        ShardAppend { position: self.wal.end(), n_new: column.len() + n_histograms, n_histograms, newest_ms }
+    }
+
+    /// Returns those that are new.
+    fn append_histograms(
+        &self,
+        head: &mut Head,
+        of: &Appending,
+        appends: &[AppendHistogram],
+        rejected: &mut Vec<Rejected>,
+    ) -> Vec<LoggedHistogram> {
+        let mut logged = Vec::with_capacity(appends.len());
+        for append in appends {
+            let AppendHistogram { timestamp_ms, ref histogram, .. } = *append;
+            match head.append_histogram(&of.bounds, of.request, append) {
+                Ok(Appended::New(series)) => {
+                    logged.push(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
+                }
+                Ok(Appended::Repeated) => {}
+                Err(reason) => rejected.push(append.reject(reason)),
+            }
+        }
+        self.wal.append_histograms(&logged);
+        logged
     }
 
     /// Appends samples to the log, uncommitted, and holds them: the head does not have all older ones yet. Rules of order
@@ -161,7 +194,7 @@ impl Shard {
     pub(crate) fn hold(
         &self,
         bounds: &Bounds,
-        appends: &[Append],
+        batch: ShardBatch<'_>,
         column: &mut SampleColumn,
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
@@ -170,20 +203,38 @@ impl Shard {
         let head = self.head();
         // Locked until all is in the log as well: both have the same order.
         let mut held = self.held();
-        for append in appends {
-            match head.check_unordered(bounds, append) {
+        for &Append { slot, generation, tag, sample } in batch.floats {
+            match head.check_unordered(bounds, SlotRef { slot, generation }, sample.timestamp_ms) {
                 Ok(series) => {
-                    newest_ms = newest_ms.max(append.sample.timestamp_ms);
-                    held.push(HeldSample { slot: append.slot, sample: append.sample });
-                    column.push(series, append.sample);
+                    newest_ms = newest_ms.max(sample.timestamp_ms);
+                    held.push(HeldSample::Float { slot, sample });
+                    column.push(series, sample);
                 }
-                Err(reason) => rejected.push(Rejected { tag: append.tag, sample: append.sample, reason }),
+                Err(reason) => rejected.push(Rejected { tag, sample, histogram: None, reason }),
+            }
+        }
+        let mut logged = Vec::with_capacity(batch.histograms.len());
+        for append in batch.histograms {
+            let AppendHistogram { slot, generation, timestamp_ms, ref histogram, .. } = *append;
+            let checked = head.check_unordered(bounds, SlotRef { slot, generation }, timestamp_ms);
+            match checked.and_then(|series| histogram.fits().then_some(series).ok_or(RejectReason::HistogramTooLarge)) {
+                Ok(series) => {
+                    newest_ms = newest_ms.max(timestamp_ms);
+                    let histogram = Arc::clone(histogram);
+                    held.push(HeldSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(&histogram) });
+                    logged.push(LoggedHistogram { series, timestamp_ms, histogram });
+                }
+                Err(reason) => rejected.push(append.reject(reason)),
             }
         }
         if !column.is_empty() {
             self.wal.append_samples(column);
         }
-        ShardAppend { position: self.wal.end(), n_new: column.len(), newest_ms }
+        if !logged.is_empty() {
+            self.wal.append_histograms(&logged);
+        }
+        let n_histograms = logged.len();
+        ShardAppend { position: self.wal.end(), n_new: column.len() + n_histograms, n_histograms, newest_ms }
     }
 
     /// Locks what is held.

@@ -2,11 +2,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
-use varve_tsdb::{Matcher, Options, QueryContext, STALE_NAN_BITS, SampleColumns, TimeRange};
+use varve_tsdb::{
+    HistogramCounts, Matcher, Options, QueryContext, ResetHint, STALE_NAN_BITS, SampleColumns, TimeRange,
+};
 
 use super::*;
 use crate::error::Malformed;
-use crate::remote_write::message::{Exemplar, Histogram, MetricMetadata, TimeSeries, WriteRequest, series};
+use crate::remote_write::message::{BucketSpan, Exemplar, Histogram, MetricMetadata, TimeSeries, WriteRequest, series};
 
 /// A receiver over a store of its own.
 struct Fixture {
@@ -229,20 +231,77 @@ fn series_without_samples_are_not_created() {
 }
 
 #[test]
-fn floats_are_stored_where_histograms_and_exemplars_are_not() {
+fn samples_are_stored_where_exemplars_are_not() {
     let fixture = Fixture::new(Limits::default());
     let mut with = up("x", &[(T, 1.0)]);
     with.exemplars = vec![Exemplar::default(); 2];
-    let mut only = up("y", &[]);
-    only.histograms = vec![Histogram { count_int: Some(1), timestamp: T, ..Histogram::default() }];
-    let written = fixture.write(&[up("w", &[(T, 1.0)]), with, only]).unwrap();
+    let written = fixture.write(&[up("w", &[(T, 1.0)]), with]).unwrap();
     assert_eq!(written.samples_stored, 2);
     assert_eq!(
         written.rejects.to_string(),
-        "native histograms are not supported yet: 1 histogram, e.g. series {__name__=\"up\", job=\"y\"}; \
-         exemplars are not supported yet: 2 exemplars, e.g. series {__name__=\"up\", job=\"x\"}"
+        "exemplars are not supported yet: 2 exemplars, e.g. series {__name__=\"up\", job=\"x\"}"
     );
     assert_eq!((fixture.contents().len(), written.rejects.n_samples()), (2, 0));
+}
+
+fn histogram(timestamp: i64, counts: &[i64]) -> Histogram {
+    let deltas = |(i, count): (usize, &i64)| count - if i == 0 { 0 } else { counts[i - 1] };
+    Histogram {
+        count_int: Some(counts.iter().sum::<i64>().cast_unsigned()),
+        sum: 1.5,
+        schema: 3,
+        positive_spans: vec![BucketSpan { offset: -2, length: counts.len() as u32 }],
+        positive_deltas: counts.iter().enumerate().map(deltas).collect(),
+        reset_hint: 3,
+        timestamp,
+        ..Histogram::default()
+    }
+}
+
+#[test]
+fn histograms_are_stored_beside_floats_and_bad_ones_cost_themselves() {
+    let fixture = Fixture::new(Limits::default());
+    let mut mixed = up("x", &[(T, 1.0)]);
+    let bad = Histogram { positive_spans: vec![], ..histogram(T + 2, &[4]) };
+    let finer = Histogram { schema: 9, ..histogram(T + 4, &[1, 2, 3]) };
+    mixed.histograms = vec![histogram(T + 1, &[4, 2, 9]), bad, histogram(T + 1, &[4]), finer];
+    let mut unnamed = series(&[("job", "z")], &[]);
+    unnamed.histograms = vec![histogram(T, &[1])];
+    let request = [mixed, unnamed, up("y", &[(T, 1.0)])];
+    for _moved_or_repeated in 0..2 {
+        let written = fixture.write(&request).unwrap();
+        assert_eq!((written.samples_stored, written.rejects.n_samples()), (4, 3));
+        assert_eq!(
+            written.rejects.to_string(),
+            "invalid native histogram: 1 histogram, e.g. series {__name__=\"up\", job=\"x\"} at 1700000000002: \
+             histogram spans specify different number of buckets than provided; \
+             missing metric name (__name__ label): 1 series with 1 sample, e.g. series {job=\"z\"}; \
+             duplicate sample for timestamp: 1 sample, e.g. series {__name__=\"up\", job=\"x\"} at 1700000000001"
+        );
+    }
+    let mut columns = SampleColumns::default();
+    let matchers = [Matcher::equal("job", "x")];
+    for series in fixture.receiver.db.select(&QueryContext::unbounded(), &matchers, TimeRange::ALL).unwrap() {
+        series.unwrap().read(&mut columns).unwrap();
+    }
+    assert_eq!(columns.timestamps_ms, [T, T + 1, T + 4]);
+    assert!(columns.histogram(0).is_none());
+    let (first, finer) = (columns.histogram(1).unwrap(), columns.histogram(2).unwrap());
+    let HistogramCounts::Integer { count: 15, positive, .. } = &first.counts else { panic!("{first:?}") };
+    assert_eq!((&positive[..], first.reset_hint, first.schema), (&[4, 2, 9][..], ResetHint::Gauge, 3));
+    // Buckets -2 to 0 of schema 9 are -1 and 0 | 0.
+    let HistogramCounts::Integer { positive, .. } = &finer.counts else { panic!("{finer:?}") };
+    assert_eq!((&positive[..], finer.schema, finer.positive_spans[0].offset), (&[1, 5][..], 8, -1));
+    assert_eq!(fixture.receiver.stats().rejected[&Reason::InvalidHistogram], 2);
+}
+
+#[test]
+fn histograms_are_counted_and_charged_before_they_are_decoded() {
+    let mut many = up("x", &[(T, 1.0)]);
+    many.histograms = vec![histogram(T, &[1]); 3];
+    let fixture = Fixture::new(Limits { samples_per_request_max: 3, ..Limits::default() });
+    let refused = fixture.write(&[many.clone()]).unwrap_err();
+    assert!(matches!(refused, WriteError::TooLarge { size: 4, limit: 3, .. }), "{refused}");
 }
 
 #[test]

@@ -2,11 +2,12 @@
 //!
 //! Version 1.0, `prometheus.WriteRequest`: <https://prometheus.io/docs/specs/prw/remote_write_spec/>.
 
+pub(crate) mod histogram;
 #[cfg(test)]
 pub(crate) mod message;
 pub(crate) mod snappy;
 pub(crate) mod v1;
-mod wire;
+pub(crate) mod wire;
 
 use crate::batch::DecodedBatch;
 use crate::error::WriteError;

@@ -1,11 +1,12 @@
 //! `prometheus.WriteRequest` of remote write 1.0 (`prompb/remote.proto`, `prompb/types.proto`), decoded in place.
 //!
 //! Proto3's rules hold: an absent field has its zero, the last of a repeated scalar stands, order does not matter. The
-//! whole message is checked, also what is not stored yet (native histograms, exemplars), so that a body that any
-//! protobuf decoder refuses is refused whole.
+//! whole message is checked, also what is not stored yet (exemplars), so that a body that any protobuf decoder refuses is
+//! refused whole. Histograms are decoded only on their way into the store: they take many times their bytes then.
 
 use varve_tsdb::Sample;
 
+use super::histogram;
 use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
 use crate::batch::{DecodedBatch, FamilyEntry, Span};
 use crate::error::{Malformed, WriteError};
@@ -106,15 +107,17 @@ fn decode_series(
             }
             SAMPLES => {
                 batch.samples.push(decode_sample(reader.message()?)?);
-                limits.check_samples(batch.samples.len())?;
+                limits.check_samples(batch.samples.len() + batch.histograms.len())?;
             }
             EXEMPLARS => {
                 EXEMPLAR.check(reader.message()?)?;
                 batch.exemplars.note(series_idx);
             }
             HISTOGRAMS => {
-                HISTOGRAM.check(reader.message()?)?;
-                batch.histograms.note(series_idx);
+                let histogram = reader.message()?;
+                batch.histograms.push(histogram.span());
+                limits.check_samples(batch.samples.len() + batch.histograms.len())?;
+                histogram::SCHEMA.check(histogram)?;
             }
             _ => reader.skip_unknown(key, TIME_SERIES)?,
         }
@@ -188,25 +191,5 @@ const METRIC_METADATA: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5;
 static LABELS_OF_SERIES: Schema = Schema(&[(1, Kind::Message(&LABEL))]);
 static LABEL: Schema = Schema(&[(1, Kind::Bytes), (2, Kind::Bytes)]);
 static EXEMPLAR: Schema = Schema(&[(1, Kind::Message(&LABEL)), (2, Kind::Fixed64), (3, Kind::Varint)]);
-static BUCKET_SPAN: Schema = Schema(&[(1, Kind::Varint), (2, Kind::Varint)]);
-static HISTOGRAM: Schema = Schema(&[
-    (1, Kind::Varint),
-    (2, Kind::Fixed64),
-    (3, Kind::Fixed64),
-    (4, Kind::Varint),
-    (5, Kind::Fixed64),
-    (6, Kind::Varint),
-    (7, Kind::Fixed64),
-    (8, Kind::Message(&BUCKET_SPAN)),
-    (9, Kind::Varints),
-    (10, Kind::Fixed64s),
-    (11, Kind::Message(&BUCKET_SPAN)),
-    (12, Kind::Varints),
-    (13, Kind::Fixed64s),
-    (14, Kind::Varint),
-    (15, Kind::Varint),
-    (16, Kind::Fixed64s),
-]);
-
 #[cfg(test)]
 mod tests;

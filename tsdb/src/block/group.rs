@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use super::histograms::RowSamples;
 use super::page::{PageRef, PageWriter};
 use super::planes::{Planes, put_planes};
 use super::rows::{GROUP_SERIES_MAX, RowsBuilder};
@@ -72,7 +73,13 @@ impl GroupBuilder {
     }
 
     /// Adds what the series that is being gathered has in a slice.
-    pub(in crate::block) fn push(&mut self, key: SliceKey, timeline: TimelineId, times_ms: &[i64], values: &[f64]) {
+    pub(in crate::block) fn push(
+        &mut self,
+        key: SliceKey,
+        timeline: TimelineId,
+        times_ms: &[i64],
+        samples: RowSamples<'_>,
+    ) {
         let range = TimeRange { start_ms: times_ms[0], end_ms: times_ms[times_ms.len() - 1] };
         let slice = self.slices.entry(key).or_insert_with(|| Slice {
             rows: RowsBuilder::default(),
@@ -80,7 +87,7 @@ impl GroupBuilder {
             range,
             n_samples: 0,
         });
-        slice.rows.push(self.n_series, values, &mut self.encoder);
+        slice.rows.push(self.n_series, samples, &mut self.encoder);
         slice.timelines.resize(self.n_series, NO_TIMELINE);
         slice.timelines.push(timeline.0);
         slice.range.start_ms = slice.range.start_ms.min(range.start_ms);

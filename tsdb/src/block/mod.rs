@@ -7,7 +7,7 @@
 //! ```text
 //! header                                                                       footer.rs
 //! pages:  symbols, series table, postings                                      index/
-//!         rows: the values of a group of neighbouring series in a slice        rows.rs, values/
+//!         rows: the values of a group of neighbouring series in a slice        rows.rs, values/, histograms.rs
 //!         maps: which timeline each series of a group has in each slice        group.rs
 //!         timelines: distinct lists of timestamps, each stored once            timelines.rs, timestamps.rs
 //!         directory: where groups and timelines lie                            directory.rs
@@ -32,6 +32,7 @@
 mod directory;
 mod footer;
 mod group;
+mod histograms;
 mod index;
 mod meta;
 mod page;

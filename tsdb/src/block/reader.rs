@@ -164,8 +164,7 @@ impl Block {
         let start = out.len();
         for (i, rows) in group.pages_in(range) {
             if let Err(refused) = self.read_rows(group, (i, rows), ordinal, range, out) {
-                out.timestamps_ms.truncate(start);
-                out.values.truncate(start);
+                out.truncate(start);
                 return Err(refused);
             }
         }
@@ -199,7 +198,7 @@ impl Block {
         let payload = self.pages.get(rows.page)?;
         let series_idx = (ordinal - group.first) as usize;
         Rows::parse(&payload, group.n_series)
-            .and_then(|rows| rows.decode(series_idx, n, wanted, &mut out.values))
+            .and_then(|rows| rows.decode(series_idx, n, wanted, out))
             .map_err(|why| self.pages.unreadable(rows.page, why))
     }
 

@@ -3,18 +3,21 @@
 //! ```text
 //! 0     1   flags   0; any bit set: of a later version
 //! 1     2   series  n, u16, 1 to 256
-//! 3     n   kinds   what the rows of each series are: 0 floats; any other: of a later version
+//! 3     n   kinds   what the rows of each series are: 0 floats; 1 some are histograms; any other: of a later version
 //! 3+n   3n  sizes   bytes of each series' rows, in three byte planes; 0: none here
 //! 3+4n  -   rows    of the first series, of the second, ...
 //! ```
-//! Rows of floats hold [`ROW_SAMPLES_MAX`] values each, the last one what is left of the timeline; each row but the last
-//! has its size before it, as a varint. How many values there are is said by the timeline alone.
+//! Rows hold [`ROW_SAMPLES_MAX`] samples each, the last one what is left of the timeline; each row but the last
+//! has its size before it, as a varint. How many samples there are is said by the timeline alone. A row of floats is one of
+//! [`super::values`], one with histograms one of [`super::histograms`].
 
 use std::ops::Range;
 
+use super::histograms::{self, RowSamples, SERIES_CELLS_MAX};
 use super::planes::{Planes, put_planes};
 use super::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
 use super::{Damaged, Unreadable};
+use crate::sample::SampleColumns;
 use crate::varint::{put_u64, take_bytes, take_u64};
 
 /// Most series in a group.
@@ -23,12 +26,14 @@ pub(in crate::block) const GROUP_SERIES_MAX: usize = 256;
 pub(in crate::block) const SERIES_SAMPLES_MAX: usize = 64 * ROW_SAMPLES_MAX;
 
 const KIND_FLOATS: u8 = 0;
+const KIND_HISTOGRAMS: u8 = 1;
 const N_SERIES_SIZE: usize = 2;
 const SIZE_WIDTH: usize = 3;
 
 /// Gathers a page of rows.
 #[derive(Default)]
 pub(in crate::block) struct RowsBuilder {
+    kinds: Vec<u8>,
     sizes: Vec<u32>,
     rows: Vec<u8>,
     row: Vec<u8>,
@@ -40,21 +45,23 @@ impl RowsBuilder {
         self.rows.len()
     }
 
-    /// Adds the values of the `series_idx`-th series of the group; those in between have none.
-    pub(in crate::block) fn push(&mut self, series_idx: usize, values: &[f64], encoder: &mut ValueEncoder) {
-        debug_assert!(!values.is_empty() && values.len() <= SERIES_SAMPLES_MAX, "cut to slices before");
+    /// Adds the samples of the `series_idx`-th series of the group; those in between have none.
+    pub(in crate::block) fn push(&mut self, series_idx: usize, samples: RowSamples<'_>, encoder: &mut ValueEncoder) {
+        debug_assert!((1..=SERIES_SAMPLES_MAX).contains(&samples.len()), "cut to slices before");
         self.pad(series_idx);
+        let kind = if samples.has_histograms() { KIND_HISTOGRAMS } else { KIND_FLOATS };
         let start = self.rows.len();
-        let mut rest = values;
-        while let Some((row, others)) = rest.split_at_checked(ROW_SAMPLES_MAX).filter(|(_, others)| !others.is_empty())
-        {
+        let mut rest = samples;
+        while rest.len() > ROW_SAMPLES_MAX {
+            let (row, others) = rest.split_at(ROW_SAMPLES_MAX);
             self.row.clear();
-            encoder.encode(row, &mut self.row);
+            encode_row(kind, row, encoder, &mut self.row);
             put_u64(&mut self.rows, self.row.len() as u64);
             self.rows.extend_from_slice(&self.row);
             rest = others;
         }
-        encoder.encode(rest, &mut self.rows);
+        encode_row(kind, rest, encoder, &mut self.rows);
+        self.kinds.push(kind);
         self.sizes.push((self.rows.len() - start) as u32);
     }
 
@@ -63,13 +70,21 @@ impl RowsBuilder {
         self.pad(n_series);
         dst.push(0);
         dst.extend_from_slice(&(n_series as u16).to_le_bytes());
-        dst.resize(dst.len() + n_series, KIND_FLOATS);
+        dst.extend_from_slice(&self.kinds);
         put_planes(&self.sizes, SIZE_WIDTH, dst);
         dst.extend_from_slice(&self.rows);
     }
 
     fn pad(&mut self, n_series: usize) {
+        self.kinds.resize(n_series, KIND_FLOATS);
         self.sizes.resize(n_series, 0);
+    }
+}
+
+fn encode_row(kind: u8, row: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
+    match kind {
+        KIND_FLOATS => encoder.encode(row.values(), dst),
+        _ => histograms::encode_row(row, encoder, dst),
     }
 }
 
@@ -109,41 +124,66 @@ impl<'a> Rows<'a> {
         self.sizes.get(series_idx) != 0
     }
 
-    /// Appends the values at `wanted` of the `n_samples` that a series has here. Rows outside are passed over.
+    /// Appends the samples at `wanted` of the `n_samples` that a series has here: values, and histograms at the places of
+    /// theirs. Rows outside are passed over.
     pub(in crate::block) fn decode(
         self,
         series_idx: usize,
         n_samples: usize,
         wanted: Range<usize>,
-        dst: &mut Vec<f64>,
+        dst: &mut SampleColumns,
     ) -> Result<(), Unreadable> {
         debug_assert!(!wanted.is_empty() && wanted.end <= n_samples, "a range of the series");
-        if self.kinds[series_idx] != KIND_FLOATS {
-            return Err(Unreadable::Newer);
-        }
         let start = self.sizes.sum(series_idx);
-        let src = self.rows.get(start..start + self.sizes.get(series_idx) as usize).ok_or(Damaged)?;
-        let at = dst.len();
-        // Fast path: one row, all of it wanted.
-        if n_samples <= ROW_SAMPLES_MAX && wanted.len() == n_samples {
-            return Ok(decode_row(src, n_samples, dst)?);
+        let src = self.rows.get(start..start + self.sizes.get(series_idx) as usize).ok_or(Damaged);
+        match self.kinds[series_idx] {
+            KIND_FLOATS => Ok(decode_floats(src?, n_samples, &wanted, &mut dst.values)?),
+            KIND_HISTOGRAMS => Ok(decode_histograms(src?, n_samples, &wanted, dst)?),
+            _ => Err(Unreadable::Newer),
         }
-        decode_rows(src, n_samples, &wanted, dst)?;
-        dst.drain(at..at + wanted.start % ROW_SAMPLES_MAX);
-        dst.truncate(at + wanted.len());
-        Ok(())
     }
 }
 
-/// Appends all values of the rows that reach into `wanted`.
-fn decode_rows(mut src: &[u8], n_samples: usize, wanted: &Range<usize>, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+fn decode_floats(src: &[u8], n_samples: usize, wanted: &Range<usize>, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+    let at = dst.len();
+    // Fast path: one row, all of it wanted.
+    if n_samples <= ROW_SAMPLES_MAX && wanted.len() == n_samples {
+        return decode_row(src, n_samples, dst);
+    }
+    each_row(src, n_samples, wanted, |row, of_row| decode_row(row, of_row.len(), dst))?;
+    dst.drain(at..at + wanted.start % ROW_SAMPLES_MAX);
+    dst.truncate(at + wanted.len());
+    Ok(())
+}
+
+fn decode_histograms(
+    src: &[u8],
+    n_samples: usize,
+    wanted: &Range<usize>,
+    dst: &mut SampleColumns,
+) -> Result<(), Damaged> {
+    let mut n_cells_max = SERIES_CELLS_MAX;
+    each_row(src, n_samples, wanted, |row, of_row| {
+        let within = |place: usize| place.clamp(of_row.start, of_row.end) - of_row.start;
+        let wanted = within(wanted.start)..within(wanted.end);
+        histograms::decode_row(row, of_row.len(), wanted, &mut n_cells_max, dst)
+    })
+}
+
+/// Hands out all rows that reach into `wanted`, each with the places of its samples.
+fn each_row(
+    mut src: &[u8],
+    n_samples: usize,
+    wanted: &Range<usize>,
+    mut each: impl FnMut(&[u8], Range<usize>) -> Result<(), Damaged>,
+) -> Result<(), Damaged> {
     let mut at = 0;
     while at < wanted.end {
         let n = (n_samples - at).min(ROW_SAMPLES_MAX);
         let is_last = at + n == n_samples;
         let row = if is_last { src } else { take_sized(&mut src)? };
         if wanted.start < at + n {
-            decode_row(row, n, dst)?;
+            each(row, at..at + n)?;
         }
         at += n;
     }
@@ -174,7 +214,7 @@ mod tests {
         let columns: Vec<_> = lens.iter().enumerate().map(|(i, &n)| column(n, 0.5 + i as f64)).collect();
         let (mut builder, mut encoder, mut page) = (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
         for (i, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
-            builder.push(i, column, &mut encoder);
+            builder.push(i, RowSamples::floats(column), &mut encoder);
         }
         builder.encode(columns.len(), &mut page);
         let rows = Rows::parse(&page, columns.len()).unwrap();
@@ -184,9 +224,9 @@ mod tests {
                 [(0, 1), (0, 960), (1, 961), (959, 961), (960, 1920), (961, 962), (0, 2500), (2499, 2500)]
             {
                 if end <= column.len() {
-                    let mut got = vec![7.0];
+                    let mut got = SampleColumns { values: vec![7.0], ..SampleColumns::default() };
                     rows.decode(i, column.len(), start..end, &mut got).unwrap();
-                    assert_eq!(got[1..], column[start..end], "series {i}, {start}..{end}");
+                    assert_eq!(got.values[1..], column[start..end], "series {i}, {start}..{end}");
                 }
             }
         }
@@ -195,14 +235,15 @@ mod tests {
     #[test]
     fn pages_of_later_versions_and_of_other_groups_are_refused() {
         let (mut builder, mut page) = (RowsBuilder::default(), Vec::new());
-        builder.push(1, &[1.0, 2.0], &mut ValueEncoder::default());
+        builder.push(1, RowSamples::floats(&[1.0, 2.0]), &mut ValueEncoder::default());
         builder.encode(2, &mut page);
         let changed = |offset: usize| {
             let mut page = page.clone();
-            page[offset] ^= 1;
+            page[offset] ^= if offset == 4 { 2 } else { 1 };
             let rows = Rows::parse(&page, 2);
             rows.and_then(|rows| {
-                rows.check_sizes().map_err(Unreadable::from).and_then(|()| rows.decode(1, 2, 0..2, &mut Vec::new()))
+                rows.check_sizes()?;
+                rows.decode(1, 2, 0..2, &mut SampleColumns::default())
             })
             .unwrap_err()
         };

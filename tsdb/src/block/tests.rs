@@ -13,6 +13,7 @@ use super::{Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, Symb
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{FaultFs, Fs, ReadFile, RealFs};
+use crate::histogram::{Histogram, HistogramCounts};
 use crate::sample::{Sample, SampleColumns, TimeRange};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -417,4 +418,45 @@ fn a_disk_that_is_full_or_does_not_sync_leaves_no_file() {
     assert_eq!(RealFs.list(dir.path()).unwrap(), ["00000007.block"]);
     let again = BlockWriter::create(Arc::new(fs), dir.path(), origin(2)).map(|_| ()).unwrap_err();
     assert!(matches!(again, Error::Io { op: "create", .. }), "a block is never replaced");
+}
+
+/// Large histograms fill pages long before their number does: the series is cut, and every part of it comes back.
+#[test]
+fn series_of_large_histograms_are_cut_into_pages() {
+    let histogram = |i: i64| Histogram {
+        sum: i as f64,
+        counts: HistogramCounts::Integer {
+            count: i.unsigned_abs(),
+            zero_count: 0,
+            positive: (0..3000).map(|bucket| bucket * i.unsigned_abs()).collect(),
+            negative: vec![],
+        },
+        ..Histogram::default()
+    };
+    let mut large = SampleColumns::default();
+    for i in 0..200 {
+        match i % 50 == 49 {
+            true => large.push(Sample { timestamp_ms: START_MS + i * 30_000, value: i as f64 }),
+            false => large.push_histogram(START_MS + i * 30_000, Arc::new(histogram(i))),
+        }
+    }
+    let model = vec![columns([(START_MS, 1.0)]), large, columns([(START_MS + 30_000, 2.0)])];
+    let written = written(2, &model);
+    let block = open(&written.path).unwrap();
+    block.verify(&QueryContext::unbounded()).unwrap();
+    check_scan(&block, &model);
+    for (start, end) in [(0, 200), (0, 1), (80, 95), (49, 49), (199, 199)] {
+        let range = TimeRange { start_ms: START_MS + start * 30_000, end_ms: START_MS + end * 30_000 };
+        check_series(&block, 1, range, &model[1]);
+        let mut got = SampleColumns::default();
+        block.read(1, range, &mut got).unwrap();
+        for (idx, sample) in got.iter().enumerate() {
+            let i = (sample.timestamp_ms - START_MS) / 30_000;
+            let is_right = match got.histogram(idx) {
+                None => i % 50 == 49,
+                Some(found) => i % 50 != 49 && found.is_same(&histogram(i)),
+            };
+            assert!(is_right, "{i}");
+        }
+    }
 }

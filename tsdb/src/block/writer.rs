@@ -12,6 +12,7 @@ use super::Symbol;
 use super::directory::DirectoryWriter;
 use super::footer::{Footer, header, trailer};
 use super::group::{GroupBuilder, SliceKey};
+use super::histograms::{RowSamples, n_fitting};
 use super::index::IndexWriter;
 use super::meta::{BlockMeta, BlockOrigin};
 use super::page::PageWriter;
@@ -123,7 +124,7 @@ impl BlockWriter {
         let start = self.pages.size();
         self.index.series(&mut self.pages, labels)?;
         self.index_size += self.pages.size() - start;
-        self.slice(&samples.timestamps_ms);
+        self.slice(samples);
         // A series with more samples than a page takes is alone in its group.
         let is_alone = self.spans.iter().any(|(key, _)| key.run > 0);
         if is_alone {
@@ -132,7 +133,7 @@ impl BlockWriter {
         for (key, span) in &self.spans {
             let times_ms = &samples.timestamps_ms[span.clone()];
             let timeline = self.timelines.put(&mut self.pages, times_ms)?;
-            self.group.push(*key, timeline, times_ms, &samples.values[span.clone()]);
+            self.group.push(*key, timeline, times_ms, RowSamples::of(samples, span.clone()));
         }
         self.group.end_series();
         self.count(samples.len(), range);
@@ -190,7 +191,8 @@ impl BlockWriter {
     }
 
     /// Cuts a series into slices of time, and those into runs that a page takes.
-    fn slice(&mut self, times_ms: &[i64]) {
+    fn slice(&mut self, samples: &SampleColumns) {
+        let times_ms = &samples.timestamps_ms[..];
         let window_ms = self.origin.window.start_ms;
         let slice_of = |time_ms: i64| time_ms.abs_diff(window_ms) / SLICE_MS;
         self.spans.clear();
@@ -198,11 +200,13 @@ impl BlockWriter {
         while at < times_ms.len() {
             let slice = slice_of(times_ms[at]);
             let end = at + times_ms[at..].partition_point(|&time_ms| slice_of(time_ms) == slice);
-            for (run, start) in (at..end).step_by(SERIES_SAMPLES_MAX).enumerate() {
-                let key = SliceKey { slice, run: run as u32 };
-                self.spans.push((key, start..end.min(start + SERIES_SAMPLES_MAX)));
+            let mut run = 0;
+            while at < end {
+                let fitting = RowSamples::of(samples, at..end.min(at + SERIES_SAMPLES_MAX));
+                let run_end = at + n_fitting(fitting);
+                self.spans.push((SliceKey { slice, run }, at..run_end));
+                (at, run) = (run_end, run + 1);
             }
-            at = end;
         }
     }
 

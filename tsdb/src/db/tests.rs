@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod formats;
+mod histograms;
 mod model;
 mod replaying;
 
@@ -11,7 +12,8 @@ use std::path::Path;
 
 use super::*;
 use crate::fs::{FaultFs, ManualClock, RealFs};
-use crate::{Fs, METRIC_NAME, MatchOp, RejectReason, Sample, SampleColumns};
+use crate::histogram::{Layout, encode_counts};
+use crate::{Fs, Histogram, METRIC_NAME, MatchOp, RejectReason, ResetHint, Sample, SampleColumns};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 
@@ -44,7 +46,16 @@ fn append(db: &Db, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
     rejected
 }
 
+/// Times, and the bits of floats or the fingerprints of histograms.
 type Contents = BTreeMap<String, Vec<(i64, u64)>>;
+
+/// Returns what two histograms have in common if and, but for a chance in 2^64, only if they are the same.
+fn fingerprint(histogram: &Histogram) -> u64 {
+    let mut bytes = Vec::new();
+    Layout::of(histogram).encode(&mut bytes);
+    encode_counts(&Histogram { reset_hint: ResetHint::Unknown, ..histogram.clone() }, &mut bytes);
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
 
 fn contents(db: &Db, matchers: &[Matcher], range: TimeRange) -> Contents {
     let mut all = Contents::new();
@@ -53,7 +64,11 @@ fn contents(db: &Db, matchers: &[Matcher], range: TimeRange) -> Contents {
         let mut columns = SampleColumns::default();
         series.read(&mut columns).unwrap();
         if !columns.is_empty() {
-            let samples = columns.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect();
+            let bits = |idx| match columns.histogram(idx) {
+                None => columns.values[idx].to_bits(),
+                Some(histogram) => fingerprint(histogram),
+            };
+            let samples = columns.timestamps_ms.iter().enumerate().map(|(idx, &t)| (t, bits(idx))).collect();
             assert!(all.insert(series.labels().to_string(), samples).is_none(), "a series comes once");
         }
     }

@@ -1,8 +1,9 @@
 //! Appending to the head: which samples are taken, and how.
 
 use super::Head;
-use super::table::SeriesRef;
-use crate::batch::{Append, RejectReason};
+use super::samples::AnySample;
+use super::table::{SeriesRef, SlotRef};
+use crate::batch::{Append, AppendHistogram, RejectReason};
 use crate::sample::Sample;
 
 /// What bounds the times of new samples, fixed once a request.
@@ -108,21 +109,56 @@ impl Head {
     #[inline]
     pub(crate) fn append(&mut self, bounds: &Bounds, request: u32, append: &Append) -> Result<Appended, RejectReason> {
         let Sample { timestamp_ms, .. } = append.sample;
-        let row = self.table.row(append.slot).filter(|row| row.generation == append.generation && row.is_used());
-        let row = row.ok_or(RejectReason::Moved)?;
-        let (last_ms, series) = (row.last_ms, row.series);
-        if timestamp_ms > bounds.future_max_ms {
-            return Err(RejectReason::TooFarInFuture);
-        }
+        let (last_ms, series) = self.admit(bounds, append.slot, append.generation, timestamp_ms)?;
         // Fast path: the next sample.
         if timestamp_ms > last_ms {
-            if !bounds.takes_in_order(timestamp_ms) {
-                return Err(bounds.refuse(timestamp_ms));
-            }
             self.push(append.slot, append.sample, request);
             return Ok(Appended::New(series));
         }
-        self.append_late(bounds, request, append, last_ms, series)
+        self.append_late(bounds, request, append.slot, AnySample::Float(append.sample), last_ms, series)
+    }
+
+    /// Appends a histogram of a request by the rules of [`Head::append`].
+    ///
+    /// # Errors
+    /// As [`Head::append`]; [`RejectReason::HistogramTooLarge`].
+    pub(crate) fn append_histogram(
+        &mut self,
+        bounds: &Bounds,
+        request: u32,
+        append: &AppendHistogram,
+    ) -> Result<Appended, RejectReason> {
+        let AppendHistogram { slot, generation, timestamp_ms, ref histogram, .. } = *append;
+        if !histogram.fits() {
+            return Err(RejectReason::HistogramTooLarge);
+        }
+        let (last_ms, series) = self.admit(bounds, slot, generation, timestamp_ms)?;
+        let sample = AnySample::Histogram(timestamp_ms, histogram);
+        if timestamp_ms > last_ms {
+            self.push_any(slot, sample, request);
+            return Ok(Appended::New(series));
+        }
+        self.append_late(bounds, request, slot, sample, last_ms, series)
+    }
+
+    /// Returns the newest time of a series and its number, unless a sample of that time is refused whatever its value.
+    #[inline]
+    fn admit(
+        &self,
+        bounds: &Bounds,
+        slot: u32,
+        generation: u32,
+        timestamp_ms: i64,
+    ) -> Result<(i64, SeriesRef), RejectReason> {
+        let row = self.table.row(slot).filter(|row| row.generation == generation && row.is_used());
+        let row = row.ok_or(RejectReason::Moved)?;
+        if timestamp_ms > bounds.future_max_ms {
+            return Err(RejectReason::TooFarInFuture);
+        }
+        if timestamp_ms > row.last_ms && !bounds.takes_in_order(timestamp_ms) {
+            return Err(bounds.refuse(timestamp_ms));
+        }
+        Ok((row.last_ms, row.series))
     }
 
     #[cold]
@@ -130,29 +166,30 @@ impl Head {
         &mut self,
         bounds: &Bounds,
         request: u32,
-        append: &Append,
+        slot: u32,
+        sample: AnySample<'_>,
         last_ms: i64,
         series: SeriesRef,
     ) -> Result<Appended, RejectReason> {
-        let Sample { timestamp_ms, value } = append.sample;
+        let timestamp_ms = sample.timestamp_ms();
         let is_last = timestamp_ms == last_ms;
-        match self.live.bits_at(append.slot, timestamp_ms) {
-            Some(bits) if bits == value.to_bits() => return Ok(Appended::Repeated),
-            Some(_) if bounds.out_of_order_window_ms > 0 || is_last && bounds.takes_in_order(timestamp_ms) => {
+        match self.live.has_same(slot, sample) {
+            Some(true) => return Ok(Appended::Repeated),
+            Some(false) if bounds.out_of_order_window_ms > 0 || is_last && bounds.takes_in_order(timestamp_ms) => {
                 return Err(RejectReason::Duplicate);
             }
-            Some(_) => return Err(bounds.refuse(timestamp_ms)),
+            Some(false) => return Err(bounds.refuse(timestamp_ms)),
             None => {}
         }
-        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.bits_at(append.slot, timestamp_ms));
-        if frozen == Some(value.to_bits()) {
+        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.has_same(slot, sample));
+        if frozen == Some(true) {
             return Ok(Appended::Repeated);
         }
         let found_later = is_last && frozen.is_none() && bounds.takes_in_order(timestamp_ms);
         if !found_later && !bounds.takes_late(timestamp_ms) {
             return Err(bounds.refuse(timestamp_ms));
         }
-        self.live.append_late(append.slot, append.sample, request, self.horizon);
+        self.live.append_late(slot, sample, request, self.horizon);
         Ok(Appended::New(series))
     }
 
@@ -161,10 +198,15 @@ impl Head {
     ///
     /// # Errors
     /// Why the sample is refused.
-    pub(crate) fn check_unordered(&self, bounds: &Bounds, append: &Append) -> Result<SeriesRef, RejectReason> {
-        let row = self.table.row(append.slot).filter(|row| row.generation == append.generation && row.is_used());
+    pub(crate) fn check_unordered(
+        &self,
+        bounds: &Bounds,
+        of: SlotRef,
+        timestamp_ms: i64,
+    ) -> Result<SeriesRef, RejectReason> {
+        let row = self.table.row(of.slot).filter(|row| row.generation == of.generation && row.is_used());
         let row = row.ok_or(RejectReason::Moved)?;
-        match append.sample.timestamp_ms {
+        match timestamp_ms {
             t if t > bounds.future_max_ms => Err(RejectReason::TooFarInFuture),
             t if !bounds.takes_in_order(t) => Err(bounds.refuse(t)),
             _ => Ok(row.series),
@@ -179,16 +221,17 @@ impl Head {
 
     /// Adds a sample of the log, by the rules of [`Head::append`] but without bounds on its time: of two values for one
     /// timestamp the first stands. Every reader sees it.
-    pub(crate) fn replay(&mut self, slot: u32, sample: Sample) -> Replayed {
+    #[inline]
+    pub(crate) fn replay(&mut self, slot: u32, sample: AnySample<'_>) -> Replayed {
         let request = self.horizon.wrapping_sub(1);
-        if self.table.row(slot).is_some_and(|row| sample.timestamp_ms > row.last_ms) {
-            self.push(slot, sample, request);
+        if self.table.row(slot).is_some_and(|row| sample.timestamp_ms() > row.last_ms) {
+            self.push_any(slot, sample, request);
             return Replayed::New;
         }
-        let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.bits_at(slot, sample.timestamp_ms));
-        match self.live.bits_at(slot, sample.timestamp_ms).or_else(frozen) {
-            Some(bits) if bits == sample.value.to_bits() => Replayed::Repeated,
-            Some(_) => Replayed::Conflicting,
+        let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.has_same(slot, sample));
+        match self.live.has_same(slot, sample).or_else(frozen) {
+            Some(true) => Replayed::Repeated,
+            Some(false) => Replayed::Conflicting,
             None => {
                 self.live.append_late(slot, sample, request, self.horizon);
                 Replayed::New
@@ -200,6 +243,17 @@ impl Head {
     pub(crate) fn set_last(&mut self, slot: u32, last_ms: i64) {
         let row = self.table.row_mut(slot);
         row.last_ms = row.last_ms.max(last_ms);
+    }
+
+    #[inline]
+    fn push_any(&mut self, slot: u32, sample: AnySample<'_>, request: u32) {
+        match sample {
+            AnySample::Float(sample) => self.push(slot, sample, request),
+            AnySample::Histogram(timestamp_ms, histogram) => {
+                self.table.row_mut(slot).last_ms = timestamp_ms;
+                self.live.insert_histogram(slot, timestamp_ms, histogram, request);
+            }
+        }
     }
 
     #[inline]

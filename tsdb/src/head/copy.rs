@@ -1,10 +1,12 @@
 //! What a reader needs of some series: copied under the lock, decoded without it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::table::SlotRef;
 use super::{Head, Visible};
 use crate::chunk::{self, Blocks, Chunk, Damaged};
+use crate::histogram::{Layout, decode_counts};
 use crate::sample::{Sample, SampleColumns, TimeRange};
 
 /// Encoded bytes of some series, in a few large buffers.
@@ -12,6 +14,9 @@ use crate::sample::{Sample, SampleColumns, TimeRange};
 pub(crate) struct HeadCopies {
     bytes: Vec<u8>,
     late: Vec<Sample>,
+    histograms: Vec<HistogramCopy>,
+    /// Bytes that the layouts of histograms take.
+    layouts_size: usize,
     /// What was copied, series by series, the older acceptance first.
     runs: Vec<Run>,
     /// Where the runs of each series end.
@@ -22,6 +27,16 @@ pub(crate) struct HeadCopies {
     hidden_from: usize,
 }
 
+/// A histogram, encoded.
+#[derive(Debug)]
+struct HistogramCopy {
+    timestamp_ms: i64,
+    layout: Arc<Layout>,
+    counts: Range<usize>,
+    /// The one before it is that of the series in the head.
+    follows: bool,
+}
+
 /// Samples of a series in order of time.
 #[derive(Debug)]
 enum Run {
@@ -29,6 +44,8 @@ enum Run {
     Chunk { bytes: Range<usize>, first_ms: i64, n_samples: u8, hidden: Range<usize> },
     /// Late samples as they are.
     Samples(Range<usize>),
+    /// Histograms.
+    Histograms(Range<usize>),
 }
 
 impl Head {
@@ -76,6 +93,8 @@ impl HeadCopies {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.late.clear();
+        self.histograms.clear();
+        self.layouts_size = 0;
         self.runs.clear();
         self.ends.clear();
         self.hidden.clear();
@@ -91,6 +110,8 @@ impl HeadCopies {
     pub(crate) fn size(&self) -> usize {
         self.bytes.capacity()
             + self.late.capacity() * size_of::<Sample>()
+            + self.histograms.capacity() * size_of::<HistogramCopy>()
+            + self.layouts_size
             + self.runs.capacity() * size_of::<Run>()
             + self.ends.capacity() * size_of::<u32>()
             + self.hidden.capacity() * size_of::<TimeRange>()
@@ -106,7 +127,7 @@ impl HeadCopies {
     pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
         let len = |run: &Run| match run {
             Run::Chunk { n_samples, .. } => usize::from(*n_samples),
-            Run::Samples(range) => range.len(),
+            Run::Samples(range) | Run::Histograms(range) => range.len(),
         };
         self.runs[self.runs_of(idx)].iter().map(len).sum()
     }
@@ -145,6 +166,17 @@ impl HeadCopies {
                 self.late[samples.clone()].iter().for_each(|&sample| out.push(sample));
                 cut(from, range, out);
             }
+            Run::Histograms(histograms) => {
+                let inside = |of: &&HistogramCopy| range.contains(of.timestamp_ms);
+                for of in self.histograms[histograms.clone()].iter().filter(inside) {
+                    let mut histogram =
+                        decode_counts(&of.layout, &mut &self.bytes[of.counts.clone()]).ok_or(Damaged)?;
+                    if !of.follows {
+                        histogram.reset_hint = histogram.reset_hint.after_another();
+                    }
+                    out.push_histogram(of.timestamp_ms, Arc::new(histogram));
+                }
+            }
         }
         Ok(())
     }
@@ -152,7 +184,7 @@ impl HeadCopies {
     fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
         let plain = |run: &Run| match run {
             Run::Chunk { first_ms, hidden, .. } => hidden.is_empty() && range.contains(*first_ms),
-            Run::Samples(_) => true,
+            Run::Samples(_) | Run::Histograms(_) => true,
         };
         if self.runs[self.runs_of(idx)].iter().any(plain) {
             return true;
@@ -200,6 +232,29 @@ impl HeadCopies {
         }
     }
 
+    /// Begins to copy histograms; returns what [`HeadCopies::end_histograms`] needs.
+    pub(super) fn begin_histograms(&self) -> usize {
+        self.histograms.len()
+    }
+
+    /// Copies a histogram, newer than those copied since the begin. `follows` tells whether the one before it was copied.
+    pub(super) fn push_histogram(&mut self, timestamp_ms: i64, layout: &Arc<Layout>, counts: &[u8], follows: bool) {
+        if self.histograms.last().is_none_or(|last| !Arc::ptr_eq(&last.layout, layout)) {
+            self.layouts_size += layout.size();
+        }
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(counts);
+        let counts = at..self.bytes.len();
+        self.histograms.push(HistogramCopy { timestamp_ms, layout: Arc::clone(layout), counts, follows });
+    }
+
+    /// Ends a run of histograms.
+    pub(super) fn end_histograms(&mut self, begin: usize) {
+        if self.histograms.len() > begin {
+            self.runs.push(Run::Histograms(begin..self.histograms.len()));
+        }
+    }
+
     /// Ends the runs of a series.
     pub(super) fn end_series(&mut self) {
         self.ends.push(u32::try_from(self.runs.len()).unwrap_or(u32::MAX));
@@ -231,10 +286,15 @@ fn drop_inside(from: usize, range: TimeRange, out: &mut SampleColumns) {
 
 /// Sorts samples from the `start`-th on by time; of those with one timestamp the first stands.
 fn merge(start: usize, out: &mut SampleColumns) {
-    let mut samples: Vec<Sample> = out.iter().skip(start).collect();
-    samples.sort_by_key(|sample| sample.timestamp_ms);
-    samples.dedup_by_key(|sample| sample.timestamp_ms);
-    out.timestamps_ms.truncate(start);
-    out.values.truncate(start);
-    samples.into_iter().for_each(|sample| out.push(sample));
+    let samples = out.split_off(start);
+    let mut order: Vec<usize> = (0..samples.len()).collect();
+    order.sort_by_key(|&idx| samples.timestamps_ms[idx]);
+    order.dedup_by_key(|idx| samples.timestamps_ms[*idx]);
+    let mut before = None;
+    for idx in order {
+        // Only what also followed in its run goes on following.
+        let next = if before.map_or(0, |before| before + 1) == idx { out.len() } else { usize::MAX };
+        out.push_from(&samples, idx, next);
+        before = Some(idx);
+    }
 }

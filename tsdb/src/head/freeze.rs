@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Head;
 use super::copy::HeadCopies;
-use super::samples::Samples;
+use super::samples::{AnySample, Samples};
 use super::visible::{Visible, before};
 use crate::chunk::Damaged;
 use crate::sample::{SampleColumns, TimeRange};
@@ -91,8 +91,8 @@ impl Frozen {
         before(self.samples.newest_request(), request)
     }
 
-    /// Returns the bits of a series' sample at a time, if there is one.
-    pub(super) fn bits_at(&self, slot: u32, timestamp_ms: i64) -> Option<u64> {
-        self.samples.bits_at(slot, timestamp_ms)
+    /// Tells whether the sample that a series has at the time of this one is the same, bit for bit; `None` if it has none.
+    pub(super) fn has_same(&self, slot: u32, sample: AnySample<'_>) -> Option<bool> {
+        self.samples.has_same(slot, sample)
     }
 }

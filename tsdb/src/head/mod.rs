@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! 1. A slot names the same series as long as its generation lasts; whoever kept a [`SlotRef`] finds out.
-//! 2. In-order samples of a series ascend strictly in time, over freezes as well. Late ones lie beside them.
+//! 2. In-order samples of a series ascend strictly in time, over freezes as well. Late ones lie beside them, and so do
+//!    histograms, of whose times no float of the series is.
 //! 3. No timestamp of a series is both in order and late within [`Samples`]; between frozen and newer samples it may be,
 //!    and then the frozen one stands.
 //! 4. A series with samples in memory is not evicted.
@@ -16,6 +17,7 @@ mod append;
 mod copy;
 mod evict;
 mod freeze;
+mod histograms;
 mod label_sets;
 mod late;
 mod order;
@@ -34,6 +36,7 @@ pub(crate) use copy::HeadCopies;
 pub(crate) use freeze::Frozen;
 pub(crate) use order::SlotSort;
 pub(crate) use pairs::Pair;
+pub(crate) use samples::AnySample;
 pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
 pub(crate) use visible::Visible;
 

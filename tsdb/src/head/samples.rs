@@ -6,14 +6,38 @@
 //! A request's in-order samples of a series follow each other in time and no other in-order sample lies between, so a
 //! [`Group`] names them by their range of time; that stays true when chunks are closed and frozen.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
 use super::copy::HeadCopies;
+use super::histograms::Histograms;
 use super::late::Late;
 use super::rows::Rows;
 use super::visible::{Visible, before};
 use crate::chunk::{Blocks, Chunk};
+use crate::histogram::Histogram;
 use crate::sample::{Sample, TimeRange};
+
+/// A sample of either kind, on its way into a head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AnySample<'a> {
+    /// A float.
+    Float(Sample),
+    /// A histogram and its time.
+    Histogram(i64, &'a Arc<Histogram>),
+}
+
+impl AnySample<'_> {
+    /// Returns its time.
+    #[inline]
+    pub(crate) fn timestamp_ms(self) -> i64 {
+        match self {
+            Self::Float(sample) => sample.timestamp_ms,
+            Self::Histogram(timestamp_ms, _) => timestamp_ms,
+        }
+    }
+}
 
 /// In-order samples of a series that came with one request.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +54,8 @@ pub(super) struct Samples {
     blocks: Blocks,
     closed: HashMap<u32, Vec<Chunk>>,
     late: HashMap<u32, Late>,
+    /// In order or late.
+    histograms: HashMap<u32, Histograms>,
     /// Groups before the newest of the open chunk, in order of time.
     groups: HashMap<u32, Vec<Group>>,
     /// Bytes that the values of the maps take on the heap.
@@ -58,7 +84,7 @@ impl Samples {
     /// Returns the bytes that the samples take.
     pub(super) fn size(&self) -> usize {
         let maps = self.closed.allocation_size() + self.late.allocation_size() + self.groups.allocation_size();
-        self.open.size() + self.blocks.size() + maps + self.sparse_size
+        self.open.size() + self.blocks.size() + maps + self.histograms.allocation_size() + self.sparse_size
     }
 
     /// Reads the row of a slot's open chunk, and is done when it is near.
@@ -96,8 +122,20 @@ impl Samples {
         self.note(sample.timestamp_ms, request);
     }
 
+    /// Adds a histogram, whose time is not here.
+    pub(super) fn insert_histogram(&mut self, slot: u32, timestamp_ms: i64, histogram: &Histogram, request: u32) {
+        self.sparse_size += self.histograms.entry(slot).or_default().insert(timestamp_ms, histogram, request);
+        self.note(timestamp_ms, request);
+    }
+
     /// Adds a sample that is not newer than all of its series, and whose time is not here.
-    pub(super) fn append_late(&mut self, slot: u32, sample: Sample, request: u32, horizon: u32) {
+    pub(super) fn append_late(&mut self, slot: u32, sample: AnySample<'_>, request: u32, horizon: u32) {
+        let sample = match sample {
+            AnySample::Float(sample) => sample,
+            AnySample::Histogram(timestamp_ms, histogram) => {
+                return self.insert_histogram(slot, timestamp_ms, histogram, request);
+            }
+        };
         let late = self.late.entry(slot).or_default();
         let size = late.size();
         late.insert(&mut self.blocks, sample, request, horizon);
@@ -145,8 +183,18 @@ impl Samples {
         self.sparse_size += closed.capacity() * size_of::<Chunk>();
     }
 
-    /// Returns the bits of a series' sample at a time, if there is one.
-    pub(super) fn bits_at(&self, slot: u32, timestamp_ms: i64) -> Option<u64> {
+    /// Tells whether the sample that a series has at the time of this one is the same, bit for bit; `None` if it has none.
+    pub(super) fn has_same(&self, slot: u32, sample: AnySample<'_>) -> Option<bool> {
+        let timestamp_ms = sample.timestamp_ms();
+        if let Some(bits) = self.bits_at(slot, timestamp_ms) {
+            return Some(matches!(sample, AnySample::Float(Sample { value, .. }) if value.to_bits() == bits));
+        }
+        let there = self.histograms.get(&slot)?.get(timestamp_ms)?;
+        Some(matches!(sample, AnySample::Histogram(_, histogram) if histogram.is_same(&there)))
+    }
+
+    /// Returns the bits of a series' float at a time, if there is one.
+    fn bits_at(&self, slot: u32, timestamp_ms: i64) -> Option<u64> {
         let in_order = self.open.get(slot).bits_at(&self.blocks, timestamp_ms).or_else(|| {
             let closed = self.closed.get(&slot)?;
             let at = closed.partition_point(|chunk| chunk.range().is_none_or(|range| range.end_ms < timestamp_ms));
@@ -157,19 +205,20 @@ impl Samples {
 
     /// Tells whether a series has samples.
     pub(super) fn has(&self, slot: u32) -> bool {
-        self.open.get(slot).len() > 0 || self.late.contains_key(&slot)
+        self.open.get(slot).len() > 0 || self.late.contains_key(&slot) || self.histograms.contains_key(&slot)
     }
 
     /// Iterates over the slots of series that have samples, in ascending order.
     #[cfg(test)]
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        // A series with late samples only may lie behind all rows. Slots are less than 2^31.
-        let end = self.late.keys().map(|&slot| slot + 1).fold(self.open.end() as u32, u32::max);
+        // A series without floats in order may lie behind all rows. Slots are less than 2^31.
+        let sparse = self.late.keys().chain(self.histograms.keys());
+        let end = sparse.map(|&slot| slot + 1).fold(self.open.end() as u32, u32::max);
         (0..end).filter(|&slot| self.has(slot))
     }
 
     /// Copies what reaches into a range and is visible (everything to whom `visible` is `None`): in-order chunks in
-    /// order of time, then late samples.
+    /// order of time, then late samples, then histograms.
     pub(super) fn copy(&self, slot: u32, range: TimeRange, visible: Option<&Visible>, out: &mut HeadCopies) {
         let open = self.open.get(slot);
         out.hide_none();
@@ -184,6 +233,9 @@ impl Samples {
         if let Some(late) = self.late.get(&slot) {
             late.copy(&self.blocks, range, visible, out);
         }
+        if let Some(histograms) = self.histograms.get(&slot) {
+            histograms.copy(range, visible, out);
+        }
     }
 
     /// Marks requests that every reader sees with one that stays before all to come: numbers wrap.
@@ -195,6 +247,7 @@ impl Samples {
             }
         });
         self.late.values_mut().for_each(|late| late.settle(horizon));
+        self.histograms.values_mut().for_each(|histograms| histograms.settle(horizon));
         self.groups.values_mut().for_each(|groups| groups.retain(|group| !before(group.request, horizon)));
         if before(self.newest_request, horizon) {
             self.newest_request = settled;

@@ -1,17 +1,32 @@
 //! The samples of one shard that wait for the end of the replay, in the order in which they were logged.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use crate::head::AnySample;
+use crate::histogram::Histogram;
 use crate::sample::Sample;
 
 /// A sample of the series in a slot. No series leaves its slot before the end of the replay.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HeldSample {
-    pub(crate) slot: u32,
-    pub(crate) sample: Sample,
+#[derive(Debug)]
+pub(crate) enum HeldSample {
+    Float { slot: u32, sample: Sample },
+    Histogram { slot: u32, timestamp_ms: i64, histogram: Arc<Histogram> },
 }
 
-/// Memory that a held sample takes.
+impl HeldSample {
+    /// Returns the slot and the sample.
+    pub(super) fn sample(&self) -> (u32, AnySample<'_>) {
+        match self {
+            Self::Float { slot, sample } => (*slot, AnySample::Float(*sample)),
+            Self::Histogram { slot, timestamp_ms, histogram } => {
+                (*slot, AnySample::Histogram(*timestamp_ms, histogram))
+            }
+        }
+    }
+}
+
+/// Memory that a held sample takes, what a histogram refers to aside.
 pub(crate) const HELD_SIZE: usize = size_of::<HeldSample>();
 /// Samples of a piece. What is held grows piece by piece, so that it never takes twice the memory in order to grow, and
 /// goes away piece by piece.
@@ -58,14 +73,14 @@ mod tests {
     #[test]
     fn samples_come_out_in_the_order_in_which_they_went_in() {
         let mut held = Held::default();
-        let sample = |t: i64| HeldSample { slot: 7, sample: Sample { timestamp_ms: t, value: 0.0 } };
+        let sample = |t: i64| HeldSample::Float { slot: 7, sample: Sample { timestamp_ms: t, value: 0.0 } };
         let n_samples = 2 * PIECE_SAMPLES as i64 + 5;
         (0..n_samples).for_each(|t| held.push(sample(t)));
         assert_eq!(held.n_pieces(), 3);
         let first = held.pop().unwrap();
         (n_samples..n_samples + 10).for_each(|t| held.push(sample(t)));
         let rest = std::iter::from_fn(|| held.pop()).flatten();
-        let times: Vec<_> = first.into_iter().chain(rest).map(|held| held.sample.timestamp_ms).collect();
+        let times: Vec<_> = first.into_iter().chain(rest).map(|held| held.sample().1.timestamp_ms()).collect();
         assert_eq!(times, (0..n_samples + 10).collect::<Vec<_>>());
         assert_eq!((held.n_pieces(), HELD_SIZE), (0, 24));
     }

@@ -173,19 +173,19 @@ impl Replaying {
     ///
     /// # Errors
     /// [`Error::Limit`] if there is no memory for them, [`Error::ReplayFailed`].
-    pub(crate) fn hold(&self, n_samples: usize) -> Result<Option<Charge>> {
+    pub(crate) fn hold(&self, n_samples: usize, histograms_size: usize) -> Result<Option<Charge>> {
         if self.is_done() {
             return Ok(None);
         }
         self.check()?;
         let mut charge = self.memory.charge();
         charge
-            .grow(n_samples.saturating_mul(HELD_SIZE))
+            .grow(n_samples.saturating_mul(HELD_SIZE).saturating_add(histograms_size))
             .inspect_err(|_| self.is_full.store(true, Ordering::Relaxed))?;
         Ok(Some(charge))
     }
 
-    /// Keeps the memory of samples that are held now, but for those that were refused.
+    /// Keeps the memory of samples that are held now, but for the places of those that were refused.
     pub(crate) fn keep(&self, mut charge: Charge, n_refused: usize) {
         charge.shrink(n_refused * HELD_SIZE);
         self.state().held.absorb(charge);

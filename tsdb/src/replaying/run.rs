@@ -123,14 +123,15 @@ impl Join<'_> {
             let piece = self.shard.held().pop();
             let mut head = self.shard.head_mut();
             for held in piece.into_iter().flatten() {
-                let is_refused = head.refuses_time(&self.bounds, held.slot, held.sample.timestamp_ms);
+                let (slot, sample) = held.sample();
+                let is_refused = head.refuses_time(&self.bounds, slot, sample.timestamp_ms());
                 self.stats.n_held += 1;
-                match head.replay(held.slot, held.sample) {
+                match head.replay(slot, sample) {
                     Replayed::New => self.stats.n_held_refusable += u64::from(is_refused),
                     Replayed::Repeated => self.stats.n_held_repeated += 1,
                     Replayed::Conflicting => self.stats.n_held_conflicting += 1,
                 }
-                self.bounds.newest_ms = self.bounds.newest_ms.max(Some(held.sample.timestamp_ms));
+                self.bounds.newest_ms = self.bounds.newest_ms.max(Some(sample.timestamp_ms()));
             }
         }
         n_pieces

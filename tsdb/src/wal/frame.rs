@@ -22,7 +22,7 @@ use super::{SegmentKind, v1};
 pub(super) const HEADER_SIZE: usize = 24;
 /// Bytes of a frame before its payload.
 pub(super) const FRAME_HEADER_SIZE: usize = 12;
-/// The largest payload, before and after compression. Writers close frames below 2.2 MiB: see `writer`, `checkpoint`.
+/// The largest payload, before and after compression. Writers close frames below 3 MiB: see `writer`, `histograms`, `checkpoint`.
 pub(super) const PAYLOAD_SIZE_MAX: usize = 8 << 20;
 /// The newest version of the format.
 pub(super) const VERSION: u8 = 2;

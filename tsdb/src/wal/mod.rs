@@ -4,7 +4,7 @@
 //! docs/format/wal.md, version 2; version 1 is read.
 //!
 //! Each shard has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples.
-//! A segment is a header and frames ([`frame`]); a frame holds one record ([`record`], [`samples`]). Appends encode into
+//! A segment is a header and frames ([`frame`]); a frame holds one record ([`record`], [`samples`], [`histograms`]). Appends encode into
 //! memory under the shard's lock; [`Wal::commit`] then hands everything that has gathered to the operating system, so
 //! that requests that come at the same time share one write and one sync. A flush cuts the log ([`Wal::rotate`]), makes
 //! the samples before the cut durable elsewhere and replaces the segments before it by a [`checkpoint`].
@@ -27,6 +27,7 @@ mod bits;
 mod checkpoint;
 mod epoch;
 mod frame;
+mod histograms;
 mod payload;
 mod quarantine;
 mod reader;
@@ -40,6 +41,7 @@ mod values;
 mod writer;
 
 pub(crate) use epoch::{Epoch, remove_epochs_before};
+pub(crate) use histograms::LoggedHistogram;
 pub(crate) use record::SampleColumn;
 pub use replay::ReplayStats;
 pub(crate) use replay::{Replay, ReplayProgress, Target, check_versions, replay_share, replay_workers};

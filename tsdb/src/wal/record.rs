@@ -4,8 +4,9 @@
 //! 1 series    repeated: ref, number of labels, then name and value of each in ascending order of names
 //! 2 samples   see `samples`
 //! 3 metadata  repeated: metric family, type, help, unit
+//! 4 histograms  see `histograms`
 //! ```
-//! A record decodes by itself: nothing in it refers to another. Records 4 to 15 are kept for histograms, exemplars and
+//! A record decodes by itself: nothing in it refers to another. Records 5 to 15 are kept for exemplars and
 //! start timestamps, those from 16 on are the checkpoint's ([`super::checkpoint`]).
 
 use crate::head::SeriesRef;
@@ -17,6 +18,7 @@ use crate::varint::{put_u64, take_bytes, take_u64};
 pub(super) const SERIES: u8 = 1;
 pub(super) const SAMPLES: u8 = 2;
 pub(super) const METADATA: u8 = 3;
+pub(super) const HISTOGRAMS: u8 = 4;
 
 /// Samples and the series that they belong to.
 #[derive(Debug, Default)]

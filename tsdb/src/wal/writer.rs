@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::histograms::{LoggedHistogram, encode_histograms};
 use super::record::{self, SampleColumn};
 use super::samples::{RECORD_SAMPLES_MAX, Scratch, encode_samples};
 use super::stream::{Frames, Refused, Stream, Unsynced};
@@ -166,6 +167,15 @@ impl Wal {
         for (refs, samples) in chunks {
             encode_samples(frames.begin(record::SAMPLES), refs, samples, scratch);
             *position += 1;
+        }
+    }
+
+    /// Appends histograms of series whose definitions were appended before.
+    pub(crate) fn append_histograms(&self, mut histograms: &[LoggedHistogram]) {
+        let mut pending = self.pending();
+        while !histograms.is_empty() {
+            histograms = encode_histograms(pending.samples.begin(record::HISTOGRAMS), histograms);
+            pending.position += 1;
         }
     }
 

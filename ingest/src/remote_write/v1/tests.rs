@@ -4,20 +4,22 @@ use proptest::sample::Index;
 use prost::Message;
 
 use super::*;
-use crate::remote_write::message::WriteRequest;
+use crate::remote_write::message::{self, WriteRequest};
 
 /// What a request says, whoever has decoded it.
 #[derive(Debug, PartialEq, Default)]
 struct Told {
     /// Labels as pairs, samples as timestamp and bits.
     series: Vec<(Vec<Pair>, Vec<Bits>)>,
-    n_histograms: usize,
+    histograms: Vec<HistogramBits>,
     n_exemplars: usize,
     /// Type, name, help and unit.
     families: Vec<Family>,
 }
 
 type Pair = (Vec<u8>, Vec<u8>);
+/// All numbers of a histogram; of the members of a `oneof` only our decoder knows which one came last, so none of those.
+type HistogramBits = Vec<Vec<u64>>;
 type Bits = (i64, u64);
 type Family = (i32, Vec<u8>, Vec<u8>, Vec<u8>);
 
@@ -31,7 +33,9 @@ fn ours(message: &[u8]) -> Result<Told, WriteError> {
         let samples = samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
         told.series.push((pairs.collect(), samples.collect()));
     }
-    told.n_histograms = batch.histograms.count as usize;
+    for &span in &batch.histograms {
+        told.histograms.push(histogram::decode(Reader::over(message, span))?.told());
+    }
     told.n_exemplars = batch.exemplars.count as usize;
     let text = |span: Span| span.of(message).to_vec();
     told.families = batch.families.iter().map(|f| (f.kind, text(f.name), text(f.help), text(f.unit))).collect();
@@ -45,11 +49,30 @@ fn theirs(message: &[u8]) -> Result<Told, prost::DecodeError> {
         let pairs = series.labels.into_iter().map(|label| (label.name, label.value));
         let samples = series.samples.iter().map(|sample| (sample.timestamp, sample.value));
         told.series.push((pairs.collect(), samples.collect()));
-        told.n_histograms += series.histograms.len();
+        told.histograms.extend(series.histograms.iter().map(told_histogram));
         told.n_exemplars += series.exemplars.len();
     }
     told.families = request.metadata.into_iter().map(|f| (f.kind, f.metric_family_name, f.help, f.unit)).collect();
     Ok(told)
+}
+
+fn told_histogram(of: &message::Histogram) -> HistogramBits {
+    let signed = |numbers: &[i64]| numbers.iter().map(|n| n.cast_unsigned()).collect::<Vec<_>>();
+    let doubles = |numbers: &[f64]| numbers.iter().map(|n| n.to_bits()).collect::<Vec<_>>();
+    let spans = |spans: &[message::BucketSpan]| {
+        spans.iter().flat_map(|span| [u64::from(span.offset.cast_unsigned()), span.length.into()]).collect::<Vec<_>>()
+    };
+    let numbers = [of.schema, of.reset_hint].map(|n| u64::from(n.cast_unsigned()));
+    vec![
+        vec![of.timestamp.cast_unsigned(), of.sum.to_bits(), of.zero_threshold.to_bits(), numbers[0], numbers[1]],
+        spans(&of.negative_spans),
+        signed(&of.negative_deltas),
+        doubles(&of.negative_counts),
+        spans(&of.positive_spans),
+        signed(&of.positive_deltas),
+        doubles(&of.positive_counts),
+        doubles(&of.custom_values),
+    ]
 }
 
 /// Both decoders must refuse, or tell the same; only groups are ours alone to refuse.
@@ -117,17 +140,17 @@ fn unknown() -> BoxedStrategy<Vec<u8>> {
 }
 
 /// A message: fields of these kinds in any order and number, unknown ones between them now and then.
-fn message(fields: Vec<(u32, BoxedStrategy<Vec<u8>>)>, len_max: usize) -> BoxedStrategy<Vec<u8>> {
+fn any_message(fields: Vec<(u32, BoxedStrategy<Vec<u8>>)>, len_max: usize) -> BoxedStrategy<Vec<u8>> {
     let fields = proptest::strategy::Union::new_weighted([fields, vec![(1, unknown())]].concat());
     vec(fields, 0..len_max).prop_map(|fields| fields.concat()).boxed()
 }
 
 fn label() -> BoxedStrategy<Vec<u8>> {
-    message(vec![(8, text(1)), (8, text(2))], 4)
+    any_message(vec![(8, text(1)), (8, text(2))], 4)
 }
 
 fn histogram() -> BoxedStrategy<Vec<u8>> {
-    let span = || message(vec![(4, number(1)), (4, number(2))], 4);
+    let span = || any_message(vec![(4, number(1)), (4, number(2))], 4);
     let packed =
         || vec((any::<u64>(), 0..2usize), 0..4).prop_map(|v| v.iter().flat_map(|&(v, p)| varint(v, p)).collect());
     let doubles = || vec(any::<[u8; 8]>(), 0..4).prop_map(|v| v.concat());
@@ -136,16 +159,18 @@ fn histogram() -> BoxedStrategy<Vec<u8>> {
     fields.extend([8, 11].map(|n| (1, len(n, span()))));
     fields.extend([9, 12].map(|n| (1, len(n, packed()))));
     fields.extend([10, 13, 16].map(|n| (1, len(n, doubles()))));
-    message(fields, 12)
+    any_message(fields, 12)
 }
 
 fn write_request() -> BoxedStrategy<Vec<u8>> {
-    let sample = message(vec![(8, double(1)), (8, number(2))], 4);
-    let exemplar = message(vec![(4, len(1, label())), (4, double(2)), (4, number(3))], 5);
-    let family = message(vec![(4, number(1)), (4, text(2)), (4, text(4)), (4, text(5))], 6);
-    let time_series =
-        message(vec![(16, len(1, label())), (16, len(2, sample)), (2, len(3, exemplar)), (2, len(4, histogram()))], 12);
-    message(vec![(8, len(1, time_series)), (2, len(3, family))], 6)
+    let sample = any_message(vec![(8, double(1)), (8, number(2))], 4);
+    let exemplar = any_message(vec![(4, len(1, label())), (4, double(2)), (4, number(3))], 5);
+    let family = any_message(vec![(4, number(1)), (4, text(2)), (4, text(4)), (4, text(5))], 6);
+    let time_series = any_message(
+        vec![(16, len(1, label())), (16, len(2, sample)), (2, len(3, exemplar)), (2, len(4, histogram()))],
+        12,
+    );
+    any_message(vec![(8, len(1, time_series)), (2, len(3, family))], 6)
 }
 
 proptest! {

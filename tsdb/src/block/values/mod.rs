@@ -78,6 +78,11 @@ impl ValueEncoder {
         odd::encode(&self.odd, dst);
     }
 
+    /// Appends a column of integers; their number is not stored.
+    pub(in crate::block) fn encode_integers(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
+        self.integers.encode(integers, dst);
+    }
+
     /// Encodes doubles of many digits: as decimals that were summed up with rounding errors, or by their bits.
     fn encode_doubles(&mut self, dst: &mut Vec<u8>) {
         let start = dst.len();

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 
 use super::*;
 use crate::fs::{Fault, MemFs, PowerCut};
+use crate::{BucketSpan, HistogramCounts};
 
 const DATA: &str = "/data";
 const N_ROUNDS: i64 = 5;
@@ -42,6 +43,15 @@ fn value(i: usize, t: i64) -> f64 {
     i as f64 + (t % 1_000_003) as f64 / 7.0
 }
 
+/// Some series are of histograms, the value being the sum.
+fn histogram(i: usize, t: i64) -> Option<Histogram> {
+    let counts =
+        HistogramCounts::Integer { count: 9, zero_count: t.unsigned_abs() % 7, positive: vec![4, 5], negative: vec![] };
+    let positive_spans = vec![BucketSpan { offset: 3, length: 2 }];
+    let of = Histogram { sum: value(i, t), schema: 3, counts, positive_spans, ..Histogram::default() };
+    (i >= N_SERIES - 2).then_some(of)
+}
+
 /// Writes, flushes, merges, deletes and opens again with another number of shards, until something fails.
 fn live(fs: &MemFs, told: &mut Told) -> Result<()> {
     for round in 0..N_ROUNDS {
@@ -68,7 +78,11 @@ fn live(fs: &MemFs, told: &mut Told) -> Result<()> {
 fn write(db: &Db, t: i64, told: &mut Told) -> Result<()> {
     let mut batch = WriteBatch::default();
     for i in 0..N_SERIES {
-        batch.push(db.series(&series_labels(i))?, Sample { timestamp_ms: t, value: value(i, t) }, 0);
+        let series = db.series(&series_labels(i))?;
+        match histogram(i, t) {
+            None => batch.push(series, Sample { timestamp_ms: t, value: value(i, t) }, 0),
+            Some(histogram) => batch.push_histogram(series, t, Arc::new(histogram), 0),
+        }
         told.sent.insert((i, t));
     }
     db.append(&mut batch)?;
@@ -114,7 +128,14 @@ fn found(db: &Db) -> BTreeMap<(usize, i64), u64> {
         let i = series.labels().get("i").unwrap().parse().unwrap();
         let mut samples = SampleColumns::default();
         series.read(&mut samples).unwrap();
-        for sample in samples.iter() {
+        for (idx, sample) in samples.iter().enumerate() {
+            let of = samples.histogram(idx).map(|of| fingerprint(of));
+            assert_eq!(
+                of,
+                histogram(i, sample.timestamp_ms).as_ref().map(fingerprint),
+                "{i} at {}",
+                sample.timestamp_ms
+            );
             assert_eq!(found.insert((i, sample.timestamp_ms), sample.value.to_bits()), None, "a sample comes twice");
         }
     }

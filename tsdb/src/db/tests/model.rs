@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::histogram::tests::any_histogram;
 
 /// Times are counted in steps of ten minutes, so that a history goes over windows and days.
 const STEP_MS: i64 = 600_000;
@@ -14,7 +15,7 @@ const N_SERIES: usize = 10;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Append(Vec<(usize, i64, u64)>),
+    Append(Vec<(usize, i64, Sent)>),
     Flush,
     Compact,
     CompactFully,
@@ -24,12 +25,35 @@ enum Step {
     Reopen { shards: usize },
 }
 
+#[derive(Debug, Clone)]
+enum Sent {
+    Float(u64),
+    Histogram(Arc<Histogram>),
+}
+
+impl Sent {
+    /// Returns what [`contents`] shows.
+    fn bits(&self) -> u64 {
+        match self {
+            Self::Float(bits) => *bits,
+            Self::Histogram(histogram) => fingerprint(histogram),
+        }
+    }
+}
+
+/// Few different values, and any.
+fn sent() -> impl Strategy<Value = Sent> {
+    let few = (0..3_u64).prop_map(|i| (i as f64).to_bits());
+    let empty = (0..3_i32).prop_map(|i| Histogram { sum: i.into(), ..Histogram::default() });
+    let histogram = prop_oneof![any_histogram(), empty].prop_map(Arc::new);
+    prop_oneof![any::<u64>().prop_map(Sent::Float), few.prop_map(Sent::Float), histogram.prop_map(Sent::Histogram)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
-    let bits = prop_oneof![any::<u64>(), (0..3_u64).prop_map(|i| (i as f64).to_bits())];
-    let sample = (0..N_SERIES, 0..40_i64, bits);
+    let sample = (0..N_SERIES, 0..40_i64, sent());
     prop_oneof![
         12 => (0..STEPS_MAX - 40, proptest::collection::vec(sample, 0..40)).prop_map(|(base, samples)| {
-            Step::Append(samples.into_iter().map(|(i, t, bits)| (i, base + t, bits)).collect())
+            Step::Append(samples.into_iter().map(|(i, t, sent)| (i, time(base + t), sent)).collect())
         }),
         4 => Just(Step::Flush),
         3 => Just(Step::Compact),
@@ -77,15 +101,19 @@ struct ModelSeries {
 
 impl Model {
     /// Appends as the store should, and returns what it should reject.
-    fn append(&mut self, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
+    fn append(&mut self, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
         let newest_ms = self.newest_ms;
         let mut rejected = Vec::new();
-        for (&(i, t, value), tag) in samples.iter().zip(0..) {
-            match self.series.entry(i).or_default().append(t, value.to_bits(), newest_ms) {
-                Ok(()) => self.newest_ms = self.newest_ms.max(Some(t)),
+        let mut tagged: Vec<_> = samples.iter().zip(0..).collect();
+        // Histograms come after floats.
+        tagged.sort_by_key(|((_, _, sent), _)| matches!(sent, Sent::Histogram(_)));
+        for ((i, t, sent), tag) in tagged {
+            match self.series.entry(*i).or_default().append(*t, sent.bits(), newest_ms) {
+                Ok(()) => self.newest_ms = self.newest_ms.max(Some(*t)),
                 Err(reason) => rejected.push((tag, reason)),
             }
         }
+        rejected.sort_unstable();
         rejected
     }
 
@@ -136,9 +164,7 @@ proptest! {
         for step in steps {
             match step.clone() {
                 Step::Append(samples) => {
-                    let samples: Vec<_> =
-                        samples.into_iter().map(|(i, t, bits)| (i, time(t), f64::from_bits(bits))).collect();
-                    prop_assert_eq!(append(&db, &samples), model.append(&samples));
+                    prop_assert_eq!(send(&db, &samples), model.append(&samples));
                 }
                 Step::Flush => {
                     db.flush().unwrap();
@@ -177,6 +203,24 @@ proptest! {
         db.clean_tombstones().unwrap();
         prop_assert_eq!(db.stats().blocks_samples, n_samples as u64, "nothing is there twice");
     }
+}
+
+/// Appends as one request and returns what was rejected.
+fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
+    let mut batch = WriteBatch::default();
+    for ((i, t, sent), tag) in samples.iter().zip(0..) {
+        let series = db.series(&series_labels(*i)).unwrap();
+        match sent {
+            Sent::Float(bits) => {
+                batch.push(series, Sample { timestamp_ms: *t, value: f64::from_bits(*bits) }, tag);
+            }
+            Sent::Histogram(histogram) => batch.push_histogram(series, *t, Arc::clone(histogram), tag),
+        }
+    }
+    db.append(&mut batch).unwrap();
+    let mut rejected: Vec<_> = batch.rejected().iter().map(|r| (r.tag, r.reason)).collect();
+    rejected.sort_unstable();
+    rejected
 }
 
 /// Returns the series that a selection of labels finds, sorted as texts.

@@ -11,7 +11,7 @@ use super::{ReplayProgress, ReplayStats, Shared, Target, corrupt};
 use crate::context::Interrupt;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::head::{Head, NewSeries, Replayed, SeriesRef};
+use crate::head::{AnySample, Head, NewSeries, SeriesRef};
 use crate::index::SymbolId;
 use crate::labels::Labels;
 use crate::metadata::Metadata;
@@ -20,6 +20,7 @@ use crate::sample::Sample;
 use crate::shard::shard_of;
 use crate::wal::checkpoint::{self, Described, Entry};
 use crate::wal::frame::HEADER_SIZE;
+use crate::wal::histograms::{LoggedHistogram, decode_histograms};
 use crate::wal::payload::unpack;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{self, SampleColumn};
@@ -48,8 +49,8 @@ pub(super) struct Log {
 struct Scratch {
     payload: Vec<u8>,
     column: SampleColumn,
-    hint: Hint,
-    hint_earlier: Hint,
+    /// Of the log and of earlier ones.
+    hints: (Hint, Hint),
     /// Samples of a record, by shard.
     by_shard: Vec<Vec<(u32, Sample)>>,
 }
@@ -201,6 +202,11 @@ impl Log {
         scratch.by_shard.resize_with(shared.target.shards.len(), Vec::new);
         for number in std::mem::take(&mut self.samples) {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
+                if (frame.record, version) == (record::HISTOGRAMS, 2) {
+                    let hints = &mut scratch.hints;
+                    let each = |of: LoggedHistogram| log.apply_histogram(&of, earlier, hints, shared.target);
+                    return Ok(decode_histograms(frame.payload, each));
+                }
                 let decoded = match (frame.record, version) {
                     (record::SAMPLES, 1) => v1::decode_samples(frame.payload, &mut scratch.column),
                     (record::SAMPLES, _) => samples::decode_samples(frame.payload, &mut scratch.column),
@@ -318,8 +324,7 @@ impl Log {
         for (&series, &sample) in scratch.column.refs.iter().zip(&scratch.column.samples) {
             // A number that only a sample knows must not be given to another series either.
             self.next_ref = self.next_ref.max(series.0.saturating_add(1));
-            let place = self.places.find(series, &mut scratch.hint);
-            match place.or_else(|| earlier.find(series, &mut scratch.hint_earlier)) {
+            match self.place(series, earlier, &mut scratch.hints) {
                 Some(place) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
                     scratch.by_shard[usize::from(place.shard)].push((place.slot, sample));
@@ -331,13 +336,31 @@ impl Log {
         for (shard, samples) in target.shards.iter().zip(&mut scratch.by_shard).filter(|(_, s)| !s.is_empty()) {
             let mut head = shard.head_mut();
             for (slot, sample) in samples.drain(..) {
-                match head.replay(slot, sample) {
-                    Replayed::New => self.stats.n_samples += 1,
-                    Replayed::Repeated => self.stats.n_repeated += 1,
-                    Replayed::Conflicting => self.stats.n_conflicting += 1,
-                }
+                self.stats.count(head.replay(slot, AnySample::Float(sample)));
             }
         }
+    }
+
+    fn place(&self, series: SeriesRef, earlier: &Places, hints: &mut (Hint, Hint)) -> Option<Place> {
+        self.places.find(series, &mut hints.0).or_else(|| earlier.find(series, &mut hints.1))
+    }
+
+    fn apply_histogram(
+        &mut self,
+        of: &LoggedHistogram,
+        earlier: &Places,
+        hints: &mut (Hint, Hint),
+        target: &Target<'_>,
+    ) {
+        target.progress.add_samples(1);
+        self.next_ref = self.next_ref.max(of.series.0.saturating_add(1));
+        let Some(place) = self.place(of.series, earlier, hints) else {
+            self.stats.n_orphaned += 1;
+            return;
+        };
+        target.newest_ms.fetch_max(of.timestamp_ms, Ordering::Relaxed);
+        let mut head = target.shards[usize::from(place.shard)].head_mut();
+        self.stats.count(head.replay(place.slot, AnySample::Histogram(of.timestamp_ms, &of.histogram)));
     }
 
     /// Notes what a crash left half written; it is cut off when all has been read.

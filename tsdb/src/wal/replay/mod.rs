@@ -30,6 +30,7 @@ use super::reader::{LargeFrames, check_version};
 use super::{Epoch, SegmentKind};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::head::Replayed;
 use crate::metadata::Metadata;
 use crate::options::WalOnCorruption;
 use crate::shard::Shard;
@@ -185,6 +186,14 @@ impl<'a> Shared<'a> {
 }
 
 impl ReplayStats {
+    fn count(&mut self, replayed: Replayed) {
+        match replayed {
+            Replayed::New => self.n_samples += 1,
+            Replayed::Repeated => self.n_repeated += 1,
+            Replayed::Conflicting => self.n_conflicting += 1,
+        }
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.n_series += other.n_series;
         self.n_samples += other.n_samples;

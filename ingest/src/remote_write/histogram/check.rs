@@ -1,0 +1,301 @@
+//! Which histograms are taken: what is refused, in which order and with which words, is said by Validate of Prometheus'
+//! `model/histogram`. Schemas from 9 to 52 are finer than any that is stored and are reduced to 8 before, as its
+//! remote-write receiver does.
+
+use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+
+const SCHEMA_MIN: i32 = -4;
+const SCHEMA_MAX: i32 = 8;
+/// The finest schema that is reduced.
+const SCHEMA_REDUCED_MAX: i32 = 52;
+const SCHEMA_CUSTOM: i32 = CUSTOM_BUCKETS_SCHEMA as i32;
+
+/// Why a histogram is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidHistogram {
+    #[error("histogram's observation count should be at least the number of observations found in the buckets")]
+    CountNotBigEnough,
+    #[error(
+        "histogram's observation count should equal the number of observations found in the buckets (in absence of NaN)"
+    )]
+    CountMismatch,
+    #[error("histogram's observation count is negative")]
+    NegativeCount,
+    #[error("histogram has a bucket whose observation count is negative")]
+    NegativeBucketCount,
+    #[error("histogram has a span whose offset is negative")]
+    SpanNegativeOffset,
+    #[error("histogram spans specify different number of buckets than provided")]
+    SpansBucketsMismatch,
+    #[error("histogram custom bounds are too few")]
+    CustomBoundsTooFew,
+    #[error("histogram custom bounds must be in strictly increasing order")]
+    CustomBoundsDoNotAscend,
+    #[error("histogram custom bounds must be finite")]
+    CustomBoundsInfinite,
+    #[error("histogram custom bounds must not be NaN")]
+    CustomBoundsNan,
+    #[error("custom buckets: must have zero count of 0")]
+    CustomZeroCount,
+    #[error("custom buckets: must have zero threshold of 0")]
+    CustomZeroThreshold,
+    #[error("custom buckets: must not have negative spans")]
+    CustomNegativeSpans,
+    #[error("custom buckets: must not have negative buckets")]
+    CustomNegativeBuckets,
+    #[error("histogram with exponential schema must not have custom bounds")]
+    ExponentialCustomBounds,
+    #[error(
+        "histogram has an invalid schema, which must be between -4 and 8 for exponential buckets, or -53 for custom \
+         buckets, got schema {0}"
+    )]
+    Schema(i32),
+}
+
+type Checked<T = ()> = Result<T, InvalidHistogram>;
+
+/// Returns the histogram with its schema, whatever that was before, if it is one. Whole counts that are negative are above
+/// `i64::MAX`.
+pub(super) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histogram> {
+    if (SCHEMA_MAX + 1..=SCHEMA_REDUCED_MAX).contains(&schema) {
+        reduce(&mut histogram, schema.abs_diff(SCHEMA_MAX))?;
+        schema = SCHEMA_MAX;
+    }
+    let n_positive = n_buckets(&histogram).0;
+    match schema {
+        SCHEMA_CUSTOM => check_custom(&histogram, n_positive)?,
+        SCHEMA_MIN..=SCHEMA_MAX => check_exponential(&histogram)?,
+        _ => return Err(InvalidHistogram::Schema(schema)),
+    }
+    check_counts(&histogram)?;
+    // Exact: -53, or -4 to 8.
+    histogram.schema = schema as i8;
+    Ok(histogram)
+}
+
+fn n_buckets(histogram: &Histogram) -> (usize, usize) {
+    match &histogram.counts {
+        HistogramCounts::Integer { positive, negative, .. } => (positive.len(), negative.len()),
+        HistogramCounts::Float { positive, negative, .. } => (positive.len(), negative.len()),
+    }
+}
+
+fn check_custom(histogram: &Histogram, n_positive: usize) -> Checked {
+    use InvalidHistogram as Invalid;
+    let (bounds, spans) = (&histogram.custom_bounds, &histogram.positive_spans);
+    for (i, bound) in bounds.iter().enumerate() {
+        require(!bound.is_nan(), Invalid::CustomBoundsNan)?;
+        require(i == 0 || *bound > bounds[i - 1], Invalid::CustomBoundsDoNotAscend)?;
+    }
+    require(bounds.last() != Some(&f64::INFINITY), Invalid::CustomBoundsInfinite)?;
+    require(spans.iter().all(|span| span.offset >= 0), Invalid::SpanNegativeOffset)?;
+    let n_spanned: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
+    require(n_spanned == n_positive as u64, Invalid::SpansBucketsMismatch)?;
+    let end = spans.iter().fold(n_spanned, |end, span| end + u64::from(span.offset.unsigned_abs()));
+    require(bounds.len() as u64 + 1 >= end, Invalid::CustomBoundsTooFew)?;
+    let is_zero_unused = match &histogram.counts {
+        HistogramCounts::Integer { zero_count, .. } => *zero_count == 0,
+        HistogramCounts::Float { zero_count, .. } => *zero_count == 0.0,
+    };
+    require(is_zero_unused, Invalid::CustomZeroCount)?;
+    require(histogram.zero_threshold == 0.0, Invalid::CustomZeroThreshold)?;
+    require(histogram.negative_spans.is_empty(), Invalid::CustomNegativeSpans)?;
+    require(n_buckets(histogram).1 == 0, Invalid::CustomNegativeBuckets)
+}
+
+fn check_exponential(histogram: &Histogram) -> Checked {
+    use InvalidHistogram as Invalid;
+    let (n_positive, n_negative) = n_buckets(histogram);
+    check_spans(&histogram.positive_spans, n_positive)?;
+    check_spans(&histogram.negative_spans, n_negative)?;
+    match &histogram.counts {
+        HistogramCounts::Integer { negative, .. } => require(!any_negative(negative), Invalid::NegativeBucketCount)?,
+        HistogramCounts::Float { negative, zero_count, .. } => {
+            require(!any_less(negative) && !any_less(&[*zero_count]), Invalid::NegativeBucketCount)?;
+        }
+    }
+    require(histogram.custom_bounds.is_empty(), Invalid::ExponentialCustomBounds)
+}
+
+fn check_spans(spans: &[BucketSpan], n_buckets: usize) -> Checked {
+    let ascend = spans.iter().skip(1).all(|span| span.offset >= 0);
+    require(ascend, InvalidHistogram::SpanNegativeOffset)?;
+    let n_spanned: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
+    require(n_spanned == n_buckets as u64, InvalidHistogram::SpansBucketsMismatch)
+}
+
+/// Checks positive buckets, and whether the count is that of all buckets.
+fn check_counts(histogram: &Histogram) -> Checked {
+    use InvalidHistogram as Invalid;
+    match &histogram.counts {
+        HistogramCounts::Float { count, positive, .. } => {
+            require(!any_less(&[*count]), Invalid::NegativeCount)?;
+            require(!any_less(positive), Invalid::NegativeBucketCount)
+        }
+        HistogramCounts::Integer { count, zero_count, positive, negative } => {
+            require(!any_negative(positive), Invalid::NegativeBucketCount)?;
+            let n_found = positive.iter().chain(negative).fold(*zero_count, |sum, of| sum.wrapping_add(*of));
+            // What is not a number is in no bucket.
+            if histogram.sum.is_nan() {
+                require(n_found <= *count, Invalid::CountNotBigEnough)
+            } else {
+                require(n_found == *count, Invalid::CountMismatch)
+            }
+        }
+    }
+}
+
+fn require(holds: bool, otherwise: InvalidHistogram) -> Checked {
+    if holds { Ok(()) } else { Err(otherwise) }
+}
+
+fn any_negative(counts: &[u64]) -> bool {
+    counts.iter().any(|count| count.cast_signed() < 0)
+}
+
+fn any_less(counts: &[f64]) -> bool {
+    counts.iter().any(|&count| count < 0.0)
+}
+
+/// Merges 2^`finer` neighbouring buckets each into one.
+fn reduce(histogram: &mut Histogram, finer: u32) -> Checked {
+    let Histogram { counts, positive_spans, negative_spans, .. } = histogram;
+    match counts {
+        HistogramCounts::Integer { positive, negative, .. } => {
+            reduce_side(positive_spans, positive, finer, u64::wrapping_add)?;
+            reduce_side(negative_spans, negative, finer, u64::wrapping_add)
+        }
+        HistogramCounts::Float { positive, negative, .. } => {
+            reduce_side(positive_spans, positive, finer, |a, b| a + b)?;
+            reduce_side(negative_spans, negative, finer, |a, b| a + b)
+        }
+    }
+}
+
+fn reduce_side<T: Copy>(
+    spans: &mut Vec<BucketSpan>,
+    counts: &mut Vec<T>,
+    finer: u32,
+    add: impl Fn(T, T) -> T,
+) -> Checked {
+    check_spans(spans, counts.len())?;
+    let (mut coarse, mut coarse_counts) = (Vec::<BucketSpan>::new(), Vec::<T>::new());
+    // Buckets are as many as counts, and indexes of 32 bits wrap as in Prometheus.
+    let (mut idx, mut last, mut rest) = (0_i32, 0_i32, counts.iter());
+    for span in &*spans {
+        idx = idx.wrapping_add(span.offset);
+        for &count in rest.by_ref().take(span.length as usize) {
+            let of = (idx.wrapping_sub(1) >> finer.min(i32::BITS - 1)).wrapping_add(1);
+            match (coarse.last_mut(), coarse_counts.last_mut()) {
+                (Some(_), Some(sum)) if of == last => *sum = add(*sum, count),
+                (before, _) => {
+                    match before {
+                        Some(span) if of == last.wrapping_add(1) => span.length += 1,
+                        Some(_) => coarse.push(BucketSpan { offset: of.wrapping_sub(last).wrapping_sub(1), length: 1 }),
+                        None => coarse.push(BucketSpan { offset: of, length: 1 }),
+                    }
+                    coarse_counts.push(count);
+                    last = of;
+                }
+            }
+            idx = idx.wrapping_add(1);
+        }
+    }
+    (*spans, *counts) = (coarse, coarse_counts);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(positive: &[u64], length: u32) -> Histogram {
+        let counts = HistogramCounts::Integer {
+            count: positive.iter().sum(),
+            zero_count: 0,
+            positive: positive.to_vec(),
+            negative: Vec::new(),
+        };
+        let positive_spans = vec![BucketSpan { offset: 1, length }];
+        Histogram { counts, positive_spans, ..Histogram::default() }
+    }
+
+    fn float(count: f64, positive: &[f64]) -> Histogram {
+        let counts =
+            HistogramCounts::Float { count, zero_count: 0.0, positive: positive.to_vec(), negative: Vec::new() };
+        let positive_spans = vec![BucketSpan { offset: 0, length: positive.len() as u32 }];
+        Histogram { counts, positive_spans, ..Histogram::default() }
+    }
+
+    fn refused(histogram: Histogram, schema: i32) -> InvalidHistogram {
+        check(histogram.clone(), schema).map(|_| histogram).unwrap_err()
+    }
+
+    #[test]
+    fn what_prometheus_refuses_is_refused() {
+        use InvalidHistogram as Invalid;
+        let good = whole(&[1, 2], 2);
+        for schema in [-4, 0, 8] {
+            assert_eq!(i32::from(check(good.clone(), schema).unwrap().schema), schema);
+        }
+        for schema in [-5, -9, 53, -52, i32::MIN, i32::MAX] {
+            assert_eq!(refused(good.clone(), schema), Invalid::Schema(schema));
+        }
+        assert_eq!(refused(whole(&[1, 2], 3), 3), Invalid::SpansBucketsMismatch);
+        assert_eq!(refused(whole(&[1, 1 << 63], 2), 3), Invalid::NegativeBucketCount);
+        let spans = |second| vec![BucketSpan { offset: -7, length: 1 }, BucketSpan { offset: second, length: 1 }];
+        assert_eq!(refused(Histogram { positive_spans: spans(-1), ..good.clone() }, 3), Invalid::SpanNegativeOffset);
+        assert!(check(Histogram { positive_spans: spans(0), ..good.clone() }, 3).is_ok());
+        assert_eq!(
+            refused(Histogram { custom_bounds: vec![1.0], ..good.clone() }, 3),
+            Invalid::ExponentialCustomBounds
+        );
+        let counted = |count, sum| {
+            let counts = HistogramCounts::Integer { count, zero_count: 1, positive: vec![1], negative: vec![1] };
+            let one = vec![BucketSpan { offset: 0, length: 1 }];
+            Histogram { counts, sum, positive_spans: one.clone(), negative_spans: one, ..Histogram::default() }
+        };
+        assert_eq!(refused(counted(4, 1.0), 3), Invalid::CountMismatch);
+        assert!(check(counted(4, f64::NAN), 3).is_ok());
+        assert_eq!(refused(counted(2, f64::NAN), 3), Invalid::CountNotBigEnough);
+        assert_eq!(refused(float(-1.0, &[1.0]), 3), Invalid::NegativeCount);
+        assert_eq!(refused(float(1.0, &[1.0, -0.5]), 3), Invalid::NegativeBucketCount);
+        assert!(check(float(0.5, &[f64::NAN]), 3).is_ok());
+    }
+
+    #[test]
+    fn custom_bounds_ascend_are_finite_and_enough() {
+        use InvalidHistogram as Invalid;
+        let with = |bounds: &[f64]| Histogram { custom_bounds: bounds.to_vec(), ..whole(&[1, 2], 2) };
+        assert!(check(with(&[0.5, 1.0]), -53).is_ok());
+        assert_eq!(refused(with(&[0.5]), -53), Invalid::CustomBoundsTooFew);
+        assert_eq!(refused(with(&[0.5, 0.5]), -53), Invalid::CustomBoundsDoNotAscend);
+        assert_eq!(refused(with(&[0.5, f64::NAN]), -53), Invalid::CustomBoundsNan);
+        assert_eq!(refused(with(&[0.5, f64::INFINITY]), -53), Invalid::CustomBoundsInfinite);
+        let threshold = Histogram { zero_threshold: 0.1, ..with(&[0.5, 1.0]) };
+        assert_eq!(refused(threshold, -53), Invalid::CustomZeroThreshold);
+        let spans = vec![BucketSpan { offset: 0, length: 0 }];
+        assert_eq!(
+            refused(Histogram { negative_spans: spans, ..with(&[0.5, 1.0]) }, -53),
+            Invalid::CustomNegativeSpans
+        );
+    }
+
+    #[test]
+    fn finer_schemas_are_reduced_to_the_finest_that_is_stored() {
+        // Buckets 1 to 5 of schema 9 are 1 and 2 | 3 and 4 | 5, which are buckets 1, 2 and 3 of schema 8.
+        let reduced = check(whole(&[1, 2, 3, 4, 5], 5), 9).unwrap();
+        assert_eq!(reduced.positive_spans, [BucketSpan { offset: 1, length: 3 }]);
+        let HistogramCounts::Integer { positive, .. } = &reduced.counts else { panic!("{reduced:?}") };
+        assert_eq!((&positive[..], reduced.schema), (&[3, 7, 5][..], 8));
+        // A gap that is left is a span of its own; one that vanishes is not.
+        let spans = [(1, 1), (2, 1), (7, 1)].map(|(offset, length)| BucketSpan { offset, length });
+        let gaps = Histogram { positive_spans: spans.to_vec(), ..whole(&[1, 2, 3], 3) };
+        let reduced = check(gaps, 9).unwrap();
+        let spans = [(1, 2), (3, 1)].map(|(offset, length)| BucketSpan { offset, length });
+        assert_eq!(reduced.positive_spans, spans);
+        let far = check(whole(&[1, 2], 2), 52).unwrap();
+        assert_eq!(far.positive_spans, [BucketSpan { offset: 1, length: 1 }]);
+        assert_eq!(refused(whole(&[1], 2), 9), InvalidHistogram::SpansBucketsMismatch);
+    }
+}
