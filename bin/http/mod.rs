@@ -165,9 +165,10 @@ impl App {
     fn context(&self, timeout: Option<Duration>) -> QueryContext {
         let timeout = timeout.map_or(self.settings.query_timeout, |timeout| timeout.min(self.settings.query_timeout));
         let memory = self.memory.child("--query.max-memory", self.settings.query_max_memory);
-        match self.settings.query_partial_during_replay {
-            true => QueryContext::taking_partial(timeout, memory),
-            false => QueryContext::new(timeout, memory),
+        if self.settings.query_partial_during_replay {
+            QueryContext::taking_partial(timeout, memory)
+        } else {
+            QueryContext::new(timeout, memory)
         }
     }
 }

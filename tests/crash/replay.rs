@@ -101,8 +101,10 @@ fn damage_found_by_the_replay_ends_a_server_that_refuses_it() {
 /// Finds a segment that has samples.
 fn samples_segment(dir: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(dir).expect("list a folder").map(|entry| entry.expect("list a folder").path());
-    entries.into_iter().find_map(|path| match path.is_dir() {
-        true => samples_segment(&path),
-        false => path.file_name()?.to_str()?.starts_with("samples-").then_some(path),
+    entries.into_iter().find_map(|path| {
+        if path.is_dir() {
+            return samples_segment(&path);
+        }
+        path.file_name()?.to_str()?.starts_with("samples-").then_some(path)
     })
 }
