@@ -59,13 +59,16 @@ impl Block {
     /// Checks what a writer takes for granted. Timelines under sound checksums may still be those of other series.
     fn check_times(&self, group: Group<'_>, times_ms: &[i64]) -> Result<()> {
         let range = self.meta.range;
-        let is_inside = times_ms.first().zip(times_ms.last()).is_some_and(|(&first_ms, &last_ms)| {
-            range.start_ms <= first_ms && last_ms <= range.end_ms
-        });
+        let is_inside = times_ms
+            .first()
+            .zip(times_ms.last())
+            .is_some_and(|(&first_ms, &last_ms)| range.start_ms <= first_ms && last_ms <= range.end_ms);
         if is_inside && times_ms.is_sorted_by(|a, b| a < b) {
             return Ok(());
         }
-        Err(self.pages.corrupt(group.map.offset, "a series has no timestamps, or they do not ascend inside the block's range"))
+        Err(self
+            .pages
+            .corrupt(group.map.offset, "a series has no timestamps, or they do not ascend inside the block's range"))
     }
 }
 
