@@ -8,6 +8,7 @@
 mod harness;
 
 mod crash;
+mod damage;
 mod http;
 mod prometheus;
 mod promql;

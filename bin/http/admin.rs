@@ -28,7 +28,7 @@ pub(super) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
         }
         let range = form.time_range()?;
         let selectors = parse_selectors(&selectors).map_err(|reason| ApiError::invalid_parameter("match[]", reason))?;
-        selectors.into_iter().try_for_each(|matchers| db.delete(matchers, range).map_err(internal))?;
+        selectors.into_iter().try_for_each(|matchers| db.delete(matchers, range).map_err(refused))?;
         Ok(None)
     })
     .await
@@ -36,7 +36,7 @@ pub(super) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
 
 /// Rewrites the blocks that hold deleted samples.
 pub(super) async fn clean_tombstones(State(app): State<Arc<App>>) -> Response {
-    run(app, |db| db.clean_tombstones().map(|()| None).map_err(internal)).await
+    run(app, |db| db.clean_tombstones().map(|()| None).map_err(refused)).await
 }
 
 /// Makes a snapshot and answers with its name.
@@ -54,16 +54,18 @@ pub(super) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Respons
 
 /// Flushes and merges everything.
 pub(super) async fn compact(State(app): State<Arc<App>>) -> Response {
-    run(app, |db| db.compact_fully().map(|()| None).map_err(internal)).await
+    run(app, |db| db.compact_fully().map(|()| None).map_err(refused)).await
 }
 
 /// Takes in the blocks that lie in the folder `import` of the data directory.
 pub(super) async fn import(State(app): State<Arc<App>>) -> Response {
-    run(app, |db| db.import().map(|n| Some(serde_json::json!({ "blocks": n }))).map_err(internal)).await
+    run(app, |db| db.import().map(|n| Some(serde_json::json!({ "blocks": n }))).map_err(refused)).await
 }
 
-fn internal(error: varve_tsdb::Error) -> ApiError {
+/// Says what the store could not do; a bound that was hit is no failure of the server.
+fn refused(error: varve_tsdb::Error) -> ApiError {
     let kind = match error {
+        varve_tsdb::Error::Limit { .. } => ErrorKind::Execution,
         varve_tsdb::Error::ReplayFailed { .. } => ErrorKind::Unavailable,
         _ => ErrorKind::Internal,
     };

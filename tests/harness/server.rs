@@ -27,6 +27,27 @@ impl Server {
         Self { process, http, dir }
     }
 
+    /// Starts a server whose data directory is a disk of this size of its own; `None` where the system has no such disks
+    /// to give. The disk goes with the process.
+    pub(crate) fn start_on_small_disk(size: &str, flags: &[&str]) -> Option<Self> {
+        const MOUNT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@""#;
+        let dir = TempDir::new().expect("make a temporary directory");
+        let data_dir = dir.path().join("data");
+        std::fs::create_dir(&data_dir).expect("make a data directory");
+        let unshare = |program: &Command| {
+            let mut command = Command::new("unshare");
+            command.args(["-rm", "sh", "-c", MOUNT, "sh", size]).arg(&data_dir).arg(program.get_program());
+            command.args(program.get_args());
+            command
+        };
+        if !unshare(&Command::new("true")).status().is_ok_and(|status| status.success()) {
+            eprintln!("skipped: no disk of {size} can be mounted");
+            return None;
+        }
+        let (process, http) = wait_for_ready(Process::start("varve", &mut unshare(&command(&data_dir, flags))));
+        Some(Self { process, http, dir })
+    }
+
     /// Starts a server on the same directory; the old one must have ended.
     pub(crate) fn restart(&mut self, flags: &[&str]) {
         assert!(!self.process.is_running(), "two servers on one directory");
@@ -75,6 +96,13 @@ impl Server {
         value.unwrap_or_else(|| panic!("{series} is not in\n{text}")).parse().expect("a metric's value is a number")
     }
 
+    /// Returns the size of the room that the server keeps for a full disk, on the disk that the process sees.
+    pub(crate) fn reserve_size(&self) -> u64 {
+        let path = self.data_dir().join("wal/reserve");
+        let seen = format!("/proc/{}/root{}", self.process.id(), path.display());
+        std::fs::metadata(seen).map_or(0, |metadata| metadata.len())
+    }
+
     /// Returns the memory that the process holds, in bytes.
     pub(crate) fn resident_size(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("read /proc");
@@ -85,7 +113,10 @@ impl Server {
 }
 
 fn start(data_dir: &Path, flags: &[&str]) -> (Process, Http) {
-    let mut process = Process::start("varve", &mut command(data_dir, flags));
+    wait_for_ready(Process::start("varve", &mut command(data_dir, flags)))
+}
+
+fn wait_for_ready(mut process: Process) -> (Process, Http) {
     let address = process.listening_address();
     let http = Http::new(address);
     wait_until("varve to be ready", || {

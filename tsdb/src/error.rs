@@ -33,7 +33,9 @@ pub enum Error {
         reason: String,
     },
     /// A file is of a format that this program does not read.
-    #[error("{path:?} has format version {found}, this program reads up to {supported}")]
+    #[error(
+        "{path:?} has format version {found}, this program reads up to {supported}; nothing was changed: open it with a newer program"
+    )]
     Version {
         /// The file.
         path: PathBuf,

@@ -269,6 +269,25 @@ mod tests {
     }
 
     #[test]
+    fn those_beyond_the_places_wait_for_one() {
+        let requests = Arc::new(Requests::new());
+        let mut begun: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| requests.begin()).collect();
+        let other = Arc::clone(&requests);
+        let one_more = thread::spawn(move || other.begin().sequence());
+        assert!(!one_more.is_finished());
+        let last = begun.pop().map(|request| request.sequence()).unwrap();
+        assert_eq!(one_more.join().unwrap(), last + 1);
+
+        let readers = Readers::new();
+        let mut inside: Vec<_> = (0..READERS_MAX).map(|_| readers.enter()).collect();
+        let other = Arc::clone(&readers);
+        let one_more = thread::spawn(move || drop(other.enter()));
+        assert!(!one_more.is_finished());
+        inside.pop();
+        one_more.join().unwrap();
+    }
+
+    #[test]
     fn readers_are_waited_for_up_to_the_mark() {
         let readers = Readers::new();
         let before = readers.enter();

@@ -311,6 +311,24 @@ fn use_all(path: &Path) {
     while let Ok(Some(_)) = scan.next(&mut samples) {}
 }
 
+/// A merge hands what it scans to a writer, which takes it for granted.
+#[test]
+fn a_scan_refuses_timestamps_that_do_not_ascend_under_sound_checksums() {
+    let Written { path, dir: _dir, .. } = written(2, &small_model());
+    let page = open(&path).unwrap().timelines.get(0).page;
+    let (start, end) = (page.offset as usize, page.offset as usize + page.size as usize);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Behind the header of the page: flags, two counts, two sizes; then the step of the first timeline, which becomes 0.
+    let step = start + 12 + 1 + 4 + 6;
+    bytes[step..step + 3].copy_from_slice(&[0x80, 0x80, 0]);
+    let crc = crc32c::crc32c(&bytes[start + 4..end]).to_le_bytes();
+    bytes[start..start + 4].copy_from_slice(&crc);
+    std::fs::write(&path, bytes).unwrap();
+    let block = open(&path).unwrap();
+    let refused = block.scan().next(&mut SampleColumns::default()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("do not ascend"), "{refused}");
+}
+
 #[test]
 fn files_that_were_cut_or_got_longer_or_are_none_are_refused() {
     let Written { path, dir, .. } = written(2, &small_model());

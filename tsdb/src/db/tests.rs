@@ -222,6 +222,19 @@ fn metadata_survives_a_restart_and_is_bounded() {
 }
 
 #[test]
+fn families_with_metadata_are_bounded_and_known_ones_still_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let names: Vec<_> = (0..=METADATA_FAMILIES_MAX).map(|i| i.to_string()).collect();
+    let refused = db.set_metadata(names.iter().map(|name| (name.as_str(), Metadata::default()))).unwrap_err();
+    assert!(matches!(refused, Error::Limit { limit: 100_000, .. }), "{refused}");
+    assert_eq!(db.metadata().len(), METADATA_FAMILIES_MAX);
+    let help = Metadata { help: "h".into(), ..Metadata::default() };
+    db.set_metadata([("7", help.clone())]).unwrap();
+    assert_eq!(db.metadata()["7"], help);
+}
+
+#[test]
 fn the_head_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options { head_size_max_bytes: 100_000, ..options() }).unwrap();

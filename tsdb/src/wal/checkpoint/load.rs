@@ -94,7 +94,11 @@ pub(in crate::wal) fn load(
             loader.frame(&frame, &mut each).ok_or_else(|| Error::Corrupt {
                 path: path.to_owned(),
                 offset: frame.offset,
-                reason: format!("frame {} of this checkpoint holds nothing that this program knows", frame.sequence),
+                reason: format!(
+                    "frame {} of this checkpoint holds nothing that this program knows; open it with the program that \
+                     wrote it, or move the file away to go on without it",
+                    frame.sequence
+                ),
             })??;
         }
     }

@@ -252,7 +252,7 @@ impl Log {
                         Item::Frame(frame) => {
                             self.stats.n_missing_frames += frame.n_missing;
                             // The checksum is right, so whoever wrote it meant something that this program does not know.
-                            let reason = || format!("frame {} holds no record that this program knows", frame.sequence);
+                            let reason = || unknown(frame.sequence);
                             each(self, &frame, version)?
                                 .ok_or_else(|| corrupt(path.clone(), frame.offset, reason()))?;
                         }
@@ -395,6 +395,17 @@ fn set_metadata(target: &Target<'_>, family: &str, metadata: Metadata) {
 fn refuse(target: &Target<'_>, path: &Path, offset: u64, reason: &str) -> Result<()> {
     match target.on_corruption {
         WalOnCorruption::Quarantine => Ok(()),
-        WalOnCorruption::Refuse => Err(corrupt(path.to_owned(), offset, reason)),
+        WalOnCorruption::Refuse => {
+            let reason =
+                format!("{reason}; restore the file, or open with damage put in quarantine to go on without it");
+            Err(corrupt(path.to_owned(), offset, reason))
+        }
     }
+}
+
+fn unknown(sequence: u64) -> String {
+    format!(
+        "frame {sequence} holds no record that this program knows; open it with the program that wrote it, or move the file \
+         away to go on without it"
+    )
 }

@@ -1,0 +1,266 @@
+//! Damaged, truncated, half-renamed, foreign and newer files, and a full disk: what the server says, that it serves all
+//! else, and that it deletes nothing.
+
+mod full_disk;
+
+use std::collections::BTreeMap;
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::harness::{Server, WriteRequest, series, try_serve, wait_until};
+
+const DAY_MS: i64 = 86_400_000;
+/// Noon of two days, so that each is a block of its own.
+const OLD: i64 = 1_700_000_000_000 / DAY_MS * DAY_MS + DAY_MS / 2;
+const NEW: i64 = OLD + 2 * DAY_MS;
+const SERIES: usize = 300;
+const FLAGS: [&str; 2] = ["--web.enable-admin-api", "--storage.tsdb.retention.time=0"];
+
+/// Writes a sample to each of some series.
+fn write(server: &Server, time: i64) {
+    let timeseries = (0..SERIES).map(|i| {
+        let value = (i as f64).sqrt();
+        series(&[("__name__", "m"), ("i", &*i.to_string()), ("pod", &*format!("{:x}", i * 7_919))], &[(time, value)])
+    });
+    server.http().write(&WriteRequest::new(timeseries)).expect_status(204);
+}
+
+/// Counts the series at a time, or says why not.
+fn count(server: &Server, time: i64) -> Result<usize, String> {
+    let time = (time / 1000).to_string();
+    let answer = server.http().query("/api/v1/query", &[("query", "count(m + 0)"), ("time", &time)]);
+    if answer.status != 200 {
+        assert_eq!(answer.status, 500, "{answer:?}");
+        return Err(answer.error().1);
+    }
+    let result = answer.data()["result"].take();
+    Ok(result[0]["value"][1].as_str().map_or(0, |count| count.parse().expect("a count")))
+}
+
+/// A server that has ended, with a block for each of two days; with the paths of both.
+fn two_blocks() -> (Server, [PathBuf; 2]) {
+    let mut server = Server::start(&FLAGS);
+    for time in [OLD, NEW] {
+        write(&server, time);
+        server.http().form("/api/v1/admin/tsdb/compact", &[]).expect_status(204);
+    }
+    server.kill();
+    let blocks: Vec<_> = files(&server.data_dir().join("blocks")).into_keys().collect();
+    (server, blocks.try_into().expect("two blocks"))
+}
+
+/// Every file below a folder with its bytes, but for the lock and the reserve.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).expect("list a folder") {
+        let path = entry.expect("list a folder").path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else if !path.ends_with("lock") && !path.ends_with("reserve") {
+            let bytes = std::fs::read(&path).expect("read a file");
+            files.insert(path, bytes);
+        }
+    }
+    files
+}
+
+/// Asserts that a text names a file, and a place in it, and says what to do.
+#[track_caller]
+fn assert_helps(text: &str, path: &Path, what_to_do: &str) {
+    assert!(text.contains(&path.display().to_string()), "{} is not named in {text}", path.display());
+    assert!(text.contains("at byte "), "no offset in {text}");
+    assert!(text.contains(what_to_do), "not {what_to_do:?} in {text}");
+}
+
+#[test]
+fn a_damaged_block_is_named_and_left_alone_and_the_others_are_served() {
+    let (mut server, [old, _]) = two_blocks();
+    let good = std::fs::read(&old).expect("read a block");
+    let cut = good[..good.len() / 2].to_vec();
+    let mut footer = good.clone();
+    footer[good.len() - 40] ^= 1;
+    let mut header = good.clone();
+    header[5] = 1;
+    let longer = [&good[..], b"more"].concat();
+    for bad in [cut, footer, header, longer, Vec::new(), b"a text of somebody else\n".repeat(10)] {
+        std::fs::write(&old, &bad).expect("write a block");
+        server.restart(&FLAGS);
+        assert_helps(&server.log(), &old, "restore the file from a snapshot, or move it away to go on without it");
+        assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 1.0);
+        assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(0), Ok(SERIES)));
+        server.http().form("/api/v1/admin/tsdb/compact", &[]).expect_status(204);
+        server.kill();
+        assert_eq!(std::fs::read(&old).expect("read a block"), bad);
+    }
+    std::fs::write(&old, &good).expect("write a block");
+    server.restart(&FLAGS);
+    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES), Ok(SERIES)));
+}
+
+#[test]
+fn a_page_that_cannot_be_read_fails_the_query_that_needs_it() {
+    let (mut server, [old, _]) = two_blocks();
+    let good = std::fs::read(&old).expect("read a block");
+    let mut n_failed = 0;
+    for tenth in 1..9 {
+        let mut bad = good.clone();
+        bad[good.len() * tenth / 9] ^= 0x10;
+        std::fs::write(&old, &bad).expect("write a block");
+        server.restart(&FLAGS);
+        assert_eq!(count(&server, NEW), Ok(SERIES), "the other block");
+        match count(&server, OLD) {
+            Ok(found) => assert!(found == SERIES || server.metric("varve_tsdb_blocks_damaged") == 1.0),
+            Err(reason) => {
+                assert_helps(&reason, &old, "restore the file from a snapshot, or move it away to go on without it");
+                n_failed += 1;
+            }
+        }
+        server.kill();
+    }
+    assert!(n_failed > 0, "no damage was in a page that is read for a query");
+}
+
+/// A block that is cut while it is open costs the queries that need it, never the process.
+#[test]
+fn a_block_that_is_cut_while_it_is_open_fails_its_queries_only() {
+    let (mut server, [old, _]) = two_blocks();
+    server.restart(&FLAGS);
+    let mut file = std::fs::OpenOptions::new().write(true).open(&old).expect("open a block");
+    file.set_len(100).expect("cut a block");
+    assert_helps(&count(&server, OLD).expect_err("the block is cut"), &old, "restore the file from a snapshot");
+    assert_eq!(count(&server, NEW), Ok(SERIES));
+    // Nor does a merge that cannot read it: it fails, and its sources stay.
+    file.rewind().expect("seek");
+    file.write_all(b"damage").expect("write");
+    write(&server, OLD + 2 * DAY_MS + 1000);
+    drop(server.http().form("/api/v1/admin/tsdb/compact", &[]));
+    assert!(old.exists());
+    assert_eq!(count(&server, NEW), Ok(SERIES));
+}
+
+#[test]
+fn a_damaged_log_opens_with_what_is_sound_and_keeps_the_rest_aside() {
+    let mut server = Server::start(&["--storage.tsdb.shards=1"]);
+    (0..20).for_each(|i| write(&server, NEW + i * 1000));
+    server.kill();
+    let wal = server.data_dir().join("wal");
+    let samples = |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("samples-"));
+    let path = files(&wal).keys().find(samples).expect("a segment").clone();
+    let good = std::fs::read(&path).expect("read a segment");
+    let mut bad = good.clone();
+    bad[good.len() / 2] ^= 1;
+    std::fs::write(&path, &bad).expect("write a segment");
+
+    let before = files(&server.data_dir());
+    let refuse = ["--storage.tsdb.shards=1", "--storage.wal.on-corruption=refuse"];
+    let (status, output) = try_serve(&server.data_dir(), &refuse);
+    assert!(!status.success());
+    assert_helps(&output, &path, "restore the file, or open with damage put in quarantine");
+    assert_eq!(files(&server.data_dir()), before, "nothing was changed");
+
+    server.restart(&["--storage.tsdb.shards=1"]);
+    assert_eq!(count(&server, NEW + 19_000), Ok(SERIES), "what lies behind the damage");
+    let damaged = server.metric("varve_tsdb_replayed_damaged_bytes");
+    let kept = files(&server.data_dir().join("quarantine"));
+    assert_eq!(kept.values().map(Vec::len).sum::<usize>() as f64, damaged);
+    let (name, bytes) = kept.first_key_value().expect("the damaged bytes");
+    let offset = name.to_string_lossy().rsplit_once(".at-").expect("the name says where").1.parse().expect("an offset");
+    assert_eq!(bytes[..], bad[offset..][..bytes.len()]);
+    assert!(server.log().contains(&path.display().to_string()), "{}", server.log());
+}
+
+#[test]
+fn damaged_delete_rules_keep_the_server_from_starting() {
+    let (mut server, _) = two_blocks();
+    server.restart(&FLAGS);
+    server.http().form("/api/v1/admin/tsdb/delete_series", &[("match[]", r#"{i="7"}"#)]).expect_status(204);
+    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES - 1), Ok(SERIES - 1)));
+    server.kill();
+    let path = server.data_dir().join("tombstones");
+    let good = std::fs::read(&path).expect("read the rules");
+    let flipped = |at: usize| {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        bad
+    };
+    for bad in [flipped(0), flipped(9), flipped(good.len() - 1), good[..good.len() - 1].to_vec(), Vec::new()] {
+        std::fs::write(&path, &bad).expect("write the rules");
+        let before = files(&server.data_dir());
+        let (status, output) = try_serve(&server.data_dir(), &FLAGS);
+        assert!(!status.success());
+        assert_helps(&output, &path, "restore the file, or move it away to have deleted samples back");
+        assert_eq!(files(&server.data_dir()), before, "nothing was changed");
+    }
+    std::fs::write(&path, &good).expect("write the rules");
+    server.restart(&FLAGS);
+    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES - 1), Ok(SERIES - 1)));
+}
+
+#[test]
+fn a_file_of_a_newer_version_keeps_the_server_from_starting_and_everything_as_it_is() {
+    let (mut server, _) = two_blocks();
+    server.restart(&FLAGS);
+    write(&server, NEW + 1000);
+    server.kill();
+    let dir = server.data_dir();
+    for (path, good) in files(&dir) {
+        let (magic, crc_offset) = (&good[..4], if path.extension().is_some() { 12 } else { 20 });
+        assert!(magic == b"VWAL" || magic == b"VBLK", "{}", path.display());
+        let mut newer = good.clone();
+        newer[4] += 1;
+        let crc = crc32c(&newer[..crc_offset]).to_le_bytes();
+        newer[crc_offset..crc_offset + 4].copy_from_slice(&crc);
+        std::fs::write(&path, newer).expect("write a file");
+        let before = files(&dir);
+        let (status, output) = try_serve(&dir, &FLAGS);
+        assert!(!status.success());
+        assert!(
+            output.contains(&path.display().to_string()) && output.contains("open it with a newer program"),
+            "{output}"
+        );
+        assert_eq!(files(&dir), before, "nothing was changed");
+        std::fs::write(&path, good).expect("write a file");
+    }
+    server.restart(&FLAGS);
+    assert_eq!(count(&server, NEW + 1000), Ok(SERIES));
+}
+
+/// CRC-32C, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    !bytes.iter().fold(!0, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 })
+    })
+}
+
+#[test]
+fn what_a_crash_left_half_renamed_is_cleared_and_what_is_not_ours_stays() {
+    let (mut server, [old, _]) = two_blocks();
+    let dir = server.data_dir();
+    let checkpoint = files(&dir.join("wal")).into_keys().find(|path| path.to_string_lossy().contains("checkpoint-"));
+    let checkpoint = checkpoint.expect("a flush leaves a checkpoint");
+    let in_blocks = |name: &str| dir.join("blocks").join(name);
+    let ours = [in_blocks("00000090.block.tmp"), in_blocks("00000090.0.tmp")];
+    let foreign = [in_blocks("notes.tmp"), in_blocks("old.block"), dir.join("wal/notes"), dir.join("README")];
+    for path in ours.iter().chain(&foreign).chain([&checkpoint.with_extension("tmp"), &dir.join("tombstones.tmp")]) {
+        std::fs::copy(&old, path).expect("copy a file");
+    }
+    server.restart(&FLAGS);
+    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES), Ok(SERIES)));
+    assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 0.0);
+    server.http().form("/api/v1/admin/tsdb/compact", &[]).expect_status(204);
+    assert!(ours.iter().all(|path| !path.exists()));
+    assert!(foreign.iter().all(|path| path.exists()));
+}
+
+/// The name of a block under which there is none, or a folder, is one damaged block and no more.
+#[test]
+fn a_folder_in_the_place_of_a_block_is_named() {
+    let (mut server, _) = two_blocks();
+    let path = server.data_dir().join("blocks/00000999.block");
+    std::fs::create_dir(&path).expect("make a folder");
+    server.restart(&FLAGS);
+    wait_until("the folder to be named", || server.log().contains(&path.display().to_string()));
+    assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 1.0);
+    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES), Ok(SERIES)));
+}
