@@ -174,6 +174,25 @@ fn foreign_names_are_left_alone() {
     }
 }
 
+/// The name alone would make all segments before it go.
+#[test]
+fn a_file_that_is_a_checkpoint_by_its_name_only_costs_nothing() {
+    for bytes in [&b""[..], b"foreign", &[7; 5000]] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(dir.path());
+        append(&db, &[(0, NOW_MS, 1.0)]);
+        drop(db);
+        std::fs::write(dir.path().join("wal/000000-001/000/checkpoint-00000099"), bytes).unwrap();
+        let db = open(dir.path());
+        assert_eq!((times_of(&db, 0), db.stats().replayed.n_damaged_checkpoints), (vec![NOW_MS], 1));
+        append(&db, &[(0, NOW_MS + 1, 2.0)]);
+        db.flush().unwrap();
+        append(&db, &[(0, NOW_MS + 2, 3.0)]);
+        drop(db);
+        assert_eq!(times_of(&open(dir.path()), 0), [NOW_MS, NOW_MS + 1, NOW_MS + 2]);
+    }
+}
+
 #[test]
 fn a_segment_that_leaves_no_number_for_the_next_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -37,6 +37,8 @@ pub(in crate::wal) struct Damage {
     pub(in crate::wal) offset: u64,
     /// What is wrong there.
     pub(in crate::wal) reason: &'static str,
+    /// Whether its beginning is sound. Without, nothing but its name says that segments before it no longer count.
+    pub(in crate::wal) begins: bool,
 }
 
 /// Reads a checkpoint and checks that all its frames are there and sound; `None` if they are.
@@ -46,13 +48,16 @@ pub(in crate::wal) struct Damage {
 pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> Result<Option<Damage>> {
     let mut reader = match Reader::open(fs, path, SegmentKind::Checkpoint, large)? {
         Opened::Sound(reader) => reader,
-        Opened::Empty => return Ok(Some(Damage { ranges: Vec::new(), offset: 0, reason: "is cut off in its header" })),
+        Opened::Empty => {
+            let reason = "is cut off in its header";
+            return Ok(Some(Damage { ranges: Vec::new(), offset: 0, reason, begins: false }));
+        }
         Opened::Damaged(size) => {
             let ranges = std::iter::once(0..size).collect();
-            return Ok(Some(Damage { ranges, offset: 0, reason: "has no sound header" }));
+            return Ok(Some(Damage { ranges, offset: 0, reason: "has no sound header", begins: false }));
         }
     };
-    let (mut ranges, mut first) = (Vec::new(), None);
+    let (mut ranges, mut first, mut begins) = (Vec::new(), None, false);
     let (mut end, mut last_record) = (0, None);
     while let Some(item) = reader.next()? {
         match item {
@@ -60,6 +65,7 @@ pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> 
                 if frame.n_missing > 0 {
                     first.get_or_insert((frame.offset, "frames are missing"));
                 }
+                begins |= frame.record == BEGIN;
                 end = frame.offset + frame.size;
                 last_record = Some(frame.record);
             }
@@ -72,7 +78,7 @@ pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> 
     if first.is_none() && last_record != Some(END) {
         first = Some((end, "ends early"));
     }
-    Ok(first.map(|(offset, reason)| Damage { ranges, offset, reason }))
+    Ok(first.map(|(offset, reason)| Damage { ranges, offset, reason, begins }))
 }
 
 /// Reads what decodes of a checkpoint of a number.

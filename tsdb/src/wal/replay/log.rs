@@ -117,8 +117,7 @@ impl Log {
             stats: ReplayStats::default(),
             torn: Vec::new(),
         };
-        log.choose_checkpoint(&numbers(SegmentKind::Checkpoint), shared)?;
-        let cut = log.checkpoint.unwrap_or(0);
+        let cut = log.choose_checkpoint(&numbers(SegmentKind::Checkpoint), shared)?;
         log.series.retain(|&number| number >= cut);
         log.samples.retain(|&number| number >= cut);
         log.announce(shared.target)?;
@@ -126,24 +125,29 @@ impl Log {
     }
 
     /// Chooses the newest sound checkpoint: as long as an older one is there, so are the segments behind it. If there is
-    /// none, the newest one, for what is sound of it.
-    fn choose_checkpoint(&mut self, numbers: &[u64], shared: &Shared<'_>) -> Result<()> {
+    /// none, the newest one, for what is sound of it. Returns the number of the first segment that counts.
+    fn choose_checkpoint(&mut self, numbers: &[u64], shared: &Shared<'_>) -> Result<u64> {
         let Target { fs, .. } = shared.target;
-        self.checkpoint = numbers.last().copied();
+        let mut begun = None;
         for &number in numbers.iter().rev() {
             let path = self.path(SegmentKind::Checkpoint, number);
             let Some(damage) = checkpoint::examine(*fs, &path, &shared.large)? else {
                 self.checkpoint = Some(number);
-                break;
+                return Ok(number);
             };
             tracing::error!(?path, offset = damage.offset, "the checkpoint of a log is damaged: {}", damage.reason);
             refuse(shared.target, &path, damage.offset, damage.reason)?;
             self.stats.n_damaged_checkpoints += 1;
+            if damage.begins {
+                begun = begun.or(Some(number));
+            }
             for range in damage.ranges {
                 self.damaged(&path, range, shared.target)?;
             }
         }
-        Ok(())
+        self.checkpoint = begun.or(numbers.last().copied());
+        // A file that is no checkpoint but for its name does not make segments go.
+        Ok(begun.unwrap_or(0))
     }
 
     fn announce(&self, target: &Target<'_>) -> Result<()> {
