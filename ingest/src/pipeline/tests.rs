@@ -268,15 +268,18 @@ fn histograms_are_stored_beside_floats_and_bad_ones_cost_themselves() {
     let mut unnamed = series(&[("job", "z")], &[]);
     unnamed.histograms = vec![histogram(T, &[1])];
     let request = [mixed, unnamed, up("y", &[(T, 1.0)])];
-    for _moved_or_repeated in 0..2 {
+    // Repeated, what was a duplicate of the newest one lies behind it.
+    for reason in ["duplicate sample for timestamp", "out of order sample"] {
         let written = fixture.write(&request).unwrap();
         assert_eq!((written.samples_stored, written.rejects.n_samples()), (4, 3));
         assert_eq!(
             written.rejects.to_string(),
-            "invalid native histogram: 1 histogram, e.g. series {__name__=\"up\", job=\"x\"} at 1700000000002: \
+            format!(
+                "invalid native histogram: 1 histogram, e.g. series {{__name__=\"up\", job=\"x\"}} at 1700000000002: \
              histogram spans specify different number of buckets than provided; \
-             missing metric name (__name__ label): 1 series with 1 sample, e.g. series {job=\"z\"}; \
-             duplicate sample for timestamp: 1 sample, e.g. series {__name__=\"up\", job=\"x\"} at 1700000000001"
+             missing metric name (__name__ label): 1 series with 1 sample, e.g. series {{job=\"z\"}}; \
+             {reason}: 1 sample, e.g. series {{__name__=\"up\", job=\"x\"}} at 1700000000001"
+            )
         );
     }
     let mut columns = SampleColumns::default();

@@ -73,13 +73,18 @@ pub(crate) fn decode(mut reader: Reader<'_>) -> Result<Sent, Malformed> {
 /// Decodes a field of numbers, packed or a single one of them.
 fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result<(), Malformed> {
     match key >> 3 {
-        NEGATIVE_DELTAS => each(key, reader, |r| Ok(sent.negative.deltas.push(zigzag64(r.varint()?)))),
-        POSITIVE_DELTAS => each(key, reader, |r| Ok(sent.positive.deltas.push(zigzag64(r.varint()?)))),
-        NEGATIVE_COUNTS => each(key, reader, |r| Ok(sent.negative.counts.push(take_double(r)?))),
-        POSITIVE_COUNTS => each(key, reader, |r| Ok(sent.positive.counts.push(take_double(r)?))),
-        CUSTOM_VALUES => each(key, reader, |r| Ok(sent.custom_values.push(take_double(r)?))),
+        NEGATIVE_DELTAS => each(key, reader, |r| push(&mut sent.negative.deltas, zigzag64(r.varint()?))),
+        POSITIVE_DELTAS => each(key, reader, |r| push(&mut sent.positive.deltas, zigzag64(r.varint()?))),
+        NEGATIVE_COUNTS => each(key, reader, |r| push(&mut sent.negative.counts, take_double(r)?)),
+        POSITIVE_COUNTS => each(key, reader, |r| push(&mut sent.positive.counts, take_double(r)?)),
+        CUSTOM_VALUES => each(key, reader, |r| push(&mut sent.custom_values, take_double(r)?)),
         _ => reader.skip_unknown(key, 0),
     }
+}
+
+fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), Malformed> {
+    numbers.push(number);
+    Ok(())
 }
 
 /// Takes each number of a field: several where it is packed, else one.

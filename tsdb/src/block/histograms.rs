@@ -1,4 +1,4 @@
-//! Rows of a series that has histograms: runs of samples of one kind and layout, in columns.
+//! Rows of a series that has histograms: runs of samples of one kind, in columns.
 //!
 //! Used by pages of rows. Format: docs/format/block.md, "Rows with histograms".
 //!
@@ -6,12 +6,17 @@
 //! repeated until the row has all its samples:
 //! run      varint: twice one less than its number of samples, and 1 more if they are histograms
 //! floats   a row of values; that is all
-//! layout   varint: 0: a new one follows (see `histogram::Layout`); k: the k-th last new one of the row
+//! layouts  their number, from 1, as a varint, and each of them (see `histogram::Layout`)
+//! uses     only with several layouts, repeated until all samples have one: a layout by its place and one less than how
+//!          many samples have it, two varints
 //! hints    repeated until all are there: varint, 4 times one less than how many histograms, and their reset hint
 //! sum      a row of values
 //! counts   whole numbers: columns of integers: the count less all that follow, the zero bucket, each bucket.
 //!          Floats: rows of values: the count, the zero bucket, each bucket
 //! ```
+//! With several layouts the columns are those of all buckets that one of them has, by index, positive ones first; who lacks
+//! a bucket has 0 there. So a bucket that is new costs no columns but its own.
+//!
 //! A bucket grows by about as much between any two samples, so its column needs the bits of what varies in that. What an
 //! observation adds to a bucket it adds to the count, which costs nothing then.
 
@@ -19,13 +24,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Damaged;
+use super::bucket_columns::BucketColumns;
 use super::values::{ValueEncoder, decode_values, integers};
 use crate::histogram::{Histogram, HistogramCounts, Layout, ResetHint};
 use crate::sample::SampleColumns;
 use crate::varint::{put_u64, take_u64};
 
 /// Most cells ([`Histogram::n_cells`]) that a series has in one page of rows: its rows then stay below 2^24 bytes, as the
-/// largest column takes 32 bytes a cell, and decode into a few MiB. One histogram has less.
+/// bytes of a column are less than 64 a cell, and decode into a few MiB. One histogram has less.
 pub(in crate::block) const SERIES_CELLS_MAX: usize = 1 << 18;
 
 /// Some samples of a series, for a page of rows.
@@ -75,15 +81,14 @@ impl<'a> RowSamples<'a> {
         (Self { values, histograms, first: self.first }, rest)
     }
 
-    /// Counts the samples at the front that are of one kind, histograms of one layout.
-    fn run_len(self) -> usize {
-        let Some((first, histogram)) = self.histograms.first() else { return self.values.len() };
-        if *first as usize > self.first {
-            return *first as usize - self.first;
-        }
-        let layout = Layout::of(histogram);
-        let in_run =
-            |&(i, (place, of)): &(usize, &(u32, Arc<Histogram>))| *place as usize == self.first + i && layout.is_of(of);
+    /// Counts the floats at the front.
+    fn n_floats(self) -> usize {
+        self.histograms.first().map_or(self.values.len(), |(first, _)| *first as usize - self.first)
+    }
+
+    /// Counts the histograms at the front.
+    fn n_histograms(self) -> usize {
+        let in_run = |&(i, (place, _)): &(usize, &(u32, Arc<Histogram>))| *place as usize == self.first + i;
         self.histograms.iter().enumerate().take_while(in_run).count()
     }
 }
@@ -102,53 +107,124 @@ pub(in crate::block) fn n_fitting(samples: RowSamples<'_>) -> usize {
 
 /// Appends a row of samples.
 pub(in crate::block) fn encode_row(samples: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
-    let (mut layouts, mut rest) = (Vec::<Layout>::new(), samples);
+    let mut rest = samples;
     while rest.len() > 0 {
-        let (run, others) = rest.split_at(rest.run_len());
-        rest = others;
-        let head = (run.len() as u64 - 1) << 1;
-        let Some((_, first)) = run.histograms.first() else {
-            put_u64(dst, head);
+        let n_floats = rest.n_floats();
+        if n_floats > 0 {
+            let (run, others) = rest.split_at(n_floats);
+            rest = others;
+            put_u64(dst, (n_floats as u64 - 1) << 1);
             encoder.encode(run.values, dst);
             continue;
-        };
-        put_u64(dst, head | 1);
-        match layouts.iter().rev().position(|layout| layout.is_of(first)) {
-            Some(back) => put_u64(dst, back as u64 + 1),
-            None => {
-                put_u64(dst, 0);
-                let layout = Layout::of(first);
-                layout.encode(dst);
-                layouts.push(layout);
-            }
         }
-        encode_histograms(run, encoder, dst);
+        let plan = RunPlan::new(&rest.histograms[..rest.n_histograms()]);
+        let (run, others) = rest.split_at(plan.len());
+        rest = others;
+        put_u64(dst, (run.len() as u64 - 1) << 1 | 1);
+        plan.encode(run, encoder, dst);
     }
 }
 
-/// Appends hints, sums and counts of histograms of one layout.
-fn encode_histograms(run: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
-    for alike in run.histograms.chunk_by(|(_, a), (_, b)| a.reset_hint == b.reset_hint) {
-        put_u64(dst, (alike.len() as u64 - 1) << 2 | u64::from(alike[0].1.reset_hint.code()));
+/// Which histograms make a run.
+struct RunPlan {
+    layouts: Vec<Layout>,
+    /// Layouts by their places, and how many histograms have them.
+    uses: Vec<(usize, usize)>,
+    columns: BucketColumns,
+}
+
+impl RunPlan {
+    /// Plans a run of as many of these histograms as go well together, at least one.
+    fn new(histograms: &[(u32, Arc<Histogram>)]) -> Self {
+        let mut plan = Self { layouts: Vec::new(), uses: Vec::new(), columns: BucketColumns::default() };
+        let (mut n_cells, mut n) = (0, 0);
+        for (_, histogram) in histograms {
+            n_cells += histogram.n_cells();
+            n += 1;
+            if !plan.add(histogram, n, n_cells) {
+                break;
+            }
+        }
+        plan
     }
-    encoder.encode(run.values, dst);
-    let n_columns = run.histograms[0].1.n_buckets() + 2;
-    if matches!(run.histograms[0].1.counts, HistogramCounts::Integer { .. }) {
-        let mut column = Vec::with_capacity(run.len());
-        for i in 0..n_columns {
-            column.clear();
-            column.extend(run.histograms.iter().map(|(_, of)| integer_cell(&of.counts, i).cast_signed()));
-            encoder.encode_integers(&column, dst);
+
+    /// Adds the `n`-th histogram, with which all have `n_cells`, unless there would be too many empty cells.
+    fn add(&mut self, histogram: &Histogram, n: usize, n_cells: usize) -> bool {
+        let known = self.layouts.iter().rposition(|layout| layout.is_of(histogram));
+        let layout = match known {
+            Some(layout) if self.columns.len() * n <= RUN_CELLS_FACTOR * n_cells || self.layouts.len() == 1 => layout,
+            Some(_) => return false,
+            None => {
+                let layout = Layout::of(histogram);
+                let columns = match self.layouts.first() {
+                    None => Some(BucketColumns::new(&layout)),
+                    Some(first) if first.is_float() != layout.is_float() => None,
+                    Some(_) if self.layouts.len() == RUN_LAYOUTS_MAX => None,
+                    Some(first) => self.columns.with(first, &layout),
+                };
+                let fits = |columns: &BucketColumns| n == 1 || columns.len() * n <= RUN_CELLS_FACTOR * n_cells;
+                let Some(columns) = columns.filter(fits) else { return false };
+                self.columns = columns;
+                self.layouts.push(layout);
+                self.layouts.len() - 1
+            }
+        };
+        match self.uses.last_mut() {
+            Some((last, n)) if *last == layout => *n += 1,
+            _ => self.uses.push((layout, 1)),
         }
-    } else {
-        let mut column = Vec::with_capacity(run.len());
-        for i in 0..n_columns {
-            column.clear();
-            column.extend(run.histograms.iter().map(|(_, of)| float_cell(&of.counts, i)));
-            encoder.encode(&column, dst);
+        true
+    }
+
+    /// Counts the histograms.
+    fn len(&self) -> usize {
+        self.uses.iter().map(|(_, n)| n).sum()
+    }
+
+    /// Appends layouts, hints, sums and counts of the histograms that were planned.
+    fn encode(&self, run: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
+        put_u64(dst, self.layouts.len() as u64);
+        self.layouts.iter().for_each(|layout| layout.encode(dst));
+        if self.layouts.len() > 1 {
+            for &(layout, n) in &self.uses {
+                put_u64(dst, layout as u64);
+                put_u64(dst, n as u64 - 1);
+            }
         }
+        for alike in run.histograms.chunk_by(|(_, a), (_, b)| a.reset_hint == b.reset_hint) {
+            put_u64(dst, (alike.len() as u64 - 1) << 2 | u64::from(alike[0].1.reset_hint.code()));
+        }
+        encoder.encode(run.values, dst);
+        if self.layouts[0].is_float() {
+            let cells = self.cells(run, float_cell);
+            cells.chunks_exact(run.len()).for_each(|column| encoder.encode(column, dst));
+        } else {
+            let cells = self.cells(run, |counts, i| integer_cell(counts, i).cast_signed());
+            cells.chunks_exact(run.len()).for_each(|column| encoder.encode_integers(column, dst));
+        }
+    }
+
+    /// Returns the cells, column by column.
+    fn cells<T: Default + Copy>(&self, run: RowSamples<'_>, cell: impl Fn(&HistogramCounts, usize) -> T) -> Vec<T> {
+        let places: Vec<Vec<usize>> = self.layouts.iter().map(|layout| self.columns.places(layout)).collect();
+        let mut cells = vec![T::default(); (FIRST_BUCKETS + self.columns.len()) * run.len()];
+        let layouts = self.uses.iter().flat_map(|&(layout, n)| std::iter::repeat_n(layout, n));
+        for (i, ((_, histogram), layout)) in run.histograms.iter().zip(layouts).enumerate() {
+            let columns = (0..FIRST_BUCKETS).chain(places[layout].iter().map(|place| FIRST_BUCKETS + place));
+            for (of_histogram, column) in columns.enumerate() {
+                cells[column * run.len() + i] = cell(&histogram.counts, of_histogram);
+            }
+        }
+        cells
     }
 }
+
+/// Columns before those of buckets: the count, the zero bucket.
+const FIRST_BUCKETS: usize = 2;
+/// Most layouts of a run.
+const RUN_LAYOUTS_MAX: usize = 64;
+/// A run has at most so many times the cells in its columns that its histograms have by themselves.
+const RUN_CELLS_FACTOR: usize = 2;
 
 /// Returns what the `i`-th column holds of whole counts.
 fn integer_cell(counts: &HistogramCounts, i: usize) -> u64 {
@@ -180,7 +256,7 @@ pub(in crate::block) fn decode_row(
     dst: &mut SampleColumns,
 ) -> Result<(), Damaged> {
     let src = &mut src;
-    let (mut layouts, mut at) = (Vec::new(), 0);
+    let mut at = 0;
     while at < n_samples {
         let head = take_u64(src).ok_or(Damaged)?;
         let more = usize::try_from(head >> 1).map_err(|_| Damaged)?;
@@ -194,15 +270,7 @@ pub(in crate::block) fn decode_row(
             dst.values.drain(start..start + of_run.start);
             continue;
         }
-        let back = take_u64(src).ok_or(Damaged)?;
-        if back == 0 {
-            layouts.push(Layout::decode(src).ok_or(Damaged)?);
-        }
-        let back = usize::try_from(back.max(1)).map_err(|_| Damaged)?;
-        let layout = layouts.len().checked_sub(back).map(|i| &layouts[i]).ok_or(Damaged)?;
-        let left = layout.n_cells().checked_mul(n).and_then(|n_cells| n_cells_max.checked_sub(n_cells));
-        *n_cells_max = left.ok_or(Damaged)?;
-        let run = Run::decode(src, layout, n).ok_or(Damaged)?;
+        let run = Run::decode(src, n, n_cells_max).ok_or(Damaged)?;
         for i in of_run {
             let place = u32::try_from(dst.values.len()).map_err(|_| Damaged)?;
             dst.values.push(run.sums[i]);
@@ -212,10 +280,14 @@ pub(in crate::block) fn decode_row(
     if src.is_empty() { Ok(()) } else { Err(Damaged) }
 }
 
-/// Histograms of one layout, in columns of `n`.
-struct Run<'a> {
-    layout: &'a Layout,
+/// Histograms in columns of `n`.
+struct Run {
     n: usize,
+    layouts: Vec<Layout>,
+    /// Of each layout, in which columns its buckets are.
+    places: Vec<Vec<usize>>,
+    /// Of each histogram, the place of its layout.
+    uses: Vec<usize>,
     hints: Vec<ResetHint>,
     sums: Vec<f64>,
     cells: Cells,
@@ -227,56 +299,99 @@ enum Cells {
     Floats(Vec<f64>),
 }
 
-impl<'a> Run<'a> {
-    fn decode(src: &mut &[u8], layout: &'a Layout, n: usize) -> Option<Self> {
-        let mut hints = Vec::with_capacity(n);
-        while hints.len() < n {
-            let of = take_u64(src)?;
-            let more = usize::try_from(of >> 2).ok()?;
-            let n_alike = more.checked_add(1).filter(|&n_alike| n_alike <= n - hints.len())?;
-            hints.resize(hints.len() + n_alike, ResetHint::from_code((of & 3) as u8)?);
+impl Run {
+    fn decode(src: &mut &[u8], n: usize, n_cells_max: &mut usize) -> Option<Self> {
+        let n_layouts = take_u64(src)?;
+        let n_layouts = usize::try_from(n_layouts).ok().filter(|n| (1..=RUN_LAYOUTS_MAX).contains(n))?;
+        let layouts = (0..n_layouts).map(|_| Layout::decode(src)).collect::<Option<Vec<_>>>()?;
+        let uses = if n_layouts == 1 { vec![0; n] } else { take_uses(src, n, n_layouts)? };
+        // What the histograms take, and what their columns take, is bounded before any of it is made.
+        let n_cells: usize = uses.iter().map(|&layout| layouts[layout].n_cells()).sum();
+        *n_cells_max = n_cells_max.checked_sub(n_cells)?;
+        let is_used = |layout: usize| uses.contains(&layout);
+        let is_alike = |layout: &Layout| layout.is_float() == layouts[0].is_float();
+        if !(0..n_layouts).all(is_used) || !layouts.iter().all(is_alike) {
+            return None;
         }
+        let mut columns = BucketColumns::new(&layouts[0]);
+        for layout in &layouts[1..] {
+            columns = columns.with(&layouts[0], layout)?;
+        }
+        if n_layouts > 1 && columns.len() * n > RUN_CELLS_FACTOR * n_cells {
+            return None;
+        }
+        let hints = take_hints(src, n)?;
         let mut sums = Vec::with_capacity(n);
         decode_values(src, n, &mut sums).ok()?;
-        let n_columns = layout.n_buckets() + 2;
-        let cells = if layout.is_float() {
-            let mut cells = Vec::with_capacity(n_columns * n);
-            (0..n_columns).try_for_each(|_| decode_values(src, n, &mut cells).ok())?;
-            Cells::Floats(cells)
-        } else {
-            let mut cells = vec![0; n_columns * n];
-            cells.chunks_exact_mut(n).try_for_each(|column| integers::decode_integers(src, column))?;
-            Cells::Integers(cells)
-        };
-        Some(Self { layout, n, hints, sums, cells })
+        let cells = Cells::decode(src, layouts[0].is_float(), FIRST_BUCKETS + columns.len(), n)?;
+        let places = layouts.iter().map(|layout| columns.places(layout)).collect();
+        Some(Self { n, layouts, places, uses, hints, sums, cells })
     }
 
     fn histogram(&self, i: usize) -> Histogram {
-        let n_positive = self.layout.n_positive();
+        let (layout, places) = (&self.layouts[self.uses[i]], &self.places[self.uses[i]]);
+        let (positive, negative) = places.split_at(layout.n_positive());
         let counts = match &self.cells {
             Cells::Integers(cells) => {
-                let mut row = cells[i..].iter().step_by(self.n).map(|cell| cell.cast_unsigned());
-                let (rest, zero_count) = (row.next().unwrap_or(0), row.next().unwrap_or(0));
-                let positive: Vec<u64> = row.by_ref().take(n_positive).collect();
-                let negative: Vec<u64> = row.collect();
+                let cell = |column: usize| cells[column * self.n + i].cast_unsigned();
+                let take = |places: &[usize]| places.iter().map(|place| cell(FIRST_BUCKETS + place)).collect();
+                let (positive, negative): (Vec<u64>, Vec<u64>) = (take(positive), take(negative));
+                let zero_count = cell(1);
                 let buckets = positive.iter().chain(&negative);
-                let count = buckets.fold(rest.wrapping_add(zero_count), |sum, of| sum.wrapping_add(*of));
+                let count = buckets.fold(cell(0).wrapping_add(zero_count), |sum, of| sum.wrapping_add(*of));
                 HistogramCounts::Integer { count, zero_count, positive, negative }
             }
             Cells::Floats(cells) => {
-                let mut row = cells[i..].iter().step_by(self.n).copied();
-                let (count, zero_count) = (row.next().unwrap_or(0.0), row.next().unwrap_or(0.0));
-                let positive = row.by_ref().take(n_positive).collect();
-                HistogramCounts::Float { count, zero_count, positive, negative: row.collect() }
+                let cell = |column: usize| cells[column * self.n + i];
+                let take = |places: &[usize]| places.iter().map(|place| cell(FIRST_BUCKETS + place)).collect();
+                let (count, zero_count) = (cell(0), cell(1));
+                HistogramCounts::Float { count, zero_count, positive: take(positive), negative: take(negative) }
             }
         };
-        Histogram { reset_hint: self.hints[i], ..self.layout.histogram(self.sums[i], counts) }
+        Histogram { reset_hint: self.hints[i], ..layout.histogram(self.sums[i], counts) }
     }
+}
+
+impl Cells {
+    fn decode(src: &mut &[u8], is_float: bool, n_columns: usize, n: usize) -> Option<Self> {
+        if is_float {
+            let mut cells = Vec::with_capacity(n_columns * n);
+            (0..n_columns).try_for_each(|_| decode_values(src, n, &mut cells).ok())?;
+            return Some(Self::Floats(cells));
+        }
+        let mut cells = vec![0; n_columns * n];
+        cells.chunks_exact_mut(n).try_for_each(|column| integers::decode_integers(src, column))?;
+        Some(Self::Integers(cells))
+    }
+}
+
+/// Takes the layouts of `n` histograms by their places.
+fn take_uses(src: &mut &[u8], n: usize, n_layouts: usize) -> Option<Vec<usize>> {
+    let mut uses = Vec::with_capacity(n);
+    while uses.len() < n {
+        let layout = usize::try_from(take_u64(src)?).ok().filter(|&layout| layout < n_layouts)?;
+        let more = usize::try_from(take_u64(src)?).ok()?;
+        let n_alike = more.checked_add(1).filter(|&n_alike| n_alike <= n - uses.len())?;
+        uses.resize(uses.len() + n_alike, layout);
+    }
+    Some(uses)
+}
+
+fn take_hints(src: &mut &[u8], n: usize) -> Option<Vec<ResetHint>> {
+    let mut hints = Vec::with_capacity(n);
+    while hints.len() < n {
+        let of = take_u64(src)?;
+        let more = usize::try_from(of >> 2).ok()?;
+        let n_alike = more.checked_add(1).filter(|&n_alike| n_alike <= n - hints.len())?;
+        hints.resize(hints.len() + n_alike, ResetHint::from_code((of & 3) as u8)?);
+    }
+    Some(hints)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::BucketSpan;
     use crate::histogram::tests::{any_histogram, is_identical};
     use crate::sample::Sample;
     use proptest::prelude::*;
@@ -346,6 +461,50 @@ mod tests {
             let _ = decode(&row, columns.len(), 0..columns.len());
             let _ = decode(&bytes, n, 0..n);
         }
+    }
+
+    /// Makes histograms with an index of the first bucket and so many of them.
+    fn with_buckets(buckets: impl Iterator<Item = (i32, u64)>) -> SampleColumns {
+        let mut columns = SampleColumns::default();
+        for (t, (offset, n)) in (0_u64..).zip(buckets) {
+            let counts = HistogramCounts::Integer {
+                count: t,
+                zero_count: 0,
+                positive: (0..n).map(|i| t * (100 - i.min(100))).collect(),
+                negative: vec![],
+            };
+            let positive_spans = vec![BucketSpan { offset, length: n as u32 }];
+            let histogram = Histogram { counts, positive_spans, ..Histogram::default() };
+            columns.push_histogram(t.cast_signed(), Arc::new(histogram));
+        }
+        columns
+    }
+
+    fn check(columns: &SampleColumns) -> usize {
+        let row = row(columns);
+        let decoded = decode(&row, columns.len(), 0..columns.len()).unwrap();
+        let pairs = decoded.histograms.iter().zip(&columns.histograms);
+        assert_eq!((decoded.len(), decoded.histograms.len()), (0, columns.histograms.len()));
+        assert!(pairs.into_iter().all(|(found, sent)| found.0 == sent.0 && is_identical(&found.1, &sent.1)));
+        row.len()
+    }
+
+    #[test]
+    fn new_buckets_begin_no_new_run() {
+        let growing = with_buckets((0..240).map(|t| (0, 10 + t / 24)));
+        check(&growing);
+        assert_eq!(take_u64(&mut &row(&growing)[..]), Some(239 << 1 | 1));
+    }
+
+    #[test]
+    fn runs_end_where_layouts_are_too_many_or_have_too_little_in_common() {
+        check(&with_buckets((0..RUN_LAYOUTS_MAX as u64 * 2 + 1).map(|t| (0, t))));
+        let apart = check(&with_buckets((0..200).map(|t| (t * 1000, 50))));
+        assert!(apart < 200 * 50 * 16, "{apart} bytes");
+        let (mut bytes, layout) = (vec![1], row(&with_buckets([(0, 1)].into_iter())));
+        put_u64(&mut bytes, RUN_LAYOUTS_MAX as u64 + 1);
+        (0..=RUN_LAYOUTS_MAX).for_each(|_| bytes.extend_from_slice(&layout[2..]));
+        assert!(decode(&bytes, 1, 0..1).is_err());
     }
 
     #[test]

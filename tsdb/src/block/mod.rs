@@ -29,6 +29,7 @@
 //! Threads: a writer or a scan belongs to one thread; a [`Block`] is read by any number.
 //! Crash: a `*.tmp` is left behind, which `Db::open` removes.
 
+mod bucket_columns;
 mod directory;
 mod footer;
 mod group;

@@ -92,6 +92,11 @@ impl Layout {
         self.n_positive
     }
 
+    /// Returns the spans of positive and of negative buckets.
+    pub(crate) fn spans(&self) -> (&[BucketSpan], &[BucketSpan]) {
+        (&self.positive_spans, &self.negative_spans)
+    }
+
     /// Returns the bytes that it takes in memory.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>()
