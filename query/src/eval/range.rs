@@ -215,6 +215,7 @@ impl OverRange<'_> {
     /// Makes one series of another; `None` if it has no value.
     fn run(&mut self, input: &Input<'_>) -> Result<Option<Series>> {
         let mut column = self.bounds.column(self.windows.grid.n_steps)?;
+        let mut charge = self.bounds.ctx.charge();
         let mut window_len_max = 0;
         let mut params = [0.0; 2];
         self.windows.slide(input.samples, |step, window| {
@@ -240,10 +241,15 @@ impl OverRange<'_> {
                 }
                 return Ok(());
             }
+            // A window of histograms may take as long as a series of floats.
+            self.bounds.check()?;
             match mixed {
                 Some(mixed) => match mixed(window, &mut self.remarks) {
                     Some(SampleValue::Float(value)) => column.set(step, value),
-                    Some(SampleValue::Histogram(histogram)) => column.push_histogram(step, histogram),
+                    Some(SampleValue::Histogram(histogram)) => {
+                        charge.grow(histogram.size())?;
+                        column.push_histogram(step, histogram);
+                    }
                     None => {}
                 },
                 None if window.values.is_empty() => {}

@@ -17,7 +17,7 @@ pub(crate) fn log2(value: f64) -> f64 {
 pub(crate) fn exp2(value: f64) -> f64 {
     const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    if value.is_nan() || value == f64::INFINITY || value > 1023.999_999_999_999_9 {
+    if value.is_nan() || value == f64::INFINITY || value > 1_023.999_999_999_999_9 {
         return if value.is_nan() { value } else { f64::INFINITY };
     }
     if value < -1074.0 {

@@ -98,9 +98,9 @@ impl FloatHistogram {
             return Ok(Added { resets_collide, bounds_reconciled });
         }
         if other.schema < self.schema {
-            *self = std::mem::take(self).to_schema(other.schema);
+            *self = std::mem::take(self).in_schema(other.schema);
         }
-        let finer = (other.schema > self.schema).then(|| other.clone().to_schema(self.schema));
+        let finer = (other.schema > self.schema).then(|| other.clone().in_schema(self.schema));
         let other = finer.as_ref().unwrap_or(other);
         self.positive.add(&other.positive, self.n_in_zero_bucket(&other.positive), sign);
         self.negative.add(&other.negative, self.n_in_zero_bucket(&other.negative), sign);
@@ -108,7 +108,7 @@ impl FloatHistogram {
     }
 
     /// Returns the histogram in a coarser exponential schema.
-    pub(crate) fn to_schema(mut self, schema: i8) -> Self {
+    pub(crate) fn in_schema(mut self, schema: i8) -> Self {
         if schema != self.schema && !self.is_custom() {
             self.positive = self.positive.coarser(self.schema, schema);
             self.negative = self.negative.coarser(self.schema, schema);
@@ -284,32 +284,16 @@ pub(super) fn place_of(index: i32, bounds: &[f64], common: &[f64]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::HistogramSum;
+    use super::super::{HistogramSum, literal};
     use super::*;
-    use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+    use varve_tsdb::CUSTOM_BUCKETS_SCHEMA;
 
-    /// A histogram whose positive buckets begin at index `offset`.
     fn exponential(schema: i8, offset: i32, counts: &[f64], zero: (f64, f64)) -> FloatHistogram {
-        let count = counts.iter().sum::<f64>() + zero.1;
-        FloatHistogram::from(&Histogram {
-            schema,
-            zero_threshold: zero.0,
-            sum: count,
-            counts: HistogramCounts::Float {
-                count,
-                zero_count: zero.1,
-                positive: counts.to_vec(),
-                negative: Vec::new(),
-            },
-            positive_spans: vec![BucketSpan { offset, length: counts.len() as u32 }],
-            ..Histogram::default()
-        })
+        literal(schema, zero, (offset, counts), (0, &[]), &[])
     }
 
     fn custom(bounds: &[f64], counts: &[f64]) -> FloatHistogram {
-        let stored = exponential(0, 0, counts, (0.0, 0.0)).to_stored();
-        let (schema, custom_bounds) = (CUSTOM_BUCKETS_SCHEMA, bounds.to_vec());
-        FloatHistogram::from(&Histogram { schema, custom_bounds, ..stored })
+        literal(CUSTOM_BUCKETS_SCHEMA, (0.0, 0.0), (0, counts), (0, &[]), bounds)
     }
 
     /// The sum must have the same text, whichever is added to which, with compensation and without.

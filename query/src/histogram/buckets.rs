@@ -191,9 +191,9 @@ impl Buckets {
         };
         // Fast path: the same buckets.
         if from == 0 && self.indexes == other.indexes {
-            for at in 0..self.len() {
-                let sum = plus(KahanSum { sum: self.counts[at], lost: lost[at] }, at);
-                (self.counts[at], lost[at]) = (sum.sum, sum.lost);
+            for (at, (count, lost)) in self.counts.iter_mut().zip(lost).enumerate() {
+                let sum = plus(KahanSum { sum: *count, lost: *lost }, at);
+                (*count, *lost) = (sum.sum, sum.lost);
             }
             return;
         }

@@ -265,7 +265,7 @@ impl From<&Histogram> for FloatHistogram {
             let (zero_threshold, zero_count, negative) = (0.0, 0.0, Buckets::default());
             return Self { zero_threshold, zero_count, negative, custom_bounds, ..exponential };
         }
-        if schema > bounds::SCHEMA_MAX { exponential.to_schema(bounds::SCHEMA_MAX) } else { exponential }
+        if schema > bounds::SCHEMA_MAX { exponential.in_schema(bounds::SCHEMA_MAX) } else { exponential }
     }
 }
 
@@ -280,4 +280,32 @@ impl FloatHistogram {
 #[cfg(test)]
 fn span(offset: i32, length: u32) -> varve_tsdb::BucketSpan {
     varve_tsdb::BucketSpan { offset, length }
+}
+
+/// Makes a histogram of its zero bucket (threshold and count), the offsets and counts of its buckets, and its own bounds.
+/// Its sum is its count.
+#[cfg(test)]
+fn literal(
+    schema: i8,
+    zero: (f64, f64),
+    positive: (i32, &[f64]),
+    negative: (i32, &[f64]),
+    custom_bounds: &[f64],
+) -> FloatHistogram {
+    let count = zero.1 + positive.1.iter().chain(negative.1).sum::<f64>();
+    FloatHistogram::from(&Histogram {
+        schema,
+        zero_threshold: zero.0,
+        sum: count,
+        counts: HistogramCounts::Float {
+            count,
+            zero_count: zero.1,
+            positive: positive.1.to_vec(),
+            negative: negative.1.to_vec(),
+        },
+        positive_spans: vec![span(positive.0, positive.1.len() as u32)],
+        negative_spans: vec![span(negative.0, negative.1.len() as u32)],
+        custom_bounds: custom_bounds.to_vec(),
+        ..Histogram::default()
+    })
 }

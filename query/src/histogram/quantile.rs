@@ -193,3 +193,60 @@ fn rank_in(bucket: Bucket, bound: f64, rank: f64, linear: bool) -> Option<f64> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::literal;
+    use super::*;
+
+    /// Rounded to 12 digits.
+    fn rounded(value: f64) -> String {
+        format!("{value:.12}")
+    }
+
+    #[test]
+    fn quantiles_are_interpolated_on_a_logarithmic_scale() {
+        let histogram = literal(0, (0.001, 0.0), (0, &[1.0, 2.0, 1.0]), (0, &[]), &[]);
+        for (q, expect) in [(0.0, 0.5), (0.25, 1.0), (0.5, 2.0_f64.sqrt()), (1.0, 4.0)] {
+            assert_eq!(rounded(histogram.quantile(q).0), rounded(expect), "{q}");
+        }
+        assert_eq!((histogram.quantile(-1.0).0, histogram.quantile(1.5).0), (f64::NEG_INFINITY, f64::INFINITY));
+        assert!(histogram.quantile(f64::NAN).0.is_nan());
+        let negative = literal(0, (0.001, 0.0), (0, &[]), (0, &[1.0, 2.0, 1.0]), &[]);
+        assert_eq!(rounded(negative.quantile(0.5).0), rounded(-2.0_f64.sqrt()));
+        // In the zero bucket, which ends at 0 where there is nothing on the other side.
+        let zero = literal(0, (2.0, 2.0), (3, &[2.0]), (0, &[]), &[]);
+        assert_eq!(zero.quantile(0.25).0, 1.0);
+        let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0, 4.0]), (0, &[]), &[1.0, 3.0]);
+        assert_eq!([0.125, 0.375, 0.9].map(|q| custom.quantile(q).0), [0.5, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn observations_of_nan_are_told() {
+        let mut histogram = literal(0, (0.0, 0.0), (0, &[2.0]), (0, &[]), &[]);
+        (histogram.count, histogram.sum) = (4.0, f64::NAN);
+        assert_eq!(histogram.quantile(0.25).1, Some(NanNote::Skew));
+        assert_eq!(histogram.quantile(0.75).1, Some(NanNote::Result));
+        assert_eq!(histogram.fraction(0.0, 2.0), (0.5, Some(NanNote::Excluded)));
+        histogram.count = 2.0;
+        assert_eq!(histogram.quantile(0.25).1, None);
+    }
+
+    #[test]
+    fn fractions_are_the_inverse_of_quantiles() {
+        let histogram = literal(2, (0.01, 3.0), (-3, &[1.0, 0.0, 2.0, 1.0]), (2, &[4.0, 1.0]), &[]);
+        for q in [0.1, 0.3, 0.5, 0.7, 0.9] {
+            let (value, _) = histogram.quantile(q);
+            assert_eq!(rounded(histogram.fraction(f64::NEG_INFINITY, value).0), rounded(q));
+        }
+        assert_eq!(histogram.fraction(1.0, 1.0).0, 0.0);
+        assert!(literal(0, (0.0, 0.0), (0, &[]), (0, &[]), &[]).fraction(0.0, 1.0).0.is_nan());
+    }
+
+    #[test]
+    fn the_variance_is_that_of_the_middles_of_buckets() {
+        let mut histogram = literal(-53, (0.0, 0.0), (0, &[0.0, 1.0, 1.0]), (0, &[]), &[1.0, 3.0, 5.0]);
+        histogram.sum = 6.0;
+        assert_eq!(histogram.variance(), 1.0);
+    }
+}

@@ -62,3 +62,46 @@ impl FloatHistogram {
         sums(self).iter().zip(&sums(previous)).any(|(now, before)| now < before)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::literal;
+    use super::*;
+
+    #[test]
+    fn counts_that_decrease_or_a_finer_layout_tell_of_a_reset() {
+        let before = literal(1, (0.5, 1.0), (2, &[1.0, 2.0, 3.0]), (0, &[]), &[]);
+        let check = |now: &FloatHistogram, expect| assert_eq!(now.detect_reset(&before), expect, "{now}");
+        check(&before, false);
+        check(&literal(1, (0.5, 1.0), (2, &[1.0, 2.0, 3.0, 4.0]), (0, &[2.0]), &[]), false);
+        check(&literal(1, (0.5, 1.0), (2, &[1.0, 1.0, 3.0, 4.0]), (0, &[]), &[]), true);
+        check(&literal(1, (0.5, 1.0), (3, &[2.0, 3.0, 9.0]), (0, &[]), &[]), true);
+        check(&literal(1, (0.5, 0.0), (2, &[1.0, 2.0, 9.0]), (0, &[]), &[]), true);
+        check(&literal(1, (0.5, 1.0), (2, &[1.0, 2.0]), (0, &[]), &[]), true);
+        // Coarser buckets, or a wider zero bucket, take in those from before; a zero bucket must not cut one.
+        check(&literal(0, (0.5, 1.0), (1, &[1.0, 5.0]), (0, &[]), &[]), false);
+        check(&literal(0, (0.5, 1.0), (1, &[1.0, 4.0, 9.0]), (0, &[]), &[]), true);
+        check(&literal(2, (0.5, 1.0), (3, &[1.0, 2.0, 3.0, 9.0]), (0, &[]), &[]), true);
+        check(&literal(1, (2.0, 2.0), (3, &[2.0, 3.0]), (0, &[]), &[]), false);
+        check(&literal(1, (1.5, 9.0), (3, &[2.0, 3.0]), (0, &[]), &[]), true);
+        check(&literal(-53, (0.0, 0.0), (0, &[99.0]), (0, &[]), &[1.0]), true);
+    }
+
+    #[test]
+    fn bounds_of_their_own_are_compared_where_both_have_them() {
+        let before = literal(-53, (0.0, 0.0), (0, &[1.0, 1.0, 1.0]), (0, &[]), &[1.0, 2.0]);
+        let check = |now: FloatHistogram, expect| assert_eq!(now.detect_reset(&before), expect, "{now}");
+        check(literal(-53, (0.0, 0.0), (0, &[2.0, 1.0]), (0, &[]), &[2.0]), false);
+        check(literal(-53, (0.0, 0.0), (0, &[1.0, 9.0]), (0, &[]), &[2.0]), true);
+        check(literal(0, (0.0, 0.0), (0, &[9.0]), (0, &[]), &[]), true);
+    }
+
+    #[test]
+    fn a_hint_is_believed() {
+        let before = literal(0, (0.0, 0.0), (0, &[5.0]), (0, &[]), &[]);
+        let with = |reset_hint| FloatHistogram { reset_hint, ..literal(0, (0.0, 0.0), (0, &[4.0]), (0, &[]), &[]) };
+        use ResetHint::{Gauge, NoReset, Reset, Unknown};
+        let found = [Gauge, NoReset, Reset, Unknown].map(|hint| with(hint).detect_reset(&before));
+        assert_eq!(found, [true, false, true, true]);
+    }
+}

@@ -163,3 +163,34 @@ fn middle_of(lower: f64, upper: f64, positive: bool, linear: bool) -> f64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::literal;
+    use super::*;
+
+    fn check(histogram: &FloatHistogram, value: f64, keep: Keep, expect: &str) {
+        let mut trimmed = histogram.clone();
+        trimmed.trim(value, keep);
+        assert_eq!(trimmed.to_string(), expect, "{keep:?} {value}");
+    }
+
+    #[test]
+    fn what_lies_on_one_side_of_a_value_is_kept() {
+        let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 4.0, 2.0]), (0, &[]), &[1.0, 3.0]);
+        check(&custom, 2.0, Keep::Below, "{count:4, sum:4, [-Inf,1]:2, (1,3]:2}");
+        check(&custom, 2.0, Keep::Above, "{count:4, sum:11, (1,3]:2, (3,+Inf]:2}");
+        check(&custom, 0.5, Keep::Below, "{count:1, sum:0.25, [-Inf,1]:1}");
+        check(&custom, f64::INFINITY, Keep::Below, "{count:8, sum:8, [-Inf,1]:2, (1,3]:4, (3,+Inf]:2}");
+        let exponential = literal(0, (0.5, 2.0), (2, &[4.0]), (0, &[1.0]), &[]);
+        check(&exponential, 0.0, Keep::Above, "{count:5, sum:11.563708498984761, [-0.5,0.5]:1, (2,4]:4}");
+        check(&exponential, -2.0, Keep::Below, "{count:0, sum:0}");
+    }
+
+    #[test]
+    fn nothing_is_estimated_where_nothing_is_cut() {
+        let mut histogram = literal(0, (0.0, 0.0), (0, &[1.0]), (0, &[]), &[]);
+        histogram.sum = 0.75;
+        check(&histogram, 2.0, Keep::Below, "{count:1, sum:0.75, (0.5,1]:1}");
+    }
+}

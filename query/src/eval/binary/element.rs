@@ -9,8 +9,10 @@ use std::sync::Arc;
 use varve_tsdb::ResetHint;
 
 use super::super::column::{Bits, Column};
+use super::super::series::Bounds;
 use super::arithmetic;
 use crate::annotations::{Annotations, HistogramOperation, Note};
+use crate::error::Result;
 use crate::functions::window::SampleValue;
 use crate::histogram::{Added, FloatHistogram, Keep, MixedSchemas};
 use crate::promql::ast::{BinaryOp, Span};
@@ -176,16 +178,19 @@ impl Complaints {
 }
 
 /// Sets what comes of two values at each of `steps`, with `return_bool` whether a comparison holds; returns the steps at
-/// which there was anything to combine.
+/// which there was anything to combine. The caller charges `out` when it keeps it.
 pub(super) fn combine_steps(
     steps: &Bits,
     return_bool: bool,
     outcome: impl Fn(usize) -> Outcome,
     mut complain: impl FnMut(usize, Complaint),
+    bounds: &Bounds,
     out: &mut Column,
-) -> Bits {
+) -> Result<Bits> {
+    let mut charge = bounds.ctx.charge();
     let mut combined = steps.clone();
     for step in steps.iter() {
+        bounds.check()?;
         let Outcome { value, holds, complaint } = outcome(step);
         if let Some(complaint) = complaint {
             complain(step, complaint);
@@ -195,8 +200,11 @@ pub(super) fn combine_steps(
             Some(_) if return_bool => out.set(step, f64::from(u8::from(holds))),
             Some(_) if !holds => {}
             Some(SampleValue::Float(value)) => out.set(step, value),
-            Some(SampleValue::Histogram(histogram)) => out.push_histogram(step, histogram),
+            Some(SampleValue::Histogram(histogram)) => {
+                charge.grow(histogram.size())?;
+                out.push_histogram(step, histogram);
+            }
         }
     }
-    combined
+    Ok(combined)
 }

@@ -13,7 +13,7 @@ use varve_tsdb::{Labels, METRIC_NAME};
 
 use super::super::Evaluator;
 use super::super::column::{Bits, Column};
-use super::super::series::{Series, Vector, is_name_label};
+use super::super::series::{Bounds, Series, Vector, is_name_label};
 use super::arithmetic;
 use super::element::{self, Complaints, Element, is_trim};
 use crate::error::{Error, Result};
@@ -58,6 +58,7 @@ pub(super) fn combine(
         n_steps,
         out: evaluator.bounds.vector(),
         complaints: Complaints::default(),
+        bounds: evaluator.bounds.clone(),
     };
     let groups = group(&many, &one, matching);
     join.refuse_two_on_one_side(&groups, &one)?;
@@ -116,6 +117,7 @@ struct Join<'a> {
     n_steps: usize,
     out: Vector,
     complaints: Complaints,
+    bounds: Bounds,
 }
 
 impl Join<'_> {
@@ -202,7 +204,7 @@ impl Join<'_> {
             let mut column = Column::absent(self.n_steps);
             let outcome = |step| element::combine(op, Element::of(lhs, step), Element::of(rhs, step));
             let complain = |step, complaint| self.complaints.add(step, order, complaint);
-            let combined = element::combine_steps(&steps, return_bool, outcome, complain, &mut column);
+            let combined = element::combine_steps(&steps, return_bool, outcome, complain, &self.bounds, &mut column)?;
             (column, combined)
         };
         taken.take(self.matching.cardinality, &labels, &combined)?;

@@ -71,7 +71,8 @@ impl Evaluator<'_> {
                 let mut column = self.bounds.column(scalar.len())?;
                 let outcome = |step| element_and_scalar(link.op, &series.column, step, scalar[step], swapped);
                 let complain = |step, complaint| complaints.add(step, order, complaint);
-                element::combine_steps(&series.column.present, link.return_bool, outcome, complain, &mut column);
+                let (steps, bounds) = (&series.column.present, &self.bounds);
+                element::combine_steps(steps, link.return_bool, outcome, complain, bounds, &mut column)?;
                 series.column = column;
             }
             if renamed {
@@ -80,8 +81,20 @@ impl Evaluator<'_> {
         }
         complaints.annotate(link.op, link.span, &mut self.annotations);
         vector.drop_empty();
+        let mut vector = self.recharged(vector)?;
         vector.merge_same_labels()?;
         Ok(vector)
+    }
+
+    /// Charges a vector anew if it has histograms, as these may have changed.
+    fn recharged(&self, vector: Vector) -> Result<Vector> {
+        // Fast path: numbers only, which take what they took.
+        if vector.series.iter().all(|series| series.column.histograms.is_empty()) {
+            return Ok(vector);
+        }
+        let mut out = self.bounds.vector();
+        vector.series.into_iter().try_for_each(|series| out.push(series))?;
+        Ok(out)
     }
 
     fn vectors(&mut self, link: &Link, lhs: Vector, rhs: Vector, grid: Grid) -> Result<Vector> {

@@ -105,7 +105,7 @@ fn change(
         return Err(MixedSchemas);
     }
     let schema = others.map(|other| other.schema()).fold(last.schema().min(start.schema()), i8::min);
-    let mut change = FloatHistogram::clone(last).to_schema(schema);
+    let mut change = FloatHistogram::clone(last).in_schema(schema);
     remarks.reconciled(change.minus(&start)?, Subtraction);
     if is_counter {
         let mut before = &start;
