@@ -52,3 +52,29 @@ fn mark_below(plan: &mut Plan, above: Above) {
         PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => mark_below(inner, above),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{QueryTimes, build};
+    use crate::promql::{self, Features};
+
+    #[test]
+    fn buckets_are_left_out_where_only_totals_are_wanted() {
+        for (query, n_totals) in [
+            ("histogram_count(h)", 1),
+            ("histogram_sum(sum(rate(h[5m])) + h @ 5)", 2),
+            ("histogram_avg(h) / h", 1),
+            ("histogram_quantile(0.5, h)", 0),
+            ("histogram_count(histogram_quantile(0.5, h))", 0),
+            ("histogram_fraction(0, 1, histogram_count(h))", 0),
+            ("histogram_count(increase(h[5m:1m]))", 0),
+            ("histogram_count(h </ 1)", 0),
+            ("histogram_count((a </ 1) + b)", 1),
+            ("rate(h[5m])", 0),
+        ] {
+            let expr = promql::parse(query, &Features::all()).unwrap();
+            let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
+            assert_eq!(format!("{plan:?}").matches("only_totals: true").count(), n_totals, "{query}");
+        }
+    }
+}
