@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allocator;
 mod bench;
 mod cli;
 mod command;
@@ -31,7 +32,10 @@ fn main() -> ExitCode {
         Err(told) => told.exit(),
     };
     let result = match invocation.command {
-        cli::Command::Serve(args) => command::serve(*args, invocation.flags),
+        cli::Command::Serve(args) => {
+            allocator::give_back_at_once();
+            command::serve(*args, invocation.flags)
+        }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
         cli::Command::Bench(command) => command::bench(&command),
     };
