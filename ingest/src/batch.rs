@@ -15,7 +15,9 @@ pub struct DecodedBatch {
     pub(crate) samples: Vec<Sample>,
     pub(crate) families: Vec<FamilyEntry>,
     pub(crate) histograms: Unstored,
-    pub(crate) exemplars: Unstored,
+    pub(crate) exemplars: Vec<ExemplarEntry>,
+    /// Bytes of them in the message.
+    pub(crate) exemplars_size: usize,
 }
 
 /// Bytes of the message, end excluded.
@@ -34,6 +36,15 @@ pub(crate) struct SeriesEntry {
     samples_end: u32,
     /// Hash of the label bytes, or `None` if they do not lie together and the series takes the slow path.
     pub(crate) key: Option<RouteKey>,
+}
+
+/// An exemplar of the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExemplarEntry {
+    /// Its series.
+    pub(crate) series_idx: u32,
+    /// Where its fields are.
+    pub(crate) fields: Span,
 }
 
 /// Metadata of a metric family.
@@ -72,6 +83,13 @@ impl DecodedBatch {
         self.series.push(SeriesEntry { labels, samples_end, key });
     }
 
+    /// Adds an exemplar of the series that is pushed next.
+    pub(crate) fn push_exemplar(&mut self, fields: Span) {
+        let series_idx = u32::try_from(self.series.len()).expect("the decoder checks series_per_request_max");
+        self.exemplars.push(ExemplarEntry { series_idx, fields });
+        self.exemplars_size += (fields.end - fields.start) as usize;
+    }
+
     /// Iterates over the series in the request's order, each with its samples.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesEntry, &[Sample])> {
         let mut start = 0;
@@ -87,7 +105,8 @@ impl DecodedBatch {
         self.samples.clear();
         self.families.clear();
         self.histograms = Unstored::default();
-        self.exemplars = Unstored::default();
+        self.exemplars.clear();
+        self.exemplars_size = 0;
     }
 
     /// Returns the bytes of memory that the batch holds, filled or not.
@@ -95,6 +114,7 @@ impl DecodedBatch {
         self.series.capacity() * size_of::<SeriesEntry>()
             + self.samples.capacity() * size_of::<Sample>()
             + self.families.capacity() * size_of::<FamilyEntry>()
+            + self.exemplars.capacity() * size_of::<ExemplarEntry>()
     }
 }
 

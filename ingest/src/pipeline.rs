@@ -8,6 +8,7 @@ use crate::admission::Admission;
 use crate::append::{Source, append};
 use crate::batch::{DecodedBatch, SeriesEntry, Unstored};
 use crate::error::WriteError;
+use crate::exemplars::{self, ExemplarCounts, ExemplarRefusal};
 use crate::label_set;
 use crate::limits::Limits;
 use crate::metadata;
@@ -34,6 +35,8 @@ pub struct Receiver {
 pub struct Written {
     /// Float samples stored, exact repetitions of stored ones included.
     pub samples_stored: u64,
+    /// What became of exemplars. None of them makes the answer a 400, as in Prometheus.
+    pub exemplars: ExemplarCounts,
     /// What was not stored. Empty: the sender gets 204; else 400 with its text, since sending again cannot help.
     pub rejects: Rejects,
 }
@@ -95,7 +98,7 @@ impl Receiver {
         }
         let mut rejects = Rejects::default();
         let samples_stored = append(&self.db, &own, &mut out, &mut rejects)?;
-        Ok(Written { samples_stored, rejects })
+        Ok(Written { samples_stored, rejects, ..Written::default() })
     }
 
     fn receive_v1(&self, body: &[u8], scratch: &mut Scratch) -> Result<Written, WriteError> {
@@ -107,6 +110,7 @@ impl Receiver {
         decode_v1(message, &self.hasher, &self.limits, batch)?;
         // Only now it is known what the samples take: here, and again on their way into the store.
         permit.grow(batch.samples.len() * DECODED_SAMPLE_SIZE + batch.series.len() * DECODED_SERIES_SIZE)?;
+        permit.grow(batch.exemplars.len() * DECODED_EXEMPLAR_SIZE + batch.exemplars_size)?;
         self.routes.lookup(batch.series.iter().map(|series| series.key), routes, order);
         Request { receiver: self, message, batch, rejects: Rejects::default() }.write(routes, outgoing)
     }
@@ -124,7 +128,9 @@ impl Request<'_> {
     fn write(mut self, routes: &[Option<Route>], out: &mut Outgoing) -> Result<Written, WriteError> {
         self.check_unknown(routes)?;
         out.batch.clear();
+        out.exemplars = ExemplarCounts::default();
         let creation = self.push(routes, &mut out.batch);
+        self.push_exemplars(routes, out);
         let mut rejects = std::mem::take(&mut self.rejects);
         let samples_stored = append(&self.receiver.db, &self, out, &mut rejects)?;
         // Known series do not wait for new ones: theirs are stored, and the sender repeats the request.
@@ -132,8 +138,8 @@ impl Request<'_> {
         self.rejects = rejects;
         metadata::write(&self.receiver.db, self.message, &self.batch.families, &mut self.rejects)?;
         self.reject_unstored(Reason::NativeHistogram, self.batch.histograms);
-        self.reject_unstored(Reason::Exemplar, self.batch.exemplars);
-        Ok(Written { samples_stored, rejects: self.rejects })
+        let exemplars = std::mem::take(&mut out.exemplars);
+        Ok(Written { samples_stored, exemplars, rejects: self.rejects })
     }
 
     /// Checks the labels that nobody has looked into yet, before anything is stored.
@@ -175,6 +181,25 @@ impl Request<'_> {
         creation
     }
 
+    /// Pushes the exemplars of all series that the store has by now.
+    fn push_exemplars(&self, routes: &[Option<Route>], out: &mut Outgoing) {
+        for of_series in self.batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
+            let tag = of_series[0].series_idx;
+            let handle = match routes[tag as usize] {
+                Some(Route::Series(handle)) => Some(handle),
+                Some(Route::Refused(_)) => None,
+                None => Source::find(self, tag),
+            };
+            for entry in of_series {
+                match (handle, exemplars::parse(self.message, entry)) {
+                    (None, _) => out.exemplars.refuse(ExemplarRefusal::UnknownSeries),
+                    (_, None) => out.exemplars.refuse(ExemplarRefusal::InvalidLabels),
+                    (Some(handle), Some(exemplar)) => out.batch.push_exemplar(handle, exemplar, tag),
+                }
+            }
+        }
+    }
+
     /// Resolves a series by its labels and notes where it is.
     fn find(&self, series: &SeriesEntry) -> Result<Route, WriteError> {
         let route = match self.labels(series) {
@@ -207,6 +232,11 @@ impl Source for Request<'_> {
         }
     }
 
+    fn find(&self, tag: u32) -> Option<SeriesHandle> {
+        let labels = self.labels(&self.batch.series[tag as usize]).ok()?;
+        self.receiver.db.find(&labels)
+    }
+
     fn print(&self, tag: u32) -> String {
         print(self.message, &self.batch.series[tag as usize])
     }
@@ -223,6 +253,10 @@ impl Source for Own<'_> {
         Ok(self.db.series(self.series[tag as usize])?)
     }
 
+    fn find(&self, tag: u32) -> Option<SeriesHandle> {
+        self.db.find(self.series[tag as usize])
+    }
+
     fn print(&self, tag: u32) -> String {
         self.series[tag as usize].to_string()
     }
@@ -234,6 +268,8 @@ fn print(message: &[u8], series: &SeriesEntry) -> String {
 
 /// Bytes of memory for each sample: decoded, and in the store's batch.
 const DECODED_SAMPLE_SIZE: usize = 16 + 32;
+/// Bytes of memory for each exemplar besides those of its labels: its entry, and in the store's batch.
+const DECODED_EXEMPLAR_SIZE: usize = 12 + 64;
 /// Bytes of memory for each series: its entry, its route and its key in order.
 const DECODED_SERIES_SIZE: usize = 32 + 16 + 20;
 

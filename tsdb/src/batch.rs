@@ -1,5 +1,6 @@
 //! Samples of one write request on their way into the store.
 
+use crate::exemplars::{AppendExemplar, Exemplar, RejectedExemplar};
 use crate::sample::Sample;
 
 /// Where a series lives in memory. Valid until the series leaves the head; then appends through it are rejected
@@ -17,6 +18,9 @@ pub struct WriteBatch {
     /// By shard; samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
     pub(crate) rejected: Vec<Rejected>,
+    /// In the order in which they were pushed.
+    pub(crate) exemplars: Vec<AppendExemplar>,
+    pub(crate) rejected_exemplars: Vec<RejectedExemplar>,
 }
 
 /// One sample of a known series.
@@ -73,6 +77,17 @@ impl WriteBatch {
         self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, sample });
     }
 
+    /// Adds an exemplar of a series; `tag` comes back in [`RejectedExemplar::tag`].
+    pub fn push_exemplar(&mut self, series: SeriesHandle, exemplar: Exemplar, tag: u32) {
+        self.exemplars.push(AppendExemplar { series, tag, exemplar });
+    }
+
+    /// Returns the exemplars that the last append did not store.
+    #[must_use]
+    pub fn rejected_exemplars(&self) -> &[RejectedExemplar] {
+        &self.rejected_exemplars
+    }
+
     /// Returns the samples that the last append did not store.
     #[must_use]
     pub fn rejected(&self) -> &[Rejected] {
@@ -85,15 +100,23 @@ impl WriteBatch {
         self.shards.iter().map(Vec::len).sum()
     }
 
+    /// Counts the exemplars to append.
+    #[must_use]
+    pub fn n_exemplars(&self) -> usize {
+        self.exemplars.len()
+    }
+
     /// Tells whether there is nothing to append.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.shards.iter().all(Vec::is_empty)
+        self.shards.iter().all(Vec::is_empty) && self.exemplars.is_empty()
     }
 
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.shards.iter_mut().for_each(Vec::clear);
         self.rejected.clear();
+        self.exemplars.clear();
+        self.rejected_exemplars.clear();
     }
 }

@@ -22,6 +22,7 @@ use crate::blocks::Blocks;
 use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
+use crate::exemplars::{ExemplarSet, ExemplarStats, Exemplars};
 use crate::flush::FlushStats;
 use crate::fs::{Fs, Lock};
 use crate::index::Texts;
@@ -90,6 +91,8 @@ pub struct Stats {
     pub page_cache_bytes: u64,
     /// What merging and retention did.
     pub compaction: CompactionStats,
+    /// The exemplars.
+    pub exemplars: ExemplarStats,
 }
 
 impl Db {
@@ -115,10 +118,12 @@ impl Db {
         }
 
         let metadata = Mutex::default();
+        let exemplars = Exemplars::new(options.exemplars_max);
         let progress = ReplayProgress::default();
         let target = Target {
             shards: &shards,
             metadata: &metadata,
+            exemplars: &exemplars,
             quarantine: &path.join("quarantine"),
             fs: &*fs,
             on_corruption: options.wal_on_corruption,
@@ -130,7 +135,7 @@ impl Db {
             .map_err(|e| Error::Options(format!("{} replay threads: {e}", options.wal_replay_concurrency)))?;
         let (replayed, next_ref) = pool.install(|| Replay::definitions(&wal_dir, &epochs, &target)?.samples())?;
         let metadata = metadata.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let store = Arc::new(Store::new(options, (wal_dir, epoch), shards, blocks, next_ref, metadata));
+        let store = Arc::new(Store::new(options, (wal_dir, epoch), shards, blocks, exemplars, next_ref, metadata));
         let interval = store.options.wal_sync == WalSync::Interval;
         let syncer = interval.then(|| Syncer::start(Arc::clone(&store))).transpose();
         let lanes = store.options.background.then(|| Lanes::start(&store)).transpose();
@@ -160,15 +165,23 @@ impl Db {
         shards[shard_of(labels, shards.len())].series(labels, &self.store.next_ref)
     }
 
-    /// Appends samples. On return all of them but those in [`WriteBatch::rejected`] are visible to reads and in the
-    /// operating system's hands, and synced under [`WalSync::Always`]. A sample that is there already, bit for bit, is
-    /// accepted again.
+    /// Returns where a series lives, or `None` if it is not in memory.
+    #[must_use]
+    pub fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
+        let shards = &self.store.shards;
+        shards[shard_of(labels, shards.len())].find(labels)
+    }
+
+    /// Appends samples and exemplars. On return all of them but those in [`WriteBatch::rejected`] and
+    /// [`WriteBatch::rejected_exemplars`] are visible to reads and in the operating system's hands, and synced under
+    /// [`WalSync::Always`]. A sample that is there already, bit for bit, is accepted again.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. To
     /// append the same batch again is safe.
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
         batch.rejected.clear();
+        batch.rejected_exemplars.clear();
         let mut column = self.columns().pop().unwrap_or_default();
         let appended = self.append_all(batch, &mut column);
         self.columns().push(column);
@@ -183,6 +196,7 @@ impl Db {
         let concerned = || self.store.shards.iter().zip(&batch.shards).filter(|(_, appends)| !appends.is_empty());
         // All are asked before one is changed: a request is stored whole or not at all.
         concerned().try_for_each(|(shard, _)| shard.ready())?;
+        batch.exemplars.iter().try_for_each(|of| self.store.shards[usize::from(of.series.shard)].ready())?;
         let request = self.store.requests.begin();
         let horizon = self.store.requests.horizon();
         let mut positions = Vec::with_capacity(self.store.shards.len());
@@ -193,6 +207,7 @@ impl Db {
             self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
             positions.push((shard, appended.position));
         }
+        positions.extend(self.store.append_exemplars(batch, bounds.future_max_ms));
         Ok(positions)
     }
 
@@ -213,6 +228,14 @@ impl Db {
     /// As [`Db::select`].
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels)
+    }
+
+    /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request's memory is used up.
+    pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
+        self.store.exemplars.select(ctx, selectors, range)
     }
 
     /// Returns the names of the labels of all series that pass all matchers, ascending.
@@ -362,6 +385,7 @@ impl Db {
             n_damaged_blocks: self.store.blocks.n_damaged(),
             page_cache_bytes: self.store.blocks.cache_size(),
             compaction: *self.store.compaction_stats(),
+            exemplars: self.store.exemplars.stats(),
             ..Stats::default()
         };
         for shard in &self.store.shards {

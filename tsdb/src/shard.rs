@@ -1,6 +1,6 @@
 //! A shard: one head and its log, chosen by the hash of a label set. Shards share nothing.
 //!
-//! Lock order: head, then the cut, then the log's own. Commits take neither of the first two.
+//! Lock order: exemplars, head, then the cut, then the log's own. Commits take none of the first three.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::batch::{Append, Rejected, SeriesHandle};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
+use crate::exemplars::NumberedExemplars;
 use crate::head::{Appended, Bounds, Head, NewSeries, SeriesRef, SlotRef, SlotSort};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
@@ -110,7 +111,8 @@ impl Shard {
         Ok(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
     }
 
-    fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
+    /// Returns where a series lives, if it does.
+    pub(crate) fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
         let head = self.head();
         let slot = head.find(labels)?;
         Some(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
@@ -167,11 +169,16 @@ impl Shard {
     }
 
     /// Replaces the log before the last cut by a checkpoint, if there was a cut since the last one. What was frozen at the
-    /// cut must be in blocks.
+    /// cut must be in blocks; `exemplars` has what the ring holds of the shard's series.
     ///
     /// # Errors
     /// As [`Wal::checkpoint`]; the log stays as it is, and the next call tries again.
-    pub(crate) fn checkpoint(&self, next_ref: u64, families: Option<&BTreeMap<String, Metadata>>) -> Result<()> {
+    pub(crate) fn checkpoint(
+        &self,
+        next_ref: u64,
+        families: Option<&BTreeMap<String, Metadata>>,
+        exemplars: &[NumberedExemplars],
+    ) -> Result<()> {
         let Some(cut) = *self.cut() else { return Ok(()) };
         let sorted = self.rank_series(&QueryContext::unbounded())?;
         let describe = |slots: &[SlotRef]| -> Vec<_> {
@@ -181,7 +188,7 @@ impl Shard {
         };
         let series = sorted.chunks(BATCH_SERIES).flat_map(describe);
         let families = families.into_iter().flatten().map(|(family, metadata)| (family.as_str(), metadata));
-        self.wal.checkpoint(cut, series, next_ref, families)?;
+        self.wal.checkpoint(cut, series, next_ref, families, exemplars)?;
         *self.cut() = None;
         Ok(())
     }

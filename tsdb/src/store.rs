@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::blocks::Blocks;
 use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
+use crate::exemplars::Exemplars;
 use crate::flush::Flushing;
 use crate::head::Bounds;
 use crate::metadata::Metadata;
@@ -25,6 +26,7 @@ pub(crate) struct Store {
     pub(crate) options: Options,
     pub(crate) shards: Box<[Shard]>,
     pub(crate) blocks: Blocks,
+    pub(crate) exemplars: Exemplars,
     pub(crate) requests: Requests,
     /// Selections that took the list of blocks and are still copying from the heads.
     pub(crate) copying: Arc<Readers>,
@@ -52,6 +54,7 @@ impl Store {
         (wal_dir, epoch): (PathBuf, Epoch),
         shards: Box<[Shard]>,
         blocks: Blocks,
+        exemplars: Exemplars,
         next_ref: u64,
         metadata: Families,
     ) -> Self {
@@ -66,6 +69,7 @@ impl Store {
             epoch,
             shards,
             blocks,
+            exemplars,
             requests: Requests::new(),
             copying: Readers::new(),
             reading: Readers::new(),

@@ -3,7 +3,7 @@
 //! Used by `shard` (append, commit, sync), the flush (rotate, checkpoint) and `Db::open` (replay). Format:
 //! docs/format/wal.md, version 2; version 1 is read.
 //!
-//! Each shard has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples.
+//! Each shard has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples and exemplars.
 //! A segment is a header and frames ([`frame`]); a frame holds one record ([`record`], [`samples`]). Appends encode into
 //! memory under the shard's lock; [`Wal::commit`] then hands everything that has gathered to the operating system, so
 //! that requests that come at the same time share one write and one sync. A flush cuts the log ([`Wal::rotate`]), makes
@@ -26,6 +26,7 @@
 mod bits;
 mod checkpoint;
 mod epoch;
+mod exemplars;
 mod frame;
 mod payload;
 mod quarantine;
@@ -64,11 +65,11 @@ pub(crate) enum Health {
 /// What a file of the log holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentKind {
-    /// Samples.
+    /// Samples and exemplars.
     Samples,
     /// Series definitions and metadata.
     Series,
-    /// Both of the latter, in place of all segments before its number.
+    /// Definitions, metadata and exemplars, in place of all segments before its number.
     Checkpoint,
 }
 

@@ -4,6 +4,7 @@
 //! 1 series    repeated: ref, number of labels, then name and value of each in ascending order of names
 //! 2 samples   see `samples`
 //! 3 metadata  repeated: metric family, type, help, unit
+//! 6 exemplars see `exemplars`
 //! ```
 //! A record decodes by itself: nothing in it refers to another. Records 4 to 15 are kept for histograms, exemplars and
 //! start timestamps, those from 16 on are the checkpoint's ([`super::checkpoint`]).

@@ -15,11 +15,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::exemplars::{EXEMPLARS, encode_exemplar};
 use super::record::{self, SampleColumn};
 use super::samples::{RECORD_SAMPLES_MAX, Scratch, encode_samples};
 use super::stream::{Frames, Refused, Stream, Unsynced};
 use super::{Cut, Health, SegmentKind, checkpoint};
 use crate::error::{Error, Result};
+use crate::exemplars::{Exemplar, NumberedExemplars};
 use crate::fs::Fs;
 use crate::head::SeriesRef;
 use crate::labels::Labels;
@@ -28,6 +30,8 @@ use crate::options::WalSync;
 
 /// Size at which the definitions gathered in one frame are closed off.
 const SERIES_FRAME_SIZE: usize = 1 << 20;
+/// Size at which the exemplars gathered in one frame are closed off.
+const EXEMPLARS_FRAME_SIZE: usize = 1 << 16;
 
 /// How the log is written.
 #[derive(Debug, Clone)]
@@ -158,6 +162,13 @@ impl Wal {
         }
     }
 
+    /// Appends an exemplar, under its number, of a series whose definition was appended before.
+    pub(crate) fn append_exemplar(&self, number: u64, series: SeriesRef, exemplar: &Exemplar) {
+        let mut pending = self.pending();
+        encode_exemplar(pending.samples.open(EXEMPLARS, EXEMPLARS_FRAME_SIZE), number, series, exemplar);
+        pending.position += 1;
+    }
+
     /// Returns the position behind everything that was appended.
     pub(crate) fn end(&self) -> Position {
         Position(self.pending().position)
@@ -207,7 +218,7 @@ impl Wal {
 
     /// Replaces all segments before `cut` by a checkpoint: the definitions of `series`, with their last times
     /// (`i64::MIN` if there is none), in label order, `next_ref` as the least number that no series ever had, and
-    /// `metadata`. `series` holds every series that samples behind the cut may name and that was defined before it.
+    /// `metadata` and `exemplars`. `series` holds every series that samples behind the cut may name and that was defined before it.
     /// All samples before the cut are durable elsewhere.
     ///
     /// # Errors
@@ -219,10 +230,11 @@ impl Wal {
         series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
         next_ref: u64,
         metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
+        exemplars: &[NumberedExemplars],
     ) -> Result<()> {
         let _turn = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
         let WalOptions { fs, dir, .. } = &self.options;
-        checkpoint::write(&**fs, dir, cut, next_ref, metadata, series)?;
+        checkpoint::write(&**fs, dir, cut, next_ref, metadata, series, exemplars)?;
         let mut files = self.files();
         files.series.forget_before(cut.0);
         files.samples.forget_before(cut.0);

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::symbols::Symbols;
-use super::{BEGIN, END, SERIES, SYMBOLS, series};
+use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars, series};
 use crate::error::{Error, Result};
+use crate::exemplars::NumberedExemplars;
 use crate::fs::Fs;
 use crate::head::SeriesRef;
 use crate::labels::Labels;
@@ -25,6 +26,8 @@ pub(in crate::wal) enum Entry {
     LostSeries,
     /// A metric family's metadata.
     Metadata(String, Metadata),
+    /// Exemplars of a series.
+    Exemplars(NumberedExemplars),
     /// The least number that no series ever had.
     NextRef(u64),
 }
@@ -131,6 +134,15 @@ impl Loader {
                 decode_metadata(payload, |family, metadata| {
                     if refused.is_ok() {
                         refused = each(Entry::Metadata(family.to_owned(), metadata));
+                    }
+                })?;
+                Some(refused)
+            }
+            EXEMPLARS => {
+                let mut refused = Ok(());
+                exemplars::decode(payload, |of_series| {
+                    if refused.is_ok() {
+                        refused = each(Entry::Exemplars(of_series));
                     }
                 })?;
                 Some(refused)

@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 
 use super::{Place, Places, ReplayProgress, ReplayStats, Shared, Target, corrupt};
 use crate::error::{Error, Result};
+use crate::exemplars::{Exemplar, Restored};
 use crate::fs::Fs;
 use crate::head::{Replayed, SeriesRef};
 use crate::labels::Labels;
@@ -15,6 +16,7 @@ use crate::options::WalOnCorruption;
 use crate::sample::Sample;
 use crate::shard::shard_of;
 use crate::wal::checkpoint::{self, Entry};
+use crate::wal::exemplars::{EXEMPLARS, decode_exemplars};
 use crate::wal::frame::HEADER_SIZE;
 use crate::wal::payload::unpack;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
@@ -148,6 +150,7 @@ impl Log {
         for number in std::mem::take(&mut self.samples) {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
                 let decoded = match (frame.record, version) {
+                    (EXEMPLARS, 2..) => return Ok(log.exemplars(frame.payload, earlier, shared.target)),
                     (record::SAMPLES, 1) => v1::decode_samples(frame.payload, &mut scratch.column),
                     (record::SAMPLES, _) => samples::decode_samples(frame.payload, &mut scratch.column),
                     _ => None,
@@ -215,6 +218,11 @@ impl Log {
                 }
             }
             Entry::LostSeries => self.stats.n_lost_series += 1,
+            Entry::Exemplars((labels, exemplars)) => {
+                for (number, exemplar) in exemplars {
+                    self.exemplar(number, exemplar, target, || Some(labels.clone()));
+                }
+            }
             Entry::Metadata(family, metadata) => set_metadata(target, &family, metadata),
             Entry::NextRef(next_ref) => self.next_ref = self.next_ref.max(next_ref),
         }
@@ -266,6 +274,29 @@ impl Log {
                     Replayed::Conflicting => self.stats.n_conflicting += 1,
                 }
             }
+        }
+    }
+
+    fn exemplars(&mut self, payload: &[u8], earlier: &Places, target: &Target<'_>) -> Option<()> {
+        decode_exemplars(payload, |number, series, exemplar| {
+            self.next_ref = self.next_ref.max(series.0.saturating_add(1));
+            let place = self.places.get(&series).or_else(|| earlier.get(&series)).copied();
+            let labels = |Place { shard, slot }: Place| target.shards[usize::from(shard)].head().labels(slot);
+            self.exemplar(number, exemplar, target, || place.map(labels));
+        })
+    }
+
+    fn exemplar(
+        &mut self,
+        number: u64,
+        exemplar: Exemplar,
+        target: &Target<'_>,
+        series: impl FnOnce() -> Option<Labels>,
+    ) {
+        match target.exemplars.restore(number, exemplar, series) {
+            Restored::Done => self.stats.n_exemplars += 1,
+            Restored::Orphaned => self.stats.n_orphaned += 1,
+            Restored::Passed => {}
         }
     }
 

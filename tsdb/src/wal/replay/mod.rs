@@ -26,6 +26,7 @@ pub(crate) use self::progress::replay_workers;
 use super::Epoch;
 use super::reader::LargeFrames;
 use crate::error::{Error, Result};
+use crate::exemplars::Exemplars;
 use crate::fs::Fs;
 use crate::head::SeriesRef;
 use crate::metadata::Metadata;
@@ -39,11 +40,13 @@ pub struct ReplayStats {
     pub n_series: u64,
     /// Samples restored.
     pub n_samples: u64,
+    /// Exemplars restored, also those that were forgotten again because newer ones came.
+    pub n_exemplars: u64,
     /// Samples that were there already.
     pub n_repeated: u64,
     /// Samples that contradict one that was accepted before them: another value at the same time. They were left out.
     pub n_conflicting: u64,
-    /// Samples whose series is not defined: their definition was damaged, or lost in a power cut.
+    /// Samples and exemplars whose series is not defined: their definition was damaged, or lost in a power cut.
     pub n_orphaned: u64,
     /// Bytes cut off the ends of segments: what was being written when the process ended.
     pub torn_bytes: u64,
@@ -66,6 +69,8 @@ pub(crate) struct Target<'a> {
     pub(crate) shards: &'a [Shard],
     /// Metadata by metric family.
     pub(crate) metadata: &'a Mutex<BTreeMap<String, Metadata>>,
+    /// The exemplars.
+    pub(crate) exemplars: &'a Exemplars,
     /// The folder for damaged bytes.
     pub(crate) quarantine: &'a Path,
     /// The disk.
@@ -154,6 +159,7 @@ impl ReplayStats {
     fn add(&mut self, other: Self) {
         self.n_series += other.n_series;
         self.n_samples += other.n_samples;
+        self.n_exemplars += other.n_exemplars;
         self.n_repeated += other.n_repeated;
         self.n_conflicting += other.n_conflicting;
         self.n_orphaned += other.n_orphaned;
