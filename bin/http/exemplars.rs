@@ -34,11 +34,12 @@ fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
 }
 
 fn answer(work: &mut Work, query: &str, features: &Features, range: TimeRange) -> Result<(), ApiError> {
-    let selectors = promql::selectors(&promql::parse(query, features)?);
+    // Prometheus does not name the parameter here.
+    let expr = promql::parse(query, features).map_err(|refused| ApiError::bad_data(refused.to_string()))?;
+    let selectors = promql::selectors(&expr);
     if selectors.is_empty() {
-        // Not an empty list: Prometheus leaves the data out.
-        work.out.buffer().extend_from_slice(b"{\"status\":\"success\"}");
-        return work.out.step();
+        // Nothing written is a 204, as in Prometheus.
+        return Ok(());
     }
     let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
     work.out.leave_gate();
