@@ -17,6 +17,8 @@ pub struct SeriesHandle {
 pub struct WriteBatch {
     /// By shard; samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
+    /// By shard: which of its samples have a start timestamp, ascending.
+    pub(crate) starts: Vec<Vec<(u32, i64)>>,
     pub(crate) rejected: Vec<Rejected>,
     /// In the order in which they were pushed.
     pub(crate) exemplars: Vec<AppendExemplar>,
@@ -77,6 +79,18 @@ impl WriteBatch {
         self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, sample });
     }
 
+    /// Adds a sample with its start timestamp, since when what it counts has been counted; 0 is unknown.
+    pub fn push_with_start(&mut self, series: SeriesHandle, sample: Sample, start_ms: i64, tag: u32) {
+        self.push(series, sample, tag);
+        if start_ms != 0 {
+            let shard = usize::from(series.shard);
+            if shard >= self.starts.len() {
+                self.starts.resize_with(shard + 1, Vec::new);
+            }
+            self.starts[shard].push((self.shards[shard].len() as u32 - 1, start_ms));
+        }
+    }
+
     /// Adds an exemplar of a series; `tag` comes back in [`RejectedExemplar::tag`].
     pub fn push_exemplar(&mut self, series: SeriesHandle, exemplar: Exemplar, tag: u32) {
         self.exemplars.push(AppendExemplar { series, tag, exemplar });
@@ -115,6 +129,7 @@ impl WriteBatch {
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.shards.iter_mut().for_each(Vec::clear);
+        self.starts.iter_mut().for_each(Vec::clear);
         self.rejected.clear();
         self.exemplars.clear();
         self.rejected_exemplars.clear();

@@ -193,16 +193,18 @@ impl Db {
 
     fn append_all(&self, batch: &mut WriteBatch, column: &mut SampleColumn) -> Result<Vec<(&Shard, wal::Position)>> {
         let bounds = self.store.bounds();
-        let concerned = || self.store.shards.iter().zip(&batch.shards).filter(|(_, appends)| !appends.is_empty());
+        let appends = || self.store.shards.iter().zip(&batch.shards).enumerate();
+        let concerned = || appends().filter(|(_, (_, appends))| !appends.is_empty());
         // All are asked before one is changed: a request is stored whole or not at all.
-        concerned().try_for_each(|(shard, _)| shard.ready())?;
+        concerned().try_for_each(|(_, (shard, _))| shard.ready())?;
         batch.exemplars.iter().try_for_each(|of| self.store.shards[usize::from(of.series.shard)].ready())?;
         let request = self.store.requests.begin();
         let horizon = self.store.requests.horizon();
         let mut positions = Vec::with_capacity(self.store.shards.len());
-        for (shard, appends) in concerned() {
+        for (idx, (shard, appends)) in concerned() {
             let of = Appending { bounds, request: request.sequence(), horizon };
-            let appended = shard.append(&of, appends, column, &mut batch.rejected);
+            let starts = batch.starts.get(idx).map_or(&[][..], Vec::as_slice);
+            let appended = shard.append(&of, appends, starts, column, &mut batch.rejected);
             self.store.raise_newest(appended.newest_ms);
             self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
             positions.push((shard, appended.position));

@@ -55,6 +55,7 @@ mod sample;
 mod select;
 mod shard;
 mod snapshot;
+mod starts;
 mod store;
 mod syncer;
 mod tombstones;

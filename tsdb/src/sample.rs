@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::histogram::Histogram;
+use crate::starts::{self, Change};
 
 /// A float value at a time.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +70,9 @@ pub struct SampleColumns {
     pub values: Vec<f64>,
     /// The samples that are histograms: their places in the columns, ascending.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
+    /// Start timestamps, since when what the samples count has been counted: the places where they change, ascending, with
+    /// the start of that sample and those behind it; 0 is unknown, and what samples before the first entry have.
+    pub starts_ms: Vec<(u32, i64)>,
 }
 
 impl SampleColumns {
@@ -89,6 +93,25 @@ impl SampleColumns {
         self.timestamps_ms.clear();
         self.values.clear();
         self.histograms.clear();
+        self.starts_ms.clear();
+    }
+
+    /// Appends a sample with its start timestamp; 0 is unknown.
+    pub fn push_with_start(&mut self, sample: Sample, start_ms: i64) {
+        starts::push(&mut self.starts_ms, self.timestamps_ms.len(), start_ms);
+        self.push(sample);
+    }
+
+    /// Returns the start timestamp of the sample at a place; 0 is unknown.
+    #[must_use]
+    pub fn start_ms(&self, idx: usize) -> i64 {
+        // Fast path: a series without starts.
+        if self.starts_ms.is_empty() { 0 } else { starts::at(&self.starts_ms, idx) }
+    }
+
+    /// Sets the starts of all samples from a place on, which there is; `changes` counts from there.
+    pub(crate) fn set_starts(&mut self, from: usize, changes: &[Change]) {
+        starts::append(&mut self.starts_ms, from, changes);
     }
 
     /// Appends a sample.
@@ -123,7 +146,12 @@ impl SampleColumns {
 
     /// Moves the samples of `later`, all newer than those here, behind them.
     pub(crate) fn append(&mut self, later: &mut Self) {
+        if later.is_empty() {
+            return;
+        }
         let first = self.len() as u32;
+        starts::append(&mut self.starts_ms, self.timestamps_ms.len(), &later.starts_ms);
+        later.starts_ms.clear();
         self.timestamps_ms.append(&mut later.timestamps_ms);
         self.values.append(&mut later.values);
         self.histograms.extend(later.histograms.drain(..).map(|(place, histogram)| (first + place, histogram)));
@@ -146,6 +174,7 @@ impl SampleColumns {
     }
 
     fn drain(&mut self, places: std::ops::Range<usize>) {
+        starts::drain(&mut self.starts_ms, places.clone(), self.timestamps_ms.len());
         self.timestamps_ms.drain(places.clone());
         self.values.drain(places.clone());
         let place = |at: usize| self.histograms.partition_point(|(place, _)| (*place as usize) < at);
@@ -185,14 +214,25 @@ impl SampleColumns {
     }
 
     /// Takes the samples from a place on.
-    fn split_off(&mut self, at: usize) -> Self {
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
+        let starts_ms = starts::slice(&self.starts_ms, at..self.len());
+        starts::drain(&mut self.starts_ms, at..self.timestamps_ms.len(), self.timestamps_ms.len());
         let from = self.histograms.partition_point(|(place, _)| (*place as usize) < at);
         let mut histograms = self.histograms.split_off(from);
         histograms.iter_mut().for_each(|(place, _)| *place -= at as u32);
-        Self { timestamps_ms: self.timestamps_ms.split_off(at), values: self.values.split_off(at), histograms }
+        Self {
+            timestamps_ms: self.timestamps_ms.split_off(at),
+            values: self.values.split_off(at),
+            histograms,
+            starts_ms,
+        }
     }
 
-    fn push_from(&mut self, other: &Self, idx: usize) {
+    /// Appends a sample of another list.
+    pub(crate) fn push_from(&mut self, other: &Self, idx: usize) {
+        if !(self.starts_ms.is_empty() && other.starts_ms.is_empty()) {
+            starts::push(&mut self.starts_ms, self.timestamps_ms.len(), other.start_ms(idx));
+        }
         match other.histogram(idx) {
             Some(histogram) => self.push_histogram(other.timestamps_ms[idx], Arc::clone(histogram)),
             None => self.push(Sample { timestamp_ms: other.timestamps_ms[idx], value: other.values[idx] }),
@@ -224,6 +264,8 @@ mod tests {
     fn columns(samples: &BTreeMap<i64, u64>) -> SampleColumns {
         let mut columns = SampleColumns::default();
         for (&timestamp_ms, &value) in samples {
+            let len = columns.len();
+            starts::push(&mut columns.starts_ms, len, value as i64 * 100);
             let value = value as f64;
             match value % 2.0 == 1.0 {
                 true => {
@@ -237,6 +279,7 @@ mod tests {
 
     fn map(columns: &SampleColumns) -> BTreeMap<i64, u64> {
         for (idx, &value) in columns.values.iter().enumerate() {
+            assert_eq!(columns.start_ms(idx), value as i64 * 100);
             assert_eq!(columns.histogram(idx).map(|histogram| histogram.sum), (value % 2.0 == 1.0).then_some(value));
         }
         assert!(columns.histograms.is_sorted_by(|a, b| a.0 < b.0));

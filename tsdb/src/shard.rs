@@ -12,10 +12,11 @@ use crate::batch::{Append, Rejected, SeriesHandle};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::exemplars::NumberedExemplars;
-use crate::head::{Appended, Bounds, Head, NewSeries, SeriesRef, SlotRef, SlotSort};
+use crate::head::{Appended, Bounds, Head, NewSeries, Order, SeriesRef, SlotRef, SlotSort};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
-use crate::wal::{Cut, Position, SampleColumn, Wal};
+use crate::sample::Sample;
+use crate::wal::{Cut, Position, SampleColumn, Start, Wal};
 
 /// Returns the shard that a label set belongs to. The same for every process: logs are laid out by it.
 pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
@@ -132,6 +133,7 @@ impl Shard {
         &self,
         of: &Appending,
         appends: &[Append],
+        starts: &[(u32, i64)],
         column: &mut SampleColumn,
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
@@ -139,13 +141,26 @@ impl Shard {
         let mut newest_ms = i64::MIN;
         let mut head = self.head_mut();
         head.set_horizon(of.horizon);
-        head.append_all(appends, |head, append| match head.append(&of.bounds, of.request, append) {
-            Ok(Appended::New(series)) => {
-                newest_ms = newest_ms.max(append.sample.timestamp_ms);
-                column.push(series, append.sample);
+        let (mut starts, mut next_idx) = (starts.iter().peekable(), 0);
+        head.append_all(appends, |head, append| {
+            let start_ms = starts.next_if(|(idx, _)| *idx == next_idx).map_or(0, |&(_, start_ms)| start_ms);
+            next_idx += 1;
+            let (series, order) = match head.append(&of.bounds, of.request, append) {
+                Ok(Appended::New(series)) => (series, Order::Newest),
+                Ok(Appended::Late(series)) => (series, Order::Late),
+                Ok(Appended::Repeated) => return,
+                Err(reason) => {
+                    rejected.push(Rejected { tag: append.tag, sample: append.sample, reason });
+                    return;
+                }
+            };
+            let Sample { timestamp_ms, .. } = append.sample;
+            newest_ms = newest_ms.max(timestamp_ms);
+            // Fast path: no starts at all.
+            if (start_ms != 0 || head.has_starts()) && head.set_start(append.slot, timestamp_ms, start_ms, order) {
+                column.starts.push((column.len(), Start { start_ms, order }));
             }
-            Ok(Appended::Repeated) => {}
-            Err(reason) => rejected.push(Rejected { tag: append.tag, sample: append.sample, reason }),
+            column.push(series, append.sample);
         });
         if !column.is_empty() {
             self.wal.append_samples(column);

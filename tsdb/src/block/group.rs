@@ -17,6 +17,7 @@ use super::values::ValueEncoder;
 use super::{Damaged, Unreadable};
 use crate::error::Result;
 use crate::sample::TimeRange;
+use crate::starts::Change;
 
 /// Where a page of rows belongs: a slice of time, and of a series with very many samples there, a run of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +73,14 @@ impl GroupBuilder {
     }
 
     /// Adds what the series that is being gathered has in a slice.
-    pub(in crate::block) fn push(&mut self, key: SliceKey, timeline: TimelineId, times_ms: &[i64], values: &[f64]) {
+    pub(in crate::block) fn push(
+        &mut self,
+        key: SliceKey,
+        timeline: TimelineId,
+        times_ms: &[i64],
+        values: &[f64],
+        starts: &[Change],
+    ) {
         let range = TimeRange { start_ms: times_ms[0], end_ms: times_ms[times_ms.len() - 1] };
         let slice = self.slices.entry(key).or_insert_with(|| Slice {
             rows: RowsBuilder::default(),
@@ -80,6 +88,7 @@ impl GroupBuilder {
             range,
             n_samples: 0,
         });
+        slice.rows.push_starts(self.n_series, starts);
         slice.rows.push(self.n_series, values, &mut self.encoder);
         slice.timelines.resize(self.n_series, NO_TIMELINE);
         slice.timelines.push(timeline.0);

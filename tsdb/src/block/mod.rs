@@ -41,6 +41,7 @@ mod reader;
 mod row_codec;
 mod rows;
 mod scan;
+mod starts;
 mod timelines;
 mod timestamps;
 mod values;

@@ -166,6 +166,7 @@ impl Block {
             if let Err(refused) = self.read_rows(group, (i, rows), ordinal, range, out) {
                 out.timestamps_ms.truncate(start);
                 out.values.truncate(start);
+                out.starts_ms.retain(|(place, _)| (*place as usize) < start);
                 return Err(refused);
             }
         }
@@ -198,9 +199,13 @@ impl Block {
         }
         let payload = self.pages.get(rows.page)?;
         let series_idx = (ordinal - group.first) as usize;
-        Rows::parse(&payload, group.n_series)
-            .and_then(|rows| rows.decode(series_idx, n, wanted, &mut out.values))
-            .map_err(|why| self.pages.unreadable(rows.page, why))
+        let read = Rows::parse(&payload, group.n_series).and_then(|rows| {
+            rows.decode(series_idx, n, wanted.clone(), &mut out.values)?;
+            Ok(rows.starts(series_idx, n, wanted)?)
+        });
+        let starts = read.map_err(|why| self.pages.unreadable(rows.page, why))?;
+        out.set_starts(start, &starts);
+        Ok(())
     }
 
     /// Appends the timestamps that a series has in the `i`-th page of rows of its group.

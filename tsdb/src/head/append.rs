@@ -21,8 +21,10 @@ pub(crate) struct Bounds {
 /// What became of a sample that was not rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// It is new.
+    /// It is new, and newer than all of its series.
     New(SeriesRef),
+    /// It is new, and came late.
+    Late(SeriesRef),
     /// The same sample was there.
     Repeated,
 }
@@ -153,7 +155,7 @@ impl Head {
             return Err(bounds.refuse(timestamp_ms));
         }
         self.live.append_late(append.slot, append.sample, request, self.horizon);
-        Ok(Appended::New(series))
+        Ok(Appended::Late(series))
     }
 
     /// Adds a sample of the log, by the rules of [`Head::append`] but without bounds on its time: of two values for one

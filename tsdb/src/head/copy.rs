@@ -6,6 +6,7 @@ use super::table::SlotRef;
 use super::{Head, Visible};
 use crate::chunk::{self, Blocks, Chunk, Damaged};
 use crate::sample::{Sample, SampleColumns, TimeRange};
+use crate::starts;
 
 /// Encoded bytes of some series, in a few large buffers.
 #[derive(Debug, Default)]
@@ -20,6 +21,10 @@ pub(crate) struct HeadCopies {
     hidden: Vec<TimeRange>,
     /// Where those begin that concern the next run.
     hidden_from: usize,
+    /// The runs whose samples have starts, ascending, and which of `changes` say so.
+    starts: Vec<(Range<usize>, Range<usize>)>,
+    /// Times and the start of samples from there on.
+    changes: Vec<(i64, i64)>,
 }
 
 /// Samples of a series in order of time.
@@ -80,6 +85,8 @@ impl HeadCopies {
         self.ends.clear();
         self.hidden.clear();
         self.hidden_from = 0;
+        self.starts.clear();
+        self.changes.clear();
     }
 
     /// Counts the series, those without samples included.
@@ -94,6 +101,8 @@ impl HeadCopies {
             + self.runs.capacity() * size_of::<Run>()
             + self.ends.capacity() * size_of::<u32>()
             + self.hidden.capacity() * size_of::<TimeRange>()
+            + self.starts.capacity() * size_of::<(Range<usize>, Range<usize>)>()
+            + self.changes.capacity() * size_of::<(i64, i64)>()
     }
 
     /// Tells whether something of the `idx`-th series was copied. There may still be no visible sample in the range.
@@ -118,9 +127,10 @@ impl HeadCopies {
     pub(crate) fn read(&self, idx: usize, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
         let start = out.len();
         let mut in_order = true;
-        for run in &self.runs[self.runs_of(idx)] {
+        for idx in self.runs_of(idx) {
             let from = out.len();
-            self.read_run(run, range, out)?;
+            self.read_run(&self.runs[idx], range, out)?;
+            self.read_starts(idx, from, out);
             in_order &= from == start || from == out.len() || out.timestamps_ms[from - 1] < out.timestamps_ms[from];
         }
         // Fast path: nothing was late or came twice.
@@ -147,6 +157,24 @@ impl HeadCopies {
             }
         }
         Ok(())
+    }
+
+    /// Sets the starts of the samples from the `from`-th on, which are of one run.
+    fn read_starts(&self, run_idx: usize, from: usize, out: &mut SampleColumns) {
+        // Fast path: no series has any.
+        if self.starts.is_empty() && out.starts_ms.is_empty() || from == out.len() {
+            return;
+        }
+        let at = self.starts.partition_point(|(runs, _)| runs.end <= run_idx);
+        let of_run = self.starts.get(at).filter(|(runs, _)| runs.contains(&run_idx));
+        let mut starts_ms = Vec::new();
+        for &(since_ms, start_ms) in of_run.map_or(&[][..], |(_, changes)| &self.changes[changes.clone()]) {
+            let place = out.timestamps_ms[from..].partition_point(|&t| t < since_ms);
+            if from + place < out.len() {
+                starts::push(&mut starts_ms, place, start_ms);
+            }
+        }
+        out.set_starts(from, &starts_ms);
     }
 
     fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
@@ -200,6 +228,20 @@ impl HeadCopies {
         }
     }
 
+    /// Counts the runs so far.
+    pub(super) fn n_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Says since when samples of the runs from the `first_run`-th on have which start.
+    pub(super) fn push_starts(&mut self, first_run: usize, changes: &[(i64, i64)]) {
+        if !changes.is_empty() && first_run < self.runs.len() {
+            let from = self.changes.len();
+            self.changes.extend_from_slice(changes);
+            self.starts.push((first_run..self.runs.len(), from..self.changes.len()));
+        }
+    }
+
     /// Ends the runs of a series.
     pub(super) fn end_series(&mut self) {
         self.ends.push(u32::try_from(self.runs.len()).unwrap_or(u32::MAX));
@@ -231,10 +273,9 @@ fn drop_inside(from: usize, range: TimeRange, out: &mut SampleColumns) {
 
 /// Sorts samples from the `start`-th on by time; of those with one timestamp the first stands.
 fn merge(start: usize, out: &mut SampleColumns) {
-    let mut samples: Vec<Sample> = out.iter().skip(start).collect();
-    samples.sort_by_key(|sample| sample.timestamp_ms);
-    samples.dedup_by_key(|sample| sample.timestamp_ms);
-    out.timestamps_ms.truncate(start);
-    out.values.truncate(start);
-    samples.into_iter().for_each(|sample| out.push(sample));
+    let unsorted = out.split_off(start);
+    let mut places: Vec<usize> = (0..unsorted.len()).collect();
+    places.sort_by_key(|&place| unsorted.timestamps_ms[place]);
+    places.dedup_by_key(|place| unsorted.timestamps_ms[*place]);
+    places.into_iter().for_each(|place| out.push_from(&unsorted, place));
 }

@@ -22,11 +22,13 @@ mod order;
 mod pairs;
 mod rows;
 mod samples;
+mod starts;
 mod table;
 mod visible;
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use roaring::RoaringBitmap;
 
 pub(crate) use append::{Appended, Bounds, Replayed};
@@ -34,6 +36,7 @@ pub(crate) use copy::HeadCopies;
 pub(crate) use freeze::Frozen;
 pub(crate) use order::SlotSort;
 pub(crate) use pairs::Pair;
+pub(crate) use starts::Order;
 pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
 pub(crate) use visible::Visible;
 
@@ -57,6 +60,8 @@ pub(crate) struct Head {
     /// Every reader sees the requests before this one.
     horizon: u32,
     evict_cursor: usize,
+    /// Series of which a sample had a start timestamp, since they are here.
+    with_starts: HashSet<u32>,
 }
 
 impl Head {
@@ -69,6 +74,7 @@ impl Head {
             frozen_is_visible: false,
             horizon: 0,
             evict_cursor: 0,
+            with_starts: HashSet::new(),
         }
     }
 
@@ -79,7 +85,8 @@ impl Head {
 
     /// Returns about how many bytes series and samples take.
     pub(crate) fn size(&self) -> usize {
-        self.table.size() + self.live.size() + self.frozen.as_ref().map_or(0, |frozen| frozen.size())
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.size());
+        self.table.size() + self.live.size() + frozen + self.with_starts.allocation_size()
     }
 
     /// Returns about how many bytes the samples take that no flush has taken yet.

@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use super::copy::HeadCopies;
 use super::late::Late;
 use super::rows::Rows;
+use super::starts::Starts;
 use super::visible::{Visible, before};
 use crate::chunk::{Blocks, Chunk};
 use crate::sample::{Sample, TimeRange};
@@ -30,6 +31,7 @@ pub(super) struct Samples {
     blocks: Blocks,
     closed: HashMap<u32, Vec<Chunk>>,
     late: HashMap<u32, Late>,
+    pub(super) starts: Starts,
     /// Groups before the newest of the open chunk, in order of time.
     groups: HashMap<u32, Vec<Group>>,
     /// Bytes that the values of the maps take on the heap.
@@ -58,7 +60,7 @@ impl Samples {
     /// Returns the bytes that the samples take.
     pub(super) fn size(&self) -> usize {
         let maps = self.closed.allocation_size() + self.late.allocation_size() + self.groups.allocation_size();
-        self.open.size() + self.blocks.size() + maps + self.sparse_size
+        self.open.size() + self.blocks.size() + maps + self.sparse_size + self.starts.size()
     }
 
     /// Reads the row of a slot's open chunk, and is done when it is near.
@@ -172,6 +174,7 @@ impl Samples {
     /// order of time, then late samples.
     pub(super) fn copy(&self, slot: u32, range: TimeRange, visible: Option<&Visible>, out: &mut HeadCopies) {
         let open = self.open.get(slot);
+        let first_run = out.n_runs();
         out.hide_none();
         if let Some(visible) = visible {
             let groups = self.groups.get(&slot).into_iter().flatten().copied().chain(newest_group(&open));
@@ -184,6 +187,7 @@ impl Samples {
         if let Some(late) = self.late.get(&slot) {
             late.copy(&self.blocks, range, visible, out);
         }
+        out.push_starts(first_run, self.starts.changes(slot, range));
     }
 
     /// Marks requests that every reader sees with one that stays before all to come: numbers wrap.

@@ -35,6 +35,7 @@ mod record;
 mod replay;
 mod reserve;
 mod samples;
+mod starts;
 mod stream;
 mod v1;
 mod values;
@@ -45,6 +46,7 @@ pub(crate) use record::SampleColumn;
 pub(crate) use replay::{Replay, Target, replay_workers};
 pub use replay::{ReplayProgress, ReplayStats};
 pub(crate) use reserve::Reserve;
+pub(crate) use starts::Start;
 pub(crate) use writer::{Position, Wal, WalOptions};
 
 /// Where a log was cut: the number of the first series segment and of the first samples segment that still count.

@@ -5,10 +5,12 @@
 //! 2 samples   see `samples`
 //! 3 metadata  repeated: metric family, type, help, unit
 //! 6 exemplars see `exemplars`
+//! 7 starts    see `starts`
 //! ```
 //! A record decodes by itself: nothing in it refers to another. Records 4 to 15 are kept for histograms, exemplars and
 //! start timestamps, those from 16 on are the checkpoint's ([`super::checkpoint`]).
 
+use super::starts::Start;
 use crate::head::SeriesRef;
 use crate::labels::Labels;
 use crate::metadata::Metadata;
@@ -26,6 +28,8 @@ pub(crate) struct SampleColumn {
     pub(crate) refs: Vec<SeriesRef>,
     /// The samples.
     pub(crate) samples: Vec<Sample>,
+    /// Which samples have a start that is to be told, ascending. Their record is their own.
+    pub(crate) starts: Vec<(usize, Start)>,
 }
 
 impl SampleColumn {
@@ -49,6 +53,7 @@ impl SampleColumn {
     pub(crate) fn clear(&mut self) {
         self.refs.clear();
         self.samples.clear();
+        self.starts.clear();
     }
 }
 

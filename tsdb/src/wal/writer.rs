@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::exemplars::{EXEMPLARS, encode_exemplar};
 use super::record::{self, SampleColumn};
 use super::samples::{RECORD_SAMPLES_MAX, Scratch, encode_samples};
+use super::starts::{STARTS, encode_starts};
 use super::stream::{Frames, Refused, Stream, Unsynced};
 use super::{Cut, Health, SegmentKind, checkpoint};
 use crate::error::{Error, Result};
@@ -156,7 +157,14 @@ impl Wal {
         let mut pending = self.pending();
         let Pending { samples: frames, position, scratch, .. } = &mut *pending;
         let chunks = column.refs.chunks(RECORD_SAMPLES_MAX).zip(column.samples.chunks(RECORD_SAMPLES_MAX));
+        let (mut starts, mut end) = (&column.starts[..], 0);
         for (refs, samples) in chunks {
+            end += samples.len();
+            let (of_chunk, others) = starts.split_at(starts.partition_point(|(at, _)| *at < end));
+            if !of_chunk.is_empty() {
+                encode_starts(frames.begin(STARTS), of_chunk, column);
+            }
+            starts = others;
             encode_samples(frames.begin(record::SAMPLES), refs, samples, scratch);
             *position += 1;
         }

@@ -138,7 +138,7 @@ proptest! {
                 Step::Append(samples) => {
                     let samples: Vec<_> =
                         samples.into_iter().map(|(i, t, bits)| (i, time(t), f64::from_bits(bits))).collect();
-                    prop_assert_eq!(append(&db, &samples), model.append(&samples));
+                    prop_assert_eq!(append_with_starts(&db, &samples), model.append(&samples));
                 }
                 Step::Flush => {
                     db.flush().unwrap();
@@ -162,6 +162,7 @@ proptest! {
                     model.flush();
                     let copy = Db::open(&snapshot, options(2)).unwrap();
                     prop_assert_eq!(everything(&copy), model.contents(TimeRange::ALL));
+                    check_starts(&copy, TimeRange::ALL);
                 }
                 Step::Reopen { shards } => {
                     drop(db);
@@ -170,12 +171,48 @@ proptest! {
             }
             prop_assert_eq!(everything(&db), model.contents(TimeRange::ALL), "after {:?}", step);
             prop_assert_eq!(contents(&db, &[], some), model.contents(some), "after {:?}", step);
+            check_starts(&db, TimeRange::ALL);
+            check_starts(&db, some);
             prop_assert_eq!(labels(&db, some), model.contents(some).into_keys().collect::<Vec<_>>(), "after {:?}", step);
         }
         db.compact_fully().unwrap();
         let n_samples: usize = model.series.values().map(|series| series.samples.len()).sum();
         db.clean_tombstones().unwrap();
         prop_assert_eq!(db.stats().blocks_samples, n_samples as u64, "nothing is there twice");
+    }
+}
+
+/// Returns the start timestamp that a sample of a series is appended with: some series have none, others sometimes.
+fn start_of(i: usize, t: i64, value: f64) -> i64 {
+    let phase = (t / STEP_MS / 5 + (value.to_bits() % 2) as i64) % 3;
+    if i.is_multiple_of(3) { 0 } else { phase * (NOW_MS - 7) }
+}
+
+fn append_with_starts(db: &Db, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
+    let mut batch = WriteBatch::default();
+    for (&(i, timestamp_ms, value), tag) in samples.iter().zip(0..) {
+        let handle = db.series(&series_labels(i)).unwrap();
+        batch.push_with_start(handle, Sample { timestamp_ms, value }, start_of(i, timestamp_ms, value), tag);
+    }
+    db.append(&mut batch).unwrap();
+    let mut rejected: Vec<_> = batch.rejected().iter().map(|r| (r.tag, r.reason)).collect();
+    rejected.sort_unstable();
+    rejected
+}
+
+/// Every sample that is read has the start that it was appended with, told once where it changes.
+fn check_starts(db: &Db, range: TimeRange) {
+    for series in db.select(&QueryContext::unbounded(), &[], range).unwrap() {
+        let series = series.unwrap();
+        let i: usize = series.labels().get("i").unwrap().parse().unwrap();
+        let mut columns = SampleColumns::default();
+        series.read(&mut columns).unwrap();
+        for (idx, sample) in columns.iter().enumerate() {
+            let expected = start_of(i, sample.timestamp_ms, sample.value);
+            assert_eq!(columns.start_ms(idx), expected, "series {i} at {} in {range:?}", sample.timestamp_ms);
+        }
+        let starts = columns.starts_ms.iter().map(|(_, start_ms)| *start_ms);
+        assert!([0].into_iter().chain(starts).is_sorted_by(|a, b| a != b), "series {i}: {:?}", columns.starts_ms);
     }
 }
 

@@ -5,11 +5,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
+use hashbrown::HashMap;
+
 use super::{Place, Places, ReplayProgress, ReplayStats, Shared, Target, corrupt};
 use crate::error::{Error, Result};
 use crate::exemplars::{Exemplar, Restored};
 use crate::fs::Fs;
-use crate::head::{Replayed, SeriesRef};
+use crate::head::{Head, Order, Replayed, SeriesRef};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::options::WalOnCorruption;
@@ -21,6 +23,7 @@ use crate::wal::frame::HEADER_SIZE;
 use crate::wal::payload::unpack;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{self, SampleColumn};
+use crate::wal::starts::{STARTS, Start, decode_starts};
 use crate::wal::{SegmentKind, quarantine, samples, v1};
 
 /// A log and what was found in it so far.
@@ -46,6 +49,8 @@ struct Scratch {
     column: SampleColumn,
     /// Samples of a record, by shard.
     by_shard: Vec<Vec<(u32, Sample)>>,
+    /// Starts of samples of the next record, by shard, slot and time.
+    starts: HashMap<(u16, u32, i64), Start>,
 }
 
 impl Log {
@@ -150,6 +155,7 @@ impl Log {
         for number in std::mem::take(&mut self.samples) {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
                 let decoded = match (frame.record, version) {
+                    (STARTS, 2..) => return Ok(log.starts(frame.payload, earlier, &mut scratch.starts)),
                     (EXEMPLARS, 2..) => return Ok(log.exemplars(frame.payload, earlier, shared.target)),
                     (record::SAMPLES, 1) => v1::decode_samples(frame.payload, &mut scratch.column),
                     (record::SAMPLES, _) => samples::decode_samples(frame.payload, &mut scratch.column),
@@ -254,6 +260,15 @@ impl Log {
         record::decode_metadata(payload, |family, metadata| set_metadata(target, family, metadata))
     }
 
+    fn starts(&self, payload: &[u8], earlier: &Places, starts: &mut HashMap<(u16, u32, i64), Start>) -> Option<()> {
+        starts.clear();
+        decode_starts(payload, |series, timestamp_ms, start| {
+            if let Some(Place { shard, slot }) = self.places.get(&series).or_else(|| earlier.get(&series)) {
+                starts.insert((*shard, *slot, timestamp_ms), start);
+            }
+        })
+    }
+
     /// Applies the samples that were decoded into `scratch.column`.
     fn apply(&mut self, scratch: &mut Scratch, earlier: &Places, target: &Target<'_>) {
         target.progress.add_samples(scratch.column.len() as u64);
@@ -265,16 +280,26 @@ impl Log {
                 None => self.stats.n_orphaned += 1,
             }
         }
-        for (shard, samples) in target.shards.iter().zip(&mut scratch.by_shard).filter(|(_, s)| !s.is_empty()) {
+        let Scratch { by_shard, starts, .. } = scratch;
+        let shards = (0..).zip(target.shards).zip(by_shard);
+        for ((idx, shard), samples) in shards.filter(|(_, samples)| !samples.is_empty()) {
             let mut head = shard.head_mut();
             for (slot, sample) in samples.drain(..) {
-                match head.replay(slot, sample) {
+                let replayed = head.replay(slot, sample);
+                // Fast path: no starts at all.
+                if !starts.is_empty()
+                    && let Some(&start) = starts.get(&(idx, slot, sample.timestamp_ms))
+                {
+                    replay_start(&mut head, slot, sample.timestamp_ms, start, replayed);
+                }
+                match replayed {
                     Replayed::New => self.stats.n_samples += 1,
                     Replayed::Repeated => self.stats.n_repeated += 1,
                     Replayed::Conflicting => self.stats.n_conflicting += 1,
                 }
             }
         }
+        starts.clear();
     }
 
     fn exemplars(&mut self, payload: &[u8], earlier: &Places, target: &Target<'_>) -> Option<()> {
@@ -321,6 +346,14 @@ impl Log {
 
     fn path(&self, kind: SegmentKind, number: u64) -> PathBuf {
         self.dir.join(kind.file_name(number))
+    }
+}
+
+/// Sets the start of a sample as it was set when the sample came. A late one that was left out has none; those behind an
+/// in-order one need what it said.
+fn replay_start(head: &mut Head, slot: u32, timestamp_ms: i64, start: Start, replayed: Replayed) {
+    if replayed == Replayed::New || start.order == Order::Newest {
+        head.set_start(slot, timestamp_ms, start.start_ms, start.order);
     }
 }
 
