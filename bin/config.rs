@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
+use varve_tsdb::EXEMPLARS_MAX;
 
 use crate::quantity::parse_duration;
 
@@ -25,6 +26,21 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StorageConfig {
     pub(crate) tsdb: TsdbConfig,
+    pub(crate) exemplars: ExemplarsConfig,
+}
+
+/// Section `storage.exemplars`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ExemplarsConfig {
+    /// Exemplars that are kept, the newest of all. Default 100,000; 0: none; up to 10,000,000.
+    pub(crate) max_exemplars: usize,
+}
+
+impl Default for ExemplarsConfig {
+    fn default() -> Self {
+        Self { max_exemplars: 100_000 }
+    }
 }
 
 /// Section `storage.tsdb`.
@@ -79,6 +95,9 @@ impl Config {
         if ahead_max > AGE_MAX {
             bail!("storage.tsdb.ahead_max: must be at most 365d");
         }
+        if config.storage.exemplars.max_exemplars > EXEMPLARS_MAX {
+            bail!("storage.exemplars.max_exemplars: must be at most {EXEMPLARS_MAX}");
+        }
         Ok(config)
     }
 }
@@ -129,6 +148,8 @@ mod tests {
         check("storage: {tsdb: {in_order_max_age: 5 minutes}}", Err("unknown unit \" minutes\""));
         check("storage: {tsdb: {in_order_max_age: 1s}}", Err("must be from 1m to 365d"));
         check("storage: {tsdb: {ahead_max: 2y}}", Err("storage.tsdb.ahead_max"));
+        check("storage: {exemplars: {max_exemplars: 10000001}}", Err("storage.exemplars.max_exemplars"));
+        check("storage: {exemplars: {max_exemplars: -1}}", Err("storage.exemplars.max_exemplars"));
         check("[]", Err("expected struct Config"));
     }
 }

@@ -292,6 +292,7 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Store
         out_of_order_window_ms: millis(config.storage.tsdb.out_of_order_time_window),
         in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),
         ahead_max_ms: millis(config.storage.tsdb.ahead_max),
+        exemplars_max: config.storage.exemplars.max_exemplars,
         head_size_max_bytes: or_default(args.head_max_memory, || share_of_memory(1, 2)),
         ..varve_tsdb::Options::default()
     };

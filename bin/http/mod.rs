@@ -15,6 +15,7 @@ mod admin;
 mod admission;
 mod body;
 mod error;
+mod exemplars;
 mod health;
 mod json;
 mod labels;
@@ -178,6 +179,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
     let api = Router::new()
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
+        .route("/api/v1/query_exemplars", get(exemplars::query_exemplars).post(exemplars::query_exemplars))
         .route("/api/v1/format_query", get(query::format).post(query::format))
         .route("/api/v1/parse_query", get(query::parse).post(query::parse))
         .route("/api/v1/series", get(series::series).post(series::series))

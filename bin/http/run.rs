@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::oneshot;
 use varve_tsdb::QueryContext;
@@ -78,7 +78,7 @@ impl Work {
 /// The warning that a `limit` cut an answer.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
-/// Runs `job` on a blocking thread once there is a place, and answers with what it writes.
+/// Runs `job` on a blocking thread once there is a place, and answers with what it writes, or with 204 if that is nothing.
 ///
 /// When the returned future or the body of the response is dropped, the request is interrupted.
 pub(crate) async fn run(
@@ -133,6 +133,7 @@ fn perform(app: &App, mut work: Work, job: impl FnOnce(&mut Work) -> Result<(), 
 
 fn respond(answer: Answer, cancel: CancelOnDrop) -> Response {
     let body = match answer {
+        Answer::Whole(bytes, _) if bytes.is_empty() => return StatusCode::NO_CONTENT.into_response(),
         Answer::Whole(bytes, charge) => AnswerBody::whole(bytes, charge, cancel),
         Answer::Stream(pieces) => AnswerBody::stream(pieces, cancel),
         Answer::Error(error) => return error.into_response(),

@@ -46,6 +46,7 @@ fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
         ),
     ];
     families.extend(blocks(stats));
+    families.extend(exemplars(&stats.exemplars));
     families.extend(stats.newest_ms.map(|newest_ms| {
         let help = "Maximum timestamp of the head block in milliseconds.";
         family("prometheus_tsdb_head_max_time", help, MetricType::GAUGE, newest_ms as f64)
@@ -70,6 +71,42 @@ fn replay(status: &varve_tsdb::ReplayStatus) -> Vec<MetricFamily> {
         gauge("varve_tsdb_replay_log_bytes", "Bytes of the log that are to be replayed.", status.n_bytes_total),
         gauge("varve_tsdb_replay_held_bytes", "Memory of samples that wait for the replay.", status.held_bytes),
         gauge("varve_tsdb_replay_held_max_bytes", "Memory that they may take.", status.held_max_bytes),
+    ]
+}
+
+fn exemplars(stats: &varve_tsdb::ExemplarStats) -> Vec<MetricFamily> {
+    vec![
+        counter(
+            "prometheus_tsdb_exemplar_exemplars_appended_total",
+            "Total number of appended exemplars.",
+            stats.n_appended,
+        ),
+        counter(
+            "prometheus_tsdb_exemplar_out_of_order_exemplars_total",
+            "Total number of out of order exemplar ingestion failed attempts.",
+            stats.n_out_of_order,
+        ),
+        gauge(
+            "prometheus_tsdb_exemplar_exemplars_in_storage",
+            "Number of exemplars currently in circular storage.",
+            stats.n_stored,
+        ),
+        gauge(
+            "prometheus_tsdb_exemplar_series_with_exemplars_in_storage",
+            "Number of series with exemplars currently in circular storage.",
+            stats.n_series,
+        ),
+        gauge(
+            "prometheus_tsdb_exemplar_max_exemplars",
+            "Total number of exemplars the exemplar storage can store.",
+            stats.n_max,
+        ),
+        family(
+            "prometheus_tsdb_exemplar_last_exemplars_timestamp_seconds",
+            "The timestamp of the oldest exemplar stored in circular storage.",
+            MetricType::GAUGE,
+            stats.oldest_ms.unwrap_or(0) as f64 / 1000.0,
+        ),
     ]
 }
 
@@ -129,6 +166,11 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
             "Samples of write requests that were stored, exact repetitions included.",
             stats.samples_stored,
         ),
+        counter(
+            "varve_ingest_exemplars_stored_total",
+            "Exemplars of write requests that were stored, repetitions included.",
+            stats.exemplars.stored,
+        ),
         gauge("varve_ingest_in_flight_bytes", "Memory that write requests at work hold.", stats.in_flight_bytes),
         counter("varve_ingest_route_hits_total", "Series of write requests that were known.", stats.route.hits),
         counter(
@@ -141,6 +183,12 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         gauge("varve_ingest_route_size_bytes", "Memory that the route cache takes.", stats.route.size_bytes),
     ];
     // A family must have a metric: it appears with the first reject.
+    if !stats.exemplars.refused.is_empty() {
+        let refused = stats.exemplars.refused.iter();
+        let by_reason = refused.map(|(refusal, n)| (vec![label("reason", refusal.name())], *n as f64));
+        let help = "Exemplars of write requests that were not stored.";
+        families.push(family_of("varve_ingest_exemplars_refused_total", help, MetricType::COUNTER, by_reason));
+    }
     if !stats.rejected.is_empty() {
         let help = "What was not stored of write requests: samples, or what the reason is about.";
         families.push(family_of("varve_ingest_rejected_total", help, MetricType::COUNTER, by_reason));

@@ -1,21 +1,24 @@
-//! Handing samples to the store, whose series may move in memory meanwhile.
+//! Handing samples and exemplars to the store, whose series may move in memory meanwhile.
 
-use varve_tsdb::{Db, RejectReason, Rejected, SeriesHandle};
+use varve_tsdb::{Db, RejectExemplar, RejectReason, Rejected, SeriesHandle};
 
 use crate::error::WriteError;
+use crate::exemplars::ExemplarRefusal;
 use crate::rejects::{Reason, Rejects};
 use crate::scratch::Outgoing;
 
-/// Where samples come from; `tag` is what they were pushed with.
+/// Where samples and exemplars come from; `tag` is what they were pushed with.
 pub(crate) trait Source {
     /// Returns where the series of a sample is now.
     fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError>;
+    /// Returns where it is if the store has it; makes none.
+    fn find(&self, tag: u32) -> Option<SeriesHandle>;
     /// Prints the labels of a sample's series.
     fn print(&self, tag: u32) -> String;
 }
 
-/// Appends the samples in `out` and resolves series that have moved again. Counts in `rejects` what is not stored and
-/// returns how many samples are.
+/// Appends what is in `out` and resolves series that have moved again. Counts in `rejects` what is not stored and
+/// returns how many samples are; exemplars are counted in `out`.
 ///
 /// # Errors
 /// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`] times.
@@ -48,10 +51,25 @@ fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut 
             rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
         }
     }
+    note_exemplars(out);
     Ok((n_samples - out.batch.rejected().len()) as u64)
 }
 
-/// Fills the batch with the samples whose series have moved.
+/// Counts the exemplars that were stored, and notes those whose series have moved.
+fn note_exemplars(out: &mut Outgoing) {
+    let rejected = out.batch.rejected_exemplars();
+    out.exemplars.stored += (out.batch.n_exemplars() - rejected.len()) as u64;
+    out.moved_exemplars.clear();
+    for rejected in rejected {
+        if rejected.reason == RejectExemplar::Moved {
+            out.moved_exemplars.push((rejected.tag, rejected.exemplar.clone()));
+        } else {
+            out.exemplars.refuse(ExemplarRefusal::Store(rejected.reason));
+        }
+    }
+}
+
+/// Fills the batch with the samples and exemplars whose series have moved.
 fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError> {
     out.batch.clear();
     let mut last = None;
@@ -64,6 +82,12 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
         match histogram {
             None => out.batch.push(handle, sample, tag),
             Some(histogram) => out.batch.push_histogram(handle, sample.timestamp_ms, histogram, tag),
+        }
+    }
+    for (tag, exemplar) in out.moved_exemplars.drain(..) {
+        match source.find(tag) {
+            Some(handle) => out.batch.push_exemplar(handle, exemplar, tag),
+            None => out.exemplars.refuse(ExemplarRefusal::UnknownSeries),
         }
     }
     Ok(())

@@ -16,7 +16,9 @@ pub struct DecodedBatch {
     pub(crate) families: Vec<FamilyEntry>,
     /// Where the histograms are.
     pub(crate) histograms: Vec<Span>,
-    pub(crate) exemplars: Unstored,
+    pub(crate) exemplars: Vec<ExemplarEntry>,
+    /// Bytes of them in the message.
+    pub(crate) exemplars_size: usize,
 }
 
 /// Bytes of the message, end excluded.
@@ -39,6 +41,15 @@ pub(crate) struct SeriesEntry {
     pub(crate) key: Option<RouteKey>,
 }
 
+/// An exemplar of the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExemplarEntry {
+    /// Its series.
+    pub(crate) series_idx: u32,
+    /// Where its fields are.
+    pub(crate) fields: Span,
+}
+
 /// Metadata of a metric family.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FamilyEntry {
@@ -47,13 +58,6 @@ pub(crate) struct FamilyEntry {
     pub(crate) unit: Span,
     /// The type as the protocol numbers it.
     pub(crate) kind: i32,
-}
-
-/// Things of a kind that the store does not keep, and the first series that had one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Unstored {
-    pub(crate) count: u64,
-    pub(crate) series_idx: u32,
 }
 
 impl DecodedBatch {
@@ -74,6 +78,13 @@ impl DecodedBatch {
         let end = |len: usize| u32::try_from(len).expect("the decoder checks samples_per_request_max");
         let (samples_end, histograms_end) = (end(self.samples.len()), end(self.histograms.len()));
         self.series.push(SeriesEntry { labels, samples_end, histograms_end, key });
+    }
+
+    /// Adds an exemplar of the series that is pushed next.
+    pub(crate) fn push_exemplar(&mut self, fields: Span) {
+        let series_idx = u32::try_from(self.series.len()).expect("the decoder checks series_per_request_max");
+        self.exemplars.push(ExemplarEntry { series_idx, fields });
+        self.exemplars_size += (fields.end - fields.start) as usize;
     }
 
     /// Iterates over the series in the request's order, each with its samples.
@@ -97,7 +108,8 @@ impl DecodedBatch {
         self.samples.clear();
         self.families.clear();
         self.histograms.clear();
-        self.exemplars = Unstored::default();
+        self.exemplars.clear();
+        self.exemplars_size = 0;
     }
 
     /// Returns the bytes of memory that the batch holds, filled or not.
@@ -106,6 +118,7 @@ impl DecodedBatch {
             + self.samples.capacity() * size_of::<Sample>()
             + self.histograms.capacity() * size_of::<Span>()
             + self.families.capacity() * size_of::<FamilyEntry>()
+            + self.exemplars.capacity() * size_of::<ExemplarEntry>()
     }
 }
 
@@ -126,14 +139,5 @@ impl Span {
 
     pub(crate) fn is_empty(self) -> bool {
         self.start == self.end
-    }
-}
-
-impl Unstored {
-    pub(crate) fn note(&mut self, series_idx: usize) {
-        if self.count == 0 {
-            self.series_idx = u32::try_from(series_idx).expect("the decoder checks series_per_request_max");
-        }
-        self.count += 1;
     }
 }

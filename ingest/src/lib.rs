@@ -8,13 +8,13 @@
 //!    columns of a [`DecodedBatch`], strings stay where they are. Each label set is hashed as it lies in the message.
 //! 3. `route` looks the hashes up: a series seen before is a handle, a label set refused before is the reason why.
 //!    Only what is unknown has its labels parsed, checked (`label_set`) and resolved by [`varve_tsdb::Db::series`].
-//! 4. `append` hands the samples to the store and resolves series again that have moved in memory meanwhile.
+//! 4. `append` hands samples and exemplars to the store and resolves series again that have moved in memory meanwhile.
 //! 5. What was not stored is counted per [`Reason`] with one example ([`Rejects`]); the rest is stored.
 //!
 //! # Invariants
 //! 1. A request with a malformed byte stores nothing: it is decoded whole before the first append.
 //! 2. [`Written`] says of every sample, exemplar, native histogram and metadata entry of the request that it is stored,
-//!    or is in [`Rejects`].
+//!    or is in [`Rejects`], or for exemplars in [`ExemplarCounts`].
 //! 3. After [`WriteError::Store`] and [`WriteError::Moved`] a part may be stored; after the others nothing is. To send the
 //!    request again is safe in every case: the store keeps nothing twice.
 //! 4. Memory is bounded by [`Limits`] whatever the bytes say.
@@ -28,6 +28,7 @@ mod admission;
 mod append;
 mod batch;
 mod error;
+mod exemplars;
 mod label_set;
 mod limits;
 mod metadata;
@@ -40,6 +41,7 @@ mod stats;
 
 pub use batch::DecodedBatch;
 pub use error::{Malformed, WriteError};
+pub use exemplars::{ExemplarCounts, ExemplarRefusal};
 pub use limits::Limits;
 pub use pipeline::{Receiver, Written};
 pub use rejects::{Reason, Reject, Rejects};

@@ -12,8 +12,8 @@ pub struct Limits {
     pub decompressed_size_max: usize,
     /// Series in a request, with or without samples. Default 500,000.
     pub series_per_request_max: usize,
-    /// Samples in a request, floats and histograms. Default 2,000,000. A sample may take two bytes of a body but 48 of memory, hence
-    /// the count has a bound besides the size.
+    /// Samples in a request, floats and histograms, and as many exemplars. Default 2,000,000. A sample may take two bytes of
+    /// a body but 48 of memory, hence the count has a bound besides the size.
     pub samples_per_request_max: usize,
     /// Metadata entries in a request. Default 100,000.
     pub families_per_request_max: usize,
@@ -75,6 +75,17 @@ impl Limits {
             "number of samples",
             "--ingest.samples-per-request-max",
             n_samples as u64,
+            self.samples_per_request_max.min(u32::MAX as usize),
+        )
+    }
+
+    /// Exemplars are bounded as samples are, besides them.
+    #[inline]
+    pub(crate) fn check_exemplars(&self, n_exemplars: usize) -> Result<(), WriteError> {
+        check(
+            "number of exemplars",
+            "--ingest.samples-per-request-max",
+            n_exemplars as u64,
             self.samples_per_request_max.min(u32::MAX as usize),
         )
     }

@@ -6,8 +6,9 @@ use varve_tsdb::{Db, Labels, Sample, SeriesHandle, WriteBatch};
 
 use crate::admission::Admission;
 use crate::append::{Source, append};
-use crate::batch::{DecodedBatch, SeriesEntry, Span, Unstored};
+use crate::batch::{DecodedBatch, SeriesEntry, Span};
 use crate::error::WriteError;
+use crate::exemplars::{self, ExemplarCounts, ExemplarRefusal};
 use crate::label_set;
 use crate::limits::Limits;
 use crate::metadata;
@@ -35,6 +36,8 @@ pub struct Receiver {
 pub struct Written {
     /// Samples stored, floats and histograms, exact repetitions of stored ones included.
     pub samples_stored: u64,
+    /// What became of exemplars. None of them makes the answer a 400, as in Prometheus.
+    pub exemplars: ExemplarCounts,
     /// What was not stored. Empty: the sender gets 204; else 400 with its text, since sending again cannot help.
     pub rejects: Rejects,
 }
@@ -96,7 +99,7 @@ impl Receiver {
         }
         let mut rejects = Rejects::default();
         let samples_stored = append(&self.db, &own, &mut out, &mut rejects)?;
-        Ok(Written { samples_stored, rejects })
+        Ok(Written { samples_stored, rejects, ..Written::default() })
     }
 
     fn receive_v1(&self, body: &[u8], scratch: &mut Scratch) -> Result<Written, WriteError> {
@@ -109,7 +112,8 @@ impl Receiver {
         // Only now it is known what the samples take: here, and again on their way into the store.
         let histograms_size: usize = batch.histograms.iter().map(|of| histogram_size(*of)).sum();
         let flat_size = batch.samples.len() * DECODED_SAMPLE_SIZE + batch.series.len() * DECODED_SERIES_SIZE;
-        permit.grow(flat_size + histograms_size)?;
+        let exemplars_size = batch.exemplars.len() * DECODED_EXEMPLAR_SIZE + batch.exemplars_size;
+        permit.grow(flat_size + histograms_size + exemplars_size)?;
         self.routes.lookup(batch.series.iter().map(|series| series.key), routes, order);
         Request { receiver: self, message, batch, rejects: Rejects::default() }.write(routes, outgoing)
     }
@@ -127,15 +131,17 @@ impl Request<'_> {
     fn write(mut self, routes: &[Option<Route>], out: &mut Outgoing) -> Result<Written, WriteError> {
         self.check_unknown(routes)?;
         out.batch.clear();
+        out.exemplars = ExemplarCounts::default();
         let creation = self.push(routes, &mut out.batch);
+        self.push_exemplars(routes, out);
         let mut rejects = std::mem::take(&mut self.rejects);
         let samples_stored = append(&self.receiver.db, &self, out, &mut rejects)?;
         // Known series do not wait for new ones: theirs are stored, and the sender repeats the request.
         creation?;
         self.rejects = rejects;
         metadata::write(&self.receiver.db, self.message, &self.batch.families, &mut self.rejects)?;
-        self.reject_unstored(Reason::Exemplar, self.batch.exemplars);
-        Ok(Written { samples_stored, rejects: self.rejects })
+        let exemplars = std::mem::take(&mut out.exemplars);
+        Ok(Written { samples_stored, exemplars, rejects: self.rejects })
     }
 
     /// Checks the labels that nobody has looked into yet, before anything is stored.
@@ -200,6 +206,25 @@ impl Request<'_> {
         Ok(())
     }
 
+    /// Pushes the exemplars of all series that the store has by now.
+    fn push_exemplars(&self, routes: &[Option<Route>], out: &mut Outgoing) {
+        for of_series in self.batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
+            let tag = of_series[0].series_idx;
+            let handle = match routes[tag as usize] {
+                Some(Route::Series(handle)) => Some(handle),
+                Some(Route::Refused(_)) => None,
+                None => Source::find(self, tag),
+            };
+            for entry in of_series {
+                match (handle, exemplars::parse(self.message, entry)) {
+                    (None, _) => out.exemplars.refuse(ExemplarRefusal::UnknownSeries),
+                    (_, None) => out.exemplars.refuse(ExemplarRefusal::InvalidLabels),
+                    (Some(handle), Some(exemplar)) => out.batch.push_exemplar(handle, exemplar, tag),
+                }
+            }
+        }
+    }
+
     /// Resolves a series by its labels and notes where it is.
     fn find(&self, series: &SeriesEntry) -> Result<Route, WriteError> {
         let route = match self.labels(series) {
@@ -215,13 +240,6 @@ impl Request<'_> {
     fn labels(&self, series: &SeriesEntry) -> Result<Labels, Reason> {
         label_set::parse(v1::label_pairs(self.message, series.labels), &self.receiver.limits)
     }
-
-    fn reject_unstored(&mut self, reason: Reason, unstored: Unstored) {
-        if unstored.count > 0 {
-            let series = &self.batch.series[unstored.series_idx as usize];
-            self.rejects.add(reason, unstored.count, 0, || format!("series {}", print(self.message, series)));
-        }
-    }
 }
 
 impl Source for Request<'_> {
@@ -230,6 +248,11 @@ impl Source for Request<'_> {
             Route::Series(handle) => Ok(handle),
             Route::Refused(_) => Err(WriteError::Moved),
         }
+    }
+
+    fn find(&self, tag: u32) -> Option<SeriesHandle> {
+        let labels = self.labels(&self.batch.series[tag as usize]).ok()?;
+        self.receiver.db.find(&labels)
     }
 
     fn print(&self, tag: u32) -> String {
@@ -246,6 +269,10 @@ struct Own<'a> {
 impl Source for Own<'_> {
     fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError> {
         Ok(self.db.series(self.series[tag as usize])?)
+    }
+
+    fn find(&self, tag: u32) -> Option<SeriesHandle> {
+        self.db.find(self.series[tag as usize])
     }
 
     fn print(&self, tag: u32) -> String {
@@ -265,12 +292,14 @@ const DECODED_HISTOGRAM_SIZE: usize = 512;
 /// list that grows by doubling.
 const DECODED_HISTOGRAM_FACTOR: usize = 16;
 
+/// Bytes of memory for each exemplar besides those of its labels: its entry, and in the store's batch.
+const DECODED_EXEMPLAR_SIZE: usize = 12 + 64;
+/// Bytes of memory for each series: its entry, its route and its key in order.
+const DECODED_SERIES_SIZE: usize = 32 + 16 + 20;
+
 fn histogram_size(of: Span) -> usize {
     DECODED_HISTOGRAM_SIZE + of.len() * DECODED_HISTOGRAM_FACTOR
 }
-
-/// Bytes of memory for each series: its entry, its route and its key in order.
-const DECODED_SERIES_SIZE: usize = 32 + 16 + 20;
 
 #[cfg(test)]
 mod tests;

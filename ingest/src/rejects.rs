@@ -28,8 +28,6 @@ pub enum Reason {
     LabelSetTooLarge,
     /// A histogram is none that Prometheus takes.
     InvalidHistogram,
-    /// Exemplars are not stored yet.
-    Exemplar,
     /// Metadata has no metric family name, is too long or not UTF-8.
     InvalidMetadata,
     /// The store keeps metadata of [`METADATA_FAMILIES_MAX`] metric families already.
@@ -41,7 +39,7 @@ pub enum Reason {
 pub struct Reject {
     /// Why.
     pub reason: Reason,
-    /// How many samples, series, histograms, exemplars or metric families, by what the reason is about.
+    /// How many samples, series, histograms or metric families, by what the reason is about.
     pub count: u64,
     /// How many samples, floats and histograms, were not stored.
     pub n_samples: u64,
@@ -77,7 +75,6 @@ impl Reason {
             Self::LabelValueTooLong => "label_value_too_long",
             Self::LabelSetTooLarge => "label_set_too_large",
             Self::InvalidHistogram => "invalid_histogram",
-            Self::Exemplar => "exemplar",
             Self::InvalidMetadata => "invalid_metadata",
             Self::TooManyFamilies => "too_many_families",
         }
@@ -85,7 +82,7 @@ impl Reason {
 
     /// Tells whether the reason costs samples.
     pub(crate) fn is_of_samples(self) -> bool {
-        !matches!(self, Self::Exemplar | Self::InvalidMetadata | Self::TooManyFamilies)
+        !matches!(self, Self::InvalidMetadata | Self::TooManyFamilies)
     }
 
     /// Returns what the reason counts, for one and for many.
@@ -93,7 +90,6 @@ impl Reason {
         match self {
             Self::Sample(_) => ("sample", "samples"),
             Self::InvalidHistogram => ("histogram", "histograms"),
-            Self::Exemplar => ("exemplar", "exemplars"),
             Self::InvalidMetadata | Self::TooManyFamilies => ("metric family", "metric families"),
             _ => ("series", "series"),
         }
@@ -113,7 +109,6 @@ impl fmt::Display for Reason {
             Self::LabelValueTooLong => "label value longer than --ingest.label-value-size-max",
             Self::LabelSetTooLarge => return write!(f, "label set larger than {LABELS_SIZE_MAX} bytes"),
             Self::InvalidHistogram => "invalid native histogram",
-            Self::Exemplar => "exemplars are not supported yet",
             Self::InvalidMetadata => "invalid metadata",
             Self::TooManyFamilies => {
                 return write!(f, "metadata of more than {METADATA_FAMILIES_MAX} metric families");
@@ -186,12 +181,12 @@ mod tests {
             rejects.add(Reason::Sample(RejectReason::OutOfOrder), 1, 1, example);
         }
         rejects.add(Reason::EmptyLabelName, 1, 1, || "series {\"\"=\"x\"}".to_owned());
-        rejects.add(Reason::Exemplar, 2, 0, || "series {}".to_owned());
+        rejects.add(Reason::InvalidMetadata, 2, 0, || "series {}".to_owned());
         assert_eq!(
             rejects.to_string(),
             "out of order sample: 3 samples, e.g. series {__name__=\"up\"} at 5; \
              label name is empty: 1 series with 1 sample, e.g. series {\"\"=\"x\"}; \
-             exemplars are not supported yet: 2 exemplars, e.g. series {}"
+             invalid metadata: 2 metric families, e.g. series {}"
         );
         assert_eq!((rejects.n_samples(), rejects.iter().len()), (4, 3));
     }

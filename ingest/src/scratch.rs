@@ -2,9 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use varve_tsdb::{Rejected, WriteBatch};
+use varve_tsdb::{Exemplar, Rejected, WriteBatch};
 
 use crate::batch::DecodedBatch;
+use crate::exemplars::ExemplarCounts;
 use crate::route::{Route, RouteKey};
 
 /// What one request works with.
@@ -26,6 +27,10 @@ pub(crate) struct Outgoing {
     pub(crate) batch: WriteBatch,
     /// Samples whose series has moved.
     pub(crate) moved: Vec<Rejected>,
+    /// Exemplars whose series has moved, with their tags.
+    pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
+    /// What has become of the exemplars so far.
+    pub(crate) exemplars: ExemplarCounts,
 }
 
 /// Scratch that nobody uses now.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::WriteError;
+use crate::exemplars::ExemplarCounts;
 use crate::pipeline::Written;
 use crate::rejects::{Reason, Rejects};
 use crate::route::RouteStats;
@@ -28,8 +29,10 @@ pub struct Stats {
     pub received_bytes: u64,
     /// Samples stored, floats and histograms, exact repetitions included.
     pub samples_stored: u64,
+    /// What became of exemplars.
+    pub exemplars: ExemplarCounts,
     /// What was not stored of requests that were not refused whole: samples, or what the reason counts where it costs no
-    /// samples (exemplars, metric families).
+    /// samples (metric families).
     pub rejected: BTreeMap<Reason, u64>,
     /// The route cache.
     pub route: RouteStats,
@@ -47,6 +50,8 @@ pub(crate) struct Counters {
     failed: AtomicU64,
     received_bytes: AtomicU64,
     samples_stored: AtomicU64,
+    /// A lock will do: only requests with exemplars take it.
+    exemplars: Mutex<ExemplarCounts>,
     /// A lock will do: only requests with rejects take it.
     rejected: Mutex<BTreeMap<Reason, u64>>,
 }
@@ -58,6 +63,7 @@ impl Counters {
         let requests = match outcome {
             Ok(written) => {
                 add(&self.samples_stored, written.samples_stored);
+                self.note_exemplars(&written.exemplars);
                 self.note_rejects(&written.rejects);
                 if written.rejects.is_empty() { &self.stored } else { &self.partial }
             }
@@ -67,6 +73,12 @@ impl Counters {
             Err(WriteError::Moved | WriteError::Store(_)) => &self.failed,
         };
         add(requests, 1);
+    }
+
+    fn note_exemplars(&self, exemplars: &ExemplarCounts) {
+        if *exemplars != ExemplarCounts::default() {
+            self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).add(exemplars);
+        }
     }
 
     fn note_rejects(&self, rejects: &Rejects) {
@@ -91,6 +103,7 @@ impl Counters {
             requests_failed: read(&self.failed),
             received_bytes: read(&self.received_bytes),
             samples_stored: read(&self.samples_stored),
+            exemplars: self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             rejected: self.rejected.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             route,
             in_flight_bytes,

@@ -37,6 +37,11 @@ pub(crate) struct Prometheus {
 impl Prometheus {
     /// Starts a Prometheus that takes remote writes and is ready.
     pub(crate) fn start(config: &str) -> Self {
+        Self::start_with(config, &[])
+    }
+
+    /// Likewise, with more flags.
+    pub(crate) fn start_with(config: &str, flags: &[&str]) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
         let config_file = dir.path().join("prometheus.yml");
         std::fs::write(&config_file, config).expect("write the configuration");
@@ -44,7 +49,8 @@ impl Prometheus {
         command
             .arg(format!("--config.file={}", config_file.display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
-            .args(["--web.listen-address=127.0.0.1:0", "--web.enable-remote-write-receiver", "--web.enable-lifecycle"]);
+            .args(["--web.listen-address=127.0.0.1:0", "--web.enable-remote-write-receiver", "--web.enable-lifecycle"])
+            .args(flags);
         let mut process = Process::start("prometheus", &mut command);
         let http = Http::new(process.listening_address());
         wait_until("prometheus to be ready", || {

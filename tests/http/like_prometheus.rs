@@ -63,6 +63,7 @@ const EXACT: &[&str] = &[
     "metadata?limit=0",
     "metadata?metric=nothing",
     "format_query?query=sum(rate(foo[5m]))by(job)>1 or vector(1)",
+    "query_exemplars?query=up",
 ];
 
 /// Calls whose answers hold the same elements in whatever order.
@@ -156,6 +157,13 @@ const REFUSED: &[&str] = &[
     "label/job/values?end=x",
     "metadata?limit=x",
     "metadata?limit_per_metric=x",
+    "query_exemplars",
+    "query_exemplars?query=",
+    "query_exemplars?query=up{",
+    "query_exemplars?query=rate(up)",
+    "query_exemplars?query=up&start=x",
+    "query_exemplars?query=up&end=x",
+    "query_exemplars?query=up{&start=2&end=1",
     "format_query",
     "format_query?query=up{",
     "parse_query?query=up{",

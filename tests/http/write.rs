@@ -262,22 +262,17 @@ fn other_encodings_and_messages_are_415() {
 }
 
 #[test]
-fn what_is_not_stored_yet_is_named_and_the_samples_beside_it_are_stored() {
+fn a_histogram_is_stored_with_what_lies_beside_it() {
     let server = Server::start(&[]);
-    let exemplar = Exemplar { labels: Vec::new(), value: 1.0, timestamp_ms: T0 };
-    let histogram = Histogram { count_int: 0, sum: 0.0, schema: 3, timestamp_ms: T0 };
-    let mut with_exemplar = series(&[("__name__", "a")], &[(T0, 1.0)]);
-    with_exemplar.exemplars = vec![exemplar.clone(), exemplar];
-    let mut with_histogram = series(&[("__name__", "b")], &[]);
-    with_histogram.histograms.push(histogram);
-    let answer = server.http().write(&WriteRequest::new([with_exemplar, with_histogram])).expect_status(400);
-    assert_eq!(answer.text().trim_end(), "exemplars are not supported yet: 2 exemplars, e.g. series {__name__=\"a\"}");
-    let query = |text| server.http().query("/api/v1/query", &[("query", text), ("time", "1700000000")]);
-    assert_eq!(query("a").data()["result"][0]["value"], json!([1700000000, "1"]));
-    assert_eq!(query("b").data()["result"][0]["histogram"], json!([1700000000, {"count": "0", "sum": "0"}]));
-    let matching =
-        server.http().query("/api/v1/series", &[("match[]", "b"), ("start", "1699999999"), ("end", "1700000001")]);
-    assert_eq!(matching.data(), json!([{"__name__": "b"}]));
+    let mut both = series(&[("__name__", "b")], &[(T0 - 1, 1.0)]);
+    both.histograms.push(Histogram { count_int: 0, sum: 0.0, schema: 3, timestamp_ms: T0 });
+    both.exemplars.push(Exemplar { labels: Vec::new(), value: 1.0, timestamp_ms: T0 });
+    server.http().write(&WriteRequest::new([both])).expect_status(204);
+    let range = [("query", "b"), ("start", "1699999999"), ("end", "1700000001")];
+    let exemplars = server.http().query("/api/v1/query_exemplars", &range);
+    assert_eq!(exemplars.data()[0]["exemplars"][0]["value"], json!("1"));
+    let answer = server.http().query("/api/v1/query", &[("query", "b"), ("time", "1700000000")]);
+    assert_eq!(answer.data()["result"][0]["histogram"][1], json!({"count": "0", "sum": "0"}));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::exemplars::{AppendExemplar, Exemplar, RejectedExemplar};
 use crate::histogram::Histogram;
 use crate::sample::Sample;
 
@@ -21,14 +22,38 @@ pub struct WriteBatch {
     pub(crate) shards: Vec<Vec<Append>>,
     /// Likewise; in a request they come after its floats.
     pub(crate) histograms: Vec<Vec<AppendHistogram>>,
+    /// By shard: which of its floats have a start timestamp, ascending.
+    pub(crate) starts: Vec<Vec<(u32, i64)>>,
     pub(crate) rejected: Vec<Rejected>,
+    /// In the order in which they were pushed.
+    pub(crate) exemplars: Vec<AppendExemplar>,
+    pub(crate) rejected_exemplars: Vec<RejectedExemplar>,
 }
 
 /// What a request has for one shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardBatch<'a> {
     pub(crate) floats: &'a [Append],
+    /// Which of `floats` have a start timestamp, ascending.
+    pub(crate) starts: &'a [(u32, i64)],
     pub(crate) histograms: &'a [AppendHistogram],
+}
+
+impl<'a> ShardBatch<'a> {
+    /// Returns what returns the start timestamp of each float, one after the other; 0 is unknown.
+    pub(crate) fn starts(self) -> impl FnMut() -> i64 + 'a {
+        let (mut starts, mut next_idx) = (self.starts.iter().peekable(), 0);
+        move || {
+            let start_ms = starts.next_if(|(idx, _)| *idx == next_idx).map_or(0, |&(_, start_ms)| start_ms);
+            next_idx += 1;
+            start_ms
+        }
+    }
+
+    /// Tells whether a sample has a start timestamp.
+    pub(crate) fn has_starts(self) -> bool {
+        !self.starts.is_empty() || self.histograms.iter().any(|of| of.start_ms != 0)
+    }
 }
 
 /// One sample of a known series.
@@ -47,6 +72,8 @@ pub(crate) struct AppendHistogram {
     pub(crate) generation: u32,
     pub(crate) tag: u32,
     pub(crate) timestamp_ms: i64,
+    /// 0 is unknown.
+    pub(crate) start_ms: i64,
     pub(crate) histogram: Arc<Histogram>,
 }
 
@@ -110,12 +137,47 @@ impl WriteBatch {
 
     /// Adds a histogram. Within a request histograms come after floats, whatever the order in which they were added.
     pub fn push_histogram(&mut self, series: SeriesHandle, timestamp_ms: i64, histogram: Arc<Histogram>, tag: u32) {
+        self.push_histogram_with_start(series, timestamp_ms, histogram, 0, tag);
+    }
+
+    /// Adds a histogram as [`WriteBatch::push_histogram`] does, with its start timestamp; 0 is unknown.
+    pub fn push_histogram_with_start(
+        &mut self,
+        series: SeriesHandle,
+        timestamp_ms: i64,
+        histogram: Arc<Histogram>,
+        start_ms: i64,
+        tag: u32,
+    ) {
         let shard = usize::from(series.shard);
         if shard >= self.histograms.len() {
             self.histograms.resize_with(shard + 1, Vec::new);
         }
         let SeriesHandle { slot, generation, .. } = series;
-        self.histograms[shard].push(AppendHistogram { slot, generation, tag, timestamp_ms, histogram });
+        self.histograms[shard].push(AppendHistogram { slot, generation, tag, timestamp_ms, start_ms, histogram });
+    }
+
+    /// Adds a sample with its start timestamp, since when what it counts has been counted; 0 is unknown.
+    pub fn push_with_start(&mut self, series: SeriesHandle, sample: Sample, start_ms: i64, tag: u32) {
+        self.push(series, sample, tag);
+        if start_ms != 0 {
+            let shard = usize::from(series.shard);
+            if shard >= self.starts.len() {
+                self.starts.resize_with(shard + 1, Vec::new);
+            }
+            self.starts[shard].push((self.shards[shard].len() as u32 - 1, start_ms));
+        }
+    }
+
+    /// Adds an exemplar of a series; `tag` comes back in [`RejectedExemplar::tag`].
+    pub fn push_exemplar(&mut self, series: SeriesHandle, exemplar: Exemplar, tag: u32) {
+        self.exemplars.push(AppendExemplar { series, tag, exemplar });
+    }
+
+    /// Returns the exemplars that the last append did not store.
+    #[must_use]
+    pub fn rejected_exemplars(&self) -> &[RejectedExemplar] {
+        &self.rejected_exemplars
     }
 
     /// Returns the samples that the last append did not store.
@@ -127,13 +189,20 @@ impl WriteBatch {
     /// Returns what goes to a shard, or `None` if that is nothing.
     pub(crate) fn of_shard(&self, shard: usize) -> Option<ShardBatch<'_>> {
         let floats = self.shards.get(shard).map_or(&[][..], |floats| floats);
+        let starts = self.starts.get(shard).map_or(&[][..], |starts| starts);
         let histograms = self.histograms.get(shard).map_or(&[][..], |histograms| histograms);
-        (!floats.is_empty() || !histograms.is_empty()).then_some(ShardBatch { floats, histograms })
+        (!floats.is_empty() || !histograms.is_empty()).then_some(ShardBatch { floats, starts, histograms })
     }
 
     /// Returns the memory that the histograms refer to.
     pub(crate) fn histograms_size(&self) -> usize {
         self.histograms.iter().flatten().map(|append| append.histogram.size()).sum()
+    }
+
+    /// Counts the samples that have a start timestamp.
+    pub(crate) fn n_starts(&self) -> usize {
+        let of_histograms = self.histograms.iter().flatten().filter(|of| of.start_ms != 0).count();
+        self.starts.iter().map(Vec::len).sum::<usize>() + of_histograms
     }
 
     /// Counts the samples to append.
@@ -142,16 +211,25 @@ impl WriteBatch {
         self.shards.iter().map(Vec::len).sum::<usize>() + self.histograms.iter().map(Vec::len).sum::<usize>()
     }
 
+    /// Counts the exemplars to append.
+    #[must_use]
+    pub fn n_exemplars(&self) -> usize {
+        self.exemplars.len()
+    }
+
     /// Tells whether there is nothing to append.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.shards.iter().all(Vec::is_empty) && self.histograms.iter().all(Vec::is_empty)
+        self.shards.iter().all(Vec::is_empty) && self.histograms.iter().all(Vec::is_empty) && self.exemplars.is_empty()
     }
 
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.shards.iter_mut().for_each(Vec::clear);
         self.histograms.iter_mut().for_each(Vec::clear);
+        self.starts.iter_mut().for_each(Vec::clear);
         self.rejected.clear();
+        self.exemplars.clear();
+        self.rejected_exemplars.clear();
     }
 }

@@ -22,6 +22,7 @@ use crate::blocks::Blocks;
 use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
+use crate::exemplars::{ExemplarSet, ExemplarStats};
 use crate::flush::FlushStats;
 use crate::fs::{Fs, Lock};
 use crate::index::Texts;
@@ -97,6 +98,8 @@ pub struct Stats {
     pub page_cache_bytes: u64,
     /// What merging and retention did.
     pub compaction: CompactionStats,
+    /// The exemplars.
+    pub exemplars: ExemplarStats,
 }
 
 impl Db {
@@ -183,9 +186,16 @@ impl Db {
         shards[shard_of(labels, shards.len())].series(labels, &self.store.next_ref)
     }
 
-    /// Appends samples. On return all of them but those in [`WriteBatch::rejected`] are visible to reads and in the
-    /// operating system's hands, and synced under [`WalSync::Always`]. A sample that is there already, bit for bit, is
-    /// accepted again.
+    /// Returns where a series lives, or `None` if it is not in memory.
+    #[must_use]
+    pub fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
+        let shards = &self.store.shards;
+        shards[shard_of(labels, shards.len())].find(labels)
+    }
+
+    /// Appends samples and exemplars. On return all of them but those in [`WriteBatch::rejected`] and
+    /// [`WriteBatch::rejected_exemplars`] are visible to reads and in the operating system's hands, and synced under
+    /// [`WalSync::Always`]. A sample that is there already, bit for bit, is accepted again.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. To
@@ -193,6 +203,7 @@ impl Db {
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
         let mut rejected = std::mem::take(&mut batch.rejected);
         rejected.clear();
+        batch.rejected_exemplars.clear();
         let mut column = self.columns().pop().unwrap_or_default();
         let appended = self.append_all(batch, &mut column, &mut rejected);
         self.columns().push(column);
@@ -205,7 +216,7 @@ impl Db {
 
     fn append_all(
         &self,
-        batch: &WriteBatch,
+        batch: &mut WriteBatch,
         column: &mut SampleColumn,
         rejected: &mut Vec<Rejected>,
     ) -> Result<Vec<(&Shard, wal::Position)>> {
@@ -213,11 +224,12 @@ impl Db {
         let concerned = || shards().filter_map(|(idx, shard)| Some((shard, batch.of_shard(idx)?)));
         // All are asked before one is changed: a request is stored whole or not at all.
         concerned().try_for_each(|(shard, _)| shard.ready())?;
+        batch.exemplars.iter().try_for_each(|of| self.store.shards[usize::from(of.series.shard)].ready())?;
         let request = self.store.requests.begin();
         // Within the request: one that comes after a freeze is judged by the newest time of the freeze or a newer one, so
         // that it can be said how old the oldest sample of the log may be.
         let bounds = self.store.bounds();
-        let held = self.store.replaying.hold(batch.len(), batch.histograms_size())?;
+        let held = self.store.replaying.hold(batch.len() + batch.n_starts(), batch.histograms_size())?;
         let horizon = self.store.requests.horizon();
         let mut positions = Vec::with_capacity(self.store.shards.len());
         for (shard, of_shard) in concerned() {
@@ -239,6 +251,7 @@ impl Db {
         if let Some(charge) = held {
             self.store.replaying.keep(charge, rejected.len());
         }
+        positions.extend(self.store.append_exemplars(batch, bounds.future_max_ms));
         Ok(positions)
     }
 
@@ -261,6 +274,17 @@ impl Db {
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
         self.store.replaying.wait_for(ctx, range)?;
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels)
+    }
+
+    /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request's memory is used up, [`Error::Replaying`] and
+    /// [`Error::ReplayFailed`].
+    pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
+        // The log may have exemplars of any time.
+        self.store.replaying.wait_for(ctx, TimeRange::ALL)?;
+        self.store.exemplars.select(ctx, selectors, range)
     }
 
     /// Returns the names of the labels of all series that pass all matchers, ascending.
@@ -416,6 +440,7 @@ impl Db {
             n_damaged_blocks: self.store.blocks.n_damaged(),
             page_cache_bytes: self.store.blocks.cache_size(),
             compaction: *self.store.compaction_stats(),
+            exemplars: self.store.exemplars.stats(),
             ..Stats::default()
         };
         for shard in &self.store.shards {

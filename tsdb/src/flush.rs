@@ -125,10 +125,12 @@ impl Store {
 
     fn cut_logs(&self) -> Result<()> {
         let metadata = self.metadata();
-        for (idx, shard) in self.shards.iter().enumerate() {
+        // All that was logged before the cut is in the ring, if it has not been forgotten.
+        let exemplars = self.exemplars.by_shard(self.shards.len());
+        for ((idx, shard), exemplars) in self.shards.iter().enumerate().zip(&exemplars) {
             // One log has the metadata of all.
             let families = if idx == 0 { Some(&*metadata) } else { None };
-            shard.checkpoint(self.next_ref.load(Ordering::SeqCst), families)?;
+            shard.checkpoint(self.next_ref.load(Ordering::SeqCst), families, exemplars)?;
         }
         Ok(())
     }

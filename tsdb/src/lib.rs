@@ -38,6 +38,7 @@ mod compact;
 mod context;
 mod db;
 mod error;
+mod exemplars;
 mod flush;
 mod fs;
 mod head;
@@ -56,6 +57,7 @@ mod sample;
 mod select;
 mod shard;
 mod snapshot;
+mod starts;
 mod store;
 mod syncer;
 mod tombstones;
@@ -69,6 +71,10 @@ pub use compact::CompactionStats;
 pub use context::{CHECK_INTERVAL, Charge, Interrupt, MemoryBudget, QueryContext};
 pub use db::{Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Stats};
 pub use error::{Error, Result};
+pub use exemplars::{
+    EXEMPLAR_LABELS_LEN_MAX, EXEMPLAR_LABELS_SIZE, Exemplar, ExemplarSet, ExemplarStats, RejectExemplar,
+    RejectedExemplar, SeriesExemplars,
+};
 pub use flush::FlushStats;
 pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, RealFs, SystemClock};
 #[cfg(any(test, feature = "testing"))]
@@ -78,7 +84,7 @@ pub use index::Texts;
 pub use labels::{Labels, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
 pub use matcher::{MatchOp, Matcher};
 pub use metadata::Metadata;
-pub use options::{Options, WalOnCorruption, WalSync};
+pub use options::{EXEMPLARS_MAX, Options, WalOnCorruption, WalSync};
 pub use regexp::{Regexp, RegexpError, Rewrite};
 pub use replaying::{ReplayState, ReplayStatus};
 pub use sample::{STALE_NAN_BITS, Sample, SampleColumns, TimeRange, is_stale_nan};

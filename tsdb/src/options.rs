@@ -30,6 +30,9 @@ pub enum WalOnCorruption {
     Refuse,
 }
 
+/// The largest [`Options::exemplars_max`].
+pub const EXEMPLARS_MAX: usize = 10_000_000;
+
 /// Options of a [`Db`](crate::Db).
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -75,6 +78,8 @@ pub struct Options {
     pub compaction_bytes_per_second: u64,
     /// Whether the store flushes and merges by itself. Without, the embedder calls `flush` and `compact`.
     pub background: bool,
+    /// Exemplars that are kept, the newest ones; 0: none, at most [`EXEMPLARS_MAX`].
+    pub exemplars_max: usize,
     /// The disk.
     pub fs: Arc<dyn Fs>,
     /// The time.
@@ -105,6 +110,7 @@ impl Default for Options {
             page_cache_size_bytes: 64 << 20,
             compaction_bytes_per_second: 0,
             background: true,
+            exemplars_max: 100_000,
             fs: Arc::new(RealFs),
             clock: Arc::new(SystemClock),
         }
@@ -138,6 +144,7 @@ impl Options {
         check(self.out_of_order_window_ms >= 0, "out-of-order window is negative")?;
         check(self.series_idle_ms >= 0, "time after which a series is idle is negative")?;
         check(!self.flush_interval.is_zero(), "flush interval is 0")?;
+        check(self.exemplars_max <= EXEMPLARS_MAX, &format!("number of exemplars must be at most {EXEMPLARS_MAX}"))?;
         check(self.ahead_max_ms >= 0, "time ahead of the clock is negative")
     }
 }

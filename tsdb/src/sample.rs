@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::histogram::Histogram;
+use crate::starts::{self, Change};
 
 /// A float value at a time.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +73,9 @@ pub struct SampleColumns {
     pub values: Vec<f64>,
     /// The samples that are histograms: their places in the columns, ascending.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
+    /// Start timestamps, since when what the samples count has been counted: the places where they change, ascending, with
+    /// the start of that sample and those behind it; 0 is unknown, and what samples before the first entry have.
+    pub starts_ms: Vec<(u32, i64)>,
 }
 
 impl SampleColumns {
@@ -92,6 +96,25 @@ impl SampleColumns {
         self.timestamps_ms.clear();
         self.values.clear();
         self.histograms.clear();
+        self.starts_ms.clear();
+    }
+
+    /// Appends a sample with its start timestamp; 0 is unknown.
+    pub fn push_with_start(&mut self, sample: Sample, start_ms: i64) {
+        starts::push(&mut self.starts_ms, self.timestamps_ms.len(), start_ms);
+        self.push(sample);
+    }
+
+    /// Returns the start timestamp of the sample at a place; 0 is unknown.
+    #[must_use]
+    pub fn start_ms(&self, idx: usize) -> i64 {
+        // Fast path: a series without starts.
+        if self.starts_ms.is_empty() { 0 } else { starts::at(&self.starts_ms, idx) }
+    }
+
+    /// Sets the starts of all samples from a place on, which there is; `changes` counts from there.
+    pub(crate) fn set_starts(&mut self, from: usize, changes: &[Change]) {
+        starts::append(&mut self.starts_ms, from, changes);
     }
 
     /// Appends a sample.
@@ -126,10 +149,15 @@ impl SampleColumns {
 
     /// Moves the samples of `later`, all newer than those here, behind them.
     pub(crate) fn append(&mut self, later: &mut Self) {
+        if later.is_empty() {
+            return;
+        }
         let first = self.len() as u32;
         if first > 0 {
             later.unfollow(0);
         }
+        starts::append(&mut self.starts_ms, self.timestamps_ms.len(), &later.starts_ms);
+        later.starts_ms.clear();
         self.timestamps_ms.append(&mut later.timestamps_ms);
         self.values.append(&mut later.values);
         self.histograms.extend(later.histograms.drain(..).map(|(place, histogram)| (first + place, histogram)));
@@ -152,6 +180,7 @@ impl SampleColumns {
     }
 
     fn drain(&mut self, places: std::ops::Range<usize>) {
+        starts::drain(&mut self.starts_ms, places.clone(), self.timestamps_ms.len());
         self.timestamps_ms.drain(places.clone());
         self.values.drain(places.clone());
         let place = |at: usize| self.histograms.partition_point(|(place, _)| (*place as usize) < at);
@@ -168,6 +197,7 @@ impl SampleColumns {
         self.timestamps_ms.truncate(len);
         self.values.truncate(len);
         self.histograms.truncate(self.histograms.partition_point(|(place, _)| (*place as usize) < len));
+        self.starts_ms.truncate(self.starts_ms.partition_point(|(place, _)| (*place as usize) < len));
     }
 
     /// Notes that the sample at a place, if it is a histogram, does not follow the one that it did.
@@ -214,15 +244,25 @@ impl SampleColumns {
 
     /// Takes the samples from a place on.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
+        let starts_ms = starts::slice(&self.starts_ms, at..self.len());
+        starts::drain(&mut self.starts_ms, at..self.timestamps_ms.len(), self.timestamps_ms.len());
         let from = self.histograms.partition_point(|(place, _)| (*place as usize) < at);
         let mut histograms = self.histograms.split_off(from);
         histograms.iter_mut().for_each(|(place, _)| *place -= at as u32);
-        Self { timestamps_ms: self.timestamps_ms.split_off(at), values: self.values.split_off(at), histograms }
+        Self {
+            timestamps_ms: self.timestamps_ms.split_off(at),
+            values: self.values.split_off(at),
+            histograms,
+            starts_ms,
+        }
     }
 
     /// Appends a sample of `other`, which follows the one before it there if it comes to lie at `next`; returns what is to
     /// be `next` for the one behind it.
     pub(crate) fn push_from(&mut self, other: &Self, idx: usize, next: usize) -> usize {
+        if !(self.starts_ms.is_empty() && other.starts_ms.is_empty()) {
+            starts::push(&mut self.starts_ms, self.timestamps_ms.len(), other.start_ms(idx));
+        }
         match other.histogram(idx) {
             Some(histogram) => {
                 let place = self.len();
@@ -262,6 +302,8 @@ mod tests {
     fn columns(samples: &BTreeMap<i64, u64>) -> SampleColumns {
         let mut columns = SampleColumns::default();
         for (&timestamp_ms, &value) in samples {
+            let len = columns.len();
+            starts::push(&mut columns.starts_ms, len, value as i64 * 100);
             let value = value as f64;
             match value % 2.0 == 1.0 {
                 true => {
@@ -275,6 +317,7 @@ mod tests {
 
     fn map(columns: &SampleColumns) -> BTreeMap<i64, u64> {
         for (idx, &value) in columns.values.iter().enumerate() {
+            assert_eq!(columns.start_ms(idx), value as i64 * 100);
             assert_eq!(columns.histogram(idx).map(|histogram| histogram.sum), (value % 2.0 == 1.0).then_some(value));
         }
         assert!(columns.histograms.is_sorted_by(|a, b| a.0 < b.0));

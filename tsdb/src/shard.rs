@@ -1,6 +1,6 @@
 //! A shard: one head and its log, chosen by the hash of a label set. Shards share nothing.
 //!
-//! Lock order: head, then what is held, then the cut, then the log's own. Commits take none of the first three.
+//! Lock order: exemplars, head, then what is held, then the cut, then the log's own. Commits take only the last.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::batch::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle, ShardBatch};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
+use crate::exemplars::NumberedExemplars;
 use crate::head::{Appended, Bounds, Head, NewSeries, SeriesRef, SlotRef, SlotSort};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::replaying::{Held, HeldSample};
-use crate::wal::{Cut, LoggedHistogram, Position, SampleColumn, Wal};
+use crate::wal::{Cut, LoggedHistogram, Position, SampleColumn, Start, ToldStarts, Wal};
 
 /// Returns the shard that a label set belongs to. The same for every process: logs are laid out by it.
 pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
@@ -116,7 +117,8 @@ impl Shard {
         Ok(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
     }
 
-    fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
+    /// Returns where a series lives, if it does.
+    pub(crate) fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
         let head = self.head();
         let slot = head.find(labels)?;
         Some(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
@@ -143,14 +145,19 @@ impl Shard {
         let mut newest_ms = i64::MIN;
         let mut head = self.head_mut();
         head.set_horizon(of.horizon);
-        head.append_all(batch.floats, |head, append| match head.append(&of.bounds, of.request, append) {
-            Ok(Appended::New(series)) => {
-                newest_ms = newest_ms.max(append.sample.timestamp_ms);
-                column.push(series, append.sample);
-            }
-            Ok(Appended::Repeated) => {}
-            Err(reason) => {
-                rejected.push(Rejected { tag: append.tag, sample: append.sample, histogram: None, reason });
+        let mut next_start = batch.starts();
+        head.append_all(batch.floats, |head, &append| {
+            let start_ms = next_start();
+            let Append { slot, tag, sample, .. } = append;
+            match head.append(&of.bounds, of.request, &append) {
+                Ok(Appended::New(series, order)) => {
+                    newest_ms = newest_ms.max(sample.timestamp_ms);
+                    let start = Start { start_ms, order: Some(order) };
+                    set_start(head, (slot, sample.timestamp_ms), start, column.len(), &mut column.starts);
+                    column.push(series, sample);
+                }
+                Ok(Appended::Repeated) => {}
+                Err(reason) => rejected.push(Rejected { tag, sample, histogram: None, reason }),
             }
         });
         if !column.is_empty() {
@@ -174,18 +181,20 @@ impl Shard {
         appends: &[AppendHistogram],
         rejected: &mut Vec<Rejected>,
     ) -> Vec<LoggedHistogram> {
-        let mut logged = Vec::with_capacity(appends.len());
+        let (mut logged, mut starts) = (Vec::with_capacity(appends.len()), ToldStarts::default());
         for append in appends {
-            let AppendHistogram { timestamp_ms, ref histogram, .. } = *append;
+            let AppendHistogram { slot, timestamp_ms, start_ms, ref histogram, .. } = *append;
             match head.append_histogram(&of.bounds, of.request, append) {
-                Ok(Appended::New(series)) => {
+                Ok(Appended::New(series, order)) => {
+                    let start = Start { start_ms, order: Some(order) };
+                    set_start(head, (slot, timestamp_ms), start, logged.len(), &mut starts);
                     logged.push(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
                 }
                 Ok(Appended::Repeated) => {}
                 Err(reason) => rejected.push(append.reject(reason)),
             }
         }
-        self.wal.append_histograms(&logged);
+        self.wal.append_histograms(&logged, &starts);
         logged
     }
 
@@ -203,24 +212,42 @@ impl Shard {
         let head = self.head();
         // Locked until all is in the log as well: both have the same order.
         let mut held = self.held();
+        // If a sample of two of one time has a start, it must be told which; with all it is.
+        let tells_all = batch.has_starts();
+        column.starts.hold();
+        let mut next_start = batch.starts();
         for &Append { slot, generation, tag, sample } in batch.floats {
+            let start_ms = next_start();
             match head.check_unordered(bounds, SlotRef { slot, generation }, sample.timestamp_ms) {
                 Ok(series) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
+                    if start_ms != 0 {
+                        held.push(HeldSample::Start(start_ms));
+                    }
+                    if tells_all {
+                        column.starts.push(column.len(), Start::held(start_ms));
+                    }
                     held.push(HeldSample::Float { slot, sample });
                     column.push(series, sample);
                 }
                 Err(reason) => rejected.push(Rejected { tag, sample, histogram: None, reason }),
             }
         }
-        let mut logged = Vec::with_capacity(batch.histograms.len());
+        let (mut logged, mut starts) = (Vec::with_capacity(batch.histograms.len()), ToldStarts::default());
+        starts.hold();
         for append in batch.histograms {
-            let AppendHistogram { slot, generation, timestamp_ms, ref histogram, .. } = *append;
+            let AppendHistogram { slot, generation, timestamp_ms, start_ms, ref histogram, .. } = *append;
             let checked = head.check_unordered(bounds, SlotRef { slot, generation }, timestamp_ms);
             match checked.and_then(|series| histogram.fits().then_some(series).ok_or(RejectReason::HistogramTooLarge)) {
                 Ok(series) => {
                     newest_ms = newest_ms.max(timestamp_ms);
                     let histogram = Arc::clone(histogram);
+                    if start_ms != 0 {
+                        held.push(HeldSample::Start(start_ms));
+                    }
+                    if tells_all {
+                        starts.push(logged.len(), Start::held(start_ms));
+                    }
                     held.push(HeldSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(&histogram) });
                     logged.push(LoggedHistogram { series, timestamp_ms, histogram });
                 }
@@ -231,7 +258,7 @@ impl Shard {
             self.wal.append_samples(column);
         }
         if !logged.is_empty() {
-            self.wal.append_histograms(&logged);
+            self.wal.append_histograms(&logged, &starts);
         }
         let n_histograms = logged.len();
         ShardAppend { position: self.wal.end(), n_new: column.len() + n_histograms, n_histograms, newest_ms }
@@ -257,11 +284,16 @@ impl Shard {
     }
 
     /// Replaces the log before the last cut by a checkpoint, if there was a cut since the last one. What was frozen at the
-    /// cut must be in blocks.
+    /// cut must be in blocks; `exemplars` has what the ring holds of the shard's series.
     ///
     /// # Errors
     /// As [`Wal::checkpoint`]; the log stays as it is, and the next call tries again.
-    pub(crate) fn checkpoint(&self, next_ref: u64, families: Option<&BTreeMap<String, Metadata>>) -> Result<()> {
+    pub(crate) fn checkpoint(
+        &self,
+        next_ref: u64,
+        families: Option<&BTreeMap<String, Metadata>>,
+        exemplars: &[NumberedExemplars],
+    ) -> Result<()> {
         let Some(cut) = *self.cut() else { return Ok(()) };
         let sorted = self.rank_series(&QueryContext::unbounded())?;
         let describe = |slots: &[SlotRef]| -> Vec<_> {
@@ -271,7 +303,7 @@ impl Shard {
         };
         let series = sorted.chunks(BATCH_SERIES).flat_map(describe);
         let families = families.into_iter().flatten().map(|(family, metadata)| (family.as_str(), metadata));
-        self.wal.checkpoint(cut, series, next_ref, families)?;
+        self.wal.checkpoint(cut, series, next_ref, families, exemplars)?;
         *self.cut() = None;
         Ok(())
     }
@@ -313,5 +345,18 @@ impl Shard {
             return Err(Error::Limit { what: "bytes of a shard's series and samples in memory", used, limit });
         }
         Ok(())
+    }
+}
+
+/// Sets the start of a sample that was just appended, and notes what replay has to be told: of the sample at a place in
+/// its record.
+#[inline]
+fn set_start(head: &mut Head, (slot, timestamp_ms): (u32, i64), start: Start, place: usize, told: &mut ToldStarts) {
+    // Fast path: no starts at all.
+    if start.start_ms == 0 && !head.has_starts() {
+        return;
+    }
+    if start.order.is_some_and(|order| head.set_start(slot, timestamp_ms, start.start_ms, order)) {
+        told.push(place, start);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::blocks::Blocks;
 use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
+use crate::exemplars::Exemplars;
 use crate::flush::Flushing;
 use crate::head::Bounds;
 use crate::metadata::Metadata;
@@ -26,6 +27,7 @@ pub(crate) struct Store {
     pub(crate) options: Options,
     pub(crate) shards: Box<[Shard]>,
     pub(crate) blocks: Blocks,
+    pub(crate) exemplars: Exemplars,
     pub(crate) requests: Requests,
     /// Whether the heads have all that the log holds.
     pub(crate) replaying: Replaying,
@@ -59,6 +61,7 @@ impl Store {
     ) -> Self {
         Self {
             replaying: Replaying::new(&options),
+            exemplars: Exemplars::new(options.exemplars_max),
             throttle: Throttle::new(options.compaction_bytes_per_second),
             reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),
             options,

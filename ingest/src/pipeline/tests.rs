@@ -8,7 +8,9 @@ use varve_tsdb::{
 
 use super::*;
 use crate::error::Malformed;
-use crate::remote_write::message::{BucketSpan, Exemplar, Histogram, MetricMetadata, TimeSeries, WriteRequest, series};
+use crate::remote_write::message::{
+    BucketSpan, Exemplar, Histogram, Label, MetricMetadata, TimeSeries, WriteRequest, series,
+};
 
 /// A receiver over a store of its own.
 struct Fixture {
@@ -86,7 +88,7 @@ fn samples_are_stored_bit_for_bit() {
     let values = [1.5, -0.0, f64::from_bits(STALE_NAN_BITS), f64::from_bits(0xfff8_0000_dead_beef), f64::INFINITY];
     let samples: Vec<_> = (T..).zip(values).collect();
     let written = fixture.write(&[up("x", &samples), up("y", &samples[..1])]).unwrap();
-    assert_eq!(written, Written { samples_stored: 6, rejects: Rejects::default() });
+    assert_eq!(written, Written { samples_stored: 6, ..Written::default() });
     let expect = [
         (r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples)),
         (r#"{__name__="up", job="y"}"#.to_owned(), bits(&samples[..1])),
@@ -121,7 +123,7 @@ fn all_encodings_of_a_label_set_reach_one_series() {
     for t in [T + 4, T + 6] {
         let body = [&a[..], &sample(t), b, &sample(t + 1)].concat();
         let written = fixture.write_message(&[&[0x0a, body.len() as u8][..], &body].concat()).unwrap();
-        assert_eq!(written, Written { samples_stored: 2, rejects: Rejects::default() });
+        assert_eq!(written, Written { samples_stored: 2, ..Written::default() });
     }
     let samples: Vec<_> = (T..T + 8).map(|t| (t, 1.0)).collect();
     assert_eq!(fixture.contents(), [(r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples))]);
@@ -230,20 +232,6 @@ fn series_without_samples_are_not_created() {
     assert_eq!(fixture.n_series(), 0);
 }
 
-#[test]
-fn samples_are_stored_where_exemplars_are_not() {
-    let fixture = Fixture::new(Limits::default());
-    let mut with = up("x", &[(T, 1.0)]);
-    with.exemplars = vec![Exemplar::default(); 2];
-    let written = fixture.write(&[up("w", &[(T, 1.0)]), with]).unwrap();
-    assert_eq!(written.samples_stored, 2);
-    assert_eq!(
-        written.rejects.to_string(),
-        "exemplars are not supported yet: 2 exemplars, e.g. series {__name__=\"up\", job=\"x\"}"
-    );
-    assert_eq!((fixture.contents().len(), written.rejects.n_samples()), (2, 0));
-}
-
 fn histogram(timestamp: i64, counts: &[i64]) -> Histogram {
     let deltas = |(i, count): (usize, &i64)| count - if i == 0 { 0 } else { counts[i - 1] };
     Histogram {
@@ -305,6 +293,60 @@ fn histograms_are_counted_and_charged_before_they_are_decoded() {
     let fixture = Fixture::new(Limits { samples_per_request_max: 3, ..Limits::default() });
     let refused = fixture.write(&[many.clone()]).unwrap_err();
     assert!(matches!(refused, WriteError::TooLarge { size: 4, limit: 3, .. }), "{refused}");
+}
+
+/// An entry of a series with exemplars of label `a`, value and time, and no sample.
+fn exemplars(job: &str, exemplars: &[(&[u8], f64, i64)]) -> TimeSeries {
+    let exemplar = |&(value, number, timestamp): &(&[u8], f64, i64)| {
+        let label = Label { name: b"a".to_vec(), value: value.to_vec() };
+        Exemplar { labels: vec![label], value: number, timestamp }
+    };
+    TimeSeries { exemplars: exemplars.iter().map(exemplar).collect(), ..up(job, &[]) }
+}
+
+#[test]
+fn exemplars_are_stored_with_known_series_and_never_refuse_a_request() {
+    let fixture = Fixture::new(Limits::default());
+    let found = || {
+        let found = fixture.receiver.db.exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL).unwrap();
+        let of = |one: &varve_tsdb::SeriesExemplars| {
+            let times = one.exemplars.iter().map(|e| (e.timestamp_ms, e.value)).collect::<Vec<_>>();
+            (one.labels.get("job").unwrap().to_owned(), times)
+        };
+        found.series.iter().map(of).collect::<Vec<_>>()
+    };
+    let long = [b'x'; 128];
+    let written = fixture
+        .write(&[
+            exemplars("nobody", &[(b"1", 1.0, T)]),
+            up("x", &[(T, 1.0)]),
+            exemplars(
+                "x",
+                &[(b"1", 1.0, T), (b"2", -0.0, T + 1), (b"3", 1.0, T - 1), (b"\xff", 1.0, T + 2), (&long, 1.0, T + 2)],
+            ),
+            up("y", &[(T, 1.0)]),
+        ])
+        .unwrap();
+    assert_eq!((written.samples_stored, written.exemplars.stored, written.rejects.is_empty()), (2, 2, true));
+    let refused = written.exemplars.refused.iter().map(|(refusal, n)| (refusal.name(), *n));
+    let expect = [("out_of_order", 1), ("labels_too_long", 1), ("unknown_series", 1), ("invalid_labels", 1)];
+    assert_eq!(refused.collect::<Vec<_>>(), expect);
+    // In a later request, of a known route and of a series that only the store knows.
+    fixture.stored(&[exemplars("x", &[(b"4", 2.0, T + 5)]), exemplars("y", &[(b"4", f64::NAN, 0)])]);
+    let all = found();
+    assert_eq!(all[0], ("x".to_owned(), vec![(T, 1.0), (T + 1, -0.0), (T + 5, 2.0)]));
+    assert!(all[1].1[0].1.is_nan() && all.len() == 2);
+    assert_eq!(fixture.n_series(), 2, "no series is made for an exemplar");
+    let stats = fixture.receiver.stats();
+    assert_eq!((stats.exemplars.stored, stats.exemplars.refused.len(), stats.requests_stored), (4, 4, 2));
+}
+
+#[test]
+fn exemplars_of_a_request_are_bounded() {
+    let fixture = Fixture::new(Limits { samples_per_request_max: 2, ..Limits::default() });
+    let exemplars = |n| fixture.write(&[exemplars("x", &vec![(&b"1"[..], 1.0, T); n])]);
+    assert!(exemplars(2).is_ok());
+    assert!(matches!(exemplars(3), Err(WriteError::TooLarge { what: "number of exemplars", .. })));
 }
 
 #[test]
@@ -388,7 +430,7 @@ fn a_series_that_has_moved_is_found_again() {
     decode_v1(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
     fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger));
     let written = fixture.write(&request).unwrap();
-    assert_eq!(written, Written { samples_stored: 3, rejects: Rejects::default() });
+    assert_eq!(written, Written { samples_stored: 3, ..Written::default() });
     assert_eq!(fixture.contents()[1].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
     fixture.stored(&[up("b", &[(T + 2, 2.0)])]);
     assert_eq!(fixture.receiver.stats().route.entries, 2);

@@ -1,8 +1,8 @@
 //! `prometheus.WriteRequest` of remote write 1.0 (`prompb/remote.proto`, `prompb/types.proto`), decoded in place.
 //!
 //! Proto3's rules hold: an absent field has its zero, the last of a repeated scalar stands, order does not matter. The
-//! whole message is checked, also what is not stored yet (exemplars), so that a body that any protobuf decoder refuses is
-//! refused whole. Histograms are decoded only on their way into the store: they take many times their bytes then.
+//! whole message is checked, so that a body that any protobuf decoder refuses is refused whole. Histograms and exemplars
+//! are decoded only on their way into the store: they take many times their bytes then.
 
 use varve_tsdb::Sample;
 
@@ -71,6 +71,24 @@ impl<'a> Iterator for LabelPairs<'a> {
     }
 }
 
+/// Returns value and time of an exemplar whose `fields` were checked when it was decoded.
+pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
+    let mut reader = Reader::over(message, fields);
+    let mut sample = Sample { timestamp_ms: 0, value: 0.0 };
+    // As with labels: checked bytes have no errors.
+    while let Ok(Some(key)) = reader.key() {
+        let read = match key {
+            EXEMPLAR_VALUE => reader.fixed64().map(|bits| sample.value = f64::from_bits(bits)),
+            EXEMPLAR_TIMESTAMP => reader.varint().map(|time| sample.timestamp_ms = time as i64),
+            _ => reader.skip_unknown(key, 0),
+        };
+        if read.is_err() {
+            break;
+        }
+    }
+    sample
+}
+
 /// Returns the type of a metric family in the API's words.
 pub(crate) fn family_kind(kind: i32) -> &'static str {
     match kind {
@@ -94,7 +112,6 @@ fn decode_series(
 ) -> Result<(Span, bool), WriteError> {
     let whole = reader.span();
     let (mut labels, mut contiguous) = (Span::default(), true);
-    let series_idx = batch.series.len();
     loop {
         let field_start = reader.at();
         let Some(key) = reader.key()? else { break };
@@ -110,8 +127,10 @@ fn decode_series(
                 limits.check_samples(batch.samples.len() + batch.histograms.len())?;
             }
             EXEMPLARS => {
-                EXEMPLAR.check(reader.message()?)?;
-                batch.exemplars.note(series_idx);
+                let fields = reader.message()?;
+                batch.push_exemplar(fields.span());
+                EXEMPLAR.check(fields)?;
+                limits.check_exemplars(batch.exemplars.len())?;
             }
             HISTOGRAMS => {
                 let histogram = reader.message()?;
@@ -181,6 +200,9 @@ const LABEL_VALUE: Key = len_key(2);
 const SAMPLE_VALUE: Key = fixed64_key(1);
 const SAMPLE_TIMESTAMP: Key = varint_key(2);
 const SAMPLE: u32 = 1 << 1 | 1 << 2;
+
+const EXEMPLAR_VALUE: Key = fixed64_key(2);
+const EXEMPLAR_TIMESTAMP: Key = varint_key(3);
 
 const FAMILY_TYPE: Key = varint_key(1);
 const FAMILY_NAME: Key = len_key(2);

@@ -161,7 +161,9 @@ impl Evaluator<'_> {
     /// Without the feature, and for anything but a selector, there are no start timestamps.
     fn start_timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
         if self.settings.features.use_start_timestamps && matches!(arg.unmarked().kind, PlanKind::Selector(_)) {
-            return Err(Error::Unsupported("start_timestamp() is not supported yet: none are stored".into()));
+            return Err(Error::Unsupported(
+                "start_timestamp() is not supported yet: no protocol that carries start timestamps is taken".into(),
+            ));
         }
         self.vector(arg, grid).map(|_| self.bounds.vector())
     }

@@ -32,11 +32,13 @@ mod parser;
 mod pretty;
 mod printer;
 pub(crate) mod quote;
+mod selectors;
 mod token;
 
 pub use error::ParseError;
 pub(crate) use error::Place;
 pub use features::Features;
+pub use selectors::selectors;
 
 use ast::Expr;
 use varve_tsdb::Matcher;

@@ -18,6 +18,7 @@ use super::values::ValueEncoder;
 use super::{Damaged, Unreadable};
 use crate::error::Result;
 use crate::sample::TimeRange;
+use crate::starts::Change;
 
 /// Where a page of rows belongs: a slice of time, and of a series with very many samples there, a run of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +80,7 @@ impl GroupBuilder {
         timeline: TimelineId,
         times_ms: &[i64],
         samples: RowSamples<'_>,
+        starts: &[Change],
     ) {
         let range = TimeRange { start_ms: times_ms[0], end_ms: times_ms[times_ms.len() - 1] };
         let slice = self.slices.entry(key).or_insert_with(|| Slice {
@@ -87,6 +89,7 @@ impl GroupBuilder {
             range,
             n_samples: 0,
         });
+        slice.rows.push_starts(self.n_series, starts);
         slice.rows.push(self.n_series, samples, &mut self.encoder);
         slice.timelines.resize(self.n_series, NO_TIMELINE);
         slice.timelines.push(timeline.0);

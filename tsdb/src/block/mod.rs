@@ -43,6 +43,7 @@ mod reader;
 mod row_codec;
 mod rows;
 mod scan;
+mod starts;
 mod timelines;
 mod timestamps;
 mod values;

@@ -197,9 +197,13 @@ impl Block {
         }
         let payload = self.pages.get(rows.page)?;
         let series_idx = (ordinal - group.first) as usize;
-        Rows::parse(&payload, group.n_series)
-            .and_then(|rows| rows.decode(series_idx, n, wanted, out))
-            .map_err(|why| self.pages.unreadable(rows.page, why))
+        let read = Rows::parse(&payload, group.n_series).and_then(|rows| {
+            rows.decode(series_idx, n, wanted.clone(), out)?;
+            Ok(rows.starts(series_idx, n, wanted)?)
+        });
+        let starts = read.map_err(|why| self.pages.unreadable(rows.page, why))?;
+        out.set_starts(start, &starts);
+        Ok(())
     }
 
     /// Appends the timestamps that a series has in the `i`-th page of rows of its group.

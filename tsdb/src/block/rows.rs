@@ -1,11 +1,12 @@
 //! A page of rows: the values that the series of a group have in one slice of time.
 //!
 //! ```text
-//! 0     1   flags   0; any bit set: of a later version
+//! 0     1   flags   bit 0: start timestamps are there; any other bit set: of a later version
 //! 1     2   series  n, u16, 1 to 256
 //! 3     n   kinds   what the rows of each series are: 0 floats; 1 some are histograms; any other: of a later version
 //! 3+n   3n  sizes   bytes of each series' rows, in three byte planes; 0: none here
-//! 3+4n  -   rows    of the first series, of the second, ...
+//! 3+4n  -   starts  the column of start timestamps ([`super::starts`]), if bit 0 of the flags is set
+//!       -   rows    of the first series, of the second, ...
 //! ```
 //! Rows hold [`ROW_SAMPLES_MAX`] samples each, the last one what is left of the timeline; each row but the last
 //! has its size before it, as a varint. How many samples there are is said by the timeline alone. A row of floats is one of
@@ -15,9 +16,11 @@ use std::ops::Range;
 
 use super::histograms::{self, RowSamples, SERIES_CELLS_MAX};
 use super::planes::{Planes, put_planes};
+use super::starts::{StartsBuilder, StartsColumn};
 use super::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
 use super::{Damaged, Unreadable};
 use crate::sample::SampleColumns;
+use crate::starts::Change;
 use crate::varint::{put_u64, take_bytes, take_u64};
 
 /// Most series in a group.
@@ -25,6 +28,7 @@ pub(in crate::block) const GROUP_SERIES_MAX: usize = 256;
 /// Most samples of a series in one page of rows, and so in one timeline: half a second apart in a slice of 8 h.
 pub(in crate::block) const SERIES_SAMPLES_MAX: usize = 64 * ROW_SAMPLES_MAX;
 
+const HAS_STARTS: u8 = 1;
 const KIND_FLOATS: u8 = 0;
 const KIND_HISTOGRAMS: u8 = 1;
 const N_SERIES_SIZE: usize = 2;
@@ -37,12 +41,18 @@ pub(in crate::block) struct RowsBuilder {
     sizes: Vec<u32>,
     rows: Vec<u8>,
     row: Vec<u8>,
+    starts: StartsBuilder,
 }
 
 impl RowsBuilder {
     /// Returns the bytes of the rows so far.
     pub(in crate::block) fn size(&self) -> usize {
-        self.rows.len()
+        self.rows.len() + self.starts.size()
+    }
+
+    /// Adds the starts of the samples of a series, which is pushed next.
+    pub(in crate::block) fn push_starts(&mut self, series_idx: usize, changes: &[Change]) {
+        self.starts.push(series_idx, changes);
     }
 
     /// Adds the samples of the `series_idx`-th series of the group; those in between have none.
@@ -68,10 +78,14 @@ impl RowsBuilder {
     /// Appends the page of a group of `n_series` to `dst`.
     pub(in crate::block) fn encode(&mut self, n_series: usize, dst: &mut Vec<u8>) {
         self.pad(n_series);
+        let flags_at = dst.len();
         dst.push(0);
         dst.extend_from_slice(&(n_series as u16).to_le_bytes());
         dst.extend_from_slice(&self.kinds);
         put_planes(&self.sizes, SIZE_WIDTH, dst);
+        if self.starts.encode(dst) {
+            dst[flags_at] |= HAS_STARTS;
+        }
         dst.extend_from_slice(&self.rows);
     }
 
@@ -93,6 +107,7 @@ fn encode_row(kind: u8, row: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &m
 pub(in crate::block) struct Rows<'a> {
     kinds: &'a [u8],
     sizes: Planes<'a>,
+    starts: StartsColumn<'a>,
     rows: &'a [u8],
 }
 
@@ -101,7 +116,7 @@ impl<'a> Rows<'a> {
     pub(in crate::block) fn parse(mut payload: &'a [u8], n_series: usize) -> Result<Self, Unreadable> {
         let src = &mut payload;
         let (&flags, rest) = src.split_first().ok_or(Damaged)?;
-        if flags != 0 {
+        if flags & !HAS_STARTS != 0 {
             return Err(Unreadable::Newer);
         }
         *src = rest;
@@ -111,17 +126,29 @@ impl<'a> Rows<'a> {
         }
         let kinds = take_bytes(src, n_series).ok_or(Damaged)?;
         let sizes = Planes::take(src, n_series, SIZE_WIDTH).ok_or(Damaged)?;
-        Ok(Self { kinds, sizes, rows: src })
+        let starts = if flags & HAS_STARTS == 0 { Some(StartsColumn::default()) } else { StartsColumn::take(src) };
+        Ok(Self { kinds, sizes, starts: starts.ok_or(Damaged)?, rows: src })
     }
 
     /// Checks that the rows of all series fill the page. Whoever reads one series only sees that its rows are there.
     pub(in crate::block) fn check_sizes(self) -> Result<(), Damaged> {
+        self.starts.check(self.kinds.len())?;
         if self.sizes.sum(self.kinds.len()) == self.rows.len() { Ok(()) } else { Err(Damaged) }
     }
 
     /// Tells whether a series has rows here.
     pub(in crate::block) fn has(self, series_idx: usize) -> bool {
         self.sizes.get(series_idx) != 0
+    }
+
+    /// Returns the starts at `wanted` of the `n_samples` that a series has here, counted from the first wanted one.
+    pub(in crate::block) fn starts(
+        self,
+        series_idx: usize,
+        n_samples: usize,
+        wanted: Range<usize>,
+    ) -> Result<Vec<Change>, Damaged> {
+        self.starts.read(series_idx, n_samples, wanted)
     }
 
     /// Appends the samples at `wanted` of the `n_samples` that a series has here: values, and histograms at the places of
@@ -247,7 +274,7 @@ mod tests {
             })
             .unwrap_err()
         };
-        assert_eq!(changed(0), Unreadable::Newer, "flags");
+        assert_eq!(changed(0), Unreadable::Damaged, "starts that are not there");
         assert_eq!(changed(1), Unreadable::Damaged, "number of series");
         assert_eq!(changed(4), Unreadable::Newer, "kind");
         assert_eq!(changed(6), Unreadable::Damaged, "size");

@@ -131,6 +131,8 @@ impl<'a> LoadedGroup<'a> {
                 .ok_or_else(|| self.block.no_timeline(self.group.map, id))?;
             let n = out.timestamps_ms.len() - start;
             rows.decode(series_idx, n, 0..n, out).map_err(unreadable)?;
+            let starts = rows.starts(series_idx, n, 0..n).map_err(|damaged| unreadable(damaged.into()))?;
+            out.set_starts(start, &starts);
         }
         // The pages of a group of one series may be many and large.
         if self.group.n_series == 1 {

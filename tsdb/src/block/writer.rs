@@ -21,6 +21,7 @@ use super::timelines::TimelineWriter;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::sample::{SampleColumns, TimeRange};
+use crate::starts;
 
 /// The longest span of time in a page of rows: a query for an hour reads a third of a day, not all of it.
 const SLICE_MS: u64 = 8 * 3600 * 1000;
@@ -133,7 +134,8 @@ impl BlockWriter {
         for (key, span) in &self.spans {
             let times_ms = &samples.timestamps_ms[span.clone()];
             let timeline = self.timelines.put(&mut self.pages, times_ms)?;
-            self.group.push(*key, timeline, times_ms, RowSamples::of(samples, span.clone()));
+            let starts = starts::slice(&samples.starts_ms, span.clone());
+            self.group.push(*key, timeline, times_ms, RowSamples::of(samples, span.clone()), &starts);
         }
         self.group.end_series();
         self.count(samples.len(), range);

@@ -2,6 +2,7 @@
 
 use super::Head;
 use super::samples::AnySample;
+use super::starts::Order;
 use super::table::{SeriesRef, SlotRef};
 use crate::batch::{Append, AppendHistogram, RejectReason};
 use crate::sample::Sample;
@@ -22,8 +23,8 @@ pub(crate) struct Bounds {
 /// What became of a sample that was not rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// It is new.
-    New(SeriesRef),
+    /// It is new: the number of its series, and how it stands to those that the series has.
+    New(SeriesRef, Order),
     /// The same sample was there.
     Repeated,
 }
@@ -32,7 +33,7 @@ pub(crate) enum Appended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replayed {
     /// It is new.
-    New,
+    New(Order),
     /// The same sample was there.
     Repeated,
     /// Another value is there for its time, and stands.
@@ -113,7 +114,7 @@ impl Head {
         // Fast path: the next sample.
         if timestamp_ms > last_ms {
             self.push(append.slot, append.sample, request);
-            return Ok(Appended::New(series));
+            return Ok(Appended::New(series, Order::Newest));
         }
         self.append_late(bounds, request, append.slot, AnySample::Float(append.sample), last_ms, series)
     }
@@ -136,7 +137,7 @@ impl Head {
         let sample = AnySample::Histogram(timestamp_ms, histogram);
         if timestamp_ms > last_ms {
             self.push_any(slot, sample, request);
-            return Ok(Appended::New(series));
+            return Ok(Appended::New(series, Order::Newest));
         }
         self.append_late(bounds, request, slot, sample, last_ms, series)
     }
@@ -190,7 +191,7 @@ impl Head {
             return Err(bounds.refuse(timestamp_ms));
         }
         self.live.append_late(slot, sample, request, self.horizon);
-        Ok(Appended::New(series))
+        Ok(Appended::New(series, Order::Late))
     }
 
     /// Checks of a sample what does not depend on the samples that its series has, and returns the series' number. What
@@ -226,7 +227,7 @@ impl Head {
         let request = self.horizon.wrapping_sub(1);
         if self.table.row(slot).is_some_and(|row| sample.timestamp_ms() > row.last_ms) {
             self.push_any(slot, sample, request);
-            return Replayed::New;
+            return Replayed::New(Order::Newest);
         }
         let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.has_same(slot, sample));
         match self.live.has_same(slot, sample).or_else(frozen) {
@@ -234,7 +235,7 @@ impl Head {
             Some(false) => Replayed::Conflicting,
             None => {
                 self.live.append_late(slot, sample, request, self.horizon);
-                Replayed::New
+                Replayed::New(Order::Late)
             }
         }
     }

@@ -8,6 +8,7 @@ use super::{Head, Visible};
 use crate::chunk::{self, Blocks, Chunk, Damaged};
 use crate::histogram::{Layout, decode_counts};
 use crate::sample::{Sample, SampleColumns, TimeRange};
+use crate::starts;
 
 /// Encoded bytes of some series, in a few large buffers.
 #[derive(Debug, Default)]
@@ -25,6 +26,10 @@ pub(crate) struct HeadCopies {
     hidden: Vec<TimeRange>,
     /// Where those begin that concern the next run.
     hidden_from: usize,
+    /// The runs whose samples have starts, ascending, and which of `changes` say so.
+    starts: Vec<(Range<usize>, Range<usize>)>,
+    /// Times and the start of samples from there on.
+    changes: Vec<(i64, i64)>,
 }
 
 /// A histogram, encoded.
@@ -99,6 +104,8 @@ impl HeadCopies {
         self.ends.clear();
         self.hidden.clear();
         self.hidden_from = 0;
+        self.starts.clear();
+        self.changes.clear();
     }
 
     /// Counts the series, those without samples included.
@@ -115,6 +122,8 @@ impl HeadCopies {
             + self.runs.capacity() * size_of::<Run>()
             + self.ends.capacity() * size_of::<u32>()
             + self.hidden.capacity() * size_of::<TimeRange>()
+            + self.starts.capacity() * size_of::<(Range<usize>, Range<usize>)>()
+            + self.changes.capacity() * size_of::<(i64, i64)>()
     }
 
     /// Tells whether something of the `idx`-th series was copied. There may still be no visible sample in the range.
@@ -139,9 +148,10 @@ impl HeadCopies {
     pub(crate) fn read(&self, idx: usize, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
         let start = out.len();
         let mut in_order = true;
-        for run in &self.runs[self.runs_of(idx)] {
+        for idx in self.runs_of(idx) {
             let from = out.len();
-            self.read_run(run, range, out)?;
+            self.read_run(&self.runs[idx], range, out)?;
+            self.read_starts(idx, from, out);
             in_order &= from == start || from == out.len() || out.timestamps_ms[from - 1] < out.timestamps_ms[from];
         }
         // Fast path: nothing was late or came twice.
@@ -179,6 +189,24 @@ impl HeadCopies {
             }
         }
         Ok(())
+    }
+
+    /// Sets the starts of the samples from the `from`-th on, which are of one run.
+    fn read_starts(&self, run_idx: usize, from: usize, out: &mut SampleColumns) {
+        // Fast path: no series has any.
+        if self.starts.is_empty() && out.starts_ms.is_empty() || from == out.len() {
+            return;
+        }
+        let at = self.starts.partition_point(|(runs, _)| runs.end <= run_idx);
+        let of_run = self.starts.get(at).filter(|(runs, _)| runs.contains(&run_idx));
+        let mut starts_ms = Vec::new();
+        for &(since_ms, start_ms) in of_run.map_or(&[][..], |(_, changes)| &self.changes[changes.clone()]) {
+            let place = out.timestamps_ms[from..].partition_point(|&t| t < since_ms);
+            if from + place < out.len() {
+                starts::push(&mut starts_ms, place, start_ms);
+            }
+        }
+        out.set_starts(from, &starts_ms);
     }
 
     fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
@@ -252,6 +280,20 @@ impl HeadCopies {
     pub(super) fn end_histograms(&mut self, begin: usize) {
         if self.histograms.len() > begin {
             self.runs.push(Run::Histograms(begin..self.histograms.len()));
+        }
+    }
+
+    /// Counts the runs so far.
+    pub(super) fn n_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Says since when samples of the runs from the `first_run`-th on have which start.
+    pub(super) fn push_starts(&mut self, first_run: usize, changes: &[(i64, i64)]) {
+        if !changes.is_empty() && first_run < self.runs.len() {
+            let from = self.changes.len();
+            self.changes.extend_from_slice(changes);
+            self.starts.push((first_run..self.runs.len(), from..self.changes.len()));
         }
     }
 

@@ -18,6 +18,7 @@ impl Head {
             self.evict_cursor += 1;
             if self.is_stale(slot, last_before_ms) {
                 self.table.remove(slot);
+                self.with_starts.remove(&slot);
                 n_removed += 1;
             }
         }

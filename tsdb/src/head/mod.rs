@@ -24,11 +24,13 @@ mod order;
 mod pairs;
 mod rows;
 mod samples;
+mod starts;
 mod table;
 mod visible;
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use roaring::RoaringBitmap;
 
 pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
@@ -37,6 +39,7 @@ pub(crate) use freeze::Frozen;
 pub(crate) use order::SlotSort;
 pub(crate) use pairs::Pair;
 pub(crate) use samples::AnySample;
+pub(crate) use starts::Order;
 pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
 pub(crate) use visible::Visible;
 
@@ -60,6 +63,8 @@ pub(crate) struct Head {
     /// Every reader sees the requests before this one.
     horizon: u32,
     evict_cursor: usize,
+    /// Series of which a sample had a start timestamp, since they are here.
+    with_starts: HashSet<u32>,
 }
 
 impl Head {
@@ -72,6 +77,7 @@ impl Head {
             frozen_is_visible: false,
             horizon: 0,
             evict_cursor: 0,
+            with_starts: HashSet::new(),
         }
     }
 
@@ -82,7 +88,8 @@ impl Head {
 
     /// Returns about how many bytes series and samples take.
     pub(crate) fn size(&self) -> usize {
-        self.table.size() + self.live.size() + self.frozen.as_ref().map_or(0, |frozen| frozen.size())
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.size());
+        self.table.size() + self.live.size() + frozen + self.with_starts.allocation_size()
     }
 
     /// Returns about how many bytes the samples take that no flush has taken yet.

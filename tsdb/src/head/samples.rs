@@ -14,6 +14,7 @@ use super::copy::HeadCopies;
 use super::histograms::Histograms;
 use super::late::Late;
 use super::rows::Rows;
+use super::starts::Starts;
 use super::visible::{Visible, before};
 use crate::chunk::{Blocks, Chunk};
 use crate::histogram::Histogram;
@@ -56,6 +57,7 @@ pub(super) struct Samples {
     late: HashMap<u32, Late>,
     /// In order or late.
     histograms: HashMap<u32, Histograms>,
+    pub(super) starts: Starts,
     /// Groups before the newest of the open chunk, in order of time.
     groups: HashMap<u32, Vec<Group>>,
     /// Bytes that the values of the maps take on the heap.
@@ -84,7 +86,8 @@ impl Samples {
     /// Returns the bytes that the samples take.
     pub(super) fn size(&self) -> usize {
         let maps = self.closed.allocation_size() + self.late.allocation_size() + self.groups.allocation_size();
-        self.open.size() + self.blocks.size() + maps + self.histograms.allocation_size() + self.sparse_size
+        let beside = self.histograms.allocation_size() + self.starts.size();
+        self.open.size() + self.blocks.size() + maps + beside + self.sparse_size
     }
 
     /// Reads the row of a slot's open chunk, and is done when it is near.
@@ -221,6 +224,7 @@ impl Samples {
     /// order of time, then late samples, then histograms.
     pub(super) fn copy(&self, slot: u32, range: TimeRange, visible: Option<&Visible>, out: &mut HeadCopies) {
         let open = self.open.get(slot);
+        let first_run = out.n_runs();
         out.hide_none();
         if let Some(visible) = visible {
             let groups = self.groups.get(&slot).into_iter().flatten().copied().chain(newest_group(&open));
@@ -236,6 +240,7 @@ impl Samples {
         if let Some(histograms) = self.histograms.get(&slot) {
             histograms.copy(range, visible, out);
         }
+        out.push_starts(first_run, self.starts.changes(slot, range));
     }
 
     /// Marks requests that every reader sees with one that stays before all to come: numbers wrap.

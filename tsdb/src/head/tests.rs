@@ -151,7 +151,13 @@ fn replay_has_no_bounds_and_the_first_of_two_values_stands() {
     head.set_last(of.slot, 100);
     let mut replay = |t, value| head.replay(of.slot, AnySample::Float(Sample { timestamp_ms: t, value }));
     use Replayed::{Conflicting, New, Repeated};
-    let steps = [(200, 1.0, New), (50, 2.0, New), (50, 2.0, Repeated), (50, 3.0, Conflicting), (200, 2.0, Conflicting)];
+    let steps = [
+        (200, 1.0, New(Order::Newest)),
+        (50, 2.0, New(Order::Late)),
+        (50, 2.0, Repeated),
+        (50, 3.0, Conflicting),
+        (200, 2.0, Conflicting),
+    ];
     for (t, value, expected) in steps {
         assert_eq!(replay(t, value), expected, "{value} at {t}");
     }

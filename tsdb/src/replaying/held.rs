@@ -10,17 +10,30 @@ use crate::sample::Sample;
 /// A sample of the series in a slot. No series leaves its slot before the end of the replay.
 #[derive(Debug)]
 pub(crate) enum HeldSample {
-    Float { slot: u32, sample: Sample },
-    Histogram { slot: u32, timestamp_ms: i64, histogram: Arc<Histogram> },
+    /// None itself: the start timestamp of the next one. Without, it has none.
+    Start(i64),
+    Float {
+        slot: u32,
+        sample: Sample,
+    },
+    Histogram {
+        slot: u32,
+        timestamp_ms: i64,
+        histogram: Arc<Histogram>,
+    },
 }
 
 impl HeldSample {
     /// Returns the slot and the sample.
-    pub(super) fn sample(&self) -> (u32, AnySample<'_>) {
+    ///
+    /// # Errors
+    /// The start of the next sample, if that is what this is.
+    pub(super) fn sample(&self) -> Result<(u32, AnySample<'_>), i64> {
         match self {
-            Self::Float { slot, sample } => (*slot, AnySample::Float(*sample)),
+            Self::Start(start_ms) => Err(*start_ms),
+            Self::Float { slot, sample } => Ok((*slot, AnySample::Float(*sample))),
             Self::Histogram { slot, timestamp_ms, histogram } => {
-                (*slot, AnySample::Histogram(*timestamp_ms, histogram))
+                Ok((*slot, AnySample::Histogram(*timestamp_ms, histogram)))
             }
         }
     }
@@ -80,7 +93,7 @@ mod tests {
         let first = held.pop().unwrap();
         (n_samples..n_samples + 10).for_each(|t| held.push(sample(t)));
         let rest = std::iter::from_fn(|| held.pop()).flatten();
-        let times: Vec<_> = first.into_iter().chain(rest).map(|held| held.sample().1.timestamp_ms()).collect();
+        let times: Vec<_> = first.into_iter().chain(rest).map(|held| held.sample().unwrap().1.timestamp_ms()).collect();
         assert_eq!(times, (0..n_samples + 10).collect::<Vec<_>>());
         assert_eq!((held.n_pieces(), HELD_SIZE), (0, 24));
     }

@@ -2,13 +2,16 @@
 //!
 //! Once all series are known, writes are taken: samples are logged and acknowledged as always and *held* beside the heads,
 //! as nobody can say yet what is older than they. When the log is through they join the heads, in the order of the log.
-//! Reads of a range that the log may have samples of wait; all older ones are answered at once. Flushes wait.
+//! Reads of a range that the log may have samples of wait; all older ones are answered at once. Flushes wait. A start
+//! timestamp is held with its sample; in which order that stands to others is left to the joining, and the log says so
+//! (`wal::starts`). Exemplars need no heads: they go to their ring at once.
 //!
 //! Used by `Db`: [`Replaying`] is a part of the store, [`Replayer`] the thread that `run` works in.
 //!
 //! Invariants
 //! 1. What joins the heads is what the next replay would make of the same log: joining and replaying are one function,
-//!    [`Head::replay`](crate::head::Head::replay), and samples are held in the order in which they are logged.
+//!    [`Head::replay`](crate::head::Head::replay) and [`Start::replay`](crate::wal::Start::replay), and samples are held in
+//!    the order in which they are logged.
 //! 2. What was acknowledged is kept: only another value for a time that an earlier sample has gives way to it.
 //! 3. Between two requests, and nowhere else, the store goes from holding samples to appending them.
 //! 4. No sample in the log that is in no block is older than [`Replaying::floor_ms`]; see [`log_floor`].

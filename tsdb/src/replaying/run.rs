@@ -16,12 +16,16 @@ use crate::error::{Error, Result};
 use crate::head::{Bounds, Replayed};
 use crate::shard::Shard;
 use crate::store::Store;
-use crate::wal::{Epoch, Replay, ReplayStats, Target, replay_share, replay_workers};
+use crate::wal::{Epoch, Replay, ReplayStats, Start, Target, replay_share, replay_workers};
 
 /// Numbers that are left out before the first series that is made during a replay. A sample whose definition was lost may
 /// name one of them, which is known only when the sample is read: another series with its number would take it over at
 /// the next replay.
 const REFS_LEFT_OUT: u64 = 1 << 32;
+/// More exemplars than fit into a file of the log.
+const EXEMPLARS_OF_FILE: u64 = 1 << 32;
+/// Numbers of files that are counted, so that numbers of exemplars stay far from their end.
+const EXEMPLARS_FILES_MAX: u64 = 1 << 30;
 /// Times that what is held is moved to the heads while more comes, at most.
 const ROUNDS_MAX: usize = 16;
 /// Pieces that are few enough to be moved while appends wait: some milliseconds.
@@ -47,6 +51,7 @@ pub(crate) fn replay(store: &Store, source: &Source, defined: impl FnOnce()) -> 
     let target = Target {
         shards: &store.shards,
         metadata: &metadata,
+        exemplars: &store.exemplars,
         quarantine: &source.quarantine,
         fs: &*store.options.fs,
         on_corruption: store.options.wal_on_corruption,
@@ -61,6 +66,9 @@ pub(crate) fn replay(store: &Store, source: &Source, defined: impl FnOnce()) -> 
     *store.known_metadata() = Arc::new(std::mem::take(&mut *metadata.lock().unwrap_or_else(PoisonError::into_inner)));
     store.next_ref.store(first_new, Ordering::SeqCst);
     note_times(store);
+    if store.options.wal_replay_in_background {
+        store.exemplars.skip_to(first_exemplar(&replay));
+    }
     defined();
     let (stats, next_ref) = pool.install(|| replay.samples())?;
     // As long as no series was made, no number need be left out.
@@ -70,6 +78,15 @@ pub(crate) fn replay(store: &Store, source: &Source, defined: impl FnOnce()) -> 
     }
     pool.install(|| join(store, stats));
     Ok(())
+}
+
+/// Returns a number for the next exemplar that no exemplar of the log has, though that has not been read yet.
+///
+/// The numbers of exemplars stay below that of the files that there ever were times [`EXEMPLARS_OF_FILE`]: a process
+/// begins where the one before it left off, or here; a file has fewer exemplars than that; and whoever took one has left a
+/// file. Those of an earlier number of shards count until they go; by then checkpoints have the newest exemplars.
+fn first_exemplar(replay: &Replay<'_>) -> u64 {
+    replay.n_samples_files_ever().min(EXEMPLARS_FILES_MAX) * EXEMPLARS_OF_FILE
 }
 
 fn pool(store: &Store) -> Result<ThreadPool> {
@@ -92,7 +109,7 @@ fn join(store: &Store, mut stats: ReplayStats) {
     // What was held has raised the newest time of the store: what the log says is to be seen in the heads.
     let in_blocks_ms = store.blocks.metas().iter().map(|meta| meta.range.end_ms).max();
     let bounds = Bounds { newest_ms: store.heads_newest_ms().max(in_blocks_ms), ..store.bounds() };
-    let join = |shard| Join { shard, bounds, stats: ReplayStats::default() };
+    let join = |shard| Join { shard, bounds, start_ms: 0, stats: ReplayStats::default() };
     let mut joins: Vec<Join<'_>> = store.shards.iter().map(join).collect();
     for _ in 0..ROUNDS_MAX {
         let n_pieces: usize = joins.par_iter_mut().map(Join::round).sum();
@@ -112,6 +129,8 @@ fn join(store: &Store, mut stats: ReplayStats) {
 struct Join<'a> {
     shard: &'a Shard,
     bounds: Bounds,
+    /// The start timestamp of the next sample.
+    start_ms: i64,
     stats: ReplayStats,
 }
 
@@ -123,11 +142,24 @@ impl Join<'_> {
             let piece = self.shard.held().pop();
             let mut head = self.shard.head_mut();
             for held in piece.into_iter().flatten() {
-                let (slot, sample) = held.sample();
+                let (slot, sample) = match held.sample() {
+                    Ok(held) => held,
+                    Err(start_ms) => {
+                        self.start_ms = start_ms;
+                        continue;
+                    }
+                };
                 let is_refused = head.refuses_time(&self.bounds, slot, sample.timestamp_ms());
                 self.stats.n_held += 1;
-                match head.replay(slot, sample) {
-                    Replayed::New => self.stats.n_held_refusable += u64::from(is_refused),
+                let replayed = head.replay(slot, sample);
+                Start::held(std::mem::take(&mut self.start_ms)).replay(
+                    &mut head,
+                    slot,
+                    sample.timestamp_ms(),
+                    replayed,
+                );
+                match replayed {
+                    Replayed::New(_) => self.stats.n_held_refusable += u64::from(is_refused),
                     Replayed::Repeated => self.stats.n_held_repeated += 1,
                     Replayed::Conflicting => self.stats.n_held_conflicting += 1,
                 }

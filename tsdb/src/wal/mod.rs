@@ -3,8 +3,8 @@
 //! Used by `shard` (append, commit, sync), the flush (rotate, checkpoint) and `Db::open` (replay). Format:
 //! docs/format/wal.md, version 2; version 1 is read.
 //!
-//! Each shard has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples.
-//! A segment is a header and frames ([`frame`]); a frame holds one record ([`record`], [`samples`], [`histograms`]). Appends encode into
+//! Each shard has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples and
+//! exemplars. A segment is a header and frames ([`frame`]); a frame holds one record ([`record`]). Appends encode into
 //! memory under the shard's lock; [`Wal::commit`] then hands everything that has gathered to the operating system, so
 //! that requests that come at the same time share one write and one sync. A flush cuts the log ([`Wal::rotate`]), makes
 //! the samples before the cut durable elsewhere and replaces the segments before it by a [`checkpoint`].
@@ -26,6 +26,7 @@
 mod bits;
 mod checkpoint;
 mod epoch;
+mod exemplars;
 mod frame;
 mod histograms;
 mod payload;
@@ -35,6 +36,7 @@ mod record;
 mod replay;
 mod reserve;
 mod samples;
+mod starts;
 mod stream;
 mod v1;
 mod values;
@@ -46,6 +48,7 @@ pub(crate) use record::SampleColumn;
 pub use replay::ReplayStats;
 pub(crate) use replay::{Replay, ReplayProgress, Target, check_versions, replay_share, replay_workers};
 pub(crate) use reserve::Reserve;
+pub(crate) use starts::{Start, ToldStarts};
 pub(crate) use writer::{Position, Wal, WalOptions};
 
 /// Where a log was cut: the number of the first series segment and of the first samples segment that still count.
@@ -66,11 +69,11 @@ pub(crate) enum Health {
 /// What a file of the log holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentKind {
-    /// Samples.
+    /// Samples and exemplars.
     Samples,
     /// Series definitions and metadata.
     Series,
-    /// Both of the latter, in place of all segments before its number.
+    /// Definitions, metadata and exemplars, in place of all segments before its number.
     Checkpoint,
 }
 

@@ -4,11 +4,14 @@
 //! 1 series    repeated: ref, number of labels, then name and value of each in ascending order of names
 //! 2 samples   see `samples`
 //! 3 metadata  repeated: metric family, type, help, unit
-//! 4 histograms  see `histograms`
+//! 4 histograms see `histograms`
+//! 6 exemplars see `exemplars`
+//! 7 starts    see `starts`
 //! ```
-//! A record decodes by itself: nothing in it refers to another. Records 5 to 15 are kept for exemplars and
-//! start timestamps, those from 16 on are the checkpoint's ([`super::checkpoint`]).
+//! A record decodes by itself: nothing in it refers to another, but starts are of samples of the record behind. Records
+//! 5 and 8 to 15 are kept for later, those from 16 on are the checkpoint's ([`super::checkpoint`]).
 
+use super::starts::ToldStarts;
 use crate::head::SeriesRef;
 use crate::labels::Labels;
 use crate::metadata::Metadata;
@@ -27,6 +30,8 @@ pub(crate) struct SampleColumn {
     pub(crate) refs: Vec<SeriesRef>,
     /// The samples.
     pub(crate) samples: Vec<Sample>,
+    /// What is to be told of their starts, in a record of its own.
+    pub(crate) starts: ToldStarts,
 }
 
 impl SampleColumn {
@@ -50,6 +55,7 @@ impl SampleColumn {
     pub(crate) fn clear(&mut self) {
         self.refs.clear();
         self.samples.clear();
+        self.starts.clear();
     }
 }
 

@@ -15,12 +15,15 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::exemplars::{EXEMPLARS, encode_exemplar};
 use super::histograms::{LoggedHistogram, encode_histograms};
 use super::record::{self, SampleColumn};
 use super::samples::{RECORD_SAMPLES_MAX, Scratch, encode_samples};
+use super::starts::{STARTS, ToldStarts, encode_starts};
 use super::stream::{Frames, Refused, Stream, Unsynced};
 use super::{Cut, Health, SegmentKind, checkpoint};
 use crate::error::{Error, Result};
+use crate::exemplars::{Exemplar, NumberedExemplars};
 use crate::fs::Fs;
 use crate::head::SeriesRef;
 use crate::labels::Labels;
@@ -29,6 +32,8 @@ use crate::options::WalSync;
 
 /// Size at which the definitions gathered in one frame are closed off.
 const SERIES_FRAME_SIZE: usize = 1 << 20;
+/// Size at which the exemplars gathered in one frame are closed off.
+const EXEMPLARS_FRAME_SIZE: usize = 1 << 16;
 
 /// The highest number of a file that is taken for one that a log has come to: it leaves room for as many again.
 const NUMBER_MAX: u64 = u64::MAX / 2;
@@ -164,19 +169,43 @@ impl Wal {
         let mut pending = self.pending();
         let Pending { samples: frames, position, scratch, .. } = &mut *pending;
         let chunks = column.refs.chunks(RECORD_SAMPLES_MAX).zip(column.samples.chunks(RECORD_SAMPLES_MAX));
+        let mut at = 0;
         for (refs, samples) in chunks {
+            if let Some(starts) = column.starts.record(at..at + samples.len()) {
+                let sample = |place: usize| (column.refs[place], column.samples[place].timestamp_ms);
+                encode_starts(frames.begin(STARTS), starts, sample);
+            }
+            at += samples.len();
             encode_samples(frames.begin(record::SAMPLES), refs, samples, scratch);
             *position += 1;
         }
     }
 
-    /// Appends histograms of series whose definitions were appended before.
-    pub(crate) fn append_histograms(&self, mut histograms: &[LoggedHistogram]) {
+    /// Appends histograms of series whose definitions were appended before, and what is told of their starts.
+    pub(crate) fn append_histograms(&self, histograms: &[LoggedHistogram], starts: &ToldStarts) {
         let mut pending = self.pending();
-        while !histograms.is_empty() {
-            histograms = encode_histograms(pending.samples.begin(record::HISTOGRAMS), histograms);
+        let sample = |place: usize| (histograms[place].series, histograms[place].timestamp_ms);
+        let (mut at, mut encoded) = (0, Vec::new());
+        while at < histograms.len() {
+            let rest = &histograms[at..];
+            // Starts come first, but how many there are is known only when the histograms are encoded.
+            encoded.clear();
+            let taken = &rest[..rest.len().min(RECORD_SAMPLES_MAX)];
+            let end = at + taken.len() - encode_histograms(&mut encoded, taken).len();
+            if let Some(starts) = starts.record(at..end) {
+                encode_starts(pending.samples.begin(STARTS), starts, sample);
+            }
+            pending.samples.begin(record::HISTOGRAMS).extend_from_slice(&encoded);
             pending.position += 1;
+            at = end;
         }
+    }
+
+    /// Appends an exemplar, under its number, of a series whose definition was appended before.
+    pub(crate) fn append_exemplar(&self, number: u64, series: SeriesRef, exemplar: &Exemplar) {
+        let mut pending = self.pending();
+        encode_exemplar(pending.samples.open(EXEMPLARS, EXEMPLARS_FRAME_SIZE), number, series, exemplar);
+        pending.position += 1;
     }
 
     /// Returns the position behind everything that was appended.
@@ -228,7 +257,7 @@ impl Wal {
 
     /// Replaces all segments before `cut` by a checkpoint: the definitions of `series`, with their last times
     /// (`i64::MIN` if there is none), in label order, `next_ref` as the least number that no series ever had, and
-    /// `metadata`. `series` holds every series that samples behind the cut may name and that was defined before it.
+    /// `metadata` and `exemplars`. `series` holds every series that samples behind the cut may name and that was defined before it.
     /// All samples before the cut are durable elsewhere.
     ///
     /// # Errors
@@ -240,10 +269,11 @@ impl Wal {
         series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
         next_ref: u64,
         metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
+        exemplars: &[NumberedExemplars],
     ) -> Result<()> {
         let _turn = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
         let WalOptions { fs, dir, .. } = &self.options;
-        checkpoint::write(&**fs, dir, cut, next_ref, metadata, series)?;
+        checkpoint::write(&**fs, dir, cut, next_ref, metadata, series, exemplars)?;
         let mut files = self.files();
         files.series.forget_before(cut.0);
         files.samples.forget_before(cut.0);

@@ -12,7 +12,8 @@ struct Told {
     /// Labels as pairs, samples as timestamp and bits.
     series: Vec<(Vec<Pair>, Vec<Bits>)>,
     histograms: Vec<HistogramBits>,
-    n_exemplars: usize,
+    /// Series, labels, timestamp and bits.
+    exemplars: Vec<(usize, Vec<Pair>, Bits)>,
     /// Type, name, help and unit.
     families: Vec<Family>,
 }
@@ -36,7 +37,12 @@ fn ours(message: &[u8]) -> Result<Told, WriteError> {
     for &span in &batch.histograms {
         told.histograms.push(histogram::decode(Reader::over(message, span))?.told());
     }
-    told.n_exemplars = batch.exemplars.count as usize;
+    for entry in &batch.exemplars {
+        let pairs = label_pairs(message, entry.fields).map(|(name, value)| (name.to_vec(), value.to_vec()));
+        let sample = exemplar_sample(message, entry.fields);
+        let bits = (sample.timestamp_ms, sample.value.to_bits());
+        told.exemplars.push((entry.series_idx as usize, pairs.collect(), bits));
+    }
     let text = |span: Span| span.of(message).to_vec();
     told.families = batch.families.iter().map(|f| (f.kind, text(f.name), text(f.help), text(f.unit))).collect();
     Ok(told)
@@ -45,12 +51,15 @@ fn ours(message: &[u8]) -> Result<Told, WriteError> {
 fn theirs(message: &[u8]) -> Result<Told, prost::DecodeError> {
     let request = WriteRequest::decode(message)?;
     let mut told = Told::default();
-    for series in request.timeseries {
+    for (idx, series) in request.timeseries.into_iter().enumerate() {
         let pairs = series.labels.into_iter().map(|label| (label.name, label.value));
         let samples = series.samples.iter().map(|sample| (sample.timestamp, sample.value));
         told.series.push((pairs.collect(), samples.collect()));
         told.histograms.extend(series.histograms.iter().map(told_histogram));
-        told.n_exemplars += series.exemplars.len();
+        for exemplar in series.exemplars {
+            let pairs = exemplar.labels.into_iter().map(|label| (label.name, label.value));
+            told.exemplars.push((idx, pairs.collect(), (exemplar.timestamp, exemplar.value.to_bits())));
+        }
     }
     told.families = request.metadata.into_iter().map(|f| (f.kind, f.metric_family_name, f.help, f.unit)).collect();
     Ok(told)

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 use super::*;
+use crate::Exemplar;
 use crate::fs::{Fault, MemFs, PowerCut};
 use crate::{BucketSpan, HistogramCounts};
 
@@ -31,6 +32,8 @@ fn options(fs: &MemFs, shards: usize) -> Options {
 struct Told {
     /// Acknowledged.
     stored: BTreeSet<(usize, i64)>,
+    /// Times of exemplars that were acknowledged.
+    exemplars: BTreeSet<i64>,
     /// Tried.
     sent: BTreeSet<(usize, i64)>,
     /// The deletion was acknowledged.
@@ -50,6 +53,11 @@ fn histogram(i: usize, t: i64) -> Option<Histogram> {
     let positive_spans = vec![BucketSpan { offset: 3, length: 2 }];
     let of = Histogram { sum: value(i, t), schema: 3, counts, positive_spans, ..Histogram::default() };
     (i >= N_SERIES - 2).then_some(of)
+}
+
+/// The start timestamp of a sample: some series have none, the others lose theirs now and then.
+fn start_of(i: usize, t: i64) -> i64 {
+    if i < 2 { 0 } else { (t / 600_000 + i as i64) / 2 % 3 * 1000 }
 }
 
 /// Writes, flushes, merges, deletes and opens again with another number of shards, until something fails.
@@ -78,15 +86,19 @@ fn live(fs: &MemFs, told: &mut Told) -> Result<()> {
 fn write(db: &Db, t: i64, told: &mut Told) -> Result<()> {
     let mut batch = WriteBatch::default();
     for i in 0..N_SERIES {
-        let series = db.series(&series_labels(i))?;
+        let (handle, start_ms) = (db.series(&series_labels(i))?, start_of(i, t));
         match histogram(i, t) {
-            None => batch.push(series, Sample { timestamp_ms: t, value: value(i, t) }, 0),
-            Some(histogram) => batch.push_histogram(series, t, Arc::new(histogram), 0),
+            None => batch.push_with_start(handle, Sample { timestamp_ms: t, value: value(i, t) }, start_ms, 0),
+            Some(histogram) => batch.push_histogram_with_start(handle, t, Arc::new(histogram), start_ms, 0),
+        }
+        if i == 1 {
+            batch.push_exemplar(handle, Exemplar { labels: Labels::empty(), value: 1.0, timestamp_ms: t }, 0);
         }
         told.sent.insert((i, t));
     }
     db.append(&mut batch)?;
-    assert_eq!(batch.rejected().len(), 0);
+    assert_eq!((batch.rejected().len(), batch.rejected_exemplars().len()), (0, 0));
+    told.exemplars.insert(t);
     told.stored.extend((0..N_SERIES).map(|i| (i, t)));
     Ok(())
 }
@@ -107,10 +119,14 @@ fn check(fs: &MemFs, told: &Told, case: &str) {
         assert_eq!(db.stats().n_damaged_blocks, 0, "{case}: a block is damaged");
         let found = found(&db);
         let bits = |&(i, t): &(usize, i64)| value(i, t).to_bits();
-        for (key, stored) in &found {
+        assert!(told.exemplars.is_subset(&exemplars(&db)), "{case}: an exemplar was acknowledged and is lost");
+        for (key, (stored, start_ms)) in &found {
             assert!(told.sent.contains(key), "{case}: {key:?} was never sent");
             assert!(!told.deleted.contains(key), "{case}: {key:?} was deleted");
             assert_eq!(*stored, bits(key), "{case}: {key:?}");
+            if told.stored.contains(key) {
+                assert_eq!(*start_ms, start_of(key.0, key.1), "{case}: the start of {key:?}");
+            }
         }
         for key in told.stored.difference(&told.maybe_deleted) {
             assert!(found.contains_key(key), "{case}: {key:?} was acknowledged and is lost");
@@ -121,7 +137,16 @@ fn check(fs: &MemFs, told: &Told, case: &str) {
     }
 }
 
-fn found(db: &Db) -> BTreeMap<(usize, i64), u64> {
+/// Returns the times of the exemplars of series 1, each of which is there once.
+fn exemplars(db: &Db) -> BTreeSet<i64> {
+    let found = db.exemplars(&QueryContext::unbounded(), &[vec![Matcher::equal("i", "1")]], TimeRange::ALL).unwrap();
+    let times: Vec<_> = found.series.iter().flat_map(|one| &one.exemplars).map(|e| e.timestamp_ms).collect();
+    assert!(times.is_sorted_by(|a, b| a < b), "an exemplar comes twice");
+    times.into_iter().collect()
+}
+
+/// Returns bits and start of every sample.
+fn found(db: &Db) -> BTreeMap<(usize, i64), (u64, i64)> {
     let mut found = BTreeMap::new();
     for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap() {
         let series = series.unwrap();
@@ -136,7 +161,8 @@ fn found(db: &Db) -> BTreeMap<(usize, i64), u64> {
                 "{i} at {}",
                 sample.timestamp_ms
             );
-            assert_eq!(found.insert((i, sample.timestamp_ms), sample.value.to_bits()), None, "a sample comes twice");
+            let of_sample = (sample.value.to_bits(), samples.start_ms(idx));
+            assert_eq!(found.insert((i, sample.timestamp_ms), of_sample), None, "a sample comes twice");
         }
     }
     found

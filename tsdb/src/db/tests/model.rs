@@ -32,6 +32,14 @@ enum Sent {
 }
 
 impl Sent {
+    /// Returns the value in columns: of a histogram, its sum.
+    fn value(&self) -> f64 {
+        match self {
+            Self::Float(bits) => f64::from_bits(*bits),
+            Self::Histogram(histogram) => histogram.sum,
+        }
+    }
+
     /// Returns what [`contents`] shows.
     fn bits(&self) -> u64 {
         match self {
@@ -188,6 +196,7 @@ proptest! {
                     model.flush();
                     let copy = Db::open(&snapshot, options(2)).unwrap();
                     prop_assert_eq!(everything(&copy), model.contents(TimeRange::ALL));
+                    check_starts(&copy, TimeRange::ALL);
                 }
                 Step::Reopen { shards } => {
                     drop(db);
@@ -196,6 +205,8 @@ proptest! {
             }
             prop_assert_eq!(everything(&db), model.contents(TimeRange::ALL), "after {:?}", step);
             prop_assert_eq!(contents(&db, &[], some), model.contents(some), "after {:?}", step);
+            check_starts(&db, TimeRange::ALL);
+            check_starts(&db, some);
             prop_assert_eq!(labels(&db, some), model.contents(some).into_keys().collect::<Vec<_>>(), "after {:?}", step);
         }
         db.compact_fully().unwrap();
@@ -209,18 +220,42 @@ proptest! {
 fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
     let mut batch = WriteBatch::default();
     for ((i, t, sent), tag) in samples.iter().zip(0..) {
-        let series = db.series(&series_labels(*i)).unwrap();
+        let (series, start_ms) = (db.series(&series_labels(*i)).unwrap(), start_of(*i, *t, sent.value()));
         match sent {
-            Sent::Float(bits) => {
-                batch.push(series, Sample { timestamp_ms: *t, value: f64::from_bits(*bits) }, tag);
+            Sent::Float(_) => {
+                batch.push_with_start(series, Sample { timestamp_ms: *t, value: sent.value() }, start_ms, tag);
             }
-            Sent::Histogram(histogram) => batch.push_histogram(series, *t, Arc::clone(histogram), tag),
+            Sent::Histogram(histogram) => {
+                batch.push_histogram_with_start(series, *t, Arc::clone(histogram), start_ms, tag);
+            }
         }
     }
     db.append(&mut batch).unwrap();
     let mut rejected: Vec<_> = batch.rejected().iter().map(|r| (r.tag, r.reason)).collect();
     rejected.sort_unstable();
     rejected
+}
+
+/// Returns the start timestamp that a sample of a series is appended with: some series have none, others sometimes.
+fn start_of(i: usize, t: i64, value: f64) -> i64 {
+    let phase = (t / STEP_MS / 5 + (value.to_bits() % 2) as i64) % 3;
+    if i.is_multiple_of(3) { 0 } else { phase * (NOW_MS - 7) }
+}
+
+/// Every sample that is read has the start that it was appended with, told once where it changes.
+fn check_starts(db: &Db, range: TimeRange) {
+    for series in db.select(&QueryContext::unbounded(), &[], range).unwrap() {
+        let series = series.unwrap();
+        let i: usize = series.labels().get("i").unwrap().parse().unwrap();
+        let mut columns = SampleColumns::default();
+        series.read(&mut columns).unwrap();
+        for (idx, sample) in columns.iter().enumerate() {
+            let expected = start_of(i, sample.timestamp_ms, sample.value);
+            assert_eq!(columns.start_ms(idx), expected, "series {i} at {} in {range:?}", sample.timestamp_ms);
+        }
+        let starts = columns.starts_ms.iter().map(|(_, start_ms)| *start_ms);
+        assert!([0].into_iter().chain(starts).is_sorted_by(|a, b| a != b), "series {i}: {:?}", columns.starts_ms);
+    }
 }
 
 /// Returns the series that a selection of labels finds, sorted as texts.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Interrupt, MemoryBudget, ReplayState, WalOnCorruption};
+use crate::{Exemplar, Interrupt, MemoryBudget, ReplayState, WalOnCorruption};
 
 const HOUR: i64 = 3_600_000;
 
@@ -170,42 +170,140 @@ fn what_is_held_joins_as_the_next_replay_would_have_it() {
     assert_eq!(everything(&slow.db), expected, "after a flush");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+/// A sample of a series at a time: its value, and its start timestamp. Every other series is of histograms.
+type Sent = (usize, i64, f64, i64);
 
-    /// Of two values at one time the first that was acknowledged stands, whatever is known of the log when they come.
+/// Appends as one request and returns what was rejected.
+fn send(db: &Db, samples: &[Sent]) -> Vec<(u32, RejectReason)> {
+    let mut batch = WriteBatch::default();
+    for (tag, &(i, timestamp_ms, value, start_ms)) in (0..).zip(samples) {
+        let series = db.series(&series_labels(i)).unwrap();
+        if i % 2 == 0 {
+            batch.push_with_start(series, Sample { timestamp_ms, value }, start_ms, tag);
+        } else {
+            let histogram = Arc::new(Histogram { sum: value, ..Histogram::default() });
+            batch.push_histogram_with_start(series, timestamp_ms, histogram, start_ms, tag);
+        }
+    }
+    db.append(&mut batch).unwrap();
+    batch.rejected().iter().map(|rejected| (rejected.tag, rejected.reason)).collect()
+}
+
+/// Times of all samples, with their values and start timestamps, by series.
+type Told = BTreeMap<String, BTreeMap<i64, (u64, i64)>>;
+
+fn told(db: &Db) -> Told {
+    let mut told = Told::new();
+    for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap() {
+        let series = series.unwrap();
+        let mut columns = SampleColumns::default();
+        series.read(&mut columns).unwrap();
+        let of =
+            |(place, sample): (usize, Sample)| (sample.timestamp_ms, (sample.value.to_bits(), columns.start_ms(place)));
+        told.insert(series.labels().to_string(), columns.iter().enumerate().map(of).collect());
+    }
+    told
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Of two values at one time the first that was acknowledged stands, with its start, whatever is known of the log when
+    /// they come.
     #[test]
     fn a_crash_during_the_replay_changes_no_answer(
-        logged in proptest::collection::vec((0..4_usize, 0..50_i64, 0..3_u8), 1..60),
-        held in proptest::collection::vec((0..6_usize, 0..60_i64, 0..3_u8), 0..60),
+        logged in proptest::collection::vec((0..4_usize, 0..50_i64, 0..3_u8, 0..3_i64), 1..60),
+        held in proptest::collection::vec((0..6_usize, 0..60_i64, 0..3_u8, 0..3_i64), 0..60),
+        later in proptest::collection::vec((0..6_usize, 0..80_i64, 0..3_u8, 0..3_i64), 0..20),
         (window, shards, shards_after) in (prop_oneof![Just(0), Just(HOUR)], 0..3_u32, 0..3_u32),
+        has_starts in any::<bool>(),
     ) {
         let dir = tempfile::tempdir().unwrap();
         let options = |shards| Options { shards: 1_usize << shards, out_of_order_window_ms: window, ..options() };
-        let request = |of: &[(usize, i64, u8)]| -> Vec<_> {
-            of.iter().map(|&(i, t, value)| (i, NOW_MS + t * 1000, f64::from(value))).collect()
+        let request = |of: &[(usize, i64, u8, i64)], has_starts: bool| -> Vec<Sent> {
+            let start_ms = |i: usize, start: i64| if has_starts && i != 0 { start * 1000 } else { 0 };
+            of.iter().map(|&(i, t, value, start)| (i, NOW_MS + t * 1000, f64::from(value), start_ms(i, start))).collect()
         };
-        let mut model = BTreeMap::<_, BTreeMap<i64, u64>>::new();
-        let mut note = |request: &[(usize, i64, f64)], rejected: &[(u32, RejectReason)]| {
+        let mut model = Told::new();
+        let note = |model: &mut Told, request: &[Sent], rejected: &[(u32, RejectReason)]| {
             let is_taken = |tag: u32| rejected.iter().all(|rejected| rejected.0 != tag);
-            for (_, &(i, t, value)) in (0..).zip(request).filter(|(tag, _)| is_taken(*tag)) {
-                model.entry(series_labels(i).to_string()).or_default().entry(t).or_insert(value.to_bits());
+            for (_, &(i, t, value, start_ms)) in (0..).zip(request).filter(|(tag, _)| is_taken(*tag)) {
+                model.entry(series_labels(i).to_string()).or_default().entry(t).or_insert((value.to_bits(), start_ms));
             }
         };
         let db = Db::open(dir.path(), options(shards)).unwrap();
-        let logged = request(&logged);
-        note(&logged, &append(&db, &logged));
+        let logged = request(&logged, true);
+        note(&mut model, &logged, &send(&db, &logged));
         drop(db);
         let slow = Slow::open(dir.path(), options(shards_after));
         for part in held.chunks(20) {
-            let held = request(part);
-            note(&held, &append(&slow.db, &held));
+            let held = request(part, has_starts);
+            note(&mut model, &held, &send(&slow.db, &held));
         }
         let image = crash_image(dir.path());
         slow.go_on();
-        let expected: Contents = model.into_iter().map(|(labels, of)| (labels, of.into_iter().collect())).collect();
-        prop_assert_eq!(&everything(&slow.db), &expected);
-        prop_assert_eq!(&everything(&Db::open(image.path(), options(shards)).unwrap()), &expected);
+        prop_assert_eq!(&told(&slow.db), &model);
+        prop_assert_eq!(&told(&Db::open(image.path(), options(shards)).unwrap()), &model);
+        // What comes when all is known goes on from there, and a later replay sees it likewise.
+        let later = request(&later, has_starts);
+        note(&mut model, &later, &send(&slow.db, &later));
+        prop_assert_eq!(&told(&slow.db), &model);
+        drop(slow);
+        prop_assert_eq!(&told(&Db::open(dir.path(), options(shards)).unwrap()), &model);
+    }
+}
+
+/// Appends exemplars of one series, of one label each.
+fn send_exemplars(db: &Db, i: usize, exemplars: &[(i64, f64)]) {
+    let mut batch = WriteBatch::default();
+    for &(timestamp_ms, value) in exemplars {
+        let exemplar = Exemplar { labels: Labels::empty(), value, timestamp_ms };
+        batch.push_exemplar(db.series(&series_labels(i)).unwrap(), exemplar, 0);
+    }
+    db.append(&mut batch).unwrap();
+    assert!(batch.rejected_exemplars().is_empty());
+}
+
+fn exemplars(db: &Db) -> Vec<(String, Vec<(i64, f64)>)> {
+    let found = db.exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL).unwrap();
+    let of = |one: &crate::SeriesExemplars| {
+        let exemplars = one.exemplars.iter().map(|exemplar| (exemplar.timestamp_ms, exemplar.value));
+        (one.labels.to_string(), exemplars.collect())
+    };
+    found.series.iter().map(of).collect()
+}
+
+/// No exemplar takes the number of one that the log has and that was not read yet, however often the process ends; one
+/// that is sent again is there once.
+#[test]
+fn exemplars_that_come_during_replays_are_kept_beside_those_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options { shards: 2, exemplars_max: 4, ..options() };
+    let db = Db::open(dir.path(), options()).unwrap();
+    let sample: Vec<_> = (0..4).map(|i| (i, NOW_MS, 0.0)).collect();
+    append(&db, &sample);
+    send_exemplars(&db, 0, &[(NOW_MS, 1.0), (NOW_MS + 1, 2.0)]);
+    drop(db);
+    for (i, t) in [(1, 10), (0, 20), (2, 30)] {
+        let slow = Slow::open(dir.path(), options());
+        send_exemplars(&slow.db, i, &[(NOW_MS + t, t as f64)]);
+        // As if it had never been answered.
+        send_exemplars(&slow.db, i, &[(NOW_MS + t, t as f64)]);
+        if t == 20 {
+            send_exemplars(&slow.db, 1, &[(NOW_MS + 10, 10.0)]);
+        }
+        assert!(is_waiting(slow.db.exemplars(&impatient(), &[vec![]], TimeRange::ALL)));
+        drop(slow);
+    }
+    // Of five the first is forgotten.
+    let of = |i: usize, all: &[(i64, f64)]| {
+        (series_labels(i).to_string(), all.iter().map(|&(t, v)| (NOW_MS + t, v)).collect())
+    };
+    let expected = [of(0, &[(1, 2.0), (20, 20.0)]), of(1, &[(10, 10.0)]), of(2, &[(30, 30.0)])];
+    for _ in 0..2 {
+        let db = Db::open(dir.path(), options()).unwrap();
+        assert_eq!(exemplars(&db), expected);
+        db.flush().unwrap();
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::series::{self, Described};
 use super::symbols::Symbols;
-use super::{BEGIN, END, SERIES, SYMBOLS};
+use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
 use crate::error::{Error, Result};
+use crate::exemplars::NumberedExemplars;
 use crate::fs::Fs;
 use crate::metadata::Metadata;
 use crate::varint::take_u64;
@@ -24,6 +25,8 @@ pub(in crate::wal) enum Entry<'a> {
     LostSeries,
     /// A metric family's metadata.
     Metadata(String, Metadata),
+    /// Exemplars of a series.
+    Exemplars(NumberedExemplars),
     /// The least number that no series ever had.
     NextRef(u64),
 }
@@ -140,6 +143,15 @@ impl Loader {
                 decode_metadata(payload, |family, metadata| {
                     if refused.is_ok() {
                         refused = each(Entry::Metadata(family.to_owned(), metadata));
+                    }
+                })?;
+                Some(refused)
+            }
+            EXEMPLARS => {
+                let mut refused = Ok(());
+                exemplars::decode(payload, |of_series| {
+                    if refused.is_ok() {
+                        refused = each(Entry::Exemplars(of_series));
                     }
                 })?;
                 Some(refused)

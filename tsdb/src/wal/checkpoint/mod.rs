@@ -7,6 +7,7 @@
 //! 17 symbols   number of the first, n, then n pairs of label name and value
 //! 18 series    n, then columns of n: refs, last times, numbers of labels; then the labels' symbols
 //! 3  metadata  as in segments
+//! 20 exemplars by series, with its labels ([`exemplars`])
 //! 19 end       next ref                                                    once, last
 //! ```
 //! A symbol is a label name and value, numbered from 0 over the file; a symbols frame comes before the first series frame
@@ -15,6 +16,7 @@
 //! Crash: written under a temporary name, synced, renamed, the folder synced; only then do older checkpoints go, and only
 //! when that is durable the segments before the cut. So a checkpoint that is there has all segments that it needs.
 
+mod exemplars;
 mod load;
 mod series;
 mod symbols;
@@ -33,6 +35,7 @@ const BEGIN: u8 = 16;
 const SYMBOLS: u8 = 17;
 const SERIES: u8 = 18;
 const END: u8 = 19;
+const EXEMPLARS: u8 = 20;
 
 /// What the name of a checkpoint ends with while it is being written.
 pub(super) const TMP_SUFFIX: &str = ".tmp";

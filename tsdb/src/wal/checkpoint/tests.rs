@@ -19,7 +19,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 fn write_all(dir: &Path, number: u64, next_ref: u64, all: &[Series], metadata: &[(&str, Metadata)]) {
     let series = all.iter().map(|(series, labels, last)| Ok((SeriesRef(*series), labels.clone(), *last)));
     let metadata = metadata.iter().map(|(family, metadata)| (*family, metadata));
-    write(&RealFs, dir, Cut(number), next_ref, metadata, series).unwrap();
+    write(&RealFs, dir, Cut(number), next_ref, metadata, series, &[]).unwrap();
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -27,6 +27,7 @@ struct Loaded {
     series: Vec<Series>,
     n_lost: usize,
     metadata: Vec<(String, Metadata)>,
+    exemplars: Vec<(Labels, usize)>,
     next_ref: u64,
 }
 
@@ -37,6 +38,7 @@ fn load_all(path: &Path, number: u64) -> Result<Loaded> {
             Entry::Series(found) => loaded.series.push((found.series.0, found.labels(), found.last_ms)),
             Entry::LostSeries => loaded.n_lost += 1,
             Entry::Metadata(family, metadata) => loaded.metadata.push((family, metadata)),
+            Entry::Exemplars((labels, exemplars)) => loaded.exemplars.push((labels, exemplars.len())),
             Entry::NextRef(next_ref) => loaded.next_ref = loaded.next_ref.max(next_ref),
         }
         Ok(())
@@ -80,7 +82,7 @@ fn an_error_of_the_series_leaves_nothing_and_what_a_crash_left_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("checkpoint-00000001.tmp"), "half").unwrap();
     let refused = std::iter::once(Err(Error::Options("no".into())));
-    assert!(write(&RealFs, dir.path(), Cut(2), 0, std::iter::empty(), refused).is_err());
+    assert!(write(&RealFs, dir.path(), Cut(2), 0, std::iter::empty(), refused, &[]).is_err());
     assert_eq!(RealFs.list(dir.path()).unwrap(), [""; 0]);
 }
 

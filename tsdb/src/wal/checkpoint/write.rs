@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::series::{FRAME_SERIES_MAX, SeriesWriter};
 use super::symbols::SymbolWriter;
-use super::{BEGIN, END, SERIES, SYMBOLS, TMP_SUFFIX};
+use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, TMP_SUFFIX, exemplars};
 use crate::db::LABELS_SIZE_MAX;
 use crate::error::{Error, Result};
+use crate::exemplars::NumberedExemplars;
 use crate::fs::{AppendFile, Fs};
 use crate::head::SeriesRef;
 use crate::labels::Labels;
@@ -32,6 +33,7 @@ pub(in crate::wal) fn write<'a>(
     next_ref: u64,
     metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
     series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
+    exemplars: &[NumberedExemplars],
 ) -> Result<()> {
     let name = SegmentKind::Checkpoint.file_name(cut.0);
     let (path, tmp) = (dir.join(&name), dir.join(name + TMP_SUFFIX));
@@ -41,7 +43,7 @@ pub(in crate::wal) fn write<'a>(
             remove(fs, &dir.join(name))?;
         }
     }
-    let written = write_file(fs, &tmp, cut, next_ref, metadata, series);
+    let written = write_file(fs, &tmp, cut, next_ref, metadata, series, exemplars);
     if let Err(refused) = written.and_then(|()| fs.rename(&tmp, &path).map_err(Error::io("rename", &tmp))) {
         // If this is refused as well, the next checkpoint tries again.
         let _left = remove(fs, &tmp);
@@ -64,6 +66,7 @@ fn write_file<'a>(
     next_ref: u64,
     metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
     series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
+    exemplars: &[NumberedExemplars],
 ) -> Result<()> {
     let mut file = File::create(fs, path)?;
     put_u64(&mut file.payload, cut.0);
@@ -77,6 +80,7 @@ fn write_file<'a>(
     }
     file.frame(METADATA)?;
     write_series(&mut file, series)?;
+    write_exemplars(&mut file, exemplars)?;
     put_u64(&mut file.payload, next_ref);
     file.frame(END)?;
     file.finish()
@@ -102,6 +106,19 @@ fn write_frames(file: &mut File<'_>, symbols: &mut SymbolWriter, series: &mut Se
     file.frame(SYMBOLS)?;
     series.take(&mut file.payload);
     file.frame(SERIES)
+}
+
+fn write_exemplars(file: &mut File<'_>, all: &[NumberedExemplars]) -> Result<()> {
+    for (labels, of_series) in all {
+        limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
+        for group in of_series.chunks(exemplars::GROUP_MAX) {
+            exemplars::encode(&mut file.payload, labels, group);
+            if file.payload.len() >= FRAME_SIZE {
+                file.frame(EXEMPLARS)?;
+            }
+        }
+    }
+    file.frame(EXEMPLARS)
 }
 
 fn limit(what: &'static str, used: usize, limit: usize) -> Result<()> {

@@ -7,9 +7,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::places::{Hint, Place, Places};
+use super::starts::RecordStarts;
 use super::{ReplayProgress, ReplayStats, Shared, Target, corrupt};
 use crate::context::Interrupt;
 use crate::error::{Error, Result};
+use crate::exemplars::{Exemplar, Restored};
 use crate::fs::Fs;
 use crate::head::{AnySample, Head, NewSeries, SeriesRef};
 use crate::index::SymbolId;
@@ -19,11 +21,13 @@ use crate::options::WalOnCorruption;
 use crate::sample::Sample;
 use crate::shard::shard_of;
 use crate::wal::checkpoint::{self, Described, Entry};
+use crate::wal::exemplars::{EXEMPLARS, decode_exemplars};
 use crate::wal::frame::HEADER_SIZE;
 use crate::wal::histograms::{LoggedHistogram, decode_histograms};
 use crate::wal::payload::unpack;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{self, SampleColumn};
+use crate::wal::starts::{STARTS, decode_starts};
 use crate::wal::{SegmentKind, quarantine, samples, v1};
 
 /// A log and what was found in it so far.
@@ -36,6 +40,8 @@ pub(super) struct Log {
     /// Numbers of the segments that count, ascending.
     series: Vec<u64>,
     samples: Vec<u64>,
+    /// A number above those of all samples segments that there ever were.
+    pub(super) next_samples: u64,
     /// The series that the log defines.
     pub(super) places: Places,
     pub(super) next_ref: u64,
@@ -53,6 +59,8 @@ struct Scratch {
     hints: (Hint, Hint),
     /// Samples of a record, by shard.
     by_shard: Vec<Vec<(u32, Sample)>>,
+    /// Starts of samples of the next record.
+    starts: RecordStarts,
 }
 
 /// Symbols of a shard's head, by their places in a checkpoint: a text that a thousand series have is looked up once.
@@ -112,11 +120,14 @@ impl Log {
             checkpoint: None,
             series: numbers(SegmentKind::Series),
             samples: numbers(SegmentKind::Samples),
+            next_samples: 0,
             places: Places::default(),
             next_ref: 0,
             stats: ReplayStats::default(),
             torn: Vec::new(),
         };
+        let last = log.samples.last().map_or(0, |last| last.saturating_add(1));
+        log.next_samples = numbers(SegmentKind::Checkpoint).last().map_or(last, |&cut| last.max(cut));
         let cut = log.choose_checkpoint(&numbers(SegmentKind::Checkpoint), shared)?;
         log.series.retain(|&number| number >= cut);
         log.samples.retain(|&number| number >= cut);
@@ -206,12 +217,12 @@ impl Log {
         scratch.by_shard.resize_with(shared.target.shards.len(), Vec::new);
         for number in std::mem::take(&mut self.samples) {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
-                if (frame.record, version) == (record::HISTOGRAMS, 2) {
-                    let hints = &mut scratch.hints;
-                    let each = |of: LoggedHistogram| log.apply_histogram(&of, earlier, hints, shared.target);
-                    return Ok(decode_histograms(frame.payload, each));
-                }
                 let decoded = match (frame.record, version) {
+                    (record::HISTOGRAMS, 2) => {
+                        return Ok(log.histograms(frame.payload, earlier, &mut scratch, shared.target));
+                    }
+                    (STARTS, 2) => return Ok(log.starts(frame.payload, earlier, &mut scratch)),
+                    (EXEMPLARS, 2) => return Ok(log.exemplars(frame.payload, earlier, &mut scratch, shared.target)),
                     (record::SAMPLES, 1) => v1::decode_samples(frame.payload, &mut scratch.column),
                     (record::SAMPLES, _) => samples::decode_samples(frame.payload, &mut scratch.column),
                     _ => None,
@@ -289,6 +300,11 @@ impl Log {
                 self.defined(described.series, Place { shard: shard as u16, slot });
             }
             Entry::LostSeries => self.stats.n_lost_series += 1,
+            Entry::Exemplars((labels, exemplars)) => {
+                for (number, exemplar) in exemplars {
+                    self.exemplar(number, exemplar, target, || Some(labels.clone()));
+                }
+            }
             Entry::Metadata(family, metadata) => set_metadata(target, &family, metadata),
             Entry::NextRef(next_ref) => self.next_ref = self.next_ref.max(next_ref),
         }
@@ -321,6 +337,18 @@ impl Log {
         record::decode_metadata(payload, |family, metadata| set_metadata(target, family, metadata))
     }
 
+    fn starts(&self, payload: &[u8], earlier: &Places, scratch: &mut Scratch) -> Option<()> {
+        let Scratch { starts, hints, .. } = scratch;
+        starts.clear();
+        let is_held = decode_starts(payload, |series, timestamp_ms, start| {
+            if let Some(place) = self.place(series, earlier, hints) {
+                starts.add(place, timestamp_ms, start);
+            }
+        })?;
+        starts.set_held(is_held);
+        Some(())
+    }
+
     /// Applies the samples that were decoded into `scratch.column`.
     fn apply(&mut self, scratch: &mut Scratch, earlier: &Places, target: &Target<'_>) {
         target.progress.add_samples(scratch.column.len() as u64);
@@ -337,11 +365,45 @@ impl Log {
             }
         }
         target.newest_ms.fetch_max(newest_ms, Ordering::Relaxed);
-        for (shard, samples) in target.shards.iter().zip(&mut scratch.by_shard).filter(|(_, s)| !s.is_empty()) {
+        let Scratch { by_shard, starts, .. } = scratch;
+        let shards = (0..).zip(target.shards).zip(by_shard);
+        for ((shard_idx, shard), samples) in shards.filter(|(_, samples)| !samples.is_empty()) {
             let mut head = shard.head_mut();
             for (slot, sample) in samples.drain(..) {
-                self.stats.count(head.replay(slot, AnySample::Float(sample)));
+                let replayed = head.replay(slot, AnySample::Float(sample));
+                starts.apply(&mut head, Place { shard: shard_idx, slot }, sample.timestamp_ms, replayed);
+                self.stats.count(replayed);
             }
+        }
+        starts.clear();
+    }
+
+    fn exemplars(
+        &mut self,
+        payload: &[u8],
+        earlier: &Places,
+        scratch: &mut Scratch,
+        target: &Target<'_>,
+    ) -> Option<()> {
+        decode_exemplars(payload, |number, series, exemplar| {
+            self.next_ref = self.next_ref.max(series.0.saturating_add(1));
+            let place = self.place(series, earlier, &mut scratch.hints);
+            let labels = |Place { shard, slot }: Place| target.shards[usize::from(shard)].head().labels(slot);
+            self.exemplar(number, exemplar, target, || place.map(labels));
+        })
+    }
+
+    fn exemplar(
+        &mut self,
+        number: u64,
+        exemplar: Exemplar,
+        target: &Target<'_>,
+        series: impl FnOnce() -> Option<Labels>,
+    ) {
+        match target.exemplars.restore(number, exemplar, series) {
+            Restored::Done => self.stats.n_exemplars += 1,
+            Restored::Orphaned => self.stats.n_orphaned += 1,
+            Restored::Passed => {}
         }
     }
 
@@ -349,22 +411,33 @@ impl Log {
         self.places.find(series, &mut hints.0).or_else(|| earlier.find(series, &mut hints.1))
     }
 
-    fn apply_histogram(
+    fn histograms(
         &mut self,
-        of: &LoggedHistogram,
+        payload: &[u8],
         earlier: &Places,
-        hints: &mut (Hint, Hint),
+        scratch: &mut Scratch,
         target: &Target<'_>,
-    ) {
-        target.progress.add_samples(1);
-        self.next_ref = self.next_ref.max(of.series.0.saturating_add(1));
-        let Some(place) = self.place(of.series, earlier, hints) else {
-            self.stats.n_orphaned += 1;
-            return;
-        };
-        target.newest_ms.fetch_max(of.timestamp_ms, Ordering::Relaxed);
+    ) -> Option<()> {
+        let Scratch { starts, hints, .. } = scratch;
+        let decoded = decode_histograms(payload, |of| {
+            target.progress.add_samples(1);
+            self.next_ref = self.next_ref.max(of.series.0.saturating_add(1));
+            match self.place(of.series, earlier, hints) {
+                Some(place) => self.apply_histogram(&of, place, starts, target),
+                None => self.stats.n_orphaned += 1,
+            }
+        });
+        starts.clear();
+        decoded
+    }
+
+    fn apply_histogram(&mut self, of: &LoggedHistogram, place: Place, starts: &RecordStarts, target: &Target<'_>) {
+        let &LoggedHistogram { timestamp_ms, ref histogram, .. } = of;
+        target.newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
         let mut head = target.shards[usize::from(place.shard)].head_mut();
-        self.stats.count(head.replay(place.slot, AnySample::Histogram(of.timestamp_ms, &of.histogram)));
+        let replayed = head.replay(place.slot, AnySample::Histogram(timestamp_ms, histogram));
+        starts.apply(&mut head, place, timestamp_ms, replayed);
+        self.stats.count(replayed);
     }
 
     /// Notes what a crash left half written; it is cut off when all has been read.

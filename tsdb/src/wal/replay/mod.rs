@@ -14,6 +14,7 @@
 mod log;
 mod places;
 mod progress;
+mod starts;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -29,6 +30,7 @@ pub(crate) use self::progress::{ReplayProgress, replay_share, replay_workers};
 use super::reader::{LargeFrames, check_version};
 use super::{Epoch, SegmentKind};
 use crate::error::{Error, Result};
+use crate::exemplars::Exemplars;
 use crate::fs::Fs;
 use crate::head::Replayed;
 use crate::metadata::Metadata;
@@ -42,11 +44,13 @@ pub struct ReplayStats {
     pub n_series: u64,
     /// Samples restored.
     pub n_samples: u64,
+    /// Exemplars restored, also those that were forgotten again because newer ones came.
+    pub n_exemplars: u64,
     /// Samples that were there already.
     pub n_repeated: u64,
     /// Samples that contradict one that was accepted before them: another value at the same time. They were left out.
     pub n_conflicting: u64,
-    /// Samples whose series is not defined: their definition was damaged, or lost in a power cut.
+    /// Samples and exemplars whose series is not defined: their definition was damaged, or lost in a power cut.
     pub n_orphaned: u64,
     /// Bytes cut off the ends of segments: what was being written when the process ended.
     pub torn_bytes: u64,
@@ -78,6 +82,8 @@ pub(crate) struct Target<'a> {
     pub(crate) shards: &'a [Shard],
     /// Metadata by metric family.
     pub(crate) metadata: &'a Mutex<BTreeMap<String, Metadata>>,
+    /// The exemplars.
+    pub(crate) exemplars: &'a Exemplars,
     /// The folder for damaged bytes.
     pub(crate) quarantine: &'a Path,
     /// The disk.
@@ -161,6 +167,11 @@ impl<'a> Replay<'a> {
         self.next_ref
     }
 
+    /// Counts the files of samples that the logs have, and had.
+    pub(crate) fn n_samples_files_ever(&self) -> u64 {
+        self.logs.iter().flatten().map(|log| log.next_samples).fold(0, u64::saturating_add)
+    }
+
     /// Replays the samples, and returns what was found in all and the least number that nothing on the disk names.
     ///
     /// # Errors
@@ -188,7 +199,7 @@ impl<'a> Shared<'a> {
 impl ReplayStats {
     fn count(&mut self, replayed: Replayed) {
         match replayed {
-            Replayed::New => self.n_samples += 1,
+            Replayed::New(_) => self.n_samples += 1,
             Replayed::Repeated => self.n_repeated += 1,
             Replayed::Conflicting => self.n_conflicting += 1,
         }
@@ -197,6 +208,7 @@ impl ReplayStats {
     pub(crate) fn add(&mut self, other: Self) {
         self.n_series += other.n_series;
         self.n_samples += other.n_samples;
+        self.n_exemplars += other.n_exemplars;
         self.n_repeated += other.n_repeated;
         self.n_conflicting += other.n_conflicting;
         self.n_orphaned += other.n_orphaned;

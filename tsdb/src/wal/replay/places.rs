@@ -3,7 +3,7 @@
 use crate::head::SeriesRef;
 
 /// Shard and slot of a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) shard: u16,
     pub(super) slot: u32,

@@ -32,10 +32,12 @@ fn replay(wal_dir: &Path, on_corruption: WalOnCorruption) -> Replayed {
     let mut epochs: Vec<Epoch> = RealFs.list(wal_dir).unwrap().iter().filter_map(|name| Epoch::parse(name)).collect();
     epochs.sort_unstable();
     let (metadata, progress) = (Mutex::default(), ReplayProgress::default());
+    let exemplars = Exemplars::new(0);
     let quarantine = wal_dir.join("quarantine");
     let target = Target {
         shards: &shards,
         metadata: &metadata,
+        exemplars: &exemplars,
         quarantine: &quarantine,
         fs: &RealFs,
         on_corruption,
@@ -73,7 +75,7 @@ fn checkpoint(wal: &Wal, cut: Cut, live: impl IntoIterator<Item = u64>, next_ref
     let mut live: Vec<_> = live.into_iter().map(|i| (SeriesRef(i), labels(i), 1000)).collect();
     live.sort_by(|a, b| a.1.cmp(&b.1));
     let metadata = Metadata { help: "h".into(), ..Metadata::default() };
-    wal.checkpoint(cut, live.into_iter().map(Ok), next_ref, [("m", &metadata)].into_iter()).unwrap();
+    wal.checkpoint(cut, live.into_iter().map(Ok), next_ref, [("m", &metadata)].into_iter(), &[]).unwrap();
 }
 
 fn copy_dir(from: &Path, to: &Path) {

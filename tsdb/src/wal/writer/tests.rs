@@ -126,7 +126,7 @@ fn a_cut_has_all_before_it_and_nothing_else_and_numbers_go_on_after_a_restart() 
     let cut = wal.rotate().unwrap();
     assert!(wal.rotate().unwrap() > cut, "no two cuts are the same");
     let cut = wal.rotate().unwrap();
-    wal.checkpoint(cut, std::iter::empty(), 7, std::iter::empty()).unwrap();
+    wal.checkpoint(cut, std::iter::empty(), 7, std::iter::empty(), &[]).unwrap();
     assert_eq!(RealFs.list(dir.path()).unwrap(), [SegmentKind::Checkpoint.file_name(cut.0)]);
     drop(wal);
     append(&open(), 8).unwrap();

@@ -1,0 +1,89 @@
+//! /api/v1/query_exemplars: the exemplars of the series that an expression selects.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use varve_query::promql::{self, Features};
+use varve_tsdb::{Exemplar, SeriesExemplars, TimeRange};
+
+use super::App;
+use super::error::ApiError;
+use super::json;
+use super::params::Form;
+use super::run::{Class, Work, run};
+
+/// GET and POST /api/v1/query_exemplars.
+pub(super) async fn query_exemplars(State(app): State<Arc<App>>, form: Form) -> Response {
+    let features = app.settings.features;
+    let read = read_range(&form).and_then(|range| Ok((range, form.timeout()?)));
+    match read {
+        Ok((range, timeout)) => {
+            run(&app, Class::Query, timeout, move |work| answer(work, form.first("query"), &features, range)).await
+        }
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
+    let range = form.time_range()?;
+    if range.end_ms < range.start_ms {
+        return Err(ApiError::bad_data("end timestamp must not be before start timestamp"));
+    }
+    Ok(range)
+}
+
+fn answer(work: &mut Work, query: &str, features: &Features, range: TimeRange) -> Result<(), ApiError> {
+    // Prometheus does not name the parameter here.
+    let expr = promql::parse(query, features).map_err(|refused| ApiError::bad_data(refused.to_string()))?;
+    let selectors = promql::selectors(&expr);
+    if selectors.is_empty() {
+        // Nothing written is a 204, as in Prometheus.
+        return Ok(());
+    }
+    let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
+    work.out.leave_gate();
+    work.open();
+    work.out.buffer().push(b'[');
+    for (idx, series) in found.series.iter().enumerate() {
+        work.comma(idx);
+        write_series(work, series)?;
+    }
+    work.out.buffer().push(b']');
+    work.close(&[], &[])
+}
+
+fn write_series(work: &mut Work, series: &SeriesExemplars) -> Result<(), ApiError> {
+    let out = work.out.buffer();
+    out.extend_from_slice(b"{\"seriesLabels\":");
+    json::write_labels(out, &series.labels);
+    out.extend_from_slice(b",\"exemplars\":");
+    work.array(&series.exemplars, write_exemplar)?;
+    work.out.buffer().push(b'}');
+    work.out.step()
+}
+
+fn write_exemplar(out: &mut Vec<u8>, exemplar: &Exemplar) {
+    out.extend_from_slice(b"{\"labels\":");
+    json::write_labels(out, &exemplar.labels);
+    out.extend_from_slice(b",\"value\":");
+    json::write_float(out, exemplar.value);
+    out.extend_from_slice(b",\"timestamp\":");
+    json::write_timestamp(out, exemplar.timestamp_ms);
+    out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_tsdb::Labels;
+
+    #[test]
+    fn an_exemplar_is_written_as_prometheus_writes_it() {
+        let labels = Labels::from_pairs([("trace_id", "a\"b")]).unwrap();
+        let mut out = Vec::new();
+        write_exemplar(&mut out, &Exemplar { labels, value: 6.0, timestamp_ms: 1_600_096_945_479 });
+        let expect = r#"{"labels":{"trace_id":"a\"b"},"value":"6","timestamp":1600096945.479}"#;
+        assert_eq!(String::from_utf8(out).unwrap(), expect);
+    }
+}
