@@ -195,7 +195,7 @@ impl Wal {
             if let Some(starts) = starts.record(at..end) {
                 encode_starts(pending.samples.begin(STARTS), starts, sample);
             }
-            pending.samples.begin(record::HISTOGRAMS).extend_from_slice(&encoded);
+            pending.samples.add(record::HISTOGRAMS, &encoded);
             pending.position += 1;
             at = end;
         }

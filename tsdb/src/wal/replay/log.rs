@@ -213,18 +213,19 @@ impl Log {
 
     /// Replays the samples segments; `earlier` knows the series of earlier epochs.
     pub(super) fn samples(&mut self, shared: &Shared<'_>, earlier: &Places) -> Result<()> {
-        let mut scratch = Scratch::default();
+        let (mut scratch, mut plain) = (Scratch::default(), Vec::new());
         scratch.by_shard.resize_with(shared.target.shards.len(), Vec::new);
         for number in std::mem::take(&mut self.samples) {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
-                let decoded = match (frame.record, version) {
+                let Some((record, payload)) = unpack(frame.record, frame.payload, &mut plain) else { return Ok(None) };
+                let decoded = match (record, version) {
                     (record::HISTOGRAMS, 2) => {
-                        return Ok(log.histograms(frame.payload, earlier, &mut scratch, shared.target));
+                        return Ok(log.histograms(payload, earlier, &mut scratch, shared.target));
                     }
-                    (STARTS, 2) => return Ok(log.starts(frame.payload, earlier, &mut scratch)),
-                    (EXEMPLARS, 2) => return Ok(log.exemplars(frame.payload, earlier, &mut scratch, shared.target)),
-                    (record::SAMPLES, 1) => v1::decode_samples(frame.payload, &mut scratch.column),
-                    (record::SAMPLES, _) => samples::decode_samples(frame.payload, &mut scratch.column),
+                    (STARTS, 2) => return Ok(log.starts(payload, earlier, &mut scratch)),
+                    (EXEMPLARS, 2) => return Ok(log.exemplars(payload, earlier, &mut scratch, shared.target)),
+                    (record::SAMPLES, 1) => v1::decode_samples(payload, &mut scratch.column),
+                    (record::SAMPLES, _) => samples::decode_samples(payload, &mut scratch.column),
                     _ => None,
                 };
                 Ok(decoded.map(|()| log.apply(&mut scratch, earlier, shared.target)))
