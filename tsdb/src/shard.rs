@@ -3,6 +3,7 @@
 //! Lock order: exemplars, head, then what is held, then the cut, then the log's own. Commits take only the last.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -27,6 +28,10 @@ pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
 /// The largest head of a shard: half of what its arena of chunks can number.
 const HEAD_SIZE_MAX: usize = 64 << 30;
 
+/// Numbers of series that a shard takes at a time: senders write series in the order in which they were first seen, and
+/// numbers of a shard that follow each other take a bit or two in its log, whatever the number of shards.
+const RESERVED_REFS: u64 = 1024;
+
 /// One shard of a store.
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -38,6 +43,8 @@ pub(crate) struct Shard {
     head_size_max: usize,
     /// Where the log was cut when the head was frozen last, until a checkpoint stands for what is before it.
     cut: Mutex<Option<Cut>>,
+    /// Numbers for new series.
+    refs: Mutex<Range<u64>>,
 }
 
 /// What all shards need to know of an append.
@@ -77,6 +84,7 @@ impl Shard {
             held: Mutex::default(),
             head_size_max: head_size_max.min(HEAD_SIZE_MAX),
             cut: Mutex::default(),
+            refs: Mutex::default(),
         }
     }
 
@@ -109,9 +117,15 @@ impl Shard {
         self.wal.ready()?;
         let mut head = self.head_mut();
         self.check_size(&head)?;
-        let new_ref = SeriesRef(next_ref.fetch_add(1, Ordering::Relaxed));
+        let mut refs = self.refs.lock().unwrap_or_else(PoisonError::into_inner);
+        if refs.is_empty() {
+            let start = next_ref.fetch_add(RESERVED_REFS, Ordering::Relaxed);
+            *refs = start..start + RESERVED_REFS;
+        }
+        let new_ref = SeriesRef(refs.start);
         let (slot, new) = head.find_or_create(labels, new_ref)?;
         if new == NewSeries::Yes {
+            refs.start += 1;
             self.wal.append_series(new_ref, labels);
         }
         Ok(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
