@@ -10,6 +10,8 @@
 //! <data>/import/*.block              blocks that the next import takes in
 //! ```
 
+mod stats;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind;
@@ -19,10 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::batch::{Rejected, SeriesHandle, WriteBatch};
 use crate::blocks::Blocks;
-use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::exemplars::{ExemplarSet, ExemplarStats};
+use crate::exemplars::ExemplarSet;
 use crate::flush::FlushStats;
 use crate::fs::{Fs, Lock};
 use crate::index::Texts;
@@ -37,7 +38,9 @@ use crate::select::{Need, SeriesSet};
 use crate::shard::{Appending, Shard, shard_of};
 use crate::store::Store;
 use crate::syncer::Syncer;
-use crate::wal::{self, Epoch, Health, ReplayStats, SampleColumn, Wal, WalOptions, check_versions};
+use crate::wal::{self, Epoch, Health, SampleColumn, Wal, WalOptions, check_versions};
+
+pub use stats::Stats;
 
 /// The largest label set, in bytes of names and values.
 pub const LABELS_SIZE_MAX: usize = 1 << 20;
@@ -61,45 +64,6 @@ pub struct Db {
     columns: Mutex<Vec<SampleColumn>>,
     /// Unlocked last, when all else is gone.
     _lock: Box<dyn Lock>,
-}
-
-/// Figures of an open store.
-#[derive(Debug, Clone, Default)]
-pub struct Stats {
-    /// Series in memory.
-    pub n_series: u64,
-    /// Samples appended since the store was opened.
-    pub n_appended: u64,
-    /// Those of them that are histograms.
-    pub n_histograms_appended: u64,
-    /// Bytes that series and samples take in memory, about.
-    pub head_size_bytes: u64,
-    /// The newest sample's time; `None` while there is none.
-    pub newest_ms: Option<i64>,
-    /// Bytes of log records that wait to be written.
-    pub wal_pending_bytes: u64,
-    /// What the replay at open found; nothing before its end.
-    pub replayed: ReplayStats,
-    /// Blocks and parts.
-    pub n_blocks: u64,
-    /// Bytes of their files.
-    pub blocks_size_bytes: u64,
-    /// Samples in them; one that several blocks have counts for each.
-    pub blocks_samples: u64,
-    /// The share of `blocks_size_bytes` that values take.
-    pub blocks_values_bytes: u64,
-    /// The share of `blocks_size_bytes` that timestamps take.
-    pub blocks_timestamps_bytes: u64,
-    /// The share of `blocks_size_bytes` that indexes take.
-    pub blocks_index_bytes: u64,
-    /// Files in the folder of blocks that could not be opened.
-    pub n_damaged_blocks: u64,
-    /// Bytes of decoded pages in memory.
-    pub page_cache_bytes: u64,
-    /// What merging and retention did.
-    pub compaction: CompactionStats,
-    /// The exemplars.
-    pub exemplars: ExemplarStats,
 }
 
 impl Db {
@@ -432,33 +396,7 @@ impl Db {
     /// Returns figures of the store.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let mut stats = Stats {
-            n_appended: self.n_appended.load(Ordering::Relaxed),
-            n_histograms_appended: self.n_histograms.load(Ordering::Relaxed),
-            newest_ms: self.store.newest_ms(),
-            replayed: self.store.replaying.stats(),
-            n_damaged_blocks: self.store.blocks.n_damaged(),
-            page_cache_bytes: self.store.blocks.cache_size(),
-            compaction: *self.store.compaction_stats(),
-            exemplars: self.store.exemplars.stats(),
-            ..Stats::default()
-        };
-        for shard in &self.store.shards {
-            let head = shard.head();
-            stats.n_series += head.len() as u64;
-            stats.head_size_bytes += head.size() as u64;
-            stats.wal_pending_bytes += shard.wal().pending_size() as u64;
-        }
-        for stored in self.store.blocks.list().iter() {
-            let meta = stored.meta();
-            stats.n_blocks += 1;
-            stats.blocks_size_bytes += meta.size;
-            stats.blocks_samples += meta.n_samples;
-            stats.blocks_values_bytes += meta.values_size;
-            stats.blocks_timestamps_bytes += meta.timestamps_size;
-            stats.blocks_index_bytes += meta.index_size;
-        }
-        stats
+        Stats::of(&self.store, self.n_appended.load(Ordering::Relaxed), self.n_histograms.load(Ordering::Relaxed))
     }
 
     /// Returns why writes are refused, of all and shard by shard; empty while all is well.

@@ -1,0 +1,78 @@
+//! Figures of an open store.
+
+use crate::compact::CompactionStats;
+use crate::exemplars::ExemplarStats;
+use crate::store::Store;
+use crate::wal::ReplayStats;
+
+/// Figures of an open store.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// Series in memory.
+    pub n_series: u64,
+    /// Samples appended since the store was opened.
+    pub n_appended: u64,
+    /// Those of them that are histograms.
+    pub n_histograms_appended: u64,
+    /// Bytes that series and samples take in memory, about.
+    pub head_size_bytes: u64,
+    /// The newest sample's time; `None` while there is none.
+    pub newest_ms: Option<i64>,
+    /// Bytes of log records that wait to be written.
+    pub wal_pending_bytes: u64,
+    /// What the replay at open found; nothing before its end.
+    pub replayed: ReplayStats,
+    /// Blocks and parts.
+    pub n_blocks: u64,
+    /// Bytes of their files.
+    pub blocks_size_bytes: u64,
+    /// Samples in them; one that several blocks have counts for each.
+    pub blocks_samples: u64,
+    /// The share of `blocks_size_bytes` that values take.
+    pub blocks_values_bytes: u64,
+    /// The share of `blocks_size_bytes` that timestamps take.
+    pub blocks_timestamps_bytes: u64,
+    /// The share of `blocks_size_bytes` that indexes take.
+    pub blocks_index_bytes: u64,
+    /// Files in the folder of blocks that could not be opened.
+    pub n_damaged_blocks: u64,
+    /// Bytes of decoded pages in memory.
+    pub page_cache_bytes: u64,
+    /// What merging and retention did.
+    pub compaction: CompactionStats,
+    /// The exemplars.
+    pub exemplars: ExemplarStats,
+}
+
+impl Stats {
+    /// Gathers the figures; `n_appended` samples were appended since the store was opened, and so many histograms.
+    pub(super) fn of(store: &Store, n_appended: u64, n_histograms_appended: u64) -> Self {
+        let mut stats = Stats {
+            n_appended,
+            n_histograms_appended,
+            newest_ms: store.newest_ms(),
+            replayed: store.replaying.stats(),
+            n_damaged_blocks: store.blocks.n_damaged(),
+            page_cache_bytes: store.blocks.cache_size(),
+            compaction: *store.compaction_stats(),
+            exemplars: store.exemplars.stats(),
+            ..Stats::default()
+        };
+        for shard in &store.shards {
+            let head = shard.head();
+            stats.n_series += head.len() as u64;
+            stats.head_size_bytes += head.size() as u64;
+            stats.wal_pending_bytes += shard.wal().pending_size() as u64;
+        }
+        for stored in store.blocks.list().iter() {
+            let meta = stored.meta();
+            stats.n_blocks += 1;
+            stats.blocks_size_bytes += meta.size;
+            stats.blocks_samples += meta.n_samples;
+            stats.blocks_values_bytes += meta.values_size;
+            stats.blocks_timestamps_bytes += meta.timestamps_size;
+            stats.blocks_index_bytes += meta.index_size;
+        }
+        stats
+    }
+}
