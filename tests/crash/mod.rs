@@ -2,6 +2,7 @@
 
 mod ledger;
 mod replay;
+mod retention;
 mod shutdown;
 mod writer;
 
