@@ -6,6 +6,7 @@ mod formats;
 mod histograms;
 mod model;
 mod replaying;
+mod visibility;
 
 use std::collections::BTreeMap;
 use std::path::Path;
