@@ -25,8 +25,9 @@
 //! 5. Every read runs under a [`QueryContext`]: one deadline, one cancel switch, one memory budget.
 //!
 //! Nothing here knows HTTP, protobuf, PromQL or YAML. The modules, from the outside in: `db` and `select` in front of
-//! `store`; `replaying` until that is whole; `shard` with `head` (`index`, `chunk`) and `wal`; `flush` from there to `blocks` of `block`s, which `compact`,
-//! `retention` and `tombstones` look after; `requests` decides what a reader sees; `fs` is the only door to the disk.
+//! `store`; `replaying` until that is whole; `shard` with `head` (`index`, `chunk`) and `wal`; `flush` from there to
+//! `blocks` of `block`s, which `compact`, `retention` and `tombstones` look after; `requests` decides what a reader sees;
+//! `fs` is the only door to the disk.
 
 #![deny(unsafe_code)]
 

@@ -247,35 +247,49 @@ impl Shard {
                 Err(reason) => rejected.push(Rejected { tag, sample, histogram: None, reason }),
             }
         }
+        if !column.is_empty() {
+            self.wal.append_samples(column);
+        }
+        let mut n_histograms = 0;
+        if !batch.histograms.is_empty() {
+            let logged = self.hold_histograms(&head, &mut held, bounds, batch, rejected);
+            newest_ms = logged.iter().map(|of| of.timestamp_ms).fold(newest_ms, i64::max);
+            n_histograms = logged.len();
+        }
+        ShardAppend { position: self.wal.end(), n_new: column.len() + n_histograms, n_histograms, newest_ms }
+    }
+
+    /// Returns those that are held.
+    fn hold_histograms(
+        &self,
+        head: &Head,
+        held: &mut Held,
+        bounds: &Bounds,
+        batch: ShardBatch<'_>,
+        rejected: &mut Vec<Rejected>,
+    ) -> Vec<LoggedHistogram> {
         let (mut logged, mut starts) = (Vec::with_capacity(batch.histograms.len()), ToldStarts::default());
+        let tells_all = batch.has_starts();
         starts.hold();
         for append in batch.histograms {
             let AppendHistogram { slot, generation, timestamp_ms, start_ms, ref histogram, .. } = *append;
             let checked = head.check_unordered(bounds, SlotRef { slot, generation }, timestamp_ms);
             match checked.and_then(|series| histogram.fits().then_some(series).ok_or(RejectReason::HistogramTooLarge)) {
                 Ok(series) => {
-                    newest_ms = newest_ms.max(timestamp_ms);
-                    let histogram = Arc::clone(histogram);
                     if start_ms != 0 {
                         held.push(HeldSample::Start(start_ms));
                     }
                     if tells_all {
                         starts.push(logged.len(), Start::held(start_ms));
                     }
-                    held.push(HeldSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(&histogram) });
-                    logged.push(LoggedHistogram { series, timestamp_ms, histogram });
+                    held.push(HeldSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(histogram) });
+                    logged.push(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
                 }
                 Err(reason) => rejected.push(append.reject(reason)),
             }
         }
-        if !column.is_empty() {
-            self.wal.append_samples(column);
-        }
-        if !logged.is_empty() {
-            self.wal.append_histograms(&logged, &starts);
-        }
-        let n_histograms = logged.len();
-        ShardAppend { position: self.wal.end(), n_new: column.len() + n_histograms, n_histograms, newest_ms }
+        self.wal.append_histograms(&logged, &starts);
+        logged
     }
 
     /// Locks what is held.
