@@ -50,6 +50,8 @@ mod lanes;
 mod matcher;
 mod metadata;
 mod options;
+#[expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
+pub mod prometheus;
 mod regexp;
 mod replaying;
 mod requests;
