@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
+        cli::Command::Query(cli::QueryCommand::Explain(args)) => command::explain(&args),
         cli::Command::Bench(command) => command::bench(&command),
     };
     match result {

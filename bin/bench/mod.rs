@@ -5,7 +5,7 @@
 
 mod args;
 mod calibrate;
-mod client;
+pub(crate) mod client;
 mod fleet;
 mod message;
 mod peer;

@@ -299,12 +299,15 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Store
     let engine = EngineOptions {
         lookback_delta_ms: millis(args.query_lookback_delta),
         samples_max: args.query_max_samples,
+        parallelism: or_default(args.query_parallelism, machine::cores).min(PARALLELISM_MAX),
         features,
         ..EngineOptions::default()
     };
     StoreOptions { tsdb, ingest: args.ingest.limits(), engine }
 }
 
+/// The most threads that queries can share.
+const PARALLELISM_MAX: usize = 256;
 /// The most shards that a store can have.
 const SHARDS_MAX: usize = 256;
 
