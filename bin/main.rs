@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
         cli::Command::Wal(command) => return recovery::wal(&command),
+        cli::Command::Query(cli::QueryCommand::Explain(args)) => command::explain(&args),
         cli::Command::Bench(command) => command::bench(&command),
     };
     match result {
