@@ -3,6 +3,8 @@
 //! Only keys that have an effect are known; every other key is an error that names it, so that nobody relies on a
 //! setting that does nothing.
 
+mod otlp;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -14,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use varve_tsdb::{EXEMPLARS_MAX, METRIC_NAME};
 
 use crate::quantity::{parse_duration, print_duration};
+use otlp::OtlpConfig;
 
 /// What the file says; [`Config::default`] stands where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
@@ -21,6 +24,7 @@ use crate::quantity::{parse_duration, print_duration};
 pub(crate) struct Config {
     pub(crate) global: GlobalConfig,
     pub(crate) storage: StorageConfig,
+    pub(crate) otlp: OtlpConfig,
 }
 
 /// Section `global`.

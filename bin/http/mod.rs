@@ -27,6 +27,7 @@ mod lifecycle;
 mod metadata;
 mod notifications;
 mod openapi;
+mod otlp;
 mod params;
 mod query;
 mod remote_read;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, MethodRouter};
+use axum::routing::{MethodFilter, MethodRouter, any};
 use serde_json::Value;
 
 use super::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
@@ -22,7 +22,7 @@ use super::openapi::{
 };
 use super::{
     App, admin, compression, cors, error, exemplars, federate, health, labels, lifecycle, metadata, notifications,
-    plain, query, remote_read, rules, search, self_metrics, series, status, targets, tsdb_status, write,
+    otlp, plain, query, remote_read, rules, search, self_metrics, series, status, targets, tsdb_status, write,
 };
 use crate::http::features;
 
@@ -196,11 +196,6 @@ impl Endpoint {
     fn into_route(self, app: &Arc<App>) -> MethodRouter<Arc<App>> {
         let allow = allow(self.methods);
         let mut route = self.handlers;
-        if !self.methods.contains(&"HEAD") {
-            // Unless it is told otherwise, the router takes HEAD for GET.
-            let allow = allow.clone();
-            route = route.head(move || async move { not_allowed(allow) });
-        }
         if !self.path.starts_with(API) {
             let allow = allow.clone();
             route = route.options(move || async move { [(header::ALLOW, allow)] });
@@ -216,6 +211,11 @@ impl Endpoint {
         }
         if self.path.starts_with(API) {
             route = route.merge(api_options(app));
+        }
+        if !self.methods.contains(&"HEAD") {
+            // Unless it is told otherwise, the router takes HEAD for GET.
+            let allow = allow.clone();
+            route = route.head(move || async move { not_allowed(allow) });
         }
         route.fallback(move || async move { not_allowed(allow) })
     }
@@ -455,6 +455,10 @@ fn messages() -> Vec<Endpoint> {
         post("/api/v1/write", write::write)
             .about("remote", "Stores what a remote-write sender sends")
             .takes_message("application/x-protobuf"),
+        post("/api/v1/otlp/v1/metrics", otlp::write)
+            .about("otlp", "Stores metrics of OpenTelemetry")
+            .takes_message("application/x-protobuf")
+            .gives_other("application/x-protobuf"),
     ]
 }
 
@@ -514,12 +518,24 @@ fn pages() -> Vec<Endpoint> {
 
 /// Makes the router.
 pub(super) fn router(app: &Arc<App>) -> Router<Arc<App>> {
-    let unknown = api_options(app).fallback(not_found);
-    let router = Router::new().route("/api/v1/{*path}", unknown.clone()).route(API, unknown).fallback(not_found);
+    let router = Router::new().route("/api/v1/{*path}", any(unknown)).route(API, any(unknown)).fallback(not_found);
     endpoints().into_iter().fold(router, |router, endpoint| {
         let path = endpoint.path;
         router.route(path, endpoint.into_route(app))
     })
+}
+
+/// Answers OPTIONS of a path that is not served; any other method finds nothing.
+async fn unknown(State(app): State<Arc<App>>, request: Request) -> Response {
+    if request.method() != Method::OPTIONS {
+        return not_found().await;
+    }
+    if let Some(is_stopping) = app.stopping() {
+        return unavailable(is_stopping);
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    cors::add_headers(&app.settings.cors_origin, request.headers().get(header::ORIGIN), response.headers_mut());
+    response
 }
 
 async fn not_found() -> Response {
@@ -530,12 +546,14 @@ async fn not_found() -> Response {
 async fn if_open(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     match app.stopping() {
         None => next.run(request).await,
-        Some(is_stopping) => {
-            let stopping = if is_stopping { "true" } else { "false" };
-            let headers = [("X-Prometheus-Stopping", stopping), (header::RETRY_AFTER.as_str(), error::RETRY_AFTER_S)];
-            (headers, plain(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable")).into_response()
-        }
+        Some(is_stopping) => unavailable(is_stopping),
     }
+}
+
+fn unavailable(is_stopping: bool) -> Response {
+    let stopping = if is_stopping { "true" } else { "false" };
+    let headers = [("X-Prometheus-Stopping", stopping), (header::RETRY_AFTER.as_str(), error::RETRY_AFTER_S)];
+    (headers, plain(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable")).into_response()
 }
 
 #[cfg(test)]

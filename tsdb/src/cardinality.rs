@@ -6,10 +6,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::context::{Charge, QueryContext};
+use crate::context::QueryContext;
 use crate::error::Result;
 use crate::index::Texts;
 use crate::labels::METRIC_NAME;
+use crate::memory::Charge;
 use crate::sample::TimeRange;
 use crate::shard::Shard;
 

@@ -135,7 +135,11 @@ pub(super) const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("GET", "/-/healthy", "Varve is healthy, not Prometheus"),
     ("GET", "/-/ready", "Varve is ready, not Prometheus"),
     ("POST", "/api/v1/read", "the words of another snappy library"),
+    ("DELETE", "/api/v1/series?match[]=up", "3.14 has no such method"),
 ];
 
 /// Where Prometheus' description does not fit what Prometheus sends, and so does not fit Varve either.
-pub(super) const UNDESCRIBED: &[(&str, &str)] = &[];
+pub(super) const UNDESCRIBED: &[(&str, &str)] = &[
+    ("/api/v1/targets?state=active", "`droppedTargetCounts` is null where dropped targets are not asked for"),
+    ("/api/v1/targets?state=x&scrapePool=y", "likewise"),
+];

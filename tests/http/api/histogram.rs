@@ -54,7 +54,7 @@ struct Span {
 /// Returns the body of a request with histograms at these times: exponential ones, a gauge, and one with its own bounds.
 pub(super) fn histograms(times_ms: &[i64]) -> Vec<u8> {
     let series = |name: &str, of: fn(i64) -> Histogram| {
-        let labels = [("__name__", name), ("job", "x")];
+        let labels = [("__name__", name), ("job", "h")];
         let histograms = times_ms.iter().zip(1..).map(|(&timestamp, n)| Histogram { timestamp, ..of(n) }).collect();
         HistogramSeries {
             labels: labels.map(|(name, value)| Label { name: name.into(), value: value.into() }).into(),

@@ -71,11 +71,13 @@ fn answers_have_the_form_that_is_described() {
     for call in CALLS.iter().chain(NEW) {
         let answer = ask(varve.http(), *call);
         let is_json = answer.header("content-type") == "application/json" && !answer.body.is_empty();
-        if !is_json || UNDESCRIBED.iter().any(|(path, _)| *path == call.1) {
+        if !is_json {
             continue;
         }
         let path = call.1.split('?').next().expect("a split has a first part");
-        for description in descriptions.iter().flatten() {
+        for (i, description) in descriptions.iter().enumerate() {
+            let is_undescribed = i == 0 && UNDESCRIBED.iter().any(|(path, _)| *path == call.1);
+            let Some(description) = description.as_ref().filter(|_| !is_undescribed) else { continue };
             if let Err(reason) = description.validate(call.0, path, answer.status, &answer.json()) {
                 wrong.push(format!("{call:?}: {reason}"));
             }

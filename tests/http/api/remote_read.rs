@@ -127,12 +127,14 @@ fn a_prometheus_that_reads_from_varve_answers_as_one_that_has_the_data() {
     std::fs::write(&path, "global: {external_labels: {cluster: c1}}").expect("write the configuration");
     // Small frames, so that series come in several.
     let varve = server(&[&format!("--config.file={}", path.display()), "--storage.remote.read-max-bytes-in-frame=100"]);
-    let source = Prometheus::start("global: {external_labels: {cluster: c1}}");
+    const HISTOGRAMS: &[&str] = &["--enable-feature=native-histograms"];
+    let source = Prometheus::start_with("global: {external_labels: {cluster: c1}}", HISTOGRAMS);
     source.http().write(&data()).expect_status(204);
     source.http().write_body(&histograms(&[T0, T0 + 15_000, T0 + 30_000])).expect_status(204);
 
     let reading = |http: &Http| {
-        Prometheus::start(&format!("remote_read: [{{url: '{}', read_recent: true}}]", http.url("/api/v1/read")))
+        let config = format!("remote_read: [{{url: '{}', read_recent: true}}]", http.url("/api/v1/read"));
+        Prometheus::start_with(&config, HISTOGRAMS)
     };
     let (of_ours, of_theirs) = (reading(varve.http()), reading(source.http()));
     for query in QUERIES {
