@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use varve_ingest::Limits;
+use varve_tsdb::Regexp;
 
 use crate::bench::BenchCommand;
 use crate::bench::client::Url;
@@ -138,6 +139,22 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.enable-admin-api")]
     pub(crate) enable_admin_api: bool,
 
+    /// Serve /-/reload and /-/quit
+    #[arg(long = "web.enable-lifecycle")]
+    pub(crate) enable_lifecycle: bool,
+
+    /// Origins whose pages may read answers, an expression that matches all of an origin
+    #[arg(long = "web.cors.origin", value_name = "REGEX", default_value = ".*", value_parser = parse_regexp)]
+    pub(crate) cors_origin: Regexp,
+
+    /// Streams of /api/v1/notifications/live at the same time
+    #[arg(long = "web.max-notifications-subscribers", value_name = "N", default_value = "16")]
+    pub(crate) max_notifications_subscribers: usize,
+
+    /// Most results of a search, see --enable-feature=search-api [0: no bound]
+    #[arg(long = "web.search.max-limit", value_name = "N", default_value = "10000")]
+    pub(crate) search_max_limit: usize,
+
     /// Data directory; created if it does not exist
     #[arg(long = "storage.tsdb.path", value_name = "DIR", default_value = "data/")]
     pub(crate) tsdb_path: PathBuf,
@@ -189,6 +206,14 @@ pub(crate) struct ServeArgs {
     /// What replay does about damage inside the log: keep it aside and go on, or refuse to start
     #[arg(long = "storage.wal.on-corruption", value_name = "WHAT", default_value = "quarantine")]
     pub(crate) wal_on_corruption: OnCorruption,
+
+    /// Samples that remote read returns of a query in one message [0: no bound]
+    #[arg(long = "storage.remote.read-sample-limit", value_name = "N", default_value = "50000000")]
+    pub(crate) remote_read_sample_limit: usize,
+
+    /// Size of a frame of remote read's stream, about
+    #[arg(long = "storage.remote.read-max-bytes-in-frame", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) remote_read_frame_size: usize,
 
     /// Longest time that a query or metadata call may take; a request may ask for less
     #[arg(long = "query.timeout", value_name = "DURATION", default_value = "2m", value_parser = parse_timeout)]
@@ -372,6 +397,10 @@ fn parse_count(text: &str) -> Result<usize, String> {
         Ok(count) => Ok(count),
         Err(_) => Err("expected a whole number".to_owned()),
     }
+}
+
+fn parse_regexp(text: &str) -> Result<Regexp, String> {
+    Regexp::parse(text).map_err(|refused| refused.to_string())
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

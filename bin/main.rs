@@ -11,6 +11,7 @@ mod cli;
 mod command;
 mod config;
 mod http;
+mod live_config;
 mod log;
 mod machine;
 mod metrics;

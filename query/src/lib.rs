@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod annotations;
+pub mod decimal;
 mod engine;
 mod error;
 mod eval;

@@ -1,5 +1,6 @@
 //! The HTTP API, request by request.
 
+mod api;
 mod exemplars;
 mod like_prometheus;
 mod metadata;
