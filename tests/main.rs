@@ -13,4 +13,5 @@ mod http;
 mod prometheus;
 mod promql;
 mod protection;
+mod recovery;
 mod tidy;
