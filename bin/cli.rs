@@ -16,7 +16,7 @@ use crate::bench::BenchCommand;
 use crate::bench::client::Url;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
-use crate::recovery::WalCommand;
+use crate::recovery::{ExportArgs, ImportArgs, WalCommand};
 
 /// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
 #[derive(Debug, Parser)]
@@ -52,6 +52,10 @@ pub(crate) enum Command {
 pub(crate) enum TsdbCommand {
     /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
     Compact(CompactArgs),
+    /// Takes in all that a Prometheus data directory holds: blocks, log, head chunks
+    Import(ImportArgs),
+    /// Writes samples to blocks of Prometheus
+    Export(ExportArgs),
 }
 
 /// Arguments of `varve tsdb compact`.

@@ -39,6 +39,8 @@ fn main() -> ExitCode {
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::Import(args)) => return recovery::import(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::Export(args)) => return recovery::export(&args),
         cli::Command::Wal(command) => return recovery::wal(&command),
         cli::Command::Query(cli::QueryCommand::Explain(args)) => command::explain(&args),
         cli::Command::Bench(command) => command::bench(&command),
