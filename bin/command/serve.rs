@@ -56,7 +56,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     log::start(args.log_level, args.log_format);
     let features = features(&args.enable_feature);
     let settings = settings(&args, features, flags);
-    let options = store_options(&args, &config, features);
+    let options = store_options(&args, &config, features)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(args.max_connections + THREADS_SPARE)
@@ -268,7 +268,7 @@ fn settings(args: &ServeArgs, features: Features, flags: BTreeMap<String, String
     }
 }
 
-fn store_options(args: &ServeArgs, config: &Config, features: Features) -> StoreOptions {
+fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Result<StoreOptions> {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
         wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
@@ -303,7 +303,8 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Store
         features,
         ..EngineOptions::default()
     };
-    StoreOptions { tsdb, ingest: args.ingest.limits(), engine }
+    let otlp = config.otlp.settings(engine.lookback_delta_ms)?;
+    Ok(StoreOptions { tsdb, ingest: args.ingest.limits(), otlp, engine })
 }
 
 /// The most shards that a store can have.

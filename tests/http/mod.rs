@@ -6,6 +6,7 @@ mod metadata;
 mod protocol;
 mod query;
 mod write;
+mod write_v2;
 
 use serde_json::Value;
 

@@ -227,7 +227,12 @@ impl StoredBlock {
     }
 
     fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
-        if matchers.is_empty() { Ok(None) } else { self.block.select(ctx, matchers).map(Some) }
+        if matchers.is_empty() {
+            return Ok(None);
+        }
+        let ordinals = self.block.select(ctx, matchers)?;
+        ctx.count_series(ordinals.len())?;
+        Ok(Some(ordinals))
     }
 
     /// Tells whether anything was deleted.

@@ -49,8 +49,11 @@ mod labels;
 mod lanes;
 mod logs;
 mod matcher;
+mod memory;
 mod metadata;
 mod options;
+#[expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
+pub mod prometheus;
 mod regexp;
 mod replaying;
 mod requests;
@@ -70,7 +73,7 @@ pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 #[cfg(feature = "testing")]
 pub use block::RowCodec;
 pub use compact::CompactionStats;
-pub use context::{CHECK_INTERVAL, Charge, Interrupt, MemoryBudget, QueryContext};
+pub use context::{CHECK_INTERVAL, Interrupt, QueryContext};
 pub use db::{Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Stats};
 pub use error::{Error, Result};
 pub use exemplars::{
@@ -85,6 +88,7 @@ pub use histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Hi
 pub use index::Texts;
 pub use labels::{Labels, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
 pub use matcher::{MatchOp, Matcher};
+pub use memory::{Charge, MemoryBudget, Relief};
 pub use metadata::Metadata;
 pub use options::{EXEMPLARS_MAX, Options, WalOnCorruption, WalSync};
 pub use regexp::{Regexp, RegexpError, Rewrite};

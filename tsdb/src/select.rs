@@ -18,11 +18,12 @@ use roaring::RoaringBitmap;
 
 use crate::block::{Recent, SeriesCursor};
 use crate::blocks::StoredBlock;
-use crate::context::{Charge, QueryContext};
+use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{HeadCopies, SlotRef, Visible};
 use crate::labels::Labels;
 use crate::matcher::Matcher;
+use crate::memory::Charge;
 use crate::requests::Reader;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
@@ -197,6 +198,7 @@ impl SeriesSet {
             self.advance(idx)?;
         }
         charge.grow(labels.size() + size_of::<Series>() + size_of::<Source>() * sources.len())?;
+        self.ctx.count_series(1)?;
         Ok(Some(Series { labels, sources, range: self.range, ctx: self.ctx.clone(), _charge: charge }))
     }
 }
@@ -258,7 +260,7 @@ impl HeadStream {
                 return Ok(None);
             }
             let slots = head.select(ctx, matchers)?;
-            charge.grow(slots.len() as usize * size_of::<SlotRef>() * 2)?;
+            charge.grow_at_once(slots.len() as usize * size_of::<SlotRef>() * 2)?;
             slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
         };
         let (mut copies, mut scratch) = (HeadCopies::default(), HeadCopies::default());
@@ -375,6 +377,13 @@ impl Series {
     /// # Errors
     /// [`Error::Interrupted`](crate::Error::Interrupted) when the request ends; what reading a block says.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
+        let n_before = out.len();
+        self.read_all(out)?;
+        self.ctx.count_samples(out.len() - n_before);
+        Ok(())
+    }
+
+    fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
         // Fast path: one source.
         if let [source] = &self.sources[..] {
             self.ctx.check()?;

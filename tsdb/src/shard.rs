@@ -160,7 +160,7 @@ impl Shard {
                     gathered.push(place, series, sample);
                 }
                 Ok(Appended::Repeated) => {}
-                Err(reason) => rejected.push(Rejected { tag, sample, histogram: None, reason }),
+                Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
             }
         });
         for append in batch.histograms {
@@ -212,7 +212,7 @@ impl Shard {
                     held.push(HeldSample::Float { slot, sample });
                     gathered.push(place, series, sample);
                 }
-                Err(reason) => rejected.push(Rejected { tag, sample, histogram: None, reason }),
+                Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
             }
         }
         for append in batch.histograms {

@@ -23,12 +23,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ring::Ring;
 
 use crate::batch::{SeriesHandle, WriteBatch};
-use crate::context::{CHECK_INTERVAL, Charge, QueryContext};
+use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 use crate::head::SlotRef;
 use crate::labels::Labels;
 use crate::logs::Log;
 use crate::matcher::Matcher;
+use crate::memory::Charge;
 use crate::sample::TimeRange;
 use crate::shard::log_of;
 use crate::store::Store;
@@ -199,7 +200,7 @@ impl Exemplars {
 
     fn copy(&self, ctx: &QueryContext, range: TimeRange, charge: &mut Charge) -> Result<Vec<SeriesExemplars>> {
         let ring = self.ring();
-        charge.grow(ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()))?;
+        charge.grow_at_once(ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()))?;
         let mut all = Vec::new();
         for (idx, (labels, exemplars)) in ring.series().enumerate() {
             if idx % CHECK_INTERVAL == 0 {

@@ -204,7 +204,12 @@ impl Head {
     }
 
     fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
-        if matchers.is_empty() { Ok(None) } else { self.select(ctx, matchers).map(Some) }
+        if matchers.is_empty() {
+            return Ok(None);
+        }
+        let slots = self.select(ctx, matchers)?;
+        ctx.count_series(slots.len())?;
+        Ok(Some(slots))
     }
 }
 
