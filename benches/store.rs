@@ -52,7 +52,7 @@ struct Args {
 /// Series that get samples while the store is flushed, to see how long an append waits.
 const N_PROBES: usize = 64;
 /// How often it is looked how much memory is resident.
-const RESIDENT_INTERVAL: Duration = Duration::from_millis(2);
+const RESIDENT_INTERVAL: Duration = Duration::from_millis(10);
 
 struct Bench {
     args: Args,

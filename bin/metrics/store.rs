@@ -122,6 +122,11 @@ fn blocks(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
         gauge("varve_tsdb_blocks_index_bytes", "Bytes of blocks that are index.", stats.blocks_index_bytes),
         gauge("varve_tsdb_blocks_samples", "Samples in blocks.", stats.blocks_samples),
         gauge("varve_tsdb_blocks_damaged", "Blocks that could not be opened.", stats.n_damaged_blocks),
+        counter(
+            "varve_tsdb_background_panics_total",
+            "Times that flushing or merging panicked and began anew.",
+            stats.n_background_panics,
+        ),
         gauge("varve_tsdb_page_cache_bytes", "Memory of pages of blocks that were read.", stats.page_cache_bytes),
         counter(
             "prometheus_tsdb_compactions_total",

@@ -34,6 +34,8 @@ use crate::wal::{Cut, LoggedHistogram, Position, SampleColumn, Start, ToldStarts
 /// Numbers of series that a log takes at a time: senders write series in the order in which they were first seen, and
 /// numbers that follow each other take next to nothing in a log.
 const RESERVED_REFS: u64 = 1024;
+/// Samples for which the memory of a request is kept for the next one.
+const KEPT_SAMPLES: usize = 1 << 16;
 /// Series that are described under one lock.
 const BATCH_SERIES: usize = 512;
 
@@ -192,6 +194,9 @@ impl Appending<'_> {
         }
         // They refer to memory of the request.
         histograms.clear();
+        if floats.len() > KEPT_SAMPLES {
+            *gathered = Gathered::default();
+        }
         self.wal.end()
     }
 }

@@ -138,5 +138,5 @@ impl Recent {
 }
 
 fn hold(charge: &mut Option<Charge>, size: usize) -> bool {
-    charge.as_mut().is_some_and(|charge| charge.grow(size).is_ok())
+    charge.as_mut().is_some_and(|charge| charge.grow_if_free(size))
 }

@@ -1,7 +1,6 @@
 //! From matchers to series, and from series to label names and values.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 
 use super::postings::{Postings, Values, insert_into};

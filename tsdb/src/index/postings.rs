@@ -85,10 +85,8 @@ impl Values {
             entry.slots = SLOTS_MAX + number;
             return;
         }
-        let many = &mut self.pool[(entry.slots - SLOTS_MAX) as usize];
-        self.pool_size -= many.size();
-        many.insert(slot);
-        self.pool_size += many.size();
+        let grown = self.pool[(entry.slots - SLOTS_MAX) as usize].insert(slot);
+        self.pool_size = self.pool_size.wrapping_add_signed(grown);
     }
 
     /// Removes a series from a value's; with the last one the value is gone.
@@ -157,19 +155,19 @@ impl Values {
     }
 }
 
-/// Adds a slot to a set.
-pub(super) fn insert_into(set: &mut RoaringBitmap, slot: u32) {
+/// Adds a slot to a set; tells whether it is new.
+pub(super) fn insert_into(set: &mut RoaringBitmap, slot: u32) -> bool {
     // Fast path: slots are mostly given in ascending order.
-    if set.try_push(slot).is_err() {
-        set.insert(slot);
-    }
+    set.try_push(slot).is_ok() || set.insert(slot)
 }
 
 impl Many {
-    fn insert(&mut self, slot: u32) {
+    /// Adds a slot; returns by how much [`Many::size`] has changed, which itself counts all slots.
+    fn insert(&mut self, slot: u32) -> isize {
         match self {
             Self::Few(slots) => {
-                let Err(at) = slots.binary_search(&slot) else { return };
+                let Err(at) = slots.binary_search(&slot) else { return 0 };
+                let before = slots.capacity() * size_of::<u32>();
                 if slots.len() < FEW_MAX {
                     if slots.len() == slots.capacity() {
                         slots.reserve_exact(slots.len() / 2);
@@ -180,8 +178,13 @@ impl Many {
                     bitmap.insert(slot);
                     *self = Self::Bitmap(Box::new(bitmap));
                 }
+                // Both are some hundred bytes.
+                self.size() as isize - before as isize
             }
-            Self::Bitmap(bitmap) => insert_into(bitmap, slot),
+            Self::Bitmap(bitmap) => {
+                let n_new = isize::from(insert_into(bitmap, slot));
+                n_new * size_of::<u16>() as isize
+            }
         }
     }
 
@@ -288,6 +291,8 @@ mod tests {
             model.retain(|_, slots| !slots.is_empty());
             prop_assert_eq!(values.len(), model.len());
             prop_assert_eq!(values.iter().map(|(value, _)| value.0).collect::<BTreeSet<_>>(), model.keys().copied().collect());
+            let pool_size: usize = values.pool.iter().map(Many::size).sum();
+            prop_assert_eq!(values.pool_size, pool_size);
             for value in 0..3 {
                 let Some(postings) = values.get(SymbolId(value)) else {
                     prop_assert!(!model.contains_key(&value));
