@@ -15,6 +15,7 @@ use crate::bench::BenchCommand;
 use crate::bench::client::Url;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
+use crate::recovery::WalCommand;
 
 /// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
 #[derive(Debug, Parser)]
@@ -37,6 +38,9 @@ pub(crate) enum Command {
     /// Asks a running server
     #[command(subcommand)]
     Query(QueryCommand),
+    /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
+    #[command(subcommand)]
+    Wal(WalCommand),
     /// Makes a fleet up, writes it to a server and reads it back
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -3,6 +3,8 @@
 //! Only keys that have an effect are known; every other key is an error that names it, so that nobody relies on a
 //! setting that does nothing.
 
+mod otlp;
+
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -13,12 +15,14 @@ use serde::{Deserialize, Deserializer};
 use varve_tsdb::EXEMPLARS_MAX;
 
 use crate::quantity::parse_duration;
+use otlp::OtlpConfig;
 
 /// What the file says; [`Config::default`] stands where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     pub(crate) storage: StorageConfig,
+    pub(crate) otlp: OtlpConfig,
 }
 
 /// Section `storage`.

@@ -56,7 +56,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     log::start(args.log_level, args.log_format);
     let features = features(&args.enable_feature);
     let settings = settings(&args, features, flags);
-    let options = store_options(&args, &config, features);
+    let options = store_options(&args, &config, features)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(args.max_connections + THREADS_SPARE)
@@ -268,9 +268,10 @@ fn settings(args: &ServeArgs, features: Features, flags: BTreeMap<String, String
     }
 }
 
-fn store_options(args: &ServeArgs, config: &Config, features: Features) -> StoreOptions {
+fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Result<StoreOptions> {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
+        wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
         wal_sync: match args.wal_sync {
             WalSync::Interval => varve_tsdb::WalSync::Interval,
             WalSync::Always => varve_tsdb::WalSync::Always,
@@ -303,13 +304,16 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Store
         features,
         ..EngineOptions::default()
     };
-    StoreOptions { tsdb, ingest: args.ingest.limits(), engine }
+    let otlp = config.otlp.settings(engine.lookback_delta_ms)?;
+    Ok(StoreOptions { tsdb, ingest: args.ingest.limits(), otlp, engine })
 }
 
 /// The most threads that queries can share.
 const PARALLELISM_MAX: usize = 256;
 /// The most shards that a store can have.
 const SHARDS_MAX: usize = 256;
+/// The most logs that their number of cores gives to the shards: a request of 2,000 samples leaves 250 in each.
+const WAL_LOGS_MAX: usize = 8;
 
 fn or_default(given: usize, default: impl FnOnce() -> usize) -> usize {
     if given == 0 { default() } else { given }

@@ -7,6 +7,7 @@ mod protocol;
 mod query;
 mod stats;
 mod write;
+mod write_v2;
 
 use serde_json::Value;
 
