@@ -12,7 +12,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use roaring::RoaringBitmap;
 
@@ -92,20 +92,26 @@ struct BlockStream {
     all: bool,
 }
 
-/// A block, and what a selection read of it last.
+/// A block, and what a selection read of it last: one for each thread that has read at the same time as others.
 #[derive(Debug)]
 struct BlockReads {
     stored: Arc<StoredBlock>,
-    recent: Mutex<Recent>,
+    ctx: QueryContext,
+    idle: Mutex<Vec<Recent>>,
 }
 
 impl BlockReads {
-    /// Calls `read` with what was read last, or with nothing while another thread reads.
+    /// Calls `read` with what was read last, by a thread that does not read now.
     fn with_recent<T>(&self, read: impl FnOnce(&mut Recent) -> T) -> T {
-        match self.recent.try_lock() {
-            Ok(mut recent) => read(&mut recent),
-            Err(_busy) => read(&mut Recent::default()),
-        }
+        let mut recent = self.idle().pop().unwrap_or_else(|| Recent::new(self.ctx.charge()));
+        let result = read(&mut recent);
+        self.idle().push(recent);
+        result
+    }
+
+    // A panic while one was in use has taken it along; those that are idle are sound.
+    fn idle(&self) -> MutexGuard<'_, Vec<Recent>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
@@ -316,8 +322,8 @@ impl BlockStream {
     fn new(ctx: &QueryContext, stored: &Arc<StoredBlock>, ordinals: RoaringBitmap, range: TimeRange) -> Self {
         let all = range.covers(stored.meta().range);
         let cursor = stored.block.series_cursor();
-        let recent = Mutex::new(Recent::new(ctx.charge()));
-        let reads = Arc::new(BlockReads { stored: Arc::clone(stored), recent });
+        let reads = BlockReads { stored: Arc::clone(stored), ctx: ctx.clone(), idle: Mutex::default() };
+        let reads = Arc::new(reads);
         Self { reads, cursor, ordinals: ordinals.into_iter(), all }
     }
 

@@ -50,6 +50,12 @@ impl Outcome {
         self.json["data"]["result"].as_array().is_some_and(Vec::is_empty)
     }
 
+    /// Tells whether a native histogram is among the values.
+    pub(super) fn has_histograms(&self) -> bool {
+        let series = self.json["data"]["result"].as_array();
+        series.into_iter().flatten().any(|series| !(series["histogram"].is_null() && series["histograms"].is_null()))
+    }
+
     /// Returns the answer in short, to be shown.
     pub(super) fn print(&self) -> String {
         const SHOWN: usize = 500;
@@ -62,11 +68,29 @@ impl Outcome {
     }
 }
 
-/// Compares two answers to a query; `same` tells how equal two values are.
+/// Compares two answers to a query and how many samples they took; `same` tells how equal two values are.
 ///
 /// # Errors
 /// The first difference.
 pub(super) fn compare(
+    query: &str,
+    ours: &Outcome,
+    theirs: &Outcome,
+    same: &dyn Fn(&str, &str) -> Option<Sameness>,
+) -> Result<Sameness, String> {
+    let sameness = compare_answers(query, ours, theirs, same)?;
+    for count in ["totalQueryableSamples", "totalQueryableSamplesPerStep"] {
+        let [ours, theirs] = [ours, theirs].map(|outcome| &outcome.json["data"]["stats"]["samples"][count]);
+        equal(count, ours, theirs)?;
+    }
+    Ok(sameness)
+}
+
+/// Compares two answers to a query.
+///
+/// # Errors
+/// The first difference.
+pub(super) fn compare_answers(
     query: &str,
     ours: &Outcome,
     theirs: &Outcome,
@@ -85,9 +109,6 @@ pub(super) fn compare(
     }
     let (ours, theirs) = (&ours.json["data"], &theirs.json["data"]);
     equal("resultType", &ours["resultType"], &theirs["resultType"])?;
-    for count in ["totalQueryableSamples", "totalQueryableSamplesPerStep"] {
-        equal(count, &ours["stats"]["samples"][count], &theirs["stats"]["samples"][count])?;
-    }
     if !matches!(theirs["resultType"].as_str(), Some("vector" | "matrix")) {
         return compare_point("the result", &ours["result"], &theirs["result"], same);
     }

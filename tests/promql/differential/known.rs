@@ -1,6 +1,6 @@
 //! Where Prometheus 3.5, which is asked, differs from 3.14, which Varve follows: the table in docs/promql.md, by name.
 
-use super::compare::{Outcome, Sameness, compare, compare_values};
+use super::compare::{Outcome, Sameness, compare, compare_answers, compare_values};
 use super::generator::Question;
 
 /// A difference that is known.
@@ -15,6 +15,10 @@ pub(super) enum Effect {
     /// A call has other values: if the smallest part of a query that differs calls `function`, and all values that
     /// differ are such a pair of ours and theirs, the difference is explained.
     Values { function: &'static str, pair: fn(&str, &str) -> bool },
+    /// As `Values`, of native histograms.
+    Histograms { functions: &'static [&'static str], pair: fn(&str, &str) -> bool },
+    /// Other numbers of samples are counted where one of these is called.
+    Samples { functions: &'static [&'static str] },
     /// A call has another answer.
     Anything { function: &'static str },
     /// One side fails with such an error, the other does not.
@@ -46,6 +50,21 @@ pub(super) const KNOWN: &[Known] = &[
         name: "negated-names",
         effect: Effect::Error { ours: None, theirs: Some("vector cannot contain metrics with the same labelset") },
     },
+    Known {
+        name: "zero-of-histograms",
+        effect: Effect::Histograms {
+            functions: &["rate", "increase"],
+            // All buckets, as well as count and sum, are multiplied by less.
+            pair: |ours, theirs| match (ours.parse::<f64>(), theirs.parse::<f64>()) {
+                (Ok(ours), Ok(theirs)) => ours.abs() < theirs.abs() && ours.signum() == theirs.signum(),
+                _ => false,
+            },
+        },
+    },
+    Known {
+        name: "samples-of-totals",
+        effect: Effect::Samples { functions: &["histogram_count", "histogram_sum", "histogram_avg"] },
+    },
 ];
 
 /// How many there may be.
@@ -54,6 +73,10 @@ const KNOWN_MAX: usize = 30;
 /// Finds what explains that the answers differ; `question` is the smallest part that is answered differently.
 pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> Option<&'static str> {
     let calls = |function: &str| question.query.contains(&format!("{function}("));
+    let same_but_for = |pair: fn(&str, &str) -> bool| {
+        let same = |a: &str, b: &str| compare_values(a, b).or_else(|| pair(a, b).then_some(Sameness::Close));
+        compare(&question.query, ours, theirs, &same).is_ok()
+    };
     let explains = |known: &&Known| match known.effect {
         Effect::Annotations => false,
         Effect::Anything { function } => calls(function),
@@ -61,9 +84,13 @@ pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> 
             Some(text) => outcome.error().starts_with(text),
             None => !outcome.is_error(),
         }),
-        Effect::Values { function, pair } => {
-            let same = |a: &str, b: &str| compare_values(a, b).or_else(|| pair(a, b).then_some(Sameness::Close));
-            calls(function) && compare(&question.query, ours, theirs, &same).is_ok()
+        Effect::Values { function, pair } => calls(function) && same_but_for(pair),
+        Effect::Histograms { functions, pair } => {
+            functions.iter().any(|function| calls(function)) && ours.has_histograms() && same_but_for(pair)
+        }
+        Effect::Samples { functions } => {
+            let same = compare_answers(&question.query, ours, theirs, &compare_values).is_ok();
+            functions.iter().any(|function| calls(function)) && same
         }
     };
     KNOWN.iter().find(explains).map(|known| known.name)

@@ -50,16 +50,18 @@ struct Tally {
 #[test]
 fn random_queries_are_answered_as_prometheus_answers_them() {
     let seed = setting("SEED", SEED);
-    ask_all(setting("QUERIES", QUERIES), seed, &Dataset::new(seed, full_hour_ms()));
+    ask_all(setting("QUERIES", QUERIES), seed, &Dataset::new(seed, full_hour_ms()), 60);
 }
 
 #[test]
 fn random_queries_over_native_histograms_are_answered_as_prometheus_answers_them() {
     let seed = setting("SEED", SEED);
-    ask_all(setting("NATIVE_QUERIES", NATIVE_QUERIES), seed, &Dataset::of_natives(seed, full_hour_ms()));
+    // Much of what there is for numbers gives nothing for histograms.
+    ask_all(setting("NATIVE_QUERIES", NATIVE_QUERIES), seed, &Dataset::of_natives(seed, full_hour_ms()), 45);
 }
 
-fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset) {
+/// Asks so many queries, of which at least `percent` must have an answer.
+fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
     if missing(&["prometheus"]) {
         return;
     }
@@ -73,7 +75,7 @@ fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset) {
     assert!(tally.differences.is_empty(), "seed {seed}: {} queries differ", tally.differences.len());
     assert!(tally.n_undecided * 100 <= tally.n_queries, "too many queries without a certain answer");
     let n_answers = tally.n_queries - tally.n_empty - tally.n_errors;
-    assert!(n_answers * 10 > tally.n_queries * 5, "{n_answers} of {n_queries} queries have an answer");
+    assert!(n_answers * 100 > tally.n_queries * percent, "{n_answers} of {n_queries} queries have an answer");
 }
 
 /// Reads a number from the environment.
