@@ -15,6 +15,8 @@ pub(crate) enum WalCommand {
     Verify(InspectArgs),
     /// Prints the records of a Prometheus data directory
     Dump(DumpArgs),
+    /// Writes damaged segments of a Prometheus log anew with all records that are whole; says so first
+    Repair(RepairArgs),
     /// Turns log and head chunks of a Prometheus that cannot start into blocks
     Recover(RecoverArgs),
 }
@@ -61,6 +63,22 @@ pub(crate) struct InspectArgs {
     /// Prometheus' data directory; it is read alone, and may be in use
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Arguments of `varve wal repair`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Exit codes: 0 sound, 1 faults were found, and mended with --write, 2 it could not be done.")]
+pub(crate) struct RepairArgs {
+    /// Prometheus' data directory, which no Prometheus uses
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// Do it; the originals are kept in the folder `quarantine`
+    #[arg(long)]
+    pub(crate) write: bool,
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,

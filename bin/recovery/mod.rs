@@ -7,6 +7,7 @@ mod import;
 mod inspect;
 mod progress;
 mod recover;
+mod repair;
 mod report;
 mod table;
 
@@ -30,6 +31,7 @@ pub(crate) fn wal(command: &WalCommand) -> ExitCode {
         WalCommand::Inspect(args) => inspect::run(args, Depth::Summary),
         WalCommand::Verify(args) => inspect::run(args, Depth::Everything),
         WalCommand::Dump(args) => inspect::dump(args),
+        WalCommand::Repair(args) => repair::run(args),
         WalCommand::Recover(args) => recover::run(args),
     })
 }

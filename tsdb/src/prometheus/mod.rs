@@ -16,4 +16,5 @@ pub mod head_chunks;
 pub mod import;
 pub mod inspect;
 pub mod recover;
+pub mod repair;
 pub mod wal;

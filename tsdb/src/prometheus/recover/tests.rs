@@ -23,7 +23,7 @@ use crate::sample::{SampleColumns, TimeRange};
 /// Times, and values as bits, by labels.
 type Samples = BTreeMap<String, BTreeMap<i64, u64>>;
 
-const VARIANTS: u64 = 24;
+const VARIANTS: u64 = 16;
 
 fn recorded() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/prometheus-data/mixed");
