@@ -4,7 +4,7 @@
 //! setting that does nothing.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -18,7 +18,16 @@ use crate::quantity::parse_duration;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
+    pub(crate) global: GlobalConfig,
     pub(crate) storage: StorageConfig,
+}
+
+/// Section `global`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct GlobalConfig {
+    /// Where queries are logged; relative to the folder of the configuration file. Default: nowhere.
+    pub(crate) query_log_file: Option<PathBuf>,
 }
 
 /// Section `storage`.
@@ -79,7 +88,11 @@ impl Config {
     /// If it cannot be read, is not YAML, has an unknown key or a value out of its bounds; the message names the key.
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read configuration file {path:?}"))?;
-        Self::parse(&text).with_context(|| format!("configuration file {path:?}"))
+        let mut config = Self::parse(&text).with_context(|| format!("configuration file {path:?}"))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let log_file = config.global.query_log_file.take().filter(|file| !file.as_os_str().is_empty());
+        config.global.query_log_file = log_file.map(|file| folder.join(file));
+        Ok(config)
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -142,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_refused_by_name() {
-        check("global: {external_labels: {a: b}}", Err("unknown field `global`"));
+        check("global: {external_labels: {a: b}}", Err("global: unknown field `external_labels`"));
         check("storage: {tsdb: {path: x}}", Err("storage.tsdb: unknown field `path`"));
         check("storage: {tsdb: {in_order_max_age: 5}}", Err("storage.tsdb.in_order_max_age"));
         check("storage: {tsdb: {in_order_max_age: 5 minutes}}", Err("unknown unit \" minutes\""));

@@ -14,10 +14,14 @@ mod http;
 mod log;
 mod machine;
 mod metrics;
+mod pressure;
 mod quantity;
+mod query_log;
+mod ring;
 mod self_scrape;
 mod shutdown;
 mod store;
+mod web_config;
 
 use std::process::ExitCode;
 
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
+        cli::Command::Status(command) => command::status(&command),
         cli::Command::Bench(command) => command::bench(&command),
     };
     match result {

@@ -2,8 +2,10 @@
 
 mod bench;
 mod serve;
+mod status;
 mod tsdb;
 
 pub(crate) use bench::bench;
 pub(crate) use serve::serve;
+pub(crate) use status::status;
 pub(crate) use tsdb::compact;

@@ -9,21 +9,28 @@
 //! Invariants
 //! 1. A tokio task never computes and never waits for the disk: that is done on blocking threads behind a gate.
 //! 2. Each request for data has one `QueryContext` from before the gate until its last byte is written.
-//! 3. Until the store is open, and once it closes, everything but health, metrics and the state of the replay answers 503.
+//! 3. Every request for data, and every write, is on the list of those running from before the gate until its answer is written.
+//! 4. Until the store is open, and once it closes, everything but health, metrics and the state of the replay answers 503.
 
 mod admin;
 mod admission;
+mod authorize;
+mod beat;
 mod body;
+mod call;
 mod error;
 mod exemplars;
+mod flight;
 mod health;
 mod json;
 mod labels;
 mod metadata;
 mod params;
+mod queries;
 mod query;
 mod request_body;
 mod run;
+mod running;
 mod series;
 mod server;
 mod status;
@@ -31,7 +38,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -39,16 +46,26 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use jiff::Timestamp;
 use prometheus::proto::MetricFamily;
 use varve_query::promql::Features;
 use varve_tsdb::{Interrupt, MemoryBudget, QueryContext};
 
 use crate::metrics::{MemoryFigures, Metrics};
+use crate::pressure::Pressure;
+use crate::query_log::QueryLog;
+use crate::ring::Ring;
 use crate::store::Store;
-use admission::{Gate, Running};
+use crate::web_config::WebConfig;
+use admission::{Gate, GateFigures, Place, Queue};
+use call::Call;
+use error::{ApiError, LimitHit};
+use flight::Flights;
+use running::{Class, Running};
 
+pub(crate) use beat::beat;
+pub(crate) use body::AnswerBounds;
 pub(crate) use server::serve;
 
 /// What the server runs with; docs/config.md describes the flags that these come from.
@@ -56,12 +73,15 @@ pub(crate) use server::serve;
 pub(crate) struct Settings {
     pub(crate) read_timeout: Duration,
     pub(crate) max_connections: usize,
-    pub(crate) response_buffer: usize,
-    pub(crate) write_stall_timeout: Duration,
+    pub(crate) answer: AnswerBounds,
     pub(crate) query_timeout: Duration,
     pub(crate) query_partial_during_replay: bool,
     pub(crate) query_max_concurrency: usize,
     pub(crate) metadata_concurrency: usize,
+    pub(crate) queued_max: usize,
+    pub(crate) queue_timeout: Duration,
+    /// Series that a metadata call may be given; `None`: any number.
+    pub(crate) metadata_series_max: Option<u64>,
     pub(crate) write_concurrency: usize,
     pub(crate) query_max_memory: usize,
     pub(crate) query_max_memory_total: usize,
@@ -85,6 +105,12 @@ pub(crate) struct App {
     metadata_calls: Gate,
     writes: Gate,
     running: Arc<Running>,
+    flights: Arc<Flights>,
+    pressure: Pressure,
+    web: WebConfig,
+    pub(crate) query_log: QueryLog,
+    /// Starts with the store, in its directory.
+    ring: OnceLock<Ring>,
     /// What all queries and metadata calls may hold.
     memory: MemoryBudget,
     /// What the bodies of write requests may hold while they are read.
@@ -100,19 +126,36 @@ impl App {
     ///
     /// # Errors
     /// If two metrics have the same name.
-    pub(crate) fn new(settings: Settings) -> prometheus::Result<Self> {
+    pub(crate) fn new(settings: Settings, pressure: Pressure, web: WebConfig) -> prometheus::Result<Self> {
         let metrics = Metrics::new()?;
-        let gate =
-            |flag, class, n_permits| Gate::new(flag, n_permits, metrics.active(class), metrics.queue_seconds(class));
+        let gate = |flag, class, n_permits, queue| {
+            let (active, waiting) = (metrics.active(class), metrics.waiting(class));
+            Gate::new(
+                flag,
+                n_permits,
+                queue,
+                GateFigures { active, waiting, waited_seconds: metrics.queue_seconds(class) },
+            )
+        };
+        // Each class has a queue of its own. Writes wait as connections and their own time allow.
+        let queue = || Queue::new(settings.queued_max, settings.queue_timeout);
+        let of_writes = Queue::new(settings.max_connections, settings.query_timeout);
+        let running = Arc::<Running>::default();
+        let relief = Arc::<Running>::clone(&running);
         Ok(Self {
             started: Timestamp::now(),
             phase: AtomicU8::new(STARTING),
             store: RwLock::new(None),
-            queries: gate("--query.max-concurrency", "query", settings.query_max_concurrency),
-            metadata_calls: gate("--query.metadata-concurrency", "metadata", settings.metadata_concurrency),
-            writes: gate("--ingest.concurrency-max", "write", settings.write_concurrency),
-            running: Arc::default(),
-            memory: MemoryBudget::new("--query.max-memory-total", settings.query_max_memory_total),
+            queries: gate("--query.max-concurrency", "query", settings.query_max_concurrency, queue()),
+            metadata_calls: gate("--query.metadata-concurrency", "metadata", settings.metadata_concurrency, queue()),
+            writes: gate("--ingest.concurrency-max", "write", settings.write_concurrency, of_writes),
+            running,
+            flights: Arc::default(),
+            pressure,
+            web,
+            query_log: metrics.query_log(),
+            ring: OnceLock::new(),
+            memory: MemoryBudget::with_relief("--query.max-memory-total", settings.query_max_memory_total, relief),
             write_memory: MemoryBudget::new("--ingest.bytes-in-flight-max", settings.write_bytes_in_flight_max),
             metrics,
             settings,
@@ -158,8 +201,34 @@ impl App {
             queries_bytes: self.memory.used(),
             queries_max_bytes: self.settings.query_max_memory_total,
             queries_concurrent_max: self.settings.query_max_concurrency,
+            process: self.pressure.figures(),
+            ring_lost: self.ring.get().map_or(0, Ring::n_lost),
         };
         self.metrics.gather(self.store().as_deref(), &memory)
+    }
+
+    /// Returns the list of requests for data.
+    fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// Waits for a place for a request.
+    async fn admit(&self, class: Class, ctx: &QueryContext) -> Result<Place, ApiError> {
+        let is_short = match class {
+            Class::Query | Class::Metadata => self.pressure.check_queries(),
+            Class::Write => self.pressure.check_writes(),
+        };
+        is_short.map_err(|short| ApiError::unavailable(short).of_limit("--memory.refuse-at"))?;
+        match class {
+            Class::Query => self.queries.admit(ctx).await,
+            Class::Write => self.writes.admit(ctx).await,
+            Class::Metadata => {
+                if let Some(series_max) = self.settings.metadata_series_max {
+                    ctx.bound_series("--query.max-metadata-series", series_max);
+                }
+                self.metadata_calls.admit(ctx).await
+            }
+        }
     }
 
     /// Starts a request: its deadline, its cancel switch, its memory budget.
@@ -186,6 +255,8 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
         .route("/api/v1/labels", get(labels::names).post(labels::names))
         .route("/api/v1/label/{name}/values", get(labels::values))
         .route("/api/v1/metadata", get(metadata::metadata))
+        .route("/api/v1/status/queries", get(queries::list))
+        .route("/api/v1/status/queries/{id}", delete(queries::kill))
         .route("/api/v1/status/buildinfo", get(status::buildinfo))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/runtimeinfo", get(status::runtimeinfo))
@@ -205,6 +276,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
         .route_layer(from_fn_with_state(Arc::clone(app), observe))
         .fallback(|| async { plain(StatusCode::NOT_FOUND, "404 page not found\n") })
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n") })
+        .layer(from_fn_with_state(Arc::clone(app), authorize::authorize))
         .with_state(Arc::clone(app))
 }
 
@@ -220,13 +292,18 @@ async fn if_ready(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     }
 }
 
-/// Counts and times requests by route.
+/// Makes a request a [`Call`], and counts and times it by route.
 async fn observe(State(app): State<Arc<App>>, path: MatchedPath, request: Request, next: Next) -> Response {
     let started = Instant::now();
-    let response = next.run(request).await;
     // Prometheus writes parameters of a path as `:name`.
-    let handler = path.as_str().replace("{name}", ":name");
+    let handler = path.as_str().replace('{', ":").replace('}', "");
+    let call = Call::of(&request, handler.clone());
+    let response = Arc::clone(&call).scope(next.run(request)).await;
+    if call.may_have_written() {
+        app.flights.note_written();
+    }
     let metrics = &app.metrics;
+    metrics.count_limit(response.extensions().get::<LimitHit>().map(|hit| hit.0));
     metrics.http_requests.with_label_values(&[&*handler, response.status().as_str()]).inc();
     metrics.http_seconds.with_label_values(&[&*handler]).observe(started.elapsed().as_secs_f64());
     response

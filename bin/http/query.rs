@@ -8,10 +8,11 @@ use varve_query::{MatrixSeries, QueryResult, Value, VectorSample, promql};
 use varve_tsdb::{Clock, SystemClock};
 
 use super::App;
+use super::call::{Call, Times};
 use super::error::ApiError;
 use super::json;
 use super::params::{Form, Steps};
-use super::run::{Class, TRUNCATED, Work, run};
+use super::run::{Class, TRUNCATED, Work, run, run_shared};
 
 /// Points that are written between two steps of the answer's writer.
 const POINTS_PER_STEP: usize = 64;
@@ -26,7 +27,8 @@ pub(super) async fn instant(State(app): State<Arc<App>>, form: Form) -> Response
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
     };
-    run(&app, Class::Query, options.timeout, move |work| {
+    Call::current().note_times(Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 });
+    run_shared(&app, Class::Query, options.timeout, format!("{options:?} {time_ms}"), move |work| {
         let Options { query, lookback_delta_ms, limit, .. } = options;
         let result = work.store.engine.instant(&work.store.db, &work.ctx, &query, time_ms, lookback_delta_ms)?;
         write_result(work, result, limit)
@@ -43,9 +45,10 @@ pub(super) async fn range(State(app): State<Arc<App>>, form: Form) -> Response {
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
     };
-    run(&app, Class::Query, options.timeout, move |work| {
+    let Steps { start_ms, end_ms, step_ms } = steps;
+    Call::current().note_times(Times { start_ms, end_ms, step_ms });
+    run_shared(&app, Class::Query, options.timeout, format!("{options:?} {steps:?}"), move |work| {
         let Options { query, lookback_delta_ms, limit, .. } = options;
-        let Steps { start_ms, end_ms, step_ms } = steps;
         let Work { store, ctx, .. } = &*work;
         let result = store.engine.range(&store.db, ctx, &query, start_ms, end_ms, step_ms, lookback_delta_ms)?;
         write_result(work, result, limit)

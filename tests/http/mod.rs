@@ -5,6 +5,7 @@ mod like_prometheus;
 mod metadata;
 mod protocol;
 mod query;
+mod web_config;
 mod write;
 
 use serde_json::Value;
