@@ -4,12 +4,13 @@ mod common;
 #[path = "../tests/harness/remote_write.rs"]
 mod messages;
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use prost::Message;
-use varve_ingest::{DecodedBatch, Limits, Receiver, RouteHasher, decode_v1};
+use varve_ingest::{DecodedBatch, Limits, Receiver, RouteHasher, Version, decode_v1, decode_v2};
 
 const N_SERIES: usize = 100_000;
 /// As Prometheus' default `max_samples_per_send`.
@@ -27,6 +28,30 @@ fn requests(step: i64) -> Vec<messages::WriteRequest> {
     series.chunks(SERIES_PER_REQUEST).map(|chunk| messages::WriteRequest::new(chunk.to_vec())).collect()
 }
 
+/// Says by version 2.0 what a request says.
+fn version_2(request: &messages::WriteRequest) -> messages::v2::Request {
+    let (mut symbols, mut known) = (vec![String::new()], HashMap::from([(String::new(), 0)]));
+    let mut refer = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text).into_owned();
+        *known.entry(text.clone()).or_insert_with(|| {
+            symbols.push(text);
+            symbols.len() as u32 - 1
+        })
+    };
+    let series = |series: &messages::TimeSeries| {
+        let labels_refs = series.labels.iter().flat_map(|of| [refer(&of.name), refer(&of.value)]).collect();
+        let sample = |of: &messages::Sample| messages::v2::Sample {
+            value: of.value.unwrap_or_default(),
+            timestamp_ms: of.timestamp_ms,
+            start_ms: 0,
+        };
+        let samples = series.samples.iter().map(sample).collect();
+        messages::v2::TimeSeries { labels_refs, samples, ..messages::v2::TimeSeries::default() }
+    };
+    let timeseries = request.timeseries.iter().map(series).collect();
+    messages::v2::Request { symbols, timeseries }
+}
+
 fn decode(c: &mut Criterion) {
     let mut group = c.benchmark_group("decode");
     group.throughput(Throughput::Elements(SERIES_PER_REQUEST as u64));
@@ -42,6 +67,10 @@ fn decode(c: &mut Criterion) {
     group.bench_function("protobuf and hashes", |b| {
         b.iter(|| decode_v1(black_box(&message), &hasher, &limits, &mut batch).expect("a sound message"));
     });
+    let message = version_2(request).encode_to_vec();
+    group.bench_function("protobuf and hashes, version 2.0", |b| {
+        b.iter(|| decode_v2(black_box(&message), &hasher, &limits, &mut batch).expect("a sound message"));
+    });
 }
 
 fn receive(c: &mut Criterion) {
@@ -56,7 +85,7 @@ fn receive(c: &mut Criterion) {
     };
     let write = |bodies: Vec<Vec<u8>>| {
         for body in &bodies {
-            assert!(receiver.write_v1(body).expect("there is room").rejects.is_empty());
+            assert!(receiver.write(Version::V1, body).expect("there is room").rejects.is_empty());
         }
         bodies
     };

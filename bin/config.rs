@@ -3,6 +3,8 @@
 //! Only keys that have an effect are known; every other key is an error that names it, so that nobody relies on a
 //! setting that does nothing.
 
+mod otlp;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use varve_tsdb::EXEMPLARS_MAX;
 
 use crate::quantity::parse_duration;
+use otlp::OtlpConfig;
 
 /// What the file says; [`Config::default`] stands where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -20,6 +23,7 @@ use crate::quantity::parse_duration;
 pub(crate) struct Config {
     pub(crate) global: GlobalConfig,
     pub(crate) storage: StorageConfig,
+    pub(crate) otlp: OtlpConfig,
 }
 
 /// Section `global`.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::Receiver;
+use varve_ingest::{OtlpSettings, Receiver};
 use varve_query::{Engine, EngineOptions};
 use varve_tsdb::{Db, Options, Result};
 
@@ -20,6 +20,7 @@ pub(crate) struct Store {
 pub(crate) struct StoreOptions {
     pub(crate) tsdb: Options,
     pub(crate) ingest: varve_ingest::Limits,
+    pub(crate) otlp: OtlpSettings,
     pub(crate) engine: EngineOptions,
 }
 
@@ -31,6 +32,7 @@ impl Store {
     pub(crate) fn open(path: &Path, options: StoreOptions) -> Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let receiver = Receiver::new(Arc::clone(&db), options.ingest);
+        receiver.set_otlp(options.otlp);
         Ok(Self { db, receiver, engine: Engine::new(options.engine) })
     }
 }

@@ -10,6 +10,7 @@ mod harness;
 mod crash;
 mod damage;
 mod http;
+mod otlp;
 mod prometheus;
 mod promql;
 mod protection;

@@ -60,7 +60,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let features = features(&args.enable_feature);
     let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
     let settings = settings(&args, &memory, features, flags);
-    let options = store_options(&args, &memory, &config, features);
+    let options = store_options(&args, &memory, &config, features)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(args.max_connections + THREADS_SPARE)
@@ -285,7 +285,7 @@ fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeM
     }
 }
 
-fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: Features) -> StoreOptions {
+fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: Features) -> Result<StoreOptions> {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
         wal_sync: match args.wal_sync {
@@ -319,7 +319,8 @@ fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: F
         features,
         ..EngineOptions::default()
     };
-    StoreOptions { tsdb, ingest: args.ingest.limits(), engine }
+    let otlp = config.otlp.settings(engine.lookback_delta_ms)?;
+    Ok(StoreOptions { tsdb, ingest: args.ingest.limits(), otlp, engine })
 }
 
 /// The most shards that a store can have.

@@ -140,6 +140,11 @@ impl Place {
         }
     }
 
+    /// Tells whether somebody else may be in.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.permit.is_none()
+    }
+
     /// Waits until the place is there again, if it was lent.
     ///
     /// # Errors

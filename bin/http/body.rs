@@ -11,8 +11,8 @@
 //! Invariants
 //! 1. The buffer's capacity is charged to the request's memory budget until the client's side asks for the next piece.
 //! 2. A body whose writer went away without `finish` ends in an error, so that it never parses as complete.
-//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. While it
-//!    waits for the client, its place inside the gate is lent to others.
+//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. When it
+//!    has waited for the client for a while, its place inside the gate is lent to others.
 //! 4. When the client's side is dropped, the request is interrupted; one that several wait for, with the last of them.
 //! 5. No answer is longer than `--web.max-response-size`.
 
@@ -41,6 +41,10 @@ const STEP_ROOM: usize = 4 << 10;
 /// How often a writer that waits for the client looks whether its request still stands.
 const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
+/// How long a writer waits for its client, all in all, before its place goes to another: a client that keeps up keeps the place, so
+/// that no more answers are begun than there are places; one that does not keep up holds nobody up.
+const LEND_AFTER: Duration = Duration::from_millis(100);
+
 /// Where a handler writes its answer. Write to [`BodyWriter::buffer`], then call [`BodyWriter::step`].
 #[derive(Debug)]
 pub(crate) struct BodyWriter {
@@ -53,6 +57,8 @@ pub(crate) struct BodyWriter {
     stage: Stage,
     /// `None` once nothing is left to compute.
     place: Option<Place>,
+    /// How long the client was waited for since the place was taken.
+    waited: Duration,
 }
 
 /// What bounds an answer.
@@ -113,7 +119,16 @@ impl BodyWriter {
         place: Option<Place>,
     ) -> Self {
         let charge = ctx.charge();
-        Self { ctx, buffer: Vec::new(), charge, bounds, n_sent: 0, stage: Stage::Held(answer), place }
+        Self {
+            ctx,
+            buffer: Vec::new(),
+            charge,
+            bounds,
+            n_sent: 0,
+            stage: Stage::Held(answer),
+            place,
+            waited: Duration::ZERO,
+        }
     }
 
     /// Gives the place inside the gate away for good: from here on the answer is only written, at the client's pace.
@@ -245,11 +260,17 @@ impl BodyWriter {
                 Err(_elapsed) if started.elapsed() >= self.bounds.stall_timeout => return Err(self.client_stalled()),
                 Err(_elapsed) => self.ctx.check()?,
             }
-            self.place.iter_mut().for_each(Place::lend);
+            if self.waited + started.elapsed() >= LEND_AFTER {
+                self.place.iter_mut().for_each(Place::lend);
+            }
         }
+        self.waited += started.elapsed();
         match &mut self.place {
-            Some(place) => Handle::current().block_on(place.take_back(&self.ctx)),
-            None => Ok(()),
+            Some(place) if place.is_lent() => {
+                self.waited = Duration::ZERO;
+                Handle::current().block_on(place.take_back(&self.ctx))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Identical requests that are there at the same time are computed once.
 //!
 //! The first of them boards a [`Flight`] and has it computed; those that come while it is under way board too, and all get
-//! the same answer, if it could be held back whole. One that flows goes to one of them; the others are sent to compute
-//! their own.
+//! the same answer, if it could be held back whole. One that flows goes to the first; the others are sent to compute their
+//! own, and so they are if the time of the first is over.
 //!
 //! Invariants
 //! 1. Whoever boards sees all that was acknowledged to anybody before it came: a flight whose computation has begun takes
@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use varve_tsdb::Charge;
 
 use super::body::{Answer, CancelOnDrop, Piece};
-use super::error::ApiError;
+use super::error::{ApiError, ErrorKind};
 
 /// The flights under way, by what is asked for.
 #[derive(Debug, Default)]
@@ -150,6 +150,16 @@ impl Drop for Flight {
 }
 
 impl Landed {
+    /// Tells whether those that boarded later get this as well. A stream has one reader; and the time of the one that came first
+    /// is over before theirs.
+    pub(crate) fn is_for_all(&self) -> bool {
+        match self {
+            Self::Whole(..) => true,
+            Self::Error(error) => error.kind != ErrorKind::Timeout,
+            Self::Stream(_) => false,
+        }
+    }
+
     /// Takes the stream, if this is one that nobody has taken.
     pub(crate) fn take_stream(pieces: &Mutex<Option<mpsc::Receiver<Piece>>>) -> Option<mpsc::Receiver<Piece>> {
         pieces.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -195,6 +205,7 @@ mod tests {
         let (flights, ctx) = (Arc::new(Flights::default()), QueryContext::unbounded());
         let flight = first(board(&flights, &ctx));
         flight.land(Answer::Stream(mpsc::channel(1).1));
+        assert!(!flight.landed().await.is_for_all());
         let Landed::Stream(pieces) = flight.landed().await else { panic!("it is a stream") };
         assert!(Landed::take_stream(&pieces).is_some() && Landed::take_stream(&pieces).is_none());
     }

@@ -25,6 +25,7 @@ mod health;
 mod json;
 mod labels;
 mod metadata;
+mod otlp;
 mod params;
 mod queries;
 mod query;
@@ -207,11 +208,6 @@ impl App {
         self.metrics.gather(self.store().as_deref(), &memory)
     }
 
-    /// Returns the list of requests for data.
-    fn running(&self) -> &Running {
-        &self.running
-    }
-
     /// Waits for a place for a request.
     async fn admit(&self, class: Class, ctx: &QueryContext) -> Result<Place, ApiError> {
         let is_short = match class {
@@ -261,6 +257,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/runtimeinfo", get(status::runtimeinfo))
         .route("/api/v1/write", post(write::write))
+        .route("/api/v1/otlp/v1/metrics", post(otlp::write))
         .route("/api/v1/admin/tsdb/delete_series", post(admin::delete_series).put(admin::delete_series))
         .route("/api/v1/admin/tsdb/clean_tombstones", post(admin::clean_tombstones).put(admin::clean_tombstones))
         .route("/api/v1/admin/tsdb/snapshot", post(admin::snapshot).put(admin::snapshot))

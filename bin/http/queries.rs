@@ -19,7 +19,7 @@ const LISTED_SIZE_MAX: usize = 16 << 10;
 /// GET /api/v1/status/queries: the oldest first.
 pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
     let requests: Vec<Value> = {
-        let all = app.running().list();
+        let all = app.running.list();
         all.iter().filter(|request| request.class != Class::Write).map(|request| describe(request)).collect()
     };
     let body = json!({ "status": "success", "data": requests }).to_string();
@@ -32,7 +32,7 @@ pub(super) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) ->
         return ApiError::unavailable("admin APIs disabled").into_response();
     }
     match id.parse() {
-        Ok(id) if app.running().kill(id) => {
+        Ok(id) if app.running.kill(id) => {
             tracing::warn!(id, "Request ended by an operator");
             StatusCode::NO_CONTENT.into_response()
         }

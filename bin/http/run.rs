@@ -117,17 +117,16 @@ pub(crate) async fn run_shared(
             take_off(app, class, ctx, &flight, job);
             respond_on_board(flight.landed().await, flight)
         }
-        Boarded::UnderWay(flight) => match flight.landed().await {
-            Landed::Stream(_) => {
-                drop(flight);
-                let left = timeout.unwrap_or(app.settings.query_timeout).saturating_sub(came.elapsed());
-                run(app, class, Some(left), job).await
-            }
-            landed => {
+        Boarded::UnderWay(flight) => {
+            let landed = flight.landed().await;
+            if landed.is_for_all() {
                 app.metrics.answers_shared(class.name()).inc();
-                respond_on_board(landed, flight)
+                return respond_on_board(landed, flight);
             }
-        },
+            drop((landed, flight));
+            let left = timeout.unwrap_or(app.settings.query_timeout).saturating_sub(came.elapsed());
+            run(app, class, Some(left), job).await
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! /api/v1/write: remote write 1.0. Answers are plain text, as the remote-write specification has it.
+//! /api/v1/write: remote write 1.0 and 2.0, as the content type says. Answers are plain text, as the remote-write specification has it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_ingest::WriteError;
+use varve_ingest::{Receiver, Version, WriteError, Written};
 use varve_tsdb::{Error, QueryContext};
 
 use super::call::Call;
-use super::error::{ApiError, LimitHit, RETRY_AFTER_S};
+use super::error::{LimitHit, RETRY_AFTER_S};
 use super::request_body::{BodyError, BodyLimits, read};
 use super::running::Class;
 use super::{App, plain};
@@ -18,14 +18,38 @@ use super::{App, plain};
 /// How long a write request may wait for a place; its sender gives up at about this age.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The message of remote write 1.0, as content types name it.
+/// The messages of both versions, as content types name them.
 const MESSAGE_V1: &str = "prometheus.WriteRequest";
+const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
+
+const MEDIA_TYPE: &str = "application/x-protobuf";
 
 /// POST /api/v1/write.
 pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Response {
-    if let Err(reason) = check_headers(request.headers()) {
-        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("{reason}\n"));
+    let version = match negotiate(request.headers()) {
+        Ok(version) => version,
+        Err(reason) => return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("{reason}\n")),
+    };
+    let outcome = ingest(app, request, move |receiver, body| receiver.write(version, body)).await;
+    // A request that is to be repeated confirms nothing.
+    let counts = outcome.as_ref().map(Counts::of).unwrap_or_default();
+    let mut response = match outcome {
+        Ok(written) if written.rejects.is_empty() => StatusCode::NO_CONTENT.into_response(),
+        Ok(written) => answer(StatusCode::BAD_REQUEST, &written.rejects.to_string()),
+        Err(response) => response,
+    };
+    if version == Version::V2 {
+        counts.tell(&mut response);
     }
+    response
+}
+
+/// Reads the body of a write request, waits for a place and does the work on a blocking thread. The error is the answer.
+pub(super) async fn ingest(
+    app: Arc<App>,
+    request: Request,
+    work: impl FnOnce(&Receiver, &[u8]) -> Result<Written, WriteError> + Send + 'static,
+) -> Result<Written, Response> {
     // A budget of its own tells what this request holds; what all hold is bounded by the one that it draws on.
     let memory = app.write_memory.child("--ingest.bytes-in-flight-max", app.settings.write_bytes_in_flight_max);
     let ctx = QueryContext::new(app.settings.read_timeout + WAIT_MAX, memory);
@@ -35,65 +59,99 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
         what: "--ingest.body-size-max",
         timeout: app.settings.read_timeout,
     };
-    let body = match read(request.into_body(), limits, &mut charge).await {
-        Ok(body) => body,
-        Err(refused) => return refuse_body(&refused),
-    };
+    let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| refuse_body(&refused))?;
     let waiting = QueryContext::new(WAIT_MAX, app.write_memory.clone());
     let entry = app.running.enter(Call::current(), Class::Write, &ctx);
-    let permit = match app.admit(Class::Write, &waiting).await {
-        Ok(permit) => permit,
-        Err(ApiError { message, limit, .. }) => {
-            app.metrics.count_limit(limit);
-            return answer(StatusCode::SERVICE_UNAVAILABLE, &message);
-        }
-    };
-    let Some(store) = app.store() else { return answer(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping") };
+    let unavailable = |reason: &str| answer(StatusCode::SERVICE_UNAVAILABLE, reason);
+    let permit = app.admit(Class::Write, &waiting).await.map_err(|refused| {
+        app.metrics.count_limit(refused.limit);
+        unavailable(&refused.message)
+    })?;
+    let store = app.store().ok_or_else(|| unavailable("the server is stopping"))?;
     // Runs to its end even if the sender goes: half a request would only be sent again.
     let noting = Arc::clone(&app);
     let written = tokio::task::spawn_blocking(move || {
         entry.request.begin();
         noting.began(&entry.request);
-        let written = store.receiver.write_v1(&body);
+        let written = work(&store.receiver, &body);
         noting.ended(&entry.request, written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, permit));
         written
     });
     match written.await {
-        Ok(Ok(written)) if written.rejects.is_empty() => StatusCode::NO_CONTENT.into_response(),
-        Ok(Ok(written)) => answer(StatusCode::BAD_REQUEST, &written.rejects.to_string()),
-        Ok(Err(error)) => refuse(&error),
+        Ok(written) => written.map_err(|error| refuse(&error)),
         Err(_panic_is_logged) => {
             app.metrics.panics.inc();
-            answer(StatusCode::INTERNAL_SERVER_ERROR, "the request ended in a panic, see the server's log")
+            Err(answer(StatusCode::INTERNAL_SERVER_ERROR, "the request ended in a panic, see the server's log"))
         }
     }
 }
 
-/// Checks that the body is what this endpoint reads. What a header leaves open is taken for remote write 1.0.
-fn check_headers(headers: &HeaderMap) -> Result<(), String> {
+/// What a request has stored, for the headers of its answer.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    samples: u64,
+    histograms: u64,
+    exemplars: u64,
+}
+
+impl Counts {
+    fn of(written: &Written) -> Self {
+        let Written { samples_stored, histograms_stored, ref exemplars, .. } = *written;
+        Self { samples: samples_stored - histograms_stored, histograms: histograms_stored, exemplars: exemplars.stored }
+    }
+
+    /// Tells a sender of version 2.0, in whatever way its request has ended.
+    fn tell(self, response: &mut Response) {
+        let headers = response.headers_mut();
+        for (name, n) in [
+            ("x-prometheus-remote-write-samples-written", self.samples),
+            ("x-prometheus-remote-write-histograms-written", self.histograms),
+            ("x-prometheus-remote-write-exemplars-written", self.exemplars),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from(n));
+        }
+    }
+}
+
+/// Returns the version that the headers announce; what they leave open is taken for 1.0. The words are Prometheus'.
+fn negotiate(headers: &HeaderMap) -> Result<Version, String> {
     let encoding = text(headers, header::CONTENT_ENCODING);
     if !encoding.is_empty() && encoding != "snappy" {
-        return Err(format!("{encoding:?} encoding (compression) is not accepted by this server; only snappy is"));
+        return Err(format!(
+            "{encoding} encoding (compression) is not accepted by this server; only snappy is acceptable"
+        ));
     }
     let content_type = text(headers, header::CONTENT_TYPE);
     let mut parts = content_type.split(';').map(str::trim);
     let media_type = parts.next().unwrap_or_default();
-    if !media_type.is_empty() && !media_type.eq_ignore_ascii_case("application/x-protobuf") {
-        return Err(format!(
-            "expected application/x-protobuf as the first (media) part, got {content_type:?} content-type"
-        ));
+    if !media_type.is_empty() && !media_type.eq_ignore_ascii_case(MEDIA_TYPE) {
+        return Err(format!("expected {MEDIA_TYPE} as the first (media) part, got {content_type} content-type"));
     }
-    match parts.filter_map(|part| part.strip_prefix("proto=")).find(|message| *message != MESSAGE_V1) {
-        Some(message) => {
-            Err(format!("{message} protobuf message is not accepted by this server; only accepts {MESSAGE_V1}"))
+    for part in parts {
+        match part.split_once('=') {
+            Some(("proto", MESSAGE_V1)) => return Ok(Version::V1),
+            Some(("proto", MESSAGE_V2)) => return Ok(Version::V2),
+            Some(("proto", message)) => {
+                return Err(format!(
+                    "got {content_type} content type; unknown type for remote write protobuf message {message}, \
+                     supported: {MESSAGE_V1}, {MESSAGE_V2}"
+                ));
+            }
+            Some(_) => {}
+            None => {
+                return Err(format!(
+                    "as per https://www.rfc-editor.org/rfc/rfc9110#parameter expected parameters to be key-values, \
+                     got {part} in {content_type} content-type"
+                ));
+            }
         }
-        None => Ok(()),
     }
+    Ok(Version::V1)
 }
 
 /// Returns a header as text; one that is not ASCII is as good as unknown.
-fn text(headers: &HeaderMap, name: HeaderName) -> &str {
+pub(super) fn text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
 }
 
@@ -142,7 +200,7 @@ fn limit_hit(error: &WriteError) -> Option<&'static str> {
     }
 }
 
-fn answer(status: StatusCode, reason: &str) -> Response {
+pub(super) fn answer(status: StatusCode, reason: &str) -> Response {
     let mut response = plain(status, format!("{reason}\n"));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
@@ -154,32 +212,31 @@ fn answer(status: StatusCode, reason: &str) -> Response {
 mod tests {
     use super::*;
 
-    fn check(encoding: &'static str, content_type: &'static str, expect: Result<(), &str>) {
+    fn check(encoding: &'static str, content_type: &'static str, expect: Result<Version, &str>) {
         let mut headers = HeaderMap::new();
         for (name, value) in [(header::CONTENT_ENCODING, encoding), (header::CONTENT_TYPE, content_type)] {
             if !value.is_empty() {
                 headers.insert(name, HeaderValue::from_static(value));
             }
         }
-        match (check_headers(&headers), expect) {
-            (Ok(()), Ok(())) => {}
+        match (negotiate(&headers), expect) {
+            (Ok(version), Ok(expect)) => assert_eq!(version, expect),
             (Err(refused), Err(part)) => assert!(refused.contains(part), "{refused}"),
             (got, expect) => panic!("{encoding} {content_type}: {got:?}, expected {expect:?}"),
         }
     }
 
     #[test]
-    fn only_snappy_and_the_message_of_version_1_are_read() {
-        check("snappy", "application/x-protobuf", Ok(()));
-        check("snappy", "application/x-protobuf;proto=prometheus.WriteRequest", Ok(()));
-        check("", "", Ok(()));
-        check("gzip", "application/x-protobuf", Err("\"gzip\" encoding"));
-        check("snappy", "application/json", Err("got \"application/json\" content-type"));
-        check(
-            "snappy",
-            "application/x-protobuf; proto=io.prometheus.write.v2.Request",
-            Err("io.prometheus.write.v2.Request protobuf message is not accepted"),
-        );
+    fn the_content_type_tells_the_version() {
+        check("snappy", "application/x-protobuf", Ok(Version::V1));
+        check("snappy", "application/x-protobuf;proto=prometheus.WriteRequest", Ok(Version::V1));
+        check("snappy", "application/x-protobuf; proto=io.prometheus.write.v2.Request", Ok(Version::V2));
+        check("snappy", "application/x-protobuf;charset=x;proto=io.prometheus.write.v2.Request", Ok(Version::V2));
+        check("", "", Ok(Version::V1));
+        check("gzip", "application/x-protobuf", Err("gzip encoding (compression) is not accepted by this server"));
+        check("snappy", "application/json", Err("got application/json content-type"));
+        check("snappy", "application/x-protobuf;proto=x.Y", Err("unknown type for remote write protobuf message x.Y"));
+        check("snappy", "application/x-protobuf;proto", Err("expected parameters to be key-values, got proto in"));
     }
 
     #[test]

@@ -129,14 +129,11 @@ fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
         provider.cipher_suites = of_1_3.chain(chosen).collect();
     }
     if !of.curve_preferences.is_empty() {
-        let chosen = |text: &String| {
-            let group = match text.as_str() {
-                "X25519" => Ok(ring::kx_group::X25519),
-                "CurveP256" => Ok(ring::kx_group::SECP256R1),
-                "CurveP384" => Ok(ring::kx_group::SECP384R1),
-                _ => Err(anyhow!("tls_server_config.curve_preferences: {text:?} is unknown")),
-            };
-            group
+        let chosen = |text: &String| match text.as_str() {
+            "X25519" => Ok(ring::kx_group::X25519),
+            "CurveP256" => Ok(ring::kx_group::SECP256R1),
+            "CurveP384" => Ok(ring::kx_group::SECP384R1),
+            _ => Err(anyhow!("tls_server_config.curve_preferences: {text:?} is unknown")),
         };
         provider.kx_groups = of.curve_preferences.iter().map(chosen).collect::<Result<_>>()?;
     }

@@ -15,6 +15,10 @@ pub(crate) trait Source {
     fn find(&self, tag: u32) -> Option<SeriesHandle>;
     /// Prints the labels of a sample's series.
     fn print(&self, tag: u32) -> String;
+    /// Tells whether the sender is told of exemplars that are out of order.
+    fn tells_exemplars(&self) -> bool {
+        false
+    }
 }
 
 /// Appends what is in `out` and resolves series that have moved again. Counts in `rejects` what is not stored and
@@ -49,14 +53,15 @@ fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut 
         } else {
             let example = || format!("series {} at {}", source.print(rejected.tag), rejected.sample.timestamp_ms);
             rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
+            out.histograms_rejected += u64::from(rejected.histogram.is_some());
         }
     }
-    note_exemplars(out);
+    note_exemplars(source, out, rejects);
     Ok((n_samples - out.batch.rejected().len()) as u64)
 }
 
 /// Counts the exemplars that were stored, and notes those whose series have moved.
-fn note_exemplars(out: &mut Outgoing) {
+fn note_exemplars(source: &impl Source, out: &mut Outgoing, rejects: &mut Rejects) {
     let rejected = out.batch.rejected_exemplars();
     out.exemplars.stored += (out.batch.n_exemplars() - rejected.len()) as u64;
     out.moved_exemplars.clear();
@@ -64,6 +69,9 @@ fn note_exemplars(out: &mut Outgoing) {
         if rejected.reason == RejectExemplar::Moved {
             out.moved_exemplars.push((rejected.tag, rejected.exemplar.clone()));
         } else {
+            if rejected.reason == RejectExemplar::OutOfOrder && source.tells_exemplars() {
+                rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || format!("series {}", source.print(rejected.tag)));
+            }
             out.exemplars.refuse(ExemplarRefusal::Store(rejected.reason));
         }
     }
@@ -73,15 +81,17 @@ fn note_exemplars(out: &mut Outgoing) {
 fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError> {
     out.batch.clear();
     let mut last = None;
-    for Rejected { tag, sample, histogram, .. } in out.moved.drain(..) {
+    for Rejected { tag, sample, start_ms, histogram, .. } in out.moved.drain(..) {
         let handle = match last {
             Some((of, handle)) if of == tag => handle,
             _ => source.resolve(tag)?,
         };
         last = Some((tag, handle));
         match histogram {
-            None => out.batch.push(handle, sample, tag),
-            Some(histogram) => out.batch.push_histogram(handle, sample.timestamp_ms, histogram, tag),
+            None => out.batch.push_with_start(handle, sample, start_ms, tag),
+            Some(histogram) => {
+                out.batch.push_histogram_with_start(handle, sample.timestamp_ms, histogram, start_ms, tag);
+            }
         }
     }
     for (tag, exemplar) in out.moved_exemplars.drain(..) {

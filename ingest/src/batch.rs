@@ -4,18 +4,27 @@
 //! the bytes lie, so that a batch has no lifetime and can be pooled. `u32` is wide enough because a message is at most
 //! `u32::MAX` bytes ([`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max)).
 
-use varve_tsdb::Sample;
+use std::sync::Arc;
 
+use varve_tsdb::{Histogram, Sample};
+
+use crate::remote_write::v2::Symbol;
+use crate::remote_write::{LabelPairs, Version};
 use crate::route::RouteKey;
 
 /// A decoded write request. Reused: decoding clears it first and keeps its memory.
 #[derive(Debug, Default)]
 pub struct DecodedBatch {
+    /// How labels and histograms are encoded.
+    pub(crate) version: Version,
+    /// What label sets of version 2.0 refer to.
+    pub(crate) symbols: Vec<Symbol>,
     pub(crate) series: Vec<SeriesEntry>,
     pub(crate) samples: Vec<Sample>,
+    /// Which of `samples` have a start timestamp, ascending.
+    pub(crate) starts: Vec<(u32, i64)>,
     pub(crate) families: Vec<FamilyEntry>,
-    /// Where the histograms are.
-    pub(crate) histograms: Vec<Span>,
+    pub(crate) histograms: Vec<HistogramEntry>,
     pub(crate) exemplars: Vec<ExemplarEntry>,
     /// Bytes of them in the message.
     pub(crate) exemplars_size: usize,
@@ -41,6 +50,39 @@ pub(crate) struct SeriesEntry {
     pub(crate) key: Option<RouteKey>,
 }
 
+/// The float samples of a series of the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeriesSamples<'a> {
+    pub(crate) samples: &'a [Sample],
+    first_idx: usize,
+    starts: &'a [(u32, i64)],
+}
+
+impl<'a> SeriesSamples<'a> {
+    /// Iterates over the samples, each with its start timestamp or 0.
+    pub(crate) fn with_starts(self) -> impl Iterator<Item = (Sample, i64)> + 'a {
+        let mut starts = self.starts.iter().peekable();
+        self.samples.iter().enumerate().map(move |(i, sample)| {
+            let start = starts.next_if(|(idx, _)| *idx as usize == self.first_idx + i);
+            (*sample, start.map_or(0, |&(_, start_ms)| start_ms))
+        })
+    }
+}
+
+/// A native histogram of the request.
+#[derive(Debug, Clone)]
+pub(crate) enum HistogramEntry {
+    /// Where its message is, which has been checked but not decoded.
+    Sent(Span),
+    /// One that a translation has made.
+    Made {
+        timestamp_ms: i64,
+        /// 0 is unknown.
+        start_ms: i64,
+        histogram: Arc<Histogram>,
+    },
+}
+
 /// An exemplar of the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExemplarEntry {
@@ -60,6 +102,20 @@ pub(crate) struct FamilyEntry {
     pub(crate) kind: i32,
 }
 
+impl FamilyEntry {
+    /// Tells whether both say the same, wherever their texts are.
+    pub(crate) fn is_same(&self, other: &Self, message: &[u8]) -> bool {
+        let texts = |of: &Self| [of.name, of.help, of.unit].map(|text| text.of(message));
+        self.kind == other.kind && texts(self) == texts(other)
+    }
+}
+
+impl SeriesEntry {
+    fn ends(&self) -> (u32, u32) {
+        (self.samples_end, self.histograms_end)
+    }
+}
+
 impl DecodedBatch {
     /// Counts the series.
     #[must_use]
@@ -71,6 +127,20 @@ impl DecodedBatch {
     #[must_use]
     pub fn n_samples(&self) -> usize {
         self.samples.len()
+    }
+
+    /// Counts floats and histograms.
+    pub(crate) fn n_all_samples(&self) -> usize {
+        self.samples.len() + self.histograms.len()
+    }
+
+    /// Adds a sample of the series that is pushed next; a start of 0 is unknown.
+    pub(crate) fn push_sample(&mut self, sample: Sample, start_ms: i64) {
+        if start_ms != 0 {
+            let idx = u32::try_from(self.samples.len()).expect("the decoder checks samples_per_request_max");
+            self.starts.push((idx, start_ms));
+        }
+        self.samples.push(sample);
     }
 
     /// Adds a series whose samples are those pushed since the series before.
@@ -88,24 +158,42 @@ impl DecodedBatch {
     }
 
     /// Iterates over the series in the request's order, each with its samples.
-    pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesEntry, &[Sample])> {
-        let mut start = 0;
+    pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesEntry, SeriesSamples<'_>)> {
+        let (mut start, mut rest) = (0, &self.starts[..]);
         self.series.iter().map(move |series| {
             let end = series.samples_end as usize;
-            (series, &self.samples[std::mem::replace(&mut start, end)..end])
+            let first_idx = std::mem::replace(&mut start, end);
+            let n_starts = rest.iter().take_while(|(idx, _)| (*idx as usize) < end).count();
+            let starts = &rest[..n_starts];
+            rest = &rest[n_starts..];
+            (series, SeriesSamples { samples: &self.samples[first_idx..end], first_idx, starts })
         })
     }
 
-    /// Returns where the histograms of a series are.
-    pub(crate) fn histograms_of(&self, series_idx: usize) -> &[Span] {
+    /// Iterates over the label pairs in `labels`, of a series or an exemplar, as they were sent.
+    pub(crate) fn label_pairs<'a>(&'a self, message: &'a [u8], labels: Span) -> LabelPairs<'a> {
+        LabelPairs::new(self.version, message, &self.symbols, labels)
+    }
+
+    /// Returns the histograms of a series.
+    pub(crate) fn histograms_of(&self, series_idx: usize) -> &[HistogramEntry] {
         let end = |idx: usize| self.series[idx].histograms_end as usize;
         &self.histograms[series_idx.checked_sub(1).map_or(0, end)..end(series_idx)]
     }
 
+    /// Tells whether a series came with neither floats nor histograms.
+    pub(crate) fn has_no_samples(&self, series_idx: usize) -> bool {
+        let before = series_idx.checked_sub(1).map_or((0, 0), |idx| self.series[idx].ends());
+        before == self.series[series_idx].ends()
+    }
+
     /// Empties the batch and keeps its memory.
     pub(crate) fn clear(&mut self) {
+        self.version = Version::V1;
+        self.symbols.clear();
         self.series.clear();
         self.samples.clear();
+        self.starts.clear();
         self.families.clear();
         self.histograms.clear();
         self.exemplars.clear();
@@ -115,8 +203,10 @@ impl DecodedBatch {
     /// Returns the bytes of memory that the batch holds, filled or not.
     pub(crate) fn size(&self) -> usize {
         self.series.capacity() * size_of::<SeriesEntry>()
+            + self.symbols.capacity() * size_of::<Symbol>()
             + self.samples.capacity() * size_of::<Sample>()
-            + self.histograms.capacity() * size_of::<Span>()
+            + self.starts.capacity() * size_of::<(u32, i64)>()
+            + self.histograms.capacity() * size_of::<HistogramEntry>()
             + self.families.capacity() * size_of::<FamilyEntry>()
             + self.exemplars.capacity() * size_of::<ExemplarEntry>()
     }

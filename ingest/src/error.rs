@@ -45,9 +45,39 @@ pub enum WriteError {
 /// Where a body stops being a write request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
+    /// The body is not compressed as it says.
+    #[error("{encoding}: {reason}")]
+    Encoding {
+        /// The content encoding.
+        encoding: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
     /// The body is not a snappy block.
     #[error("snappy: {0}")]
     Snappy(String),
+    /// A label set refers to a symbol that is not there. The words are Prometheus'.
+    #[error("parsing labels for series: labelRefs {number} outside of symbols table (size {n_symbols})")]
+    Symbol {
+        /// The reference.
+        number: u32,
+        /// How many symbols there are.
+        n_symbols: usize,
+    },
+    /// A label set has a name without a value.
+    #[error("parsing labels for series: invalid labelRefs length {n_refs}")]
+    LabelRefs {
+        /// How many references it has.
+        n_refs: usize,
+    },
+    /// A message in the request is none.
+    #[error("protobuf: {reason}, in the message at byte {offset}")]
+    Message {
+        /// Where that message begins in the decompressed request.
+        offset: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The decompressed bytes are not the protobuf message.
     #[error("protobuf: {reason} at byte {offset}")]
     Protobuf {

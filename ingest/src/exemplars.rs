@@ -1,13 +1,13 @@
 //! Exemplars of a write request on their way into the store, and what became of them.
 //!
-//! As in Prometheus none of them costs the sender a 400: what is refused is counted. Series are not created for them; an
-//! exemplar goes to a series that the store has in memory, or that a sample of the same request has made.
+//! What is refused is counted. As in Prometheus none costs the sender a 400, but for those that are out of order in remote
+//! write 2.0. Series are not created for them; an exemplar goes to a series that the store has in memory, or that a sample of the same request has made.
 
 use std::collections::BTreeMap;
 
 use varve_tsdb::{Exemplar, Labels, RejectExemplar};
 
-use crate::batch::ExemplarEntry;
+use crate::batch::{DecodedBatch, ExemplarEntry};
 use crate::remote_write::v1;
 
 /// Why an exemplar was not stored.
@@ -17,6 +17,8 @@ pub enum ExemplarRefusal {
     Store(RejectExemplar),
     /// The store has no such series in memory, or refused it.
     UnknownSeries,
+    /// It came without a sample of its series, which version 2.0 of remote write does not take.
+    NoSamples,
     /// Its labels are not UTF-8, have no name or one name twice.
     InvalidLabels,
 }
@@ -31,6 +33,7 @@ impl ExemplarRefusal {
             Self::Store(RejectExemplar::LabelsTooLong) => "labels_too_long",
             Self::Store(RejectExemplar::Disabled) => "disabled",
             Self::Store(RejectExemplar::Moved) | Self::UnknownSeries => "unknown_series",
+            Self::NoSamples => "no_samples",
             Self::InvalidLabels => "invalid_labels",
         }
     }
@@ -59,9 +62,9 @@ impl ExemplarCounts {
 }
 
 /// Parses an exemplar; `None` if its labels are none.
-pub(crate) fn parse(message: &[u8], entry: &ExemplarEntry) -> Option<Exemplar> {
+pub(crate) fn parse(message: &[u8], batch: &DecodedBatch, entry: &ExemplarEntry) -> Option<Exemplar> {
     let mut pairs = Vec::new();
-    for (name, value) in v1::label_pairs(message, entry.fields) {
+    for (name, value) in batch.label_pairs(message, entry.fields) {
         pairs.push((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?));
     }
     let labels = Labels::from_unsorted(&mut pairs).ok()?;

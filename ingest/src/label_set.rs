@@ -17,13 +17,19 @@ use crate::rejects::Reason;
 /// # Errors
 /// The first reason found why Prometheus, or a limit, refuses them.
 pub(crate) fn parse<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>, limits: &Limits) -> Result<Labels, Reason> {
-    let mut texts = Vec::with_capacity(16);
+    let (mut texts, mut size) = (Vec::with_capacity(16), 0);
     for (name, value) in pairs {
         if texts.len() >= limits.labels_per_series_max {
             return Err(Reason::TooManyLabels);
         }
         let name = text(name, limits.label_name_size_max, Reason::LabelNameTooLong)?;
         let value = text(value, limits.label_value_size_max, Reason::LabelValueTooLong)?;
+        // The store would refuse it with an error that looks as if a retry could help. Checked before it is copied: symbols
+        // make large label sets of few bytes.
+        size += name.len() + value.len();
+        if size > LABELS_SIZE_MAX {
+            return Err(Reason::LabelSetTooLarge);
+        }
         texts.push((name, value));
     }
     let labels = Labels::from_unsorted(&mut texts).map_err(|refused| match refused {
@@ -33,7 +39,6 @@ pub(crate) fn parse<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>, limit
     if labels.metric_name().is_empty() {
         return Err(Reason::MissingMetricName);
     }
-    // The store would refuse it with an error that looks as if a retry could help.
     if labels.size() > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(labels) }
 }
 

@@ -1,7 +1,7 @@
 //! The bytes of a write request, up to samples accepted by the store.
 //!
 //! # Life of a write request
-//! 1. [`Receiver::write_v1`] takes the body as it came over the wire. Its size and the size that its snappy header
+//! 1. [`Receiver::write`] takes the body as it came over the wire. Its size and the size that its snappy header
 //!    declares are checked against [`Limits`] before anything is allocated, and both are reserved from the bytes in
 //!    flight (`admission`); where there is no room the sender is asked to come again.
 //! 2. `remote_write` decompresses into a pooled buffer and decodes in place: samples and places of label sets go to flat
@@ -27,11 +27,14 @@
 mod admission;
 mod append;
 mod batch;
+mod compose;
+mod compression;
 mod error;
 mod exemplars;
 mod label_set;
 mod limits;
 mod metadata;
+mod otlp;
 mod pipeline;
 mod rejects;
 mod remote_write;
@@ -40,11 +43,13 @@ mod scratch;
 mod stats;
 
 pub use batch::DecodedBatch;
+pub use compression::Compression;
 pub use error::{Malformed, WriteError};
 pub use exemplars::{ExemplarCounts, ExemplarRefusal};
 pub use limits::Limits;
+pub use otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 pub use pipeline::{Receiver, Written};
 pub use rejects::{Reason, Reject, Rejects};
-pub use remote_write::decode_v1;
+pub use remote_write::{Version, decode_v1, decode_v2};
 pub use route::{RouteHasher, RouteStats};
 pub use stats::Stats;

@@ -1,6 +1,7 @@
 //! What bounds a write request. docs/limits.md says what the sender gets for each.
 
 use crate::error::WriteError;
+use crate::remote_write::v2::RESOLVED_FACTOR;
 
 /// Bounds of ingestion. A field says its unit; its flag is `--ingest.` and the field's name with dashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +13,7 @@ pub struct Limits {
     pub decompressed_size_max: usize,
     /// Series in a request, with or without samples. Default 500,000.
     pub series_per_request_max: usize,
-    /// Samples in a request, floats and histograms, and as many exemplars. Default 2,000,000. A sample may take two bytes of
+    /// Samples in a request, floats and histograms, and as many exemplars and symbols. Default 2,000,000. A sample may take two bytes of
     /// a body but 48 of memory, hence the count has a bound besides the size.
     pub samples_per_request_max: usize,
     /// Metadata entries in a request. Default 100,000.
@@ -88,6 +89,23 @@ impl Limits {
             n_exemplars as u64,
             self.samples_per_request_max.min(u32::MAX as usize),
         )
+    }
+
+    /// Symbols of version 2.0 are bounded as samples are, besides them: each takes 24 bytes of memory.
+    #[inline]
+    pub(crate) fn check_symbols(&self, n_symbols: usize) -> Result<(), WriteError> {
+        check("number of symbols", "--ingest.samples-per-request-max", n_symbols as u64, self.samples_per_request_max)
+    }
+
+    /// `size` is that of all label sets of a request with their symbols in place.
+    #[inline]
+    pub(crate) fn check_resolved(&self, size: u64) -> Result<(), WriteError> {
+        let limit = self.decompressed_size_max as u64 * RESOLVED_FACTOR;
+        if size <= limit {
+            return Ok(());
+        }
+        let what = "size in bytes of label sets with their symbols in place";
+        Err(WriteError::TooLarge { what, size, limit, flag: "--ingest.decompressed-size-max (times 8)" })
     }
 
     pub(crate) fn check_families(&self, n_families: usize) -> Result<(), WriteError> {

@@ -1,5 +1,7 @@
 //! Metadata of metric families on its way into the store.
 
+use std::collections::BTreeMap;
+
 use varve_tsdb::{Db, Error, METADATA_SIZE_MAX, Metadata};
 
 use crate::batch::FamilyEntry;
@@ -8,15 +10,22 @@ use crate::label_set::excerpt;
 use crate::rejects::{Reason, Rejects};
 use crate::remote_write::v1;
 
-/// Stores the metadata entries of a request and counts in `rejects` those that are refused.
+/// Stores the metadata entries of a request that say something new, and counts in `rejects` those that are refused.
 pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &mut Rejects) -> Result<(), WriteError> {
-    let mut families = Vec::with_capacity(entries.len());
+    let mut families = Vec::new();
+    // Version 2.0 tells metadata with every sample: what is known already costs a look-up.
+    let known = (!entries.is_empty()).then(|| db.metadata());
     for entry in entries {
+        if known.as_ref().is_some_and(|known| is_known(message, entry, known)) {
+            continue;
+        }
         match parse(message, entry) {
             Ok(family) => families.push(family),
             Err(refused) => rejects.add(Reason::InvalidMetadata, 1, 0, || refused),
         }
     }
+    // The store copies what somebody holds.
+    drop(known);
     if families.is_empty() {
         return Ok(());
     }
@@ -37,6 +46,15 @@ fn write_each(db: &Db, families: Vec<(&str, Metadata)>, rejects: &mut Rejects) -
         }
     }
     Ok(())
+}
+
+fn is_known(message: &[u8], entry: &FamilyEntry, known: &BTreeMap<String, Metadata>) -> bool {
+    let known = std::str::from_utf8(entry.name.of(message)).ok().and_then(|name| known.get(name));
+    known.is_some_and(|Metadata { kind, help, unit }| {
+        kind == v1::family_kind(entry.kind)
+            && help.as_bytes() == entry.help.of(message)
+            && unit.as_bytes() == entry.unit.of(message)
+    })
 }
 
 /// Parses a metadata entry, or says what is wrong with it.

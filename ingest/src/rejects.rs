@@ -26,6 +26,12 @@ pub enum Reason {
     LabelValueTooLong,
     /// All labels together exceed [`LABELS_SIZE_MAX`].
     LabelSetTooLarge,
+    /// A series came without samples, which remote write 2.0 does not take.
+    NoSamples,
+    /// An exemplar is older than the newest of its series.
+    ExemplarOutOfOrder,
+    /// A metric or data point of OTLP cannot be translated.
+    Untranslatable,
     /// A histogram is none that Prometheus takes.
     InvalidHistogram,
     /// Metadata has no metric family name, is too long or not UTF-8.
@@ -74,6 +80,9 @@ impl Reason {
             Self::LabelNameTooLong => "label_name_too_long",
             Self::LabelValueTooLong => "label_value_too_long",
             Self::LabelSetTooLarge => "label_set_too_large",
+            Self::NoSamples => "no_samples",
+            Self::ExemplarOutOfOrder => "exemplar_out_of_order",
+            Self::Untranslatable => "otlp_untranslatable",
             Self::InvalidHistogram => "invalid_histogram",
             Self::InvalidMetadata => "invalid_metadata",
             Self::TooManyFamilies => "too_many_families",
@@ -82,13 +91,15 @@ impl Reason {
 
     /// Tells whether the reason costs samples.
     pub(crate) fn is_of_samples(self) -> bool {
-        !matches!(self, Self::InvalidMetadata | Self::TooManyFamilies)
+        !matches!(self, Self::NoSamples | Self::ExemplarOutOfOrder | Self::InvalidMetadata | Self::TooManyFamilies)
     }
 
     /// Returns what the reason counts, for one and for many.
     fn unit(self) -> (&'static str, &'static str) {
         match self {
             Self::Sample(_) => ("sample", "samples"),
+            Self::ExemplarOutOfOrder => ("exemplar", "exemplars"),
+            Self::Untranslatable => ("data point", "data points"),
             Self::InvalidHistogram => ("histogram", "histograms"),
             Self::InvalidMetadata | Self::TooManyFamilies => ("metric family", "metric families"),
             _ => ("series", "series"),
@@ -108,6 +119,9 @@ impl fmt::Display for Reason {
             Self::LabelNameTooLong => "label name longer than --ingest.label-name-size-max",
             Self::LabelValueTooLong => "label value longer than --ingest.label-value-size-max",
             Self::LabelSetTooLarge => return write!(f, "label set larger than {LABELS_SIZE_MAX} bytes"),
+            Self::NoSamples => "TimeSeries must contain at least one sample or histogram",
+            Self::ExemplarOutOfOrder => "out of order exemplar",
+            Self::Untranslatable => "OTLP that cannot be translated",
             Self::InvalidHistogram => "invalid native histogram",
             Self::InvalidMetadata => "invalid metadata",
             Self::TooManyFamilies => {

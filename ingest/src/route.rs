@@ -162,6 +162,11 @@ fn lock(stripe: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl RouteKey {
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        let [a, b, c, d] = self.0;
+        (u128::from(a) | u128::from(b) << 32 | u128::from(c) << 64 | u128::from(d) << 96).to_le_bytes()
+    }
+
     fn stripe(self) -> usize {
         self.0[0] as usize % N_STRIPES
     }

@@ -14,9 +14,15 @@ pub(crate) struct Scratch {
     /// The decompressed message.
     pub(crate) message: Vec<u8>,
     pub(crate) batch: DecodedBatch,
-    /// The route of each series of `batch`, where there is one.
+    pub(crate) passage: Passage,
+}
+
+/// What a decoded request needs on its way into the store.
+#[derive(Debug, Default)]
+pub(crate) struct Passage {
+    /// The route of each series of the request, where there is one.
     pub(crate) routes: Vec<Option<Route>>,
-    /// The keys of `batch` by stripe of the route cache.
+    /// The keys of the request by stripe of the route cache.
     pub(crate) order: Vec<(u32, RouteKey)>,
     pub(crate) outgoing: Outgoing,
 }
@@ -31,6 +37,16 @@ pub(crate) struct Outgoing {
     pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
     /// What has become of the exemplars so far.
     pub(crate) exemplars: ExemplarCounts,
+    /// Histograms that were refused so far.
+    pub(crate) histograms_rejected: u64,
+}
+
+impl Outgoing {
+    pub(crate) fn clear(&mut self) {
+        self.batch.clear();
+        self.exemplars = ExemplarCounts::default();
+        self.histograms_rejected = 0;
+    }
 }
 
 /// Scratch that nobody uses now.

@@ -65,6 +65,7 @@ impl Counters {
                 add(&self.samples_stored, written.samples_stored);
                 self.note_exemplars(&written.exemplars);
                 self.note_rejects(&written.rejects);
+                self.note_rejects(&written.ignored);
                 if written.rejects.is_empty() { &self.stored } else { &self.partial }
             }
             Err(WriteError::Malformed(_)) => &self.malformed,

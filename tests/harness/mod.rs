@@ -2,6 +2,7 @@
 //! client, and the real programs that Varve works with.
 
 mod http;
+pub(crate) mod otlp;
 mod peers;
 mod process;
 mod remote_write;
@@ -10,7 +11,7 @@ mod server;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use peers::{NodeExporter, Prometheus, missing, promtool};
 pub(crate) use remote_write::{
-    Exemplar, Histogram, Label, MetricMetadata, MetricType, TimeSeries, WriteRequest, series, snappy,
+    Exemplar, Histogram, Label, MetricMetadata, MetricType, TimeSeries, WriteRequest, series, snappy, v2,
 };
 pub(crate) use server::{Server, try_serve};
 

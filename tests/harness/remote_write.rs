@@ -1,4 +1,5 @@
-//! A remote-write 1.0 sender: the messages of `prompb/remote.proto` and `prompb/types.proto`, and the snappy block.
+//! A remote-write sender: the messages of `prompb/remote.proto` and `prompb/types.proto`, those of version 2.0, and the
+//! snappy block.
 
 use prost::Message;
 
@@ -113,5 +114,95 @@ pub(crate) fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> TimeSer
         labels: labels.iter().map(label).collect(),
         samples: samples.iter().map(sample).collect(),
         ..TimeSeries::default()
+    }
+}
+
+/// The messages of version 2.0.
+pub(crate) mod v2 {
+    use prost::Message;
+
+    /// `io.prometheus.write.v2.Request`
+    #[derive(Clone, PartialEq, Message)]
+    pub(crate) struct Request {
+        #[prost(string, repeated, tag = "4")]
+        pub(crate) symbols: Vec<String>,
+        #[prost(message, repeated, tag = "5")]
+        pub(crate) timeseries: Vec<TimeSeries>,
+    }
+
+    /// `io.prometheus.write.v2.TimeSeries`
+    #[derive(Clone, PartialEq, Message)]
+    pub(crate) struct TimeSeries {
+        #[prost(uint32, repeated, tag = "1")]
+        pub(crate) labels_refs: Vec<u32>,
+        #[prost(message, repeated, tag = "2")]
+        pub(crate) samples: Vec<Sample>,
+        #[prost(message, repeated, tag = "3")]
+        pub(crate) histograms: Vec<Histogram>,
+        #[prost(message, repeated, tag = "4")]
+        pub(crate) exemplars: Vec<Exemplar>,
+        #[prost(message, optional, tag = "5")]
+        pub(crate) metadata: Option<Metadata>,
+    }
+
+    /// `io.prometheus.write.v2.Sample`
+    #[derive(Clone, PartialEq, Message)]
+    pub(crate) struct Sample {
+        #[prost(double, tag = "1")]
+        pub(crate) value: f64,
+        #[prost(int64, tag = "2")]
+        pub(crate) timestamp_ms: i64,
+        #[prost(int64, tag = "3")]
+        pub(crate) start_ms: i64,
+    }
+
+    /// `io.prometheus.write.v2.Histogram`, as far as one of custom buckets needs it.
+    #[derive(Clone, PartialEq, Message)]
+    pub(crate) struct Histogram {
+        #[prost(uint64, tag = "1")]
+        pub(crate) count: u64,
+        #[prost(double, tag = "3")]
+        pub(crate) sum: f64,
+        #[prost(sint32, tag = "4")]
+        pub(crate) schema: i32,
+        #[prost(message, repeated, tag = "11")]
+        pub(crate) spans: Vec<Span>,
+        #[prost(sint64, repeated, tag = "12")]
+        pub(crate) deltas: Vec<i64>,
+        #[prost(int64, tag = "15")]
+        pub(crate) timestamp_ms: i64,
+        #[prost(double, repeated, tag = "16")]
+        pub(crate) bounds: Vec<f64>,
+    }
+
+    /// `io.prometheus.write.v2.BucketSpan`
+    #[derive(Clone, PartialEq, Message)]
+    pub(crate) struct Span {
+        #[prost(sint32, tag = "1")]
+        pub(crate) offset: i32,
+        #[prost(uint32, tag = "2")]
+        pub(crate) length: u32,
+    }
+
+    /// `io.prometheus.write.v2.Exemplar`
+    #[derive(Clone, PartialEq, Message)]
+    pub(crate) struct Exemplar {
+        #[prost(uint32, repeated, tag = "1")]
+        pub(crate) labels_refs: Vec<u32>,
+        #[prost(double, tag = "2")]
+        pub(crate) value: f64,
+        #[prost(int64, tag = "3")]
+        pub(crate) timestamp_ms: i64,
+    }
+
+    /// `io.prometheus.write.v2.Metadata`
+    #[derive(Clone, PartialEq, Message)]
+    pub(crate) struct Metadata {
+        #[prost(int32, tag = "1")]
+        pub(crate) kind: i32,
+        #[prost(uint32, tag = "3")]
+        pub(crate) help_ref: u32,
+        #[prost(uint32, tag = "4")]
+        pub(crate) unit_ref: u32,
     }
 }

@@ -7,6 +7,7 @@ mod protocol;
 mod query;
 mod web_config;
 mod write;
+mod write_v2;
 
 use serde_json::Value;
 

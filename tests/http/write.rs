@@ -254,7 +254,7 @@ fn other_encodings_and_messages_are_415() {
     check("gzip", "application/x-protobuf", 415);
     check("zstd", "application/x-protobuf", 415);
     check("snappy", "application/json", 415);
-    check("snappy", "application/x-protobuf;proto=io.prometheus.write.v2.Request", 415);
+    check("zstd", "application/x-protobuf;proto=io.prometheus.write.v2.Request", 415);
     check("snappy", "application/x-protobuf;proto=unknown", 415);
     assert!(everything(server.http()).is_empty());
     check("snappy", "application/x-protobuf", 204);

@@ -1,5 +1,5 @@
-//! A real Prometheus scrapes a real node exporter and itself, and writes what it scrapes into Varve: then both must
-//! give the same answers.
+//! A real Prometheus scrapes a real node exporter and itself, and writes what it scrapes into two Varves, by either version
+//! of remote write: then all must give the same answers.
 //!
 //! To compare them on data that does not move, Prometheus is told that its jobs have no targets any more. It marks their
 //! series stale, sends what is left, and goes on answering queries.
@@ -28,39 +28,45 @@ fn what_a_real_prometheus_writes_is_answered_as_it_answers_itself() {
     if missing(&["prometheus", "promtool", "prometheus-node-exporter"]) {
         return;
     }
-    let varve = Server::start(&[]);
+    let varves = [Server::start(&[]), Server::start(&[])];
     let node = NodeExporter::start();
-    let prometheus = Prometheus::start(&config(&varve, None));
-    prometheus.reload(&config(&varve, Some([node.address(), prometheus.http().address()])));
+    let prometheus = Prometheus::start_with(&config(&varves, None), &["--enable-feature=metadata-wal-records"]);
+    prometheus.reload(&config(&varves, Some([node.address(), prometheus.http().address()])));
 
-    let (ours, theirs) = (varve.http(), prometheus.http());
+    let theirs = prometheus.http();
     wait_until("enough scrapes", || {
         // Requests that take part in Prometheus' own histogram of durations.
         theirs.query("/api/v1/labels", &[]);
         value(theirs, "min(count_over_time(up[5m])) and on() (count(up) == 2)") >= SCRAPES
     });
     let end_s = now_s() - 1.0;
-    compare_metadata(ours, theirs);
-    prometheus.reload(&config(&varve, None));
+    varves.iter().for_each(|ours| compare_metadata(ours.http(), theirs));
+    prometheus.reload(&config(&varves, None));
     wait_until("prometheus to mark all series stale", || value(theirs, COUNT_SERIES) == 0.0);
-    wait_until("all samples to be sent", || n_samples(ours) == n_samples(theirs) && value(ours, COUNT_SERIES) == 0.0);
-
-    compare_queries(ours, theirs, end_s);
-    compare_calls(ours, theirs);
-    compare_promtool(ours, theirs, end_s);
+    for ours in varves.iter().map(Server::http) {
+        wait_until("all samples to be sent", || {
+            n_samples(ours) == n_samples(theirs) && value(ours, COUNT_SERIES) == 0.0
+        });
+        compare_queries(ours, theirs, end_s);
+        compare_calls(ours, theirs);
+        compare_promtool(ours, theirs, end_s);
+    }
 }
 
-/// Returns a configuration that writes into Varve, with or without the targets of the two jobs.
-fn config(varve: &Server, targets: Option<[SocketAddr; 2]>) -> String {
-    let url = varve.http().url("/api/v1/write");
+/// Returns a configuration that writes into both Varves, by version 1.0 and 2.0, with or without the targets of the two jobs.
+fn config(varves: &[Server; 2], targets: Option<[SocketAddr; 2]>) -> String {
+    let [v1, v2] = varves.each_ref().map(|varve| varve.http().url("/api/v1/write"));
     let [node, prometheus] =
         targets.map_or_else(Default::default, |targets| targets.map(|target| format!("'{target}'")));
     format!(
         "global: {{scrape_interval: 1s, scrape_timeout: 1s}}
 remote_write:
-- url: '{url}'
+- url: '{v1}'
   queue_config: {{batch_send_deadline: 200ms}}
   metadata_config: {{send_interval: 500ms}}
+- url: '{v2}'
+  protobuf_message: io.prometheus.write.v2.Request
+  queue_config: {{batch_send_deadline: 200ms}}
 scrape_configs:
 - {{job_name: node, static_configs: [{{targets: [{node}]}}]}}
 - {{job_name: prometheus, static_configs: [{{targets: [{prometheus}]}}]}}

@@ -81,7 +81,8 @@ impl AppendHistogram {
     /// Says that it was not stored.
     pub(crate) fn reject(&self, reason: RejectReason) -> Rejected {
         let sample = Sample { timestamp_ms: self.timestamp_ms, value: self.histogram.sum };
-        Rejected { tag: self.tag, sample, histogram: Some(Arc::clone(&self.histogram)), reason }
+        let histogram = Some(Arc::clone(&self.histogram));
+        Rejected { tag: self.tag, sample, start_ms: self.start_ms, histogram, reason }
     }
 }
 
@@ -92,6 +93,8 @@ pub struct Rejected {
     pub tag: u32,
     /// The sample; of a histogram, the sum is its value.
     pub sample: Sample,
+    /// Its start timestamp; 0 is unknown.
+    pub start_ms: i64,
     /// The histogram, if it is one.
     pub histogram: Option<Arc<Histogram>>,
     /// Why it was not stored.

@@ -51,6 +51,8 @@ mod matcher;
 mod memory;
 mod metadata;
 mod options;
+#[expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
+pub mod prometheus;
 mod regexp;
 mod replaying;
 mod requests;

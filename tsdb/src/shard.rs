@@ -171,7 +171,7 @@ impl Shard {
                     column.push(series, sample);
                 }
                 Ok(Appended::Repeated) => {}
-                Err(reason) => rejected.push(Rejected { tag, sample, histogram: None, reason }),
+                Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
             }
         });
         if !column.is_empty() {
@@ -244,7 +244,7 @@ impl Shard {
                     held.push(HeldSample::Float { slot, sample });
                     column.push(series, sample);
                 }
-                Err(reason) => rejected.push(Rejected { tag, sample, histogram: None, reason }),
+                Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
             }
         }
         if !column.is_empty() {

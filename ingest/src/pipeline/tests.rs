@@ -30,7 +30,7 @@ impl Fixture {
     }
 
     fn write_message(&self, message: &[u8]) -> Result<Written, WriteError> {
-        self.receiver.write_v1(&pack(message))
+        self.receiver.write(Version::V1, &pack(message))
     }
 
     /// Writes what must be stored whole.
@@ -212,7 +212,7 @@ fn a_malformed_request_stores_nothing_not_even_of_known_series() {
     }
     let whole = pack(&good);
     for body in [&whole[..whole.len() - 1], b"", b"\x00\x00", b"not snappy"] {
-        let refused = fixture.receiver.write_v1(body).unwrap_err();
+        let refused = fixture.receiver.write(Version::V1, body).unwrap_err();
         assert!(matches!(refused, WriteError::Malformed(Malformed::Snappy(_))), "{refused}");
     }
     assert_eq!((fixture.contents(), fixture.n_series()), (before, 1));
@@ -394,7 +394,7 @@ fn what_is_too_large_is_refused_and_stores_nothing() {
         ),
     ];
     for (body, expect) in bodies {
-        let refused = fixture.receiver.write_v1(body).unwrap_err();
+        let refused = fixture.receiver.write(Version::V1, body).unwrap_err();
         assert!(matches!(refused, WriteError::TooLarge { .. }));
         assert_eq!(refused.to_string(), expect);
     }
@@ -427,7 +427,7 @@ fn a_series_that_has_moved_is_found_again() {
     let fixture = Fixture::new(Limits::default());
     let request = [up("a", &[(T, 1.0)]), up("b", &[(T, 1.0), (T + 1, 2.0)])];
     let mut batch = DecodedBatch::default();
-    decode_v1(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
+    v1::decode(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
     fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger));
     let written = fixture.write(&request).unwrap();
     assert_eq!(written, Written { samples_stored: 3, ..Written::default() });
@@ -499,9 +499,39 @@ fn damaged_bodies_never_panic_and_store_all_they_claim() {
         if cut {
             body.truncate(end.index(body.len()));
         }
-        if let Ok(written) = fixture.receiver.write_v1(&body) {
+        if let Ok(written) = fixture.receiver.write(Version::V1, &body) {
             prop_assert!(written.samples_stored + written.rejects.n_samples() <= 20);
         }
     });
     assert_eq!(fixture.receiver.stats().in_flight_bytes, 0);
+}
+
+#[test]
+fn version_2_is_stored_with_its_start_timestamps_and_says_how_much() {
+    use crate::remote_write::message::v2::{Request, Start};
+    let fixture = Fixture::new(Limits::default());
+    let mut request = Request::default();
+    request.add(&[("__name__", "a_total")], &[(T, 1.0, T - 10), (T + 1, 2.0, 0), (T + 2, 3.0, T - 5)]);
+    let empty = request.add(&[("__name__", "empty")], &[]);
+    empty.exemplars.push(Default::default());
+    let of_histogram = request.add(&[("__name__", "h")], &[]);
+    let (sent, start) = (Histogram { timestamp: T, ..Histogram::default() }, Start { start_timestamp: T - 7 });
+    of_histogram.histograms.push([sent.encode_to_vec(), start.encode_to_vec()].concat());
+    for _twice in 0..2 {
+        let written = fixture.receiver.write(Version::V2, &pack(&request.encode_to_vec())).unwrap();
+        assert_eq!((written.samples_stored, written.histograms_stored), (4, 1));
+        assert_eq!(written.exemplars.refused[&ExemplarRefusal::NoSamples], 1);
+        let reasons: Vec<_> = written.rejects.iter().map(|of| (of.reason, of.count)).collect();
+        assert_eq!(reasons, [(Reason::NoSamples, 1)]);
+    }
+    assert_eq!(fixture.contents()[0].1, bits(&[(T, 1.0), (T + 1, 2.0), (T + 2, 3.0)]));
+    let starts = |matcher: &str| {
+        let matcher = Matcher::new(varve_tsdb::MatchOp::Equal, "__name__", matcher).unwrap();
+        let mut columns = SampleColumns::default();
+        let found = fixture.receiver.db.select(&QueryContext::unbounded(), &[matcher], TimeRange::ALL).unwrap();
+        found.for_each(|series| series.unwrap().read(&mut columns).unwrap());
+        (0..columns.len()).map(|idx| columns.start_ms(idx)).collect::<Vec<_>>()
+    };
+    assert_eq!(starts("a_total"), [T - 10, 0, T - 5]);
+    assert_eq!(starts("h"), [T - 7]);
 }

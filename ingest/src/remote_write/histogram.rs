@@ -1,12 +1,12 @@
-//! `prometheus.Histogram` of remote write 1.0: from the wire to a histogram that Prometheus would take.
+//! `prometheus.Histogram` of remote write 1.0, and that of 2.0, which has one field more: from the wire to a histogram that Prometheus would take.
 
 mod check;
 
 use varve_tsdb::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 
-pub(crate) use self::check::InvalidHistogram;
-use self::check::check;
+pub(crate) use self::check::{InvalidHistogram, check};
 
+use super::Version;
 use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
 use crate::error::Malformed;
 
@@ -14,6 +14,8 @@ use crate::error::Malformed;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sent {
     pub(crate) timestamp_ms: i64,
+    /// 0 is unknown; version 1.0 has none.
+    pub(crate) start_ms: i64,
     count: Count,
     zero_count: Count,
     sum: f64,
@@ -47,8 +49,8 @@ struct Buckets {
     counts: Vec<f64>,
 }
 
-/// Decodes a histogram of a message that [`SCHEMA`] has passed.
-pub(crate) fn decode(mut reader: Reader<'_>) -> Result<Sent, Malformed> {
+/// Decodes a histogram of a message that the version's schema has passed.
+pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, Malformed> {
     let mut sent = Sent::default();
     while let Some(key) = reader.key()? {
         match key {
@@ -64,6 +66,7 @@ pub(crate) fn decode(mut reader: Reader<'_>) -> Result<Sent, Malformed> {
             // An enum is an int32, and an int64 may be sent as any varint: what is wider is cut, as every decoder does.
             RESET_HINT => sent.reset_hint = reader.varint()? as i32,
             TIMESTAMP => sent.timestamp_ms = reader.varint()? as i64,
+            START if version == Version::V2 => sent.start_ms = reader.varint()? as i64,
             _ => decode_repeated(key, &mut reader, &mut sent)?,
         }
     }
@@ -200,13 +203,18 @@ const POSITIVE_COUNTS: u32 = 13;
 const RESET_HINT: Key = varint_key(14);
 const TIMESTAMP: Key = varint_key(15);
 const CUSTOM_VALUES: u32 = 16;
+const START: Key = varint_key(17);
 
 const SPAN_OFFSET: Key = varint_key(1);
 const SPAN_LENGTH: Key = varint_key(2);
 
 static BUCKET_SPAN: Schema = Schema(&[(1, Kind::Varint), (2, Kind::Varint)]);
 /// What a histogram looks like on the wire.
-pub(crate) static SCHEMA: Schema = Schema(&[
+pub(crate) static SCHEMA: Schema = Schema(FIELDS.split_at(FIELDS.len() - 1).0);
+/// Likewise in version 2.0.
+pub(crate) static SCHEMA_V2: Schema = Schema(FIELDS);
+/// The last one is that of version 2.0.
+static FIELDS: &[(u32, Kind)] = &[
     (1, Kind::Varint),
     (2, Kind::Fixed64),
     (3, Kind::Fixed64),
@@ -223,7 +231,8 @@ pub(crate) static SCHEMA: Schema = Schema(&[
     (14, Kind::Varint),
     (15, Kind::Varint),
     (16, Kind::Fixed64s),
-]);
+    (17, Kind::Varint),
+];
 
 #[cfg(test)]
 impl Sent {

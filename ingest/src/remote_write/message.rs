@@ -1,4 +1,4 @@
-//! The messages of remote write 1.0 as prost decodes and encodes them: the twin that tests compare with.
+//! The messages of remote write as prost decodes and encodes them: the twin that tests compare with.
 //!
 //! Text is bytes here, since Prometheus' decoder does not check it either; the value of a sample is its bits, since prost
 //! would not encode -0; the members of a `oneof` are plain optional fields. The encodings are the same.
@@ -111,5 +111,95 @@ pub(crate) fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> TimeSer
         labels: labels.iter().map(|&(name, value)| Label { name: name.into(), value: value.into() }).collect(),
         samples: samples.iter().map(|&(timestamp, value)| Sample { value: value.to_bits(), timestamp }).collect(),
         ..TimeSeries::default()
+    }
+}
+
+/// The messages of version 2.0; those that are equal in both versions are above.
+pub(crate) mod v2 {
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Request {
+        #[prost(bytes = "vec", repeated, tag = "4")]
+        pub(crate) symbols: Vec<Vec<u8>>,
+        #[prost(message, repeated, tag = "5")]
+        pub(crate) timeseries: Vec<TimeSeries>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct TimeSeries {
+        #[prost(uint32, repeated, tag = "1")]
+        pub(crate) labels_refs: Vec<u32>,
+        #[prost(message, repeated, tag = "2")]
+        pub(crate) samples: Vec<Sample>,
+        /// A histogram of version 1.0 and a [`Start`], one behind the other.
+        #[prost(bytes = "vec", repeated, tag = "3")]
+        pub(crate) histograms: Vec<Vec<u8>>,
+        #[prost(message, repeated, tag = "4")]
+        pub(crate) exemplars: Vec<Exemplar>,
+        #[prost(message, optional, tag = "5")]
+        pub(crate) metadata: Option<Metadata>,
+    }
+
+    /// What a histogram has besides that of version 1.0.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Start {
+        #[prost(int64, tag = "17")]
+        pub(crate) start_timestamp: i64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Sample {
+        #[prost(fixed64, tag = "1")]
+        pub(crate) value: u64,
+        #[prost(int64, tag = "2")]
+        pub(crate) timestamp: i64,
+        #[prost(int64, tag = "3")]
+        pub(crate) start_timestamp: i64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Exemplar {
+        #[prost(uint32, repeated, tag = "1")]
+        pub(crate) labels_refs: Vec<u32>,
+        #[prost(double, tag = "2")]
+        pub(crate) value: f64,
+        #[prost(int64, tag = "3")]
+        pub(crate) timestamp: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(crate) struct Metadata {
+        #[prost(int32, tag = "1")]
+        pub(crate) kind: i32,
+        #[prost(uint32, tag = "3")]
+        pub(crate) help_ref: u32,
+        #[prost(uint32, tag = "4")]
+        pub(crate) unit_ref: u32,
+    }
+
+    impl Request {
+        /// Adds a series of label pairs and `(timestamp, value, start)` samples, and returns it.
+        pub(crate) fn add(&mut self, labels: &[(&str, &str)], samples: &[(i64, f64, i64)]) -> &mut TimeSeries {
+            let labels_refs = labels.iter().flat_map(|&(name, value)| [self.refer(name), self.refer(value)]).collect();
+            let samples = samples.iter().map(|&(timestamp, value, start_timestamp)| Sample {
+                value: value.to_bits(),
+                timestamp,
+                start_timestamp,
+            });
+            let samples = samples.collect();
+            self.timeseries.push(TimeSeries { labels_refs, samples, ..TimeSeries::default() });
+            self.timeseries.last_mut().unwrap()
+        }
+
+        /// Returns the reference to a symbol. The first one is the empty text, as the specification has it.
+        pub(crate) fn refer(&mut self, text: &str) -> u32 {
+            if self.symbols.is_empty() {
+                self.symbols.push(Vec::new());
+            }
+            let known = self.symbols.iter().position(|symbol| symbol == text.as_bytes());
+            known.unwrap_or_else(|| {
+                self.symbols.push(text.into());
+                self.symbols.len() - 1
+            }) as u32
+        }
     }
 }

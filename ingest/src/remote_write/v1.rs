@@ -8,7 +8,7 @@ use varve_tsdb::Sample;
 
 use super::histogram;
 use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
-use crate::batch::{DecodedBatch, FamilyEntry, Span};
+use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, Span};
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 use crate::route::RouteHasher;
@@ -71,7 +71,8 @@ impl<'a> Iterator for LabelPairs<'a> {
     }
 }
 
-/// Returns value and time of an exemplar whose `fields` were checked when it was decoded.
+/// Returns value and time of an exemplar whose `fields` were checked when it was decoded. Version 2.0 numbers these fields
+/// as 1.0 does.
 pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
     let mut reader = Reader::over(message, fields);
     let mut sample = Sample { timestamp_ms: 0, value: 0.0 };
@@ -124,7 +125,7 @@ fn decode_series(
             }
             SAMPLES => {
                 batch.samples.push(decode_sample(reader.message()?)?);
-                limits.check_samples(batch.samples.len() + batch.histograms.len())?;
+                limits.check_samples(batch.n_all_samples())?;
             }
             EXEMPLARS => {
                 let fields = reader.message()?;
@@ -134,8 +135,8 @@ fn decode_series(
             }
             HISTOGRAMS => {
                 let histogram = reader.message()?;
-                batch.histograms.push(histogram.span());
-                limits.check_samples(batch.samples.len() + batch.histograms.len())?;
+                batch.histograms.push(HistogramEntry::Sent(histogram.span()));
+                limits.check_samples(batch.n_all_samples())?;
                 histogram::SCHEMA.check(histogram)?;
             }
             _ => reader.skip_unknown(key, TIME_SERIES)?,
@@ -214,4 +215,4 @@ static LABELS_OF_SERIES: Schema = Schema(&[(1, Kind::Message(&LABEL))]);
 static LABEL: Schema = Schema(&[(1, Kind::Bytes), (2, Kind::Bytes)]);
 static EXEMPLAR: Schema = Schema(&[(1, Kind::Message(&LABEL)), (2, Kind::Fixed64), (3, Kind::Varint)]);
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

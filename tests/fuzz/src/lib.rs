@@ -8,7 +8,7 @@ mod store;
 pub use regexp::regexp_parse;
 pub use store::{store_decode, store_open, wal_replay};
 
-use varve_ingest::{DecodedBatch, Limits, RouteHasher, decode_v1};
+use varve_ingest::{DecodedBatch, Limits, RouteHasher, decode_v1, decode_v2};
 use varve_query::Features;
 use varve_query::promql::{parse, print};
 use varve_tsdb::RowCodec;
@@ -43,6 +43,13 @@ pub fn remote_write_v1(input: &[u8]) {
     let (hasher, limits, mut batch) = (RouteHasher::new(), Limits::default(), DecodedBatch::default());
     let first = decode_v1(input, &hasher, &limits, &mut batch).is_ok();
     assert_eq!(decode_v1(input, &hasher, &limits, &mut batch).is_ok(), first);
+}
+
+/// Decodes a message of remote write 2.0; the second time into the same batch.
+pub fn remote_write_v2(input: &[u8]) {
+    let (hasher, limits, mut batch) = (RouteHasher::new(), Limits::default(), DecodedBatch::default());
+    let first = decode_v2(input, &hasher, &limits, &mut batch).is_ok();
+    assert_eq!(decode_v2(input, &hasher, &limits, &mut batch).is_ok(), first);
 }
 
 /// Parses an expression. What parses is printed, and that parses to what prints the same.
@@ -148,6 +155,14 @@ mod tests {
         let series = b"\x0a\x1a\x0a\x0d\x0a\x08__name__\x12\x01m\x12\x09\x09\0\0\0\0\0\0\xf0\x3f";
         let metadata = b"\x1a\x0a\x08\x02\x12\x01m\x22\x03abc";
         smoke(remote_write_v1, &[series, metadata], 20_000);
+    }
+
+    #[test]
+    fn remote_write_v2_holds() {
+        // Symbols; one series with a label, a sample with its start and metadata.
+        let message = b"\x22\x00\x22\x08__name__\x22\x01m\
+            \x2a\x17\x0a\x02\x01\x02\x12\x0d\x09\0\0\0\0\0\0\xf0\x3f\x10\x05\x18\x01\x2a\x02\x08\x02";
+        smoke(remote_write_v2, &[message], 20_000);
     }
 
     #[test]

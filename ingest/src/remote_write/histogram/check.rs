@@ -56,7 +56,7 @@ type Checked<T = ()> = Result<T, InvalidHistogram>;
 
 /// Returns the histogram with its schema, whatever that was before, if it is one. Whole counts that are negative are above
 /// `i64::MAX`.
-pub(super) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histogram> {
+pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histogram> {
     if (SCHEMA_MAX + 1..=SCHEMA_REDUCED_MAX).contains(&schema) {
         reduce(&mut histogram, schema.abs_diff(SCHEMA_MAX))?;
         schema = SCHEMA_MAX;

@@ -4,6 +4,7 @@ use proptest::sample::Index;
 use prost::Message;
 
 use super::*;
+use crate::remote_write::Version;
 use crate::remote_write::message::{self, WriteRequest};
 
 /// What a request says, whoever has decoded it.
@@ -18,11 +19,11 @@ struct Told {
     families: Vec<Family>,
 }
 
-type Pair = (Vec<u8>, Vec<u8>);
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 /// All numbers of a histogram; of the members of a `oneof` only our decoder knows which one came last, so none of those.
-type HistogramBits = Vec<Vec<u64>>;
-type Bits = (i64, u64);
-type Family = (i32, Vec<u8>, Vec<u8>, Vec<u8>);
+pub(crate) type HistogramBits = Vec<Vec<u64>>;
+pub(crate) type Bits = (i64, u64);
+pub(crate) type Family = (i32, Vec<u8>, Vec<u8>, Vec<u8>);
 
 fn ours(message: &[u8]) -> Result<Told, WriteError> {
     let mut batch = DecodedBatch::default();
@@ -31,11 +32,12 @@ fn ours(message: &[u8]) -> Result<Told, WriteError> {
     for (series, samples) in batch.series() {
         check_labels(message, series.labels)?;
         let pairs = label_pairs(message, series.labels).map(|(name, value)| (name.to_vec(), value.to_vec()));
-        let samples = samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
+        let samples = samples.samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
         told.series.push((pairs.collect(), samples.collect()));
     }
-    for &span in &batch.histograms {
-        told.histograms.push(histogram::decode(Reader::over(message, span))?.told());
+    for entry in &batch.histograms {
+        let HistogramEntry::Sent(span) = entry else { panic!("{entry:?}") };
+        told.histograms.push(histogram::decode(Reader::over(message, *span), Version::V1)?.told());
     }
     for entry in &batch.exemplars {
         let pairs = label_pairs(message, entry.fields).map(|(name, value)| (name.to_vec(), value.to_vec()));
@@ -65,7 +67,7 @@ fn theirs(message: &[u8]) -> Result<Told, prost::DecodeError> {
     Ok(told)
 }
 
-fn told_histogram(of: &message::Histogram) -> HistogramBits {
+pub(crate) fn told_histogram(of: &message::Histogram) -> HistogramBits {
     let signed = |numbers: &[i64]| numbers.iter().map(|n| n.cast_unsigned()).collect::<Vec<_>>();
     let doubles = |numbers: &[f64]| numbers.iter().map(|n| n.to_bits()).collect::<Vec<_>>();
     let spans = |spans: &[message::BucketSpan]| {
@@ -94,7 +96,7 @@ fn check_same(message: &[u8]) {
     }
 }
 
-fn varint(mut value: u64, padding: usize) -> Vec<u8> {
+pub(crate) fn varint(mut value: u64, padding: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -117,22 +119,22 @@ fn field(number: u32, wire_type: u64, payload: impl Strategy<Value = Vec<u8>>) -
     (key(number, wire_type), payload).prop_map(|(key, payload)| [key, payload].concat())
 }
 
-fn number(number: u32) -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn number(number: u32) -> BoxedStrategy<Vec<u8>> {
     let value = prop_oneof![any::<u64>(), 0..300u64, (-300..0i64).prop_map(|v| v as u64)];
     field(number, 0, (value, 0..2usize).prop_map(|(value, pad)| varint(value, pad))).boxed()
 }
 
-fn double(number: u32) -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn double(number: u32) -> BoxedStrategy<Vec<u8>> {
     let bits = prop_oneof![any::<u64>(), Just(varve_tsdb::STALE_NAN_BITS), Just(0)];
     field(number, 1, bits.prop_map(|bits| bits.to_le_bytes().to_vec())).boxed()
 }
 
-fn len(number: u32, payload: impl Strategy<Value = Vec<u8>> + 'static) -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn len(number: u32, payload: impl Strategy<Value = Vec<u8>> + 'static) -> BoxedStrategy<Vec<u8>> {
     let delimited = (payload, 0..2usize).prop_map(|(p, pad)| [varint(p.len() as u64, pad), p].concat());
     field(number, 2, delimited).boxed()
 }
 
-fn text(number: u32) -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn text(number: u32) -> BoxedStrategy<Vec<u8>> {
     len(number, prop_oneof!["[a-z_]{0,12}".prop_map(String::into_bytes), vec(any::<u8>(), 0..140)])
 }
 
@@ -149,16 +151,16 @@ fn unknown() -> BoxedStrategy<Vec<u8>> {
 }
 
 /// A message: fields of these kinds in any order and number, unknown ones between them now and then.
-fn any_message(fields: Vec<(u32, BoxedStrategy<Vec<u8>>)>, len_max: usize) -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn any_message(fields: Vec<(u32, BoxedStrategy<Vec<u8>>)>, len_max: usize) -> BoxedStrategy<Vec<u8>> {
     let fields = proptest::strategy::Union::new_weighted([fields, vec![(1, unknown())]].concat());
     vec(fields, 0..len_max).prop_map(|fields| fields.concat()).boxed()
 }
 
-fn label() -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn label() -> BoxedStrategy<Vec<u8>> {
     any_message(vec![(8, text(1)), (8, text(2))], 4)
 }
 
-fn histogram() -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn histogram() -> BoxedStrategy<Vec<u8>> {
     let span = || any_message(vec![(4, number(1)), (4, number(2))], 4);
     let packed =
         || vec((any::<u64>(), 0..2usize), 0..4).prop_map(|v| v.iter().flat_map(|&(v, p)| varint(v, p)).collect());

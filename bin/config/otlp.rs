@@ -1,0 +1,139 @@
+//! Section `otlp`: how OpenTelemetry's metrics are translated. Keys, defaults and errors are Prometheus'.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use serde::Deserialize;
+use varve_ingest::{OtlpSettings, PromotedAttributes, TranslationStrategy};
+
+/// What the section says.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct OtlpConfig {
+    /// All attributes of a resource become labels of its series. Default false.
+    promote_all_resource_attributes: bool,
+    /// These attributes of a resource become labels of its series. Default none.
+    promote_resource_attributes: Vec<String>,
+    /// These do not, where all others do. Default none.
+    ignore_resource_attributes: Vec<String>,
+    /// What becomes of names. Default `UnderscoreEscapingWithSuffixes`.
+    translation_strategy: String,
+    /// `target_info` has the attributes that `job` and `instance` are made of. Default false.
+    keep_identifying_resource_attributes: bool,
+    /// Histograms of explicit bounds become native ones. Default false.
+    convert_histograms_to_nhcb: bool,
+    /// Name, version, schema URL and attributes of a scope become labels. Default false.
+    promote_scope_metadata: bool,
+    /// `key` is put before a label name that begins with one underscore. Default true.
+    label_name_underscore_sanitization: bool,
+    /// Underscores that follow each other stay. Default true.
+    label_name_preserve_multiple_underscores: bool,
+}
+
+impl Default for OtlpConfig {
+    fn default() -> Self {
+        Self {
+            promote_all_resource_attributes: false,
+            promote_resource_attributes: Vec::new(),
+            ignore_resource_attributes: Vec::new(),
+            translation_strategy: STRATEGIES[0].0.to_owned(),
+            keep_identifying_resource_attributes: false,
+            convert_histograms_to_nhcb: false,
+            promote_scope_metadata: false,
+            label_name_underscore_sanitization: true,
+            label_name_preserve_multiple_underscores: true,
+        }
+    }
+}
+
+impl OtlpConfig {
+    /// Returns the settings; `lookback_ms` is that of queries.
+    ///
+    /// # Errors
+    /// What Prometheus refuses.
+    pub(crate) fn settings(&self, lookback_ms: i64) -> Result<OtlpSettings> {
+        Ok(OtlpSettings {
+            translation_strategy: self.strategy()?,
+            promoted: self.promoted()?,
+            keep_identifying_resource_attributes: self.keep_identifying_resource_attributes,
+            convert_histograms_to_nhcb: self.convert_histograms_to_nhcb,
+            promote_scope_metadata: self.promote_scope_metadata,
+            label_name_underscore_sanitization: self.label_name_underscore_sanitization,
+            label_name_preserve_multiple_underscores: self.label_name_preserve_multiple_underscores,
+            lookback_ms,
+        })
+    }
+
+    fn strategy(&self) -> Result<TranslationStrategy> {
+        match STRATEGIES.iter().find(|(name, _)| *name == self.translation_strategy) {
+            Some((_, strategy)) => Ok(*strategy),
+            None => bail!("otlp: unsupported OTLP translation strategy {:?}", self.translation_strategy),
+        }
+    }
+
+    fn promoted(&self) -> Result<PromotedAttributes> {
+        let (promoted, ignored) = (&self.promote_resource_attributes, &self.ignore_resource_attributes);
+        if !self.promote_all_resource_attributes {
+            if !ignored.is_empty() {
+                bail!(
+                    "otlp: 'ignore_resource_attributes' cannot be configured unless 'promote_all_resource_attributes' is true"
+                );
+            }
+            return Ok(PromotedAttributes::Only(names(promoted, "promote_resource_attributes", "promoted")?));
+        }
+        if !promoted.is_empty() {
+            bail!(
+                "otlp: 'promote_all_resource_attributes' and 'promote_resource_attributes' cannot be configured simultaneously"
+            );
+        }
+        Ok(PromotedAttributes::AllBut(names(ignored, "ignore_resource_attributes", "ignored")?))
+    }
+}
+
+fn names(attributes: &[String], key: &str, adjective: &str) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for name in attributes.iter().map(|name| name.trim()) {
+        if name.is_empty() {
+            bail!("otlp: invalid '{key}': empty {adjective} OTel resource attribute");
+        }
+        if !names.insert(name.to_owned()) {
+            bail!("otlp: invalid '{key}': duplicated {adjective} OTel resource attribute {name:?}");
+        }
+    }
+    Ok(names)
+}
+
+const STRATEGIES: [(&str, TranslationStrategy); 4] = [
+    ("UnderscoreEscapingWithSuffixes", TranslationStrategy::UnderscoreEscapingWithSuffixes),
+    ("UnderscoreEscapingWithoutSuffixes", TranslationStrategy::UnderscoreEscapingWithoutSuffixes),
+    ("NoUTF8EscapingWithSuffixes", TranslationStrategy::NoUtf8EscapingWithSuffixes),
+    ("NoTranslation", TranslationStrategy::NoTranslation),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Result<PromotedAttributes, &str>) {
+        let config: OtlpConfig = serde_yaml_ng::from_str(text).unwrap();
+        let settings = config.settings(1).map(|settings| settings.promoted).map_err(|refused| refused.to_string());
+        match (settings, expect) {
+            (Ok(promoted), Ok(expect)) => assert_eq!(promoted, expect),
+            (Err(refused), Err(part)) => assert!(refused.contains(part), "{refused}"),
+            (got, expect) => panic!("{text}: {got:?}, expected {expect:?}"),
+        }
+    }
+
+    #[test]
+    fn settings_are_checked_as_prometheus_checks_them() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        check("{}", Ok(PromotedAttributes::Only(set(&[]))));
+        check("promote_resource_attributes: [' a ', b]", Ok(PromotedAttributes::Only(set(&["a", "b"]))));
+        check("promote_all_resource_attributes: true", Ok(PromotedAttributes::AllBut(set(&[]))));
+        check("promote_resource_attributes: [a, a]", Err("duplicated promoted OTel resource attribute \"a\""));
+        check("promote_resource_attributes: ['']", Err("empty promoted OTel resource attribute"));
+        check("ignore_resource_attributes: [a]", Err("cannot be configured unless"));
+        check("{promote_all_resource_attributes: true, promote_resource_attributes: [a]}", Err("simultaneously"));
+        check("translation_strategy: x", Err("unsupported OTLP translation strategy \"x\""));
+    }
+}

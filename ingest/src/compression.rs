@@ -1,0 +1,150 @@
+//! Bodies of the protocols that do not fix their compression, decompressed within bounds.
+
+use std::io::{self, Read};
+
+use crate::admission::Permit;
+use crate::error::{Malformed, WriteError};
+use crate::limits::Limits;
+use crate::remote_write::snappy;
+
+/// How a body is compressed, by the names of HTTP's content encodings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    Identity,
+    /// `gzip`, members one behind the other included.
+    Gzip,
+    /// `deflate`: the zlib format, as HTTP has it.
+    Deflate,
+    /// `zstd`.
+    Zstd,
+    /// `snappy`: one block, as remote write has it.
+    Snappy,
+}
+
+impl Compression {
+    /// Returns the compression that a content encoding names.
+    #[must_use]
+    pub fn from_content_encoding(encoding: &str) -> Option<Self> {
+        Some(match encoding.to_ascii_lowercase().as_str() {
+            "" | "identity" => Self::Identity,
+            "gzip" | "x-gzip" => Self::Gzip,
+            "deflate" => Self::Deflate,
+            "zstd" => Self::Zstd,
+            "snappy" => Self::Snappy,
+            _ => return None,
+        })
+    }
+
+    /// Decompresses a body; what comes out is reserved before it is kept.
+    ///
+    /// # Errors
+    /// [`WriteError::Malformed`] if it is not compressed so, [`WriteError::TooLarge`] and [`WriteError::Busy`].
+    pub(crate) fn decompress(
+        self,
+        body: &[u8],
+        limits: &Limits,
+        permit: &mut Permit<'_>,
+    ) -> Result<Vec<u8>, WriteError> {
+        match self {
+            Self::Identity => {
+                limits.check_decompressed(body.len() as u64)?;
+                permit.grow(body.len())?;
+                Ok(body.to_vec())
+            }
+            Self::Snappy => {
+                let size = snappy::declared_size(body, limits)?;
+                permit.grow(size)?;
+                let mut bytes = Vec::new();
+                snappy::decompress(body, size, &mut bytes)?;
+                Ok(bytes)
+            }
+            Self::Gzip => self.inflate(flate2::read::MultiGzDecoder::new(body), limits, permit),
+            Self::Deflate => self.inflate(flate2::read::ZlibDecoder::new(body), limits, permit),
+            Self::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(body).map_err(|error| self.malformed(&error))?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(|error| self.malformed(&error))?;
+                self.inflate(decoder, limits, permit)
+            }
+        }
+    }
+
+    fn inflate(self, mut reader: impl Read, limits: &Limits, permit: &mut Permit<'_>) -> Result<Vec<u8>, WriteError> {
+        let mut bytes = Vec::new();
+        loop {
+            let len = bytes.len();
+            permit.grow(STEP)?;
+            let n = (&mut reader).take(STEP as u64).read_to_end(&mut bytes).map_err(|error| self.malformed(&error))?;
+            limits.check_decompressed((len + n) as u64)?;
+            if n < STEP {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    fn malformed(self, error: &io::Error) -> WriteError {
+        let encoding = match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Zstd => "zstd",
+            Self::Snappy => "snappy",
+        };
+        Malformed::Encoding { encoding, reason: error.to_string() }.into()
+    }
+}
+
+/// Bytes that are decompressed at a time.
+const STEP: usize = 256 << 10;
+/// Window of 8 MiB: what decoders of HTTP must take, and no more.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::Admission;
+    use std::io::Write;
+
+    fn compressed(compression: Compression, text: &[u8]) -> Vec<u8> {
+        let level = flate2::Compression::default();
+        match compression {
+            Compression::Identity => text.to_vec(),
+            Compression::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Deflate => {
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Zstd => zstd::encode_all(text, 0).unwrap(),
+            Compression::Snappy => snap::raw::Encoder::new().compress_vec(text).unwrap(),
+        }
+    }
+
+    #[test]
+    fn each_encoding_is_read_up_to_the_limit_and_damage_is_told() {
+        let text: Vec<u8> = (0..1_000_000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
+        let (admission, limits) = (Admission::new(1 << 30), Limits::default());
+        let tight = Limits { decompressed_size_max: text.len() - 1, ..limits };
+        for encoding in ["", "gzip", "deflate", "zstd", "snappy"] {
+            let compression = Compression::from_content_encoding(encoding).unwrap();
+            let body = compressed(compression, &text);
+            let run = |body: &[u8], limits: &Limits| {
+                let mut permit = admission.admit(0).unwrap();
+                let bytes = compression.decompress(body, limits, &mut permit);
+                assert!(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64) <= admission.in_flight());
+                bytes
+            };
+            assert!(run(&body, &limits).unwrap() == text, "{encoding}");
+            assert!(matches!(run(&body, &tight), Err(WriteError::TooLarge { .. })), "{encoding}");
+            if !encoding.is_empty() {
+                assert!(matches!(run(&body[..body.len() / 2], &limits), Err(WriteError::Malformed(_))), "{encoding}");
+            }
+        }
+        assert_eq!(Compression::from_content_encoding("br"), None);
+        assert_eq!(admission.in_flight(), 0);
+    }
+}

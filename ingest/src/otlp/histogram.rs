@@ -1,0 +1,150 @@
+//! Histograms of OTLP as native ones: exponential buckets, and explicit ones as custom buckets.
+
+use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, STALE_NAN_BITS};
+
+use super::message::{Buckets, ExponentialPoint, HistogramPoint};
+use super::{is_stale, stale_or};
+use crate::remote_write::histogram::check;
+
+/// Translates an exponential histogram, or says why it is none that is stored.
+pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String> {
+    if point.scale < SCHEMA_MIN {
+        let scale = point.scale;
+        return Err(format!(
+            "cannot convert exponential to native histogram. Scale must be >= {SCHEMA_MIN}, was {scale}"
+        ));
+    }
+    // At least 0, since the finest schema is subtracted from what is above it.
+    let scale_down = point.scale.max(SCHEMA_MAX) - SCHEMA_MAX;
+    let side = |buckets: &Option<Buckets>| match buckets {
+        Some(Buckets { offset, counts }) => layout(counts, *offset, scale_down, true),
+        None => (Vec::new(), Vec::new()),
+    };
+    let ((positive_spans, positive), (negative_spans, negative)) = (side(&point.positive), side(&point.negative));
+    let histogram = Histogram {
+        zero_threshold: ZERO_THRESHOLD,
+        sum: stale_or(point.flags, point.sum.unwrap_or_default()),
+        counts: HistogramCounts::Integer {
+            count: if is_stale(point.flags) { STALE_NAN_BITS } else { point.count },
+            zero_count: point.zero_count,
+            positive,
+            negative,
+        },
+        positive_spans,
+        negative_spans,
+        ..Histogram::default()
+    };
+    check(histogram, point.scale.min(SCHEMA_MAX)).map_err(|invalid| invalid.to_string())
+}
+
+/// Translates a histogram of explicit bounds to one of custom buckets.
+pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
+    let offset = point.bucket_counts.iter().take_while(|count| **count == 0).count();
+    // A data point has far fewer buckets: its size is bounded.
+    let first_idx = i32::try_from(offset).map_err(|_| "too many buckets".to_owned())?;
+    let (positive_spans, positive) = layout(&point.bucket_counts[offset..], first_idx, 0, false);
+    let histogram = Histogram {
+        sum: stale_or(point.flags, point.sum.unwrap_or_default()),
+        counts: HistogramCounts::Integer {
+            count: if is_stale(point.flags) { STALE_NAN_BITS } else { point.count },
+            zero_count: 0,
+            positive,
+            negative: Vec::new(),
+        },
+        positive_spans,
+        custom_bounds: point.explicit_bounds.clone(),
+        ..Histogram::default()
+    };
+    check(histogram, i32::from(CUSTOM_BUCKETS_SCHEMA)).map_err(|invalid| invalid.to_string())
+}
+
+/// Returns spans and counts of dense buckets, 2^`scale_down` of them merged into one each. Bucket 0 of an exponential
+/// histogram begins at 1 and that of a native one ends there, hence `adjusts` moves them by one.
+fn layout(counts: &[u64], offset: i32, scale_down: i32, adjusts: bool) -> (Vec<BucketSpan>, Vec<u64>) {
+    let Some(last_idx) = counts.len().checked_sub(1) else { return Default::default() };
+    // Indexes wrap as they do in Prometheus; what comes of that is checked afterwards.
+    let merged = |idx: i32| (idx >> scale_down.min(i32::BITS as i32 - 1)).wrapping_add(1);
+    let place = |i: usize| merged(offset.wrapping_add(i as i32));
+    let first = if adjusts { merged(offset) } else { offset };
+    let mut buckets = Sparse { spans: vec![BucketSpan { offset: first, length: 0 }], counts: Vec::new() };
+    let (mut idx, mut count) = (merged(offset), 0_u64);
+    for (i, &of_bucket) in counts.iter().enumerate() {
+        let next_idx = place(i);
+        if idx == next_idx {
+            count = count.wrapping_add(of_bucket);
+        } else if count == 0 {
+            count = of_bucket;
+        } else {
+            buckets.push(next_idx.wrapping_sub(idx).wrapping_sub(1), count);
+            (count, idx) = (of_bucket, next_idx);
+        }
+    }
+    buckets.push(place(last_idx).wrapping_sub(idx), count);
+    (buckets.spans, buckets.counts)
+}
+
+struct Sparse {
+    spans: Vec<BucketSpan>,
+    counts: Vec<u64>,
+}
+
+impl Sparse {
+    /// Adds a bucket after `gap` empty ones: of more than two a new span is made, fewer are written.
+    fn push(&mut self, gap: i32, count: u64) {
+        if gap > GAP_WRITTEN_MAX {
+            self.spans.push(BucketSpan { offset: gap, length: 0 });
+        } else {
+            (0..gap).for_each(|_| self.push_bucket(0));
+        }
+        self.push_bucket(count);
+    }
+
+    fn push_bucket(&mut self, count: u64) {
+        self.spans.last_mut().expect("there is a span from the start").length += 1;
+        self.counts.push(count);
+    }
+}
+
+const SCHEMA_MIN: i32 = -4;
+const SCHEMA_MAX: i32 = 8;
+/// What OTLP does not tell in most cases and Prometheus takes in all.
+const ZERO_THRESHOLD: f64 = 1e-128;
+const GAP_WRITTEN_MAX: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(counts: &[u64], offset: i32, scale_down: i32, spans: &[(i32, u32)], expect: &[u64]) {
+        let (found, counts) = layout(counts, offset, scale_down, true);
+        assert_eq!(found.iter().map(|span| (span.offset, span.length)).collect::<Vec<_>>(), spans);
+        assert_eq!(counts, expect);
+    }
+
+    #[test]
+    fn buckets_are_laid_out_as_prometheus_does_it() {
+        check(&[], 5, 0, &[], &[]);
+        check(&[4, 3, 2, 1], 0, 0, &[(1, 4)], &[4, 3, 2, 1]);
+        check(&[4, 0, 0, 1], -3, 0, &[(-2, 4)], &[4, 0, 0, 1]);
+        check(&[4, 0, 0, 0, 1], 0, 0, &[(1, 1), (3, 1)], &[4, 1]);
+        check(&[4, 3, 2, 1], 0, 1, &[(1, 2)], &[7, 3]);
+        check(&[1, 1], i32::MAX, 0, &[(i32::MIN, 2)], &[1, 1]);
+        check(&[1, 1], 0, 1000, &[(1, 1)], &[2]);
+    }
+
+    #[test]
+    fn explicit_buckets_begin_at_the_first_that_is_not_empty() {
+        let point = HistogramPoint {
+            count: 3,
+            sum: Some(1.0),
+            bucket_counts: vec![0, 1, 2],
+            explicit_bounds: vec![1.0, 2.0],
+            ..HistogramPoint::default()
+        };
+        let histogram = custom(&point).unwrap();
+        assert_eq!(histogram.positive_spans, [BucketSpan { offset: 1, length: 2 }]);
+        assert_eq!((histogram.custom_bounds, histogram.schema), (vec![1.0, 2.0], CUSTOM_BUCKETS_SCHEMA));
+        assert!(custom(&HistogramPoint { count: 4, ..point }).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! Labels of the series that OTLP's resources, scopes and data points become.
+
+use std::collections::BTreeMap;
+
+use varve_tsdb::METRIC_NAME;
+
+use super::message::{KeyValue, Scope};
+use super::names::LabelNamer;
+use super::value::text;
+use super::{OtlpSettings, PromotedAttributes};
+
+/// Labels by name; one with an empty value is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct LabelMap(BTreeMap<String, String>);
+
+impl LabelMap {
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        if value.is_empty() {
+            self.0.remove(name);
+        } else {
+            self.0.insert(name.to_owned(), value.to_owned());
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn set_all(&mut self, labels: &Self) {
+        labels.iter().for_each(|(name, value)| self.set(name, value));
+    }
+}
+
+/// Labels that all series of a resource or of a scope have.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    job: String,
+    instance: String,
+    promoted: LabelMap,
+    /// Of the scope, if scopes are promoted.
+    scope: Option<LabelMap>,
+}
+
+impl Context {
+    /// Makes the context of a resource.
+    pub(super) fn new(resource: &[KeyValue], settings: &OtlpSettings, namer: LabelNamer) -> Result<Self, String> {
+        let attribute = |key: &str| resource.iter().find(|of| of.key == key).map(|of| text(of.value.as_ref()));
+        let job = attribute(SERVICE_NAME).map(|name| match attribute(SERVICE_NAMESPACE) {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name,
+        });
+        let mut promoted = LabelMap::default();
+        for of in resource {
+            let is_promoted = match &settings.promoted {
+                PromotedAttributes::Only(names) => names.contains(&of.key),
+                PromotedAttributes::AllBut(names) => !names.contains(&of.key),
+            };
+            if is_promoted {
+                promoted.set(&namer.name(&of.key)?, &text(of.value.as_ref()));
+            }
+        }
+        let (job, instance) = (job.unwrap_or_default(), attribute(SERVICE_INSTANCE_ID).unwrap_or_default());
+        Ok(Self { job, instance, promoted, scope: None })
+    }
+
+    /// Goes over to another scope.
+    pub(super) fn set_scope(
+        &mut self,
+        scope: &Scope,
+        schema_url: &str,
+        settings: &OtlpSettings,
+        namer: LabelNamer,
+    ) -> Result<(), String> {
+        self.scope = None;
+        if !settings.promote_scope_metadata || scope.name.is_empty() {
+            return Ok(());
+        }
+        let mut labels = LabelMap::default();
+        for of in &scope.attributes {
+            labels.set(&namer.name(&format!("otel_scope_{}", of.key))?, &text(of.value.as_ref()));
+        }
+        labels.set("otel_scope_name", &scope.name);
+        labels.set("otel_scope_version", &scope.version);
+        labels.set("otel_scope_schema_url", schema_url);
+        self.scope = Some(labels);
+        Ok(())
+    }
+
+    /// Returns the labels of a data point, without a metric name.
+    pub(super) fn of_point(&self, attributes: &[KeyValue], namer: LabelNamer) -> Result<LabelMap, String> {
+        let mut labels = escaped(attributes, &[METRIC_NAME], namer)?;
+        for (name, value) in self.promoted.iter() {
+            if !labels.has(name) {
+                labels.set(name, value);
+            }
+        }
+        self.set_identity(&mut labels);
+        if let Some(scope) = &self.scope {
+            labels.set_all(scope);
+        }
+        Ok(labels)
+    }
+
+    /// Returns the labels of a resource's `target_info`, or `None` if it would say nothing or nobody could tell of what.
+    pub(super) fn of_target_info(
+        &self,
+        resource: &[KeyValue],
+        settings: &OtlpSettings,
+        namer: LabelNamer,
+    ) -> Result<Option<LabelMap>, String> {
+        if resource.iter().all(|of| IDENTIFYING.contains(&of.key.as_str())) {
+            return Ok(None);
+        }
+        let ignored: &[&str] = if settings.keep_identifying_resource_attributes { &[] } else { &IDENTIFYING };
+        let mut labels = escaped(resource, ignored, namer)?;
+        self.set_identity(&mut labels);
+        labels.set(METRIC_NAME, TARGET_INFO);
+        Ok((labels.has("job") || labels.has("instance")).then_some(labels))
+    }
+
+    fn set_identity(&self, labels: &mut LabelMap) {
+        for (name, value) in [("job", &self.job), ("instance", &self.instance)] {
+            if !value.is_empty() {
+                labels.set(name, value);
+            }
+        }
+    }
+}
+
+/// Escapes the names of attributes. Values of names that become one are put together, in the order of the names before.
+fn escaped(attributes: &[KeyValue], ignored: &[&str], namer: LabelNamer) -> Result<LabelMap, String> {
+    let mut sorted: Vec<_> = attributes.iter().filter(|of| !ignored.contains(&of.key.as_str())).collect();
+    sorted.sort_by_key(|of| &of.key);
+    let mut labels = LabelMap::default();
+    for of in sorted {
+        let value = text(of.value.as_ref());
+        if !namer.escapes {
+            labels.set(&of.key, &value);
+            continue;
+        }
+        let name = namer.name(&of.key)?;
+        match labels.0.get_mut(&name) {
+            Some(before) => *before = format!("{before};{value}"),
+            None => labels.set(&name, &value),
+        }
+    }
+    Ok(labels)
+}
+
+pub(super) const TARGET_INFO: &str = "target_info";
+const SERVICE_NAME: &str = "service.name";
+const SERVICE_NAMESPACE: &str = "service.namespace";
+const SERVICE_INSTANCE_ID: &str = "service.instance.id";
+const IDENTIFYING: [&str; 3] = [SERVICE_NAMESPACE, SERVICE_NAME, SERVICE_INSTANCE_ID];

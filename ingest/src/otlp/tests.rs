@@ -1,0 +1,104 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use prost::Message;
+
+use super::message::{Attributes, KeyValue, Number, NumberPoint, Value};
+use super::*;
+use crate::admission::Admission;
+use crate::batch::DecodedBatch;
+use crate::compose::Composer;
+use crate::error::WriteError;
+use crate::limits::Limits;
+use crate::rejects::Rejects;
+use crate::route::RouteHasher;
+
+/// Encodes a message as a field of another.
+fn field(number: u8, message: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    prost::encoding::encode_varint(message.len() as u64, &mut bytes);
+    [bytes, message.to_vec()].concat()
+}
+
+/// Encodes a request of one gauge.
+fn gauge(resource: &[(&str, &str)], points: &[NumberPoint]) -> Vec<u8> {
+    let attribute = |&(key, value): &(&str, &str)| {
+        let value = message::AnyValue { value: Some(Value::String(value.to_owned())) };
+        KeyValue { key: key.to_owned(), value: Some(value) }
+    };
+    let resource = Attributes { attributes: resource.iter().map(attribute).collect() }.encode_to_vec();
+    let points: Vec<_> = points.iter().flat_map(|point| field(1, &point.encode_to_vec())).collect();
+    let metric = [field(1, b"m"), field(5, &points)].concat();
+    let scope = field(2, &metric);
+    // The resource comes last, which it may.
+    field(1, &[field(2, &scope), field(1, &resource)].concat())
+}
+
+fn point(time_ns: u64) -> NumberPoint {
+    NumberPoint { time_ns, value: Some(Number::Int(1)), ..NumberPoint::default() }
+}
+
+fn translated(message: &[u8]) -> Result<(DecodedBatch, Vec<u8>, Rejects), WriteError> {
+    let (admission, hasher, limits) = (Admission::new(1 << 30), RouteHasher::new(), Limits::default());
+    let (mut batch, mut text, mut rejects) = (DecodedBatch::default(), Vec::new(), Rejects::default());
+    let mut permit = admission.admit(0)?;
+    let mut composer = Composer::new(&mut batch, &mut text, &mut permit, &hasher, &limits);
+    translate(message, &OtlpSettings::default(), &mut composer, &mut rejects)?;
+    Ok((batch, text, rejects))
+}
+
+fn labels(batch: &DecodedBatch, text: &[u8], series_idx: usize) -> String {
+    crate::label_set::print(batch.label_pairs(text, batch.series[series_idx].labels))
+}
+
+#[test]
+fn a_resource_is_known_wherever_it_stands() {
+    let (batch, text, rejects) =
+        translated(&gauge(&[("service.name", "shop"), ("a", "b")], &[point(5_000_000), point(7_000_000)])).unwrap();
+    assert!(rejects.is_empty());
+    let series: Vec<_> = (0..batch.n_series()).map(|idx| labels(&batch, &text, idx)).collect();
+    let of_point = r#"{__name__="m", job="shop"}"#;
+    assert_eq!(series, [of_point, of_point, r#"{__name__="target_info", a="b", job="shop"}"#]);
+    let times: Vec<_> = batch.samples.iter().map(|sample| sample.timestamp_ms).collect();
+    assert_eq!(times, [5, 7, 5, 7]);
+}
+
+#[test]
+fn a_time_of_long_ago_does_not_make_samples_without_end() {
+    let now_ns = 1_700_000_000_000_000_000;
+    let (batch, ..) = translated(&gauge(&[("service.name", "x"), ("a", "b")], &[point(0), point(now_ns)])).unwrap();
+    assert_eq!(batch.n_samples() as i64, 2 + TARGET_INFO_SAMPLES_MAX + 1);
+    assert_eq!(batch.samples.last().unwrap().timestamp_ms, 1_700_000_000_000);
+}
+
+#[test]
+fn a_data_point_is_decoded_up_to_a_size() {
+    let large = "x".repeat(DECODED_SIZE_MAX);
+    let refused = translated(&gauge(&[("a", &large)], &[point(1)])).unwrap_err();
+    assert!(matches!(refused, WriteError::TooLarge { .. }), "{refused}");
+    assert!(translated(&gauge(&[("a", &large[100..])], &[point(1)])).is_ok());
+}
+
+#[test]
+fn values_nested_without_end_are_malformed() {
+    let mut value = Vec::new();
+    for _ in 0..10_000 {
+        value = field(5, &field(1, &value));
+        value.truncate(DECODED_SIZE_MAX / 2);
+    }
+    let attribute = [field(1, b"a"), field(2, &value)].concat();
+    let message = field(1, &field(1, &field(1, &attribute)));
+    assert!(matches!(translated(&message), Err(WriteError::Malformed(_))));
+}
+
+proptest! {
+    #[test]
+    fn damage_never_panics(cut in 0..80_usize, at in 0..80_usize, byte in any::<u8>(), random in vec(any::<u8>(), 0..100)) {
+        let mut message = gauge(&[("service.name", "x"), ("a", "b")], &[point(1_000_000), point(2_000_000)]);
+        let (len, at) = (message.len(), at % message.len());
+        message[at] = byte;
+        let _either = translated(&message);
+        message.truncate(len.saturating_sub(cut));
+        let _either = translated(&message);
+        let _either = translated(&random);
+    }
+}

@@ -1,0 +1,168 @@
+//! Values of attributes as text, as the collector's `pdata` prints them: numbers as JavaScript does, what has parts as
+//! JSON as Go writes it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::message::{AnyValue, KeyValue, Value};
+
+/// Returns the text of an attribute's value.
+pub(crate) fn text(value: Option<&AnyValue>) -> String {
+    match value.and_then(|value| value.value.as_ref()) {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Bool(value)) => value.to_string(),
+        Some(Value::Int(value)) => value.to_string(),
+        Some(Value::Double(value)) if !value.is_finite() => {
+            let name = if value.is_nan() {
+                "NaN"
+            } else if *value > 0.0 {
+                "+Inf"
+            } else {
+                "-Inf"
+            };
+            format!("json: unsupported value: {name}")
+        }
+        Some(Value::Double(value)) => float(*value),
+        Some(Value::Bytes(bytes)) => base64(bytes),
+        Some(nested @ (Value::Array(_) | Value::Map(_))) => {
+            let mut json = String::new();
+            // Go refuses numbers that JSON has no word for, and then there is no text.
+            if put_json(&mut json, nested) { json } else { String::new() }
+        }
+    }
+}
+
+/// Writes a value as JSON; `false` if it holds a number that is none there. Depth is that which prost decodes.
+fn put_json(json: &mut String, value: &Value) -> bool {
+    match value {
+        Value::String(text) => put_string(json, text),
+        Value::Bool(value) => json.push_str(if *value { "true" } else { "false" }),
+        Value::Int(value) => json.push_str(&value.to_string()),
+        Value::Double(value) if !value.is_finite() => return false,
+        Value::Double(value) => json.push_str(&float(*value)),
+        Value::Bytes(bytes) => put_string(json, &base64(bytes)),
+        Value::Array(array) => {
+            json.push('[');
+            for (i, value) in array.values.iter().enumerate() {
+                json.push_str(if i == 0 { "" } else { "," });
+                if !put_any(json, Some(value)) {
+                    return false;
+                }
+            }
+            json.push(']');
+        }
+        Value::Map(map) => return put_map(json, &map.attributes),
+    }
+    true
+}
+
+fn put_any(json: &mut String, value: Option<&AnyValue>) -> bool {
+    match value.and_then(|value| value.value.as_ref()) {
+        Some(value) => put_json(json, value),
+        None => {
+            json.push_str("null");
+            true
+        }
+    }
+}
+
+fn put_map(json: &mut String, attributes: &[KeyValue]) -> bool {
+    // Go sorts the keys; of those that are equal the last one stands.
+    let sorted: BTreeMap<_, _> = attributes.iter().map(|of| (&of.key, of.value.as_ref())).collect();
+    json.push('{');
+    for (i, (key, value)) in sorted.into_iter().enumerate() {
+        json.push_str(if i == 0 { "" } else { "," });
+        put_string(json, key);
+        json.push(':');
+        if !put_any(json, value) {
+            return false;
+        }
+    }
+    json.push('}');
+    true
+}
+
+fn put_string(json: &mut String, text: &str) {
+    json.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => json.push_str("\\\""),
+            '\\' => json.push_str("\\\\"),
+            '\n' => json.push_str("\\n"),
+            '\r' => json.push_str("\\r"),
+            '\t' => json.push_str("\\t"),
+            '\u{8}' => json.push_str("\\b"),
+            '\u{c}' => json.push_str("\\f"),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
+                write!(json, "\\u{:04x}", u32::from(c)).expect("a String takes any text");
+            }
+            _ => json.push(c),
+        }
+    }
+    json.push('"');
+}
+
+/// Prints a finite number as JavaScript does.
+fn float(value: f64) -> String {
+    let size = value.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{value:e}");
+        return if text.contains("e-") { text } else { text.replace('e', "e+") };
+    }
+    value.to_string()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().chain(&[0, 0]).take(3).fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte));
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::{ArrayValue, Attributes};
+    use super::*;
+
+    fn any(value: Value) -> AnyValue {
+        AnyValue { value: Some(value) }
+    }
+
+    #[track_caller]
+    fn check(value: Value, expect: &str) {
+        assert_eq!(text(Some(&any(value))), expect);
+    }
+
+    #[test]
+    fn values_are_printed_as_the_collector_prints_them() {
+        assert_eq!(text(None), "");
+        check(Value::String("a<b".into()), "a<b");
+        check(Value::Bool(true), "true");
+        check(Value::Int(-5), "-5");
+        for (value, expect) in [
+            (1.0, "1"),
+            (0.1, "0.1"),
+            (1e21, "1e+21"),
+            (1.5e-7, "1.5e-7"),
+            (1e20, "100000000000000000000"),
+            (f64::NAN, "json: unsupported value: NaN"),
+        ] {
+            check(Value::Double(value), expect);
+        }
+        for (bytes, expect) in [(&b""[..], ""), (b"a", "YQ=="), (b"ab", "YWI="), (b"abc", "YWJj")] {
+            check(Value::Bytes(bytes.to_vec()), expect);
+        }
+        let entry = |key: &str, value| KeyValue { key: key.into(), value };
+        let list = Value::Array(ArrayValue { values: vec![any(Value::Int(1)), AnyValue { value: None }] });
+        let map = vec![entry("b", Some(any(list))), entry("a", Some(any(Value::String("<\n".into()))))];
+        check(Value::Map(Attributes { attributes: map }), r#"{"a":"\u003c\n","b":[1,null]}"#);
+        check(Value::Array(ArrayValue { values: vec![any(Value::Double(f64::NAN))] }), "");
+    }
+}

@@ -1,0 +1,257 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use prost::Message;
+
+use super::*;
+use crate::exemplars;
+use crate::remote_write::message::Histogram;
+use crate::remote_write::message::v2::{Request, Start, TimeSeries};
+use crate::remote_write::v1::tests::{
+    Bits, HistogramBits, Pair, any_message, double, histogram, len, number, text, told_histogram, varint,
+};
+
+/// What a request says, whoever has decoded it.
+#[derive(Debug, PartialEq, Default)]
+struct Told {
+    /// Labels as pairs, samples as timestamp, bits and start.
+    series: Vec<(Vec<Pair>, Vec<BitsAndStart>)>,
+    /// With their starts.
+    histograms: Vec<(HistogramBits, i64)>,
+    /// Series, labels, timestamp and bits.
+    exemplars: Vec<(usize, Vec<Pair>, Bits)>,
+}
+
+type BitsAndStart = (i64, u64, i64);
+
+fn ours(message: &[u8]) -> Result<Told, WriteError> {
+    let mut batch = DecodedBatch::default();
+    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
+    let pairs = |labels| batch.label_pairs(message, labels).map(|(name, value)| (name.to_vec(), value.to_vec()));
+    let mut told = Told::default();
+    for (series, samples) in batch.series() {
+        let samples = samples.with_starts().map(|(of, start_ms)| (of.timestamp_ms, of.value.to_bits(), start_ms));
+        told.series.push((pairs(series.labels).collect(), samples.collect()));
+    }
+    for entry in &batch.histograms {
+        let HistogramEntry::Sent(span) = entry else { panic!("{entry:?}") };
+        let sent = histogram::decode(Reader::over(message, *span), Version::V2)?;
+        told.histograms.push((sent.told(), sent.start_ms));
+    }
+    for entry in &batch.exemplars {
+        let sample = crate::remote_write::v1::exemplar_sample(message, entry.fields);
+        let bits = (sample.timestamp_ms, sample.value.to_bits());
+        told.exemplars.push((entry.series_idx as usize, pairs(entry.fields).collect(), bits));
+        // Whatever the labels are.
+        let _parsed = exemplars::parse(message, &batch, entry);
+    }
+    Ok(told)
+}
+
+fn theirs(message: &[u8]) -> Result<Told, String> {
+    let Request { symbols, timeseries } = Request::decode(message).map_err(|refused| refused.to_string())?;
+    let text = |number: u32| symbols.get(number as usize).cloned().ok_or(format!("no symbol {number}"));
+    let pairs = |refs: &[u32]| {
+        let pairs = refs.chunks(2).map(|pair| match pair {
+            [name, value] => Ok((text(*name)?, text(*value)?)),
+            _ => Err("odd references".to_owned()),
+        });
+        pairs.collect::<Result<Vec<_>, _>>()
+    };
+    let mut told = Told::default();
+    for (idx, series) in timeseries.into_iter().enumerate() {
+        let TimeSeries { labels_refs, samples, histograms, exemplars, metadata } = series;
+        let samples = samples.iter().map(|of| (of.timestamp, of.value, of.start_timestamp));
+        told.series.push((pairs(&labels_refs)?, samples.collect()));
+        for bytes in histograms {
+            let decoded = Histogram::decode(&bytes[..]).and_then(|of| Ok((of, Start::decode(&bytes[..])?)));
+            let (histogram, start) = decoded.map_err(|refused| refused.to_string())?;
+            told.histograms.push((told_histogram(&histogram), start.start_timestamp));
+        }
+        for exemplar in exemplars {
+            let bits = (exemplar.timestamp, exemplar.value.to_bits());
+            told.exemplars.push((idx, pairs(&exemplar.labels_refs)?, bits));
+        }
+        for number in metadata.iter().flat_map(|of| [of.help_ref, of.unit_ref]).filter(|number| *number != 0) {
+            text(number)?;
+        }
+    }
+    Ok(told)
+}
+
+/// Both decoders must refuse, or tell the same; only groups are ours alone to refuse.
+fn check_same(message: &[u8]) {
+    match (ours(message), theirs(message)) {
+        (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
+        (Err(_), Err(_)) => {}
+        (Err(refused), Ok(_)) if refused.to_string().contains("groups") => {}
+        (ours, theirs) => panic!("{message:?}\nours: {ours:?}\ntheirs: {theirs:?}"),
+    }
+}
+
+/// References, mostly to one of the symbols that a request begins with.
+fn refs() -> BoxedStrategy<Vec<u8>> {
+    let number = || prop_oneof![30 => 0..N_SYMBOLS, 1 => any::<u64>()];
+    let packed = vec((number(), number()), 0..4);
+    let packed =
+        packed.prop_map(|refs| refs.iter().flat_map(|(a, b)| [varint(*a, 0), varint(*b, 0)].concat()).collect());
+    let single = (number(), number()).prop_map(|(a, b)| [vec![8], varint(a, 0), vec![8], varint(b, 0)].concat());
+    prop_oneof![8 => len(1, packed), 1 => single].boxed()
+}
+
+fn request() -> BoxedStrategy<Vec<u8>> {
+    let sample = any_message(vec![(8, double(1)), (8, number(2)), (4, number(3))], 4);
+    let exemplar = any_message(vec![(4, refs()), (4, double(2)), (4, number(3))], 5);
+    let histogram = any_message(vec![(1, number(17))], 2);
+    let histogram = (self::histogram(), histogram).prop_map(|(a, b)| [a, b].concat());
+    let metadata = any_message(vec![(4, number(1)), (1, small(3)), (1, small(4))], 4);
+    let time_series = any_message(
+        vec![(16, refs()), (16, len(2, sample)), (2, len(3, histogram)), (2, len(4, exemplar)), (2, len(5, metadata))],
+        12,
+    );
+    let symbols = vec(text(4), N_SYMBOLS as usize).prop_map(|symbols| symbols.concat());
+    let series = any_message(vec![(8, len(5, time_series))], 6);
+    // Symbols may as well come last.
+    (symbols, series, any::<bool>()).prop_map(|(a, b, first)| if first { [a, b] } else { [b, a] }.concat()).boxed()
+}
+
+fn small(field: u64) -> BoxedStrategy<Vec<u8>> {
+    (0..N_SYMBOLS).prop_map(move |number| [varint(field << 3, 0), varint(number, 0)].concat()).boxed()
+}
+
+const N_SYMBOLS: u64 = 6;
+
+proptest! {
+    #[test]
+    fn any_message_tells_what_prost_reads(message in request()) {
+        check_same(&message);
+    }
+
+    #[test]
+    fn a_damaged_message_is_refused_where_prost_refuses_it(
+        mut message in request(),
+        damage in vec((any::<Index>(), any::<u8>(), 0..4u8), 1..4),
+    ) {
+        for (at, byte, kind) in damage {
+            let at = at.index(message.len() + 1);
+            match kind {
+                0 => message.truncate(at),
+                1 => message.insert(at, byte),
+                _ if at == message.len() => {}
+                2 => message[at] = byte,
+                _ => message[at] ^= 1 << (byte % 8),
+            }
+        }
+        check_same(&message);
+    }
+
+    #[test]
+    fn random_bytes_never_panic(message in vec(any::<u8>(), 0..200)) {
+        check_same(&message);
+    }
+}
+
+fn decoded(message: &[u8], limits: &Limits) -> Result<DecodedBatch, WriteError> {
+    let mut batch = DecodedBatch::default();
+    decode(message, &RouteHasher::new(), limits, &mut batch).map(|()| batch)
+}
+
+#[test]
+fn equal_texts_have_equal_keys_wherever_their_symbols_are() {
+    let hasher = RouteHasher::new();
+    let keys = |symbols: &[&str], refs: &[&[u32]]| {
+        let symbols = symbols.iter().map(|text| text.as_bytes().to_vec()).collect();
+        let series = |refs: &&[u32]| TimeSeries { labels_refs: refs.to_vec(), ..TimeSeries::default() };
+        let message = Request { symbols, timeseries: refs.iter().map(series).collect() }.encode_to_vec();
+        let mut batch = DecodedBatch::default();
+        decode(&message, &hasher, &Limits::default(), &mut batch).unwrap();
+        batch.series.iter().map(|series| series.key.unwrap()).collect::<Vec<_>>()
+    };
+    let a = keys(&["", "__name__", "up", "x"], &[&[1, 2], &[1, 3], &[]]);
+    let b = keys(&["up", "x", "__name__"], &[&[2, 0], &[2, 1], &[0, 2]]);
+    assert_eq!(a[..2], b[..2]);
+    assert!(a[0] != a[1] && a[0] != a[2] && a[0] != b[2]);
+}
+
+#[test]
+fn references_that_lead_nowhere_are_malformed() {
+    let mut request = Request::default();
+    request.add(&[("__name__", "up")], &[(1, 1.0, 0)]);
+    let refused = |request: &Request| match decoded(&request.encode_to_vec(), &Limits::default()) {
+        Err(WriteError::Malformed(refused)) => refused.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let with = |change: fn(&mut TimeSeries)| {
+        let mut request = request.clone();
+        change(&mut request.timeseries[0]);
+        refused(&request)
+    };
+    let outside = "parsing labels for series: labelRefs 3 outside of symbols table (size 3)";
+    assert_eq!(with(|series| series.labels_refs = vec![1, 3]), outside);
+    assert_eq!(with(|series| series.labels_refs.push(0)), "parsing labels for series: invalid labelRefs length 3");
+    let exemplar =
+        |refs: &[u32]| crate::remote_write::message::v2::Exemplar { labels_refs: refs.to_vec(), ..Default::default() };
+    request.timeseries[0].exemplars.push(exemplar(&[1, 3]));
+    assert_eq!(refused(&request), outside);
+    request.timeseries[0].exemplars[0] = exemplar(&[1]);
+    assert_eq!(refused(&request), "parsing labels for series: invalid labelRefs length 1");
+}
+
+#[test]
+fn metadata_is_told_once_for_neighbours_and_by_the_name_of_the_family() {
+    let mut request = Request::default();
+    let help = request.refer("What it is.");
+    for (name, kind) in
+        [("h_bucket", 3), ("h_bucket", 3), ("h_sum", 3), ("c_total", 1), ("s_count", 5), ("_sum", 5), ("x", 0)]
+    {
+        let of = request.add(&[("__name__", name)], &[(1, 1.0, 0)]);
+        let help_ref = if kind == 0 { 0 } else { help };
+        of.metadata = Some(crate::remote_write::message::v2::Metadata { kind, help_ref, unit_ref: 0 });
+    }
+    let message = request.encode_to_vec();
+    let batch = decoded(&message, &Limits::default()).unwrap();
+    let names = batch.families.iter().map(|of| String::from_utf8_lossy(of.name.of(&message)));
+    assert_eq!(names.collect::<Vec<_>>(), ["h", "c_total", "s", "_sum"]);
+    assert!(batch.families.iter().all(|of| of.help.of(&message) == b"What it is."));
+}
+
+#[test]
+fn counts_and_sizes_over_the_limits_are_too_large() {
+    let limits = Limits {
+        series_per_request_max: 2,
+        samples_per_request_max: 3,
+        decompressed_size_max: 1000,
+        ..Limits::default()
+    };
+    let mut request = Request::default();
+    request.add(&[("a", "b")], &[(1, 1.0, 0), (2, 1.0, 0), (3, 1.0, 0)]);
+    let with = |change: &dyn Fn(&mut Request)| {
+        let mut request = request.clone();
+        change(&mut request);
+        decoded(&request.encode_to_vec(), &limits).map(|batch| batch.n_samples()).map_err(|refused| refused.to_string())
+    };
+    assert_eq!(with(&|_| ()), Ok(3));
+    let refused = |change: &dyn Fn(&mut Request), what: &str| {
+        let refused = with(change).unwrap_err();
+        assert!(refused.starts_with(what), "{refused}");
+    };
+    let symbol = |request: &mut Request| {
+        request.refer("c");
+    };
+    refused(&symbol, "number of symbols of 4");
+    let sample = |request: &mut Request| {
+        request.add(&[], &[(1, 1.0, 0)]);
+    };
+    refused(&sample, "number of samples of 4");
+    let series = |request: &mut Request| {
+        request.add(&[], &[]);
+        request.add(&[], &[]);
+    };
+    refused(&series, "number of series of 3");
+    // 8,000 bytes of text named by 100 bytes of references.
+    let bomb = |request: &mut Request| {
+        request.symbols[1] = vec![b'x'; 100];
+        request.timeseries[0].labels_refs = vec![1; 82];
+    };
+    refused(&bomb, "size in bytes of label sets with their symbols in place of 8100 exceeds 8000");
+}

@@ -1,0 +1,97 @@
+//! Remote write 2.0: that what is stored is what the headers of the answer say.
+
+use prost::Message;
+
+use super::{T0, everything};
+use crate::harness::v2::{Exemplar, Histogram, Metadata, Request, Sample, Span, TimeSeries};
+use crate::harness::{Answer, Http, Server, snappy};
+
+const SYMBOLS: [&str; 9] = ["", "__name__", "up", "h", "trace_id", "x", "Whether.", "job", "\u{e9}"];
+
+fn request(timeseries: Vec<TimeSeries>) -> Request {
+    Request { symbols: SYMBOLS.map(str::to_owned).to_vec(), timeseries }
+}
+
+fn up(after_ms: i64) -> TimeSeries {
+    let sample = Sample { value: 1.0, timestamp_ms: T0 + after_ms, start_ms: T0 - 1000 };
+    TimeSeries { labels_refs: vec![1, 2, 7, 8], samples: vec![sample], ..TimeSeries::default() }
+}
+
+fn write(http: &Http, request: &Request) -> Answer {
+    let headers = [
+        ("Content-Encoding", "snappy"),
+        ("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
+    ];
+    http.post("/api/v1/write", &headers, &snappy(&request.encode_to_vec()))
+}
+
+/// Returns the counts of samples, histograms and exemplars that an answer tells.
+fn written(answer: &Answer) -> [String; 3] {
+    ["samples", "histograms", "exemplars"]
+        .map(|of| answer.header(&format!("x-prometheus-remote-write-{of}-written")).to_owned())
+}
+
+#[test]
+fn all_that_a_request_has_is_stored_and_counted() {
+    let server = Server::start(&[]);
+    let histogram = Histogram {
+        count: 3,
+        sum: 4.5,
+        schema: -53,
+        spans: vec![Span { offset: 0, length: 2 }],
+        deltas: vec![1, 1],
+        timestamp_ms: T0,
+        bounds: vec![1.0, 2.0],
+    };
+    let exemplar = Exemplar { labels_refs: vec![4, 5], value: 1.0, timestamp_ms: T0 };
+    let metadata = Some(Metadata { kind: 2, help_ref: 6, unit_ref: 0 });
+    let series = [
+        TimeSeries { exemplars: vec![exemplar], metadata, ..up(0) },
+        TimeSeries { labels_refs: vec![1, 3], histograms: vec![histogram], ..TimeSeries::default() },
+    ];
+    let answer = write(server.http(), &request(series.to_vec())).expect_status(204);
+    assert_eq!(written(&answer), ["1", "1", "1"]);
+    assert_eq!(everything(server.http())[0], "{\"__name__\":\"h\"} null");
+    assert_eq!(everything(server.http())[1], "{\"__name__\":\"up\",\"job\":\"é\"} [[1700000000,\"1\"]]");
+    let metadata = server.http().get("/api/v1/metadata").data();
+    assert_eq!(metadata.to_string(), r#"{"up":[{"help":"Whether.","type":"gauge","unit":""}]}"#);
+    let exemplars = server
+        .http()
+        .query("/api/v1/query_exemplars", &[("query", "up"), ("start", "1699999999"), ("end", "1700000001")]);
+    assert!(exemplars.text().contains(r#""labels":{"trace_id":"x"}"#), "{exemplars:?}");
+    // The same again, which stores nothing new and is confirmed again.
+    let answer = write(server.http(), &request(series.to_vec())).expect_status(204);
+    assert_eq!(written(&answer), ["1", "1", "1"]);
+}
+
+#[test]
+fn what_is_stored_of_a_request_with_faults_is_told_to_the_sample() {
+    let server = Server::start(&["--config.file=/dev/null"]);
+    let old = |value| TimeSeries { samples: vec![Sample { value, timestamp_ms: T0, start_ms: 0 }], ..up(0) };
+    write(server.http(), &request(vec![up(0)])).expect_status(204);
+    let empty = TimeSeries { samples: Vec::new(), ..up(0) };
+    let nameless = TimeSeries { labels_refs: vec![7, 8], ..up(0) };
+    let answer = write(server.http(), &request(vec![up(1000), old(2.0), empty, nameless, up(2000)])).expect_status(400);
+    assert_eq!(written(&answer), ["2", "0", "0"]);
+    for words in [
+        "duplicate sample for timestamp: 1 sample",
+        "TimeSeries must contain at least one sample or histogram: 1 series",
+        "missing metric name (__name__ label): 1 series with 1 sample",
+    ] {
+        assert!(answer.text().contains(words), "{answer:?}");
+    }
+    assert_eq!(
+        everything(server.http()),
+        ["{\"__name__\":\"up\",\"job\":\"é\"} [[1700000000,\"1\"],[1700000001,\"1\"],[1700000002,\"1\"]]"]
+    );
+}
+
+#[test]
+fn a_reference_that_leads_nowhere_refuses_the_request() {
+    let server = Server::start(&[]);
+    let astray = TimeSeries { labels_refs: vec![1, 9], ..up(0) };
+    let answer = write(server.http(), &request(vec![up(0), astray])).expect_status(400);
+    assert!(answer.text().contains("labelRefs 9 outside of symbols table (size 9)"), "{answer:?}");
+    assert_eq!(written(&answer), ["0", "0", "0"]);
+    assert!(everything(server.http()).is_empty());
+}

@@ -1,0 +1,307 @@
+//! OTLP: requests of all types of metrics are sent to Varve and to a real Prometheus, with the same settings, and both must
+//! store the same.
+
+use std::io::Write as _;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prost::Message;
+use serde_json::Value as Json;
+
+use crate::harness::otlp::{
+    AnyValue, ArrayValue, Buckets, CUMULATIVE, DELTA, Data, Exemplar, Exponential, ExponentialPoint, Gauge, Histogram,
+    HistogramPoint, Metric, Number, NumberPoint, Quantile, Request, Resource, ResourceMetrics, Scope, ScopeMetrics,
+    Sum, Summary, SummaryPoint, Value, attributes, text,
+};
+use crate::harness::{Answer, Http, Prometheus, Server, missing};
+
+const SETTINGS: [&str; 7] = [
+    "{}",
+    "{translation_strategy: UnderscoreEscapingWithoutSuffixes}",
+    "{translation_strategy: NoUTF8EscapingWithSuffixes, promote_resource_attributes: [host.name, absent]}",
+    "{translation_strategy: NoTranslation, keep_identifying_resource_attributes: true}",
+    "{promote_all_resource_attributes: true, ignore_resource_attributes: [k8s.pod.name]}",
+    "{convert_histograms_to_nhcb: true}",
+    "{promote_scope_metadata: true}",
+];
+
+#[test]
+fn what_is_sent_is_stored_as_a_real_prometheus_stores_it() {
+    if missing(&["prometheus"]) || !takes_otlp() {
+        return;
+    }
+    let flags =
+        ["--web.enable-otlp-receiver", "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records"];
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs();
+    let request = request(now_s);
+    let mut wrong = Vec::new();
+    for settings in SETTINGS {
+        let prometheus = Prometheus::start_with(&format!("otlp: {settings}"), &flags);
+        let varve = server(settings);
+        for http in [prometheus.http(), varve.http()] {
+            send(http, &request).expect_status(200);
+        }
+        let (ours, theirs) = (contents(varve.http(), now_s), contents(prometheus.http(), now_s));
+        assert!(theirs.len() > 50, "{} lines", theirs.len());
+        wrong.extend(difference(settings, &ours, &theirs));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Tells whether the Prometheus on the PATH has been built with its OTLP receiver, which some distributions leave out.
+fn takes_otlp() -> bool {
+    let help = Command::new("prometheus").arg("--help").output().expect("run prometheus");
+    let takes = [help.stdout, help.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("otlp-receiver"));
+    if !takes {
+        let _nobody_listens = writeln!(std::io::stderr(), "skipped: this prometheus has no OTLP receiver");
+    }
+    takes
+}
+
+fn server(settings: &str) -> Server {
+    let dir = tempfile::tempdir().expect("make a temporary directory");
+    let config = dir.path().join("varve.yml");
+    std::fs::write(&config, format!("otlp: {settings}")).expect("write the configuration");
+    Server::start(&[&format!("--config.file={}", config.display())])
+}
+
+fn send(http: &Http, request: &Request) -> Answer {
+    http.post("/api/v1/otlp/v1/metrics", &[("Content-Type", "application/x-protobuf")], &request.encode_to_vec())
+}
+
+/// Returns all samples and exemplars, a line each, sorted.
+fn contents(http: &Http, now_s: u64) -> Vec<String> {
+    let time = (now_s + 1).to_string();
+    let samples = http.query("/api/v1/query", &[("query", "{__name__=~\".+\"}[1h]"), ("time", &time)]).data();
+    let start = (now_s - 3600).to_string();
+    let exemplars = [("query", "{__name__=~\".+\"}"), ("start", start.as_str()), ("end", time.as_str())];
+    let exemplars = http.query("/api/v1/query_exemplars", &exemplars).data();
+    let lines = |list: &Json| list.as_array().expect("a list").iter().map(Json::to_string).collect::<Vec<_>>();
+    let mut all = [lines(&samples["result"]), lines(&exemplars)].concat();
+    all.sort_unstable();
+    all
+}
+
+fn difference(settings: &str, ours: &[String], theirs: &[String]) -> Vec<String> {
+    let only = |these: &[String], those: &[String], whose: &str| {
+        let missing = these.iter().filter(|line| !those.contains(line));
+        missing.map(|line| format!("{settings}: only {whose}: {line}")).collect::<Vec<_>>()
+    };
+    [only(ours, theirs, "ours"), only(theirs, ours, "theirs")].concat()
+}
+
+#[test]
+fn metrics_of_all_types_become_the_series_that_the_specification_says() {
+    let server = server("{promote_resource_attributes: [host.name]}");
+    send(server.http(), &request(1_700_000_000)).expect_status(200);
+    let stored = contents(server.http(), 1_700_000_000).join("\n");
+    let identity = r#""host_name":"h1","instance":"i-1","job":"eu/shop""#;
+    for expect in [
+        format!(r#"{{"__name__":"cpu_utilization_ratio",{identity}}},"values":[[1700000000,"1.5"]]"#),
+        format!(r#"{{"__name__":"io_rate_bytes_per_second",{identity}}}"#),
+        format!(r#"{{"__name__":"_2xx_responses",{identity}}}"#),
+        format!(r#"{{"__name__":"bytes_sent_bytes_total",{identity}}}"#),
+        format!(r#"{{"__name__":"latency_seconds_count","code":"200",{identity}}},"values":[[1700000000,"10"]]"#),
+        format!(r#"{{"__name__":"latency_seconds_bucket","code":"200",{identity},"le":"1000000"}},"values":[[1700000000,"8"]]"#),
+        format!(r#"{{"__name__":"pauses_seconds",{identity},"quantile":"0.99"}},"values":[[1700000000,"1.5"]]"#),
+        r#"{"__name__":"exp_milliseconds","code":"500""#.to_owned(),
+        r#"{"__name__":"target_info","host_name":"h1","instance":"i-1","job":"eu/shop","k8s_pod_name":"p-1","port":"80"}"#.to_owned(),
+        r#""http_method":"GET;second""#.to_owned(),
+        r#""list":"[1,\"\\u003cb\\u003e\"]""#.to_owned(),
+        r#""key_1st":"true","key_hidden":"x""#.to_owned(),
+        r#""labels":{"span_id":"0707070707070707","trace_id":"09090909090909090909090909090909","user.id":"u"}"#.to_owned(),
+    ] {
+        assert!(stored.contains(&expect), "{expect} is not in\n{stored}");
+    }
+    assert!(!stored.contains("\"h2\",\"job\"") && !stored.contains("\"job\":\"bare\",\"target"), "{stored}");
+}
+
+#[test]
+fn what_cannot_be_translated_is_told_and_the_rest_is_stored() {
+    let server = server("{}");
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs();
+    let delta = Sum { points: vec![number(now_s, 1.0)], temporality: DELTA, is_monotonic: true };
+    let coarse = ExponentialPoint { scale: -5, time_ns: now_s * 1_000_000_000, ..ExponentialPoint::default() };
+    let metrics = vec![
+        metric("good", "", Data::Gauge(Gauge { points: vec![number(now_s, 1.0)] })),
+        metric("delta", "", Data::Sum(delta)),
+        metric("coarse", "", Data::Exponential(Exponential { points: vec![coarse], temporality: CUMULATIVE })),
+    ];
+    let answer = send(server.http(), &resource(metrics, Vec::new())).expect_status(400);
+    let reason = "OTLP that cannot be translated: 2 data points, e.g. invalid temporality and type combination for metric \
+                  \"delta\"\n";
+    assert_eq!(answer.text(), reason);
+    let stored = contents(server.http(), now_s);
+    assert!(stored.len() == 1 && stored[0].contains("\"good\""), "{stored:?}");
+}
+
+#[test]
+fn other_content_and_damage_are_refused_whole() {
+    let server = server("{}");
+    let http = server.http();
+    let path = "/api/v1/otlp/v1/metrics";
+    let json = http.post(path, &[("Content-Type", "application/json")], b"{}").expect_status(400);
+    assert!(json.text().starts_with("unsupported content type: application/json"), "{json:?}");
+    let headers = [("Content-Type", "application/x-protobuf"), ("Content-Encoding", "zstd")];
+    let zstd = http.post(path, &headers, b"").expect_status(400);
+    assert!(zstd.text().starts_with("unsupported compression: zstd"), "{zstd:?}");
+    let mut damaged = request(1_700_000_000).encode_to_vec();
+    damaged.truncate(damaged.len() - 3);
+    http.post(path, &[("Content-Type", "application/x-protobuf")], &damaged).expect_status(400);
+    assert!(contents(http, 1_700_000_000).is_empty());
+}
+
+fn metric(name: &str, unit: &str, data: Data) -> Metric {
+    Metric { name: name.to_owned(), description: format!("What {name} is."), unit: unit.to_owned(), data: Some(data) }
+}
+
+fn resource(metrics: Vec<Metric>, of: Vec<(&str, Value)>) -> Request {
+    let scope = Scope {
+        name: "library".to_owned(),
+        version: "1.2".to_owned(),
+        attributes: attributes([("scope.kind", text("x"))]),
+    };
+    let scopes = vec![ScopeMetrics { scope: Some(scope), metrics, schema_url: "https://schema".to_owned() }];
+    Request { resources: vec![ResourceMetrics { resource: Some(Resource { attributes: attributes(of) }), scopes }] }
+}
+
+fn number(time_s: u64, value: f64) -> NumberPoint {
+    NumberPoint { time_ns: time_s * 1_000_000_000, value: Some(Number::Double(value)), ..NumberPoint::default() }
+}
+
+fn exemplar(time_s: u64, value: f64) -> Exemplar {
+    Exemplar {
+        time_ns: time_s * 1_000_000_000,
+        value,
+        span_id: vec![7; 8],
+        trace_id: vec![9; 16],
+        attributes: attributes([("user.id", text("u"))]),
+    }
+}
+
+/// Returns a request of all types, with names and units that are hard to translate.
+fn request(now_s: u64) -> Request {
+    let identity = vec![
+        ("service.name", text("shop")),
+        ("service.namespace", text("eu")),
+        ("service.instance.id", text("i-1")),
+        ("host.name", text("h1")),
+        ("k8s.pod.name", text("p-1")),
+        ("port", Value::Int(80)),
+    ];
+    let mut request = resource([gauges(now_s), sums(now_s), histograms(now_s)].concat(), identity);
+    // A resource that says nothing but who it is has no target_info; one without identity neither.
+    let gauge = |name: &str| metric(name, "", Data::Gauge(Gauge { points: vec![number(now_s, 5.0)] }));
+    request.resources.extend(resource(vec![gauge("plain")], vec![("service.name", text("bare"))]).resources);
+    request.resources.extend(resource(vec![gauge("anonymous")], vec![("host.name", text("h2"))]).resources);
+    request
+}
+
+fn gauges(now_s: u64) -> Vec<Metric> {
+    let names = [
+        ("cpu.utilization", "1"),
+        ("process.memory", "By"),
+        ("io.rate", "By/s"),
+        ("request.count", "{requests}"),
+        ("temperature", "Cel"),
+        ("queue.length_ratio", "1"),
+        ("2xx.responses", ""),
+        ("weird--name..here", "%"),
+        ("speed", "m/s"),
+        ("custom", "foo bar/{x}"),
+        ("job.seconds", "s"),
+    ];
+    let gauge = |(name, unit)| metric(name, unit, Data::Gauge(Gauge { points: vec![number(now_s, 1.5)] }));
+    let mut gauges: Vec<_> = names.into_iter().map(gauge).collect();
+    let list =
+        ArrayValue { values: vec![AnyValue { value: Some(Value::Int(1)) }, AnyValue { value: Some(text("<b>")) }] };
+    let labelled = NumberPoint {
+        value: Some(Number::Int(-3)),
+        attributes: attributes([
+            ("http.method", text("GET")),
+            ("http_method", text("second")),
+            ("_hidden", text("x")),
+            ("1st", Value::Bool(true)),
+            ("ratio", Value::Double(1e21)),
+            ("small", Value::Double(1.5e-7)),
+            ("list", Value::Array(list)),
+            ("raw", Value::Bytes(b"abcd".to_vec())),
+            ("empty", text("")),
+            ("host.name", text("of the point")),
+            ("job", text("overwritten")),
+            ("é.b", text("ö")),
+        ]),
+        ..number(now_s, 0.0)
+    };
+    let stale = NumberPoint { flags: 1, ..number(now_s, 7.0) };
+    let points = vec![labelled, number(now_s - 400, 1.0), stale];
+    gauges.push(metric("labelled", "", Data::Gauge(Gauge { points })));
+    gauges
+}
+
+fn sums(now_s: u64) -> Vec<Metric> {
+    let sum = |is_monotonic| Sum {
+        points: vec![NumberPoint { exemplars: vec![exemplar(now_s, 2.0)], ..number(now_s, 12.0) }],
+        temporality: CUMULATIVE,
+        is_monotonic,
+    };
+    vec![
+        metric("http.requests", "", Data::Sum(sum(true))),
+        metric("bytes.sent", "By", Data::Sum(sum(true))),
+        metric("already_total", "1", Data::Sum(sum(true))),
+        metric("energy.total", "J", Data::Sum(sum(true))),
+        metric("connections", "{connection}", Data::Sum(sum(false))),
+        metric("items", "1", Data::Sum(sum(false))),
+    ]
+}
+
+fn histograms(now_s: u64) -> Vec<Metric> {
+    let time_ns = now_s * 1_000_000_000;
+    let point = HistogramPoint {
+        time_ns,
+        count: 10,
+        sum: Some(20.5),
+        bucket_counts: vec![0, 3, 5, 2],
+        explicit_bounds: vec![0.1, 2.0, 1e6],
+        exemplars: vec![exemplar(now_s, 1.0), exemplar(now_s, 2e6)],
+        attributes: attributes([("code", text("200"))]),
+        ..HistogramPoint::default()
+    };
+    let bare = HistogramPoint { sum: None, exemplars: Vec::new(), attributes: Vec::new(), ..point.clone() };
+    let buckets = |offset, counts: &[u64]| Some(Buckets { offset, counts: counts.to_vec() });
+    let exponential = ExponentialPoint {
+        time_ns,
+        count: 20,
+        sum: Some(33.0),
+        scale: 3,
+        zero_count: 1,
+        positive: buckets(-2, &[4, 0, 0, 0, 0, 5, 1]),
+        negative: buckets(3, &[2, 7]),
+        attributes: attributes([("code", text("500"))]),
+    };
+    let fine = ExponentialPoint {
+        scale: 10,
+        count: 11,
+        positive: buckets(5, &[1, 2, 3, 4]),
+        negative: None,
+        attributes: Vec::new(),
+        ..exponential.clone()
+    };
+    let summary = SummaryPoint {
+        time_ns,
+        count: 5,
+        sum: 2.5,
+        quantiles: vec![Quantile { quantile: 0.5, value: 0.25 }, Quantile { quantile: 0.99, value: 1.5 }],
+        attributes: Vec::new(),
+    };
+    vec![
+        metric("latency", "s", Data::Histogram(Histogram { points: vec![point], temporality: CUMULATIVE })),
+        metric("sizes", "By", Data::Histogram(Histogram { points: vec![bare], temporality: CUMULATIVE })),
+        metric(
+            "exp",
+            "ms",
+            Data::Exponential(Exponential { points: vec![exponential, fine], temporality: CUMULATIVE }),
+        ),
+        metric("pauses", "s", Data::Summary(Summary { points: vec![summary] })),
+    ]
+}
