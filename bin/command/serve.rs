@@ -288,6 +288,7 @@ fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeM
 fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: Features) -> Result<StoreOptions> {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
+        wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
         wal_sync: match args.wal_sync {
             WalSync::Interval => varve_tsdb::WalSync::Interval,
             WalSync::Always => varve_tsdb::WalSync::Always,
@@ -325,6 +326,8 @@ fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: F
 
 /// The most shards that a store can have.
 const SHARDS_MAX: usize = 256;
+/// The most logs that their number of cores gives to the shards: a request of 2,000 samples leaves 250 in each.
+const WAL_LOGS_MAX: usize = 8;
 
 fn or_default(given: usize, default: impl FnOnce() -> usize) -> usize {
     if given == 0 { default() } else { given }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use roaring::RoaringBitmap;
 
-use crate::block::{Block, BlockId, BlockMeta, PageCache};
+use crate::block::{Block, BlockId, BlockMeta, PageCache, Recent};
 use crate::compact::{precedence, superseded};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -186,13 +186,19 @@ impl StoredBlock {
     ///
     /// # Errors
     /// As [`Block::read`].
-    pub(crate) fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+    pub(crate) fn read(
+        &self,
+        recent: &mut Recent,
+        ordinal: u32,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
         // Fast path: nothing of it was deleted.
         if self.deleted(ordinal).next().is_none() {
-            return self.block.read(ordinal, range, out);
+            return self.block.read(recent, ordinal, range, out);
         }
         let mut samples = SampleColumns::default();
-        self.block.read(ordinal, range, &mut samples)?;
+        self.block.read(recent, ordinal, range, &mut samples)?;
         self.deleted(ordinal).for_each(|deleted| samples.remove(deleted));
         out.append(&mut samples);
         Ok(())
