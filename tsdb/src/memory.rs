@@ -210,6 +210,13 @@ impl Charge {
         Ok(())
     }
 
+    /// Reserves `size` bytes if there is room, for what can be done without: nobody ends for it. Returns whether it was.
+    pub fn grow_if_free(&mut self, size: usize) -> bool {
+        let is_reserved = self.memory.reserve(size, 0).is_ok();
+        self.size += if is_reserved { size } else { 0 };
+        is_reserved
+    }
+
     /// Gives `size` bytes back; at most what is held.
     pub fn shrink(&mut self, size: usize) {
         let size = size.min(self.size);
@@ -305,6 +312,7 @@ mod tests {
             let mut second = all.child("another query", 100).charge();
             assert_eq!(second.grow_at_once(6).is_ok(), ending);
             second.grow_at_once(1).unwrap_err();
+            assert!(!second.grow_if_free(1), "nobody ends for it, and the reserve is not for it");
             assert_eq!(all.used(), expect);
         }
     }

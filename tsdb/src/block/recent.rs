@@ -13,8 +13,8 @@ use super::directory::Group;
 use super::page::PageRef;
 use super::reader::Block;
 use super::timelines::{TimelineId, Timelines};
-use crate::context::Charge;
 use crate::error::Result;
+use crate::memory::Charge;
 
 /// Most bytes of pages that are kept: about a group.
 const PAGES_SIZE_MAX: usize = 4 << 20;
@@ -138,5 +138,5 @@ impl Recent {
 }
 
 fn hold(charge: &mut Option<Charge>, size: usize) -> bool {
-    charge.as_mut().is_some_and(|charge| charge.grow(size).is_ok())
+    charge.as_mut().is_some_and(|charge| charge.grow_if_free(size))
 }

@@ -10,10 +10,11 @@ use proptest::prelude::*;
 use super::footer::{HEADER_SIZE, TRAILER_SIZE};
 use super::rows::SERIES_SAMPLES_MAX;
 use super::{Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, Recent, Symbol};
-use crate::context::{MemoryBudget, QueryContext};
+use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{FaultFs, Fs, ReadFile, RealFs};
 use crate::histogram::{Histogram, HistogramCounts};
+use crate::memory::MemoryBudget;
 use crate::sample::{Sample, SampleColumns, TimeRange};
 
 const HOUR_MS: i64 = 3_600_000;
