@@ -12,8 +12,10 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use varve_ingest::Limits;
 
 use crate::bench::BenchCommand;
+use crate::bench::client::Url;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
+use crate::recovery::WalCommand;
 
 /// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
 #[derive(Debug, Parser)]
@@ -36,6 +38,12 @@ pub(crate) enum Command {
     /// Tells from a data directory what its server does or did
     #[command(subcommand)]
     Status(StatusCommand),
+    /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
+    #[command(subcommand)]
+    Wal(WalCommand),
+    /// Asks a running server
+    #[command(subcommand)]
+    Query(QueryCommand),
     /// Makes a fleet up, writes it to a server and reads it back
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -69,6 +77,52 @@ pub(crate) struct LastWordsArgs {
     /// Data directory
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(crate) path: PathBuf,
+}
+
+/// `varve query ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueryCommand {
+    /// Evaluates a query and shows what each operator of its plan did: series, samples, bytes, time
+    Explain(ExplainArgs),
+}
+
+/// Arguments of `varve query explain`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExplainArgs {
+    /// The query
+    #[arg(value_name = "EXPR")]
+    pub(crate) query: String,
+
+    /// The server
+    #[arg(long = "url", value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
+    pub(crate) url: Url,
+
+    /// Time of an instant query: seconds since the epoch or RFC 3339 [default: now]
+    #[arg(long = "time", value_name = "TIME")]
+    pub(crate) time: Option<String>,
+
+    /// First time of a range query
+    #[arg(long = "start", value_name = "TIME")]
+    pub(crate) start: Option<String>,
+
+    /// Last time of a range query
+    #[arg(long = "end", value_name = "TIME")]
+    pub(crate) end: Option<String>,
+
+    /// Distance of the times of a range query
+    #[arg(long = "step", value_name = "DURATION")]
+    pub(crate) step: Option<String>,
+
+    /// Form of the answer
+    #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: ExplainOutput,
+}
+
+/// Values of `--output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExplainOutput {
+    Text,
+    Json,
 }
 
 /// Flags of `varve serve`.
@@ -185,6 +239,10 @@ pub(crate) struct ServeArgs {
     /// Series that a call of series, labels or label values may be given [0: no bound, as answers flow]
     #[arg(long = "query.max-metadata-series", value_name = "N", default_value = "0")]
     pub(crate) query_max_metadata_series: u64,
+
+    /// Threads that all queries share for reading and computing series [0: the number of cores]
+    #[arg(long = "query.parallelism", value_name = "N", default_value = "0")]
+    pub(crate) query_parallelism: usize,
 
     /// Samples that a query may hold in memory
     #[arg(long = "query.max-samples", value_name = "N", default_value = "50000000", value_parser = parse_count)]

@@ -17,6 +17,7 @@ mod metrics;
 mod pressure;
 mod quantity;
 mod query_log;
+mod recovery;
 mod ring;
 mod self_scrape;
 mod shutdown;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
         cli::Command::Status(command) => command::status(&command),
+        cli::Command::Wal(command) => return recovery::wal(&command),
+        cli::Command::Query(cli::QueryCommand::Explain(args)) => command::explain(&args),
         cli::Command::Bench(command) => command::bench(&command),
     };
     match result {

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client for benches: one connection, one request at a time, kept open between requests.
+//! An HTTP/1.1 client for benches and `varve query`: one connection, one request at a time, kept open between requests.
 //!
 //! It is hyper's, which the server has anyway, on a runtime of the calling thread.
 
@@ -34,12 +34,12 @@ pub(crate) struct Url {
 
 /// What a server answers.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) retry_after: Option<Duration>,
-    pub(super) body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: Bytes,
     /// Bytes of the body as it came, also of what was not kept.
-    pub(super) n_bytes: u64,
+    pub(crate) n_bytes: u64,
 }
 
 /// What happens to an answer that is longer than what is kept.
@@ -53,7 +53,7 @@ enum Excess {
 
 /// A client of one server.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     url: Url,
     runtime: Runtime,
     connection: Option<SendRequest<Full<Bytes>>>,
@@ -66,7 +66,7 @@ impl Url {
     /// What is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("http://") else {
-            return Err("expected http://host:port/path; a bench speaks plain HTTP only".to_owned());
+            return Err("expected http://host:port/path; plain HTTP only".to_owned());
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.is_empty() || path.contains(['?', '#']) || path.parse::<hyper::Uri>().is_err() && !path.is_empty()
@@ -86,35 +86,35 @@ impl std::fmt::Display for Url {
 }
 
 impl Answer {
-    pub(super) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     /// Returns the body as text, cut to what fits a message.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body[..self.body.len().min(500)]).trim().to_owned()
     }
 }
 
 impl Client {
     /// Makes a client; the connection is opened with the first request.
-    pub(super) fn new(url: &Url) -> Result<Self> {
+    pub(crate) fn new(url: &Url) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Self { url: url.clone(), runtime: runtime.context("start a runtime")?, connection: None })
     }
 
     /// Reads `path` below the URL.
-    pub(super) fn get(&mut self, path: &str) -> Result<Answer> {
+    pub(crate) fn get(&mut self, path: &str) -> Result<Answer> {
         self.read(Request::get(format!("{}{path}", self.url.path)), Excess::Refused)
     }
 
     /// Reads `path` below the URL to its end, however long that is; the body of a long answer is not kept.
-    pub(super) fn drain(&mut self, path: &str) -> Result<Answer> {
+    pub(crate) fn drain(&mut self, path: &str) -> Result<Answer> {
         self.read(Request::get(format!("{}{path}", self.url.path)), Excess::Dropped)
     }
 
     /// Posts nothing to `path` below the URL.
-    pub(super) fn post(&mut self, path: &str) -> Result<Answer> {
+    pub(crate) fn post(&mut self, path: &str) -> Result<Answer> {
         self.read(Request::post(format!("{}{path}", self.url.path)), Excess::Refused)
     }
 
@@ -138,7 +138,7 @@ impl Client {
         timeout: Duration,
         excess: Excess,
     ) -> Result<Answer> {
-        let request = request.header(HOST, &self.url.authority).header("user-agent", "varve-bench");
+        let request = request.header(HOST, &self.url.authority).header("user-agent", "varve");
         let request = request.body(Full::new(body)).context("build a request")?;
         let (url, connection) = (&self.url, &mut self.connection);
         let answer = self.runtime.block_on(async {

@@ -6,7 +6,7 @@
 
 mod args;
 mod calibrate;
-mod client;
+pub(crate) mod client;
 mod compare;
 mod fleet;
 mod message;

@@ -317,6 +317,7 @@ fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: F
     let engine = EngineOptions {
         lookback_delta_ms: millis(args.query_lookback_delta),
         samples_max: args.query_max_samples,
+        parallelism: or_default(args.query_parallelism, machine::cores).min(PARALLELISM_MAX),
         features,
         ..EngineOptions::default()
     };
@@ -324,6 +325,8 @@ fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: F
     Ok(StoreOptions { tsdb, ingest: args.ingest.limits(), otlp, engine })
 }
 
+/// The most threads that queries can share.
+const PARALLELISM_MAX: usize = 256;
 /// The most shards that a store can have.
 const SHARDS_MAX: usize = 256;
 /// The most logs that their number of cores gives to the shards: a request of 2,000 samples leaves 250 in each.

@@ -34,6 +34,7 @@ mod run;
 mod running;
 mod series;
 mod server;
+mod stats;
 mod status;
 mod write;
 
@@ -244,6 +245,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
     let api = Router::new()
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
+        .route("/api/v1/query_explain", get(query::explain).post(query::explain))
         .route("/api/v1/query_exemplars", get(exemplars::query_exemplars).post(exemplars::query_exemplars))
         .route("/api/v1/format_query", get(query::format).post(query::format))
         .route("/api/v1/parse_query", get(query::parse).post(query::parse))

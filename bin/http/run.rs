@@ -34,6 +34,8 @@ pub(crate) struct Work {
     pub(crate) store: Arc<Store>,
     pub(crate) ctx: QueryContext,
     pub(crate) out: BodyWriter,
+    /// How long the request has waited at the gate.
+    pub(crate) queued: Duration,
 }
 
 impl Work {
@@ -192,10 +194,10 @@ fn work_on(
     let (sender, answer) = oneshot::channel();
     let Admitted { entry, place } = admitted;
     let out = BodyWriter::new(ctx.clone(), app.settings.answer, sender, Some(place));
-    let work = Work { store, ctx, out };
     let app = Arc::clone(app);
     drop(tokio::task::spawn_blocking(move || {
         entry.request.begin();
+        let work = Work { store, ctx, out, queued: entry.request.waited() };
         perform(&app, &entry, work, job);
     }));
     answer

@@ -26,11 +26,13 @@ mod histogram;
 mod math;
 mod plan;
 pub mod promql;
+mod stats;
 mod value;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
-pub use engine::{Engine, EngineOptions, QueryResult, STEPS_MAX};
+pub use engine::{Asked, Engine, EngineOptions, QueryResult, Request, STEPS_MAX, Times};
 pub use error::Error;
 pub use histogram::{Bucket, FloatHistogram, MixedSchemas};
 pub use promql::Features;
+pub use stats::{Operator, QueryStats, SampleStats, StepSamples, Timings};
 pub use value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};

@@ -5,6 +5,7 @@ mod like_prometheus;
 mod metadata;
 mod protocol;
 mod query;
+mod stats;
 mod web_config;
 mod write;
 mod write_v2;

@@ -395,6 +395,14 @@ impl Db {
         self.store.import(&self.path.join("import"))
     }
 
+    /// Returns the times that the samples span; deleted ones may be among them.
+    pub(crate) fn time_range(&self) -> Option<TimeRange> {
+        let blocks = self.store.blocks.list();
+        let of_blocks = blocks.iter().map(|stored| stored.meta().range);
+        let of_heads = self.store.shards.iter().filter_map(|shard| shard.head().range());
+        of_blocks.chain(of_heads).reduce(TimeRange::hull)
+    }
+
     /// Returns figures of the store.
     #[must_use]
     pub fn stats(&self) -> Stats {

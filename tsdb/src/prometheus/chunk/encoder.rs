@@ -56,6 +56,12 @@ impl Encoder {
         Self { starts, ..Self::default() }
     }
 
+    /// Returns what becomes of start timestamps.
+    #[must_use]
+    pub fn starts(&self) -> StartTimes {
+        self.starts
+    }
+
     /// Appends a float; `start_ms` is 0 if it has no start.
     pub fn push(&mut self, sample: Sample, start_ms: i64) {
         if let Some(Run::Floats(run)) = &mut self.open
@@ -107,6 +113,12 @@ impl Encoder {
     /// Takes the chunks that are finished; one that grows stays.
     pub fn drain(&mut self) -> impl Iterator<Item = Chunk> + '_ {
         self.chunks.drain(..)
+    }
+
+    /// Tells whether there are chunks to drain.
+    #[must_use]
+    pub fn has_finished(&self) -> bool {
+        !self.chunks.is_empty()
     }
 
     /// Ends the series: takes all chunks that were not taken yet.

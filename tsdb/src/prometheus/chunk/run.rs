@@ -1,7 +1,6 @@
 //! Histograms that go into one chunk: which one may follow, and what becomes of the buckets.
 //!
-//! A histogram with buckets that the chunk does not have widens the chunk: its samples are kept until it is finished, and
-//! are encoded again. Source: `AppendHistogram` in Prometheus `tsdb/chunkenc/histogram.go` and `float_histogram.go`.
+//! A histogram with buckets that the chunk does not have widens the chunk: its samples are decoded and encoded again. Source: `AppendHistogram` in Prometheus `tsdb/chunkenc/histogram.go` and `float_histogram.go`.
 
 use std::sync::Arc;
 
@@ -10,9 +9,10 @@ use super::buckets::{self, Difference};
 use super::histogram::{CountCell, Counts, HistogramState};
 use super::layout::ChunkLayout;
 use super::starts::Starts;
-use super::{Chunk, Encoding};
+use super::{Chunk, Encoding, decode};
 use crate::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
-use crate::sample::is_stale_nan;
+use crate::sample::{SampleColumns, is_stale_nan};
+use crate::starts;
 
 /// Bytes of the header of a chunk of histograms.
 pub(super) const HEADER_SIZE: usize = 3;
@@ -31,7 +31,7 @@ impl ResetHeader {
     pub(super) const MASK: u8 = 0xc0;
 }
 
-/// A sample that waits for its chunk to be finished.
+/// A histogram at its time.
 #[derive(Debug)]
 pub(super) struct HistogramSample {
     pub(super) timestamp_ms: i64,
@@ -68,7 +68,9 @@ pub(super) struct HistogramRun<C: CountCell> {
     encoding: Encoding,
     reset: ResetHeader,
     layout: ChunkLayout,
-    samples: Vec<HistogramSample>,
+    n_samples: usize,
+    min_ms: i64,
+    max_ms: i64,
     last_counts: Counts<C::Value>,
     last_sum: f64,
     bits: BitWriter,
@@ -92,7 +94,9 @@ impl<C: CountCell> HistogramRun<C> {
             encoding,
             reset,
             layout: ChunkLayout::of(&sample.histogram),
-            samples: Vec::new(),
+            n_samples: 0,
+            min_ms: sample.timestamp_ms,
+            max_ms: sample.timestamp_ms,
             last_counts: Counts::default(),
             last_sum: 0.0,
             bits: BitWriter::behind(HEADER_SIZE),
@@ -100,7 +104,6 @@ impl<C: CountCell> HistogramRun<C> {
             starts: Starts::default(),
         };
         run.put(&sample);
-        run.samples.push(sample);
         run
     }
 
@@ -131,13 +134,12 @@ impl<C: CountCell> HistogramRun<C> {
             }
         }
         self.put(&sample);
-        self.samples.push(sample);
         None
     }
 
     /// Counts the samples.
     pub(super) fn n_samples(&self) -> usize {
-        self.samples.len()
+        self.n_samples
     }
 
     /// Counts the bytes.
@@ -147,16 +149,18 @@ impl<C: CountCell> HistogramRun<C> {
 
     /// Returns the chunk.
     pub(super) fn finish(self) -> Chunk {
-        let time = |sample: Option<&HistogramSample>| sample.map_or(0, |sample| sample.timestamp_ms);
-        let (min_ms, max_ms) = (time(self.samples.first()), time(self.samples.last()));
-        let n_samples = self.samples.len();
+        let header = self.header();
+        let Self { encoding, min_ms, max_ms, n_samples, bits, .. } = self;
+        Chunk { encoding, min_ms, max_ms, n_samples, bytes: bits.finish(&header) }
+    }
+
+    fn header(&self) -> [u8; HEADER_SIZE] {
         // The encoder cuts long before that many.
-        let [high, low] = u16::try_from(n_samples).unwrap_or(u16::MAX).to_be_bytes();
-        let header = match self.encoding.has_starts() {
+        let [high, low] = u16::try_from(self.n_samples).unwrap_or(u16::MAX).to_be_bytes();
+        match self.encoding.has_starts() {
             true => [high | self.reset as u8, low, self.starts.header()],
             false => [high, low, self.reset as u8],
-        };
-        Chunk { encoding: self.encoding, min_ms, max_ms, n_samples, bytes: self.bits.finish(&header) }
+        }
     }
 
     fn put(&mut self, sample: &HistogramSample) {
@@ -171,16 +175,25 @@ impl<C: CountCell> HistogramRun<C> {
             self.starts.put(&mut self.bits, idx, before_ms, sample.start_ms);
         }
         self.last_sum = sample.histogram.sum;
+        self.max_ms = sample.timestamp_ms;
+        self.n_samples += 1;
     }
 
     fn widen(&mut self, positive: Vec<BucketSpan>, negative: Vec<BucketSpan>) {
+        let header = self.header();
+        let bytes = std::mem::replace(&mut self.bits, BitWriter::behind(HEADER_SIZE)).finish(&header);
+        let mut columns = SampleColumns::default();
+        let decoded = decode::decode(self.encoding, &bytes, &mut columns);
+        debug_assert_eq!(decoded, Ok(()), "what was just encoded");
         (self.layout.positive, self.layout.negative) = (positive, negative);
-        self.bits = BitWriter::behind(HEADER_SIZE);
         self.state = HistogramState::default();
         self.starts = Starts::default();
-        let samples = std::mem::take(&mut self.samples);
-        samples.iter().for_each(|sample| self.put(sample));
-        self.samples = samples;
+        self.n_samples = 0;
+        for (place, histogram) in columns.histograms {
+            let timestamp_ms = columns.timestamps_ms[place as usize];
+            let start_ms = starts::at(&columns.starts_ms, place as usize);
+            self.put(&HistogramSample { timestamp_ms, start_ms, histogram });
+        }
     }
 
     fn follows(&self, histogram: &Histogram) -> Follows {
