@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Works on a data directory that no server has open
     #[command(subcommand)]
     Tsdb(TsdbCommand),
+    /// Tells from a data directory what its server does or did
+    #[command(subcommand)]
+    Status(StatusCommand),
     /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
     #[command(subcommand)]
     Wal(WalCommand),
@@ -61,6 +64,21 @@ pub(crate) enum TsdbCommand {
 /// Arguments of `varve tsdb compact`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CompactArgs {
+    /// Data directory
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(crate) path: PathBuf,
+}
+
+/// `varve status ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StatusCommand {
+    /// Says what the server was doing when it died, and which request was the heaviest
+    LastWords(LastWordsArgs),
+}
+
+/// Arguments of `varve status last-words`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LastWordsArgs {
     /// Data directory
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(crate) path: PathBuf,
@@ -123,6 +141,10 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub(crate) listen_address: String,
 
+    /// TLS, passwords and tokens, in the form of Prometheus' exporter-toolkit; read again when it changes
+    #[arg(long = "web.config.file", value_name = "FILE")]
+    pub(crate) web_config_file: Option<PathBuf>,
+
     /// Longest time to read a request, and to keep an idle connection
     #[arg(long = "web.read-timeout", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
     pub(crate) read_timeout: Duration,
@@ -139,7 +161,11 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.write-stall-timeout", value_name = "DURATION", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) write_stall_timeout: Duration,
 
-    /// Serve /api/v1/admin: delete series, snapshots, compaction, import
+    /// Longest answer; one that is longer is refused or cut [0: no bound]
+    #[arg(long = "web.max-response-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) max_response_size: usize,
+
+    /// Serve /api/v1/admin: delete series, snapshots, compaction, import; and end queries
     #[arg(long = "web.enable-admin-api")]
     pub(crate) enable_admin_api: bool,
 
@@ -227,9 +253,21 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-concurrency", value_name = "N", default_value = "20", value_parser = parse_count)]
     pub(crate) query_max_concurrency: usize,
 
-    /// Calls of series, labels, label values and metadata that are answered at the same time; more wait
-    #[arg(long = "query.metadata-concurrency", value_name = "N", default_value = "16", value_parser = parse_count)]
+    /// Calls of series, labels, label values and metadata that are worked on at the same time; more wait [0: twice the number of cores, at least 4]
+    #[arg(long = "query.metadata-concurrency", value_name = "N", default_value = "0")]
     pub(crate) query_metadata_concurrency: usize,
+
+    /// Queries that may wait for a place, and metadata calls as many; more are refused
+    #[arg(long = "query.max-queued", value_name = "N", default_value = "256", value_parser = parse_count)]
+    pub(crate) query_max_queued: usize,
+
+    /// Longest time that a query or metadata call waits for a place
+    #[arg(long = "query.queue-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
+    pub(crate) query_queue_timeout: Duration,
+
+    /// Series that a call of series, labels or label values may be given [0: no bound, as answers flow]
+    #[arg(long = "query.max-metadata-series", value_name = "N", default_value = "0")]
+    pub(crate) query_max_metadata_series: u64,
 
     /// Threads that all queries share for reading and computing series [0: the number of cores]
     #[arg(long = "query.parallelism", value_name = "N", default_value = "0")]
@@ -254,6 +292,14 @@ pub(crate) struct ServeArgs {
     /// Memory that all queries together may hold [0: 40 % of the memory of the machine or cgroup]
     #[arg(long = "query.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) query_max_memory_total: usize,
+
+    /// Memory that the server takes itself to have, from which all others are derived [0: that of the cgroup or machine]
+    #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) memory_limit: usize,
+
+    /// Part of the memory in use, in percent, above which queries are refused, and half way to 100 writes [100: never]
+    #[arg(long = "memory.refuse-at", value_name = "PERCENT", default_value = "90", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) memory_refuse_at: u64,
 
     /// Features that are off by default, comma separated, by Prometheus' names: promql-experimental-functions, ...
     #[arg(long = "enable-feature", value_name = "NAME,...", value_delimiter = ',')]

@@ -7,7 +7,7 @@ mod otlp;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -33,6 +33,8 @@ pub(crate) struct Config {
 pub(crate) struct GlobalConfig {
     /// Labels that /federate and remote read add to series that do not have them. Up to [`EXTERNAL_LABELS_MAX`].
     pub(crate) external_labels: BTreeMap<String, String>,
+    /// Where queries are logged; relative to the folder of the configuration file. Default: nowhere.
+    pub(crate) query_log_file: Option<PathBuf>,
 }
 
 /// Most external labels.
@@ -96,7 +98,11 @@ impl Config {
     /// If it cannot be read, is not YAML, has an unknown key or a value out of its bounds; the message names the key.
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read configuration file {path:?}"))?;
-        Self::parse(&text).with_context(|| format!("configuration file {path:?}"))
+        let mut config = Self::parse(&text).with_context(|| format!("configuration file {path:?}"))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let log_file = config.global.query_log_file.take().filter(|file| !file.as_os_str().is_empty());
+        config.global.query_log_file = log_file.map(|file| folder.join(file));
+        Ok(config)
     }
 
     fn parse(text: &str) -> Result<Self> {

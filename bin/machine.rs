@@ -11,35 +11,144 @@ pub(crate) fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the bytes of memory that the process may use: the tightest limit of its cgroups, else the machine's memory.
-pub(crate) fn memory_bytes() -> u64 {
-    let machine = read("/proc/meminfo").and_then(|text| meminfo_total_bytes(&text));
-    let limits = cgroup_limit_files().into_iter().filter_map(|file| read(file)?.trim().parse().ok());
-    limits.chain(machine).min().unwrap_or(MEMORY_FALLBACK_BYTES)
+/// The memory that the process may use, and how much of it is in use.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    bounds: Vec<Bound>,
 }
 
-/// Lists the files that may hold a memory limit: the process' cgroup and all above it, version 2 and version 1.
-fn cgroup_limit_files() -> Vec<PathBuf> {
-    let own = read("/proc/self/cgroup").unwrap_or_default();
-    own.lines().filter_map(limit_location).flat_map(|(root, group, file)| limit_files(root, group, file)).collect()
+/// How much of a limit is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) used_bytes: u64,
+    pub(crate) limit_bytes: u64,
 }
 
-/// Reads a line of /proc/self/cgroup: `0::/path` is version 2, `5:memory:/path` is version 1.
-fn limit_location(line: &str) -> Option<(&'static str, &str, &'static str)> {
-    let mut fields = line.splitn(3, ':').skip(1);
-    let (controllers, group) = (fields.next()?, fields.next()?);
-    match controllers {
-        "" => Some(("/sys/fs/cgroup", group, "memory.max")),
-        _ if controllers.split(',').any(|name| name == "memory") => {
-            Some(("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"))
-        }
-        _ => None,
+#[derive(Debug, Clone)]
+struct Bound {
+    limit_bytes: u64,
+    what: Bounded,
+}
+
+/// What a limit is about.
+#[derive(Debug, Clone)]
+enum Bounded {
+    /// The process alone.
+    Process,
+    /// All processes of a cgroup.
+    Group { version: &'static Version, dir: PathBuf },
+}
+
+/// The names of a version of cgroups.
+#[derive(Debug, PartialEq, Eq)]
+struct Version {
+    root: &'static str,
+    limit: &'static str,
+    usage: &'static str,
+    /// Lines of `memory.stat` that count pages of files, which the kernel takes back by itself.
+    files: [&'static str; 2],
+}
+
+const VERSION_1: Version = Version {
+    root: "/sys/fs/cgroup/memory",
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    files: ["total_inactive_file ", "total_active_file "],
+};
+const VERSION_2: Version = Version {
+    root: "/sys/fs/cgroup",
+    limit: "memory.max",
+    usage: "memory.current",
+    files: ["inactive_file ", "active_file "],
+};
+
+impl Memory {
+    /// Finds the limits: those of the process' cgroups and of all above them, and the machine's memory.
+    pub(crate) fn find() -> Self {
+        let machine =
+            read("/proc/meminfo").and_then(|text| meminfo_total_bytes(&text)).unwrap_or(MEMORY_FALLBACK_BYTES);
+        let own = read("/proc/self/cgroup").unwrap_or_default();
+        let groups = own.lines().filter_map(group_of_line).flat_map(|(version, group)| bounds_of(version, group));
+        // A limit of version 1 that nobody set is a number above all memory.
+        let groups = groups.filter(|bound| bound.limit_bytes < machine);
+        let process = Bound { limit_bytes: machine, what: Bounded::Process };
+        Self { bounds: groups.chain([process]).collect() }
+    }
+
+    /// Returns a limit that an operator gave: it concerns the process alone.
+    pub(crate) fn given(limit_bytes: u64) -> Self {
+        Self { bounds: vec![Bound { limit_bytes, what: Bounded::Process }] }
+    }
+
+    /// Returns the tightest limit.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.bounds.iter().map(|bound| bound.limit_bytes).min().unwrap_or(MEMORY_FALLBACK_BYTES)
+    }
+
+    /// Returns the usage that is closest to its limit; `None` if the system does not tell.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        let usages = self.bounds.iter().filter_map(|Bound { limit_bytes, what }| {
+            Some(Usage { used_bytes: what.used_bytes()?, limit_bytes: *limit_bytes })
+        });
+        usages.max_by(|a, b| a.share().total_cmp(&b.share()))
     }
 }
 
-fn limit_files(root: &'static str, group: &str, file: &'static str) -> Vec<PathBuf> {
+impl Usage {
+    fn share(self) -> f64 {
+        self.used_bytes as f64 / self.limit_bytes.max(1) as f64
+    }
+}
+
+impl Bounded {
+    fn used_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Process => process_bytes(&read("/proc/self/status")?),
+            Self::Group { version, dir } => {
+                let used: u64 = read(dir.join(version.usage))?.trim().parse().ok()?;
+                let stat = read(dir.join("memory.stat")).unwrap_or_default();
+                Some(used.saturating_sub(file_bytes(version, &stat)))
+            }
+        }
+    }
+}
+
+/// Reads a line of /proc/self/cgroup: `0::/path` is version 2, `5:memory:/path` is version 1.
+fn group_of_line(line: &str) -> Option<(&'static Version, &str)> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controllers, group) = (fields.next()?, fields.next()?);
+    match controllers {
+        "" => Some((&VERSION_2, group)),
+        _ => controllers.split(',').any(|name| name == "memory").then_some((&VERSION_1, group)),
+    }
+}
+
+/// Returns the limits that are set on a group and those above it.
+fn bounds_of(version: &'static Version, group: &str) -> Vec<Bound> {
+    let bound = |dir: PathBuf| {
+        let limit_bytes = read(dir.join(version.limit))?.trim().parse().ok()?;
+        Some(Bound { limit_bytes, what: Bounded::Group { version, dir } })
+    };
+    dirs_of(version, group).into_iter().filter_map(bound).collect()
+}
+
+fn dirs_of(version: &Version, group: &str) -> Vec<PathBuf> {
     // In a container the path may be the host's while the root shows the container's own group: `ancestors` ends there.
-    Path::new(group.trim_start_matches('/')).ancestors().map(|dir| Path::new(root).join(dir).join(file)).collect()
+    Path::new(group.trim_start_matches('/')).ancestors().map(|dir| Path::new(version.root).join(dir)).collect()
+}
+
+/// Returns the pages of files among the memory of a group.
+fn file_bytes(version: &Version, stat: &str) -> u64 {
+    let line = |name: &&str| stat.lines().find_map(|line| line.strip_prefix(*name)?.trim().parse::<u64>().ok());
+    version.files.iter().filter_map(line).sum()
+}
+
+/// Returns the memory that a process alone holds.
+fn process_bytes(status: &str) -> Option<u64> {
+    let kib = |key: &str| {
+        status.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+    };
+    Some((kib("RssAnon:")? + kib("RssShmem:").unwrap_or(0)) * 1024)
 }
 
 fn meminfo_total_bytes(text: &str) -> Option<u64> {
@@ -57,12 +166,28 @@ mod tests {
 
     #[test]
     fn memory_limits_are_looked_for_in_all_groups_above() {
-        let (root, group, file) = limit_location("0::/a/b").unwrap();
-        let files = limit_files(root, group, file);
-        let expect = ["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"];
-        assert!(files.iter().eq(expect.map(Path::new)), "{files:?}");
-        assert_eq!(limit_location("4:cpu,memory:/x").unwrap().2, "memory.limit_in_bytes");
-        assert_eq!(limit_location("3:cpu:/x"), None);
+        let (version, group) = group_of_line("0::/a/b").unwrap();
+        let expect = ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup/"];
+        assert!(dirs_of(version, group).iter().eq(expect.map(Path::new)));
+        assert_eq!(group_of_line("4:cpu,memory:/x").unwrap().0.limit, "memory.limit_in_bytes");
+        assert_eq!(group_of_line("3:cpu:/x"), None);
+    }
+
+    #[test]
+    fn pages_of_files_are_not_counted_as_used() {
+        let stat = "anon 5\ninactive_file 30\nactive_file 4\ntotal_inactive_file 100\n";
+        assert_eq!((file_bytes(&VERSION_2, stat), file_bytes(&VERSION_1, stat)), (34, 100));
+        let status = "VmRSS:\t  90 kB\nRssAnon:\t      16 kB\nRssFile:\t  8 kB\nRssShmem:\t  1 kB\n";
+        assert_eq!(process_bytes(status), Some(17 * 1024));
+    }
+
+    #[test]
+    fn the_limit_that_is_closest_counts() {
+        let memory = Memory::find();
+        assert!(memory.limit_bytes() > 1 << 20);
+        let usage = memory.usage().unwrap();
+        assert!(usage.used_bytes > 0 && usage.limit_bytes >= memory.limit_bytes());
+        assert_eq!(Memory::given(5).limit_bytes(), 5);
     }
 
     #[test]

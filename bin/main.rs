@@ -15,11 +15,15 @@ mod live_config;
 mod log;
 mod machine;
 mod metrics;
+mod pressure;
 mod quantity;
+mod query_log;
 mod recovery;
+mod ring;
 mod self_scrape;
 mod shutdown;
 mod store;
+mod web_config;
 
 use std::process::ExitCode;
 
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Import(args)) => return recovery::import(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Export(args)) => return recovery::export(&args),
+        cli::Command::Status(command) => command::status(&command),
         cli::Command::Wal(command) => return recovery::wal(&command),
         cli::Command::Query(cli::QueryCommand::Explain(args)) => command::explain(&args),
         cli::Command::Bench(command) => command::bench(&command),

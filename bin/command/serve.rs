@@ -24,11 +24,14 @@ use varve_tsdb::{Interrupt, QueryContext, ReplayStats};
 
 use crate::cli::{OnCorruption, ServeArgs, WalSync};
 use crate::config::Config;
-use crate::http::{App, Settings};
+use crate::http::{AnswerBounds, App, Settings};
 use crate::live_config::LiveConfig;
+use crate::machine::Memory;
+use crate::pressure::Pressure;
 use crate::quantity::{print_duration, print_size};
 use crate::shutdown::{Received, Signals};
 use crate::store::{Store, StoreOptions};
+use crate::web_config::WebConfig;
 use crate::{http, log, machine, self_scrape};
 
 /// How long running queries may go on after the signal.
@@ -59,29 +62,35 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let config = args.config_file.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     log::start(args.log_level, args.log_format);
     let features = features(&args.enable_feature);
-    let settings = settings(&args, features, flags);
-    let options = store_options(&args, &config, features)?;
+    let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
+    let settings = settings(&args, &memory, features, flags);
+    let options = store_options(&args, &memory, &config, features)?;
+    let query_log_file = config.global.query_log_file.clone();
     let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(args.max_connections + THREADS_SPARE)
         .build()
         .context("start the threads of the server")?;
-    let result = runtime.block_on(run(args, settings, config, options));
+    let pressure = Pressure::new(memory, args.memory_refuse_at);
+    let web = WebConfig::load(args.web_config_file.as_deref())?;
+    let app = Arc::new(App::new(settings, config, pressure, web).context("register metrics")?);
+    app.query_log.write_to(query_log_file.as_deref())?;
+    let result = runtime.block_on(run(args, app, options));
     // A thread that still replays or computes must not hold the process: what was acknowledged is safe already.
     runtime.shutdown_background();
     result
 }
 
-async fn run(args: ServeArgs, settings: Settings, config: LiveConfig, options: StoreOptions) -> Result<()> {
+async fn run(args: ServeArgs, app: Arc<App>, options: StoreOptions) -> Result<()> {
     let mut signals = Signals::catch().context("catch signals")?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "Starting Varve");
     let listener = listen(&args.listen_address).await?;
     let address = listener.local_addr().context("read the address that is listened on")?.to_string();
     tracing::info!(address, "Listening");
 
-    let app = Arc::new(App::new(settings, config).context("register metrics")?);
     app.notifications.set(http::STARTING_UP, true);
+    http::beat(Arc::downgrade(&app)).context("start a thread")?;
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(Arc::clone(&app), listener, stopped));
 
@@ -95,6 +104,7 @@ async fn run(args: ServeArgs, settings: Settings, config: LiveConfig, options: S
             return Ok(());
         }
     };
+    app.start_ring(&of_error);
     app.set_store(Arc::clone(&store));
     tracing::info!("Server is ready to receive web requests.");
     let of_replay = Arc::clone(&app);
@@ -244,6 +254,7 @@ async fn shut_down(
     let Some(store) = app.take_store() else { return Ok(()) };
     let closed = tokio::task::spawn_blocking(move || close(store)).await;
     closed.context("close the store")??;
+    app.close_ring();
     tracing::info!("See you next time!");
     Ok(())
 }
@@ -273,18 +284,25 @@ fn features(names: &[String]) -> Features {
     features
 }
 
-fn settings(args: &ServeArgs, features: Features, flags: BTreeMap<String, String>) -> Settings {
+fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeMap<String, String>) -> Settings {
     // By default all queries together hold at most 40 % of the memory, and one of them a quarter of that.
-    let total = or_default(args.query_max_memory_total, || share_of_memory(2, 5));
+    let total = or_default(args.query_max_memory_total, || share_of_memory(memory, 2, 5));
     Settings {
         read_timeout: args.read_timeout,
         max_connections: args.max_connections,
-        response_buffer: args.response_buffer,
-        write_stall_timeout: args.write_stall_timeout,
+        answer: AnswerBounds {
+            hold_back: args.response_buffer,
+            size_max: or_default(args.max_response_size, || usize::MAX),
+            stall_timeout: args.write_stall_timeout,
+        },
         query_timeout: args.query_timeout,
         query_partial_during_replay: args.query_partial_during_replay,
         query_max_concurrency: args.query_max_concurrency,
-        metadata_concurrency: args.query_metadata_concurrency,
+        // They are bound by the processor: more at once only hold more memory.
+        metadata_concurrency: or_default(args.query_metadata_concurrency, || (2 * machine::cores()).max(4)),
+        queued_max: args.query_max_queued,
+        queue_timeout: args.query_queue_timeout,
+        metadata_series_max: Some(args.query_max_metadata_series).filter(|&series_max| series_max > 0),
         write_concurrency: args.ingest.concurrency_max,
         query_max_memory: or_default(args.query_max_memory, || total / 4),
         query_max_memory_total: total,
@@ -312,7 +330,7 @@ fn retention(time: Duration, size: usize) -> String {
     time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
 }
 
-fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Result<StoreOptions> {
+fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: Features) -> Result<StoreOptions> {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
         wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
@@ -329,8 +347,8 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Resul
             OnCorruption::Refuse => varve_tsdb::WalOnCorruption::Refuse,
         },
         flush_interval: args.flush_interval,
-        flush_size_bytes: or_default(args.flush_size, || share_of_memory(1, 8)),
-        page_cache_size_bytes: or_default(args.page_cache_size, || share_of_memory(1, 16)),
+        flush_size_bytes: or_default(args.flush_size, || share_of_memory(memory, 1, 8)),
+        page_cache_size_bytes: or_default(args.page_cache_size, || share_of_memory(memory, 1, 16)),
         compaction_bytes_per_second: args.compaction_rate as u64,
         retention_ms: Some(millis(args.retention_time)).filter(|&ms| ms > 0),
         retention_size_bytes: Some(args.retention_size as u64).filter(|&size| size > 0),
@@ -338,7 +356,7 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Resul
         in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),
         ahead_max_ms: millis(config.storage.tsdb.ahead_max),
         exemplars_max: config.storage.exemplars.max_exemplars,
-        head_size_max_bytes: or_default(args.head_max_memory, || share_of_memory(1, 2)),
+        head_size_max_bytes: or_default(args.head_max_memory, || share_of_memory(memory, 1, 2)),
         ..varve_tsdb::Options::default()
     };
     let engine = EngineOptions {
@@ -364,8 +382,8 @@ fn or_default(given: usize, default: impl FnOnce() -> usize) -> usize {
 }
 
 /// Returns `part / of` of the memory that the process may use.
-fn share_of_memory(part: u64, of: u64) -> usize {
-    usize::try_from(machine::memory_bytes() / of * part).unwrap_or(usize::MAX)
+fn share_of_memory(memory: &Memory, part: u64, of: u64) -> usize {
+    usize::try_from(memory.limit_bytes() / of * part).unwrap_or(usize::MAX)
 }
 
 fn millis(duration: Duration) -> i64 {

@@ -1,9 +1,12 @@
-//! Who may work at the same time: a gate per class of request, and the list of requests that are at work.
+//! Who may work at the same time: a gate per class of request, with a queue before it.
+//!
+//! Invariants
+//! 1. At most as many work as there are places, and at most `waiting_max` wait to be let in.
+//! 2. Who waits is served in the order of arrival; classes do not wait for each other.
+//! 3. Nobody waits longer than its own time, nor to be let in longer than `wait_max`.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use prometheus::{Histogram, IntGauge};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,17 +14,38 @@ use varve_tsdb::{Interrupt, QueryContext};
 
 use super::error::ApiError;
 
-/// Lets a bounded number of requests through at a time; the others wait, first come first served, within their time.
+/// Lets a bounded number of requests through at a time; a bounded number of others wait, first come first served.
 ///
 /// Clones are the same gate.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
-    /// The flag that sets the number.
+    /// The flag that sets the number of places.
     flag: &'static str,
     permits: Arc<Semaphore>,
-    active: IntGauge,
-    waited_seconds: Histogram,
+    queue: Queue,
+    figures: GateFigures,
 }
+
+/// Bounds of the queue before a gate.
+#[derive(Debug, Clone)]
+pub(crate) struct Queue {
+    /// Places to wait.
+    seats: Arc<Semaphore>,
+    wait_max: Duration,
+}
+
+/// What a gate counts.
+#[derive(Debug, Clone)]
+pub(crate) struct GateFigures {
+    pub(crate) active: IntGauge,
+    pub(crate) waiting: IntGauge,
+    pub(crate) waited_seconds: Histogram,
+}
+
+/// The flag that bounds the length of a queue.
+const QUEUE_FLAG: &str = "--query.max-queued";
+/// The flag that bounds the time in a queue.
+const QUEUE_TIMEOUT_FLAG: &str = "--query.queue-timeout";
 
 /// A place inside the gate, until it is dropped. It can be lent to others while its owner waits for something.
 #[derive(Debug)]
@@ -31,32 +55,58 @@ pub(crate) struct Place {
     permit: Option<OwnedSemaphorePermit>,
 }
 
+impl Queue {
+    /// Makes a queue in which at most `waiting_max` wait, each at most `wait_max`.
+    pub(crate) fn new(waiting_max: usize, wait_max: Duration) -> Self {
+        Self { seats: Arc::new(Semaphore::new(waiting_max.min(Semaphore::MAX_PERMITS))), wait_max }
+    }
+}
+
 impl Gate {
-    pub(crate) fn new(flag: &'static str, n_permits: usize, active: IntGauge, waited_seconds: Histogram) -> Self {
+    pub(crate) fn new(flag: &'static str, n_permits: usize, queue: Queue, figures: GateFigures) -> Self {
         let permits = Arc::new(Semaphore::new(n_permits.min(Semaphore::MAX_PERMITS)));
-        Self { flag, permits, active, waited_seconds }
+        Self { flag, permits, queue, figures }
     }
 
     /// Waits for a place.
     ///
     /// # Errors
-    /// 503 `unavailable` when the request's time is over before there is one, or the server stops.
+    /// 503 `unavailable` when too many wait already, there is no place in time, or the server stops.
     pub(crate) async fn admit(&self, ctx: &QueryContext) -> Result<Place, ApiError> {
         let started = Instant::now();
-        let permit = self.permit(ctx).await?;
-        self.waited_seconds.observe(started.elapsed().as_secs_f64());
-        self.active.inc();
+        let permit = self.enter(ctx).await?;
+        self.figures.waited_seconds.observe(started.elapsed().as_secs_f64());
+        self.figures.active.inc();
         Ok(Place { gate: self.clone(), permit: Some(permit) })
+    }
+
+    async fn enter(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
+        // Fast path: a place is free and nobody waits for it.
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let Ok(_seat) = self.queue.seats.try_acquire() else {
+            if self.permits.is_closed() {
+                return Err(stopping());
+            }
+            let text = format!("too many requests wait for a place already, see {QUEUE_FLAG} and {}", self.flag);
+            return Err(ApiError::unavailable(text).of_limit(QUEUE_FLAG));
+        };
+        self.figures.waiting.inc();
+        let waiting = Waiting(&self.figures.waiting);
+        let permit = tokio::time::timeout(self.queue.wait_max, self.permit(ctx)).await;
+        drop(waiting);
+        permit.unwrap_or_else(|_elapsed| Err(self.full(QUEUE_TIMEOUT_FLAG)))
     }
 
     async fn permit(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
         let permit = Arc::clone(&self.permits).acquire_owned();
         let permit = match ctx.remaining() {
             // A place that is free is given even to a request without time: the answer is then the work's timeout.
-            Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.full())?,
+            Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.full(self.flag))?,
             None => permit.await,
         };
-        permit.map_err(|_closed| ApiError::unavailable(Interrupt::Shutdown.to_string()))
+        permit.map_err(|_closed| stopping())
     }
 
     /// Sends all away who wait, and all who come.
@@ -64,8 +114,21 @@ impl Gate {
         self.permits.close();
     }
 
-    fn full(&self) -> ApiError {
-        ApiError::unavailable(format!("no place became free in time, see {}", self.flag))
+    fn full(&self, limit: &'static str) -> ApiError {
+        ApiError::unavailable(format!("no place became free in time, see {}", self.flag)).of_limit(limit)
+    }
+}
+
+fn stopping() -> ApiError {
+    ApiError::unavailable(Interrupt::Shutdown.to_string())
+}
+
+/// Counts one that waits until it is dropped, which it is also when its client goes.
+struct Waiting<'a>(&'a IntGauge);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -73,8 +136,13 @@ impl Place {
     /// Lets somebody else in.
     pub(crate) fn lend(&mut self) {
         if self.permit.take().is_some() {
-            self.gate.active.dec();
+            self.gate.figures.active.dec();
         }
+    }
+
+    /// Tells whether somebody else may be in.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.permit.is_none()
     }
 
     /// Waits until the place is there again, if it was lent.
@@ -84,7 +152,7 @@ impl Place {
     pub(crate) async fn take_back(&mut self, ctx: &QueryContext) -> Result<(), ApiError> {
         if self.permit.is_none() {
             self.permit = Some(self.gate.permit(ctx).await?);
-            self.gate.active.inc();
+            self.gate.figures.active.inc();
         }
         Ok(())
     }
@@ -96,61 +164,26 @@ impl Drop for Place {
     }
 }
 
-/// The requests that are at work.
-#[derive(Debug, Default)]
-pub(crate) struct Running {
-    next_id: AtomicU64,
-    requests: Mutex<HashMap<u64, QueryContext>>,
-}
-
-/// A place on the list, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    running: Arc<Running>,
-    id: u64,
-}
-
-impl Running {
-    /// Puts a request on the list.
-    pub(crate) fn enter(self: &Arc<Self>, ctx: &QueryContext) -> Entry {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        self.requests().insert(id, ctx.clone());
-        Entry { running: Arc::clone(self), id }
-    }
-
-    /// Ends all requests.
-    pub(crate) fn interrupt_all(&self, reason: Interrupt) {
-        self.requests().values().for_each(|ctx| ctx.interrupt(reason));
-    }
-
-    /// Counts the requests.
-    pub(crate) fn len(&self) -> usize {
-        self.requests().len()
-    }
-
-    fn requests(&self) -> MutexGuard<'_, HashMap<u64, QueryContext>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.running.requests().remove(&self.id);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::http::error::ErrorKind;
     use prometheus::HistogramOpts;
-    use std::time::Duration;
     use varve_tsdb::MemoryBudget;
 
+    fn gate_with(n_permits: usize, waiting_max: usize, wait_max: Duration) -> (Gate, GateFigures) {
+        let figures = GateFigures {
+            active: IntGauge::new("active", "x").unwrap(),
+            waiting: IntGauge::new("waiting", "x").unwrap(),
+            waited_seconds: Histogram::with_opts(HistogramOpts::new("waited", "x")).unwrap(),
+        };
+        let queue = Queue::new(waiting_max, wait_max);
+        (Gate::new("--query.max-concurrency", n_permits, queue, figures.clone()), figures)
+    }
+
     fn gate(n_permits: usize) -> (Gate, IntGauge) {
-        let active = IntGauge::new("active", "x").unwrap();
-        let waited = Histogram::with_opts(HistogramOpts::new("waited", "x")).unwrap();
-        (Gate::new("--query.max-concurrency", n_permits, active.clone(), waited), active)
+        let (gate, figures) = gate_with(n_permits, 10, Duration::from_secs(60));
+        (gate, figures.active)
     }
 
     fn ctx(timeout_ms: u64) -> QueryContext {
@@ -179,6 +212,34 @@ mod tests {
     }
 
     #[test]
+    fn the_queue_is_bounded_in_length_and_time_and_keeps_its_order() {
+        let (gate, figures) = gate_with(1, 2, Duration::from_secs(60));
+        let long = ctx(60_000);
+        block_on(async {
+            let first = gate.admit(&long).await.unwrap();
+            let (mut second, mut third) = (Box::pin(gate.admit(&long)), Box::pin(gate.admit(&long)));
+            assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+            assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err());
+            assert_eq!(figures.waiting.get(), 2);
+            let refused = gate.admit(&long).await.unwrap_err();
+            assert_eq!((refused.kind, refused.limit), (ErrorKind::Unavailable, Some(QUEUE_FLAG)));
+            drop(first);
+            assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err(), "the second came before");
+            drop(second.await.unwrap());
+            third.await.unwrap();
+        });
+        assert_eq!((figures.active.get(), figures.waiting.get()), (0, 0));
+
+        let (gate, figures) = gate_with(1, 2, Duration::from_millis(1));
+        block_on(async {
+            let _first = gate.admit(&long).await.unwrap();
+            let refused = gate.admit(&long).await.unwrap_err();
+            assert_eq!((refused.kind, refused.limit), (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG)));
+        });
+        assert_eq!(figures.waiting.get(), 0);
+    }
+
+    #[test]
     fn a_place_that_is_lent_serves_another_request() {
         let (gate, active) = gate(1);
         block_on(async {
@@ -192,15 +253,5 @@ mod tests {
             assert_eq!(active.get(), 1);
         });
         assert_eq!(active.get(), 0);
-    }
-
-    #[test]
-    fn requests_at_work_can_be_ended() {
-        let running = Arc::new(Running::default());
-        let (gone, here) = (ctx(60_000), ctx(60_000));
-        drop(running.enter(&gone));
-        let _entry = running.enter(&here);
-        running.interrupt_all(Interrupt::Shutdown);
-        assert_eq!((running.len(), gone.interrupted(), here.interrupted()), (1, None, Some(Interrupt::Shutdown)));
     }
 }

@@ -11,11 +11,13 @@
 //! Invariants
 //! 1. The buffer's capacity is charged to the request's memory budget until the client's side asks for the next piece.
 //! 2. A body whose writer went away without `finish` ends in an error, so that it never parses as complete.
-//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. While it
-//!    waits for the client, its place inside the gate is lent to others.
-//! 4. When the client's side is dropped, the request is interrupted.
+//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. When it
+//!    has waited for the client for a while, its place inside the gate is lent to others.
+//! 4. When the client's side is dropped, the request is interrupted; one that several wait for, with the last of them.
+//! 5. No answer is longer than `--web.max-response-size`.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,7 @@ use varve_tsdb::{Charge, Interrupt, QueryContext};
 
 use super::admission::Place;
 use super::error::{ApiError, ErrorKind};
+use super::flight::Flight;
 
 /// Size of the pieces in which a long answer flows.
 const CHUNK_SIZE: usize = 64 << 10;
@@ -38,17 +41,35 @@ const STEP_ROOM: usize = 4 << 10;
 /// How often a writer that waits for the client looks whether its request still stands.
 const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
+/// How long a writer waits for its client, all in all, before its place goes to another: a client that keeps up keeps the place, so
+/// that no more answers are begun than there are places; one that does not keep up holds nobody up.
+const LEND_AFTER: Duration = Duration::from_millis(100);
+
 /// Where a handler writes its answer. Write to [`BodyWriter::buffer`], then call [`BodyWriter::step`].
 #[derive(Debug)]
 pub(crate) struct BodyWriter {
     ctx: QueryContext,
     buffer: Vec<u8>,
     charge: Charge,
-    hold_back: usize,
-    stall_timeout: Duration,
+    bounds: AnswerBounds,
+    /// Bytes that were sent on.
+    n_sent: usize,
     stage: Stage,
     /// `None` once nothing is left to compute.
     place: Option<Place>,
+    /// How long the client was waited for since the place was taken.
+    waited: Duration,
+}
+
+/// What bounds an answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnswerBounds {
+    /// Bytes that wait for its end.
+    pub(crate) hold_back: usize,
+    /// Bytes that it may have.
+    pub(crate) size_max: usize,
+    /// How long a client may take nothing.
+    pub(crate) stall_timeout: Duration,
 }
 
 /// How far an answer has come.
@@ -90,16 +111,24 @@ pub(crate) enum Outcome {
 }
 
 impl BodyWriter {
-    /// Starts an answer of which up to `hold_back` bytes wait for its end.
+    /// Starts an answer.
     pub(crate) fn new(
         ctx: QueryContext,
-        hold_back: usize,
-        stall_timeout: Duration,
+        bounds: AnswerBounds,
         answer: oneshot::Sender<Answer>,
         place: Option<Place>,
     ) -> Self {
         let charge = ctx.charge();
-        Self { ctx, buffer: Vec::new(), charge, hold_back, stall_timeout, stage: Stage::Held(answer), place }
+        Self {
+            ctx,
+            buffer: Vec::new(),
+            charge,
+            bounds,
+            n_sent: 0,
+            stage: Stage::Held(answer),
+            place,
+            waited: Duration::ZERO,
+        }
     }
 
     /// Gives the place inside the gate away for good: from here on the answer is only written, at the client's pace.
@@ -115,9 +144,10 @@ impl BodyWriter {
     /// Accounts for what was written and sends it on when it is enough.
     ///
     /// # Errors
-    /// When the request ends: deadline, client gone or too slow, memory.
+    /// When the request ends: deadline, client gone or too slow, memory, an answer that is too long.
     pub(crate) fn step(&mut self) -> Result<(), ApiError> {
         self.ctx.check()?;
+        self.check_size()?;
         if self.buffer.len() > self.threshold() {
             self.send_buffer()?;
         }
@@ -144,8 +174,18 @@ impl BodyWriter {
         }
     }
 
+    fn check_size(&self) -> Result<(), ApiError> {
+        const FLAG: &str = "--web.max-response-size";
+        let size_max = self.bounds.size_max;
+        if self.n_sent.saturating_add(self.buffer.len()) > size_max {
+            let text = format!("the answer is longer than {size_max} bytes, the limit of {FLAG}");
+            return Err(ApiError::new(ErrorKind::Execution, text).of_limit(FLAG));
+        }
+        Ok(())
+    }
+
     fn threshold(&self) -> usize {
-        if matches!(self.stage, Stage::Held(_)) { self.hold_back } else { CHUNK_SIZE }
+        if matches!(self.stage, Stage::Held(_)) { self.bounds.hold_back } else { CHUNK_SIZE }
     }
 
     /// Doubles the buffer when it has little room left, up to what it may hold before it is sent.
@@ -184,11 +224,13 @@ impl BodyWriter {
 
     fn take_buffer(&mut self) -> (Bytes, Charge) {
         let charge = std::mem::replace(&mut self.charge, self.ctx.charge());
+        self.n_sent = self.n_sent.saturating_add(self.buffer.len());
         (Bytes::from(std::mem::take(&mut self.buffer)), charge)
     }
 
     fn send_rest(&mut self) -> Result<(), ApiError> {
         self.ctx.check()?;
+        self.check_size()?;
         let (bytes, charge) = self.take_buffer();
         match std::mem::replace(&mut self.stage, Stage::Gone) {
             Stage::Held(answer) => match answer.send(Answer::Whole(bytes, charge)) {
@@ -215,14 +257,20 @@ impl BodyWriter {
                     break;
                 }
                 Ok(Err(_closed)) => return Err(self.client_gone()),
-                Err(_elapsed) if started.elapsed() >= self.stall_timeout => return Err(self.client_stalled()),
+                Err(_elapsed) if started.elapsed() >= self.bounds.stall_timeout => return Err(self.client_stalled()),
                 Err(_elapsed) => self.ctx.check()?,
             }
-            self.place.iter_mut().for_each(Place::lend);
+            if self.waited + started.elapsed() >= LEND_AFTER {
+                self.place.iter_mut().for_each(Place::lend);
+            }
         }
+        self.waited += started.elapsed();
         match &mut self.place {
-            Some(place) => Handle::current().block_on(place.take_back(&self.ctx)),
-            None => Ok(()),
+            Some(place) if place.is_lent() => {
+                self.waited = Duration::ZERO;
+                Handle::current().block_on(place.take_back(&self.ctx))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -233,7 +281,8 @@ impl BodyWriter {
 
     fn client_stalled(&self) -> ApiError {
         self.ctx.interrupt(Interrupt::Canceled);
-        ApiError::new(ErrorKind::Canceled, "the client took too long to read, see --web.write-stall-timeout")
+        let text = "the client took too long to read, see --web.write-stall-timeout";
+        ApiError::new(ErrorKind::Canceled, text).of_limit("--web.write-stall-timeout")
     }
 }
 
@@ -248,18 +297,27 @@ impl Drop for CancelOnDrop {
     }
 }
 
+/// What keeps a computation going: dropped when the client has its answer, or has gone.
+#[derive(Debug)]
+pub(crate) enum Interest {
+    /// Of the only one who waits.
+    Only { _cancel: CancelOnDrop },
+    /// Of one of several.
+    Shared { _flight: Arc<Flight> },
+}
+
 /// The body that goes to the client.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     source: Source,
     /// Of the piece that was handed over last; it counts until the connection asks for the next.
-    charge: Option<Charge>,
-    _cancel: CancelOnDrop,
+    charge: Option<Arc<Charge>>,
+    _interest: Interest,
 }
 
 #[derive(Debug)]
 enum Source {
-    Whole(Bytes, Charge),
+    Whole(Bytes, Arc<Charge>),
     Stream(mpsc::Receiver<Piece>),
     End,
 }
@@ -271,16 +329,16 @@ pub(crate) struct Cut;
 
 impl AnswerBody {
     /// Makes the body of an answer that is known whole.
-    pub(crate) fn whole(bytes: Bytes, charge: Charge, cancel: CancelOnDrop) -> Self {
-        Self { source: Source::Whole(bytes, charge), charge: None, _cancel: cancel }
+    pub(crate) fn whole(bytes: Bytes, charge: Arc<Charge>, interest: Interest) -> Self {
+        Self { source: Source::Whole(bytes, charge), charge: None, _interest: interest }
     }
 
     /// Makes the body of an answer that is still being written.
-    pub(crate) fn stream(pieces: mpsc::Receiver<Piece>, cancel: CancelOnDrop) -> Self {
-        Self { source: Source::Stream(pieces), charge: None, _cancel: cancel }
+    pub(crate) fn stream(pieces: mpsc::Receiver<Piece>, interest: Interest) -> Self {
+        Self { source: Source::Stream(pieces), charge: None, _interest: interest }
     }
 
-    fn hand_over(&mut self, bytes: Bytes, charge: Charge) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    fn hand_over(&mut self, bytes: Bytes, charge: Arc<Charge>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         self.charge = Some(charge);
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
@@ -294,7 +352,7 @@ impl HttpBody for AnswerBody {
         self.charge = None;
         if let Source::Stream(pieces) = &mut self.source {
             return match ready!(pieces.poll_recv(cx)) {
-                Some(Piece::Chunk(bytes, charge)) => self.hand_over(bytes, charge),
+                Some(Piece::Chunk(bytes, charge)) => self.hand_over(bytes, Arc::new(charge)),
                 Some(Piece::End) => {
                     self.source = Source::End;
                     Poll::Ready(None)
@@ -333,6 +391,7 @@ mod tests {
     use varve_tsdb::MemoryBudget;
 
     const HOLD_BACK: usize = 1 << 10;
+    const SIZE_MAX: usize = 100 * CHUNK_SIZE;
 
     struct Run {
         answer: Option<Answer>,
@@ -346,7 +405,7 @@ mod tests {
         let runtime = runtime();
         let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 1 << 20));
         let (sender, receiver) = oneshot::channel();
-        let mut writer = BodyWriter::new(ctx.clone(), HOLD_BACK, Duration::from_millis(50), sender, None);
+        let mut writer = BodyWriter::new(ctx.clone(), bounds(Duration::from_millis(50)), sender, None);
         let (answer, outcome) = runtime.block_on(async {
             let work = tokio::task::spawn_blocking(move || match write(&mut writer) {
                 Ok(()) => writer.finish(),
@@ -355,6 +414,14 @@ mod tests {
             (receiver.await.ok(), work.await.unwrap())
         });
         Run { answer, outcome, ctx, runtime }
+    }
+
+    fn bounds(stall_timeout: Duration) -> AnswerBounds {
+        AnswerBounds { hold_back: HOLD_BACK, size_max: SIZE_MAX, stall_timeout }
+    }
+
+    fn only(ctx: &QueryContext) -> Interest {
+        Interest::Only { _cancel: CancelOnDrop(ctx.clone()) }
     }
 
     fn runtime() -> Runtime {
@@ -376,7 +443,7 @@ mod tests {
         let Some(Answer::Whole(bytes, charge)) = run.answer else { panic!("{:?}", run.answer) };
         assert_eq!(bytes.len(), 1000);
         assert!(run.ctx.memory().used() >= 1000, "{}", run.ctx.memory().used());
-        let body = AnswerBody::whole(bytes, charge, CancelOnDrop(run.ctx.clone()));
+        let body = AnswerBody::whole(bytes, Arc::new(charge), only(&run.ctx));
         assert_eq!(body.size_hint().exact(), Some(1000));
         assert_eq!(run.runtime.block_on(body.collect()).unwrap().to_bytes().len(), 1000);
         assert_eq!((run.ctx.memory().used(), run.ctx.interrupted()), (0, Some(Interrupt::Canceled)));
@@ -400,7 +467,7 @@ mod tests {
         });
         assert_eq!(run.outcome, Outcome::Cut(ApiError::bad_data("late")));
         let Some(Answer::Stream(pieces)) = run.answer else { panic!("{:?}", run.answer) };
-        let body = AnswerBody::stream(pieces, CancelOnDrop(run.ctx.clone()));
+        let body = AnswerBody::stream(pieces, only(&run.ctx));
         run.runtime.block_on(body.collect()).unwrap_err();
         assert_eq!(run.ctx.memory().used(), 0);
     }
@@ -419,16 +486,30 @@ mod tests {
     fn a_long_answer_flows_to_its_end() {
         let ctx = QueryContext::unbounded();
         let (sender, receiver) = oneshot::channel();
-        let mut writer = BodyWriter::new(ctx.clone(), HOLD_BACK, Duration::from_secs(60), sender, None);
+        let mut writer = BodyWriter::new(ctx.clone(), bounds(Duration::from_secs(60)), sender, None);
         let size = runtime().block_on(async {
             tokio::task::spawn_blocking(move || {
                 write(&mut writer, 10 * CHUNK_SIZE).unwrap();
                 assert_eq!(writer.finish(), Outcome::Answered);
             });
             let Ok(Answer::Stream(pieces)) = receiver.await else { panic!("the answer is longer than is held back") };
-            AnswerBody::stream(pieces, CancelOnDrop(ctx.clone())).collect().await.unwrap().to_bytes().len()
+            AnswerBody::stream(pieces, only(&ctx)).collect().await.unwrap().to_bytes().len()
         });
         assert_eq!((size, ctx.memory().used()), (10 * CHUNK_SIZE / 100 * 100, 0));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_ends() {
+        let refused = |outcome: Outcome| match outcome {
+            Outcome::Cut(error) => error.limit,
+            Outcome::Answered => None,
+        };
+        let run = run(|writer| {
+            writer.bounds.size_max = 2 * HOLD_BACK;
+            write(writer, 3 * HOLD_BACK)
+        });
+        assert_eq!(refused(run.outcome), Some("--web.max-response-size"));
+        assert!(matches!(run.answer, Some(Answer::Stream(_))));
     }
 
     #[test]

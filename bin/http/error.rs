@@ -11,7 +11,13 @@ use super::json;
 pub(crate) struct ApiError {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
+    /// The bound that was hit, by its flag.
+    pub(crate) limit: Option<&'static str>,
 }
+
+/// Goes with a response whose request hit a bound: the bound's flag.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LimitHit(pub(crate) &'static str);
 
 /// What went wrong, by Prometheus' `errorType`s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +30,8 @@ pub(crate) enum ErrorKind {
     SlowRequest,
     /// The request can be understood, not answered.
     Execution,
+    /// There is no such thing.
+    NotFound,
     /// The client has gone.
     Canceled,
     /// The deadline passed.
@@ -48,6 +56,7 @@ impl ErrorKind {
         match self {
             Self::BadData | Self::TooLarge | Self::SlowRequest => "bad_data",
             Self::Execution => "execution",
+            Self::NotFound => "not_found",
             Self::Canceled => "canceled",
             Self::Timeout => "timeout",
             Self::Unavailable | Self::Disabled => "unavailable",
@@ -62,6 +71,7 @@ impl ErrorKind {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowRequest => StatusCode::REQUEST_TIMEOUT,
             Self::Execution => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NotFound => StatusCode::NOT_FOUND,
             Self::Canceled => {
                 StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("499 has three digits, as a status code must")
             }
@@ -74,7 +84,12 @@ impl ErrorKind {
 
 impl ApiError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), limit: None }
+    }
+
+    /// Names the bound that was hit.
+    pub(crate) fn of_limit(self, flag: &'static str) -> Self {
+        Self { limit: Some(flag), ..self }
     }
 
     pub(crate) fn bad_data(message: impl Into<String>) -> Self {
@@ -106,12 +121,14 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response =
             (self.kind.status(), [(header::CONTENT_TYPE, json::MIME_TYPE)], self.to_json()).into_response();
-        let is_unavailable = self.kind == ErrorKind::Unavailable;
-        // For those whose errors are no JSON.
-        response.extensions_mut().insert(self);
-        if is_unavailable {
+        if self.kind == ErrorKind::Unavailable {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
         }
+        if let Some(flag) = self.limit {
+            response.extensions_mut().insert(LimitHit(flag));
+        }
+        // For those whose errors are no JSON.
+        response.extensions_mut().insert(self);
         response
     }
 }
@@ -119,31 +136,34 @@ impl IntoResponse for ApiError {
 impl From<varve_tsdb::Error> for ApiError {
     fn from(error: varve_tsdb::Error) -> Self {
         use varve_tsdb::Error;
-        let kind = match &error {
-            Error::Interrupted(Interrupt::Deadline) => ErrorKind::Timeout,
-            Error::Interrupted(Interrupt::Canceled) => ErrorKind::Canceled,
-            Error::Interrupted(Interrupt::Shutdown) => ErrorKind::Unavailable,
-            Error::Limit { .. } => ErrorKind::Execution,
-            Error::Replaying { .. } | Error::ReplayFailed { .. } => ErrorKind::Unavailable,
-            _ => ErrorKind::Internal,
+        let (kind, limit) = match &error {
+            Error::Interrupted(Interrupt::Deadline) => (ErrorKind::Timeout, Some("--query.timeout")),
+            Error::Interrupted(Interrupt::Canceled | Interrupt::Killed) => (ErrorKind::Canceled, None),
+            Error::Interrupted(Interrupt::Shutdown) => (ErrorKind::Unavailable, None),
+            Error::Interrupted(Interrupt::Heaviest) => (ErrorKind::Execution, Some("--query.max-memory-total")),
+            Error::Interrupted(Interrupt::Pressure) => (ErrorKind::Execution, Some("--memory.refuse-at")),
+            Error::Limit { what, .. } => (ErrorKind::Execution, Some(*what)),
+            Error::Replaying { .. } | Error::ReplayFailed { .. } => (ErrorKind::Unavailable, None),
+            _ => (ErrorKind::Internal, None),
         };
-        Self::new(kind, error.to_string())
+        Self { limit, ..Self::new(kind, error.to_string()) }
     }
 }
 
 impl From<varve_query::Error> for ApiError {
     fn from(error: varve_query::Error) -> Self {
         use varve_query::Error;
-        let kind = match error {
+        let (kind, limit) = match error {
             Error::Parse(_) | Error::Invalid(_) => return Self::invalid_parameter("query", error),
-            Error::Execution(_) | Error::Unsupported(_) | Error::Limit(_) => ErrorKind::Execution,
-            Error::Timeout => ErrorKind::Timeout,
-            Error::Canceled => ErrorKind::Canceled,
-            Error::Shutdown => ErrorKind::Unavailable,
+            Error::Limit { what, .. } => (ErrorKind::Execution, Some(what)),
+            Error::Execution(_) | Error::Unsupported(_) => (ErrorKind::Execution, None),
+            Error::Timeout => (ErrorKind::Timeout, Some("--query.timeout")),
+            Error::Canceled | Error::Killed => (ErrorKind::Canceled, None),
+            Error::Shutdown => (ErrorKind::Unavailable, None),
             Error::Storage(error) => return error.into(),
-            _ => ErrorKind::Internal,
+            _ => (ErrorKind::Internal, None),
         };
-        Self::new(kind, error.to_string())
+        Self { limit, ..Self::new(kind, error.to_string()) }
     }
 }
 

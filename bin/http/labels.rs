@@ -10,11 +10,11 @@ use super::App;
 use super::error::ApiError;
 use super::json;
 use super::params::{Form, parse_selectors, unescape_label_name};
-use super::run::{Class, TRUNCATED, Work, run};
+use super::run::{Class, TRUNCATED, Work, run_shared};
 
 /// GET and POST /api/v1/labels.
 pub(super) async fn names(State(app): State<Arc<App>>, form: Form) -> Response {
-    answer(&app, &form, |work, matchers, range| work.store.db.label_names(&work.ctx, matchers, range)).await
+    answer(&app, &form, "", |work, matchers, range| work.store.db.label_names(&work.ctx, matchers, range)).await
 }
 
 /// GET /api/v1/label/{name}/values.
@@ -23,14 +23,16 @@ pub(super) async fn values(State(app): State<Arc<App>>, Path(name): Path<String>
     if name.is_empty() {
         return ApiError::bad_data("invalid label name: \"\"").into_response();
     }
-    answer(&app, &form, move |work, matchers, range| work.store.db.label_values(&work.ctx, &name, matchers, range))
+    let of = name.clone();
+    answer(&app, &form, &of, move |work, matchers, range| work.store.db.label_values(&work.ctx, &name, matchers, range))
         .await
 }
 
-/// Answers with the union over all selectors of what `find` gives.
+/// Answers with the union over all selectors of what `find` gives; `of` is the label that is asked about.
 async fn answer(
     app: &Arc<App>,
     form: &Form,
+    of: &str,
     find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<Texts> + Send + 'static,
 ) -> Response {
     let call = match Call::read(form) {
@@ -38,7 +40,10 @@ async fn answer(
         Err(refused) => return refused.into_response(),
     };
     match form.timeout() {
-        Ok(timeout) => run(app, Class::Metadata, timeout, move |work| call.answer(work, find)).await,
+        Ok(timeout) => {
+            let asked = format!("{of:?} {call:?}");
+            run_shared(app, Class::Metadata, timeout, asked, move |work| call.answer(work, find)).await
+        }
         Err(refused) => refused.into_response(),
     }
 }

@@ -9,17 +9,22 @@
 //! Invariants
 //! 1. A tokio task never computes and never waits for the disk: that is done on blocking threads behind a gate.
 //! 2. Each request for data has one `QueryContext` from before the gate until its last byte is written.
-//! 3. Until the store is open, and once it closes, everything but health, metrics and the state of the replay answers 503.
+//! 3. Every request for data, and every write, is on the list of those running from before the gate until its answer is written.
+//! 4. Until the store is open, and once it closes, everything but health, metrics and the state of the replay answers 503.
 
 mod admin;
 mod admission;
+mod authorize;
+mod beat;
 mod body;
+mod call;
 mod compression;
 mod cors;
 mod error;
 mod exemplars;
 mod features;
 mod federate;
+mod flight;
 mod health;
 mod json;
 mod labels;
@@ -29,12 +34,14 @@ mod notifications;
 mod openapi;
 mod otlp;
 mod params;
+mod queries;
 mod query;
 mod remote_read;
 mod request_body;
 mod routes;
 mod rules;
 mod run;
+mod running;
 mod search;
 mod self_metrics;
 mod series;
@@ -48,7 +55,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -63,11 +70,22 @@ use varve_tsdb::{Interrupt, MemoryBudget, QueryContext, Regexp};
 
 use crate::live_config::LiveConfig;
 use crate::metrics::{MemoryFigures, Metrics};
+use crate::pressure::Pressure;
+use crate::query_log::QueryLog;
+use crate::ring::Ring;
 use crate::store::Store;
-use admission::{Gate, Running};
+use crate::web_config::WebConfig;
+use admission::{Gate, GateFigures, Place, Queue};
+use call::Call;
+use error::{ApiError, LimitHit};
+use flight::Flights;
 use notifications::CONFIG_FAILED;
+use running::{Class, Running};
+
 pub(crate) use notifications::{Notifications, SHUTTING_DOWN, STARTING_UP};
 
+pub(crate) use beat::beat;
+pub(crate) use body::AnswerBounds;
 pub(crate) use server::serve;
 
 /// What the server runs with; docs/config.md describes the flags that these come from.
@@ -75,12 +93,15 @@ pub(crate) use server::serve;
 pub(crate) struct Settings {
     pub(crate) read_timeout: Duration,
     pub(crate) max_connections: usize,
-    pub(crate) response_buffer: usize,
-    pub(crate) write_stall_timeout: Duration,
+    pub(crate) answer: AnswerBounds,
     pub(crate) query_timeout: Duration,
     pub(crate) query_partial_during_replay: bool,
     pub(crate) query_max_concurrency: usize,
     pub(crate) metadata_concurrency: usize,
+    pub(crate) queued_max: usize,
+    pub(crate) queue_timeout: Duration,
+    /// Series that a metadata call may be given; `None`: any number.
+    pub(crate) metadata_series_max: Option<u64>,
     pub(crate) write_concurrency: usize,
     pub(crate) query_max_memory: usize,
     pub(crate) query_max_memory_total: usize,
@@ -122,6 +143,12 @@ pub(crate) struct App {
     metadata_calls: Gate,
     writes: Gate,
     running: Arc<Running>,
+    flights: Arc<Flights>,
+    pressure: Pressure,
+    web: WebConfig,
+    pub(crate) query_log: QueryLog,
+    /// Starts with the store, in its directory.
+    ring: OnceLock<Ring>,
     /// What all queries and metadata calls may hold.
     memory: MemoryBudget,
     /// What the bodies of write requests may hold while they are read.
@@ -137,10 +164,27 @@ impl App {
     ///
     /// # Errors
     /// If two metrics have the same name.
-    pub(crate) fn new(settings: Settings, config: LiveConfig) -> prometheus::Result<Self> {
+    pub(crate) fn new(
+        settings: Settings,
+        config: LiveConfig,
+        pressure: Pressure,
+        web: WebConfig,
+    ) -> prometheus::Result<Self> {
         let metrics = Metrics::new()?;
-        let gate =
-            |flag, class, n_permits| Gate::new(flag, n_permits, metrics.active(class), metrics.queue_seconds(class));
+        let gate = |flag, class, n_permits, queue| {
+            let (active, waiting) = (metrics.active(class), metrics.waiting(class));
+            Gate::new(
+                flag,
+                n_permits,
+                queue,
+                GateFigures { active, waiting, waited_seconds: metrics.queue_seconds(class) },
+            )
+        };
+        // Each class has a queue of its own. Writes wait as connections and their own time allow.
+        let queue = || Queue::new(settings.queued_max, settings.queue_timeout);
+        let of_writes = Queue::new(settings.max_connections, settings.query_timeout);
+        let running = Arc::<Running>::default();
+        let relief = Arc::<Running>::clone(&running);
         Ok(Self {
             started: Timestamp::now(),
             config,
@@ -148,11 +192,16 @@ impl App {
             quit: lifecycle::Quit::default(),
             phase: AtomicU8::new(STARTING),
             store: RwLock::new(None),
-            queries: gate("--query.max-concurrency", "query", settings.query_max_concurrency),
-            metadata_calls: gate("--query.metadata-concurrency", "metadata", settings.metadata_concurrency),
-            writes: gate("--ingest.concurrency-max", "write", settings.write_concurrency),
-            running: Arc::default(),
-            memory: MemoryBudget::new("--query.max-memory-total", settings.query_max_memory_total),
+            queries: gate("--query.max-concurrency", "query", settings.query_max_concurrency, queue()),
+            metadata_calls: gate("--query.metadata-concurrency", "metadata", settings.metadata_concurrency, queue()),
+            writes: gate("--ingest.concurrency-max", "write", settings.write_concurrency, of_writes),
+            running,
+            flights: Arc::default(),
+            pressure,
+            web,
+            query_log: metrics.query_log(),
+            ring: OnceLock::new(),
+            memory: MemoryBudget::with_relief("--query.max-memory-total", settings.query_max_memory_total, relief),
             write_memory: MemoryBudget::new("--ingest.bytes-in-flight-max", settings.write_bytes_in_flight_max),
             metrics,
             settings,
@@ -185,9 +234,10 @@ impl App {
     /// Reads the configuration again.
     ///
     /// # Errors
-    /// As [`LiveConfig::reload`]; what was in force stays.
+    /// As [`LiveConfig::reload`], and what was in force stays; if the query log cannot be opened.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
-        let reloaded = self.config.reload();
+        let open_log = |()| self.query_log.write_to(self.config.current().global.query_log_file.as_deref());
+        let reloaded = self.config.reload().and_then(open_log);
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());
         match &reloaded {
             Ok(()) => tracing::info!("Completed loading of configuration file"),
@@ -221,8 +271,29 @@ impl App {
             queries_bytes: self.memory.used(),
             queries_max_bytes: self.settings.query_max_memory_total,
             queries_concurrent_max: self.settings.query_max_concurrency,
+            process: self.pressure.figures(),
+            ring_lost: self.ring.get().map_or(0, Ring::n_lost),
         };
         self.metrics.gather(self.store().as_deref(), &memory, config)
+    }
+
+    /// Waits for a place for a request.
+    async fn admit(&self, class: Class, ctx: &QueryContext) -> Result<Place, ApiError> {
+        let is_short = match class {
+            Class::Query | Class::Metadata => self.pressure.check_queries(),
+            Class::Write => self.pressure.check_writes(),
+        };
+        is_short.map_err(|short| ApiError::unavailable(short).of_limit("--memory.refuse-at"))?;
+        match class {
+            Class::Query => self.queries.admit(ctx).await,
+            Class::Write => self.writes.admit(ctx).await,
+            Class::Metadata => {
+                if let Some(series_max) = self.settings.metadata_series_max {
+                    ctx.bound_series("--query.max-metadata-series", series_max);
+                }
+                self.metadata_calls.admit(ctx).await
+            }
+        }
     }
 
     /// Starts a request: its deadline, its cancel switch, its memory budget.
@@ -239,16 +310,24 @@ impl App {
 
 /// Returns the routes.
 pub(crate) fn routes(app: &Arc<App>) -> Router {
-    routes::router(app).route_layer(from_fn_with_state(Arc::clone(app), observe)).with_state(Arc::clone(app))
+    routes::router(app)
+        .route_layer(from_fn_with_state(Arc::clone(app), observe))
+        .layer(from_fn_with_state(Arc::clone(app), authorize::authorize))
+        .with_state(Arc::clone(app))
 }
 
-/// Counts and times requests by route.
+/// Makes a request a [`Call`], and counts and times it by route.
 async fn observe(State(app): State<Arc<App>>, path: MatchedPath, request: Request, next: Next) -> Response {
     let started = Instant::now();
-    let response = next.run(request).await;
     // Prometheus writes parameters of a path as `:name`.
-    let handler = path.as_str().replace("{name}", ":name");
+    let handler = path.as_str().replace('{', ":").replace('}', "");
+    let call = Call::of(&request, handler.clone());
+    let response = Arc::clone(&call).scope(next.run(request)).await;
+    if call.may_have_written() {
+        app.flights.note_written();
+    }
     let metrics = &app.metrics;
+    metrics.count_limit(response.extensions().get::<LimitHit>().map(|hit| hit.0));
     metrics.http_requests.with_label_values(&[&*handler, response.status().as_str()]).inc();
     metrics.http_seconds.with_label_values(&[&*handler]).observe(started.elapsed().as_secs_f64());
     response

@@ -119,9 +119,8 @@ impl Form {
             return Err(ApiError::invalid_parameter("step", reason));
         }
         if (end - start) / i128::from(step) > POINTS_MAX {
-            return Err(ApiError::bad_data(
-                "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
-            ));
+            let text = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
+            return Err(ApiError::bad_data(text).of_limit("points per series"));
         }
         // The engine counts in milliseconds; a finer step can only be that of a range of a single point.
         let step_ms = (step / NANOS_PER_MS as i64).max(1);

@@ -8,10 +8,11 @@ use varve_query::{MatrixSeries, QueryResult, Request, Times, Value, VectorSample
 use varve_tsdb::{Clock, SystemClock};
 
 use super::App;
+use super::call::{self, Call};
 use super::error::ApiError;
 use super::json;
 use super::params::{Form, Steps};
-use super::run::{Class, TRUNCATED, Work, run};
+use super::run::{Class, TRUNCATED, Work, run, run_shared};
 use super::stats::{self, Wanted};
 
 /// Points that are written between two steps of the answer's writer.
@@ -58,6 +59,7 @@ pub(super) async fn explain(State(app): State<Arc<App>>, form: Form) -> Response
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
     };
+    note_times(times);
     run(&app, Class::Query, options.timeout, move |work| {
         let result = options.evaluate(work, times)?;
         work.out.leave_gate();
@@ -73,11 +75,21 @@ pub(super) async fn explain(State(app): State<Arc<App>>, form: Form) -> Response
 }
 
 async fn evaluate(app: &Arc<App>, options: Options, times: Times) -> Response {
-    run(app, Class::Query, options.timeout, move |work| {
+    note_times(times);
+    run_shared(app, Class::Query, options.timeout, format!("{options:?} {times:?}"), move |work| {
         let result = options.evaluate(work, times)?;
         write_result(work, result, &options)
     })
     .await
+}
+
+/// Notes the times of a query for lists and logs.
+fn note_times(times: Times) {
+    let (start_ms, end_ms, step_ms) = match times {
+        Times::Instant(time_ms) => (time_ms, time_ms, 0),
+        Times::Range { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
+    };
+    Call::current().note_times(call::Times { start_ms, end_ms, step_ms });
 }
 
 /// GET and POST /api/v1/format_query.

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use varve_tsdb::Charge;
 
 use super::App;
+use super::call::Call;
 use super::error::{ApiError, ErrorKind};
 use super::params::Form;
 
@@ -84,7 +85,8 @@ async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) ->
         if size > bytes.capacity() {
             let doubled = 2 * bytes.capacity();
             let capacity = if declared >= size { doubled.min(declared).max(size) } else { doubled.max(size) };
-            charge.grow(capacity.saturating_sub(charge.size()))?;
+            // A task must not wait.
+            charge.grow_at_once(capacity.saturating_sub(charge.size()))?;
             bytes.reserve_exact(capacity - bytes.len());
         }
         bytes.extend_from_slice(&data);
@@ -102,6 +104,18 @@ async fn drain(mut body: Body) {
     }
 }
 
+impl BodyError {
+    /// Returns the bound that was hit, by its flag.
+    pub(crate) fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::TooLarge { what, .. } => Some(what),
+            Self::Slow(_) => Some("--web.read-timeout"),
+            Self::Memory(varve_tsdb::Error::Limit { what, .. }) => Some(what),
+            Self::Memory(_) | Self::Broken(_) => None,
+        }
+    }
+}
+
 impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
         let kind = match error {
@@ -110,7 +124,7 @@ impl From<BodyError> for ApiError {
             BodyError::Broken(_) => ErrorKind::BadData,
             BodyError::Memory(_) => ErrorKind::Unavailable,
         };
-        Self::new(kind, error.to_string())
+        Self { limit: error.limit(), ..Self::new(kind, error.to_string()) }
     }
 }
 
@@ -128,11 +142,12 @@ async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
     let mut form = Form::default();
     let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     if parts.method == Method::POST && is_form(content_type) {
-        let limits = BodyLimits { size_max: FORM_SIZE_MAX, what: "forms", timeout: app.settings.read_timeout };
+        let limits = BodyLimits { size_max: FORM_SIZE_MAX, what: "form size", timeout: app.settings.read_timeout };
         let mut charge = app.context(None).charge();
         form.add(&read(body, limits, &mut charge).await?)?;
     }
     form.add(parts.uri.query().unwrap_or_default().as_bytes())?;
+    Call::current().note_form(&form);
     Ok(form)
 }
 

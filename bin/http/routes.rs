@@ -22,7 +22,7 @@ use super::openapi::{
 };
 use super::{
     App, admin, compression, cors, error, exemplars, federate, health, labels, lifecycle, metadata, notifications,
-    otlp, plain, query, remote_read, rules, search, self_metrics, series, status, targets, tsdb_status, write,
+    otlp, plain, queries, query, remote_read, rules, search, self_metrics, series, status, targets, tsdb_status, write,
 };
 use crate::http::features;
 
@@ -125,6 +125,7 @@ impl Endpoint {
             "GET" => MethodFilter::GET,
             "HEAD" => MethodFilter::HEAD,
             "PUT" => MethodFilter::PUT,
+            "DELETE" => MethodFilter::DELETE,
             _ => MethodFilter::POST,
         };
         let filters = methods.iter().map(filter).reduce(MethodFilter::or).expect("an endpoint has a method");
@@ -411,6 +412,12 @@ fn scraping() -> Vec<Endpoint> {
 
 fn state() -> Vec<Endpoint> {
     vec![
+        get("/api/v1/status/queries", queries::list)
+            .about("status", "Lists the requests for data that wait or work")
+            .gives::<Vec<Untyped>>(),
+        Endpoint::new("/api/v1/status/queries/{id}", &["DELETE"], queries::kill)
+            .about("status", "Ends a request for data")
+            .takes(const { &[required("id", Path, "Number of the request.")] }),
         get("/api/v1/status/config", status::config)
             .about("status", "Shows the configuration in force")
             .gives::<status::ConfigText>(),

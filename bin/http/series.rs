@@ -10,7 +10,7 @@ use super::App;
 use super::error::ApiError;
 use super::json;
 use super::params::{Form, parse_selectors};
-use super::run::{Class, TRUNCATED, Work, run};
+use super::run::{Class, TRUNCATED, Work, run_shared};
 
 /// GET and POST /api/v1/series.
 pub(super) async fn series(State(app): State<Arc<App>>, form: Form) -> Response {
@@ -19,7 +19,9 @@ pub(super) async fn series(State(app): State<Arc<App>>, form: Form) -> Response 
         Err(refused) => return refused.into_response(),
     };
     match form.timeout() {
-        Ok(timeout) => run(&app, Class::Metadata, timeout, move |work| call.answer(work)).await,
+        Ok(timeout) => {
+            run_shared(&app, Class::Metadata, timeout, format!("{call:?}"), move |work| call.answer(work)).await
+        }
         Err(refused) => refused.into_response(),
     }
 }

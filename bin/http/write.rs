@@ -9,8 +9,10 @@ use axum::response::{IntoResponse, Response};
 use varve_ingest::{Receiver, Version, WriteError, Written};
 use varve_tsdb::{Error, QueryContext};
 
-use super::error::RETRY_AFTER_S;
+use super::call::Call;
+use super::error::{LimitHit, RETRY_AFTER_S};
 use super::request_body::{BodyError, BodyLimits, read};
+use super::running::Class;
 use super::{App, plain};
 
 /// How long a write request may wait for a place; its sender gives up at about this age.
@@ -48,7 +50,9 @@ pub(super) async fn ingest(
     request: Request,
     work: impl FnOnce(&Receiver, &[u8]) -> Result<Written, WriteError> + Send + 'static,
 ) -> Result<Written, Response> {
-    let ctx = QueryContext::new(app.settings.read_timeout + WAIT_MAX, app.write_memory.clone());
+    // A budget of its own tells what this request holds; what all hold is bounded by the one that it draws on.
+    let memory = app.write_memory.child("--ingest.bytes-in-flight-max", app.settings.write_bytes_in_flight_max);
+    let ctx = QueryContext::new(app.settings.read_timeout + WAIT_MAX, memory);
     let mut charge = ctx.charge();
     let limits = BodyLimits {
         size_max: app.settings.write_body_size_max,
@@ -57,12 +61,20 @@ pub(super) async fn ingest(
     };
     let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| refuse_body(&refused))?;
     let waiting = QueryContext::new(WAIT_MAX, app.write_memory.clone());
+    let entry = app.running.enter(Call::current(), Class::Write, &ctx);
     let unavailable = |reason: &str| answer(StatusCode::SERVICE_UNAVAILABLE, reason);
-    let permit = app.writes.admit(&waiting).await.map_err(|refused| unavailable(&refused.message))?;
+    let permit = app.admit(Class::Write, &waiting).await.map_err(|refused| {
+        app.metrics.count_limit(refused.limit);
+        unavailable(&refused.message)
+    })?;
     let store = app.store().ok_or_else(|| unavailable("the server is stopping"))?;
     // Runs to its end even if the sender goes: half a request would only be sent again.
+    let noting = Arc::clone(&app);
     let written = tokio::task::spawn_blocking(move || {
+        entry.request.begin();
+        noting.began(&entry.request);
         let written = work(&store.receiver, &body);
+        noting.ended(&entry.request, written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, permit));
         written
     });
@@ -150,7 +162,11 @@ fn refuse_body(refused: &BodyError) -> Response {
         // Not 408: senders drop what got a 4xx, and the next attempt may well be in time.
         BodyError::Slow(_) | BodyError::Memory(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
-    answer(status, &refused.to_string())
+    let mut response = answer(status, &refused.to_string());
+    if let Some(flag) = refused.limit() {
+        response.extensions_mut().insert(LimitHit(flag));
+    }
+    response
 }
 
 /// Answers so that a sender repeats what can be mended by repeating (5xx), and drops what cannot (4xx).
@@ -167,7 +183,21 @@ fn refuse(error: &WriteError) -> Response {
     if status.is_server_error() {
         tracing::warn!(%error, "Write request not stored");
     }
-    answer(status, &error.to_string())
+    let mut response = answer(status, &error.to_string());
+    if let Some(flag) = limit_hit(error) {
+        response.extensions_mut().insert(LimitHit(flag));
+    }
+    response
+}
+
+/// Returns the flag of the bound that a request hit.
+fn limit_hit(error: &WriteError) -> Option<&'static str> {
+    match error {
+        WriteError::TooLarge { flag, .. } => Some(flag),
+        WriteError::Busy { .. } => Some("--ingest.bytes-in-flight-max"),
+        WriteError::Store(Error::Limit { what, .. }) => Some(what),
+        _ => None,
+    }
 }
 
 pub(super) fn answer(status: StatusCode, reason: &str) -> Response {

@@ -15,6 +15,7 @@ use prometheus::{
 };
 
 use crate::live_config::ReloadStatus;
+use crate::query_log::QueryLog;
 use crate::store::Store;
 
 /// Content type of the text format.
@@ -43,10 +44,18 @@ pub(crate) struct Metrics {
     pub(crate) connections_evicted: IntCounter,
     /// Connections closed because the client took nothing for too long.
     pub(crate) connections_stalled: IntCounter,
+    /// Requests without credentials that let them in.
+    pub(crate) requests_denied: IntCounter,
+    /// Connections that ended before they were encrypted.
+    pub(crate) handshakes_failed: IntCounter,
     /// Self-scrapes that could not be stored.
     pub(crate) self_scrapes_failed: IntCounter,
     active: IntGaugeVec,
+    waiting: IntGaugeVec,
     queue_seconds: HistogramVec,
+    answers_shared: IntCounterVec,
+    limits_hit: IntCounterVec,
+    query_log: QueryLog,
 }
 
 impl Metrics {
@@ -92,6 +101,14 @@ impl Metrics {
                 "varve_http_connections_stalled_total",
                 "Connections closed because the client took nothing for --web.write-stall-timeout.",
             )?,
+            requests_denied: counter(
+                "varve_http_requests_denied_total",
+                "Requests without a user, password or token that lets them in.",
+            )?,
+            handshakes_failed: counter(
+                "varve_http_tls_handshakes_failed_total",
+                "Connections that ended before they were encrypted.",
+            )?,
             self_scrapes_failed: counter(
                 "varve_self_scrapes_failed_total",
                 "Rounds of Varve's own metrics that could not be stored in full.",
@@ -104,6 +121,37 @@ impl Metrics {
                 &registry,
                 HistogramVec::new(queue_seconds.buckets(QUEUE_SECONDS.to_vec()), &["class"])?,
             )?,
+            waiting: registered(
+                &registry,
+                IntGaugeVec::new(Opts::new("varve_requests_waiting", "Requests that wait for a place."), &["class"])?,
+            )?,
+            answers_shared: registered(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "varve_requests_shared_total",
+                        "Requests that got the answer of an identical one that was there already.",
+                    ),
+                    &["class"],
+                )?,
+            )?,
+            limits_hit: registered(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "varve_limits_hit_total",
+                        "Requests that were refused or ended, by the limit that they hit.",
+                    ),
+                    &["limit"],
+                )?,
+            )?,
+            query_log: QueryLog::new(
+                registered(
+                    &registry,
+                    IntGauge::new("prometheus_engine_query_log_enabled", "State of the query log.")?,
+                )?,
+                counter("prometheus_engine_query_log_failures_total", "The number of query log failures.")?,
+            ),
             registry,
         };
         Ok(metrics)
@@ -112,6 +160,26 @@ impl Metrics {
     /// Returns the requests of a class that are at work.
     pub(crate) fn active(&self, class: &str) -> IntGauge {
         self.active.with_label_values(&[class])
+    }
+
+    /// Returns the requests of a class that wait for a place.
+    pub(crate) fn waiting(&self, class: &str) -> IntGauge {
+        self.waiting.with_label_values(&[class])
+    }
+
+    /// Returns the requests of a class that got the answer of another one.
+    pub(crate) fn answers_shared(&self, class: &str) -> IntCounter {
+        self.answers_shared.with_label_values(&[class])
+    }
+
+    /// Counts a request that was refused or ended by a limit, if it was.
+    pub(crate) fn count_limit(&self, flag: Option<&'static str>) {
+        flag.into_iter().for_each(|flag| self.limits_hit.with_label_values(&[flag]).inc());
+    }
+
+    /// Returns the query log, which counts here.
+    pub(crate) fn query_log(&self) -> QueryLog {
+        self.query_log.clone()
     }
 
     /// Returns the waits of requests of a class.
@@ -149,12 +217,27 @@ pub(crate) struct MemoryFigures {
     pub(crate) queries_bytes: usize,
     pub(crate) queries_max_bytes: usize,
     pub(crate) queries_concurrent_max: usize,
+    /// Bytes in use and their limit, of the process or its cgroup.
+    pub(crate) process: (u64, u64),
+    /// Requests that the request ring has not noted.
+    pub(crate) ring_lost: u64,
 }
 
 impl MemoryFigures {
-    fn families(&self) -> [MetricFamily; 3] {
+    fn families(&self) -> [MetricFamily; 6] {
         let gauge = |name, help, value: usize| family(name, help, MetricType::GAUGE, value as f64);
+        let help = "Requests that the request ring did not note, and notes that could not be written.";
+        let lost = family("varve_request_ring_lost_total", help, MetricType::COUNTER, self.ring_lost as f64);
+        let (used, limit) = self.process;
         [
+            lost,
+            family(
+                "varve_memory_used_bytes",
+                "Memory in use, of what --memory.refuse-at is about.",
+                MetricType::GAUGE,
+                used as f64,
+            ),
+            family("varve_memory_limit_bytes", "Memory that may be in use.", MetricType::GAUGE, limit as f64),
             gauge("varve_query_memory_bytes", "Memory that all queries hold.", self.queries_bytes),
             gauge("varve_query_memory_max_bytes", "Memory that all queries may hold.", self.queries_max_bytes),
             gauge(
@@ -256,7 +339,13 @@ mod tests {
     fn metrics_are_printed_in_order_and_once() {
         let metrics = Metrics::new().unwrap();
         metrics.http_requests.with_label_values(&["/metrics", "200"]).inc();
-        let memory = MemoryFigures { queries_bytes: 1, queries_max_bytes: 2, queries_concurrent_max: 20 };
+        let memory = MemoryFigures {
+            queries_bytes: 1,
+            queries_max_bytes: 2,
+            queries_concurrent_max: 20,
+            process: (3, 4),
+            ring_lost: 0,
+        };
         let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
         let families = metrics.gather(None, &memory, config);
         assert!(families.windows(2).all(|pair| pair[0].name() < pair[1].name()));

@@ -53,7 +53,7 @@ struct Built {
 
 fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &Path, faults: &mut Faults) -> Result<Built> {
     let options = RecoverOptions {
-        memory_bytes: usize::try_from(machine::memory_bytes() / 4).unwrap_or(usize::MAX),
+        memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
         concurrency: machine::cores().min(CONCURRENCY_MAX),
         ..RecoverOptions::default()
     };

@@ -25,7 +25,7 @@ pub(super) fn run(args: &RecoverArgs) -> Result<Verdict> {
         bail!("the target {:?} is inside the data directory, which is not written to", args.to_blocks);
     }
     let concurrency = if args.concurrency == 0 { machine::cores() } else { args.concurrency };
-    let half = usize::try_from(machine::memory_bytes() / 2).unwrap_or(usize::MAX);
+    let half = usize::try_from(machine::Memory::find().limit_bytes() / 2).unwrap_or(usize::MAX);
     let options = RecoverOptions {
         memory_bytes: if args.memory == 0 { half } else { args.memory },
         concurrency: concurrency.min(CONCURRENCY_MAX),

@@ -23,15 +23,23 @@ pub enum Error {
     /// The deadline passed. `timeout`, 503.
     #[error("query timed out in expression evaluation")]
     Timeout,
-    /// The client has gone or an operator ended the query. `canceled`, 499.
+    /// The client has gone. `canceled`, 499.
     #[error("query was canceled in expression evaluation")]
     Canceled,
     /// The server is stopping. `unavailable`, 503.
     #[error("query was canceled in expression evaluation: the server is shutting down")]
     Shutdown,
+    /// An operator ended the query. `canceled`, 499.
+    #[error("query was canceled in expression evaluation: an operator ended it")]
+    Killed,
     /// The query would hold more samples or bytes than it may. `execution`, 422.
-    #[error("{0}")]
-    Limit(String),
+    #[error("{text}")]
+    Limit {
+        /// The bound's name.
+        what: &'static str,
+        /// What is said of it.
+        text: String,
+    },
     /// The store failed. `internal`, 500.
     #[error(transparent)]
     Storage(varve_tsdb::Error),
@@ -46,7 +54,14 @@ impl From<varve_tsdb::Error> for Error {
             varve_tsdb::Error::Interrupted(Interrupt::Deadline) => Self::Timeout,
             varve_tsdb::Error::Interrupted(Interrupt::Canceled) => Self::Canceled,
             varve_tsdb::Error::Interrupted(Interrupt::Shutdown) => Self::Shutdown,
-            varve_tsdb::Error::Limit { .. } => Self::Limit(error.to_string()),
+            varve_tsdb::Error::Interrupted(Interrupt::Killed) => Self::Killed,
+            varve_tsdb::Error::Interrupted(Interrupt::Heaviest) => {
+                Self::Limit { what: "--query.max-memory-total", text: error.to_string() }
+            }
+            varve_tsdb::Error::Interrupted(Interrupt::Pressure) => {
+                Self::Limit { what: "--memory.refuse-at", text: error.to_string() }
+            }
+            varve_tsdb::Error::Limit { what, .. } => Self::Limit { what, text: error.to_string() },
             other => Self::Storage(other),
         }
     }
@@ -60,6 +75,7 @@ impl Error {
 
     /// More samples than `--query.max-samples` would be held at once.
     pub(crate) fn too_many_samples() -> Self {
-        Self::Limit("query processing would load too many samples into memory in query execution".into())
+        let text = "query processing would load too many samples into memory in query execution".into();
+        Self::Limit { what: "--query.max-samples", text }
     }
 }

@@ -49,14 +49,17 @@ fn two_blocks() -> (Server, [PathBuf; 2]) {
     (server, blocks.try_into().expect("two blocks"))
 }
 
-/// Every file below a folder with its bytes, but for the lock and the reserve.
+/// Every file below a folder with its bytes, but for the lock, the reserve and the request rings, which hold no samples.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("list a folder") {
         let path = entry.expect("list a folder").path();
         if path.is_dir() {
             files.extend(self::files(&path));
-        } else if !path.ends_with("lock") && !path.ends_with("reserve") {
+        } else if !path.ends_with("lock")
+            && !path.ends_with("reserve")
+            && path.extension().is_none_or(|of| of != "ring")
+        {
             let bytes = std::fs::read(&path).expect("read a file");
             files.insert(path, bytes);
         }

@@ -6,8 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::http::{HeaderMap, Response};
-use ureq::{Agent, Body};
+use ureq::http::{HeaderMap, Request, Response};
+use ureq::middleware::MiddlewareNext;
+use ureq::tls::TlsConfig;
+use ureq::{Agent, Body, SendBody};
 
 use super::PATIENCE;
 use super::remote_write::WriteRequest;
@@ -17,6 +19,16 @@ use super::remote_write::WriteRequest;
 pub(crate) struct Http {
     address: SocketAddr,
     agent: Agent,
+    scheme: &'static str,
+}
+
+/// How a server is spoken with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Access {
+    /// In plain text without it.
+    pub(crate) tls: Option<TlsConfig>,
+    /// The header `Authorization`.
+    pub(crate) authorization: Option<String>,
 }
 
 /// An answer, with its body as far as it came.
@@ -30,8 +42,29 @@ pub(crate) struct Answer {
 
 impl Http {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        let config = Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
-        Self { address, agent: config.build().into() }
+        Self::of(address, &Access::default())
+    }
+
+    /// Makes a client that speaks so.
+    pub(crate) fn of(address: SocketAddr, access: &Access) -> Self {
+        let mut config = Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
+        if let Some(tls) = &access.tls {
+            config = config.tls_config(tls.clone());
+        }
+        if let Some(authorization) = access.authorization.clone() {
+            config = config.middleware(move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
+                let value = authorization.parse().expect("a valid header");
+                request.headers_mut().insert("authorization", value);
+                next.handle(request)
+            });
+        }
+        let scheme = if access.tls.is_some() { "https" } else { "http" };
+        Self { address, agent: config.build().into(), scheme }
+    }
+
+    /// Returns a client of the same server that speaks otherwise.
+    pub(crate) fn with(&self, access: &Access) -> Self {
+        Self::of(self.address, access)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -40,7 +73,7 @@ impl Http {
 
     /// Returns the server's URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.address)
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -61,6 +94,10 @@ impl Http {
     pub(crate) fn form(&self, path: &str, params: &[(&str, &str)]) -> Answer {
         let sent = self.agent.post(self.url(path)).send_form(params.iter().copied());
         Answer::read(sent.unwrap_or_else(|e| panic!("POST {path} {params:?}: {e}")))
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        Answer::read(self.agent.delete(self.url(path)).call().unwrap_or_else(|e| panic!("DELETE {path}: {e}")))
     }
 
     pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
@@ -96,6 +133,11 @@ impl Http {
     /// Sends the body of a remote-write request; the error means that nobody knows what became of it.
     pub(crate) fn try_write_body(&self, body: &[u8]) -> Result<Answer, String> {
         self.try_post("/api/v1/write", REMOTE_WRITE_HEADERS, body)
+    }
+
+    /// Opens a connection; `None` if there are too many.
+    pub(crate) fn try_connect(&self) -> Option<RawConnection> {
+        TcpStream::connect(self.address).ok().map(RawConnection)
     }
 
     /// Opens a connection to write whatever to.
@@ -192,9 +234,38 @@ impl RawConnection {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Reads up to `size` bytes; `None` if nothing comes in time.
+    pub(crate) fn try_read(&mut self, size: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; size];
+        match self.0.read(&mut bytes) {
+            Ok(n) => Some(bytes[..n].to_vec()),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => None,
+            Err(e) => panic!("read: {e}"),
+        }
+    }
+
     /// Reads until the server closes the connection.
     pub(crate) fn read_to_end(&mut self) -> String {
         self.read(u64::MAX)
+    }
+
+    /// Reads until the server closes the connection and counts how often `part` comes. Returns the end of what came, too.
+    pub(crate) fn count(&mut self, part: &[u8]) -> (usize, String) {
+        const KEPT: usize = 256;
+        let (mut seen, mut read, mut n) = (Vec::new(), vec![0; 64 << 10], 0);
+        loop {
+            let n_read = self.0.read(&mut read).expect("read");
+            // What was kept is too short to hold the part, so that none is counted twice.
+            let kept = seen.len().saturating_sub(part.len() - 1);
+            let mut window = seen[kept..].to_vec();
+            window.extend_from_slice(&read[..n_read]);
+            n += window.windows(part.len()).filter(|at| *at == part).count();
+            seen.extend_from_slice(&read[..n_read]);
+            seen.drain(..seen.len().saturating_sub(KEPT));
+            if n_read == 0 {
+                return (n, String::from_utf8_lossy(&seen).into_owned());
+            }
+        }
     }
 
     /// Bounds the time of a read.

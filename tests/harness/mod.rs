@@ -8,7 +8,7 @@ mod process;
 mod remote_write;
 mod server;
 
-pub(crate) use http::{Answer, Http, RawConnection};
+pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use peers::{NodeExporter, Prometheus, missing, promtool};
 pub(crate) use remote_write::{
     Exemplar, Histogram, Label, MetricMetadata, MetricType, TimeSeries, WriteRequest, series, snappy, v2,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::http::Http;
+use super::http::{Access, Http};
 use super::process::Process;
 use super::wait_until;
 
@@ -22,8 +22,14 @@ impl Server {
     /// Starts a server that is ready; without self-scrape unless a flag sets it, so that its store holds what the test
     /// writes.
     pub(crate) fn start(flags: &[&str]) -> Self {
+        Self::start_as(flags, &Access::default())
+    }
+
+    /// Starts a server that is spoken with in another way.
+    pub(crate) fn start_as(flags: &[&str], access: &Access) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
-        let (process, http) = start(&dir.path().join("data"), flags);
+        let process = Process::start("varve", &mut command(&dir.path().join("data"), flags));
+        let (process, http) = wait_for_ready(process, access);
         Self { process, http, dir }
     }
 
@@ -44,7 +50,8 @@ impl Server {
             eprintln!("skipped: no disk of {size} can be mounted");
             return None;
         }
-        let (process, http) = wait_for_ready(Process::start("varve", &mut unshare(&command(&data_dir, flags))));
+        let (process, http) =
+            wait_for_ready(Process::start("varve", &mut unshare(&command(&data_dir, flags))), &Access::default());
         Some(Self { process, http, dir })
     }
 
@@ -123,12 +130,12 @@ impl Server {
 }
 
 fn start(data_dir: &Path, flags: &[&str]) -> (Process, Http) {
-    wait_for_ready(Process::start("varve", &mut command(data_dir, flags)))
+    wait_for_ready(Process::start("varve", &mut command(data_dir, flags)), &Access::default())
 }
 
-fn wait_for_ready(mut process: Process) -> (Process, Http) {
+fn wait_for_ready(mut process: Process, access: &Access) -> (Process, Http) {
     let address = process.listening_address();
-    let http = Http::new(address);
+    let http = Http::of(address, access);
     wait_until("varve to be ready", || {
         assert!(process.is_running(), "varve has ended:\n{}", process.output());
         http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)

@@ -7,6 +7,7 @@ mod metadata;
 mod protocol;
 mod query;
 mod stats;
+mod web_config;
 mod write;
 mod write_v2;
 

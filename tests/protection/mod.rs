@@ -1,7 +1,14 @@
 //! A request that asks for too much ends, at its deadline or at a bound, frees what it held, and leaves the server to the
 //! others.
 
+mod accounting;
 mod bounds;
+mod clients;
+mod gates;
+mod last_words;
+mod pressure;
+mod running;
+mod unbounded;
 
 use std::time::{Duration, Instant};
 
@@ -101,12 +108,19 @@ fn a_client_that_goes_ends_its_query(server: &Server) {
 
 /// Starts a query whose parts are done one after the other, far beyond the time that a test takes.
 fn endless_query(server: &Server) -> RawConnection {
-    let query = vec!["sum(max_over_time(load[5m]))"; 1000].join("%2B");
-    let range = "start=1700000000&end=1700000400&step=1";
     let mut connection = server.http().connect();
-    connection.send(format!("GET /api/v1/query_range?query={query}&{range} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    connection.send(endless("").as_bytes());
     wait_until("the query to run", || server.metric("varve_requests_active{class=\"query\"}") == 1.0);
     connection
+}
+
+/// Returns a request for such a query, behind something that is evaluated first, in its encoding for URLs.
+fn endless(first: &str) -> String {
+    let query = vec!["sum(max_over_time(load[5m]))"; 1000].join("%2B");
+    let range = "start=1700000000&end=1700000400&step=1";
+    format!(
+        "GET /api/v1/query_range?query={first}({query})&{range} HTTP/1.1\r\nHost: x\r\nUser-Agent: endless\r\nConnection: close\r\n\r\n"
+    )
 }
 
 fn repetition_takes_no_more_memory(server: &Server) {

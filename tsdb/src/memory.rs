@@ -314,6 +314,7 @@ mod tests {
             let mut second = all.child("another query", 100).charge();
             assert_eq!(second.grow_at_once(6).is_ok(), ending);
             second.grow_at_once(1).unwrap_err();
+            assert!(!second.grow_if_free(1), "nobody ends for it, and the reserve is not for it");
             assert_eq!(all.used(), expect);
         }
     }

@@ -26,6 +26,7 @@ use crate::matcher::Matcher;
 use crate::memory::Charge;
 use crate::requests::Reader;
 use crate::sample::{SampleColumns, TimeRange};
+use crate::shard::Shard;
 use crate::store::Store;
 
 /// Series that are copied, or whose labels are looked up, under one lock.
@@ -77,7 +78,8 @@ struct HeadStream {
     store: Arc<Store>,
     shard: usize,
     copies: Arc<HeadCopies>,
-    /// The slots that were copied, ascending: the place of a slot here is that of its samples in `copies`.
+    /// The slots that were copied, ascending: the place of a slot here is that of its samples in `copies`. Empty if only
+    /// labels are needed.
     copied: Vec<SlotRef>,
     /// In label order.
     series: std::vec::IntoIter<SlotRef>,
@@ -258,7 +260,7 @@ impl Stream {
 impl HeadStream {
     /// Copies what a selection needs of a shard's head; `None` if that is nothing.
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<Self>> {
-        let Selection { ctx, store, matchers, range, need, visible } = *selection;
+        let Selection { ctx, store, matchers, range, need, .. } = *selection;
         let of_store = &store.shards[shard];
         let slots: Vec<SlotRef> = {
             let head = of_store.head();
@@ -269,28 +271,19 @@ impl HeadStream {
             charge.grow_at_once(slots.len() as usize * size_of::<SlotRef>() * 2)?;
             slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
         };
-        let (mut copies, mut scratch) = (HeadCopies::default(), HeadCopies::default());
-        let mut copied = Vec::new();
-        for batch in slots.chunks(BATCH_SERIES) {
-            ctx.check()?;
-            let before = copies.size();
-            let head = of_store.head();
-            for &of in batch {
-                let found = match need {
-                    Need::Samples => head.copy_one(of, range, visible, &mut copies),
-                    Need::Labels => head.has_sample(of, range, visible, &mut scratch),
-                };
-                if found {
-                    copied.push(of);
-                }
-            }
-            drop(head);
-            charge.grow(copies.size() - before)?;
-        }
+        let (copies, mut copied) = Self::copy(selection, of_store, slots, charge)?;
         if copied.is_empty() {
             return Ok(None);
         }
+        // Runs and what they are merged into, besides the list itself.
+        let sorting_size = copied.len() * size_of::<SlotRef>() * 3;
+        charge.grow(sorting_size)?;
         let series = of_store.sort_slots(ctx, &copied)?.into_iter();
+        charge.shrink(sorting_size);
+        if need == Need::Labels {
+            // Only who reads samples asks for their places.
+            copied = Vec::new();
+        }
         Ok(Some(Self {
             store: Arc::clone(store),
             shard,
@@ -299,6 +292,39 @@ impl HeadStream {
             series,
             labels: VecDeque::new(),
         }))
+    }
+
+    /// Copies what is needed of `slots`, and returns it with those of them that have samples in the range.
+    fn copy(
+        selection: &Selection<'_>,
+        of_store: &Shard,
+        mut slots: Vec<SlotRef>,
+        charge: &mut Charge,
+    ) -> Result<(HeadCopies, Vec<SlotRef>)> {
+        let Selection { ctx, range, need, visible, .. } = *selection;
+        let (mut copies, mut scratch) = (HeadCopies::default(), HeadCopies::default());
+        let mut n_copied = 0;
+        for first in (0..slots.len()).step_by(BATCH_SERIES) {
+            ctx.check()?;
+            let before = copies.size();
+            let head = of_store.head();
+            for at in first..slots.len().min(first + BATCH_SERIES) {
+                let of = slots[at];
+                let found = match need {
+                    Need::Samples => head.copy_one(of, range, visible, &mut copies),
+                    Need::Labels => head.has_sample(of, range, visible, &mut scratch),
+                };
+                if found {
+                    // Those that are found move to the front, over those that are not: a second list would be as large.
+                    slots[n_copied] = of;
+                    n_copied += 1;
+                }
+            }
+            drop(head);
+            charge.grow(copies.size() - before)?;
+        }
+        slots.truncate(n_copied);
+        Ok((copies, slots))
     }
 
     fn next(&mut self, ctx: &QueryContext) -> Result<Option<(Labels, u32)>> {

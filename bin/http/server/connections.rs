@@ -1,10 +1,14 @@
 //! The connections that are open: how many, and which has been idle for longest.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -24,7 +28,7 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct Connection {
     id: u64,
-    /// Requests being worked on: up to the head of their answer.
+    /// Requests being worked on, up to the end of their answer.
     n_requests: AtomicUsize,
     idle_since: Mutex<Instant>,
     evicted: Notify,
@@ -35,6 +39,13 @@ pub(super) struct Connection {
 /// A request at work on a connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Connection>);
+
+/// The body of an answer, whose connection is busy until it is through: an idle connection may be closed, and that would cut it.
+#[derive(Debug)]
+pub(super) struct BusyBody {
+    body: Body,
+    _busy: Busy,
+}
 
 impl Connections {
     pub(super) fn new(max: usize) -> Self {
@@ -108,6 +119,33 @@ impl Connection {
     }
 }
 
+impl Busy {
+    /// Keeps the connection busy for as long as there is a body.
+    pub(super) fn until_the_end_of(self, body: Body) -> BusyBody {
+        BusyBody { body, _busy: self }
+    }
+}
+
+impl HttpBody for BusyBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
         *lock(&self.0.idle_since) = Instant::now();
@@ -145,6 +183,16 @@ mod tests {
         };
         let (_fourth, ()) = tokio::join!(enter(), leave);
         assert_eq!((n_evicted.get(), lock(&connections.open).len()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_busy_until_the_end_of_its_answer() {
+        let connections = Connections::new(1);
+        let connection = connections.enter(|| ()).await;
+        let body = connection.busy().until_the_end_of(Body::from("abc"));
+        assert!(connection.is_busy());
+        assert_eq!(axum::body::to_bytes(Body::new(body), 10).await.unwrap(), "abc");
+        assert!(!connection.is_busy());
     }
 
     #[tokio::test]

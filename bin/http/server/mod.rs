@@ -17,15 +17,21 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
+use super::call::Peer;
 use super::{App, routes};
 use connections::{Connection, Connections};
 use stall::StallGuard;
 
 /// How long to wait after the operating system has refused to accept: mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a client may take to encrypt its connection; exporter-toolkit's and Go's bound is longer and of the whole request.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Serves until `stop` becomes true, then closes idle connections and returns once the others have ended.
 pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, stop: watch::Receiver<bool>) {
@@ -78,24 +84,54 @@ async fn talk(
     let _open = OpenGauge::count(&app);
     // Answers go out in few large writes: waiting for more to send only delays them. Failing costs nothing but that.
     let _best_effort = stream.set_nodelay(true);
+    let peer = stream.peer_addr().ok().map(Peer);
     let stalled = app.metrics.connections_stalled.clone();
-    let io = TokioIo::new(StallGuard::new(stream, app.settings.write_stall_timeout, stalled));
+    let socket = StallGuard::new(stream, app.settings.answer.stall_timeout, stalled);
+    match app.web.current().tls.clone() {
+        None => speak(&app, routes, socket, peer, &connection, stop).await,
+        Some(tls) => {
+            let handshake = tokio::time::timeout(HANDSHAKE_TIME_MAX, TlsAcceptor::from(tls).accept(socket));
+            let encrypted = tokio::select! {
+                encrypted = handshake => encrypted,
+                () = connection.evicted() => return,
+                () = stopped(&mut stop) => return,
+            };
+            match encrypted {
+                Ok(Ok(encrypted)) => speak(&app, routes, encrypted, peer, &connection, stop).await,
+                Ok(Err(_)) | Err(_) => app.metrics.handshakes_failed.inc(),
+            }
+        }
+    }
+}
+
+/// Speaks HTTP with a client until one of the two ends it.
+async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    app: &App,
+    routes: Router,
+    socket: S,
+    peer: Option<Peer>,
+    connection: &Arc<Connection>,
+    mut stop: watch::Receiver<bool>,
+) {
     let service = TowerToHyperService::new(routes);
-    let of_requests = Arc::clone(&connection);
+    let of_requests = Arc::clone(connection);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let busy = of_requests.busy();
-        let response = service.call(request.map(Body::new));
+        let mut request = request.map(Body::new);
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        let response = service.call(request);
         async move {
             let response = response.await;
-            drop(busy);
-            response
+            response.map(|response| response.map(|body| busy.until_the_end_of(body)))
         }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         // Between requests this is the time that an idle connection is kept.
         .header_read_timeout(app.settings.read_timeout)
-        .serve_connection(io, service);
+        .serve_connection(TokioIo::new(socket), service);
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

@@ -53,7 +53,7 @@ fn a_query_over_its_memory_is_ended_and_gives_all_back() {
         let memory = MemoryBudget::new("query memory", 4000);
         let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
         let error = range(&engine(usize::MAX), &ctx, query).unwrap_err();
-        assert!(matches!(&error, Error::Limit(text) if text.starts_with("query memory: ")), "{query}: {error}");
+        assert!(matches!(&error, Error::Limit { text, .. } if text.starts_with("query memory: ")), "{query}: {error}");
         assert_eq!(memory.used(), 0, "{query}");
     }
 }
@@ -66,7 +66,7 @@ fn a_query_over_its_samples_is_ended_in_prometheus_words() {
         assert_eq!(error.to_string(), text, "{query}");
     }
     let error = range(&engine(500), &QueryContext::unbounded(), "sum_over_time(vector(1)[10y:1ms])").unwrap_err();
-    assert!(matches!(error, Error::Limit(_)), "{error}");
+    assert!(matches!(error, Error::Limit { .. }), "{error}");
 }
 
 #[test]
@@ -97,6 +97,8 @@ fn a_query_ends_for_the_reason_it_is_given() {
     };
     check(Interrupt::Deadline, "query timed out in expression evaluation");
     check(Interrupt::Canceled, "query was canceled in expression evaluation");
+    check(Interrupt::Killed, "query was canceled in expression evaluation: an operator ended it");
+    check(Interrupt::Heaviest, &Interrupt::Heaviest.to_string());
     check(Interrupt::Shutdown, "query was canceled in expression evaluation: the server is shutting down");
 }
 
@@ -214,7 +216,7 @@ fn threads_end_with_their_query_and_leave_nothing() {
             let memory = MemoryBudget::new("query memory", limit);
             let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
             let error = range(&engine, &ctx, query);
-            assert!(limit > 4000 || matches!(error, Err(Error::Limit(_))), "{query}: {error:?}");
+            assert!(limit > 4000 || matches!(error, Err(Error::Limit { .. })), "{query}: {error:?}");
             assert_eq!(memory.used(), 0, "{query}");
         }
         let ctx = QueryContext::new(Duration::ZERO, MemoryBudget::new("query memory", usize::MAX));

@@ -45,7 +45,7 @@ struct Merge {
 impl SlotSort {
     /// Starts to sort slots: looks at the rank of each.
     pub(crate) fn new(head: &Head, slots: &[SlotRef]) -> Self {
-        let (mut by_rank, mut unsorted) = (Vec::with_capacity(slots.len()), Vec::with_capacity(slots.len()));
+        let (mut by_rank, mut unsorted) = (Vec::new(), Vec::new());
         for &of in slots.iter().filter(|&&of| head.is_current(of)) {
             match head.table.rank(of.slot) {
                 UNRANKED => unsorted.push(of),
@@ -74,6 +74,9 @@ impl SlotSort {
         self.forget_removed(head);
         if !self.unsorted.is_empty() {
             let mut run = self.unsorted.split_off(self.unsorted.len().saturating_sub(RUN_SERIES));
+            if self.unsorted.is_empty() {
+                self.unsorted = Vec::new();
+            }
             run.sort_unstable_by(|a, b| head.table.compare(a.slot, b.slot));
             self.runs.push_back(run);
             return false;

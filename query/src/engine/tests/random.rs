@@ -105,7 +105,7 @@ fn answer(parallelism: usize, query: &str, times: Times) -> (String, usize) {
             format!("{value:?} {:?}", annotations.all().collect::<Vec<_>>())
         }
         // How much is held at once depends on the threads.
-        Err(Error::Limit(_)) => "limit".to_owned(),
+        Err(Error::Limit { .. }) => "limit".to_owned(),
         Err(error) => error.to_string(),
     };
     (printed, memory.used())

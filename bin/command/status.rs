@@ -1,0 +1,129 @@
+//! `varve status`: what can be told of a server from its data directory.
+
+use std::fmt::Write as _;
+
+use anyhow::{Result, bail};
+use jiff::Timestamp;
+
+use crate::cli::{LastWordsArgs, StatusCommand};
+use crate::ring::{self, Record, RingFile, State};
+
+/// Requests that ended last, of which the report tells.
+const ENDED_SHOWN: usize = 10;
+
+/// Tells what is asked for.
+///
+/// # Errors
+/// What kept it from being read.
+pub(crate) fn status(command: &StatusCommand) -> Result<()> {
+    let StatusCommand::LastWords(args) = command;
+    last_words(args)
+}
+
+fn last_words(args: &LastWordsArgs) -> Result<()> {
+    let (mut n_read, mut refusals) = (0, Vec::new());
+    for path in ring::files(&args.path) {
+        match ring::read(&path) {
+            Ok(found) => {
+                let gap = if n_read == 0 { "" } else { "\n" };
+                print!("{gap}{}", report(&found));
+                n_read += 1;
+            }
+            // Who has been started once has no process before.
+            Err(_) if !path.exists() => {}
+            Err(refused) => refusals.push(format!("{refused:#}")),
+        }
+    }
+    match (n_read, &refusals[..]) {
+        (0, []) => bail!("no server of a version that notes its requests has run in {:?}", args.path),
+        (_, []) => Ok(()),
+        (_, refusals) => bail!("{}", refusals.join("; ")),
+    }
+}
+
+/// Says what a process was doing.
+fn report(found: &RingFile) -> String {
+    let mut out = String::new();
+    let end = if found.ended_in_order { "ended in order" } else { "was killed, crashed, or still runs" };
+    line(&mut out, format_args!("Process {}, started {}, {end}.", found.pid, time(found.started_ms)));
+    let at_work = found.at_work();
+    if at_work.is_empty() {
+        line(&mut out, format_args!("No request was at work."));
+    } else {
+        line(&mut out, format_args!("At work, the heaviest first ({}):", at_work.len()));
+        at_work.iter().for_each(|record| describe(&mut out, record));
+    }
+    let mut ended: Vec<_> =
+        found.records.iter().filter(|record| matches!(record.state, State::Answered | State::Failed)).collect();
+    ended.sort_by_key(|record| std::cmp::Reverse(record.noted_ms));
+    if !ended.is_empty() {
+        line(&mut out, format_args!("Ended before, the last first (of {} that are known):", ended.len()));
+        ended.iter().take(ENDED_SHOWN).for_each(|record| describe(&mut out, record));
+    }
+    if found.n_damaged > 0 {
+        line(&mut out, format_args!("{} slots of the ring cannot be read.", found.n_damaged));
+    }
+    out
+}
+
+fn describe(out: &mut String, record: &Record) {
+    let Record { id, started_ms, noted_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = record;
+    let state = match record.state {
+        State::Waiting => "waiting",
+        State::Working => "working",
+        State::Answered => "answered",
+        State::Failed => "failed",
+    };
+    let age_ms = noted_ms.saturating_sub(*started_ms);
+    line(out, format_args!("  {id} {state} {} {age_ms} ms, since {}", record.route, time(*started_ms)));
+    line(out, format_args!("    memory {held_bytes} bytes, peak {peak_bytes}; series {n_series}, samples {n_samples}"));
+    for (name, text) in [
+        ("query", &record.text),
+        ("client", &record.client),
+        ("user", &record.user),
+        ("agent", &record.user_agent),
+        ("reason", &record.reason),
+    ] {
+        if !text.is_empty() {
+            line(out, format_args!("    {name} {text:?}"));
+        }
+    }
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("a String takes everything");
+}
+
+fn time(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heaviest_that_was_at_work_comes_first() {
+        let record = |id, state, held_bytes| Record {
+            state,
+            id,
+            held_bytes,
+            started_ms: 1_700_000_000_000,
+            noted_ms: 1_700_000_001_500,
+            text: format!("query_{id}"),
+            ..Record::default()
+        };
+        let records = vec![
+            record(1, State::Answered, 9),
+            record(2, State::Working, 5),
+            record(3, State::Working, 70),
+            record(4, State::Waiting, 0),
+        ];
+        let found = RingFile { pid: 7, started_ms: 0, ended_in_order: false, records, n_damaged: 1 };
+        let text = report(&found);
+        let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}"));
+        let order = ["Process 7", "(3)", "query_3", "query_2", "query_4", "Ended before", "query_1", "1 slots"];
+        assert!(order.map(place).is_sorted(), "{text}");
+        assert!(text.contains("  3 working  1500 ms, since 2023-11-14T22:13:20.000Z"), "{text}");
+    }
+}

@@ -1,0 +1,182 @@
+//! The query log: a line of JSON for each query, in the form of Prometheus' `query_log_file`.
+//!
+//! Used by `http` when a query has ended, on its blocking thread. Lines are appended whole, with one write each. A file that
+//! cannot be written is logged and counted, and does not keep queries from being answered.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use prometheus::{IntCounter, IntGauge};
+use serde_json::{Map, Value, json};
+
+/// The log; clones write to the same file.
+#[derive(Debug, Clone)]
+pub(crate) struct QueryLog {
+    file: Arc<RwLock<Option<(PathBuf, File)>>>,
+    /// 1 while there is a file.
+    enabled: IntGauge,
+    failures: IntCounter,
+}
+
+/// A query that has ended.
+#[derive(Debug)]
+pub(crate) struct LoggedQuery<'a> {
+    pub(crate) query: &'a str,
+    pub(crate) start_ms: i64,
+    pub(crate) end_ms: i64,
+    pub(crate) step_s: i64,
+    /// Why it gave no value, or not all of it.
+    pub(crate) error: Option<&'a str>,
+    pub(crate) waited: Duration,
+    pub(crate) worked: Duration,
+    pub(crate) n_samples: u64,
+    pub(crate) n_series: u64,
+    pub(crate) memory_peak_bytes: usize,
+    pub(crate) client_ip: String,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+}
+
+impl QueryLog {
+    /// Makes a log that writes nowhere.
+    pub(crate) fn new(enabled: IntGauge, failures: IntCounter) -> Self {
+        Self { file: Arc::default(), enabled, failures }
+    }
+
+    /// Writes to `path` from now on, or nowhere; a file that is written to already is opened anew, as after a rotation.
+    ///
+    /// # Errors
+    /// If it cannot be opened; then nothing has changed.
+    pub(crate) fn write_to(&self, path: Option<&Path>) -> Result<()> {
+        let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
+        let opened = match path {
+            Some(path) => Some((path.to_owned(), open(path).with_context(|| format!("open query log {path:?}"))?)),
+            None => None,
+        };
+        self.enabled.set(opened.is_some().into());
+        *self.file.write().unwrap_or_else(PoisonError::into_inner) = opened;
+        Ok(())
+    }
+
+    /// Appends a line.
+    pub(crate) fn log(&self, query: &LoggedQuery<'_>) {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+        let Some((path, file)) = &*file else { return };
+        let mut line = query.to_json(Timestamp::now()).to_string();
+        line.push('\n');
+        if let Err(error) = (&*file).write_all(line.as_bytes()) {
+            self.failures.inc();
+            tracing::error!(?path, %error, "Query not logged");
+        }
+    }
+}
+
+impl LoggedQuery<'_> {
+    fn to_json(&self, now: Timestamp) -> Value {
+        let worked = self.worked.as_secs_f64();
+        let mut line = Map::new();
+        line.insert("time".into(), format!("{now:.3}").into());
+        line.insert("level".into(), "INFO".into());
+        line.insert("source".into(), "varve".into());
+        line.insert("msg".into(), "promql query logged".into());
+        line.insert(
+            "params".into(),
+            json!({ "end": date(self.end_ms), "query": self.query, "start": date(self.start_ms), "step": self.step_s }),
+        );
+        if let Some(error) = self.error {
+            line.insert("error".into(), error.into());
+        }
+        line.insert(
+            "stats".into(),
+            json!({
+                "timings": {
+                    "evalTotalTime": worked,
+                    "resultSortTime": 0.0,
+                    "queryPreparationTime": 0.0,
+                    "innerEvalTime": worked,
+                    "execQueueTime": self.waited.as_secs_f64(),
+                    "execTotalTime": (self.waited + self.worked).as_secs_f64(),
+                },
+                "samples": { "samplesRead": self.n_samples },
+                "varve": { "series": self.n_series, "memoryPeakBytes": self.memory_peak_bytes },
+            }),
+        );
+        line.insert("spanID".into(), "0000000000000000".into());
+        line.insert("traceID".into(), "00000000000000000000000000000000".into());
+        line.insert(
+            "httpRequest".into(),
+            json!({ "clientIP": self.client_ip, "method": self.method, "path": self.path }),
+        );
+        Value::Object(line)
+    }
+}
+
+/// Prints a time as Prometheus does in this log.
+fn date(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    const QUERY: LoggedQuery<'_> = LoggedQuery {
+        query: "up == \"x\"",
+        start_ms: 1_700_000_000_000,
+        end_ms: 1_700_000_060_500,
+        step_s: 15,
+        error: Some("query was canceled"),
+        waited: Duration::from_millis(500),
+        worked: Duration::from_secs(1),
+        n_samples: 7,
+        n_series: 2,
+        memory_peak_bytes: 100,
+        client_ip: String::new(),
+        method: "GET",
+        path: "/api/v1/query_range",
+    };
+
+    fn log() -> (QueryLog, IntCounter) {
+        let failures = IntCounter::new("failures", "x").unwrap();
+        (QueryLog::new(IntGauge::new("enabled", "x").unwrap(), failures.clone()), failures)
+    }
+
+    #[test]
+    fn a_line_has_the_form_of_prometheus() {
+        let line = QUERY.to_json(Timestamp::UNIX_EPOCH);
+        assert_eq!(line["time"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(line["params"]["start"], "2023-11-14T22:13:20.000Z");
+        assert_eq!((&line["params"]["step"], &line["msg"]), (&json!(15), &json!("promql query logged")));
+        assert_eq!(
+            (&line["error"], &line["stats"]["timings"]["execTotalTime"]),
+            (&json!("query was canceled"), &json!(1.5))
+        );
+        assert_eq!(line["httpRequest"]["path"], "/api/v1/query_range");
+    }
+
+    #[test]
+    fn lines_are_appended_until_the_log_is_closed() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("queries.log");
+        let (log, failures) = log();
+        log.log(&QUERY);
+        log.write_to(Some(&path)).unwrap();
+        log.log(&QUERY);
+        log.write_to(Some(&path)).unwrap();
+        log.log(&QUERY);
+        assert!(log.write_to(Some(dir.path())).is_err(), "a folder is no log");
+        log.log(&QUERY);
+        log.write_to(None).unwrap();
+        log.log(&QUERY);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((lines.len(), failures.get()), (3, 0));
+        assert_eq!(lines[2]["params"]["query"], "up == \"x\"");
+    }
+}

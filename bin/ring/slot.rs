@@ -1,0 +1,280 @@
+//! The bytes of a request ring: its header and its slots; docs/format/requests.md.
+
+use std::ops::Range;
+
+/// Bytes of the header.
+pub(super) const HEADER_SIZE: usize = 64;
+/// Bytes of a slot.
+pub(super) const SIZE: usize = 1024;
+
+const MAGIC: &[u8; 4] = b"VRNG";
+const VERSION: u8 = 1;
+const ENDED_IN_ORDER: u8 = 1;
+
+// The header.
+const VERSION_OFFSET: usize = 4;
+const FLAGS_OFFSET: usize = 5;
+const SLOT_SIZE_OFFSET: usize = 8;
+const N_SLOTS_OFFSET: usize = 12;
+const PID_OFFSET: usize = 16;
+const STARTED_OFFSET: usize = 24;
+const HEADER_CHECKSUM_OFFSET: usize = 60;
+
+// A slot.
+const STATE_OFFSET: usize = 4;
+const NUMBERS_OFFSET: usize = 8;
+const LENGTHS_OFFSET: usize = 64;
+const TEXTS_OFFSET: usize = 80;
+
+/// Texts of a record, in their order, and the most bytes that each takes; the last has what the others leave.
+const TEXT_SIZES_MAX: [usize; N_TEXTS] = [96, 64, 64, 128, 160, SIZE - TEXTS_OFFSET];
+const N_TEXTS: usize = 6;
+
+/// The start of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) n_slots: u32,
+    pub(super) pid: u32,
+    pub(super) started_ms: i64,
+    pub(super) ended_in_order: bool,
+}
+
+/// Where a request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// It waits for a place.
+    #[default]
+    Waiting = 1,
+    /// It is worked on, or its answer is being written.
+    Working = 2,
+    /// It was answered.
+    Answered = 3,
+    /// It ended early.
+    Failed = 4,
+}
+
+/// A request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Record {
+    pub(crate) state: State,
+    pub(crate) id: u64,
+    pub(crate) started_ms: i64,
+    pub(crate) noted_ms: i64,
+    /// Memory charged to it when this was noted, and the most ever.
+    pub(crate) held_bytes: u64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) n_series: u64,
+    pub(crate) n_samples: u64,
+    pub(crate) route: String,
+    pub(crate) client: String,
+    pub(crate) user: String,
+    pub(crate) user_agent: String,
+    /// Why it ended early.
+    pub(crate) reason: String,
+    /// The query or selectors, as far as there is room.
+    pub(crate) text: String,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; HEADER_SIZE] {
+        let mut bytes = [0; HEADER_SIZE];
+        bytes[..MAGIC.len()].copy_from_slice(MAGIC);
+        bytes[VERSION_OFFSET] = VERSION;
+        bytes[FLAGS_OFFSET] = if self.ended_in_order { ENDED_IN_ORDER } else { 0 };
+        put(&mut bytes, SLOT_SIZE_OFFSET, &(SIZE as u32).to_le_bytes());
+        put(&mut bytes, N_SLOTS_OFFSET, &self.n_slots.to_le_bytes());
+        put(&mut bytes, PID_OFFSET, &self.pid.to_le_bytes());
+        put(&mut bytes, STARTED_OFFSET, &self.started_ms.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM_OFFSET]);
+        put(&mut bytes, HEADER_CHECKSUM_OFFSET, &checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let bytes: &[u8; HEADER_SIZE] = bytes.first_chunk().ok_or("it is too short for a header")?;
+        if !bytes.starts_with(MAGIC) {
+            return Err("it is no request ring".to_owned());
+        }
+        if u32_at(bytes, HEADER_CHECKSUM_OFFSET) != crc32c::crc32c(&bytes[..HEADER_CHECKSUM_OFFSET]) {
+            return Err("the checksum of its header is wrong".to_owned());
+        }
+        if bytes[VERSION_OFFSET] != VERSION || bytes[FLAGS_OFFSET] & !ENDED_IN_ORDER != 0 {
+            return Err(format!("it is of version {}, this program reads version {VERSION}", bytes[VERSION_OFFSET]));
+        }
+        if u32_at(bytes, SLOT_SIZE_OFFSET) as usize != SIZE {
+            return Err(format!("its slots are not of {SIZE} bytes"));
+        }
+        Ok(Self {
+            n_slots: u32_at(bytes, N_SLOTS_OFFSET),
+            pid: u32_at(bytes, PID_OFFSET),
+            started_ms: u64_at(bytes, STARTED_OFFSET) as i64,
+            ended_in_order: bytes[FLAGS_OFFSET] & ENDED_IN_ORDER != 0,
+        })
+    }
+}
+
+impl Record {
+    /// Writes the record; texts that do not fit are cut.
+    pub(super) fn encode(&self) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        bytes[STATE_OFFSET] = self.state as u8;
+        for (i, number) in self.numbers().into_iter().enumerate() {
+            put(&mut bytes, NUMBERS_OFFSET + 8 * i, &number.to_le_bytes());
+        }
+        let mut at = TEXTS_OFFSET;
+        for (i, text) in self.texts().into_iter().enumerate() {
+            let text = &text[..text.floor_char_boundary(TEXT_SIZES_MAX[i].min(SIZE - at))];
+            put(&mut bytes, LENGTHS_OFFSET + 2 * i, &(text.len() as u16).to_le_bytes());
+            put(&mut bytes, at, text.as_bytes());
+            at += text.len();
+        }
+        let checksum = crc32c::crc32c(&bytes[STATE_OFFSET..]);
+        put(&mut bytes, 0, &checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a slot; `None` if it was never used.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn decode(bytes: &[u8; SIZE]) -> Result<Option<Self>, &'static str> {
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Ok(None);
+        }
+        if u32_at(bytes, 0) != crc32c::crc32c(&bytes[STATE_OFFSET..]) {
+            return Err("its checksum is wrong");
+        }
+        let states = [State::Waiting, State::Working, State::Answered, State::Failed];
+        let state =
+            states.into_iter().find(|&state| state as u8 == bytes[STATE_OFFSET]).ok_or("its state is unknown")?;
+        let number = |i: usize| u64_at(bytes, NUMBERS_OFFSET + 8 * i);
+        let [route, client, user, user_agent, reason, text] = texts(bytes)?;
+        Ok(Some(Self {
+            state,
+            id: number(0),
+            started_ms: number(1) as i64,
+            noted_ms: number(2) as i64,
+            held_bytes: number(3),
+            peak_bytes: number(4),
+            n_series: number(5),
+            n_samples: number(6),
+            route,
+            client,
+            user,
+            user_agent,
+            reason,
+            text,
+        }))
+    }
+
+    fn numbers(&self) -> [u64; 7] {
+        let Self { id, started_ms, noted_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = *self;
+        [id, started_ms as u64, noted_ms as u64, held_bytes, peak_bytes, n_series, n_samples]
+    }
+
+    fn texts(&self) -> [&str; N_TEXTS] {
+        [&self.route, &self.client, &self.user, &self.user_agent, &self.reason, &self.text]
+    }
+}
+
+fn texts(bytes: &[u8; SIZE]) -> Result<[String; N_TEXTS], &'static str> {
+    let mut texts = <[String; N_TEXTS]>::default();
+    let mut at = TEXTS_OFFSET;
+    for (i, text) in texts.iter_mut().enumerate() {
+        let length = &bytes[LENGTHS_OFFSET + 2 * i..][..2];
+        let range: Range<usize> = at..at + usize::from(u16::from_le_bytes([length[0], length[1]]));
+        at = range.end;
+        *text = String::from_utf8_lossy(bytes.get(range).ok_or("its texts are longer than it is")?).into_owned();
+    }
+    Ok(texts)
+}
+
+fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+    bytes[at..at + field.len()].copy_from_slice(field);
+}
+
+fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("fields lie inside"))
+}
+
+fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("fields lie inside"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn long_texts_are_cut_to_their_room() {
+        let long = "ä".repeat(SIZE);
+        let record = Record { state: State::Failed, id: 1, route: long.clone(), text: long, ..Record::default() };
+        let read = Record::decode(&record.encode()).unwrap().unwrap();
+        assert_eq!((read.route.len(), read.text.len()), (96, SIZE - TEXTS_OFFSET - 96));
+        assert_eq!((read.state, read.id), (State::Failed, 1));
+    }
+
+    #[test]
+    fn a_header_of_another_kind_is_refused() {
+        let header = Header { n_slots: 3, pid: 7, started_ms: -1, ended_in_order: true };
+        assert_eq!(Header::decode(&header.encode()), Ok(header));
+        let check = |change: &dyn Fn(&mut [u8; HEADER_SIZE]), expect: &str| {
+            let mut bytes = header.encode();
+            change(&mut bytes);
+            let refused = Header::decode(&bytes).unwrap_err();
+            assert!(refused.contains(expect), "{refused}");
+        };
+        let reseal = |bytes: &mut [u8; HEADER_SIZE]| {
+            let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM_OFFSET]);
+            put(bytes, HEADER_CHECKSUM_OFFSET, &checksum.to_le_bytes());
+        };
+        check(&|bytes| bytes[0] = b'x', "no request ring");
+        check(&|bytes| bytes[PID_OFFSET] += 1, "checksum");
+        check(
+            &|bytes| {
+                bytes[VERSION_OFFSET] = 2;
+                reseal(bytes)
+            },
+            "version 2",
+        );
+        check(
+            &|bytes| {
+                bytes[SLOT_SIZE_OFFSET] = 1;
+                reseal(bytes)
+            },
+            "slots",
+        );
+        assert!(Header::decode(&[]).unwrap_err().contains("too short"));
+    }
+
+    proptest! {
+        #[test]
+        fn records_are_read_as_they_were_written(
+            numbers in any::<[u64; 4]>(), times in any::<[i64; 2]>(), text in "\\PC{0,100}", route in "[a-z/]{0,96}",
+        ) {
+            let [id, held_bytes, n_series, n_samples] = numbers;
+            let record = Record {
+                state: State::Working, id, started_ms: times[0], noted_ms: times[1], held_bytes, peak_bytes: held_bytes,
+                n_series, n_samples, route, text, client: "127.0.0.1:1".into(), ..Record::default()
+            };
+            prop_assert_eq!(Record::decode(&record.encode()).unwrap(), Some(record));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), SIZE), sealed: bool) {
+            if sealed {
+                let checksum = crc32c::crc32c(&bytes[STATE_OFFSET..]);
+                put(&mut bytes, 0, &checksum.to_le_bytes());
+                bytes[STATE_OFFSET] %= 6;
+            }
+            let _read = Record::decode(bytes.first_chunk().unwrap());
+            let _read = Header::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The text of the file: exporter-toolkit's keys, and ours.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use axum::http::{HeaderName, HeaderValue};
+use serde::Deserialize;
+
+use super::auth::Scope;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub(super) tls_server_config: Option<TlsServerConfig>,
+    pub(super) http_server_config: HttpServerConfig,
+    /// Password hashes of bcrypt, by user.
+    pub(super) basic_auth_users: BTreeMap<String, Secret>,
+    pub(super) bearer_tokens: Vec<BearerToken>,
+}
+
+/// Section `tls_server_config`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TlsServerConfig {
+    pub(super) cert: String,
+    pub(super) cert_file: PathBuf,
+    pub(super) key: Secret,
+    pub(super) key_file: PathBuf,
+    pub(super) client_auth_type: String,
+    pub(super) client_ca: String,
+    pub(super) client_ca_file: PathBuf,
+    pub(super) client_allowed_sans: Vec<String>,
+    pub(super) min_version: String,
+    pub(super) max_version: String,
+    pub(super) cipher_suites: Vec<String>,
+    pub(super) prefer_server_cipher_suites: Option<bool>,
+    pub(super) curve_preferences: Vec<String>,
+}
+
+/// Section `http_server_config`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HttpServerConfig {
+    /// HTTP/2 is not spoken: true is exporter-toolkit's default and means that it may be.
+    http2: Option<bool>,
+    headers: BTreeMap<String, String>,
+}
+
+/// An entry of `bearer_tokens`: one of the three forms of a token, and what it lets do.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct BearerToken {
+    /// Stands for the token in lists and logs.
+    pub(super) name: String,
+    pub(super) token: Secret,
+    pub(super) token_file: PathBuf,
+    /// SHA-256 of the token, in hex.
+    pub(super) token_sha256: String,
+    pub(super) scopes: Vec<Scope>,
+}
+
+/// A text that is not shown.
+#[derive(Clone, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Secret(pub(super) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+/// The headers that may be set; exporter-toolkit's list.
+const HEADERS: [&str; 5] = [
+    "Content-Security-Policy",
+    "Strict-Transport-Security",
+    "X-Content-Type-Options",
+    "X-Frame-Options",
+    "X-XSS-Protection",
+];
+
+/// Reads a file.
+///
+/// # Errors
+/// If it is not YAML, or has an unknown key. The message holds no value of a key.
+pub(super) fn parse(text: &str) -> Result<File> {
+    let file: Option<File> = serde_yaml_ng::from_str(text)?;
+    Ok(file.unwrap_or_default())
+}
+
+impl HttpServerConfig {
+    /// Returns the headers that go with every answer.
+    ///
+    /// # Errors
+    /// If one may not be set.
+    pub(super) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>> {
+        let header = |(name, value): (&String, &String)| {
+            if !HEADERS.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
+                bail!("http_server_config.headers: {name:?} cannot be configured, only {HEADERS:?}");
+            }
+            let name = name.parse::<HeaderName>()?;
+            let value =
+                value.parse().map_err(|_| anyhow!("http_server_config.headers: the value of {name} is not valid"))?;
+            Ok((name, value))
+        };
+        if self.http2 == Some(true) {
+            tracing::warn!("http_server_config.http2: HTTP/2 is not spoken, HTTP/1.1 is");
+        }
+        self.headers.iter().filter(|(_, value)| !value.is_empty()).map(header).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: &str) {
+        let refused = parse(text)
+            .map_err(|error| error.to_string())
+            .and_then(|file| file.http_server_config.headers().map_err(|error| error.to_string()));
+        let refused = refused.unwrap_err();
+        assert!(refused.contains(expect), "{refused}");
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused_by_name() {
+        check("tls_config: {}", "unknown field `tls_config`");
+        check("tls_server_config: {cert_path: x}", "unknown field `cert_path`");
+        check("bearer_tokens: [{scopes: [all]}]", "unknown variant `all`");
+        check("http_server_config: {headers: {Server: x}}", "\"Server\" cannot be configured");
+        check("http_server_config: {headers: {X-Frame-Options: \"a\\nb\"}}", "is not valid");
+        parse("").unwrap();
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let file = parse("basic_auth_users: {ann: hash}\nbearer_tokens: [{token: abc}]\ntls_server_config: {key: k3y}");
+        let shown = format!("{:?}", file.unwrap());
+        assert!(!["hash", "abc", "k3y"].iter().any(|secret| shown.contains(secret)), "{shown}");
+    }
+}

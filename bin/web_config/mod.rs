@@ -1,0 +1,143 @@
+//! `--web.config.file`: who may speak with the server, and how: TLS, client certificates, passwords, tokens.
+//!
+//! The format is that of Prometheus' exporter-toolkit, with `bearer_tokens` besides. The file, and the files that it names, are
+//! looked at once a second: a change takes effect for new connections and requests. One that is not sound is logged and changes
+//! nothing: what was in effect goes on being so.
+//!
+//! Invariants
+//! 1. With a user or a token in the file, no request is answered without one of them.
+//! 2. Passwords and tokens are compared in constant time and never logged or shown.
+
+mod auth;
+mod file;
+mod tls;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use axum::http::{HeaderName, HeaderValue};
+use tokio_rustls::rustls::ServerConfig;
+
+pub(crate) use auth::{Auth, Denied, Scope};
+
+/// What the file says, kept up to date.
+#[derive(Debug, Default)]
+pub(crate) struct WebConfig {
+    path: Option<PathBuf>,
+    loaded: RwLock<Arc<Loaded>>,
+    /// The files as they were when they were last read.
+    seen: Mutex<Vec<Fingerprint>>,
+}
+
+/// What is in effect.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// Connections are encrypted.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// Requests must say who sends them.
+    pub(crate) auth: Option<Arc<Auth>>,
+    /// Go with every answer.
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// All files that this was read from.
+    files: Vec<PathBuf>,
+}
+
+/// By what a change of a file is noticed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fingerprint {
+    path: PathBuf,
+    modified: Option<(SystemTime, u64)>,
+}
+
+impl WebConfig {
+    /// Reads the file; without one all may speak in plain text.
+    ///
+    /// # Errors
+    /// If it is not sound, in one sentence that names the key.
+    pub(crate) fn load(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let loaded = Loaded::read(path)?;
+        let seen = Mutex::new(fingerprints(&loaded.files));
+        Ok(Self { path: Some(path.to_owned()), loaded: RwLock::new(Arc::new(loaded)), seen })
+    }
+
+    /// Returns what is in effect.
+    pub(crate) fn current(&self) -> Arc<Loaded> {
+        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the file again if it, or one that it names, has changed.
+    pub(crate) fn reload_if_changed(&self) {
+        let Some(path) = &self.path else { return };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let files: Vec<_> = seen.iter().map(|of| of.path.clone()).collect();
+        let now = fingerprints(&files);
+        if now == *seen {
+            return;
+        }
+        match Loaded::read(path) {
+            Ok(loaded) => {
+                *seen = fingerprints(&loaded.files);
+                *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+                tracing::info!(?path, "Web configuration read again");
+            }
+            Err(error) => {
+                *seen = now;
+                tracing::error!(error = format!("{error:#}"), "Web configuration not read again; the old one stays");
+            }
+        }
+    }
+}
+
+impl Loaded {
+    fn read(path: &Path) -> Result<Self> {
+        let about = || format!("web configuration file {path:?}");
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", about()))?;
+        let file = file::parse(&text).with_context(about)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut files = vec![path.to_owned()];
+        let tls = file.tls_server_config.as_ref().map(|of| tls::server_config(of, folder, &mut files)).transpose();
+        let tls = tls.with_context(about)?.flatten();
+        let auth = Auth::new(&file, folder, &mut files).with_context(about)?.map(Arc::new);
+        let headers = file.http_server_config.headers().with_context(about)?;
+        Ok(Self { tls, auth, headers, files })
+    }
+}
+
+fn fingerprints(files: &[PathBuf]) -> Vec<Fingerprint> {
+    let of = |path: &PathBuf| {
+        let metadata = std::fs::metadata(path).ok();
+        let modified = metadata.and_then(|metadata| Some((metadata.modified().ok()?, metadata.len())));
+        Fingerprint { path: path.clone(), modified }
+    };
+    files.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    #[test]
+    fn a_change_takes_effect_and_an_unsound_one_does_not() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("web.yml");
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        write("");
+        let config = WebConfig::load(Some(&path)).unwrap();
+        assert!(config.current().auth.is_none() && config.current().tls.is_none());
+        write("bearer_tokens: [{name: x, token: abc, scopes: [read]}]");
+        config.reload_if_changed();
+        assert!(config.current().auth.is_some());
+        write("bearer_tokens: nonsense, and longer than before");
+        config.reload_if_changed();
+        assert!(config.current().auth.is_some(), "the old one stays");
+        write("http_server_config: {headers: {X-Frame-Options: deny}}");
+        config.reload_if_changed();
+        assert!(config.current().auth.is_none());
+        assert_eq!(config.current().headers.len(), 1);
+        assert!(WebConfig::load(None).unwrap().current().auth.is_none());
+    }
+}

@@ -1,0 +1,171 @@
+//! `--web.config.file`: TLS, client certificates, passwords and tokens.
+
+use std::path::Path;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+
+use super::T0;
+use crate::harness::{Access, Server, WriteRequest, series, wait_until};
+
+const PASSWORD: &str = "s3cret-password";
+/// bcrypt of [`PASSWORD`] at its lowest cost, so that the test is quick.
+const HASH: &str = "$2b$04$8KrP1t9Y6XYqt1mVmw0l0uf.ZLKs2s.t/PXMuPbGNDzI3XCW.H3Ey";
+
+/// Certificates of a server and a client, and of who signed them, in PEM.
+struct Made {
+    ca: String,
+    server: (String, String),
+    client: (String, String),
+}
+
+fn make() -> Made {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("make a key");
+    let ca = params.self_signed(&key).expect("sign a certificate").pem();
+    let issuer = Issuer::new(params, key);
+    let signed = |purpose| {
+        let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a valid name");
+        params.extended_key_usages = vec![purpose];
+        let key = KeyPair::generate().expect("make a key");
+        (params.signed_by(&key, &issuer).expect("sign a certificate").pem(), key.serialize_pem())
+    };
+    Made {
+        ca,
+        server: signed(ExtendedKeyUsagePurpose::ServerAuth),
+        client: signed(ExtendedKeyUsagePurpose::ClientAuth),
+    }
+}
+
+impl Made {
+    fn write_to(&self, dir: &Path) {
+        for (name, text) in [("ca.pem", &self.ca), ("server.pem", &self.server.0), ("server.key", &self.server.1)] {
+            std::fs::write(dir.join(name), text).expect("write a file");
+        }
+    }
+
+    fn tls(&self, with_client_cert: bool) -> TlsConfig {
+        let cert = |pem: &str| Certificate::from_pem(pem.as_bytes()).expect("a certificate in PEM");
+        let key = PrivateKey::from_pem(self.client.1.as_bytes()).expect("a key in PEM");
+        let client = with_client_cert.then(|| ClientCert::new_with_certs(&[cert(&self.client.0)], key));
+        TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[cert(&self.ca)])).client_cert(client).build()
+    }
+}
+
+fn basic(password: &str) -> String {
+    // The credentials of `ann`, in the client's own words.
+    format!("Basic {}", base64(format!("ann:{password}").as_bytes()))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = |chunk: &[u8]| {
+        let bits = chunk.iter().fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
+        (0..4)
+            .map(move |i| if i <= chunk.len() { DIGITS[(bits >> (18 - 6 * i)) as usize & 63] as char } else { '=' })
+            .collect::<String>()
+    };
+    bytes.chunks(3).map(digits).collect()
+}
+
+fn access(tls: Option<TlsConfig>, authorization: &str) -> Access {
+    Access { tls, authorization: Some(authorization.to_owned()) }
+}
+
+#[test]
+fn passwords_and_tokens_open_what_they_are_for() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let path = dir.path().join("web.yml");
+    let tokens = "bearer_tokens:\n- {name: reader, token: t0ken-r, scopes: [read]}\n- {name: writer, token: t0ken-w, scopes: [write]}\n";
+    let users = |hash: &str| format!("basic_auth_users: {{ann: \"{}\"}}\n{tokens}", hash);
+    std::fs::write(&path, users(HASH)).expect("write a file");
+    let flags = [format!("--web.config.file={}", path.display()), "--web.enable-admin-api".to_owned()];
+    let mut server = Server::start_as(&[&flags[0], &flags[1]], &access(None, &basic(PASSWORD)));
+
+    let status = |authorization: Option<&str>, path: &str| {
+        let authorization = authorization.map(str::to_owned);
+        server.http().with(&Access { tls: None, authorization }).get(path).status
+    };
+    for path in ["/api/v1/query?query=1", "/-/healthy", "/metrics", "/nowhere"] {
+        assert_eq!(status(None, path), 401, "{path}");
+        assert_eq!(status(Some(&basic("wrong")), path), 401, "{path}");
+        assert_eq!(status(Some("Bearer wrong"), path), 401, "{path}");
+        assert_eq!(status(Some("Bearer t0ken-w"), path), 403, "{path}");
+    }
+    for authorization in [&basic(PASSWORD), "Bearer t0ken-r"] {
+        assert_eq!(status(Some(authorization), "/api/v1/query?query=1"), 200);
+    }
+    let unknown = server.http().with(&Access::default()).get("/api/v1/labels");
+    assert_eq!((unknown.header("www-authenticate"), unknown.text().as_str()), ("Basic", "Unauthorized\n"));
+
+    let up = WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])]);
+    for (token, expect) in [("t0ken-r", 403), ("t0ken-w", 204), ("t0ken-x", 401)] {
+        let http = server.http().with(&access(None, &format!("Bearer {token}")));
+        assert_eq!(http.write(&up).status, expect, "{token}");
+        let deleted = http.post("/api/v1/admin/tsdb/clean_tombstones", &[], b"").status;
+        assert_eq!(deleted, if expect == 401 { 401 } else { 403 }, "{token}");
+    }
+    server.http().post("/api/v1/admin/tsdb/clean_tombstones", &[], b"").expect_status(204);
+
+    // Another password takes effect, and one that is none does not.
+    std::fs::write(&path, users("no hash")).expect("write a file");
+    wait_until("the file to be refused", || server.log().contains("the value is no hash of bcrypt"));
+    assert_eq!(status(Some(&basic(PASSWORD)), "/metrics"), 200);
+    std::fs::write(&path, tokens).expect("write a file");
+    wait_until("the file to be read", || status(Some(&basic(PASSWORD)), "/metrics") == 401);
+    assert_eq!(status(Some("Bearer t0ken-r"), "/metrics"), 200);
+
+    let reader = server.http().with(&access(None, "Bearer t0ken-r"));
+    let shown = ["/metrics", "/api/v1/status/flags", "/api/v1/status/runtimeinfo", "/api/v1/status/queries"];
+    let shown: String = shown.map(|path| reader.get(path).text()).concat();
+    server.terminate();
+    for secret in [PASSWORD, HASH, "t0ken"] {
+        assert!(!shown.contains(secret) && !server.log().contains(secret), "{secret} is shown");
+    }
+}
+
+#[test]
+fn connections_are_encrypted_and_clients_show_their_certificate() {
+    let (dir, made) = (TempDir::new().expect("make a temporary directory"), make());
+    made.write_to(dir.path());
+    let path = dir.path().join("web.yml");
+    let config = |client_auth: &str| {
+        format!(
+            "tls_server_config: {{cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem, client_auth_type: {client_auth}}}\n\
+             http_server_config: {{headers: {{X-Frame-Options: deny}}}}\n"
+        )
+    };
+    std::fs::write(&path, config("RequireAndVerifyClientCert")).expect("write a file");
+    let of = |with_client_cert| Access { tls: Some(made.tls(with_client_cert)), authorization: None };
+    let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &of(true));
+    let answer = server.http().get("/api/v1/query?query=1").expect_status(200);
+    assert_eq!(answer.header("x-frame-options"), "deny");
+    // Long answers come whole, and writes go in.
+    server.http().write(&WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])])).expect_status(204);
+
+    let without = server.http().with(&of(false));
+    assert!(without.try_get("/-/healthy").is_err(), "a client without a certificate is not let in");
+    let plain = server.http().connect().send(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").read_to_end();
+    assert!(!plain.contains("Healthy"), "{plain}");
+    assert!(server.metric("varve_http_tls_handshakes_failed_total") >= 2.0);
+
+    // A new certificate and a milder demand take effect without a restart.
+    let again = make();
+    again.write_to(dir.path());
+    std::fs::write(&path, config("VerifyClientCertIfGiven")).expect("write a file");
+    let again = server.http().with(&Access { tls: Some(again.tls(false)), authorization: None });
+    wait_until("the new certificate", || again.try_get("/-/healthy").is_ok_and(|answer| answer.status == 200));
+}
+
+#[test]
+fn a_configuration_that_is_not_sound_keeps_the_server_from_starting() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let path = dir.path().join("web.yml");
+    std::fs::write(&path, "basic_auth_users: {ann: s3cret}\n").expect("write a file");
+    let flag = format!("--web.config.file={}", path.display());
+    let (status, output) = crate::harness::try_serve(&dir.path().join("data"), &[&flag]);
+    assert!(!status.success() && output.contains("basic_auth_users.ann: the value is no hash"), "{output}");
+    assert!(!output.contains("s3cret"), "{output}");
+}

@@ -1,0 +1,80 @@
+//! What is refused before or while it is worked on, each by a limit that is named and counted.
+
+use super::{endless_query, ingest};
+use crate::harness::{Answer, Server, wait_until};
+
+/// Checks that an answer is the error of a limit, which it names and which was counted.
+#[track_caller]
+fn ended_by(server: &Server, limit: &str, answer: Answer, status: u16, kind: &str) {
+    let answer = answer.expect_status(status);
+    let (error_kind, error) = answer.error();
+    assert_eq!(error_kind, kind, "{error}");
+    assert!(error.contains(limit.trim_start_matches("points ")), "{error}");
+    assert_eq!(answer.header("retry-after").is_empty(), kind != "unavailable", "{answer:?}");
+    assert!(hits(server, limit) >= 1.0, "{limit}");
+}
+
+fn hits(server: &Server, limit: &str) -> f64 {
+    server.metric(&format!("varve_limits_hit_total{{limit=\"{limit}\"}}"))
+}
+
+#[test]
+fn each_limit_of_an_answer_is_named_and_counted() {
+    let server = Server::start(&["--query.max-metadata-series=100", "--web.max-response-size=64KiB"]);
+    ingest(&server, 5_000);
+    let http = server.http();
+    let time = ("time", "1700000045");
+    ended_by(
+        &server,
+        "--web.max-response-size",
+        http.query("/api/v1/query", &[("query", "load"), time]),
+        422,
+        "execution",
+    );
+    let series = http.query("/api/v1/series", &[("match[]", "load")]);
+    ended_by(&server, "--query.max-metadata-series", series, 422, "execution");
+    for path in ["/api/v1/labels", "/api/v1/label/pod/values"] {
+        let answer = http.query(path, &[("match[]", "load")]);
+        ended_by(&server, "--query.max-metadata-series", answer, 422, "execution");
+    }
+    http.query("/api/v1/series", &[("match[]", "load{node=\"node-7\"}")]).expect_status(200);
+    http.query("/api/v1/query", &[("query", "load{node=\"node-7\"}"), time]).expect_status(200);
+
+    let timeout = http.query("/api/v1/query", &[("query", "load"), ("timeout", "0s")]).expect_status(503);
+    assert_eq!(timeout.error().0, "timeout");
+    assert_eq!(hits(&server, "--query.timeout"), 1.0);
+    let params = [("query", "load"), ("start", "0"), ("end", "11001"), ("step", "1")];
+    let points = http.query("/api/v1/query_range", &params).expect_status(400);
+    assert!(points.error().1.starts_with("exceeded maximum resolution of 11,000 points"));
+    assert_eq!(hits(&server, "points per series"), 1.0);
+}
+
+#[test]
+fn an_answer_that_flows_already_is_cut_at_its_longest() {
+    let server = Server::start(&["--web.response-buffer=4KiB", "--web.max-response-size=256KiB"]);
+    ingest(&server, 5_000);
+    let answer = server.http().query("/api/v1/series", &[("match[]", "load")]).expect_status(200);
+    assert!(answer.cut.is_some() && answer.body.len() <= 256 << 10, "{answer:?}");
+    assert_eq!(hits(&server, "--web.max-response-size"), 1.0);
+    assert_eq!(server.metric("varve_http_answers_cut_total"), 1.0);
+}
+
+#[test]
+fn the_queue_is_bounded_in_length_and_time() {
+    let flags = ["--query.max-concurrency=1", "--query.max-queued=1", "--query.queue-timeout=2s"];
+    let server = Server::start(&flags);
+    ingest(&server, 5_000);
+    let running = endless_query(&server);
+    let mut waiting = server.http().connect();
+    waiting.send(b"GET /api/v1/query?query=2 HTTP/1.1\r\nHost: x\r\n\r\n");
+    wait_until("the second to wait", || server.metric("varve_requests_waiting{class=\"query\"}") == 1.0);
+    let third = server.http().query("/api/v1/query", &[("query", "3")]);
+    ended_by(&server, "--query.max-queued", third, 503, "unavailable");
+    // Metadata calls have a queue of their own.
+    server.http().query("/api/v1/series", &[("match[]", "load"), ("limit", "1")]).expect_status(200);
+    assert_eq!(waiting.read(12), "HTTP/1.1 503");
+    assert_eq!(hits(&server, "--query.queue-timeout"), 1.0);
+    assert_eq!(server.metric("varve_requests_waiting{class=\"query\"}"), 0.0);
+    drop(running);
+    server.http().query("/api/v1/query", &[("query", "1")]).expect_status(200);
+}

@@ -1,0 +1,43 @@
+//! When memory is short: who has to end, and who is not let in.
+
+use std::time::Duration;
+
+use super::{endless, held, ingest};
+use crate::harness::{Server, WriteRequest, series, wait_until};
+
+#[test]
+fn the_heaviest_query_ends_for_the_newest() {
+    let server = Server::start(&["--query.max-memory-total=28MiB", "--query.max-memory=24MiB"]);
+    ingest(&server, 5_000);
+    // 5,000 series of 401 steps are 16 MiB; they are held while the rest goes on and on.
+    let mut heavy = server.http().connect();
+    heavy.send(endless("max_over_time(load[5m])%2Bon()group_left()").as_bytes());
+    wait_until("the heavy query to hold its part", || held(&server) > f64::from(16 << 20));
+    // 121 steps are 5 MiB, and 10 more as an answer.
+    let newest = [("query", "max_over_time(load[5m])"), ("start", "1700000000"), ("end", "1700000120"), ("step", "1")];
+    server.http().query("/api/v1/query_range", &newest).expect_status(200);
+    let answer = heavy.patience(Duration::from_secs(60)).read(2000);
+    assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
+    assert!(answer.contains("it held the most of all, and --query.max-memory-total was used up"), "{answer}");
+    assert_eq!(server.metric("varve_limits_hit_total{limit=\"--query.max-memory-total\"}"), 1.0);
+    wait_until("all memory to be given back", || held(&server) == 0.0);
+}
+
+#[test]
+fn above_the_mark_queries_and_writes_are_refused() {
+    let server = Server::start(&["--memory.limit=1MiB", "--memory.refuse-at=80"]);
+    wait_until("the server to look at its memory", || server.metric("varve_memory_used_bytes") > 0.0);
+    assert_eq!(server.metric("varve_memory_limit_bytes"), f64::from(1 << 20));
+    for path in ["/api/v1/query?query=1", "/api/v1/labels"] {
+        let answer = server.http().get(path).expect_status(503);
+        assert!(!answer.header("retry-after").is_empty());
+        let (kind, error) = answer.error();
+        assert_eq!(kind, "unavailable");
+        assert!(error.starts_with("memory is short: ") && error.contains("--memory.refuse-at"), "{error}");
+    }
+    let request = WriteRequest::new([series(&[("__name__", "up")], &[(super::T0, 1.0)])]);
+    let answer = server.http().write(&request).expect_status(503);
+    assert!(answer.text().contains("--memory.refuse-at") && !answer.header("retry-after").is_empty());
+    assert_eq!(server.metric("varve_limits_hit_total{limit=\"--memory.refuse-at\"}"), 3.0);
+    server.http().get("/-/healthy").expect_status(200);
+}

@@ -1,0 +1,79 @@
+//! The call that ends other stores: all series, from many clients at once, while writes go on.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{SERIES, T0, held, ingest};
+use crate::harness::{Server, WriteRequest, series, wait_until};
+
+const CLIENTS: usize = 16;
+/// What the server may take beside what it took when it was idle, in bytes.
+const GROWTH_MAX: u64 = 32 << 20;
+/// How long writes are counted alone, to compare with.
+const ALONE: Duration = Duration::from_secs(2);
+/// A sender's pace: as senders do, it keeps to its rate if it is answered in time.
+const PACE: Duration = Duration::from_millis(200);
+/// What the rate of writes must keep.
+const RATE_KEPT: f64 = 0.9;
+
+/// Writes at its pace until `stop`, and returns how many requests in a second.
+fn write(server: &Server, stop: &AtomicBool, round: &AtomicU64) -> f64 {
+    let started = Instant::now();
+    let mut n_requests: u32 = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let at = T0 + 60_000 + round.fetch_add(1, Ordering::Relaxed) as i64;
+        let pods: Vec<_> = (0..500).map(|i| format!("pod-{i}")).collect();
+        let written = pods.iter().map(|pod| series(&[("__name__", "written"), ("pod", pod)], &[(at, 1.0)]));
+        server.http().write(&WriteRequest::new(written)).expect_status(204);
+        n_requests += 1;
+        thread::sleep((PACE * n_requests).saturating_sub(started.elapsed()));
+    }
+    f64::from(n_requests) / started.elapsed().as_secs_f64()
+}
+
+#[test]
+fn all_series_for_sixteen_clients_while_writes_go_on() {
+    let server = Server::start(&[]);
+    ingest(&server, SERIES);
+    let (stop, round) = (AtomicBool::new(false), AtomicU64::new(0));
+    let alone = thread::scope(|scope| {
+        let writing = scope.spawn(|| write(&server, &stop, &round));
+        thread::sleep(ALONE);
+        stop.store(true, Ordering::Relaxed);
+        writing.join().expect("the writer does not panic")
+    });
+    let idle = server.resident_size();
+    stop.store(false, Ordering::Relaxed);
+    let (beside, peak) = thread::scope(|scope| {
+        let writing = scope.spawn(|| write(&server, &stop, &round));
+        let watching = scope.spawn(|| {
+            let mut peak = 0;
+            while !stop.load(Ordering::Relaxed) {
+                peak = server.resident_size().max(peak);
+                thread::sleep(Duration::from_millis(10));
+            }
+            peak
+        });
+        let asking: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| ask(&server))).collect();
+        asking.into_iter().for_each(|client| client.join().expect("a client does not panic"));
+        stop.store(true, Ordering::Relaxed);
+        (writing.join().expect("the writer does not panic"), watching.join().expect("the watch does not panic"))
+    });
+    eprintln!("resident {idle} bytes idle, {peak} at most; {alone:.1} writes a second alone, {beside:.1} beside");
+    assert!(peak < idle + GROWTH_MAX, "{idle} bytes grew to {peak}");
+    assert!(beside > alone * RATE_KEPT, "{alone} writes a second became {beside}");
+    wait_until("all memory to be given back", || held(&server) == 0.0);
+    server.http().get("/-/healthy").expect_status(200);
+}
+
+/// Asks for all series, and checks that the answer is whole. It is looked at while it comes.
+fn ask(server: &Server) {
+    let mut connection = server.http().connect();
+    connection.send(
+        b"GET /api/v1/series?match[]=%7B__name__%3D~%22.%2B%22%7D HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    );
+    let (n_series, end) = connection.count(b"\"__name__\":\"load\"");
+    assert_eq!(n_series, SERIES, "the answer ends with {end:?}");
+    assert!(end.ends_with("]}\r\n0\r\n\r\n"), "the answer ends with {end:?}");
+}
