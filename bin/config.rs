@@ -3,6 +3,7 @@
 //! Only keys that have an effect are known; every other key is an error that names it, so that nobody relies on a
 //! setting that does nothing.
 
+mod ingest;
 mod otlp;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Deserializer};
 use varve_tsdb::EXEMPLARS_MAX;
 
 use crate::quantity::parse_duration;
+use ingest::IngestConfig;
 use otlp::OtlpConfig;
 
 /// What the file says; [`Config::default`] stands where there is none.
@@ -23,6 +25,7 @@ use otlp::OtlpConfig;
 pub(crate) struct Config {
     pub(crate) storage: StorageConfig,
     pub(crate) otlp: OtlpConfig,
+    pub(crate) ingest: IngestConfig,
 }
 
 /// Section `storage`.
@@ -102,6 +105,8 @@ impl Config {
         if config.storage.exemplars.max_exemplars > EXEMPLARS_MAX {
             bail!("storage.exemplars.max_exemplars: must be at most {EXEMPLARS_MAX}");
         }
+        config.ingest.rules()?;
+        config.otlp.settings(0)?;
         Ok(config)
     }
 }

@@ -15,6 +15,7 @@ mod log;
 mod machine;
 mod metrics;
 mod quantity;
+mod reload;
 mod self_scrape;
 mod shutdown;
 mod store;

@@ -14,4 +14,5 @@ mod otlp;
 mod prometheus;
 mod promql;
 mod protection;
+mod relabel;
 mod tidy;

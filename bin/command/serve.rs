@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::http::{App, Settings};
 use crate::shutdown::Signals;
 use crate::store::{Store, StoreOptions};
-use crate::{http, log, machine, self_scrape};
+use crate::{http, log, machine, reload, self_scrape};
 
 /// How long running queries may go on after the signal.
 const QUERY_GRACE: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     log::start(args.log_level, args.log_format);
     let features = features(&args.enable_feature);
     let settings = settings(&args, features, flags);
-    let options = store_options(&args, &config, features)?;
+    let options = store_options(&args, config, features);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(args.max_connections + THREADS_SPARE)
@@ -91,6 +91,7 @@ async fn run(args: ServeArgs, settings: Settings, options: StoreOptions) -> Resu
     };
     app.set_store(Arc::clone(&store));
     tracing::info!("Server is ready to receive web requests.");
+    let reloading = tokio::spawn(reload::on_signal(Arc::clone(&app), args.config_file.clone()));
     let mut replay = Replay::watch(store, of_error, started);
 
     let scraping = (!args.self_scrape_interval.is_zero())
@@ -103,6 +104,7 @@ async fn run(args: ServeArgs, settings: Settings, options: StoreOptions) -> Resu
         failed = replay.failed() => Err(failed),
     };
     drop(replay);
+    reloading.abort();
     tokio::select! {
         closed = shut_down(&app, server, &stop, scraping) => ended.and(closed),
         signal = signals.next() => bail!("stopped by a second {signal} before all was in order"),
@@ -268,7 +270,7 @@ fn settings(args: &ServeArgs, features: Features, flags: BTreeMap<String, String
     }
 }
 
-fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Result<StoreOptions> {
+fn store_options(args: &ServeArgs, config: Config, features: Features) -> StoreOptions {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
         wal_sync: match args.wal_sync {
@@ -302,8 +304,7 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Resul
         features,
         ..EngineOptions::default()
     };
-    let otlp = config.otlp.settings(engine.lookback_delta_ms)?;
-    Ok(StoreOptions { tsdb, ingest: args.ingest.limits(), otlp, engine })
+    StoreOptions { tsdb, ingest: args.ingest.limits(), config, engine }
 }
 
 /// The most shards that a store can have.

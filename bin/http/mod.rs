@@ -17,6 +17,7 @@ mod body;
 mod error;
 mod exemplars;
 mod health;
+mod import;
 mod json;
 mod labels;
 mod metadata;
@@ -192,6 +193,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
         .route("/api/v1/status/runtimeinfo", get(status::runtimeinfo))
         .route("/api/v1/write", post(write::write))
         .route("/api/v1/otlp/v1/metrics", post(otlp::write))
+        .route("/api/v1/import/prometheus", post(import::prometheus))
         .route("/api/v1/admin/tsdb/delete_series", post(admin::delete_series).put(admin::delete_series))
         .route("/api/v1/admin/tsdb/clean_tombstones", post(admin::clean_tombstones).put(admin::clean_tombstones))
         .route("/api/v1/admin/tsdb/snapshot", post(admin::snapshot).put(admin::snapshot))

@@ -1,6 +1,7 @@
 //! The HTTP API, request by request.
 
 mod exemplars;
+mod import;
 mod like_prometheus;
 mod metadata;
 mod protocol;
