@@ -11,12 +11,14 @@ mod fleet;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use fleet::{Fleet, FleetOptions, SeriesId};
 use varve_tsdb::{
-    Db, FlushStats, ManualClock, MatchOp, Matcher, Options, QueryContext, Sample, SampleColumns, SeriesHandle,
+    Db, FlushStats, Labels, ManualClock, MatchOp, Matcher, Options, QueryContext, Sample, SampleColumns, SeriesHandle,
     TimeRange, WalSync, WriteBatch,
 };
 
@@ -39,10 +41,18 @@ struct Args {
     hours: i64,
     #[arg(long, default_value = "2")]
     shards: usize,
+    /// Logs that the shards share; as the server has them on two cores
+    #[arg(long, default_value = "2")]
+    logs: usize,
     /// What cargo tells every bench.
     #[arg(long, hide = true)]
     bench: bool,
 }
+
+/// Series that get samples while the store is flushed, to see how long an append waits.
+const N_PROBES: usize = 64;
+/// How often it is looked how much memory is resident.
+const RESIDENT_INTERVAL: Duration = Duration::from_millis(2);
 
 struct Bench {
     args: Args,
@@ -92,6 +102,7 @@ impl Bench {
         let end_ms = self.fleet.timestamp_ms(0, (self.args.hours + 24) * HOUR_ROUNDS);
         let options = Options {
             shards: self.args.shards,
+            wal_logs: self.args.logs,
             wal_sync: WalSync::Never,
             wal_replay_concurrency: workers,
             background: false,
@@ -154,6 +165,7 @@ impl Bench {
     fn history(&mut self, db: &Db) {
         let (mut cpu, mut log_bytes, mut n_samples) = (Duration::ZERO, 0, 0.0);
         let (mut pause_us, mut flushing, mut full, mut after) = (0, Duration::ZERO, 0, 0);
+        let mut wait = Duration::ZERO;
         let definitions = size_of_dir(&self.dir.path().join("wal"));
         for idx in 0..self.args.hours * HOUR_ROUNDS / FLUSH_ROUNDS {
             let before = size_of_dir(&self.dir.path().join("wal"));
@@ -162,9 +174,10 @@ impl Bench {
             log_bytes += size_of_dir(&self.dir.path().join("wal")) - before;
             full = full.max(self.own_bytes());
             let (started, before) = (Instant::now(), cpu_time());
-            let FlushStats { paused_us, .. } = db.flush().expect("the disk works");
+            let (FlushStats { paused_us, .. }, waited) = self.flush_under_load(db);
             flushing += cpu_time() - before;
             pause_us = pause_us.max(paused_us);
+            wait = wait.max(waited);
             if idx == 0 {
                 line("first flush: takes, appends wait", format!("{:.2?}, {paused_us} us", started.elapsed()));
             }
@@ -173,11 +186,44 @@ impl Bench {
         }
         line("CPU of a sample of a known series", format!("{:.3} us", cpu.as_secs_f64() * 1e6 / n_samples));
         line("CPU of flushing a sample", format!("{:.3} us", flushing.as_secs_f64() * 1e6 / n_samples));
-        line("appends wait for a flush, at most", format!("{pause_us} us"));
+        line("appends wait for the freezing of the heads, at most", format!("{pause_us} us"));
+        line("an append during a flush takes at most", format!("{wait:.1?}"));
         line("memory of a series, full head", format!("{:.0} bytes", full as f64 / self.n_series()));
         line("memory of a series, after a flush", format!("{:.0} bytes", after as f64 / self.n_series()));
         line("log of a sample", format!("{:.2} bytes", log_bytes as f64 / n_samples));
         line("log of a new series", format!("{:.1} bytes", definitions as f64 / self.n_series()));
+    }
+
+    /// Flushes while another thread appends a sample to each of some series, again and again; returns the longest time
+    /// that took.
+    fn flush_under_load(&self, db: &Db) -> (FlushStats, Duration) {
+        let probe = |i: usize| Labels::from_pairs([("__name__", "probe"), ("i", &*i.to_string())]);
+        let is_over = AtomicBool::new(false);
+        let now_ms = self.round[0].timestamp_ms;
+        thread::scope(|scope| {
+            let probing = scope.spawn(|| {
+                let (mut batch, mut longest) = (WriteBatch::default(), Duration::ZERO);
+                let handles: Vec<_> = (0..N_PROBES)
+                    .map(|i| db.series(&probe(i).expect("names are unique")).expect("there is room"))
+                    .collect();
+                for k in 0..25_000 {
+                    batch.clear();
+                    let sample = Sample { timestamp_ms: now_ms + k, value: 1.0 };
+                    handles.iter().for_each(|&handle| batch.push(handle, sample, 0));
+                    let started = Instant::now();
+                    db.append(&mut batch).expect("there is room");
+                    longest = longest.max(started.elapsed());
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    thread::sleep(Duration::from_micros(100));
+                }
+                longest
+            });
+            let stats = db.flush().expect("the disk works");
+            is_over.store(true, Ordering::Relaxed);
+            (stats, probing.join().expect("it asserts nothing"))
+        })
     }
 
     fn disk(&self, db: &Db) {
@@ -212,7 +258,7 @@ impl Bench {
             n_series += 1;
         }
         let cpu = (cpu_time() - cpu).as_secs_f64();
-        assert_eq!(n_series, self.args.series);
+        assert_eq!(n_series, self.args.series + N_PROBES);
         line("scan of all series", format!("{:.0} M samples a second", n_samples as f64 / cpu / 1e6));
         let cpu = cpu_time();
         let set = db.select_labels(&QueryContext::unbounded(), &[], TimeRange::ALL).expect("nothing limits it");
@@ -242,16 +288,41 @@ impl Bench {
 
     fn restart(&mut self, db: Db) {
         self.rounds(&db, FLUSH_ROUNDS);
+        let before = self.own_bytes();
         drop(db);
         for workers in [1, 2] {
-            let started = Instant::now();
-            let db = self.open(workers);
-            let took = started.elapsed().as_secs_f64();
+            let (started, cpu) = (Instant::now(), cpu_of_process());
+            let (db, peak) = self.open_watched(workers);
+            let (took, cpu) = (started.elapsed().as_secs_f64(), cpu_of_process() - cpu);
+            let peak = peak.saturating_sub(self.empty_bytes);
+            let mib = |bytes: u64| bytes >> 20;
+            line(
+                &format!("memory before a restart, and its peak, {workers} workers"),
+                format!("{}, {} MiB", mib(before), mib(peak)),
+            );
             let n = db.stats().replayed.n_samples;
             assert_eq!(n as i64, self.args.series as i64 * FLUSH_ROUNDS);
-            let rate = format!("{took:.2} s, {:.1} M samples a second", n as f64 / took / 1e6);
+            let rate = format!("{took:.2} s, {cpu:.1?} of CPU, {:.1} M samples a second", n as f64 / took / 1e6);
             line(&format!("restart with 10 min of log, {workers} workers"), rate);
         }
+    }
+
+    /// Opens the store, and returns the most that was resident meanwhile.
+    fn open_watched(&self, workers: usize) -> (Db, u64) {
+        let is_open = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let watching = scope.spawn(|| {
+                let mut peak = 0;
+                while !is_open.load(Ordering::Relaxed) {
+                    peak = peak.max(resident_bytes());
+                    thread::sleep(RESIDENT_INTERVAL);
+                }
+                peak.max(resident_bytes())
+            });
+            let db = self.open(workers);
+            is_open.store(true, Ordering::Relaxed);
+            (db, watching.join().expect("it asserts nothing"))
+        })
     }
 
     /// All series but one fall silent, for longer than they are kept in memory.
@@ -318,6 +389,16 @@ fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");
     Duration::from_nanos(ns)
+}
+
+/// CPU time of all threads that the process has and had.
+fn cpu_of_process() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/stat").expect("this is Linux");
+    // Behind the name of the program, which may hold anything: user and system time are the 12th and 13th field, in
+    // hundredths of a second.
+    let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("it is a number")).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 fn resident_bytes() -> u64 {

@@ -14,6 +14,7 @@ use varve_ingest::Limits;
 use crate::bench::BenchCommand;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
+use crate::recovery::WalCommand;
 
 /// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
 #[derive(Debug, Parser)]
@@ -33,6 +34,9 @@ pub(crate) enum Command {
     /// Works on a data directory that no server has open
     #[command(subcommand)]
     Tsdb(TsdbCommand),
+    /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
+    #[command(subcommand)]
+    Wal(WalCommand),
     /// Makes a fleet up, writes it to a server and reads it back
     #[command(subcommand)]
     Bench(BenchCommand),

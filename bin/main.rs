@@ -15,6 +15,7 @@ mod log;
 mod machine;
 mod metrics;
 mod quantity;
+mod recovery;
 mod reload;
 mod self_scrape;
 mod shutdown;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
+        cli::Command::Wal(command) => return recovery::wal(&command),
         cli::Command::Bench(command) => command::bench(&command),
     };
     match result {

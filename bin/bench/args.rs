@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::client::Url;
 use super::fleet::{ACTIVE_SERIES_MAX, FleetOptions, SERIES_PER_NODE_MAX};
@@ -20,6 +20,8 @@ pub(crate) enum BenchCommand {
     /// Works with a made-up kube-prometheus fleet
     #[command(subcommand)]
     Fleet(FleetCommand),
+    /// Puts Varve and its peers through the same work, one after the other, and compares
+    Compare(CompareArgs),
 }
 
 /// Commands of `varve bench fleet`.
@@ -29,6 +31,8 @@ pub(crate) enum FleetCommand {
     Write(WriteArgs),
     /// Reads every k-th series back and compares each sample
     Verify(VerifyArgs),
+    /// Asks what dashboards ask, and tells how long it takes
+    Query(QueryArgs),
     /// Checks that peers need for an hour of the fleet the bytes a sample that they are known for
     Calibrate(CalibrateArgs),
 }
@@ -115,6 +119,72 @@ pub(crate) struct VerifyArgs {
     pub(crate) every: u32,
 }
 
+/// Flags of `varve bench fleet query`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct QueryArgs {
+    /// The server, for instance http://127.0.0.1:9898; its query API is expected below
+    #[arg(value_name = "URL", value_parser = Url::parse)]
+    pub(crate) url: Url,
+
+    /// Time of the last scrape; ranges are the hour before it
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) time: i64,
+
+    /// How often each question is asked
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) repeats: u8,
+}
+
+/// Flags of `varve bench compare`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompareArgs {
+    #[command(flatten)]
+    pub(crate) fleet: FleetArgs,
+
+    /// Which servers
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "varve,prometheus,victoria-metrics")]
+    pub(crate) servers: Vec<Contestant>,
+
+    /// How often each server is put through it; the order alternates
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) rounds: u8,
+
+    /// How often each question is asked
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) repeats: u8,
+
+    /// How the figures are printed
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: CompareFormat,
+
+    /// Program to run as Varve [default: this one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) varve: Option<PathBuf>,
+
+    /// Program to run as Prometheus
+    #[arg(long, value_name = "FILE", default_value = "prometheus")]
+    pub(crate) prometheus: PathBuf,
+
+    /// Program to run as VictoriaMetrics
+    #[arg(long, value_name = "FILE", default_value = "victoria-metrics")]
+    pub(crate) victoria_metrics: PathBuf,
+}
+
+/// A server that can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Contestant {
+    Varve,
+    Prometheus,
+    VictoriaMetrics,
+}
+
+/// How a comparison is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareFormat {
+    Table,
+    Json,
+}
+
 /// Flags of `varve bench fleet calibrate`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CalibrateArgs {
@@ -147,14 +217,18 @@ impl FleetArgs {
 
     /// Counts the scrapes of a target.
     pub(super) fn n_rounds(&self) -> i64 {
-        (millis(self.duration) / millis(self.interval)).max(1)
+        (millis(self.duration) / self.interval_ms()).max(1)
+    }
+
+    pub(super) fn interval_ms(&self) -> i64 {
+        millis(self.interval)
     }
 }
 
 impl WriteArgs {
     /// Returns the time of the first scrape.
     pub(super) fn start_ms(&self) -> i64 {
-        self.start.unwrap_or_else(|| now_ms() - self.fleet.n_rounds() * millis(self.fleet.interval))
+        self.start.unwrap_or_else(|| now_ms() - self.fleet.n_rounds() * self.fleet.interval_ms())
     }
 }
 

@@ -115,7 +115,7 @@ fn fill(peer: &Peer, fleet: &Fleet, n_rounds: i64) -> Result<u64> {
         rate: None,
         pid: Some(peer.pid()),
     };
-    let written = write_fleet(fleet, n_rounds, &options)?;
+    let written = write_fleet(fleet, 0..n_rounds, &options)?;
     written.check()?;
     print!("{written}");
     Ok(written.n_samples)

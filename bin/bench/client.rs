@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{HOST, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-/// How long a request may take; as Prometheus' `remote_timeout`.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Size of an answer that is read: that of a day of samples of a series, or a peer's own metrics.
-const ANSWER_SIZE_MAX: usize = 64 << 20;
+/// How long a write may take; as Prometheus' `remote_timeout`.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a read may take: a query of everything, or the server's own merging of all that it has.
+const READ_TIMEOUT: Duration = Duration::from_secs(1200);
+/// Size of an answer that is kept: that of a day of samples of a series, or a peer's own metrics.
+const ANSWER_SIZE_MAX: u64 = 64 << 20;
 
 /// An http URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +38,17 @@ pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
     pub(super) body: Bytes,
+    /// Bytes of the body as it came, also of what was not kept.
+    pub(super) n_bytes: u64,
+}
+
+/// What happens to an answer that is longer than what is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Excess {
+    /// It is an error.
+    Refused,
+    /// It is read and counted, and nothing of it is kept.
+    Dropped,
 }
 
 /// A client of one server.
@@ -91,7 +105,21 @@ impl Client {
 
     /// Reads `path` below the URL.
     pub(super) fn get(&mut self, path: &str) -> Result<Answer> {
-        self.send(Request::get(format!("{}{path}", self.url.path)), Bytes::new())
+        self.read(Request::get(format!("{}{path}", self.url.path)), Excess::Refused)
+    }
+
+    /// Reads `path` below the URL to its end, however long that is; the body of a long answer is not kept.
+    pub(super) fn drain(&mut self, path: &str) -> Result<Answer> {
+        self.read(Request::get(format!("{}{path}", self.url.path)), Excess::Dropped)
+    }
+
+    /// Posts nothing to `path` below the URL.
+    pub(super) fn post(&mut self, path: &str) -> Result<Answer> {
+        self.read(Request::post(format!("{}{path}", self.url.path)), Excess::Refused)
+    }
+
+    fn read(&mut self, request: hyper::http::request::Builder, excess: Excess) -> Result<Answer> {
+        self.send(request, Bytes::new(), READ_TIMEOUT, excess)
     }
 
     /// Sends a write request to the URL itself.
@@ -100,17 +128,23 @@ impl Client {
             .header("content-type", "application/x-protobuf")
             .header("content-encoding", "snappy")
             .header("x-prometheus-remote-write-version", "0.1.0");
-        self.send(request, body)
+        self.send(request, body, WRITE_TIMEOUT, Excess::Refused)
     }
 
-    fn send(&mut self, request: hyper::http::request::Builder, body: Bytes) -> Result<Answer> {
+    fn send(
+        &mut self,
+        request: hyper::http::request::Builder,
+        body: Bytes,
+        timeout: Duration,
+        excess: Excess,
+    ) -> Result<Answer> {
         let request = request.header(HOST, &self.url.authority).header("user-agent", "varve-bench");
         let request = request.body(Full::new(body)).context("build a request")?;
         let (url, connection) = (&self.url, &mut self.connection);
         let answer = self.runtime.block_on(async {
-            match tokio::time::timeout(REQUEST_TIMEOUT, exchange(url, connection, request)).await {
+            match tokio::time::timeout(timeout, exchange(url, connection, request, excess)).await {
                 Ok(answer) => answer,
-                Err(_) => bail!("{url} has not answered within {REQUEST_TIMEOUT:?}"),
+                Err(_) => bail!("{url} has not answered within {timeout:?}"),
             }
         });
         if answer.is_err() {
@@ -124,6 +158,7 @@ async fn exchange(
     url: &Url,
     connection: &mut Option<SendRequest<Full<Bytes>>>,
     request: Request<Full<Bytes>>,
+    excess: Excess,
 ) -> Result<Answer> {
     // Between requests nobody looks at the connection: `ready` finds out whether the server has closed it.
     let is_open = match connection.as_mut() {
@@ -139,9 +174,31 @@ async fn exchange(
     let response = sender.send_request(request).await.with_context(|| format!("send a request to {url}"))?;
     let (head, body) = response.into_parts();
     let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let body = Limited::new(body, ANSWER_SIZE_MAX).collect().await;
-    let body = body.map_err(|error| anyhow::anyhow!("read the answer of {url}: {error}"))?.to_bytes();
-    Ok(Answer { status: head.status.as_u16(), retry_after: retry_after.map(Duration::from_secs), body })
+    let (body, n_bytes) = collect(body, excess).await.with_context(|| format!("read the answer of {url}"))?;
+    Ok(Answer { status: head.status.as_u16(), retry_after: retry_after.map(Duration::from_secs), body, n_bytes })
+}
+
+/// Reads a body to its end; returns what is kept of it, and its length.
+async fn collect(mut body: Incoming, excess: Excess) -> Result<(Bytes, u64)> {
+    let (mut kept, mut n_bytes) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        n_bytes += data.len() as u64;
+        if n_bytes <= ANSWER_SIZE_MAX {
+            kept.extend_from_slice(&data);
+        } else if excess == Excess::Refused {
+            bail!("it is longer than {ANSWER_SIZE_MAX} bytes");
+        } else {
+            kept = Vec::new();
+        }
+    }
+    Ok((kept.into(), n_bytes))
+}
+
+/// Escapes text for a query string.
+pub(super) fn escape(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
+    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 async fn connect(url: &Url) -> Result<SendRequest<Full<Bytes>>> {
@@ -162,6 +219,11 @@ mod tests {
 
     fn check(text: &str, expect: Option<&str>) {
         assert_eq!(Url::parse(text).ok().map(|url| url.to_string()).as_deref(), expect, "{text}");
+    }
+
+    #[test]
+    fn text_is_escaped_for_a_query_string() {
+        assert_eq!(escape("{a=\"b\"}"), "%7Ba%3D%22b%22%7D");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `varve bench`: a made-up fleet, written to any server by remote write, read back, and calibrated against peers.
+//! `varve bench`: a made-up fleet, written to any server by remote write, read back, asked
+//! about as dashboards ask, and put through servers side by side.
 //!
 //! Everything here is a client: it knows a server by its HTTP API, its process id and its files only. It runs on plain
 //! threads, one a connection.
@@ -6,14 +7,18 @@
 mod args;
 mod calibrate;
 mod client;
+mod compare;
 mod fleet;
 mod message;
 mod peer;
 mod process;
+mod query;
 mod verify;
 mod write;
 
 pub(crate) use args::{BenchCommand, FleetCommand};
 pub(crate) use calibrate::calibrate;
+pub(crate) use compare::compare;
+pub(crate) use query::query;
 pub(crate) use verify::verify;
 pub(crate) use write::write;

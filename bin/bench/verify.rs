@@ -5,7 +5,7 @@ use serde_json::Value;
 use varve_tsdb::{Labels, METRIC_NAME, Sample, is_stale_nan};
 
 use super::args::VerifyArgs;
-use super::client::Client;
+use super::client::{Client, escape};
 use super::fleet::{Fleet, SeriesId};
 
 /// Verifies a fleet and prints how much of it.
@@ -73,21 +73,14 @@ fn selector(labels: &Labels) -> String {
     format!("{{{}}}", matchers.join(","))
 }
 
-/// Escapes text for a query string.
-fn escape(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
-    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn selectors_name_every_label_and_are_escaped() {
+    fn selectors_name_every_label() {
         let labels = Labels::from_pairs([("__name__", "a"), ("rule", "-s 1 \"x\"")]).unwrap();
         assert_eq!(selector(&labels), r#"{__name__="a",rule="-s 1 \"x\""}"#);
-        assert_eq!(escape("{a=\"b\"}"), "%7Ba%3D%22b%22%7D");
     }
 
     #[test]

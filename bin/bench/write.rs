@@ -4,6 +4,7 @@
 //! requests of equal size; a round ends when all of it is acknowledged, so that the samples of a series arrive in order.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
@@ -68,15 +69,15 @@ pub(crate) fn write(args: &WriteArgs) -> Result<()> {
         rate: (args.rate > 0).then_some(args.rate as f64),
         pid: args.pid,
     };
-    let written = write_fleet(&fleet, args.fleet.n_rounds(), &options)?;
+    let written = write_fleet(&fleet, 0..args.fleet.n_rounds(), &options)?;
     print!("{written}");
     written.check()
 }
 
 /// Writes some rounds of a fleet.
-pub(super) fn write_fleet(fleet: &Fleet, n_rounds: i64, options: &WriteOptions) -> Result<Written> {
+pub(super) fn write_fleet(fleet: &Fleet, rounds: Range<i64>, options: &WriteOptions) -> Result<Written> {
     let before = options.pid.map(process::usage).transpose()?;
-    let shared = Shared::new(fleet, n_rounds, options);
+    let shared = Shared::new(fleet, rounds, options);
     let started = Instant::now();
     let results: Vec<_> = thread::scope(|scope| {
         let senders: Vec<_> = (0..options.n_connections).map(|_| scope.spawn(|| Sender::run(&shared))).collect();
@@ -95,7 +96,7 @@ pub(super) fn write_fleet(fleet: &Fleet, n_rounds: i64, options: &WriteOptions) 
 struct Shared<'a> {
     fleet: &'a Fleet,
     options: &'a WriteOptions,
-    n_rounds: i64,
+    rounds: Range<i64>,
     /// The machines, each with the labels of what was sent last.
     machines: Vec<(std::ops::Range<u32>, Mutex<Vec<Known>>)>,
     /// Machines handed out, of all rounds.
@@ -121,11 +122,11 @@ struct Sender<'a> {
 }
 
 impl<'a> Shared<'a> {
-    fn new(fleet: &'a Fleet, n_rounds: i64, options: &'a WriteOptions) -> Self {
+    fn new(fleet: &'a Fleet, rounds: Range<i64>, options: &'a WriteOptions) -> Self {
         Self {
             fleet,
             options,
-            n_rounds,
+            rounds,
             machines: fleet.machines().map(|places| (places, Mutex::default())).collect(),
             next: AtomicUsize::new(0),
             round_end: Barrier::new(options.n_connections),
@@ -144,7 +145,7 @@ impl<'a> Sender<'a> {
         let client = Client::new(&shared.options.url)?;
         let (request, written) = (WriteRequest::default(), Written::default());
         let mut sender = Self { shared, client, request, written };
-        for round in 0..shared.n_rounds {
+        for round in shared.rounds.clone() {
             if let Err(error) = sender.round(round) {
                 // The others learn of it at the end of the round: all leave there together.
                 shared.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -162,7 +163,7 @@ impl<'a> Sender<'a> {
 
     fn round(&mut self, round: i64) -> Result<()> {
         let machines = &self.shared.machines;
-        let end = (round.unsigned_abs() as usize + 1) * machines.len();
+        let end = ((round - self.shared.rounds.start).unsigned_abs() as usize + 1) * machines.len();
         loop {
             let taken =
                 self.shared.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < end).then_some(n + 1));
@@ -266,6 +267,14 @@ impl Written {
         }
     }
 
+    pub(super) fn samples_per_s(&self) -> f64 {
+        self.n_samples as f64 / self.duration.as_secs_f64().max(1e-9)
+    }
+
+    pub(super) fn latency_ms(&self, per_mille: usize) -> f64 {
+        self.latency(per_mille).as_secs_f64() * 1e3
+    }
+
     fn latency(&self, per_mille: usize) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
         self.latencies.get(last * per_mille / 1000).copied().unwrap_or_default()
@@ -274,11 +283,9 @@ impl Written {
 
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.duration.as_secs_f64().max(1e-9);
-        let rate = self.n_samples as f64 / seconds;
+        let (seconds, rate) = (self.duration.as_secs_f64(), self.samples_per_s());
         writeln!(f, "samples      {} in {seconds:.1} s, {rate:.0} a second", self.n_samples)?;
-        let ms = |per_mille| self.latency(per_mille).as_secs_f64() * 1e3;
-        let (p50, p99, max) = (ms(500), ms(990), ms(1000));
+        let (p50, p99, max) = (self.latency_ms(500), self.latency_ms(990), self.latency_ms(1000));
         writeln!(f, "requests     {}, p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms", self.latencies.len())?;
         writeln!(f, "retries      {}", self.n_retries)?;
         writeln!(f, "refused      {} samples", self.n_refused)?;

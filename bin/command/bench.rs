@@ -9,10 +9,11 @@ use crate::bench::{self, BenchCommand, FleetCommand};
 /// # Errors
 /// What kept it from running, or what it found wrong.
 pub(crate) fn bench(command: &BenchCommand) -> Result<()> {
-    let BenchCommand::Fleet(command) = command;
     match command {
-        FleetCommand::Write(args) => bench::write(args),
-        FleetCommand::Verify(args) => bench::verify(args),
-        FleetCommand::Calibrate(args) => bench::calibrate(args),
+        BenchCommand::Compare(args) => bench::compare(args),
+        BenchCommand::Fleet(FleetCommand::Write(args)) => bench::write(args),
+        BenchCommand::Fleet(FleetCommand::Verify(args)) => bench::verify(args),
+        BenchCommand::Fleet(FleetCommand::Query(args)) => bench::query(args),
+        BenchCommand::Fleet(FleetCommand::Calibrate(args)) => bench::calibrate(args),
     }
 }

@@ -23,6 +23,7 @@ mod eval;
 mod float;
 mod functions;
 mod histogram;
+mod math;
 mod plan;
 pub mod promql;
 mod value;

@@ -87,7 +87,8 @@ fn remote(i: usize, case: &str, address: &str) -> Value {
 
 fn request() -> WriteRequest {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_millis() as i64;
-    let sample = |(idx, labels): (i32, &&[(&str, &str)])| series(labels, &[(now_ms, f64::from(idx))]);
+    // Ahead of the clock: a remote write leaves out what is older than its own start.
+    let sample = |(idx, labels): (i32, &&[(&str, &str)])| series(labels, &[(now_ms + AHEAD_MS, f64::from(idx))]);
     WriteRequest::new((0..).zip(SERIES).map(sample))
 }
 
@@ -198,3 +199,4 @@ fn rules_drop_count_and_are_reloaded_for_known_series() {
 }
 
 const T0: i64 = 1_700_000_000_000;
+const AHEAD_MS: i64 = 300_000;

@@ -20,6 +20,8 @@ pub struct SeriesHandle {
 pub struct WriteBatch {
     /// By shard; samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
+    /// How many they are. Places wrap beyond 2^32, which costs the log its order and nothing else.
+    n_floats: u32,
     /// Likewise; in a request they come after its floats.
     pub(crate) histograms: Vec<Vec<AppendHistogram>>,
     /// By shard: which of its floats have a start timestamp, ascending.
@@ -62,6 +64,8 @@ pub(crate) struct Append {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     pub(crate) tag: u32,
+    /// How many samples, histograms aside, the request has before this one.
+    pub(crate) place: u32,
     pub(crate) sample: Sample,
 }
 
@@ -135,7 +139,9 @@ impl WriteBatch {
         if shard >= self.shards.len() {
             self.shards.resize_with(shard + 1, Vec::new);
         }
-        self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, sample });
+        let place = self.n_floats;
+        self.n_floats = place.wrapping_add(1);
+        self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, place, sample });
     }
 
     /// Adds a histogram. Within a request histograms come after floats, whatever the order in which they were added.
@@ -229,6 +235,7 @@ impl WriteBatch {
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.shards.iter_mut().for_each(Vec::clear);
+        self.n_floats = 0;
         self.histograms.iter_mut().for_each(Vec::clear);
         self.starts.iter_mut().for_each(Vec::clear);
         self.rejected.clear();

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use roaring::RoaringBitmap;
 
-use crate::block::{Block, BlockId, BlockMeta, PageCache};
+use crate::block::{Block, BlockId, BlockMeta, PageCache, Recent};
 use crate::compact::{precedence, superseded};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -186,13 +186,19 @@ impl StoredBlock {
     ///
     /// # Errors
     /// As [`Block::read`].
-    pub(crate) fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+    pub(crate) fn read(
+        &self,
+        recent: &mut Recent,
+        ordinal: u32,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
         // Fast path: nothing of it was deleted.
         if self.deleted(ordinal).next().is_none() {
-            return self.block.read(ordinal, range, out);
+            return self.block.read(recent, ordinal, range, out);
         }
         let mut samples = SampleColumns::default();
-        self.block.read(ordinal, range, &mut samples)?;
+        self.block.read(recent, ordinal, range, &mut samples)?;
         self.deleted(ordinal).for_each(|deleted| samples.remove(deleted));
         out.append(&mut samples);
         Ok(())
@@ -221,7 +227,12 @@ impl StoredBlock {
     }
 
     fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
-        if matchers.is_empty() { Ok(None) } else { self.block.select(ctx, matchers).map(Some) }
+        if matchers.is_empty() {
+            return Ok(None);
+        }
+        let ordinals = self.block.select(ctx, matchers)?;
+        ctx.count_series(ordinals.len())?;
+        Ok(Some(ordinals))
     }
 
     /// Tells whether anything was deleted.

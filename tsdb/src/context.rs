@@ -1,22 +1,23 @@
-//! What bounds a request: one deadline, one cancel switch, one memory budget.
+//! What bounds a request: one deadline, one cancel switch, one memory budget; and how far it has come.
 //!
 //! A [`QueryContext`] goes from the socket to the innermost loop. Whoever loops over series, chunks or steps calls
 //! [`QueryContext::check`] at least once per [`CHECK_INTERVAL`] small pieces of work; whoever grows a buffer with
-//! user data reserves through a [`Charge`] first. The three ways a request may end early are the variants of
-//! [`Interrupt`] and [`Error::Limit`](crate::Error::Limit).
+//! user data reserves through a [`Charge`] first. The ways a request may end early are the variants of [`Interrupt`] and
+//! [`Error::Limit`](crate::Error::Limit).
 //!
 //! Invariants
 //! 1. Once a check has failed, every later one on the same context fails.
-//! 2. The bytes of a [`Charge`] go back to the budget, and to the budget of all queries, when it is dropped.
+//! 2. The first reason to end stands.
 //!
-//! Threads: a context is shared by all threads that work for its request.
+//! Threads: a context is shared by all threads that work for its request; others watch and end it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::memory::{Charge, MemoryBudget};
 
 /// Pieces of work (samples, labels, steps) that may pass between two calls of [`QueryContext::check`].
 pub const CHECK_INTERVAL: usize = 4096;
@@ -34,6 +35,22 @@ pub enum Interrupt {
     /// The server is stopping.
     #[error("query was canceled: the server is shutting down")]
     Shutdown = 3,
+    /// An operator ended it.
+    #[error("query was canceled: an operator ended it")]
+    Killed = 4,
+    /// Memory was short, and this request held the most of all.
+    #[error("query was ended to free memory: it held the most of all, and --query.max-memory-total was used up")]
+    Heaviest = 5,
+    /// The process came close to the memory that it may take, and this request held the most of all.
+    #[error("query was ended to free memory: it held the most of all, and the process was above --memory.refuse-at")]
+    Pressure = 6,
+}
+
+impl Interrupt {
+    fn of(code: u8) -> Option<Self> {
+        use Interrupt::{Canceled, Deadline, Heaviest, Killed, Pressure, Shutdown};
+        [Deadline, Canceled, Shutdown, Killed, Heaviest, Pressure].into_iter().find(|&reason| reason as u8 == code)
+    }
 }
 
 /// Deadline, cancel switch and memory budget of one request; clones share them.
@@ -51,6 +68,11 @@ struct Shared {
     takes_partial: bool,
     /// What was missing.
     partial: OnceLock<String>,
+    /// Series that came out of the store for it, and samples that were read of them.
+    n_series: AtomicU64,
+    n_samples: AtomicU64,
+    /// How many series may come, and what bounds them.
+    series_max: OnceLock<(&'static str, u64)>,
 }
 
 impl QueryContext {
@@ -74,8 +96,53 @@ impl QueryContext {
     }
 
     fn build(deadline: Option<Instant>, memory: MemoryBudget, takes_partial: bool) -> Self {
-        let interrupt = AtomicU8::new(0);
-        Self { shared: Arc::new(Shared { deadline, interrupt, memory, takes_partial, partial: OnceLock::new() }) }
+        let shared = Shared {
+            deadline,
+            interrupt: AtomicU8::new(0),
+            memory,
+            takes_partial,
+            partial: OnceLock::new(),
+            n_series: AtomicU64::new(0),
+            n_samples: AtomicU64::new(0),
+            series_max: OnceLock::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Bounds the series that the request may be given; `what` names the limit in errors. The first bound stands.
+    pub fn bound_series(&self, what: &'static str, series_max: u64) {
+        self.shared.series_max.get_or_init(|| (what, series_max));
+    }
+
+    /// Counts series that come out of the store for this request.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] beyond [`QueryContext::bound_series`].
+    pub(crate) fn count_series(&self, n_series: u64) -> Result<()> {
+        let n_before = self.shared.n_series.fetch_add(n_series, Ordering::Relaxed);
+        match self.shared.series_max.get() {
+            Some(&(what, limit)) if n_before.saturating_add(n_series) > limit => {
+                Err(Error::Limit { what, used: n_before.saturating_add(n_series), limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts samples that were read for this request.
+    pub(crate) fn count_samples(&self, n_samples: usize) {
+        self.shared.n_samples.fetch_add(n_samples as u64, Ordering::Relaxed);
+    }
+
+    /// Returns how many series came out of the store for this request so far. One that comes again counts again.
+    #[must_use]
+    pub fn n_series(&self) -> u64 {
+        self.shared.n_series.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many samples were read for this request so far.
+    #[must_use]
+    pub fn n_samples(&self) -> u64 {
+        self.shared.n_samples.load(Ordering::Relaxed)
     }
 
     /// Returns what the reads of this request left out, as a warning for the one who asked; `None` if they are whole.
@@ -118,12 +185,7 @@ impl QueryContext {
         {
             self.interrupt(Interrupt::Deadline);
         }
-        match self.shared.interrupt.load(Ordering::Relaxed) {
-            0 => None,
-            1 => Some(Interrupt::Deadline),
-            2 => Some(Interrupt::Canceled),
-            _ => Some(Interrupt::Shutdown),
-        }
+        Interrupt::of(self.shared.interrupt.load(Ordering::Relaxed))
     }
 
     /// Returns the time left, or `None` if there is no deadline.
@@ -151,151 +213,9 @@ impl fmt::Debug for QueryContext {
     }
 }
 
-/// A bound on bytes held; clones share it. A child also draws on its parent.
-#[derive(Debug, Clone)]
-pub struct MemoryBudget {
-    account: Arc<Account>,
-}
-
-#[derive(Debug)]
-struct Account {
-    what: &'static str,
-    limit: usize,
-    used: AtomicUsize,
-    peak: AtomicUsize,
-    parent: Option<MemoryBudget>,
-}
-
-impl MemoryBudget {
-    /// Makes a budget of `limit` bytes; `what` names the limit in errors, for instance its flag.
-    #[must_use]
-    pub fn new(what: &'static str, limit: usize) -> Self {
-        Self::build(what, limit, None)
-    }
-
-    /// Makes a budget of its own limit that draws on this one as well.
-    #[must_use]
-    pub fn child(&self, what: &'static str, limit: usize) -> Self {
-        Self::build(what, limit, Some(self.clone()))
-    }
-
-    fn build(what: &'static str, limit: usize, parent: Option<Self>) -> Self {
-        let account = Account { what, limit, used: AtomicUsize::new(0), peak: AtomicUsize::new(0), parent };
-        Self { account: Arc::new(account) }
-    }
-
-    /// Opens an account on the budget, at zero bytes.
-    pub(crate) fn charge(&self) -> Charge {
-        Charge { memory: self.clone(), size: 0 }
-    }
-
-    /// Returns the bytes that may be held.
-    pub(crate) fn limit(&self) -> usize {
-        self.account.limit
-    }
-
-    /// Returns the bytes held now.
-    #[must_use]
-    pub fn used(&self) -> usize {
-        self.account.used.load(Ordering::Relaxed)
-    }
-
-    /// Returns the most bytes that were ever held at once.
-    #[must_use]
-    pub fn peak(&self) -> usize {
-        self.account.peak.load(Ordering::Relaxed)
-    }
-
-    fn reserve(&self, size: usize) -> Result<()> {
-        let Account { what, limit, used, peak, parent } = &*self.account;
-        let before = used.fetch_add(size, Ordering::Relaxed);
-        let after = before.saturating_add(size);
-        if after > *limit {
-            used.fetch_sub(size, Ordering::Relaxed);
-            return Err(Error::Limit { what, used: after as u64, limit: *limit as u64 });
-        }
-        if let Some(parent) = parent
-            && let Err(refused) = parent.reserve(size)
-        {
-            used.fetch_sub(size, Ordering::Relaxed);
-            return Err(refused);
-        }
-        peak.fetch_max(after, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn release(&self, size: usize) {
-        self.account.used.fetch_sub(size, Ordering::Relaxed);
-        if let Some(parent) = &self.account.parent {
-            parent.release(size);
-        }
-    }
-}
-
-/// Bytes reserved on a [`MemoryBudget`]; they are given back on drop.
-#[derive(Debug)]
-pub struct Charge {
-    memory: MemoryBudget,
-    size: usize,
-}
-
-impl Charge {
-    /// Reserves `size` bytes more; call it before the buffer grows.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] if the budget, or the one it draws on, has not that much left; nothing is reserved then.
-    #[inline]
-    pub fn grow(&mut self, size: usize) -> Result<()> {
-        self.memory.reserve(size)?;
-        self.size += size;
-        Ok(())
-    }
-
-    /// Gives `size` bytes back; at most what is held.
-    pub fn shrink(&mut self, size: usize) {
-        let size = size.min(self.size);
-        self.memory.release(size);
-        self.size -= size;
-    }
-
-    /// Takes over the bytes of another charge on the same budget.
-    pub fn absorb(&mut self, mut other: Self) {
-        debug_assert!(Arc::ptr_eq(&self.memory.account, &other.memory.account), "charges of one budget");
-        self.size += std::mem::take(&mut other.size);
-    }
-
-    /// Returns the bytes held.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        self.size
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.memory.release(self.size);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_charge_is_bounded_by_both_budgets_and_given_back() {
-        let all = MemoryBudget::new("all queries", 100);
-        let one = all.child("one query", 80);
-        let ctx = QueryContext::new(Duration::from_secs(60), one.clone());
-        let mut charge = ctx.charge();
-        charge.grow(70).unwrap();
-        let refused = charge.grow(11).unwrap_err();
-        assert_eq!(refused.to_string(), "one query: 81 exceeds the limit of 80");
-        let mut rest = all.child("another query", 80).charge();
-        assert_eq!(rest.grow(31).unwrap_err().to_string(), "all queries: 101 exceeds the limit of 100");
-        assert_eq!((one.used(), all.used()), (70, 70));
-        drop(charge);
-        assert_eq!((one.used(), all.used(), one.peak()), (0, 0, 70));
-    }
 
     #[test]
     fn the_first_interrupt_stands() {
@@ -307,5 +227,17 @@ mod tests {
         endless.check().unwrap();
         endless.interrupt(Interrupt::Shutdown);
         assert!(matches!(endless.check(), Err(Error::Interrupted(Interrupt::Shutdown))));
+    }
+
+    #[test]
+    fn series_are_counted_up_to_their_bound() {
+        let ctx = QueryContext::unbounded();
+        ctx.count_series(7).unwrap();
+        ctx.bound_series("series of a call", 8);
+        ctx.count_series(1).unwrap();
+        let refused = ctx.count_series(1).unwrap_err();
+        assert_eq!(refused.to_string(), "series of a call: 9 exceeds the limit of 8");
+        ctx.count_samples(3);
+        assert_eq!((ctx.n_series(), ctx.n_samples()), (9, 3));
     }
 }

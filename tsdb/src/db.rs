@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <data>/lock                        held while the store is open
-//! <data>/wal/000000-002/000/...      the log of shard 0 of 2 (`wal`)
+//! <data>/wal/000000-002/000/...      the first of two logs (`wal`)
 //! <data>/blocks/00000007.block       samples that left the heads (`block`)
 //! <data>/tombstones                  what was deleted and is still in blocks
 //! <data>/quarantine/...              damaged bytes that replay skipped
@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::batch::{Rejected, SeriesHandle, WriteBatch};
 use crate::blocks::Blocks;
@@ -29,16 +29,17 @@ use crate::fs::{Fs, Lock};
 use crate::index::Texts;
 use crate::labels::Labels;
 use crate::lanes::Lanes;
+use crate::logs::Log;
 use crate::matcher::Matcher;
 use crate::metadata::Metadata;
 use crate::options::{Options, WalSync};
 use crate::replaying::{ReplayStatus, Replayer, Source, replay};
 use crate::sample::TimeRange;
 use crate::select::{Need, SeriesSet};
-use crate::shard::{Appending, Shard, shard_of};
+use crate::shard::{Appending, Shard, ShardAppend, shard_of};
 use crate::store::Store;
 use crate::syncer::Syncer;
-use crate::wal::{self, Epoch, Health, SampleColumn, Wal, WalOptions, check_versions};
+use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
 
 pub use stats::Stats;
 
@@ -60,8 +61,6 @@ pub struct Db {
     path: PathBuf,
     n_appended: AtomicU64,
     n_histograms: AtomicU64,
-    /// Reused by appends.
-    columns: Mutex<Vec<SampleColumn>>,
     /// Unlocked last, when all else is gone.
     _lock: Box<dyn Lock>,
 }
@@ -87,18 +86,19 @@ impl Db {
         let lock = lock(&*fs, &path.join("lock"))?;
         let wal_dir = path.join("wal");
         let epochs = epochs(&*fs, &wal_dir)?;
-        let epoch = current_epoch(&epochs, options.shards)?;
+        let epoch = current_epoch(&epochs, options.n_logs())?;
         // What a newer version wrote is left as it is: this comes before the first change.
         check_versions(&*fs, &wal_dir, &epochs)?;
         let blocks = Blocks::open(&fs, path, options.page_cache_size_bytes)?;
-        let shards = open_shards(&wal_dir, epoch, &options)?;
+        let logs = open_logs(&wal_dir, epoch, &options)?;
+        let shards = make_shards(&wal_dir, &logs, &options)?;
         // New folders must outlive a power cut as well; the log syncs only the entries of its segments.
         for dir in [&epoch.dir(&wal_dir), &wal_dir, blocks.dir(), path] {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
 
         let source = Source { wal_dir: wal_dir.clone(), epochs, quarantine: path.join("quarantine") };
-        let store = Arc::new(Store::new(options, (wal_dir, epoch), shards, blocks));
+        let store = Arc::new(Store::new(options, (wal_dir, epoch), (logs, shards), blocks));
         let replayer = if store.options.wal_replay_in_background {
             Some(Replayer::start(&store, source)?)
         } else {
@@ -116,7 +116,6 @@ impl Db {
             path: path.to_owned(),
             n_appended: AtomicU64::new(0),
             n_histograms: AtomicU64::new(0),
-            columns: Mutex::default(),
             _lock: lock,
         })
     }
@@ -168,26 +167,18 @@ impl Db {
         let mut rejected = std::mem::take(&mut batch.rejected);
         rejected.clear();
         batch.rejected_exemplars.clear();
-        let mut column = self.columns().pop().unwrap_or_default();
-        let appended = self.append_all(batch, &mut column, &mut rejected);
-        self.columns().push(column);
+        let appended = self.append_all(batch, &mut rejected);
         batch.rejected = rejected;
-        for (shard, position) in appended? {
-            shard.wal().commit(position)?;
+        for (log, position) in appended? {
+            log.wal().commit(position)?;
         }
         Ok(())
     }
 
-    fn append_all(
-        &self,
-        batch: &mut WriteBatch,
-        column: &mut SampleColumn,
-        rejected: &mut Vec<Rejected>,
-    ) -> Result<Vec<(&Shard, wal::Position)>> {
-        let shards = || self.store.shards.iter().enumerate();
-        let concerned = || shards().filter_map(|(idx, shard)| Some((shard, batch.of_shard(idx)?)));
+    fn append_all(&self, batch: &mut WriteBatch, rejected: &mut Vec<Rejected>) -> Result<Vec<(&Log, Position)>> {
         // All are asked before one is changed: a request is stored whole or not at all.
-        concerned().try_for_each(|(shard, _)| shard.ready())?;
+        let shards = self.store.shards.iter().enumerate();
+        shards.filter(|(idx, _)| batch.of_shard(*idx).is_some()).try_for_each(|(_, shard)| shard.ready())?;
         batch.exemplars.iter().try_for_each(|of| self.store.shards[usize::from(of.series.shard)].ready())?;
         let request = self.store.requests.begin();
         // Within the request: one that comes after a freeze is judged by the newest time of the freeze or a newer one, so
@@ -195,28 +186,39 @@ impl Db {
         let bounds = self.store.bounds();
         let held = self.store.replaying.hold(batch.len() + batch.n_starts(), batch.histograms_size())?;
         let horizon = self.store.requests.horizon();
-        let mut positions = Vec::with_capacity(self.store.shards.len());
-        for (shard, of_shard) in concerned() {
-            let appended = match held {
-                None => {
-                    let of = Appending { bounds, request: request.sequence(), horizon };
-                    shard.append(&of, of_shard, column, rejected)
-                }
-                Some(_) => shard.hold(&bounds, of_shard, column, rejected),
-            };
-            self.store.raise_newest(appended.newest_ms);
-            self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
-            // Fast path: most requests have none.
-            if appended.n_histograms > 0 {
-                self.n_histograms.fetch_add(appended.n_histograms as u64, Ordering::Relaxed);
+        let of = Appending { bounds, request: request.sequence(), horizon };
+        let mut positions = Vec::with_capacity(self.store.logs.len());
+        for (idx, log) in self.store.logs.iter().enumerate() {
+            let shards = self.store.shards_of(idx);
+            let mut concerned = shards.filter_map(|(idx, shard)| Some((shard, batch.of_shard(idx)?))).peekable();
+            if concerned.peek().is_none() {
+                continue;
             }
-            positions.push((shard, appended.position));
+            let mut appending = log.append();
+            for (shard, of_shard) in concerned {
+                let gathered = appending.gathered();
+                let appended = match held {
+                    None => shard.append(&of, of_shard, gathered, rejected),
+                    Some(_) => shard.hold(&bounds, of_shard, gathered, rejected),
+                };
+                self.note(appended);
+            }
+            positions.push((&**log, appending.finish()));
         }
         if let Some(charge) = held {
             self.store.replaying.keep(charge, rejected.len());
         }
         positions.extend(self.store.append_exemplars(batch, bounds.future_max_ms));
         Ok(positions)
+    }
+
+    fn note(&self, appended: ShardAppend) {
+        self.store.raise_newest(appended.newest_ms);
+        self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
+        // Fast path: most requests have none.
+        if appended.n_histograms > 0 {
+            self.n_histograms.fetch_add(appended.n_histograms as u64, Ordering::Relaxed);
+        }
     }
 
     /// Selects the series that pass all matchers (any series without matchers) and have samples in `range`, ascending by
@@ -305,7 +307,7 @@ impl Db {
     /// [`Error::Poisoned`] as [`Db::append`]. Families before the refused one are stored.
     pub fn set_metadata<'a>(&self, families: impl IntoIterator<Item = (&'a str, Metadata)>) -> Result<()> {
         self.store.replaying.check()?;
-        let wal = self.store.shards[0].wal();
+        let wal = self.store.logs[0].wal();
         for (family, metadata) in families {
             let size = family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
             limit("bytes of a metric family's metadata", size, METADATA_SIZE_MAX)?;
@@ -393,22 +395,30 @@ impl Db {
         self.store.import(&self.path.join("import"))
     }
 
+    /// Returns the times that the samples span; deleted ones may be among them.
+    pub(crate) fn time_range(&self) -> Option<TimeRange> {
+        let blocks = self.store.blocks.list();
+        let of_blocks = blocks.iter().map(|stored| stored.meta().range);
+        let of_heads = self.store.shards.iter().filter_map(|shard| shard.head().range());
+        of_blocks.chain(of_heads).reduce(TimeRange::hull)
+    }
+
     /// Returns figures of the store.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats::of(&self.store, self.n_appended.load(Ordering::Relaxed), self.n_histograms.load(Ordering::Relaxed))
     }
 
-    /// Returns why writes are refused, of all and shard by shard; empty while all is well.
+    /// Returns why writes are refused, of all and log by log; empty while all is well.
     #[must_use]
     pub fn write_refusals(&self) -> Vec<String> {
-        let of_shard = |(idx, shard): (usize, &Shard)| match shard.wal().health() {
+        let of_log = |(idx, log): (usize, &Arc<Log>)| match log.wal().health() {
             Health::Ok => None,
-            Health::Blocked(reason) => Some(format!("shard {idx} cannot write its log: {reason}")),
-            Health::Poisoned(reason) => Some(format!("shard {idx} accepts no writes until a restart: {reason}")),
+            Health::Blocked(reason) => Some(format!("the store cannot write its log {idx}: {reason}")),
+            Health::Poisoned(reason) => Some(format!("log {idx} accepts no writes until a restart: {reason}")),
         };
         let of_replay = self.store.replaying.write_refusal();
-        of_replay.into_iter().chain(self.store.shards.iter().enumerate().filter_map(of_shard)).collect()
+        of_replay.into_iter().chain(self.store.logs.iter().enumerate().filter_map(of_log)).collect()
     }
 
     /// Makes everything that was appended survive a power cut.
@@ -416,15 +426,11 @@ impl Db {
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`].
     pub fn sync(&self) -> Result<()> {
-        for shard in &self.store.shards {
-            shard.wal().commit(shard.wal().end())?;
-            shard.wal().sync()?;
+        for log in &self.store.logs {
+            log.wal().commit(log.wal().end())?;
+            log.wal().sync()?;
         }
         Ok(())
-    }
-
-    fn columns(&self) -> MutexGuard<'_, Vec<SampleColumn>> {
-        self.columns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -469,28 +475,34 @@ fn epochs(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Epoch>> {
     Ok(epochs)
 }
 
-/// Returns the epoch to write to: the newest one if it has as many shards, else a new one.
-fn current_epoch(epochs: &[Epoch], shards: usize) -> Result<Epoch> {
+/// Returns the epoch to write to: the newest one if it has as many logs, else a new one.
+fn current_epoch(epochs: &[Epoch], logs: usize) -> Result<Epoch> {
     match epochs.last() {
-        Some(last) if last.shards == shards => Ok(*last),
-        Some(last) => last.next(shards),
-        None => Ok(Epoch { number: 0, shards }),
+        Some(last) if last.logs == logs => Ok(*last),
+        Some(last) => last.next(logs),
+        None => Ok(Epoch { number: 0, logs }),
     }
 }
 
-fn open_shards(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Shard]>> {
-    let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
-    let open = |idx: u16| {
+fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc<Log>]>> {
+    let open = |number| {
         let wal = Wal::open(WalOptions {
-            shard: idx.into(),
-            dir: epoch.shard_dir(wal_dir, idx.into()),
+            number,
+            dir: epoch.log_dir(wal_dir, number),
             fs: Arc::clone(&options.fs),
             sync: options.wal_sync,
             segment_size_bytes: options.wal_segment_size_bytes,
         })?;
-        Ok(Shard::new(idx, seed, wal, options.head_size_max_bytes / options.shards))
+        Ok(Log::new(wal))
     };
-    (0..options.shards as u16).map(open).collect()
+    (0..epoch.logs).map(open).collect()
+}
+
+fn make_shards(wal_dir: &Path, logs: &[Arc<Log>], options: &Options) -> Result<Box<[Shard]>> {
+    let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
+    let size_max = options.head_size_max_bytes / options.shards;
+    let log = |idx: u16| Arc::clone(&logs[usize::from(idx) % logs.len()]);
+    Ok((0..options.shards as u16).map(|idx| Shard::new(idx, seed, log(idx), size_max)).collect())
 }
 
 #[cfg(test)]

@@ -64,10 +64,10 @@ pub enum Error {
     #[error(transparent)]
     Interrupted(#[from] Interrupt),
     /// An earlier write to the disk failed for good; reads go on, writes wait for a restart.
-    #[error("shard {shard} accepts no writes until a restart: {reason}")]
+    #[error("log {log} accepts no writes until a restart: {reason}")]
     Poisoned {
-        /// The shard.
-        shard: usize,
+        /// The number of the log.
+        log: usize,
         /// The failure that poisoned it.
         reason: String,
     },

@@ -2,7 +2,7 @@
 //!
 //! Used by the flush lane (`lanes`), by deletes, snapshots and the admin's compaction. One flush runs at a time:
 //!
-//! 1. Appends pause; every shard rotates its log and freezes its chunks; appends go on. Reads see frozen chunks as before.
+//! 1. Appends pause; every log is rotated and its shards freeze their chunks; appends go on. Reads see frozen chunks as before.
 //! 2. Outside all locks, the frozen series of all shards are written in label order, one part per window of 2 h.
 //! 3. The parts are in place (synced, renamed, folder synced) and in the list of blocks.
 //! 4. Once no reader is left that has the list from before, every log gets a checkpoint, which durably replaces the
@@ -26,6 +26,7 @@ use crate::compact::window_of;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{Frozen, HeadCopies, Pair, SlotRef};
+use crate::logs::Log;
 use crate::matcher::Matcher;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
@@ -100,7 +101,8 @@ impl Store {
     /// Freezes all shards at one instant: no request is in one of them and not in another.
     fn freeze(&self) -> Result<()> {
         let _pause = self.requests.pause();
-        self.shards.iter().try_for_each(Shard::freeze)
+        let freeze = |(idx, log): (usize, &Arc<Log>)| log.freeze(self.shards_of(idx).map(|(_, shard)| shard));
+        self.logs.iter().enumerate().try_for_each(freeze)
     }
 
     /// Writes what is frozen, and cuts the logs.
@@ -119,6 +121,7 @@ impl Store {
                 let _frozen = shard.head_mut().drop_frozen();
             }
             stats.n_evicted += self.evict();
+            self.shards.iter().for_each(Shard::order_values);
         }
         self.cut_logs()
     }
@@ -126,11 +129,12 @@ impl Store {
     fn cut_logs(&self) -> Result<()> {
         let metadata = self.metadata();
         // All that was logged before the cut is in the ring, if it has not been forgotten.
-        let exemplars = self.exemplars.by_shard(self.shards.len());
-        for ((idx, shard), exemplars) in self.shards.iter().enumerate().zip(&exemplars) {
+        let exemplars = self.exemplars.by_log(self.logs.len());
+        for ((idx, log), exemplars) in self.logs.iter().enumerate().zip(&exemplars) {
             // One log has the metadata of all.
             let families = if idx == 0 { Some(&*metadata) } else { None };
-            shard.checkpoint(self.next_ref.load(Ordering::SeqCst), families, exemplars)?;
+            let shards = self.shards_of(idx).map(|(_, shard)| shard);
+            log.checkpoint(shards, self.next_ref.load(Ordering::SeqCst), families, exemplars)?;
         }
         Ok(())
     }

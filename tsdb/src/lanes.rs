@@ -1,9 +1,10 @@
 //! The two lanes of background work: flushing never waits for a merge.
 //!
-//! Threads: one a lane. Work that fails is logged and tried again at the next round; what it was to replace stays.
+//! Threads: one a lane. Work that fails, or panics, is logged and tried again at the next round; what it was to replace stays.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ const FLUSH_CHECK: Duration = Duration::from_secs(1);
 const BLOCKED_CHECK: Duration = Duration::from_secs(10);
 /// How often the merge lane looks for work.
 const MERGE_CHECK: Duration = Duration::from_secs(10);
+
+/// How long a lane that panicked rests.
+const PANIC_PAUSE: Duration = Duration::from_secs(10);
 
 /// The running lanes; they end when this is dropped.
 #[derive(Debug)]
@@ -46,8 +50,10 @@ impl Lanes {
     }
 
     fn spawn(&mut self, name: &str, store: &Arc<Store>, lane: fn(&Store, &Stop)) -> io::Result<()> {
-        let (store, stop) = (Arc::clone(store), Arc::clone(&self.stop));
-        self.threads.push(thread::Builder::new().name(name.to_owned()).spawn(move || lane(&store, &stop))?);
+        let (store, stop, name) = (Arc::clone(store), Arc::clone(&self.stop), name.to_owned());
+        let builder = thread::Builder::new().name(name.clone());
+        let run = move || again_after_panics(&name, &store.n_lane_panics, &stop, PANIC_PAUSE, || lane(&store, &stop));
+        self.threads.push(builder.spawn(run)?);
         Ok(())
     }
 }
@@ -59,8 +65,8 @@ impl Drop for Lanes {
         drop(self.stop.lock.lock().unwrap_or_else(PoisonError::into_inner));
         self.stop.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // A lane that panicked has nothing left to do.
-            let _panicked = thread.join();
+            // Its panics were caught.
+            let _ended = thread.join();
         }
     }
 }
@@ -77,6 +83,18 @@ impl Stop {
 
     fn is_set(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs a lane to its end. One that panics is counted and begins anew: what it was at is as after an error, and without it
+/// the log would grow for ever.
+fn again_after_panics(name: &str, n_panics: &AtomicU64, stop: &Stop, pause: Duration, lane: impl Fn()) {
+    while catch_unwind(AssertUnwindSafe(&lane)).is_err() {
+        n_panics.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(lane = name, "the background work panicked; it begins anew");
+        if !stop.sleep(pause) {
+            return;
+        }
     }
 }
 
@@ -118,5 +136,21 @@ fn report(what: &str, result: Result<()>) {
     match result {
         Ok(()) | Err(Error::Interrupted(Interrupt::Shutdown)) => {}
         Err(error) => tracing::error!(%error, "could not {what}; it will be tried again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_panics_is_counted_and_begins_anew_until_it_is_stopped() {
+        let (n_panics, stop, n_runs) = (AtomicU64::new(0), Stop::default(), AtomicU64::new(0));
+        let lane = || assert!(n_runs.fetch_add(1, Ordering::Relaxed) == 2, "a panic of this test");
+        again_after_panics("test", &n_panics, &stop, Duration::ZERO, lane);
+        assert_eq!((n_runs.load(Ordering::Relaxed), n_panics.load(Ordering::Relaxed)), (3, 2));
+        stop.flag.store(true, Ordering::Relaxed);
+        again_after_panics("test", &n_panics, &stop, Duration::from_secs(3600), || panic!("a panic of this test"));
+        assert_eq!(n_panics.load(Ordering::Relaxed), 3);
     }
 }

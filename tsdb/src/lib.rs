@@ -4,8 +4,8 @@
 //! 1. The caller resolves a label set once with [`Db::series`]. The label set's hash chooses a shard; the shard's head
 //!    gives the series a slot, and its log gets a definition. The [`SeriesHandle`] is kept by the caller.
 //! 2. Samples of known series gather in a [`WriteBatch`] and go in with one [`Db::append`]. Each shard that is concerned
-//!    is locked once: samples are checked as Prometheus checks them, appended to the series' open chunks and encoded as
-//!    one record for the log.
+//!    is locked once: samples are checked as Prometheus checks them and appended to the series' open chunks. What is new
+//!    of them is encoded as one record for each log that is concerned.
 //! 3. The append then commits: whoever comes first writes what all concurrent appends have gathered, and syncs it where
 //!    [`WalSync::Always`] asks for that. Only then does the append return.
 //! 4. Every [`Options::flush_interval`] a flush freezes the open chunks of all shards at one instant, writes them to parts,
@@ -25,7 +25,7 @@
 //! 5. Every read runs under a [`QueryContext`]: one deadline, one cancel switch, one memory budget.
 //!
 //! Nothing here knows HTTP, protobuf, PromQL or YAML. The modules, from the outside in: `db` and `select` in front of
-//! `store`; `replaying` until that is whole; `shard` with `head` (`index`, `chunk`) and `wal`; `flush` from there to
+//! `store`; `replaying` until that is whole; `shard` with `head` (`index`, `chunk`), `logs` with `wal`; `flush` from there to
 //! `blocks` of `block`s, which `compact`, `retention` and `tombstones` look after; `requests` decides what a reader sees;
 //! `fs` is the only door to the disk.
 
@@ -47,9 +47,13 @@ mod histogram;
 mod index;
 mod labels;
 mod lanes;
+mod logs;
 mod matcher;
+mod memory;
 mod metadata;
 mod options;
+#[expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
+pub mod prometheus;
 mod regexp;
 mod replaying;
 mod requests;
@@ -69,7 +73,7 @@ pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 #[cfg(feature = "testing")]
 pub use block::RowCodec;
 pub use compact::CompactionStats;
-pub use context::{CHECK_INTERVAL, Charge, Interrupt, MemoryBudget, QueryContext};
+pub use context::{CHECK_INTERVAL, Interrupt, QueryContext};
 pub use db::{Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Stats};
 pub use error::{Error, Result};
 pub use exemplars::{
@@ -84,6 +88,7 @@ pub use histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Hi
 pub use index::Texts;
 pub use labels::{Labels, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
 pub use matcher::{MatchOp, Matcher};
+pub use memory::{Charge, MemoryBudget, Relief};
 pub use metadata::Metadata;
 pub use options::{EXEMPLARS_MAX, Options, WalOnCorruption, WalSync};
 pub use regexp::{Regexp, RegexpError, Rewrite};

@@ -38,6 +38,9 @@ pub const EXEMPLARS_MAX: usize = 10_000_000;
 pub struct Options {
     /// Number of shards, a power of two from 1 to 256. It may change between starts.
     pub shards: usize,
+    /// Number of logs that the shards share, a power of two from 1 to 256; as many as shards, if these are fewer. It may
+    /// change between starts. Few make the log small, many let more threads replay it.
+    pub wal_logs: usize,
     /// When the log is synced.
     pub wal_sync: WalSync,
     /// Size at which a segment of the log is closed and the next one begun, in bytes.
@@ -87,11 +90,12 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// One shard, synced every second, segments of 32 MiB, 3 h of age, 30 min out of order, 10 min ahead, a flush every
+    /// One shard, at most 8 logs, synced every second, segments of 32 MiB, 3 h of age, 30 min out of order, 10 min ahead, a flush every
     /// 10 min or 512 MiB, a page cache of 64 MiB, no bound on memory, no retention; `open` waits for the replay.
     fn default() -> Self {
         Self {
             shards: 1,
+            wal_logs: 8,
             wal_sync: WalSync::Interval,
             wal_segment_size_bytes: 32 << 20,
             wal_replay_concurrency: 1,
@@ -118,6 +122,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns how many logs there are.
+    pub(crate) fn n_logs(&self) -> usize {
+        self.wal_logs.min(self.shards)
+    }
+
     /// Returns how far behind the newest time a sample can at most have been when it was accepted.
     pub(crate) fn age_max_ms(&self) -> i64 {
         self.in_order_max_age_ms.max(self.out_of_order_window_ms).max(STRICT_MAX_AGE_MS)
@@ -133,6 +142,11 @@ impl Options {
         check(
             shards.is_power_of_two() && shards <= SHARDS_MAX,
             &format!("number of shards is {shards}, must be a power of two from 1 to 256"),
+        )?;
+        let logs = self.wal_logs;
+        check(
+            logs.is_power_of_two() && logs <= SHARDS_MAX,
+            &format!("number of logs is {logs}, must be a power of two from 1 to 256"),
         )?;
         check(self.wal_replay_concurrency > 0, "replay concurrency is 0, must be at least 1")?;
         check(

@@ -12,17 +12,18 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use roaring::RoaringBitmap;
 
-use crate::block::SeriesCursor;
+use crate::block::{Recent, SeriesCursor};
 use crate::blocks::StoredBlock;
-use crate::context::{Charge, QueryContext};
+use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{HeadCopies, SlotRef, Visible};
 use crate::labels::Labels;
 use crate::matcher::Matcher;
+use crate::memory::Charge;
 use crate::requests::Reader;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
@@ -84,11 +85,32 @@ struct HeadStream {
 }
 
 struct BlockStream {
-    stored: Arc<StoredBlock>,
+    reads: Arc<BlockReads>,
     cursor: SeriesCursor,
     ordinals: roaring::bitmap::IntoIter,
     /// Whether every series of the block has samples in the range.
     all: bool,
+}
+
+/// A block, and what a selection read of it last.
+#[derive(Debug)]
+struct BlockReads {
+    stored: Arc<StoredBlock>,
+    recent: Mutex<Recent>,
+}
+
+impl BlockReads {
+    /// Calls `read` with what was read last, or with nothing while another thread reads.
+    fn with_recent<T>(&self, read: impl FnOnce(&mut Recent) -> T) -> T {
+        match self.recent.try_lock() {
+            Ok(mut recent) => read(&mut recent),
+            Err(_busy) => read(&mut Recent::default()),
+        }
+    }
+
+    fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+        self.with_recent(|recent| self.stored.read(recent, ordinal, range, out))
+    }
 }
 
 impl SeriesSet {
@@ -122,7 +144,7 @@ impl SeriesSet {
             let ordinals = stored.block.select(ctx, matchers)?;
             if !ordinals.is_empty() {
                 charge.grow(ordinals.serialized_size())?;
-                streams.push(Stream::Block(Box::new(BlockStream::new(stored, ordinals, range))));
+                streams.push(Stream::Block(Box::new(BlockStream::new(ctx, stored, ordinals, range))));
             }
         }
         streams.append(&mut heads);
@@ -160,11 +182,13 @@ impl SeriesSet {
         let Some(Reverse((labels, idx, place))) = self.next.pop() else { return Ok(None) };
         self.ctx.check()?;
         let mut charge = self.ctx.charge();
-        charge.grow(labels.size() + size_of::<Series>())?;
         let mut sources = vec![self.streams[idx].source(place)];
         self.left = self.left.saturating_sub(1);
+        // Fast path: only one stream is left, which has each series once.
+        let is_alone = self.next.is_empty();
         self.advance(idx)?;
-        while let Some(Reverse((same, _, _))) = self.next.peek()
+        while !is_alone
+            && let Some(Reverse((same, _, _))) = self.next.peek()
             && *same == labels
         {
             let Some(Reverse((_, idx, place))) = self.next.pop() else { break };
@@ -173,7 +197,8 @@ impl SeriesSet {
             self.left = self.left.saturating_sub(1);
             self.advance(idx)?;
         }
-        charge.grow(size_of::<Source>() * sources.len())?;
+        charge.grow(labels.size() + size_of::<Series>() + size_of::<Source>() * sources.len())?;
+        self.ctx.count_series(1)?;
         Ok(Some(Series { labels, sources, range: self.range, ctx: self.ctx.clone(), _charge: charge }))
     }
 }
@@ -219,7 +244,7 @@ impl Stream {
     fn source(&self, place: u32) -> Source {
         match self {
             Self::Head(head) => Source::Head(Arc::clone(&head.copies), head.place(place)),
-            Self::Block(block) => Source::Block(Arc::clone(&block.stored), place),
+            Self::Block(block) => Source::Block(Arc::clone(&block.reads), place),
         }
     }
 }
@@ -235,7 +260,7 @@ impl HeadStream {
                 return Ok(None);
             }
             let slots = head.select(ctx, matchers)?;
-            charge.grow(slots.len() as usize * size_of::<SlotRef>() * 2)?;
+            charge.grow_at_once(slots.len() as usize * size_of::<SlotRef>() * 2)?;
             slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
         };
         let (mut copies, mut scratch) = (HeadCopies::default(), HeadCopies::default());
@@ -288,10 +313,12 @@ impl HeadStream {
 }
 
 impl BlockStream {
-    fn new(stored: &Arc<StoredBlock>, ordinals: RoaringBitmap, range: TimeRange) -> Self {
+    fn new(ctx: &QueryContext, stored: &Arc<StoredBlock>, ordinals: RoaringBitmap, range: TimeRange) -> Self {
         let all = range.covers(stored.meta().range);
         let cursor = stored.block.series_cursor();
-        Self { stored: Arc::clone(stored), cursor, ordinals: ordinals.into_iter(), all }
+        let recent = Mutex::new(Recent::new(ctx.charge()));
+        let reads = Arc::new(BlockReads { stored: Arc::clone(stored), recent });
+        Self { reads, cursor, ordinals: ordinals.into_iter(), all }
     }
 
     fn next(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<Option<(Labels, u32)>> {
@@ -306,12 +333,16 @@ impl BlockStream {
     }
 
     fn has_samples(&self, ordinal: u32, range: TimeRange) -> Result<bool> {
-        if self.stored.deleted(ordinal).next().is_some() {
+        let stored = &self.reads.stored;
+        if stored.deleted(ordinal).next().is_some() {
             let mut samples = SampleColumns::default();
-            self.stored.read(ordinal, range, &mut samples)?;
+            self.reads.read(ordinal, range, &mut samples)?;
             return Ok(!samples.is_empty());
         }
-        if self.all { Ok(true) } else { self.stored.block.overlaps(ordinal, range) }
+        if self.all {
+            return Ok(true);
+        }
+        self.reads.with_recent(|recent| stored.block.overlaps(recent, ordinal, range))
     }
 }
 
@@ -330,7 +361,7 @@ pub struct Series {
 #[derive(Debug)]
 enum Source {
     Head(Arc<HeadCopies>, usize),
-    Block(Arc<StoredBlock>, u32),
+    Block(Arc<BlockReads>, u32),
 }
 
 impl Series {
@@ -346,6 +377,13 @@ impl Series {
     /// # Errors
     /// [`Error::Interrupted`](crate::Error::Interrupted) when the request ends; what reading a block says.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
+        let n_before = out.len();
+        self.read_all(out)?;
+        self.ctx.count_samples(out.len() - n_before);
+        Ok(())
+    }
+
+    fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
         // Fast path: one source.
         if let [source] = &self.sources[..] {
             self.ctx.check()?;
@@ -371,7 +409,7 @@ impl Source {
                 offset: 0,
                 reason: "a chunk in memory does not decode".to_owned(),
             }),
-            Self::Block(stored, ordinal) => stored.read(*ordinal, range, out),
+            Self::Block(reads, ordinal) => reads.read(*ordinal, range, out),
         }
     }
 }

@@ -1,10 +1,9 @@
-//! A shard: one head and its log, chosen by the hash of a label set. Shards share nothing.
+//! A shard: one head, chosen by the hash of a label set. Shards share nothing but logs (`logs`).
 //!
-//! Lock order: exemplars, head, then what is held, then the cut, then the log's own. Commits take only the last.
+//! Lock order: exemplars, what is gathered for the log, head, then what is held, then the log's own. Commits take only the
+//! last.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -12,12 +11,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::batch::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle, ShardBatch};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::exemplars::NumberedExemplars;
-use crate::head::{Appended, Bounds, Head, NewSeries, SeriesRef, SlotRef, SlotSort};
+use crate::head::{Appended, Bounds, Head, NewSeries, Ranks, SlotRef, SlotSort};
 use crate::labels::Labels;
-use crate::metadata::Metadata;
+use crate::logs::{Gathered, Log};
 use crate::replaying::{Held, HeldSample};
-use crate::wal::{Cut, LoggedHistogram, Position, SampleColumn, Start, ToldStarts, Wal};
+use crate::wal::{LoggedHistogram, Start, Wal};
 
 /// Returns the shard that a label set belongs to. The same for every process: logs are laid out by it.
 pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
@@ -25,26 +23,23 @@ pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
     xxh3_64(labels.as_packed().as_bytes()) as usize & (n_shards - 1)
 }
 
+/// Returns the log that the series of a label set is in: that of its shard, whatever the number of shards.
+pub(crate) fn log_of(labels: &Labels, n_logs: usize) -> usize {
+    shard_of(labels, n_logs)
+}
+
 /// The largest head of a shard: half of what its arena of chunks can number.
 const HEAD_SIZE_MAX: usize = 64 << 30;
-
-/// Numbers of series that a shard takes at a time: senders write series in the order in which they were first seen, and
-/// numbers of a shard that follow each other take a bit or two in its log, whatever the number of shards.
-const RESERVED_REFS: u64 = 1024;
 
 /// One shard of a store.
 #[derive(Debug)]
 pub(crate) struct Shard {
     idx: u16,
     head: RwLock<Head>,
-    wal: Wal,
+    log: Arc<Log>,
     /// Samples that are in the log and go into the head when its older ones have been replayed.
     held: Mutex<Held>,
     head_size_max: usize,
-    /// Where the log was cut when the head was frozen last, until a checkpoint stands for what is before it.
-    cut: Mutex<Option<Cut>>,
-    /// Numbers for new series.
-    refs: Mutex<Range<u64>>,
 }
 
 /// What all shards need to know of an append.
@@ -58,14 +53,12 @@ pub(crate) struct Appending {
     pub(crate) horizon: u32,
 }
 
-/// Series that are described under one lock.
-const BATCH_SERIES: usize = 512;
+/// Values whose texts are copied under one lock.
+const BATCH_VALUES: usize = 4096;
 
 /// What one append to a shard did.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardAppend {
-    /// What must be committed before the append may be acknowledged.
-    pub(crate) position: Position,
     /// Samples that are new.
     pub(crate) n_new: usize,
     /// Those of them that are histograms.
@@ -76,21 +69,19 @@ pub(crate) struct ShardAppend {
 
 impl Shard {
     /// Makes an empty shard whose series and samples may take `head_size_max` bytes.
-    pub(crate) fn new(idx: u16, seed: u64, wal: Wal, head_size_max: usize) -> Self {
+    pub(crate) fn new(idx: u16, seed: u64, log: Arc<Log>, head_size_max: usize) -> Self {
         Self {
             idx,
             head: RwLock::new(Head::new(seed)),
-            wal,
+            log,
             held: Mutex::default(),
             head_size_max: head_size_max.min(HEAD_SIZE_MAX),
-            cut: Mutex::default(),
-            refs: Mutex::default(),
         }
     }
 
-    /// Returns the shard's log.
+    /// Returns the log that the shard's series are in.
     pub(crate) fn wal(&self) -> &Wal {
-        &self.wal
+        self.log.wal()
     }
 
     // A panic under the lock can leave a series half made or a sample half written. Nothing under it is meant to panic;
@@ -114,19 +105,15 @@ impl Shard {
         if let Some(handle) = self.find(labels) {
             return Ok(handle);
         }
-        self.wal.ready()?;
+        self.wal().ready()?;
         let mut head = self.head_mut();
         self.check_size(&head)?;
-        let mut refs = self.refs.lock().unwrap_or_else(PoisonError::into_inner);
-        if refs.is_empty() {
-            let start = next_ref.fetch_add(RESERVED_REFS, Ordering::Relaxed);
-            *refs = start..start + RESERVED_REFS;
-        }
-        let new_ref = SeriesRef(refs.start);
-        let (slot, new) = head.find_or_create(labels, new_ref)?;
+        let new_ref = self.log.next_ref(next_ref);
+        let (slot, new) = head.find_or_create(labels, new_ref.get())?;
         if new == NewSeries::Yes {
-            refs.start += 1;
-            self.wal.append_series(new_ref, labels);
+            // The definition is in the log before anybody else has the next number: numbers ascend in the log.
+            self.wal().append_series(new_ref.get(), labels);
+            new_ref.take();
         }
         Ok(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
     }
@@ -143,94 +130,75 @@ impl Shard {
     /// # Errors
     /// As [`Db::append`](crate::Db::append).
     pub(crate) fn ready(&self) -> Result<()> {
-        self.wal.ready()?;
+        self.wal().ready()?;
         self.check_size(&self.head())
     }
 
-    /// Appends samples to the head and, uncommitted, to the log: floats, then histograms.
+    /// Appends samples to the head and gathers those that are new for the log: floats, then histograms.
     pub(crate) fn append(
         &self,
         of: &Appending,
         batch: ShardBatch<'_>,
-        column: &mut SampleColumn,
+        gathered: &mut Gathered,
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
-        column.clear();
+        let (n_floats, n_histograms) = (gathered.n_floats(), gathered.n_histograms());
         let mut newest_ms = i64::MIN;
         let mut head = self.head_mut();
         head.set_horizon(of.horizon);
         let mut next_start = batch.starts();
         head.append_all(batch.floats, |head, &append| {
             let start_ms = next_start();
-            let Append { slot, tag, sample, .. } = append;
+            let Append { slot, tag, place, sample, .. } = append;
             match head.append(&of.bounds, of.request, &append) {
                 Ok(Appended::New(series, order)) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
                     let start = Start { start_ms, order: Some(order) };
-                    set_start(head, (slot, sample.timestamp_ms), start, column.len(), &mut column.starts);
-                    column.push(series, sample);
+                    if set_start(head, (slot, sample.timestamp_ms), start) {
+                        gathered.push_start(start);
+                    }
+                    gathered.push(place, series, sample);
                 }
                 Ok(Appended::Repeated) => {}
                 Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
             }
         });
-        if !column.is_empty() {
-            self.wal.append_samples(column);
-        }
-        let mut n_histograms = 0;
-        if !batch.histograms.is_empty() {
-            let logged = self.append_histograms(&mut head, of, batch.histograms, rejected);
-            newest_ms = logged.iter().map(|of| of.timestamp_ms).fold(newest_ms, i64::max);
-            n_histograms = logged.len();
-        }
-        // What was only repeated may still wait for its first commit: the position covers that as well.
-        ShardAppend { position: self.wal.end(), n_new: column.len() + n_histograms, n_histograms, newest_ms }
-    }
-
-    /// Returns those that are new.
-    fn append_histograms(
-        &self,
-        head: &mut Head,
-        of: &Appending,
-        appends: &[AppendHistogram],
-        rejected: &mut Vec<Rejected>,
-    ) -> Vec<LoggedHistogram> {
-        let (mut logged, mut starts) = (Vec::with_capacity(appends.len()), ToldStarts::default());
-        for append in appends {
+        for append in batch.histograms {
             let AppendHistogram { slot, timestamp_ms, start_ms, ref histogram, .. } = *append;
             match head.append_histogram(&of.bounds, of.request, append) {
                 Ok(Appended::New(series, order)) => {
+                    newest_ms = newest_ms.max(timestamp_ms);
                     let start = Start { start_ms, order: Some(order) };
-                    set_start(head, (slot, timestamp_ms), start, logged.len(), &mut starts);
-                    logged.push(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
+                    if set_start(&mut head, (slot, timestamp_ms), start) {
+                        gathered.push_start_of_histogram(start);
+                    }
+                    gathered.push_histogram(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
                 }
                 Ok(Appended::Repeated) => {}
                 Err(reason) => rejected.push(append.reject(reason)),
             }
         }
-        self.wal.append_histograms(&logged, &starts);
-        logged
+        ShardAppend::new(gathered, n_floats, n_histograms, newest_ms)
     }
 
-    /// Appends samples to the log, uncommitted, and holds them: the head does not have all older ones yet. Rules of order
-    /// are left to the time when it has.
+    /// Gathers samples for the log and holds them: the head does not have all older ones yet. Rules of order are left to
+    /// the time when it has.
     pub(crate) fn hold(
         &self,
         bounds: &Bounds,
         batch: ShardBatch<'_>,
-        column: &mut SampleColumn,
+        gathered: &mut Gathered,
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
-        column.clear();
+        let (n_floats, n_histograms) = (gathered.n_floats(), gathered.n_histograms());
         let mut newest_ms = i64::MIN;
         let head = self.head();
-        // Locked until all is in the log as well: both have the same order.
         let mut held = self.held();
         // If a sample of two of one time has a start, it must be told which; with all it is.
         let tells_all = batch.has_starts();
-        column.starts.hold();
+        gathered.hold();
         let mut next_start = batch.starts();
-        for &Append { slot, generation, tag, sample } in batch.floats {
+        for &Append { slot, generation, tag, place, sample } in batch.floats {
             let start_ms = next_start();
             match head.check_unordered(bounds, SlotRef { slot, generation }, sample.timestamp_ms) {
                 Ok(series) => {
@@ -239,105 +207,38 @@ impl Shard {
                         held.push(HeldSample::Start(start_ms));
                     }
                     if tells_all {
-                        column.starts.push(column.len(), Start::held(start_ms));
+                        gathered.push_start(Start::held(start_ms));
                     }
                     held.push(HeldSample::Float { slot, sample });
-                    column.push(series, sample);
+                    gathered.push(place, series, sample);
                 }
                 Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
             }
         }
-        if !column.is_empty() {
-            self.wal.append_samples(column);
-        }
-        let mut n_histograms = 0;
-        if !batch.histograms.is_empty() {
-            let logged = self.hold_histograms(&head, &mut held, bounds, batch, rejected);
-            newest_ms = logged.iter().map(|of| of.timestamp_ms).fold(newest_ms, i64::max);
-            n_histograms = logged.len();
-        }
-        ShardAppend { position: self.wal.end(), n_new: column.len() + n_histograms, n_histograms, newest_ms }
-    }
-
-    /// Returns those that are held.
-    fn hold_histograms(
-        &self,
-        head: &Head,
-        held: &mut Held,
-        bounds: &Bounds,
-        batch: ShardBatch<'_>,
-        rejected: &mut Vec<Rejected>,
-    ) -> Vec<LoggedHistogram> {
-        let (mut logged, mut starts) = (Vec::with_capacity(batch.histograms.len()), ToldStarts::default());
-        let tells_all = batch.has_starts();
-        starts.hold();
         for append in batch.histograms {
             let AppendHistogram { slot, generation, timestamp_ms, start_ms, ref histogram, .. } = *append;
             let checked = head.check_unordered(bounds, SlotRef { slot, generation }, timestamp_ms);
             match checked.and_then(|series| histogram.fits().then_some(series).ok_or(RejectReason::HistogramTooLarge)) {
                 Ok(series) => {
+                    newest_ms = newest_ms.max(timestamp_ms);
                     if start_ms != 0 {
                         held.push(HeldSample::Start(start_ms));
                     }
                     if tells_all {
-                        starts.push(logged.len(), Start::held(start_ms));
+                        gathered.push_start_of_histogram(Start::held(start_ms));
                     }
                     held.push(HeldSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(histogram) });
-                    logged.push(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
+                    gathered.push_histogram(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
                 }
                 Err(reason) => rejected.push(append.reject(reason)),
             }
         }
-        self.wal.append_histograms(&logged, &starts);
-        logged
+        ShardAppend::new(gathered, n_floats, n_histograms, newest_ms)
     }
 
     /// Locks what is held.
     pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Cuts the log and freezes the head at the same place. What is frozen already stays, and the cut with it.
-    ///
-    /// # Errors
-    /// As [`Wal::rotate`]; nothing has changed then.
-    pub(crate) fn freeze(&self) -> Result<()> {
-        let mut head = self.head_mut();
-        if head.frozen().is_some() {
-            return Ok(());
-        }
-        *self.cut() = Some(self.wal.rotate()?);
-        head.freeze();
-        Ok(())
-    }
-
-    /// Replaces the log before the last cut by a checkpoint, if there was a cut since the last one. What was frozen at the
-    /// cut must be in blocks; `exemplars` has what the ring holds of the shard's series.
-    ///
-    /// # Errors
-    /// As [`Wal::checkpoint`]; the log stays as it is, and the next call tries again.
-    pub(crate) fn checkpoint(
-        &self,
-        next_ref: u64,
-        families: Option<&BTreeMap<String, Metadata>>,
-        exemplars: &[NumberedExemplars],
-    ) -> Result<()> {
-        let Some(cut) = *self.cut() else { return Ok(()) };
-        let sorted = self.rank_series(&QueryContext::unbounded())?;
-        let describe = |slots: &[SlotRef]| -> Vec<_> {
-            let head = self.head();
-            let current = slots.iter().filter(|&&of| head.is_current(of));
-            current.filter_map(|of| head.describe(of.slot)).map(Ok).collect()
-        };
-        let series = sorted.chunks(BATCH_SERIES).flat_map(describe);
-        let families = families.into_iter().flatten().map(|(family, metadata)| (family.as_str(), metadata));
-        self.wal.checkpoint(cut, series, next_ref, families, exemplars)?;
-        *self.cut() = None;
-        Ok(())
-    }
-
-    fn cut(&self) -> MutexGuard<'_, Option<Cut>> {
-        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings slots into label order; those that name another series by now are left out. Locks the head for a few
@@ -355,15 +256,36 @@ impl Shard {
     }
 
     /// Ranks all series, new ones as well, and returns them in label order. Locks the head as [`Shard::sort_slots`] does,
-    /// and last to set the ranks. Called by one thread at a time.
+    /// and last for a moment to set the ranks, which were made without it. Called by one thread at a time.
     ///
     /// # Errors
     /// When `ctx` ends; ranks stay as they are.
     pub(crate) fn rank_series(&self, ctx: &QueryContext) -> Result<Vec<SlotRef>> {
-        let slots = self.head().slot_refs();
+        let (slots, n_removed) = {
+            let head = self.head();
+            (head.slot_refs(), head.n_removed())
+        };
         let sorted = self.sort_slots(ctx, &slots)?;
-        self.head_mut().set_ranks(&sorted);
+        let ranks = Ranks::new(&sorted, n_removed);
+        // Freed when the lock is gone.
+        let _old = self.head_mut().set_ranks(ranks);
         Ok(sorted)
+    }
+
+    /// Orders the values of labels that have many, so that a prefix leads to those that begin with it. The head is locked
+    /// for some thousand values at a time. No series may leave the head meanwhile.
+    pub(crate) fn order_values(&self) {
+        let names = self.head().unordered_labels();
+        for name in names {
+            let values = self.head_mut().begin_order(name);
+            let mut texts = Vec::with_capacity(values.len());
+            for values in values.chunks(BATCH_VALUES) {
+                let head = self.head();
+                texts.extend(values.iter().map(|&value| (Box::<str>::from(head.symbol(value)), value)));
+            }
+            texts.sort_unstable();
+            self.head_mut().set_order(name, texts.into_iter().map(|(_, value)| value).collect());
+        }
     }
 
     fn check_size(&self, head: &Head) -> Result<()> {
@@ -376,15 +298,20 @@ impl Shard {
     }
 }
 
-/// Sets the start of a sample that was just appended, and notes what replay has to be told: of the sample at a place in
-/// its record.
+impl ShardAppend {
+    /// Counts what was gathered since there were `n_floats` and `n_histograms`.
+    fn new(gathered: &Gathered, n_floats: usize, n_histograms: usize, newest_ms: i64) -> Self {
+        let n_histograms = gathered.n_histograms() - n_histograms;
+        Self { n_new: gathered.n_floats() - n_floats + n_histograms, n_histograms, newest_ms }
+    }
+}
+
+/// Sets the start of a sample that was just appended, and tells whether replay has to be told of it.
 #[inline]
-fn set_start(head: &mut Head, (slot, timestamp_ms): (u32, i64), start: Start, place: usize, told: &mut ToldStarts) {
+fn set_start(head: &mut Head, (slot, timestamp_ms): (u32, i64), start: Start) -> bool {
     // Fast path: no starts at all.
     if start.start_ms == 0 && !head.has_starts() {
-        return;
+        return false;
     }
-    if start.order.is_some_and(|order| head.set_start(slot, timestamp_ms, start.start_ms, order)) {
-        told.push(place, start);
-    }
+    start.order.is_some_and(|order| head.set_start(slot, timestamp_ms, start.start_ms, order))
 }

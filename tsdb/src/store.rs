@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::exemplars::Exemplars;
 use crate::flush::Flushing;
 use crate::head::Bounds;
+use crate::logs::Log;
 use crate::metadata::Metadata;
 use crate::options::Options;
 use crate::replaying::Replaying;
@@ -26,6 +27,8 @@ pub(crate) type Families = BTreeMap<String, Metadata>;
 pub(crate) struct Store {
     pub(crate) options: Options,
     pub(crate) shards: Box<[Shard]>,
+    /// Shard by shard in turn: there are at most as many.
+    pub(crate) logs: Box<[Arc<Log>]>,
     pub(crate) blocks: Blocks,
     pub(crate) exemplars: Exemplars,
     pub(crate) requests: Requests,
@@ -49,6 +52,8 @@ pub(crate) struct Store {
     flushing: Mutex<Flushing>,
     compacting: Mutex<()>,
     compaction_stats: Mutex<CompactionStats>,
+    /// Times that background work panicked.
+    pub(crate) n_lane_panics: AtomicU64,
 }
 
 impl Store {
@@ -56,7 +61,7 @@ impl Store {
     pub(crate) fn new(
         options: Options,
         (wal_dir, epoch): (PathBuf, Epoch),
-        shards: Box<[Shard]>,
+        (logs, shards): (Box<[Arc<Log>]>, Box<[Shard]>),
         blocks: Blocks,
     ) -> Self {
         Self {
@@ -68,6 +73,7 @@ impl Store {
             wal_dir,
             epoch,
             shards,
+            logs,
             blocks,
             requests: Requests::new(),
             copying: Readers::new(),
@@ -78,7 +84,13 @@ impl Store {
             flushing: Mutex::default(),
             compacting: Mutex::default(),
             compaction_stats: Mutex::default(),
+            n_lane_panics: AtomicU64::new(0),
         }
+    }
+
+    /// Iterates over the shards whose series are in a log, with their numbers.
+    pub(crate) fn shards_of(&self, log: usize) -> impl Iterator<Item = (usize, &Shard)> + Clone {
+        self.shards.iter().enumerate().skip(log).step_by(self.logs.len())
     }
 
     /// Returns the time of the newest sample that was ever taken, or `None` if there is none.
@@ -114,10 +126,10 @@ impl Store {
 
     /// Tells whether a log waits for room on the disk.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.shards.iter().any(|shard| matches!(shard.wal().health(), Health::Blocked(_)))
+        self.logs.iter().any(|log| matches!(log.wal().health(), Health::Blocked(_)))
     }
 
-    /// Removes the logs of an earlier number of shards: all that they hold is in blocks and checkpoints.
+    /// Removes the logs of an earlier number of logs: all that they hold is in blocks and checkpoints.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
@@ -130,7 +142,7 @@ impl Store {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub(crate) fn log_size(&self) -> Result<u64> {
-        self.shards.iter().map(|shard| shard.wal().size()).sum()
+        self.logs.iter().map(|log| log.wal().size()).sum()
     }
 
     /// Returns the metadata as it is now; nothing is copied.

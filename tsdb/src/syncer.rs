@@ -47,8 +47,8 @@ impl Drop for Syncer {
 }
 
 fn sync_all(store: &Store) {
-    for shard in &store.shards {
-        let wal = shard.wal();
+    for log in &store.logs {
+        let wal = log.wal();
         // A failure is the business of the requests: a full disk is tried again by the next append, and a failed sync
         // has been logged and will be told to every writer.
         let _refused = wal.commit(wal.end()).and_then(|()| wal.sync());

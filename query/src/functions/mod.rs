@@ -6,7 +6,6 @@
 pub(crate) mod date;
 pub(crate) mod histogram;
 pub(crate) mod label;
-pub(crate) mod math;
 pub(crate) mod mixed;
 pub(crate) mod over_time;
 mod rate;

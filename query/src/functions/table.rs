@@ -2,9 +2,10 @@
 
 use super::Implementation::{self, Calendar, Extremum, Map, OfHistograms, OverRange, Sort, SortByLabel};
 use super::mixed::{self, MixedKernel};
-use super::{Direction, Kernels, Params, RangeFunction, RangeKernel, date, math, over_time, rate, regression};
+use super::{Direction, Kernels, Params, RangeFunction, RangeKernel, date, over_time, rate, regression};
 use crate::float;
 use crate::histogram::FloatHistogram;
+use crate::math;
 
 /// A function of floats, which passes over histograms.
 const fn over(floats: RangeKernel) -> Implementation {
@@ -51,12 +52,12 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("abs", Map(f64::abs)),
     ("absent", Implementation::Absent),
     ("absent_over_time", Implementation::AbsentOverTime),
-    ("acos", Map(f64::acos)),
+    ("acos", Map(math::acos)),
     ("acosh", Map(math::acosh)),
-    ("asin", Map(f64::asin)),
+    ("asin", Map(math::asin)),
     ("asinh", Map(math::asinh)),
-    ("atan", Map(f64::atan)),
-    ("atanh", Map(f64::atanh)),
+    ("atan", Map(math::atan)),
+    ("atanh", Map(math::atanh)),
     ("avg_over_time", over_all(over_time::avg, mixed::over_time::avg)),
     ("ceil", Map(f64::ceil)),
     ("changes", anchorable(
@@ -66,7 +67,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("clamp", Implementation::Clamp),
     ("clamp_max", Implementation::ClampMax),
     ("clamp_min", Implementation::ClampMin),
-    ("cos", Map(f64::cos)),
+    ("cos", Map(math::cos)),
     ("cosh", Map(math::cosh)),
     ("count_over_time", over_all(over_time::count, mixed::over_time::count)),
     ("day_of_month", Calendar(date::day_of_month)),
@@ -82,7 +83,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("deriv", over(regression::deriv)),
     ("double_exponential_smoothing",
         with_params(regression::double_exponential_smoothing, Params::SmoothingFactors)),
-    ("exp", Map(f64::exp)),
+    ("exp", Map(math::exp)),
     ("first_over_time", keeping_name(over_time::first, mixed::over_time::first)),
     ("floor", Map(f64::floor)),
     ("histogram_avg", OfHistograms(|histogram| histogram.sum / histogram.count)),
@@ -105,7 +106,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("label_join", Implementation::LabelJoin),
     ("label_replace", Implementation::LabelReplace),
     ("last_over_time", keeping_name(over_time::last, mixed::over_time::last)),
-    ("ln", Map(f64::ln)),
+    ("ln", Map(math::ln)),
     ("log10", Map(math::log10)),
     ("log2", Map(math::log2)),
     ("mad_over_time", over(over_time::mad)),
@@ -132,7 +133,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("round", Implementation::Round),
     ("scalar", Implementation::Scalar),
     ("sgn", Map(math::sgn)),
-    ("sin", Map(f64::sin)),
+    ("sin", Map(math::sin)),
     ("sinh", Map(math::sinh)),
     ("sort", Sort(Direction::Ascending)),
     ("sort_by_label", SortByLabel(Direction::Ascending)),
@@ -143,8 +144,8 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("stddev_over_time", over(over_time::stddev)),
     ("stdvar_over_time", over(over_time::stdvar)),
     ("sum_over_time", over_all(over_time::sum, mixed::over_time::sum)),
-    ("tan", Map(f64::tan)),
-    ("tanh", Map(f64::tanh)),
+    ("tan", Map(math::tan)),
+    ("tanh", Map(math::tanh)),
     ("time", Implementation::Time),
     ("timestamp", Implementation::Timestamp),
     ("ts_of_first_over_time", over_all(over_time::ts_of_first, mixed::over_time::ts_of_first)),

@@ -5,7 +5,7 @@
 
 use super::{Bucket, FloatHistogram};
 use crate::float::KahanSum;
-use crate::functions::math::{exp2, log2};
+use crate::math::{exp2, log2};
 
 /// What observations of NaN, which are counted and in no bucket, do to an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -81,7 +81,7 @@ fn binary(op: BinaryOp, a: f64, b: f64) -> Result<f64, &'static str> {
         BinaryOp::Div => Ok(a / b),
         BinaryOp::Mod if b == 0.0 => Err("modulo by zero"),
         BinaryOp::Mod => Ok(a % b),
-        BinaryOp::Pow => Ok(a.powf(b)),
+        BinaryOp::Pow => Ok(crate::math::pow(a, b)),
         _ => Err("unexpected duration expression operator"),
     }
 }

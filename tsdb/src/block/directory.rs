@@ -205,13 +205,13 @@ impl Groups {
         }
     }
 
-    /// Returns the group of a series.
+    /// Returns the place of the group of a series.
     ///
     /// # Panics
     /// If there is no such series.
-    pub(in crate::block) fn of(&self, ordinal: u32) -> Group<'_> {
+    pub(in crate::block) fn idx_of(&self, ordinal: u32) -> usize {
         assert!(ordinal < self.n_series, "ordinals come from this block's index");
-        self.get(self.groups.partition_point(|group| group.first_series <= ordinal) - 1)
+        self.groups.partition_point(|group| group.first_series <= ordinal) - 1
     }
 }
 
@@ -307,7 +307,7 @@ mod tests {
             let (mut groups, mut timelines) = (Groups::default(), TimelinePages::default());
             if groups.add(&bytes, END, TimeRange::ALL).is_ok() {
                 for ordinal in 0..groups.totals().0 {
-                    let group = groups.of(ordinal);
+                    let group = groups.get(groups.idx_of(ordinal));
                     prop_assert!((group.first..group.first + group.n_series as u32).contains(&ordinal));
                     prop_assert!(group.n_pages() > 0 && group.pages_in(TimeRange::ALL).count() == group.n_pages());
                 }

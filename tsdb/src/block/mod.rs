@@ -39,6 +39,7 @@ mod meta;
 mod page;
 mod planes;
 mod reader;
+mod recent;
 #[cfg(feature = "testing")]
 mod row_codec;
 mod rows;
@@ -54,6 +55,7 @@ pub(crate) use index::{SeriesCursor, SymbolCursor};
 pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin};
 pub(crate) use page::PageCache;
 pub(crate) use reader::Block;
+pub(crate) use recent::Recent;
 #[cfg(feature = "testing")]
 pub use row_codec::RowCodec;
 pub(crate) use scan::BlockScan;

@@ -16,9 +16,10 @@ use super::group::{GroupMap, RowsRef};
 use super::index::{Index, SeriesCursor, SymbolCursor};
 use super::meta::BlockMeta;
 use super::page::{PageCache, PageRef, Pages};
+use super::recent::Recent;
 use super::rows::Rows;
 use super::scan::BlockScan;
-use super::timelines::{TimelineId, Timelines};
+use super::timelines::TimelineId;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
@@ -132,38 +133,41 @@ impl Block {
         self.index.symbol_cursor()
     }
 
-    /// Tells whether a series has a sample in `range`. Looks at timestamps only.
+    /// Tells whether a series has a sample in `range`. Looks at timestamps only. `recent` is of this block.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`].
     ///
     /// # Panics
     /// If the block has no such series.
-    pub(crate) fn overlaps(&self, ordinal: u32, range: TimeRange) -> Result<bool> {
-        let group = self.groups.of(ordinal);
-        let mut times_ms = Vec::new();
+    pub(crate) fn overlaps(&self, recent: &mut Recent, ordinal: u32, range: TimeRange) -> Result<bool> {
+        let group = recent.group(self, ordinal);
         for (i, _) in group.pages_in(range) {
-            times_ms.clear();
-            self.times(group, i, ordinal, &mut times_ms)?;
-            if !cut(&times_ms, range).is_empty() {
+            if self.times(recent, group, i, ordinal)?.is_some_and(|times_ms| !cut(times_ms, range).is_empty()) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Appends the samples of a series in `range`. On an error nothing is appended.
+    /// Appends the samples of a series in `range`. On an error nothing is appended. `recent` is of this block.
     ///
     /// # Errors
     /// As [`Block::overlaps`].
     ///
     /// # Panics
     /// As [`Block::overlaps`].
-    pub(crate) fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
-        let group = self.groups.of(ordinal);
+    pub(crate) fn read(
+        &self,
+        recent: &mut Recent,
+        ordinal: u32,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
+        let group = recent.group(self, ordinal);
         let start = out.len();
         for (i, rows) in group.pages_in(range) {
-            if let Err(refused) = self.read_rows(group, (i, rows), ordinal, range, out) {
+            if let Err(refused) = self.read_rows(recent, group, (i, rows), ordinal, range, out) {
                 out.truncate(start);
                 return Err(refused);
             }
@@ -178,6 +182,7 @@ impl Block {
 
     fn read_rows(
         &self,
+        recent: &mut Recent,
         group: Group<'_>,
         (i, rows): (usize, RowsRef),
         ordinal: u32,
@@ -185,17 +190,13 @@ impl Block {
         out: &mut SampleColumns,
     ) -> Result<()> {
         let start = out.len();
-        self.times(group, i, ordinal, &mut out.timestamps_ms)?;
-        let n = out.timestamps_ms.len() - start;
-        let wanted = cut(&out.timestamps_ms[start..], range);
-        if wanted.len() < n {
-            out.timestamps_ms.truncate(start + wanted.end);
-            out.timestamps_ms.drain(start..start + wanted.start);
-        }
+        let Some(times_ms) = self.times(recent, group, i, ordinal)? else { return Ok(()) };
+        let (n, wanted) = (times_ms.len(), cut(times_ms, range));
         if wanted.is_empty() {
             return Ok(());
         }
-        let payload = self.pages.get(rows.page)?;
+        out.timestamps_ms.extend_from_slice(&times_ms[wanted.clone()]);
+        let payload = recent.rows(self, i, rows.page)?;
         let series_idx = (ordinal - group.first) as usize;
         let read = Rows::parse(&payload, group.n_series).and_then(|rows| {
             rows.decode(series_idx, n, wanted.clone(), out)?;
@@ -206,16 +207,13 @@ impl Block {
         Ok(())
     }
 
-    /// Appends the timestamps that a series has in the `i`-th page of rows of its group.
-    fn times(&self, group: Group<'_>, i: usize, ordinal: u32, times_ms: &mut Vec<i64>) -> Result<()> {
-        let map = self.pages.get(group.map)?;
+    /// Returns the timestamps that a series has in the `i`-th page of rows of its group, if it has any.
+    fn times<'a>(&self, recent: &'a mut Recent, group: Group<'_>, i: usize, ordinal: u32) -> Result<Option<&'a [i64]>> {
+        let map = recent.map(self, group)?;
         let map = self.map(group, &map)?;
-        let Some(id) = map.timeline(i, (ordinal - group.first) as usize) else { return Ok(()) };
-        let (at, in_page) = self.timelines.find(id).ok_or_else(|| self.no_timeline(group.map, id))?;
-        let payload = self.pages.get(at.page)?;
-        Timelines::parse(&payload, at.n)
-            .and_then(|timelines| timelines.decode(in_page, times_ms))
-            .map_err(|why| self.pages.unreadable(at.page, why))
+        let Some(id) = map.timeline(i, (ordinal - group.first) as usize) else { return Ok(None) };
+        let times_ms = recent.times(self, id).ok_or_else(|| self.no_timeline(group.map, id))?;
+        times_ms.map(Some)
     }
 
     pub(in crate::block) fn map<'a>(&self, group: Group<'_>, payload: &'a [u8]) -> Result<GroupMap<'a>> {

@@ -9,11 +9,12 @@ use proptest::prelude::*;
 
 use super::footer::{HEADER_SIZE, TRAILER_SIZE};
 use super::rows::SERIES_SAMPLES_MAX;
-use super::{Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, Symbol};
+use super::{Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, Recent, Symbol};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{FaultFs, Fs, ReadFile, RealFs};
 use crate::histogram::{Histogram, HistogramCounts};
+use crate::memory::MemoryBudget;
 use crate::sample::{Sample, SampleColumns, TimeRange};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -70,13 +71,20 @@ fn within(samples: &SampleColumns, range: TimeRange) -> Vec<(i64, u64)> {
     bits(samples).into_iter().filter(|&(time_ms, _)| range.contains(time_ms)).collect()
 }
 
-/// Reads a series twice, in different words.
-fn check_series(block: &Block, ordinal: u32, range: TimeRange, samples: &SampleColumns) {
+/// Reads a series by itself and with what was read before it, as far as that was kept: twice, in different words.
+fn check_series(block: &Block, kept: &mut Recent, ordinal: u32, range: TimeRange, samples: &SampleColumns) {
     let expected = within(samples, range);
-    let mut got = columns([(0, 0.5)]);
-    block.read(ordinal, range, &mut got).unwrap();
-    assert_eq!(bits(&got)[1..], expected, "read {ordinal} in {range:?}");
-    assert_eq!(block.overlaps(ordinal, range).unwrap(), !expected.is_empty(), "overlaps {ordinal} in {range:?}");
+    for recent in [&mut Recent::default(), kept] {
+        let mut got = columns([(0, 0.5)]);
+        block.read(recent, ordinal, range, &mut got).unwrap();
+        assert_eq!(bits(&got)[1..], expected, "read {ordinal} in {range:?}");
+        assert_eq!(block.overlaps(recent, ordinal, range).unwrap(), !expected.is_empty(), "{ordinal} in {range:?}");
+    }
+}
+
+/// Keeps what a budget of so many bytes allows.
+fn recent(size_max: usize) -> Recent {
+    Recent::new(MemoryBudget::new("a test", size_max).charge())
 }
 
 fn check_scan(block: &Block, model: &Model) {
@@ -147,18 +155,19 @@ proptest! {
         let model: Model = recipes.iter().map(|recipe| recipe.samples(hours)).collect();
         let Written { path, meta, dir: _dir } = written(hours, &model);
         let block = open(&path).unwrap();
+        let mut kept = recent([0, 10_000, 1 << 30][picks.len() % 3]);
         prop_assert_eq!(block.meta(), &meta);
         prop_assert_eq!((meta.n_series, meta.size), (model.len() as u64, std::fs::metadata(&path).unwrap().len()));
         prop_assert_eq!(meta.n_samples, model.iter().map(|samples| samples.len() as u64).sum::<u64>());
         for (ordinal, samples) in (0..).zip(&model) {
-            check_series(&block, ordinal, TimeRange::ALL, samples);
+            check_series(&block, &mut kept, ordinal, TimeRange::ALL, samples);
             for &(from, len) in &picks {
                 let start_ms = START_MS + hours * HOUR_MS * (from - 10) / 980;
-                check_series(&block, ordinal, TimeRange { start_ms, end_ms: start_ms + hours * HOUR_MS * len / 2000 }, samples);
+                check_series(&block, &mut kept, ordinal, TimeRange { start_ms, end_ms: start_ms + hours * HOUR_MS * len / 2000 }, samples);
                 let at_ms = samples.timestamps_ms[(from as usize * samples.len() / 1001).min(samples.len() - 1)];
-                check_series(&block, ordinal, TimeRange { start_ms: at_ms, end_ms: at_ms }, samples);
-                check_series(&block, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms + 1 + len }, samples);
-                check_series(&block, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms }, samples);
+                check_series(&block, &mut kept, ordinal, TimeRange { start_ms: at_ms, end_ms: at_ms }, samples);
+                check_series(&block, &mut kept, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms + 1 + len }, samples);
+                check_series(&block, &mut kept, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms }, samples);
             }
         }
         check_scan(&block, &model);
@@ -175,10 +184,11 @@ fn groups_end_at_256_series_and_when_a_page_is_full() {
     for (model, groups) in [(small, 3..=3), (large, 4..=9)] {
         let Written { path, dir: _dir, .. } = written(2, &model);
         let block = open(&path).unwrap();
+        let mut kept = recent(1 << 30);
         assert!(groups.contains(&block.groups.len()), "{} groups", block.groups.len());
         check_scan(&block, &model);
         for (ordinal, samples) in (0..).zip(&model) {
-            check_series(&block, ordinal, TimeRange::ALL, samples);
+            check_series(&block, &mut kept, ordinal, TimeRange::ALL, samples);
         }
     }
 }
@@ -191,11 +201,12 @@ fn a_series_with_very_many_samples_is_cut_into_pages_of_its_own() {
     let model = vec![plain.clone(), dense.clone(), plain];
     let Written { path, dir: _dir, .. } = written(2, &model);
     let block = open(&path).unwrap();
-    assert_eq!((block.groups.len(), block.groups.of(1).n_pages()), (3, 3));
+    let mut kept = recent(1 << 30);
+    assert_eq!((block.groups.len(), block.groups.get(block.groups.idx_of(1)).n_pages()), (3, 3));
     check_scan(&block, &model);
     let edge_ms = dense.timestamps_ms[SERIES_SAMPLES_MAX];
     for (start_ms, end_ms) in [(edge_ms - 50, edge_ms), (edge_ms, edge_ms), (edge_ms - 100_000, edge_ms - 50)] {
-        check_series(&block, 1, TimeRange { start_ms, end_ms }, &dense);
+        check_series(&block, &mut kept, 1, TimeRange { start_ms, end_ms }, &dense);
     }
     block.verify(&QueryContext::unbounded()).unwrap();
 }
@@ -214,10 +225,11 @@ fn a_query_for_an_hour_reads_one_slice_of_a_day() {
     let model: Model = (0..10).map(|k| columns((0..2880).map(|i| (START_MS + i * 30_000, (i * k) as f64)))).collect();
     let Written { path, dir: _dir, .. } = written(24, &model);
     let block = open(&path).unwrap();
+    let mut kept = recent(1 << 20);
     let hour = TimeRange { start_ms: START_MS + 9 * HOUR_MS, end_ms: START_MS + 10 * HOUR_MS };
-    let group = block.groups.of(3);
+    let group = block.groups.get(block.groups.idx_of(3));
     assert_eq!((group.n_pages(), group.pages_in(hour).map(|(i, _)| i).collect::<Vec<_>>()), (3, vec![1]));
-    check_series(&block, 3, hour, &model[3]);
+    check_series(&block, &mut kept, 3, hour, &model[3]);
 }
 
 fn small_model() -> Model {
@@ -237,7 +249,7 @@ fn check_damaged(path: &Path, model: &Model, what: &str) {
     };
     for (ordinal, samples) in (0..).zip(model) {
         let mut got = SampleColumns::default();
-        match block.read(ordinal, TimeRange::ALL, &mut got) {
+        match block.read(&mut Recent::default(), ordinal, TimeRange::ALL, &mut got) {
             Ok(()) => assert_eq!(bits(&got), bits(samples), "{what}: series {ordinal} is misread"),
             Err(error) => {
                 assert!(got.is_empty(), "{what}: a failed read appends nothing");
@@ -303,7 +315,10 @@ fn use_all(path: &Path) {
     let mut samples = SampleColumns::default();
     for ordinal in 0..block.meta().n_series as u32 {
         let range = TimeRange { start_ms: START_MS + 60_000, end_ms: START_MS + 90_000 };
-        let _whatever = (block.read(ordinal, range, &mut samples), block.overlaps(ordinal, range));
+        let _whatever = (
+            block.read(&mut Recent::default(), ordinal, range, &mut samples),
+            block.overlaps(&mut Recent::default(), ordinal, range),
+        );
         assert_eq!(samples.timestamps_ms.len(), samples.values.len());
     }
     let _whatever = block.verify(&QueryContext::unbounded());
@@ -395,7 +410,7 @@ fn truncation_and_bad_sectors_under_an_open_block_fail_reads_with_path_and_offse
         file.bad.store(bad, Ordering::SeqCst);
         for (ordinal, samples) in (0..).zip(&model) {
             let mut got = SampleColumns::default();
-            match block.read(ordinal, TimeRange::ALL, &mut got) {
+            match block.read(&mut Recent::default(), ordinal, TimeRange::ALL, &mut got) {
                 Ok(()) => assert_eq!(bits(&got), bits(samples)),
                 Err(error) => {
                     let message = error.to_string();
@@ -461,13 +476,14 @@ fn series_of_large_histograms_are_cut_into_pages() {
     let model = vec![columns([(START_MS, 1.0)]), large, columns([(START_MS + 30_000, 2.0)])];
     let written = written(2, &model);
     let block = open(&written.path).unwrap();
+    let mut kept = recent(1 << 30);
     block.verify(&QueryContext::unbounded()).unwrap();
     check_scan(&block, &model);
     for (start, end) in [(0, 200), (0, 1), (80, 95), (49, 49), (199, 199)] {
         let range = TimeRange { start_ms: START_MS + start * 30_000, end_ms: START_MS + end * 30_000 };
-        check_series(&block, 1, range, &model[1]);
+        check_series(&block, &mut kept, 1, range, &model[1]);
         let mut got = SampleColumns::default();
-        block.read(1, range, &mut got).unwrap();
+        block.read(&mut Recent::default(), 1, range, &mut got).unwrap();
         for (idx, sample) in got.iter().enumerate() {
             let i = (sample.timestamp_ms - START_MS) / 30_000;
             let is_right = match got.histogram(idx) {

@@ -1,5 +1,7 @@
 //! Figures of an open store.
 
+use std::sync::atomic::Ordering;
+
 use crate::compact::CompactionStats;
 use crate::exemplars::ExemplarStats;
 use crate::store::Store;
@@ -42,6 +44,8 @@ pub struct Stats {
     pub compaction: CompactionStats,
     /// The exemplars.
     pub exemplars: ExemplarStats,
+    /// Times that background work panicked; it begins anew each time.
+    pub n_background_panics: u64,
 }
 
 impl Stats {
@@ -56,14 +60,15 @@ impl Stats {
             page_cache_bytes: store.blocks.cache_size(),
             compaction: *store.compaction_stats(),
             exemplars: store.exemplars.stats(),
+            n_background_panics: store.n_lane_panics.load(Ordering::Relaxed),
             ..Stats::default()
         };
         for shard in &store.shards {
             let head = shard.head();
             stats.n_series += head.len() as u64;
             stats.head_size_bytes += head.size() as u64;
-            stats.wal_pending_bytes += shard.wal().pending_size() as u64;
         }
+        stats.wal_pending_bytes = store.logs.iter().map(|log| log.wal().pending_size() as u64).sum();
         for stored in store.blocks.list().iter() {
             let meta = stored.meta();
             stats.n_blocks += 1;

@@ -23,13 +23,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ring::Ring;
 
 use crate::batch::{SeriesHandle, WriteBatch};
-use crate::context::{CHECK_INTERVAL, Charge, QueryContext};
+use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 use crate::head::SlotRef;
 use crate::labels::Labels;
+use crate::logs::Log;
 use crate::matcher::Matcher;
+use crate::memory::Charge;
 use crate::sample::TimeRange;
-use crate::shard::{Shard, shard_of};
+use crate::shard::log_of;
 use crate::store::Store;
 use crate::wal::Position;
 
@@ -154,14 +156,14 @@ impl Exemplars {
         Restored::Done
     }
 
-    /// Returns all exemplars by the shard of their series.
-    pub(crate) fn by_shard(&self, n_shards: usize) -> Vec<Vec<NumberedExemplars>> {
-        let mut by_shard = vec![Vec::new(); n_shards];
+    /// Returns all exemplars by the log that their series are in.
+    pub(crate) fn by_log(&self, n_logs: usize) -> Vec<Vec<NumberedExemplars>> {
+        let mut by_log = vec![Vec::new(); n_logs];
         for (labels, exemplars) in self.ring().series() {
             let all = exemplars.map(|(number, exemplar)| (number, exemplar.clone())).collect();
-            by_shard[shard_of(labels, n_shards)].push((labels.clone(), all));
+            by_log[log_of(labels, n_logs)].push((labels.clone(), all));
         }
-        by_shard
+        by_log
     }
 
     /// Returns figures of the ring.
@@ -198,7 +200,7 @@ impl Exemplars {
 
     fn copy(&self, ctx: &QueryContext, range: TimeRange, charge: &mut Charge) -> Result<Vec<SeriesExemplars>> {
         let ring = self.ring();
-        charge.grow(ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()))?;
+        charge.grow_at_once(ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()))?;
         let mut all = Vec::new();
         for (idx, (labels, exemplars)) in ring.series().enumerate() {
             if idx % CHECK_INTERVAL == 0 {
@@ -232,23 +234,23 @@ pub(crate) enum Restored {
 
 impl Store {
     /// Appends the exemplars of a batch to the ring and, uncommitted, to the logs. Returns what is to be committed.
-    pub(crate) fn append_exemplars(&self, batch: &mut WriteBatch, future_max_ms: i64) -> Vec<(&Shard, Position)> {
+    pub(crate) fn append_exemplars(&self, batch: &mut WriteBatch, future_max_ms: i64) -> Vec<(&Log, Position)> {
         let WriteBatch { exemplars, rejected_exemplars, .. } = batch;
         // Fast path: a request without exemplars.
         if exemplars.is_empty() {
             return Vec::new();
         }
         let mut ring = self.exemplars.ring();
-        let mut concerned = vec![false; self.shards.len()];
+        let mut concerned = vec![false; self.logs.len()];
         for AppendExemplar { series, tag, exemplar } in exemplars.iter() {
-            concerned[usize::from(series.shard)] = true;
+            concerned[usize::from(series.shard) % self.logs.len()] = true;
             if let Err(reason) = self.append_exemplar(&mut ring, *series, exemplar, future_max_ms) {
                 rejected_exemplars.push(RejectedExemplar { tag: *tag, exemplar: exemplar.clone(), reason });
             }
         }
         // What was only repeated may still wait for its first commit: the positions cover that as well.
-        let shards = self.shards.iter().zip(concerned).filter(|(_, is_concerned)| *is_concerned);
-        shards.map(|(shard, _)| (shard, shard.wal().end())).collect()
+        let logs = self.logs.iter().zip(concerned).filter(|(_, is_concerned)| *is_concerned);
+        logs.map(|(log, _)| (&**log, log.wal().end())).collect()
     }
 
     fn append_exemplar(

@@ -91,12 +91,25 @@ impl Head {
     /// Calls `append` for each in turn.
     pub(crate) fn append_all(&mut self, appends: &[Append], mut append: impl FnMut(&mut Self, &Append)) {
         for appends in appends.chunks(TOUCH_APPENDS) {
-            let row = |of: &Append| self.table.row(of.slot).map_or(0, |row| row.generation);
-            let near: u32 = appends.iter().map(|of| row(of) ^ self.live.touch(of.slot)).fold(0, |a, b| a ^ b);
-            let tail: u8 = appends.iter().map(|of| self.live.touch_tail(of.slot)).fold(0, |a, b| a ^ b);
-            std::hint::black_box((near, tail));
+            self.touch(appends.iter().map(|of| of.slot));
             appends.iter().for_each(|of| append(self, of));
         }
+    }
+
+    /// Calls `replay` for samples of the log and their slots, in turn, with memory as near as in [`Head::append_all`].
+    pub(crate) fn replay_all(&mut self, samples: &[(u32, Sample)], mut replay: impl FnMut(&mut Self, u32, Sample)) {
+        for samples in samples.chunks(TOUCH_APPENDS) {
+            self.touch(samples.iter().map(|&(slot, _)| slot));
+            samples.iter().for_each(|&(slot, sample)| replay(self, slot, sample));
+        }
+    }
+
+    #[inline]
+    fn touch(&self, slots: impl Iterator<Item = u32> + Clone) {
+        let row = |slot| self.table.row(slot).map_or(0, |row| row.generation);
+        let near: u32 = slots.clone().map(|slot| row(slot) ^ self.live.touch(slot)).fold(0, |a, b| a ^ b);
+        let tail: u8 = slots.map(|slot| self.live.touch_tail(slot)).fold(0, |a, b| a ^ b);
+        std::hint::black_box((near, tail));
     }
 
     /// Appends a sample of a request unless it is refused. Newer than all of its series: taken down to a maximal age. A

@@ -36,7 +36,7 @@ use roaring::RoaringBitmap;
 pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
 pub(crate) use freeze::Frozen;
-pub(crate) use order::SlotSort;
+pub(crate) use order::{Ranks, SlotSort};
 pub(crate) use pairs::Pair;
 pub(crate) use samples::AnySample;
 pub(crate) use starts::Order;
@@ -45,7 +45,7 @@ pub(crate) use visible::Visible;
 
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::index::Texts;
+use crate::index::{SymbolId, Texts};
 use crate::labels::Labels;
 use crate::matcher::Matcher;
 use crate::sample::TimeRange;
@@ -188,8 +188,28 @@ impl Head {
         self.table.index.label_values(ctx, &self.table.symbols, name, slots.as_ref(), values)
     }
 
+    /// Returns the labels with many values whose order is to be made.
+    pub(crate) fn unordered_labels(&self) -> Vec<SymbolId> {
+        self.table.index.unordered()
+    }
+
+    /// Begins to order the values of a label, and returns them.
+    pub(crate) fn begin_order(&mut self, name: SymbolId) -> Vec<SymbolId> {
+        self.table.index.begin_order(name)
+    }
+
+    /// Takes the values that [`Head::begin_order`] returned back in order of their texts.
+    pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
+        self.table.index.set_order(name, ordered);
+    }
+
     fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
-        if matchers.is_empty() { Ok(None) } else { self.select(ctx, matchers).map(Some) }
+        if matchers.is_empty() {
+            return Ok(None);
+        }
+        let slots = self.select(ctx, matchers)?;
+        ctx.count_series(slots.len())?;
+        Ok(Some(slots))
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use super::Head;
 use super::table::{SlotRef, UNRANKED};
+use crate::index::Column;
 
 /// Series that are sorted in one step.
 const RUN_SERIES: usize = 1024;
@@ -119,6 +120,28 @@ impl SlotSort {
     }
 }
 
+/// The ranks of all series of a head, made without its lock.
+#[derive(Debug)]
+pub(crate) struct Ranks {
+    by_slot: Column<u32>,
+    n_removed: u64,
+}
+
+impl Ranks {
+    /// Ranks series by their places in `sorted`, which has all of them in label order; `n_removed` series had been removed
+    /// from the head before the first of them was looked at.
+    pub(crate) fn new(sorted: &[SlotRef], n_removed: u64) -> Self {
+        let end = sorted.iter().map(|of| of.slot as usize + 1).max().unwrap_or(0);
+        // Room for those that have come since.
+        let mut by_slot = Vec::with_capacity(end + end / 8);
+        by_slot.resize(end, UNRANKED);
+        for (of, rank) in sorted.iter().zip(0..) {
+            by_slot[of.slot as usize] = rank;
+        }
+        Self { by_slot: Column::new(by_slot), n_removed }
+    }
+}
+
 impl Merge {
     /// Merges some more; `Ok` when all is merged.
     fn step(mut self, head: &Head) -> Result<Self, Self> {
@@ -153,12 +176,22 @@ impl Head {
         used
     }
 
-    /// Gives series the ranks of their places in `sorted`, which must hold all ranked series, in label order.
-    pub(crate) fn set_ranks(&mut self, sorted: &[SlotRef]) {
-        for (&of, rank) in sorted.iter().zip(0..) {
-            if self.is_current(of) {
-                self.table.set_rank(of.slot, rank);
+    /// Gives series the ranks that were made for them, and returns the old ones, to be dropped without the lock.
+    pub(crate) fn set_ranks(&mut self, mut ranks: Ranks) -> Column<u32> {
+        // Fast path: no slot has lost its series meanwhile.
+        if self.table.n_removed() != ranks.n_removed {
+            for (slot, rank) in (0..).zip(ranks.by_slot.iter_mut()) {
+                // It may be that of a series that is gone. One that had none before gets its rank the next time.
+                if self.table.row(slot).is_none() || self.table.rank(slot) == UNRANKED {
+                    *rank = UNRANKED;
+                }
             }
         }
+        self.table.replace_ranks(ranks.by_slot)
+    }
+
+    /// Counts the series that were ever removed.
+    pub(crate) fn n_removed(&self) -> u64 {
+        self.table.n_removed()
     }
 }

@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 use std::hash::BuildHasher;
 use std::iter;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 
 use super::label_sets::{LabelSets, NONE};
 use crate::error::{Error, Result};
-use crate::index::{Column, Index, Numbers, SLOTS_MAX, SymbolId, Symbols};
+use crate::index::{Column, Index, Numbers, SLOTS_MAX, SymbolId, Symbols, WideTable};
 use crate::labels::{Labels, LabelsBuilder};
 
 /// The number of a series on disk: unique over all shards and never given twice.
@@ -50,7 +50,7 @@ pub(super) struct Table {
     pub(super) index: Index,
     label_sets: LabelSets,
     /// Slots by hash of the label set's words.
-    by_labels: HashTable<u32>,
+    by_labels: WideTable<u32>,
     hasher: DefaultHashBuilder,
     numbers: Numbers,
     rows: Column<Row>,
@@ -80,7 +80,7 @@ impl Table {
             symbols: Symbols::new(seed),
             index: Index::default(),
             label_sets: LabelSets::default(),
-            by_labels: HashTable::new(),
+            by_labels: WideTable::default(),
             hasher: DefaultHashBuilder::default(),
             numbers: Numbers::default(),
             rows: Column::default(),
@@ -104,7 +104,7 @@ impl Table {
         self.symbols.size()
             + self.index.size()
             + self.label_sets.size()
-            + self.by_labels.allocation_size()
+            + self.by_labels.size()
             + self.rows.size()
             + self.ranks.size()
             + self.numbers.size()
@@ -206,9 +206,7 @@ impl Table {
     pub(super) fn remove(&mut self, slot: u32) {
         let labels_at = self.rows[slot as usize].labels_at;
         let hash = self.hasher.hash_one(self.label_sets.words(labels_at));
-        if let Ok(found) = self.by_labels.find_entry(hash, |&other| other == slot) {
-            found.remove();
-        }
+        self.by_labels.remove(hash, |&other| other == slot);
         self.index.remove(slot, self.label_sets.pairs(labels_at));
         self.label_sets.pairs(labels_at).for_each(|(_, value)| self.symbols.release(value));
         if let Some(names) = self.label_sets.remove(labels_at) {
@@ -231,10 +229,8 @@ impl Table {
         self.label_sets.shrink(self.rows.iter_mut().map(|row| &mut row.labels_at));
         self.symbols.shrink();
         self.index.shrink();
-        if self.by_labels.capacity() / 4 > self.by_labels.len() {
-            let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
-            self.by_labels.shrink_to(0, |&slot| hasher.hash_one(sets.words(rows[slot as usize].labels_at)));
-        }
+        let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
+        self.by_labels.shrink(|&slot| hasher.hash_one(sets.words(rows[slot as usize].labels_at)));
     }
 
     pub(super) fn labels(&self, slot: u32) -> Labels {
@@ -298,8 +294,13 @@ impl Table {
         self.ranks[slot as usize]
     }
 
-    pub(super) fn set_rank(&mut self, slot: u32, rank: u32) {
-        self.ranks[slot as usize] = rank;
+    /// Replaces all ranks; slots behind the last have none. Returns what they were before, to be dropped without a lock.
+    pub(super) fn replace_ranks(&mut self, mut ranks: Column<u32>) -> Column<u32> {
+        ranks.truncate(self.rows.len());
+        while ranks.len() < self.rows.len() {
+            ranks.push(UNRANKED);
+        }
+        std::mem::replace(&mut self.ranks, ranks)
     }
 
     pub(super) fn n_removed(&self) -> u64 {

@@ -29,7 +29,7 @@ fn append(
     bits: u64,
 ) -> Result<Appended, RejectReason> {
     let sample = Sample { timestamp_ms: t, value: f64::from_bits(bits) };
-    let append = Append { slot: of.slot, generation: of.generation, tag: 0, sample };
+    let append = Append { slot: of.slot, generation: of.generation, tag: 0, place: 0, sample };
     let mut result = Err(RejectReason::Moved);
     head.append_all(&[append], |head, append| result = head.append(bounds, request, append));
     result
@@ -241,7 +241,7 @@ fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
         let in_order = sorted(&head, slots);
         assert!(in_order.len() == n_series && is_sorted(&head, &in_order), "{n_series}");
         if n_series != 3000 {
-            head.set_ranks(&in_order);
+            head.set_ranks(Ranks::new(&in_order, head.n_removed()));
         }
         n_ranked = n_series;
     }
@@ -268,6 +268,16 @@ fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
     }
     let in_order: Vec<_> = sort.finish().into_iter().filter(|&of| head.is_current(of)).collect();
     assert!(in_order.len() == 14_000 - 2500 && is_sorted(&head, &in_order), "{}", in_order.len());
+    // Ranks are made while series go and others take their slots.
+    let ranks = Ranks::new(&in_order, head.n_removed());
+    assert_eq!(head.evict(0, 300), 300);
+    (0..300).for_each(|i| {
+        make(&mut head, 50_000 + i);
+    });
+    head.set_ranks(ranks);
+    let slots = head.slot_refs();
+    let in_order = sorted(&head, slots);
+    assert!(in_order.len() == head.len() && is_sorted(&head, &in_order));
 }
 
 #[test]

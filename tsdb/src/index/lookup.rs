@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use roaring::RoaringBitmap;
 
-use super::postings::{Postings, Values};
+use super::postings::{Postings, Values, insert_into};
 use super::select::{TERMS_PER_CHECK, Terms, select};
 use super::symbols::{SymbolId, Symbols};
 use super::texts::Texts;
+use super::value_order::ORDERED_VALUES_MIN;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 use crate::matcher::Matcher;
@@ -23,7 +24,7 @@ pub(crate) struct Index {
 impl Index {
     /// Adds a series by its label names and values.
     pub(crate) fn insert(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
-        self.all.insert(slot);
+        insert_into(&mut self.all, slot);
         for (name, value) in labels {
             let values = self.names.entry(name).or_default();
             let size = values.size();
@@ -43,6 +44,29 @@ impl Index {
     /// When the request ends.
     pub(crate) fn select(&self, ctx: &QueryContext, symbols: &Symbols, matchers: &[Matcher]) -> Result<RoaringBitmap> {
         select(ctx, &mut HeadTerms { index: self, symbols }, matchers)
+    }
+
+    /// Returns the labels with many values whose order is not known, or not that of all.
+    pub(crate) fn unordered(&self) -> Vec<SymbolId> {
+        let many = self.names.iter().filter(|(_, values)| values.len() >= ORDERED_VALUES_MIN);
+        many.filter(|(_, values)| values.order.is_outdated()).map(|(&name, _)| name).collect()
+    }
+
+    /// Begins to order the values of a label, and returns them.
+    pub(crate) fn begin_order(&mut self, name: SymbolId) -> Vec<SymbolId> {
+        let Some(values) = self.names.get_mut(&name) else { return Vec::new() };
+        self.size -= values.size();
+        values.order.begin();
+        self.size += values.size();
+        values.iter().map(|(value, _)| value).collect()
+    }
+
+    /// Takes the values that [`Index::begin_order`] returned back in order of their texts.
+    pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
+        let Some(values) = self.names.get_mut(&name) else { return };
+        self.size -= values.size();
+        values.order.set(ordered);
+        self.size += values.size();
     }
 
     fn postings(&self, symbols: &Symbols, name: &str, value: &str) -> Option<Postings<'_>> {
@@ -97,8 +121,7 @@ impl Index {
     }
 }
 
-/// The index with the texts of its symbols. Values are found by hash, so that all of a label are tested where a block
-/// would visit those with a prefix; the test looks at the prefix first.
+/// The index with the texts of its symbols.
 struct HeadTerms<'a> {
     index: &'a Index,
     symbols: &'a Symbols,
@@ -132,20 +155,27 @@ impl Terms for HeadTerms<'_> {
         &mut self,
         ctx: &QueryContext,
         name: &str,
-        _prefix: &str,
+        prefix: &str,
         test: &dyn Fn(&str) -> bool,
         set: &mut RoaringBitmap,
     ) -> Result<()> {
-        let values = self.index.values(self.symbols, name).into_iter().flat_map(Values::iter);
-        for (i, (value, postings)) in values.enumerate() {
-            if i % TERMS_PER_CHECK == 0 {
+        let Some(values) = self.index.values(self.symbols, name) else { return Ok(()) };
+        let mut look_at = |i: usize, value, postings: Option<Postings<'_>>| {
+            if i.is_multiple_of(TERMS_PER_CHECK) {
                 ctx.check()?;
             }
             if test(self.symbols.text(value)) {
-                postings.union_into(set);
+                postings.into_iter().for_each(|postings| postings.union_into(set));
             }
+            Ok(())
+        };
+        match values.order.candidates(prefix, self.symbols).filter(|_| !prefix.is_empty()) {
+            Some((found, fresh)) => {
+                let mut all = found.iter().chain(fresh).enumerate();
+                all.try_for_each(|(i, &value)| look_at(i, value, values.get(value)))
+            }
+            None => values.iter().enumerate().try_for_each(|(i, (value, of))| look_at(i, value, Some(of))),
         }
-        Ok(())
     }
 }
 
@@ -157,7 +187,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     const VALUES: [&str; 5] = ["", "a", "b", "ab", "c"];
-    const PATTERNS: [&str; 10] = ["a", "a|b", "a.*", ".*", ".+", "", "x", "(a|c)", "a?", "b|"];
+    const PATTERNS: [&str; 11] = ["a", "a|b", "a.*", "ab.*", ".*", ".+", "", "x", "(a|c)", "a?", "b|"];
 
     fn matcher() -> impl Strategy<Value = Matcher> {
         let text = (0..VALUES.len()).prop_map(|i| VALUES[i]);
@@ -172,12 +202,51 @@ mod tests {
         (name, value).prop_map(|(name, (op, value))| Matcher::new(op, name, value).unwrap())
     }
 
+    fn order(symbols: &Symbols, index: &mut Index, name: &str) {
+        let Some(name) = symbols.find(name) else { return };
+        let mut values = index.begin_order(name);
+        values.sort_by_key(|&value| symbols.text(value));
+        index.set_order(name, values);
+    }
+
+    #[test]
+    fn a_prefix_leads_to_the_values_that_begin_with_it_and_to_those_that_came_late() {
+        let (mut symbols, mut index) = (Symbols::new(0), Index::default());
+        let insert = |symbols: &mut Symbols, index: &mut Index, slot: u32| {
+            let pair = (symbols.intern("x").unwrap(), symbols.intern(&format!("{:04}", slot % 5000)).unwrap());
+            index.insert(slot, std::iter::once(pair));
+        };
+        (0..2000).for_each(|slot| insert(&mut symbols, &mut index, slot));
+        assert_eq!(index.unordered().len(), 1);
+        order(&symbols, &mut index, "x");
+        assert!(index.unordered().is_empty());
+        (2000..2010).chain(5000..5010).for_each(|slot| insert(&mut symbols, &mut index, slot));
+        assert_eq!(index.unordered().len(), 1, "some are new");
+        let looked_at = |index: &Index, prefix: &str| {
+            let n_tests = std::cell::Cell::new(0);
+            let mut set = RoaringBitmap::new();
+            let test = |value: &str| {
+                n_tests.set(n_tests.get() + 1);
+                value.starts_with(prefix)
+            };
+            let mut terms = HeadTerms { index, symbols: &symbols };
+            terms.unite_where(&QueryContext::unbounded(), "x", prefix, &test, &mut set).unwrap();
+            (n_tests.get(), set.len())
+        };
+        assert_eq!(looked_at(&index, "12"), (110, 100));
+        assert_eq!(looked_at(&index, "000"), (20, 20), "those of old values that came late as well");
+        assert_eq!(looked_at(&index, ""), (2010, 2020));
+        let gone = (symbols.find("x").unwrap(), symbols.find("1999").unwrap());
+        index.remove(1999, std::iter::once(gone));
+        assert_eq!(looked_at(&index, "12"), (2009, 100), "one is gone: its number may be another's");
+    }
+
     proptest! {
         /// What the index selects is what looking at every series selects.
         #[test]
         fn index_and_scan_agree(
             series in proptest::collection::vec((0..VALUES.len(), 0..VALUES.len()), 0..40),
-            matchers in proptest::collection::vec(matcher(), 0..4),
+            matchers in proptest::collection::vec(matcher(), 0..4), n_ordered in 0..40_usize,
         ) {
             let (mut symbols, mut index) = (Symbols::new(0), Index::default());
             for (slot, &(x, y)) in series.iter().enumerate() {
@@ -185,6 +254,9 @@ mod tests {
                 let labels: Vec<_> = pairs.iter().filter(|(_, v)| !v.is_empty())
                     .map(|(n, v)| (symbols.intern(n).unwrap(), symbols.intern(v).unwrap())).collect();
                 index.insert(slot as u32, labels.into_iter());
+                if slot == n_ordered {
+                    order(&symbols, &mut index, "x");
+                }
             }
             let value = |i: usize, name: &str| match name { "x" => VALUES[series[i].0], "y" => VALUES[series[i].1], _ => "" };
             let expected: Vec<_> = (0..series.len())

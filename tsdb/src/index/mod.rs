@@ -12,6 +12,8 @@ mod remove;
 mod select;
 mod symbols;
 mod texts;
+mod value_order;
+mod wide_table;
 
 pub(crate) use column::Column;
 pub(crate) use lookup::Index;
@@ -20,3 +22,4 @@ pub(crate) use postings::SLOTS_MAX;
 pub(crate) use select::{TERMS_PER_CHECK, Terms, select};
 pub(crate) use symbols::{SymbolId, Symbols};
 pub use texts::Texts;
+pub(crate) use wide_table::WideTable;

@@ -11,6 +11,7 @@ use roaring::RoaringBitmap;
 use super::column::Column;
 use super::numbers::Numbers;
 use super::symbols::SymbolId;
+use super::value_order::ValueOrder;
 
 /// Slots are less than this: the highest bit says that an entry names an element of the pool.
 pub(crate) const SLOTS_MAX: u32 = 1 << 31;
@@ -29,6 +30,8 @@ pub(crate) struct Values {
     numbers: Numbers,
     /// Bytes that elements of the pool take on the heap, about.
     pool_size: usize,
+    /// The order of their texts.
+    pub(super) order: ValueOrder,
 }
 
 /// A value, and its slot or, with [`SLOTS_MAX`] added, the number of its slots in the pool.
@@ -65,6 +68,7 @@ impl Values {
         let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
             let hasher = &self.hasher;
             self.table.insert_unique(hash, Entry { value, slots: slot }, |entry| hasher.hash_one(entry.value));
+            self.order.add(value);
             return;
         };
         if entry.slots < SLOTS_MAX {
@@ -97,6 +101,7 @@ impl Values {
         if slots < SLOTS_MAX {
             if slots == slot {
                 entry.remove();
+                self.order.remove();
             }
             return;
         }
@@ -138,7 +143,7 @@ impl Values {
 
     /// Returns about how many bytes the table takes.
     pub(crate) fn size(&self) -> usize {
-        self.table.allocation_size() + self.pool.size() + self.pool_size
+        self.table.allocation_size() + self.pool.size() + self.pool_size + self.order.size()
     }
 
     fn postings(&self, entry: Entry) -> Postings<'_> {
@@ -149,6 +154,14 @@ impl Values {
             Many::Few(slots) => Postings::Few(slots),
             Many::Bitmap(bitmap) => Postings::Bitmap(bitmap),
         }
+    }
+}
+
+/// Adds a slot to a set.
+pub(super) fn insert_into(set: &mut RoaringBitmap, slot: u32) {
+    // Fast path: slots are mostly given in ascending order.
+    if set.try_push(slot).is_err() {
+        set.insert(slot);
     }
 }
 
@@ -168,9 +181,7 @@ impl Many {
                     *self = Self::Bitmap(Box::new(bitmap));
                 }
             }
-            Self::Bitmap(bitmap) => {
-                bitmap.insert(slot);
-            }
+            Self::Bitmap(bitmap) => insert_into(bitmap, slot),
         }
     }
 

@@ -61,7 +61,8 @@ pub(crate) const TERMS_PER_CHECK: usize = 256;
 pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Matcher]) -> Result<RoaringBitmap> {
     ctx.check()?;
     let mut charge = ctx.charge();
-    charge.grow(sets_size(terms.n_series()))?;
+    // The terms of a head are looked at under its lock.
+    charge.grow_at_once(sets_size(terms.n_series()))?;
     let mut ordered: Vec<_> = matchers.iter().map(|matcher| (matcher, Named::by(matcher))).collect();
     ordered.sort_by_key(|(matcher, named)| rank(matcher, named));
     let mut selected = None;

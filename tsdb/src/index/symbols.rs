@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::column::Column;
 use super::numbers::Numbers;
+use super::wide_table::WideTable;
 
 /// The number of a text; dense from 0, and given again when nothing refers to the text any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub(crate) struct Symbols {
     garbage_size: usize,
     entries: Column<Entry>,
     numbers: Numbers,
-    ids: HashTable<SymbolId>,
+    ids: WideTable<SymbolId>,
     seed: u64,
 }
 
@@ -44,7 +44,7 @@ impl Symbols {
             garbage_size: 0,
             entries: Column::default(),
             numbers: Numbers::default(),
-            ids: HashTable::new(),
+            ids: WideTable::default(),
             seed,
         }
     }
@@ -106,9 +106,8 @@ impl Symbols {
             return;
         }
         let size = entry.size as usize;
-        if let Ok(found) = self.ids.find_entry(self.hash(self.text(id)), |&other| other == id) {
-            found.remove();
-        }
+        let hash = self.hash(self.text(id));
+        self.ids.remove(hash, |&other| other == id);
         self.garbage_size += size;
         self.numbers.give_back(id.0);
     }
@@ -118,22 +117,20 @@ impl Symbols {
         self.entries.truncate(self.numbers.end());
         if self.garbage_size > self.text.len() / 2 && self.garbage_size > GARBAGE_SIZE_MIN {
             let mut text = String::with_capacity(self.text.len() - self.garbage_size);
-            for id in &self.ids {
+            for id in self.ids.iter() {
                 let start = text.len() as u64;
                 text.push_str(text_of(&self.text, &self.entries, *id));
                 self.entries[id.0 as usize].start = start;
             }
             (self.text, self.garbage_size) = (text, 0);
         }
-        if self.ids.capacity() / 4 > self.ids.len() {
-            let (all, entries, seed) = (&self.text, &self.entries, self.seed);
-            self.ids.shrink_to(0, |&id| xxh3_64_with_seed(text_of(all, entries, id).as_bytes(), seed));
-        }
+        let (all, entries, seed) = (&self.text, &self.entries, self.seed);
+        self.ids.shrink(|&id| xxh3_64_with_seed(text_of(all, entries, id).as_bytes(), seed));
     }
 
     /// Returns the bytes that the table takes.
     pub(crate) fn size(&self) -> usize {
-        self.text.capacity() + self.entries.size() + self.numbers.size() + self.ids.allocation_size()
+        self.text.capacity() + self.entries.size() + self.numbers.size() + self.ids.size()
     }
 
     fn hash(&self, text: &str) -> u64 {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::context::{Charge, QueryContext};
+use crate::context::QueryContext;
 use crate::error::Result;
+use crate::memory::Charge;
 
 /// What an entry takes besides its text: the `String` and its share of the tree.
 const ENTRY_SIZE: usize = 2 * size_of::<String>();
@@ -27,7 +28,8 @@ impl Texts {
     /// When the request's memory is used up.
     pub(crate) fn insert(&mut self, text: &str) -> Result<()> {
         if !self.set.contains(text) {
-            self.charge.grow(text.len() + ENTRY_SIZE)?;
+            // Texts of a head are taken under its lock.
+            self.charge.grow_at_once(text.len() + ENTRY_SIZE)?;
             self.set.insert(text.to_owned());
         }
         Ok(())

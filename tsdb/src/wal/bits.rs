@@ -6,6 +6,9 @@
 /// Most bits that [`BitReader::take`] and [`BitReader::peek`] give at once.
 pub(super) const TAKE_MAX: u32 = 56;
 
+/// The highest count.
+const COUNT_MAX: usize = 1 << 16;
+
 /// Appends bits to a buffer.
 #[derive(Debug)]
 pub(super) struct BitWriter<'a> {
@@ -34,6 +37,14 @@ impl<'a> BitWriter<'a> {
         self.dst.extend_from_slice(&self.gathered.to_le_bytes());
         self.gathered = bits.checked_shr(64 - self.n_gathered).unwrap_or(0);
         self.n_gathered = n_bits - 64;
+    }
+
+    /// Appends a count, from 1 to 65,536: as many zeros as it has bits below its highest, a one, and these bits.
+    #[inline]
+    pub(super) fn put_count(&mut self, count: usize) {
+        let n_below = count.ilog2();
+        let below = count as u64 & ((1 << n_below) - 1);
+        self.put((below << 1 | 1) << n_below, 2 * n_below + 1);
     }
 
     /// Fills the last byte up with zeros.
@@ -89,6 +100,17 @@ impl<'a> BitReader<'a> {
         bits
     }
 
+    /// Takes what [`BitWriter::put_count`] appended; `None` if it is no count.
+    #[inline]
+    pub(super) fn take_count(&mut self) -> Option<usize> {
+        let n_below = self.peek().trailing_zeros();
+        if n_below > COUNT_MAX.ilog2() {
+            return None;
+        }
+        self.skip(n_below + 1);
+        Some(1 << n_below | self.take(n_below) as usize).filter(|&count| count <= COUNT_MAX)
+    }
+
     /// Takes 64 bits.
     #[inline]
     pub(super) fn take_64(&mut self) -> u64 {
@@ -125,6 +147,22 @@ mod tests {
                 prop_assert_eq!(back, mask(bits, count));
             }
             prop_assert_eq!(reader.finish(), Some(()));
+        }
+    }
+
+    #[test]
+    fn counts_come_back_and_higher_ones_are_refused() {
+        let mut bytes = Vec::new();
+        let mut writer = BitWriter::new(&mut bytes);
+        let counts = (0..=16).flat_map(|bits| [1 << bits, (1_usize << bits).saturating_sub(1).max(1), 5 << bits >> 2]);
+        let counts: Vec<usize> = counts.map(|count| count.clamp(1, COUNT_MAX)).collect();
+        counts.iter().for_each(|&count| writer.put_count(count));
+        writer.finish();
+        let mut reader = BitReader::new(&bytes);
+        counts.iter().for_each(|&count| assert_eq!(reader.take_count(), Some(count)));
+        assert_eq!(reader.finish(), Some(()));
+        for beyond in [3 << 16, 1 << 17, 0_u64] {
+            assert_eq!(BitReader::new(&beyond.to_le_bytes()).take_count(), None, "{beyond:#x}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Epochs: the logs of one choice of the number of shards.
+//! Epochs: the logs of one choice of their number.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,41 +11,41 @@ use crate::options::SHARDS_MAX;
 /// The highest number of an epoch: it has six digits.
 const NUMBER_MAX: u32 = 999_999;
 
-/// The logs of one choice of the number of shards: a folder `<number>-<shards>`, with a folder per shard.
+/// The logs of one choice of their number: a folder `<number>-<logs>`, with a folder for each.
 ///
-/// When a store is opened with another number of shards, the next epoch begins; the old ones are only read.
+/// When a store is opened with another number of logs, the next epoch begins; the old ones are only read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch {
     /// Counts up from 0.
     pub(crate) number: u32,
     /// How many logs it has.
-    pub(crate) shards: usize,
+    pub(crate) logs: usize,
 }
 
 impl Epoch {
     /// Returns the epoch that a folder name stands for, or `None` if it is none.
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        let (number, shards) = name.split_once('-')?;
-        let epoch = Self { number: number.parse().ok()?, shards: shards.parse().ok()? };
-        // What nobody wrote is nobody's log, whatever it is called: each shard of an epoch is looked for.
-        let is_possible = epoch.number <= NUMBER_MAX && (1..=SHARDS_MAX).contains(&epoch.shards);
+        let (number, logs) = name.split_once('-')?;
+        let epoch = Self { number: number.parse().ok()?, logs: logs.parse().ok()? };
+        // What nobody wrote is nobody's log, whatever it is called: each log of an epoch is looked for.
+        let is_possible = epoch.number <= NUMBER_MAX && (1..=SHARDS_MAX).contains(&epoch.logs);
         (is_possible && epoch.name() == name).then_some(epoch)
     }
 
-    /// Returns the epoch that follows with this number of shards.
+    /// Returns the epoch that follows with this number of logs.
     ///
     /// # Errors
     /// [`Error::Limit`] after the last one.
-    pub(crate) fn next(self, shards: usize) -> Result<Self> {
+    pub(crate) fn next(self, logs: usize) -> Result<Self> {
         if self.number == NUMBER_MAX {
             let limit = NUMBER_MAX.into();
-            return Err(Error::Limit { what: "changes of the number of shards", used: limit + 1, limit });
+            return Err(Error::Limit { what: "changes of the number of logs", used: limit + 1, limit });
         }
-        Ok(Self { number: self.number + 1, shards })
+        Ok(Self { number: self.number + 1, logs })
     }
 
     fn name(self) -> String {
-        format!("{:06}-{:03}", self.number, self.shards)
+        format!("{:06}-{:03}", self.number, self.logs)
     }
 
     /// Returns the folder of the epoch.
@@ -53,14 +53,14 @@ impl Epoch {
         wal_dir.join(self.name())
     }
 
-    /// Returns the folder of a shard's log.
-    pub(crate) fn shard_dir(self, wal_dir: &Path, shard: usize) -> PathBuf {
-        self.dir(wal_dir).join(format!("{shard:03}"))
+    /// Returns the folder of a log.
+    pub(crate) fn log_dir(self, wal_dir: &Path, log: usize) -> PathBuf {
+        self.dir(wal_dir).join(format!("{log:03}"))
     }
 }
 
 /// Removes the epochs before `current`, oldest first: a crash in between leaves logs that replay. To be called once every
-/// shard of `current` has written a checkpoint after its replay, and all samples of the earlier epochs are durable
+/// log of `current` has written a checkpoint after its replay, and all samples of the earlier epochs are durable
 /// elsewhere. What the log did not write stays, and the folders around it.
 ///
 /// # Errors
@@ -70,8 +70,8 @@ pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) 
     let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).filter(|e| *e < current).collect();
     epochs.sort_unstable();
     for epoch in epochs {
-        for shard in 0..epoch.shards {
-            remove_log(fs, &epoch.shard_dir(wal_dir, shard))?;
+        for log in 0..epoch.logs {
+            remove_log(fs, &epoch.log_dir(wal_dir, log))?;
         }
         remove_dir(fs, &epoch.dir(wal_dir))?;
     }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn names_come_back_and_others_are_refused() {
-        assert_eq!(Epoch::parse("000003-016"), Some(Epoch { number: 3, shards: 16 }));
+        assert_eq!(Epoch::parse("000003-016"), Some(Epoch { number: 3, logs: 16 }));
         for bad in [
             "3-16",
             "000003",
@@ -125,18 +125,18 @@ mod tests {
 
     #[test]
     fn numbers_of_epochs_end() {
-        let epoch = |number| Epoch { number, shards: 1 };
-        assert_eq!(epoch(7).next(4).unwrap(), Epoch { number: 8, shards: 4 });
+        let epoch = |number| Epoch { number, logs: 1 };
+        assert_eq!(epoch(7).next(4).unwrap(), Epoch { number: 8, logs: 4 });
         assert!(matches!(epoch(NUMBER_MAX).next(4), Err(Error::Limit { .. })));
     }
 
     #[test]
     fn earlier_epochs_are_removed_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let epochs = [(0, 2), (1, 4), (2, 2)].map(|(number, shards)| Epoch { number, shards });
+        let epochs = [(0, 2), (1, 4), (2, 2)].map(|(number, logs)| Epoch { number, logs });
         for epoch in epochs {
-            for shard in 0..epoch.shards {
-                let dir = epoch.shard_dir(dir.path(), shard);
+            for log in 0..epoch.logs {
+                let dir = epoch.log_dir(dir.path(), log);
                 std::fs::create_dir_all(&dir).unwrap();
                 std::fs::write(dir.join("samples-00000000"), "x").unwrap();
                 std::fs::write(dir.join("series-00000000"), "x").unwrap();
@@ -146,9 +146,9 @@ mod tests {
         for _ in 0..2 {
             remove_epochs_before(&RealFs, dir.path(), epochs[2]).unwrap();
             assert_eq!(RealFs.list(dir.path()).unwrap(), ["000002-002", "reserve"]);
-            assert_eq!(RealFs.list(&epochs[2].shard_dir(dir.path(), 1)).unwrap().len(), 2);
+            assert_eq!(RealFs.list(&epochs[2].log_dir(dir.path(), 1)).unwrap().len(), 2);
         }
-        let foreign = epochs[0].shard_dir(dir.path(), 0).join("notes");
+        let foreign = epochs[0].log_dir(dir.path(), 0).join("notes");
         std::fs::create_dir_all(foreign.parent().unwrap()).unwrap();
         std::fs::write(&foreign, "x").unwrap();
         remove_epochs_before(&RealFs, dir.path(), epochs[2]).unwrap();

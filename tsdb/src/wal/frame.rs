@@ -3,7 +3,7 @@
 //! ```text
 //! file header                                  frame
 //! 0   4  magic    "VWAL"                       0   1  marker   F5: no UTF-8 text holds this byte
-//! 4   1  version  2                            1   1  check    lowest byte of CRC-32C of salt, bytes 2..8
+//! 4   1  version  3                            1   1  check    lowest byte of CRC-32C of salt, bytes 2..8
 //! 5   1  kind     0 samples, 1 series,         2   1  record   what the payload is; bit 7: compressed
 //!                 2 checkpoint                 3   3  size     of the payload, u24
 //! 6   2  zero                                  6   2  sequence number in the file, lowest 16 bits
@@ -25,7 +25,7 @@ pub(super) const FRAME_HEADER_SIZE: usize = 12;
 /// The largest payload, before and after compression. Writers close frames below 3 MiB: see `writer`, `histograms`, `checkpoint`.
 pub(super) const PAYLOAD_SIZE_MAX: usize = 8 << 20;
 /// The newest version of the format.
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 /// Set in the record's byte if the payload is compressed: its size as a varint, then one zstd frame.
 pub(super) const COMPRESSED: u8 = 0x80;
 

@@ -1,11 +1,11 @@
-//! Write-ahead log: what a shard has accepted and no block holds yet.
+//! Write-ahead log: what shards have accepted and no block holds yet.
 //!
-//! Used by `shard` (append, commit, sync), the flush (rotate, checkpoint) and `Db::open` (replay). Format:
-//! docs/format/wal.md, version 2; version 1 is read.
+//! Used by `logs` (append, commit, sync), the flush (rotate, checkpoint) and `Db::open` (replay). Format:
+//! docs/format/wal.md, version 3; versions 1 and 2 are read.
 //!
-//! Each shard has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples and
+//! Each log has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples and
 //! exemplars. A segment is a header and frames ([`frame`]); a frame holds one record ([`record`]). Appends encode into
-//! memory under the shard's lock; [`Wal::commit`] then hands everything that has gathered to the operating system, so
+//! memory; [`Wal::commit`] then hands everything that has gathered to the operating system, so
 //! that requests that come at the same time share one write and one sync. A flush cuts the log ([`Wal::rotate`]), makes
 //! the samples before the cut durable elsewhere and replaces the segments before it by a [`checkpoint`].
 //!
@@ -20,8 +20,8 @@
 //! 7. A segment is removed only when a checkpoint behind it is durable; where an older checkpoint is still there, so are
 //!    all segments that it needs.
 //!
-//! Threads: one [`Wal`] per shard; appends and rotations come under the shard's lock, commits and syncs under locks of
-//! their own (`writer`). Crash: whole frames, then possibly a torn one; a checkpoint is there whole or not at all.
+//! Threads: appends of samples come one after the other (`logs`), definitions under a shard's lock; commits and syncs have locks
+//! of their own (`writer`). Crash: whole frames, then possibly a torn one; a checkpoint is there whole or not at all.
 
 mod bits;
 mod checkpoint;
@@ -30,15 +30,19 @@ mod exemplars;
 mod frame;
 mod histograms;
 mod payload;
+mod prefix;
 mod quarantine;
 mod reader;
 mod record;
+mod refs;
 mod replay;
 mod reserve;
 mod samples;
 mod starts;
 mod stream;
+mod times;
 mod v1;
+mod v2;
 mod values;
 mod writer;
 

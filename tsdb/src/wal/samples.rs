@@ -1,63 +1,57 @@
-//! The samples record: columns of one append to a shard.
+//! The samples record: columns of what one request brings to a log, in the order of the request.
 //!
 //! ```text
 //! varint   n, the number of samples, from 1 to 65,536
-//! byte     bits 0-4: K of the refs; bit 5: 1 if all timestamps are equal; bit 6: the table of the values; bit 7: 0
+//! byte     bits 0-4: K of the refs; bits 5-6: how the timestamps are written ([`super::times`]); bit 7: 0
 //! varint   first ref
 //! zigzag   first timestamp
-//!          unless all are equal: the steps to the following timestamps as runs until there are n - 1:
-//!          step (zigzag, wrapping), how often less one (varint)
-//! bits     n - 1 refs, then n values ([`super::values`])
+//!          a table of timestamps, or steps
+//! bits     n - 1 refs ([`super::refs`]), runs of timestamps if there is a table, n values ([`super::values`])
 //! ```
-//! A ref is its distance D to the one before. For D from 1 on: (D - 1) / 2^K ones, at most 11, a zero, and the lowest K
-//! bits of D - 1. Any other D: 12 ones, 6 bits that hold L - 1, and the L bits of its zigzag (wrapping at 64 bits).
 
 use super::bits::{BitReader, BitWriter};
 use super::record::SampleColumn;
-use super::values::{Table, Token, decode_values, encode_values, tokenize};
+use super::refs::{K_MAX, choose_k, decode_refs, encode_refs};
+use super::times::{TimeRuns, Times, decode_runs, decode_steps, decode_table, encode_steps};
+use super::values::{Seen, decode_values, encode_values};
 use crate::head::SeriesRef;
 use crate::sample::Sample;
-use crate::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64, unzigzag, zigzag};
+use crate::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 
 /// Most samples of one record.
 pub(super) const RECORD_SAMPLES_MAX: usize = 1 << 16;
 
 const K_MASK: u8 = 0x1f;
-const TIMESTAMPS_EQUAL: u8 = 0x20;
-const VALUES_QUIET: u8 = 0x40;
-const ZERO: u8 = 0x80;
-
-/// So many ones say that the distance follows in full.
-const ESCAPE: u32 = 12;
-/// The largest K that is chosen: distances beyond it are no neighbours.
-const K_MAX: u32 = 20;
+const TIMES_SHIFT: u32 = 5;
 
 /// Memory that encoding reuses.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    tokens: Vec<Token>,
+    times: TimeRuns,
+    seen: Seen,
 }
 
 /// Appends samples, from 1 to [`RECORD_SAMPLES_MAX`].
 pub(super) fn encode_samples(dst: &mut Vec<u8>, refs: &[SeriesRef], samples: &[Sample], scratch: &mut Scratch) {
     debug_assert!(refs.len() == samples.len() && samples.len() <= RECORD_SAMPLES_MAX, "one ref a sample, bounded");
     let (Some(first_ref), Some(first)) = (refs.first(), samples.first()) else { return };
+    let Scratch { times: runs, seen } = scratch;
+    let (k, times) = (choose_k(refs), runs.choose(samples));
     put_u64(dst, samples.len() as u64);
-    let k = choose_k(refs);
-    let equal = samples.iter().all(|sample| sample.timestamp_ms == first.timestamp_ms);
-    let table = tokenize(samples, &mut scratch.tokens);
-    let flags = [(equal, TIMESTAMPS_EQUAL), (table == Table::Quiet, VALUES_QUIET)];
-    dst.push(flags.iter().filter(|flag| flag.0).fold(k as u8, |byte, flag| byte | flag.1));
+    dst.push(k as u8 | (times as u8) << TIMES_SHIFT);
     put_u64(dst, first_ref.0);
     put_i64(dst, first.timestamp_ms);
-    if !equal {
-        encode_timestamp_steps(dst, samples);
+    match times {
+        Times::Equal => {}
+        Times::Table => runs.encode_table(dst),
+        Times::Steps => encode_steps(dst, samples),
     }
     let mut writer = BitWriter::new(dst);
-    for pair in refs.windows(2) {
-        encode_ref(&mut writer, k, pair[1].0.wrapping_sub(pair[0].0));
+    encode_refs(&mut writer, k, refs);
+    if times == Times::Table {
+        runs.encode_runs(&mut writer);
     }
-    encode_values(&mut writer, table, &scratch.tokens);
+    encode_values(&mut writer, samples, seen);
     writer.finish();
 }
 
@@ -67,103 +61,28 @@ pub(super) fn decode_samples(mut src: &[u8], out: &mut SampleColumn) -> Option<(
     out.clear();
     let n_samples = usize::try_from(take_u64(src)?).ok().filter(|n| (1..=RECORD_SAMPLES_MAX).contains(n))?;
     let flags = take_bytes(src, 1)?[0];
-    if flags & ZERO != 0 {
+    let (k, times) = (u32::from(flags & K_MASK), Times::from_bits(flags >> TIMES_SHIFT)?);
+    if k > K_MAX {
         return None;
     }
-    let mut series = take_u64(src)?;
+    out.refs.push(SeriesRef(take_u64(src)?));
     let first = Sample { timestamp_ms: take_i64(src)?, value: 0.0 };
-    if flags & TIMESTAMPS_EQUAL != 0 {
-        out.samples.resize(n_samples, first);
-    } else {
-        out.samples.push(first);
-        decode_timestamp_steps(src, n_samples, &mut out.samples)?;
+    let mut table = Vec::new();
+    match times {
+        Times::Equal => out.samples.resize(n_samples, first),
+        Times::Table => table = decode_table(src, first.timestamp_ms)?,
+        Times::Steps => {
+            out.samples.push(first);
+            decode_steps(src, n_samples, &mut out.samples)?;
+        }
     }
     let mut reader = BitReader::new(src);
-    out.refs.push(SeriesRef(series));
-    for _ in 1..n_samples {
-        series = series.wrapping_add(decode_ref(&mut reader, u32::from(flags & K_MASK)));
-        out.refs.push(SeriesRef(series));
+    decode_refs(&mut reader, k, n_samples, &mut out.refs)?;
+    if times == Times::Table {
+        decode_runs(&mut reader, &table, n_samples, &mut out.samples)?;
     }
-    let table = if flags & VALUES_QUIET == 0 { Table::Busy } else { Table::Quiet };
-    decode_values(&mut reader, table, &mut out.samples)?;
+    decode_values(&mut reader, &mut out.samples)?;
     reader.finish()
-}
-
-fn encode_timestamp_steps(dst: &mut Vec<u8>, samples: &[Sample]) {
-    let step = |i: usize| samples[i].timestamp_ms.wrapping_sub(samples[i - 1].timestamp_ms);
-    let mut i = 1;
-    while i < samples.len() {
-        let start = i;
-        i += 1;
-        while i < samples.len() && step(i) == step(start) {
-            i += 1;
-        }
-        put_i64(dst, step(start));
-        put_u64(dst, (i - start - 1) as u64);
-    }
-}
-
-fn decode_timestamp_steps(src: &mut &[u8], n_samples: usize, out: &mut Vec<Sample>) -> Option<()> {
-    let mut timestamp_ms = out.last()?.timestamp_ms;
-    while out.len() < n_samples {
-        let step = take_i64(src)?;
-        let more = usize::try_from(take_u64(src)?).ok()?;
-        let times = more.checked_add(1).filter(|&times| times <= n_samples - out.len())?;
-        for _ in 0..times {
-            timestamp_ms = timestamp_ms.wrapping_add(step);
-            out.push(Sample { timestamp_ms, value: 0.0 });
-        }
-    }
-    Some(())
-}
-
-#[inline]
-fn encode_ref(writer: &mut BitWriter<'_>, k: u32, distance: u64) {
-    let above = distance.wrapping_sub(1);
-    let n_ones = above >> k;
-    if n_ones < u64::from(ESCAPE) {
-        let n_ones = n_ones as u32;
-        let code = ((1 << n_ones) - 1) | (above & ((1 << k) - 1)) << (n_ones + 1);
-        writer.put(code, n_ones + 1 + k);
-        return;
-    }
-    let distance = zigzag(distance as i64);
-    let n_bits = (64 - distance.leading_zeros()).max(1);
-    writer.put((1 << ESCAPE) - 1, ESCAPE);
-    writer.put(u64::from(n_bits - 1), 6);
-    writer.put(distance, n_bits);
-}
-
-#[inline]
-fn decode_ref(reader: &mut BitReader<'_>, k: u32) -> u64 {
-    let n_ones = reader.peek().trailing_ones();
-    if n_ones < ESCAPE {
-        reader.skip(n_ones + 1);
-        return (u64::from(n_ones) << k | reader.take(k)) + 1;
-    }
-    reader.skip(ESCAPE);
-    let n_bits = reader.take(6) as u32 + 1;
-    let low = reader.take(n_bits.min(32));
-    let high = reader.take(n_bits.saturating_sub(32));
-    unzigzag(low | high << 32) as u64
-}
-
-/// Returns the K that makes the refs smallest, about: distances count by their number of bits only.
-fn choose_k(refs: &[SeriesRef]) -> u32 {
-    let mut n_by_bits = [0_u64; 65];
-    for pair in refs.windows(2) {
-        let above = pair[1].0.wrapping_sub(pair[0].0).wrapping_sub(1);
-        n_by_bits[64 - above.leading_zeros() as usize] += 1;
-    }
-    let size = |k: u32| -> u64 {
-        let size_of = |bits: usize| {
-            let n_ones = (3_u64 << bits >> 2) >> k;
-            if bits < 32 && n_ones < u64::from(ESCAPE) { n_ones + 1 + u64::from(k) } else { 20 + bits as u64 }
-        };
-        n_by_bits.iter().enumerate().filter(|(_, n)| **n > 0).map(|(bits, &n)| n * size_of(bits.min(61))).sum()
-    };
-    // Fast path: one shard, refs in a row.
-    if n_by_bits[0] == refs.len() as u64 - 1 { 0 } else { (0..=K_MAX).min_by_key(|&k| size(k)).unwrap_or(0) }
 }
 
 #[cfg(test)]
@@ -200,10 +119,10 @@ mod tests {
     #[test]
     fn what_senders_do_is_small() {
         let t = 1_700_000_000_000;
-        assert!(check((0..1000).map(|i| (i, t, 0.0))) <= 12 + 250, "refs in a row, one time");
-        assert!(check((0..1000).map(|i| (i * 64 + i * i % 61, t, 0.0))) <= 12 + 125 + 1000, "one of 64 shards");
-        assert!(check((0..1000).map(|i| (i, t + i as i64 / 100 * 7, 0.0))) <= 50 + 250, "ten targets");
-        assert!(check((0..1000).map(|i| (1, t + i as i64 * 15_000, 0.0))) <= 20 + 2500 + 125, "a back-fill");
+        assert!(check((0..1000).map(|i| (i, t, 0.0))) <= 12 + 3 + 125, "refs in a row, one time");
+        assert!(check((0..1000).map(|i| (i * 64 + i * i % 61, t, 0.0))) <= 12 + 125 + 1250, "one of 64 logs");
+        assert!(check((0..1000).map(|i| (i, t + i as i64 / 100 * 7, 0.0))) <= 50 + 125, "ten targets");
+        assert!(check((0..1000).map(|i| (1, t + i as i64 * 15_000, 0.0))) <= 20 + 10 + 125, "a back-fill");
     }
 
     #[test]

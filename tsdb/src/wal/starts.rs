@@ -68,6 +68,20 @@ impl ToldStarts {
         (self.is_held || !starts.is_empty()).then_some(starts)
     }
 
+    /// Takes all starts of others, whose samples have moved: from each place to the one that `moved` has there.
+    pub(crate) fn take_moved(&mut self, others: &mut Self, moved: &[u32]) {
+        self.is_held = others.is_held;
+        self.starts.clear();
+        self.starts.extend(others.starts.drain(..).map(|(place, start)| (moved[place] as usize, start)));
+        self.starts.sort_by_key(|(place, _)| *place);
+    }
+
+    /// Iterates over the places of samples and their starts.
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Start)> + '_ {
+        self.starts.iter().copied()
+    }
+
     /// Empties the list, for samples that are not held, and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.starts.clear();

@@ -1,83 +1,151 @@
-//! The values of a samples record: neighbouring series of one moment, each value for itself.
+//! The values of a samples record: series of one moment as their sender has them, each value for itself.
 //!
-//! A value is a symbol in a prefix code and a few plain bits. What there is to say about a value is mostly how large it
-//! is, so that is what the symbols say; decimals become exact integers first.
+//! What there is to say about a value that nothing is known of is mostly of what kind it is and how large; so that is what
+//! the codes say, a symbol for the kind and then the number of bits. Decimals become exact integers first. Values of a
+//! kind come together, so the code of a symbol depends on the symbol before.
 //!
 //! ```text
-//! symbol    value                                                      plain bits behind it
-//! 0         that of the sample before (0 before the first)
-//! 1         0
-//! 1 + L     an integer of L bits, 1 to 54                              L - 1: all but its highest
-//! 55 + L    the last integer plus one of L bits, 1 to 40               L - 1
-//! 95 + E    an integer of L bits divided by 10^E, E from 1 to 15       6: L - 1; then L - 1
-//! 111       a negative integer divided by 10^E, E from 0 to 15         4: E; 6: L - 1; then L - 1
-//! 112       any other double                                           64
+//! symbol  value                                                    behind it
+//! 0       that of the sample before (0 before the first)
+//! 1       0
+//! 2       that of the sample D before, in this record              D
+//! 3       the last integer and D more                              D
+//! 4       an integer                                               itself
+//! 5, 6    an integer times 4096, times 1000                        the integer
+//! 6 + E   an integer divided by 10^E, E from 1 to 15               the integer
+//! 22      minus an integer divided by 10^E, E from 0 to 15         the integer, then E in 4 bits
+//! 23      any other double                                         its 64 bits
 //! ```
-//! Integers are at most 2^53 in magnitude; "the last integer" is that of the last sample whose value was written as one
-//! with E = 0 (0 before the first). Cumulative histogram buckets are what 0 and 55 + L are for.
+//! What stands behind symbols 2 to 22 is from 1 to 2^54 - 1: how many bits it has, by the code for its kind, and all of
+//! them but the highest. "The last integer" is that of the last value written by a symbol from 3 to 6, by 1, or by 22 with
+//! E = 0 (0 before the first). Cumulative histogram buckets are what 0 and 3 are for.
 //!
-//! Two tables of code lengths are part of the format: one learnt from busy counters, one from idle exporters. A record
-//! uses the one that suits it better. Tables made for each record would save 1 to 2 % and cost more than that for the
-//! 31 samples that a request leaves in each of 64 shards.
+//! The lengths of the codes are part of the format, learnt from the fleet of the benches and from the scrapes of real
+//! exporters. Codes made for each record would save less than they take for the few hundred samples that it has.
 
 use super::bits::{BitReader, BitWriter};
+use super::prefix;
 use crate::sample::Sample;
 
 const SAME: u8 = 0;
 const ZERO: u8 = 1;
-const INTEGER: u8 = 1;
-const INCREASE: u8 = 55;
-const DECIMAL: u8 = 95;
-const NEGATIVE: u8 = 111;
-const RAW: u8 = 112;
-const N_SYMBOLS: usize = 113;
+const REPETITION: u8 = 2;
+const INCREASE: u8 = 3;
+const INTEGER: u8 = 4;
+const PAGES: u8 = 5;
+const THOUSANDS: u8 = 6;
+/// Less one: there is none with E = 0.
+const DECIMAL: u8 = 6;
+const NEGATIVE: u8 = 22;
+const RAW: u8 = 23;
+const N_SYMBOLS: usize = 24;
 
-const INTEGER_BITS_MAX: u32 = 54;
-const INCREASE_BITS_MAX: u32 = 40;
+/// The most bits of an integer that is a double without loss, about.
+pub(super) const INTEGER_BITS_MAX: u32 = 54;
 const EXPONENT_MAX: usize = 15;
 /// Integers up to this magnitude are doubles without loss.
-const INTEGER_MAX: i64 = 1 << 53;
+pub(super) const INTEGER_MAX: i64 = 1 << 53;
+const PAGE: i64 = 4096;
+const THOUSAND: i64 = 1000;
 /// Exact as doubles up to 10^22.
-const POWERS: [f64; EXPONENT_MAX + 1] =
+pub(super) const POWERS: [f64; EXPONENT_MAX + 1] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// Which table of code lengths a record uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Table {
-    /// Learnt from counters of up to 30 bits and gauges.
-    Busy,
-    /// Learnt from the pages of idle exporters.
-    Quiet,
+/// By symbol: what the code of the next one depends on.
+const CONTEXTS: [u8; N_SYMBOLS] = [0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 8, 8, 8, 8, 9, 9, 9, 9, 9, 9, 9, 9, 10, 11];
+const N_CONTEXTS: usize = 12;
+/// By context less [`REPETITION`]: the code of the number of bits. The last context is that of [`RAW`], which has none.
+const N_SIZES: usize = 9;
+
+/// Where values were seen last, by a hash of their bits; reused from record to record.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// One more than the place in the record.
+    places: Box<[u32; SEEN_PLACES]>,
 }
 
-/// A value, taken apart. The plain bits never fill all 64 but for [`RAW`].
+const SEEN_BITS: u32 = 10;
+const SEEN_PLACES: usize = 1 << SEEN_BITS;
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { places: Box::new([0; SEEN_PLACES]) }
+    }
+}
+
+impl Seen {
+    /// Returns how far back the same value lies, if it was seen, and notes that it is here.
+    #[inline]
+    fn find(&mut self, samples: &[Sample], place: usize) -> Option<u64> {
+        let bits = samples[place].value.to_bits();
+        let hash = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SEEN_BITS);
+        // Records have at most 65,536 samples.
+        let seen = std::mem::replace(&mut self.places[hash as usize], place as u32 + 1) as usize;
+        let before = seen.checked_sub(1).filter(|&before| samples[before].value.to_bits() == bits)?;
+        Some((place - before) as u64)
+    }
+}
+
+/// A value, taken apart.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Token {
+struct Token {
     symbol: u8,
-    n_bits: u8,
-    bits: u64,
+    /// From 1 to 2^54 - 1 for symbols from [`REPETITION`] to [`NEGATIVE`]; the double's bits for [`RAW`].
+    integer: u64,
+    /// Of a [`NEGATIVE`].
+    exponent: u8,
 }
 
-/// Takes values apart into `tokens`, which is emptied first, and returns the table that suits them.
-pub(super) fn tokenize(samples: &[Sample], tokens: &mut Vec<Token>) -> Table {
-    tokens.clear();
-    let (mut before, mut last_integer) = (0_f64.to_bits(), 0);
-    let mut sizes = [0_u64; 2];
-    for sample in samples {
+impl Token {
+    fn new(symbol: u8, integer: u64) -> Self {
+        Self { symbol, integer, exponent: 0 }
+    }
+
+    /// Returns how many bits it takes behind a symbol.
+    #[inline]
+    fn size(self, context: u8) -> u32 {
+        let code = u32::from(SYMBOL_LENGTHS[usize::from(context)][usize::from(self.symbol)]);
+        match self.symbol {
+            SAME | ZERO => code,
+            RAW => code + 64,
+            symbol => {
+                let n_bits = n_bits(self.integer);
+                code + u32::from(BIT_LENGTHS[size_code(symbol)][n_bits as usize - 1]) + n_bits - 1
+            }
+        }
+    }
+}
+
+/// Appends the values of at most 65,536 samples.
+pub(super) fn encode_values(writer: &mut BitWriter<'_>, samples: &[Sample], seen: &mut Seen) {
+    seen.places.fill(0);
+    let (mut before, mut last_integer, mut context) = (0_u64, 0, CONTEXTS[usize::from(SAME)]);
+    for (place, sample) in samples.iter().enumerate() {
         let bits = sample.value.to_bits();
         let token = if bits == before {
-            Token { symbol: SAME, n_bits: 0, bits: 0 }
+            Token::new(SAME, 0)
         } else {
-            token_of(sample.value, &mut last_integer)
+            before = bits;
+            let mut integer = last_integer;
+            let token = token_of(sample.value, &mut integer);
+            let size = token.size(context);
+            // Fast path: nothing is smaller than a repetition.
+            let repeated = if size < REPETITION_SIZE_MIN { None } else { seen.find(samples, place) };
+            match repeated.map(|distance| Token::new(REPETITION, distance)) {
+                Some(repetition) if repetition.size(context) < size => repetition,
+                _ => {
+                    last_integer = integer;
+                    token
+                }
+            }
         };
-        before = bits;
-        for (size, lengths) in sizes.iter_mut().zip(&LENGTHS) {
-            *size += u64::from(lengths[usize::from(token.symbol)]);
-        }
-        tokens.push(token);
+        put(writer, context, token);
+        context = CONTEXTS[usize::from(token.symbol)];
     }
-    if sizes[0] <= sizes[1] { Table::Busy } else { Table::Quiet }
 }
+
+/// Fewer bits than any repetition takes.
+const REPETITION_SIZE_MIN: u32 = 8;
 
 #[inline]
 fn token_of(value: f64, last_integer: &mut i64) -> Token {
@@ -88,45 +156,31 @@ fn token_of(value: f64, last_integer: &mut i64) -> Token {
         return integer_token(integer, last);
     }
     match decimal(value) {
-        Some((mantissa, exponent)) if value > 0.0 => {
-            let (n_bits, rest) = below_top(mantissa);
-            let bits = u64::from(n_bits) | rest << 6;
-            Token { symbol: DECIMAL + exponent as u8, n_bits: n_bits + 6, bits }
-        }
-        Some((mantissa, exponent)) => negative_token(mantissa, exponent),
-        None => Token { symbol: RAW, n_bits: 64, bits: value.to_bits() },
+        Some((mantissa, exponent)) if value > 0.0 => Token::new(DECIMAL + exponent as u8, mantissa),
+        Some((mantissa, exponent)) => Token { symbol: NEGATIVE, integer: mantissa, exponent: exponent as u8 },
+        None => Token::new(RAW, value.to_bits()),
     }
 }
 
 #[inline]
 fn integer_token(integer: i64, last: i64) -> Token {
-    if integer == 0 {
-        return Token { symbol: ZERO, n_bits: 0, bits: 0 };
+    let magnitude = integer.unsigned_abs();
+    if integer <= 0 {
+        return Token::new(if integer == 0 { ZERO } else { NEGATIVE }, magnitude);
     }
-    if integer < 0 {
-        return negative_token(integer.unsigned_abs(), 0);
+    let token = if integer % PAGE == 0 {
+        Token::new(PAGES, (integer / PAGE) as u64)
+    } else if integer % THOUSAND == 0 {
+        Token::new(THOUSANDS, (integer / THOUSAND) as u64)
+    } else {
+        Token::new(INTEGER, magnitude)
+    };
+    let increase = integer.saturating_sub(last);
+    // Two bits less pay for the rarer symbol.
+    if increase > 0 && n_bits(increase as u64) + 1 < n_bits(token.integer) {
+        return Token::new(INCREASE, increase as u64);
     }
-    let (n_bits, bits) = below_top(integer.unsigned_abs());
-    if integer > last {
-        let (n_increase_bits, increase) = below_top(integer.abs_diff(last));
-        // Two bits less pay for the rarer symbol.
-        if n_increase_bits + 1 < n_bits && u32::from(n_increase_bits) < INCREASE_BITS_MAX {
-            return Token { symbol: INCREASE + 1 + n_increase_bits, n_bits: n_increase_bits, bits: increase };
-        }
-    }
-    Token { symbol: INTEGER + 1 + n_bits, n_bits, bits }
-}
-
-fn negative_token(magnitude: u64, exponent: usize) -> Token {
-    let (n_bits, rest) = below_top(magnitude);
-    Token { symbol: NEGATIVE, n_bits: n_bits + 10, bits: exponent as u64 | u64::from(n_bits) << 4 | rest << 10 }
-}
-
-/// Returns how many bits stand below the highest one that is set, and them.
-#[inline]
-fn below_top(integer: u64) -> (u8, u64) {
-    let n_bits = 63 - integer.leading_zeros();
-    (n_bits as u8, integer & !(1 << n_bits))
+    token
 }
 
 /// Returns `m` and `e` with `|value| == m / 10^e` to the last bit, `e` from 1 and the least; `None` if there are none.
@@ -148,141 +202,202 @@ fn decimal(value: f64) -> Option<(u64, usize)> {
     None
 }
 
-/// Appends what [`tokenize`] took apart.
-pub(super) fn encode_values(writer: &mut BitWriter<'_>, table: Table, tokens: &[Token]) {
-    let codes = &CODES[table as usize];
-    let lengths = &LENGTHS[table as usize];
-    for token in tokens {
-        let symbol = usize::from(token.symbol);
-        let (code, length) = (u64::from(codes[symbol]), u32::from(lengths[symbol]));
-        let n_bits = u32::from(token.n_bits);
-        if length + n_bits <= 64 {
-            writer.put(code | token.bits << length, length + n_bits);
-        } else {
-            writer.put(code, length);
-            writer.put(token.bits, n_bits);
+#[inline]
+fn put(writer: &mut BitWriter<'_>, context: u8, token: Token) {
+    let (context, symbol) = (usize::from(context), usize::from(token.symbol));
+    let (code, length) = (SYMBOL_CODES[context][symbol], SYMBOL_LENGTHS[context][symbol]);
+    writer.put(u64::from(code), u32::from(length));
+    match token.symbol {
+        SAME | ZERO => {}
+        RAW => writer.put(token.integer, 64),
+        _ => {
+            let (sizes, n_below) = (size_code(token.symbol), n_bits(token.integer) - 1);
+            let (code, length) = (BIT_CODES[sizes][n_below as usize], u32::from(BIT_LENGTHS[sizes][n_below as usize]));
+            let below = token.integer & !(1 << n_below);
+            // At most 9 and 53 bits.
+            writer.put(u64::from(code) | below << length, length + n_below);
+            if token.symbol == NEGATIVE {
+                writer.put(token.exponent.into(), 4);
+            }
         }
     }
 }
 
-#[expect(clippy::match_overlapping_arm, reason = "each arm begins where the one before it ends")]
 /// Decodes the values of `samples` in place; `None` if the bits are none of [`encode_values`].
-pub(super) fn decode_values(reader: &mut BitReader<'_>, table: Table, samples: &mut [Sample]) -> Option<()> {
-    let symbols = &SYMBOLS[table as usize];
-    let (mut before, mut last_integer) = (0.0, 0_i64);
-    for sample in samples {
-        let (symbol, length) = symbols[reader.peek() as usize % N_CODES];
+pub(super) fn decode_values(reader: &mut BitReader<'_>, samples: &mut [Sample]) -> Option<()> {
+    let (mut before, mut last_integer, mut context) = (0.0, 0_i64, CONTEXTS[usize::from(SAME)]);
+    for place in 0..samples.len() {
+        let (symbol, length) = SYMBOLS[usize::from(context)][reader.peek() as usize % N_SYMBOL_CODES];
         reader.skip(u32::from(length));
+        context = CONTEXTS[usize::from(symbol)];
         before = match symbol {
             SAME => before,
             ZERO => {
                 last_integer = 0;
                 0.0
             }
-            ..=INCREASE => {
-                last_integer = take_below(reader, u32::from(symbol - INTEGER - 1)) as i64;
-                last_integer as f64
-            }
-            ..=DECIMAL => {
-                last_integer += take_below(reader, u32::from(symbol - INCREASE - 1)) as i64;
-                if last_integer > INTEGER_MAX {
-                    return None;
+            RAW => f64::from_bits(reader.take_64()),
+            _ => {
+                let integer = take_integer(reader, size_code(symbol));
+                match symbol {
+                    REPETITION => {
+                        samples[usize::try_from(integer).ok().and_then(|back| place.checked_sub(back))?].value
+                    }
+                    INCREASE..=THOUSANDS => {
+                        last_integer = match symbol {
+                            INCREASE => last_integer + integer,
+                            PAGES => integer.checked_mul(PAGE)?,
+                            THOUSANDS => integer.checked_mul(THOUSAND)?,
+                            _ => integer,
+                        };
+                        if last_integer > INTEGER_MAX {
+                            return None;
+                        }
+                        last_integer as f64
+                    }
+                    ..NEGATIVE => integer as f64 / POWERS[usize::from(symbol - DECIMAL)],
+                    _ => {
+                        let exponent = reader.take(4) as usize;
+                        if exponent == 0 {
+                            last_integer = -integer;
+                        }
+                        -(integer as f64) / POWERS[exponent]
+                    }
                 }
-                last_integer as f64
             }
-            ..NEGATIVE => take_integer(reader)? as f64 / POWERS[usize::from(symbol - DECIMAL)],
-            NEGATIVE => {
-                let exponent = reader.take(4) as usize;
-                let magnitude = take_integer(reader)?;
-                if exponent == 0 {
-                    last_integer = -(magnitude as i64);
-                }
-                -(magnitude as f64) / POWERS[exponent]
-            }
-            _ => f64::from_bits(reader.take_64()),
         };
-        sample.value = before;
+        samples[place].value = before;
     }
     Some(())
 }
 
-/// Takes the bits below the highest one of an integer.
+/// Returns which code says how many bits stand behind a symbol from [`REPETITION`] to [`NEGATIVE`].
 #[inline]
-fn take_below(reader: &mut BitReader<'_>, n_bits: u32) -> u64 {
+fn size_code(symbol: u8) -> usize {
+    usize::from(CONTEXTS[usize::from(symbol)] - REPETITION)
+}
+
+#[inline]
+fn n_bits(integer: u64) -> u32 {
+    u64::BITS - integer.leading_zeros()
+}
+
+/// Takes the number of bits of an integer, and them.
+#[inline]
+fn take_integer(reader: &mut BitReader<'_>, sizes: usize) -> i64 {
+    let (n_below, length) = BITS[sizes][reader.peek() as usize % N_BIT_CODES];
+    reader.skip(u32::from(length));
+    take_below(reader, u32::from(n_below)) as i64
+}
+
+/// Takes the bits below the highest one of an integer, at most 53.
+#[inline]
+pub(super) fn take_below(reader: &mut BitReader<'_>, n_bits: u32) -> u64 {
     1 << n_bits | reader.take(n_bits)
 }
 
-#[inline]
-fn take_integer(reader: &mut BitReader<'_>) -> Option<u64> {
-    let n_bits = reader.take(6) as u32;
-    (n_bits < INTEGER_BITS_MAX).then(|| take_below(reader, n_bits))
-}
+const SYMBOL_LENGTH_MAX: usize = 8;
+const N_SYMBOL_CODES: usize = 1 << SYMBOL_LENGTH_MAX;
+const BIT_LENGTH_MAX: usize = 9;
+const N_BIT_CODES: usize = 1 << BIT_LENGTH_MAX;
 
-/// The longest code, in bits.
-const LENGTH_MAX: usize = 11;
-const N_CODES: usize = 1 << LENGTH_MAX;
+/// Lengths of the codes of symbols, in bits, by what comes before. Each row is a complete prefix code.
+const SYMBOL_LENGTHS: [[u8; N_SYMBOLS]; N_CONTEXTS] = [
+    [1, 4, 5, 8, 2, 6, 7, 6, 7, 6, 8, 8, 6, 8, 8, 6, 8, 8, 8, 8, 8, 8, 8, 6], // the value before
+    [1, 8, 5, 8, 2, 5, 6, 7, 4, 7, 8, 7, 5, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8], // zero
+    [3, 3, 3, 7, 2, 3, 6, 7, 3, 6, 8, 8, 7, 8, 7, 6, 8, 8, 8, 8, 8, 8, 8, 7], // a repetition
+    [2, 3, 4, 3, 2, 5, 6, 8, 7, 5, 8, 8, 7, 8, 8, 6, 8, 8, 8, 8, 8, 8, 8, 5], // an increase
+    [4, 3, 5, 4, 1, 4, 5, 8, 6, 6, 8, 8, 5, 8, 8, 7, 8, 8, 8, 8, 8, 8, 8, 7], // an integer
+    [7, 4, 5, 8, 2, 1, 8, 8, 7, 5, 8, 7, 5, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 6], // pages
+    [8, 3, 4, 6, 1, 3, 8, 6, 5, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8], // thousands
+    [8, 3, 4, 6, 2, 3, 5, 4, 2, 6, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7], // 1 to 3 places
+    [8, 4, 6, 8, 1, 4, 7, 8, 8, 8, 7, 5, 2, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8], // 4 to 7 places
+    [7, 4, 5, 6, 2, 8, 8, 8, 8, 8, 8, 8, 8, 8, 4, 1, 8, 8, 8, 8, 8, 8, 8, 7], // 8 to 15 places
+    [6, 6, 6, 6, 1, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5, 5, 5, 5, 5, 5, 5, 5, 5], // a negative one
+    [4, 2, 3, 5, 2, 4, 8, 8, 8, 6, 8, 8, 7, 8, 8, 6, 8, 8, 8, 8, 8, 8, 8, 3], // any other
+];
 
-/// Lengths of the codes by table and symbol, in bits. Each table is a complete prefix code.
-const LENGTHS: [[u8; N_SYMBOLS]; 2] = [
+/// Lengths of the codes of numbers of bits, from 1, by kind of value. Each row is a complete prefix code.
+const BIT_LENGTHS: [[u8; INTEGER_BITS_MAX as usize]; N_SIZES] = [
     [
-        5, 3, // as before, zero
-        3, 7, 7, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 6, 6, 5, 5, 4, 5, 8, 7, 6, 11, 11,
-        11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, // integers
-        11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9, 8, 8,
-        11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, // increases
-        4, 4, 4, 11, 11, 11, 11, 11, 11, 11, 11, 8, 5, 9, 11, // decimals
-        11, 6, // negative, raw
+        5, 2, 3, 3, 3, 3, 4, 5, 5, 7, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9,
+        9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, // distances
     ],
     [
-        1, 4, // as before, zero
-        4, 6, 6, 6, 7, 7, 7, 7, 7, 7, 8, 8, 7, 8, 7, 7, 8, 7, 8, 8, 8, 8, 8, 6, 7, 8, 8, 9, 10, 8, 6, 9, 10, 11, 10,
-        11, 10, 9, 11, 10, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, // integers
-        7, 8, 8, 8, 9, 8, 8, 10, 10, 10, 10, 10, 10, 10, 10, 11, 10, 10, 10, 11, 11, 10, 10, 11, 11, 11, 11, 11, 11,
-        11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, // increases
-        9, 7, 9, 10, 8, 5, 11, 9, 5, 11, 11, 11, 11, 11, 11, // decimals
-        10, 7, // negative, raw
+        4, 5, 4, 4, 5, 6, 6, 6, 5, 4, 4, 5, 5, 4, 4, 4, 4, 5, 5, 5, 6, 7, 6, 6, 7, 7, 7, 7, 8, 9, 9, 9, 9, 8, 9, 9, 9,
+        9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, // increases
+    ],
+    [
+        3, 4, 5, 5, 5, 4, 5, 5, 5, 6, 5, 6, 6, 6, 6, 6, 6, 6, 5, 6, 5, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7,
+        7, 8, 8, 8, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, // integers
+    ],
+    [
+        9, 9, 8, 8, 7, 6, 6, 6, 5, 5, 5, 4, 4, 4, 4, 5, 5, 5, 4, 5, 4, 4, 4, 4, 5, 5, 6, 7, 6, 8, 9, 9, 9, 9, 9, 9, 9,
+        9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, // pages
+    ],
+    [
+        3, 6, 8, 5, 5, 6, 5, 5, 4, 3, 3, 6, 9, 9, 9, 8, 9, 9, 9, 8, 8, 9, 8, 5, 8, 9, 9, 9, 9, 7, 3, 3, 6, 9, 9, 9, 9,
+        9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, // thousands
+    ],
+    [
+        7, 6, 6, 6, 6, 5, 5, 5, 5, 5, 5, 5, 5, 5, 4, 4, 5, 5, 4, 5, 5, 5, 5, 5, 6, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 8,
+        6, 8, 6, 3, 6, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, // 1 to 3 places
+    ],
+    [
+        9, 9, 9, 9, 9, 9, 8, 8, 7, 7, 7, 7, 7, 7, 6, 7, 6, 4, 4, 5, 6, 6, 6, 5, 5, 5, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5, 6,
+        6, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 8, 9, 9, 9, // 4 to 7 places
+    ],
+    [
+        9, 9, 9, 9, 9, 9, 9, 9, 8, 8, 6, 7, 5, 4, 4, 3, 3, 3, 4, 5, 5, 5, 5, 6, 7, 7, 8, 7, 8, 8, 5, 5, 8, 9, 9, 9, 9,
+        9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 8, 6, 5, 5, 8, // 8 to 15 places
+    ],
+    [
+        9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 3, 1, 3, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9,
+        9, 9, 9, 9, 9, 9, 9, 9, 8, 8, 8, 7, 5, 6, 5, 4, 7, // negative ones
     ],
 ];
 
-/// Codes by table and symbol, first bit lowest: canonical, ascending with length and then with the symbol.
-const CODES: [[u16; N_SYMBOLS]; 2] = [codes(&LENGTHS[0]), codes(&LENGTHS[1])];
-
-/// What the next [`LENGTH_MAX`] bits begin with, by table: the symbol and the length of its code.
-static SYMBOLS: [[(u8, u8); N_CODES]; 2] = [symbols(&LENGTHS[0]), symbols(&LENGTHS[1])];
-
-const fn codes(lengths: &[u8; N_SYMBOLS]) -> [u16; N_SYMBOLS] {
-    let mut codes = [0; N_SYMBOLS];
-    let (mut next, mut length) = (0_u16, 1);
-    while length <= LENGTH_MAX {
-        let mut symbol = 0;
-        while symbol < N_SYMBOLS {
-            if lengths[symbol] as usize == length {
-                codes[symbol] = next.reverse_bits() >> (16 - length);
-                next += 1;
-            }
-            symbol += 1;
-        }
-        assert!(length < LENGTH_MAX || next as usize == N_CODES, "the code is complete");
-        next <<= 1;
-        length += 1;
+const SYMBOL_CODES: [[u16; N_SYMBOLS]; N_CONTEXTS] = {
+    let mut codes = [[0; N_SYMBOLS]; N_CONTEXTS];
+    let mut context = 0;
+    while context < N_CONTEXTS {
+        codes[context] = prefix::codes(&SYMBOL_LENGTHS[context], SYMBOL_LENGTH_MAX);
+        context += 1;
     }
     codes
-}
+};
 
-const fn symbols(lengths: &[u8; N_SYMBOLS]) -> [(u8, u8); N_CODES] {
-    let codes = codes(lengths);
-    let mut symbols = [(0, 0); N_CODES];
-    let mut symbol = 0;
-    while symbol < N_SYMBOLS {
-        let mut bits = codes[symbol] as usize;
-        while bits < N_CODES {
-            symbols[bits] = (symbol as u8, lengths[symbol]);
-            bits += 1 << lengths[symbol];
-        }
-        symbol += 1;
+const BIT_CODES: [[u16; INTEGER_BITS_MAX as usize]; N_SIZES] = {
+    let mut codes = [[0; INTEGER_BITS_MAX as usize]; N_SIZES];
+    let mut sizes = 0;
+    while sizes < N_SIZES {
+        codes[sizes] = prefix::codes(&BIT_LENGTHS[sizes], BIT_LENGTH_MAX);
+        sizes += 1;
+    }
+    codes
+};
+
+/// By context, what the next bits begin with: a symbol and the length of its code.
+static SYMBOLS: [[(u8, u8); N_SYMBOL_CODES]; N_CONTEXTS] = {
+    let mut symbols = [[(0, 0); N_SYMBOL_CODES]; N_CONTEXTS];
+    let mut context = 0;
+    while context < N_CONTEXTS {
+        symbols[context] = prefix::symbols(&SYMBOL_LENGTHS[context]);
+        context += 1;
     }
     symbols
-}
+};
+
+/// By kind, what the next bits begin with: a number of bits less one and the length of its code.
+static BITS: [[(u8, u8); N_BIT_CODES]; N_SIZES] = {
+    let mut bits = [[(0, 0); N_BIT_CODES]; N_SIZES];
+    let mut sizes = 0;
+    while sizes < N_SIZES {
+        bits[sizes] = prefix::symbols(&BIT_LENGTHS[sizes]);
+        sizes += 1;
+    }
+    bits
+};
 
 #[cfg(test)]
 mod tests {
@@ -293,29 +408,23 @@ mod tests {
         Sample { timestamp_ms: 0, value }
     }
 
-    /// Encodes with both tables, asserts that all bits come back, and returns the size in bits with the chosen one.
+    /// Asserts that all bits come back, and returns the size in bytes.
     fn check(values: &[f64]) -> usize {
         let samples: Vec<_> = values.iter().map(|&value| sample(value)).collect();
-        let mut tokens = Vec::new();
-        let chosen = tokenize(&samples, &mut tokens);
-        let mut size = 0;
-        for table in [Table::Busy, Table::Quiet] {
-            let mut bytes = Vec::new();
-            let mut writer = BitWriter::new(&mut bytes);
-            encode_values(&mut writer, table, &tokens);
-            writer.finish();
-            let mut back = vec![sample(0.0); values.len()];
-            let mut reader = BitReader::new(&bytes);
-            decode_values(&mut reader, table, &mut back).unwrap();
-            reader.finish().unwrap();
-            for (value, back) in values.iter().zip(&back) {
-                assert_eq!(value.to_bits(), back.value.to_bits(), "{value}");
-            }
-            if table == chosen {
-                size = bytes.len();
-            }
+        let (mut bytes, mut seen) = (Vec::new(), Seen::default());
+        // What a record before has left changes nothing.
+        seen.places.fill(1);
+        let mut writer = BitWriter::new(&mut bytes);
+        encode_values(&mut writer, &samples, &mut seen);
+        writer.finish();
+        let mut back = vec![sample(0.0); values.len()];
+        let mut reader = BitReader::new(&bytes);
+        decode_values(&mut reader, &mut back).unwrap();
+        reader.finish().unwrap();
+        for (value, back) in values.iter().zip(&back) {
+            assert_eq!(value.to_bits(), back.value.to_bits(), "{value}");
         }
-        size
+        bytes.len()
     }
 
     #[test]
@@ -326,6 +435,7 @@ mod tests {
         let edge = INTEGER_MAX as f64;
         check(&[edge, -edge, edge - 1.0, edge + 2.0, -edge - 2.0, edge, i64::MAX as f64, i64::MIN as f64, 1.0, edge]);
         check(&[0.1, -0.1, 0.3, 1e-15, 1e15, 1e-16, 1.5e-300, 123_456_789.123_4, 0.1 + 0.2, 1e22, -3.0, 5.0]);
+        check(&[4096.0, 1000.0, 4_096_000.0, 1e15, 4096.0 * 1e12, 4097.0, 8192.0, 3000.0, 1.0, 4096.0]);
         for bits in 0..64 {
             check(&[(1_u64 << bits) as f64, ((1_u64 << bits) - 1) as f64, -((1_u64 << bits) as f64), 0.5]);
         }
@@ -337,13 +447,39 @@ mod tests {
         assert_eq!(check(&[0.0; 800]), 100);
         assert!(check(&[7.25; 800]) <= 104);
         let buckets: Vec<f64> = (0..800).map(|i| 1_000_000.0 + f64::from(i / 3)).collect();
-        assert!(check(&buckets) <= 400);
+        assert!(check(&buckets) <= 520);
+        let two: Vec<f64> = (0..800).map(|i| [0.1 + 0.2, 1_760_001_609.28][i % 2]).collect();
+        assert!(check(&two) <= 800 + 16, "repetitions");
+        let pages: Vec<f64> = (0..800).map(|i| 4096.0 * f64::from(1000 + i % 1000)).collect();
+        assert!(check(&pages) <= 1610, "twelve bits less each");
+    }
+
+    #[test]
+    fn what_leads_out_of_range_is_refused() {
+        let refused = |tokens: &[Token]| {
+            let mut bytes = Vec::new();
+            let mut writer = BitWriter::new(&mut bytes);
+            let mut context = 0;
+            for &token in tokens {
+                put(&mut writer, context, token);
+                context = CONTEXTS[usize::from(token.symbol)];
+            }
+            writer.finish();
+            decode_values(&mut BitReader::new(&bytes), &mut vec![sample(0.0); tokens.len()]).is_none()
+        };
+        let most = (1 << 54) - 1;
+        assert!(refused(&[Token::new(REPETITION, 1)]), "before the first");
+        assert!(refused(&[Token::new(PAGES, most)]) && refused(&[Token::new(THOUSANDS, most)]));
+        assert!(refused(&[Token::new(INTEGER, most)]) && refused(&[Token::new(INCREASE, most)]));
+        assert!(!refused(&[Token::new(INTEGER, 1 << 53), Token::new(REPETITION, 1), Token::new(NEGATIVE, most)]));
     }
 
     proptest! {
         #[test]
-        fn any_doubles_come_back(bits in proptest::collection::vec(any::<u64>(), 0..50)) {
-            check(&bits.into_iter().map(f64::from_bits).collect::<Vec<_>>());
+        fn any_doubles_come_back(bits in proptest::collection::vec(any::<u64>(), 0..50), again in 0..50_usize) {
+            let mut values: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
+            values.extend_from_within(..again.min(values.len()));
+            check(&values);
         }
 
         #[test]
@@ -355,9 +491,7 @@ mod tests {
 
         #[test]
         fn any_bits_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100), n in 0..200_usize) {
-            for table in [Table::Busy, Table::Quiet] {
-                let _ = decode_values(&mut BitReader::new(&bytes), table, &mut vec![sample(0.0); n]);
-            }
+            let _ = decode_values(&mut BitReader::new(&bytes), &mut vec![sample(0.0); n]);
         }
     }
 }

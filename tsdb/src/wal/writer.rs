@@ -1,11 +1,11 @@
-//! Appending to a shard's log, with group commit, and cutting it.
+//! Appending to a log, with group commit, and cutting it.
 //!
-//! A record takes three steps, each under a lock of its own: encoded into [`Pending`] (under the shard's lock), written by
-//! whoever comes first for all that wait (`files`), synced likewise (`syncing`). Locks are taken in the order shard's
+//! A record takes three steps, each under a lock of its own: encoded into [`Pending`] (under the lock of what is gathered, or of a head), written by
+//! whoever comes first for all that wait (`files`), synced likewise (`syncing`). Locks are taken in the order
 //! head, `syncing`, `files`, `pending`, and nothing waits for the disk to sync while it holds `files`: so
-//! [`Wal::rotate`], which comes under the head's lock, waits for a write to the operating system at most.
+//! [`Wal::rotate`], for which all appends wait, waits for a write to the operating system at most.
 //!
-//! A cut falls between two requests. Whoever appends holds the head's lock, and so does the one who rotates: at that
+//! A cut falls between two requests, as none is in flight while a log is rotated: at that
 //! moment all that was appended is in `pending`, in `files` or written. Rotating takes `files`, writes the rest and closes
 //! both segments before it lets go: what was appended before is in segments below the cut, what comes after in others. A
 //! commit that runs at the same time either had `files` first, then rotating finds nothing left of what it wrote, or
@@ -41,9 +41,9 @@ const NUMBER_MAX: u64 = u64::MAX / 2;
 /// How the log is written.
 #[derive(Debug, Clone)]
 pub(crate) struct WalOptions {
-    /// The shard, for error messages.
-    pub(crate) shard: usize,
-    /// The folder of the shard's log.
+    /// The number of the log, for error messages.
+    pub(crate) number: usize,
+    /// The folder of the log.
     pub(crate) dir: PathBuf,
     /// The disk.
     pub(crate) fs: Arc<dyn Fs>,
@@ -53,7 +53,7 @@ pub(crate) struct WalOptions {
     pub(crate) segment_size_bytes: u64,
 }
 
-/// The log of one shard.
+/// A log, of one or several shards.
 #[derive(Debug)]
 pub(crate) struct Wal {
     options: WalOptions,
@@ -239,7 +239,7 @@ impl Wal {
     }
 
     /// Cuts the log: all that was appended lies in closed segments on return, and what comes next goes to new ones.
-    /// The caller holds the lock under which is appended. Nothing is synced.
+    /// No request is in flight; definitions may come before or after the cut. Nothing is synced.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`]; the log is not cut then, and goes on as before.
@@ -363,15 +363,15 @@ impl Wal {
     fn check_poison(&self) -> Result<()> {
         match self.poisoned.get() {
             None => Ok(()),
-            Some(reason) => Err(Error::Poisoned { shard: self.options.shard, reason: reason.clone() }),
+            Some(reason) => Err(Error::Poisoned { log: self.options.number, reason: reason.clone() }),
         }
     }
 
     /// Ends all writing, and returns the error that says so. The first reason stands.
     fn poison(&self, reason: String) -> Error {
-        tracing::error!(shard = self.options.shard, reason, "the log accepts no writes until a restart");
+        tracing::error!(log = self.options.number, reason, "the log accepts no writes until a restart");
         let reason = self.poisoned.get_or_init(|| reason).clone();
-        Error::Poisoned { shard: self.options.shard, reason }
+        Error::Poisoned { log: self.options.number, reason }
     }
 
     // A panic while one of the two locks was held leaves whole records: both are sound after it.

@@ -1,5 +1,6 @@
 //! Arithmetic and comparison of numbers, column by column.
 
+use crate::math;
 use crate::promql::ast::BinaryOp;
 
 /// Tells whether the result of an operator is something else than its operands, so that it does not keep their name.
@@ -38,8 +39,8 @@ pub(super) fn columns(op: BinaryOp, column: &mut [f64], other: &[f64], swapped: 
         BinaryOp::Mul => zip(column, other, swapped, |a, b| a * b),
         BinaryOp::Div => zip(column, other, swapped, |a, b| a / b),
         BinaryOp::Mod => zip(column, other, swapped, |a, b| a % b),
-        BinaryOp::Pow => zip(column, other, swapped, f64::powf),
-        BinaryOp::Atan2 => zip(column, other, swapped, f64::atan2),
+        BinaryOp::Pow => zip(column, other, swapped, math::pow),
+        BinaryOp::Atan2 => zip(column, other, swapped, math::atan2),
         _ => debug_assert!(false, "{op:?} is no arithmetic"),
     }
 }

@@ -19,7 +19,7 @@ use super::texts::TextCache;
 use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter, Pages};
 use crate::error::Result;
-use crate::labels::{Labels, LabelsBuilder};
+use crate::labels::{Labels, PackedBuilder};
 use crate::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 
 /// Entries of a group: reading one series decodes at most so many.
@@ -138,9 +138,7 @@ pub(crate) struct SeriesCursor {
     row: Vec<Symbol>,
     before: Vec<Symbol>,
     texts: TextCache,
-    last_name: String,
-    /// What the labels of the last series took: those of the next take about as much.
-    labels_size: usize,
+    labels: PackedBuilder,
 }
 
 impl SeriesCursor {
@@ -156,8 +154,7 @@ impl SeriesCursor {
             row: Vec::new(),
             before: Vec::new(),
             texts: TextCache::new(dictionary.cursor(Access::Cached)),
-            last_name: String::new(),
-            labels_size: 0,
+            labels: PackedBuilder::default(),
         }
     }
 
@@ -219,19 +216,14 @@ impl SeriesCursor {
     /// # Errors
     /// As [`SeriesCursor::seek`].
     pub(crate) fn labels(&mut self) -> Result<Labels> {
-        let mut labels = LabelsBuilder::with_capacity(self.labels_size);
-        self.last_name.clear();
+        self.labels.clear();
         for &symbol in &self.row {
-            let (name, value) = self.texts.get(symbol)?;
-            if name <= &*self.last_name {
+            let (packed, label) = self.texts.get(symbol)?;
+            if !self.labels.push_packed(packed, label) {
                 return Err(self.entries.damaged());
             }
-            labels.push(name, value);
-            name.clone_into(&mut self.last_name);
         }
-        let labels = labels.finish();
-        self.labels_size = labels.size();
-        Ok(labels)
+        Ok(self.labels.labels())
     }
 }
 

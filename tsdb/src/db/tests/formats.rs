@@ -61,7 +61,7 @@ fn print(contents: &Contents) -> String {
 
 #[test]
 fn directories_of_every_version_open_and_hold_what_was_written() {
-    for name in ["wal-v2", "block-v1", "tombstones-v1"] {
+    for name in ["wal-v2", "wal-v3", "block-v1", "tombstones-v1"] {
         let expected = std::fs::read_to_string(fixtures().join(name).join("expected.txt")).unwrap();
         for shards in [2, 1] {
             let dir = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ fn directories_of_every_version_open_and_hold_what_was_written() {
 #[test]
 #[ignore = "writes to tests/data/format: run it when a format gets a new version"]
 fn write_what_is_missing() {
-    write_fixture("wal-v2", &["wal"], live_logs);
+    write_fixture("wal-v3", &["wal"], live_logs);
     write_fixture("block-v1", &["blocks"], live_blocks);
     write_fixture("tombstones-v1", &["blocks", "tombstones"], live_deletions);
 }
@@ -128,7 +128,7 @@ fn write(db: &Db, series: impl IntoIterator<Item = usize>, t: i64, written: &mut
     }
 }
 
-/// Logs of two epochs; the first has been cut, and what was before the cut is not in the fixture.
+/// Logs of three epochs; the first has been cut, and what was before the cut is not in the fixture.
 fn live_logs(dir: &Path) -> Contents {
     let (mut before, mut written) = (Contents::new(), Contents::new());
     let db = Db::open(dir, options(2)).unwrap();
@@ -146,6 +146,14 @@ fn live_logs(dir: &Path) -> Contents {
     db.set_metadata([("n", metadata)]).unwrap();
     for n in 0..10 {
         write(&db, (0..80).step_by(1 + n as usize), NOW_MS + 900_000 + n * 15_000, &mut written);
+    }
+    drop(db);
+    let db = Db::open(dir, Options { wal_logs: 2, ..options(4) }).unwrap();
+    let t = NOW_MS + 1_800_000;
+    let round: Vec<_> = (0..80).map(|i| (i, t + i as i64 / 8 % 3 * 1000, [4096e3, 17e3, 0.3, 4096e3][i % 4])).collect();
+    assert_eq!(append(&db, &round), []);
+    for (i, t, value) in round {
+        written.get_mut(&series_labels(i).to_string()).unwrap().push((t, value.to_bits()));
     }
     drop(db);
     assert!(wal_files(dir, "checkpoint-").iter().all(|path| path.starts_with(dir.join("wal/000000-002"))));

@@ -22,7 +22,7 @@ enum Step {
     Delete { series: usize, start: i64, len: i64 },
     Clean,
     Snapshot,
-    Reopen { shards: usize },
+    Reopen { shards: usize, logs: usize },
 }
 
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..N_SERIES, 0..STEPS_MAX, 0..100_i64).prop_map(|(series, start, len)| Step::Delete { series, start, len }),
         1 => Just(Step::Clean),
         1 => Just(Step::Snapshot),
-        2 => (0..4_u32).prop_map(|i| Step::Reopen { shards: 1 << i }),
+        2 => (0..4_u32, 0..3_u32).prop_map(|(i, j)| Step::Reopen { shards: 1 << i, logs: 1 << j }),
     ]
 }
 
@@ -77,9 +77,10 @@ fn time(step: i64) -> i64 {
     NOW_MS + step * STEP_MS
 }
 
-fn options(shards: usize) -> Options {
+fn options(shards: usize, wal_logs: usize) -> Options {
     Options {
         shards,
+        wal_logs,
         clock: Arc::new(ManualClock::at(time(STEPS_MAX))),
         wal_sync: WalSync::Never,
         wal_segment_size_bytes: 4096,
@@ -166,8 +167,8 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..40), start in 0..STEPS_MAX, len in 0..STEPS_MAX,
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let open = |shards| Db::open(dir.path(), options(shards)).unwrap();
-        let (mut db, mut model, mut n_snapshots) = (open(1), Model::default(), 0);
+        let open = |shards, logs| Db::open(dir.path(), options(shards, logs)).unwrap();
+        let (mut db, mut model, mut n_snapshots) = (open(1, 1), Model::default(), 0);
         let some = TimeRange { start_ms: time(start), end_ms: time(start + len) };
         for step in steps {
             match step.clone() {
@@ -194,13 +195,13 @@ proptest! {
                     n_snapshots += 1;
                     let snapshot = db.snapshot(&n_snapshots.to_string(), false).unwrap();
                     model.flush();
-                    let copy = Db::open(&snapshot, options(2)).unwrap();
+                    let copy = Db::open(&snapshot, options(2, 2)).unwrap();
                     prop_assert_eq!(everything(&copy), model.contents(TimeRange::ALL));
                     check_starts(&copy, TimeRange::ALL);
                 }
-                Step::Reopen { shards } => {
+                Step::Reopen { shards, logs } => {
                     drop(db);
-                    db = open(shards);
+                    db = open(shards, logs);
                 }
             }
             prop_assert_eq!(everything(&db), model.contents(TimeRange::ALL), "after {:?}", step);

@@ -8,7 +8,7 @@ use super::*;
 const WRITERS: usize = 2;
 /// Series of a writer, over all shards: as the buckets of a histogram lie.
 const N_SERIES: usize = 64;
-const N_REQUESTS: i64 = 400;
+const N_REQUESTS: i64 = 100;
 const STEP_MS: i64 = 60_000;
 
 /// A sum over series is right only if each of them has as many samples as the others. Every request gives all series of its

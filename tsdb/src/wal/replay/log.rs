@@ -1,4 +1,4 @@
-//! The log of one shard of an epoch, while it is replayed.
+//! One log of an epoch, while it is replayed.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -28,12 +28,12 @@ use crate::wal::payload::unpack;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{self, SampleColumn};
 use crate::wal::starts::{STARTS, decode_starts};
-use crate::wal::{SegmentKind, quarantine, samples, v1};
+use crate::wal::{SegmentKind, quarantine, samples, v1, v2};
 
 /// A log and what was found in it so far.
 pub(super) struct Log {
     dir: PathBuf,
-    /// The shard of all its series, if the number of shards is still the same.
+    /// The shard of all its series, if there are as many shards as logs.
     home: Option<usize>,
     /// The checkpoint to load, if there is one.
     checkpoint: Option<u64>,
@@ -219,12 +219,13 @@ impl Log {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
                 let Some((record, payload)) = unpack(frame.record, frame.payload, &mut plain) else { return Ok(None) };
                 let decoded = match (record, version) {
-                    (record::HISTOGRAMS, 2) => {
+                    (record::HISTOGRAMS, 2..) => {
                         return Ok(log.histograms(payload, earlier, &mut scratch, shared.target));
                     }
-                    (STARTS, 2) => return Ok(log.starts(payload, earlier, &mut scratch)),
-                    (EXEMPLARS, 2) => return Ok(log.exemplars(payload, earlier, &mut scratch, shared.target)),
+                    (STARTS, 2..) => return Ok(log.starts(payload, earlier, &mut scratch)),
+                    (EXEMPLARS, 2..) => return Ok(log.exemplars(payload, earlier, &mut scratch, shared.target)),
                     (record::SAMPLES, 1) => v1::decode_samples(payload, &mut scratch.column),
+                    (record::SAMPLES, 2) => v2::decode_samples(payload, &mut scratch.column),
                     (record::SAMPLES, _) => samples::decode_samples(payload, &mut scratch.column),
                     _ => None,
                 };
@@ -369,12 +370,12 @@ impl Log {
         let Scratch { by_shard, starts, .. } = scratch;
         let shards = (0..).zip(target.shards).zip(by_shard);
         for ((shard_idx, shard), samples) in shards.filter(|(_, samples)| !samples.is_empty()) {
-            let mut head = shard.head_mut();
-            for (slot, sample) in samples.drain(..) {
+            shard.head_mut().replay_all(samples, |head, slot, sample| {
                 let replayed = head.replay(slot, AnySample::Float(sample));
-                starts.apply(&mut head, Place { shard: shard_idx, slot }, sample.timestamp_ms, replayed);
+                starts.apply(head, Place { shard: shard_idx, slot }, sample.timestamp_ms, replayed);
                 self.stats.count(replayed);
-            }
+            });
+            samples.clear();
         }
         starts.clear();
     }

@@ -3,8 +3,8 @@
 //! Two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all epochs; from then on every
 //! series is known and the store takes writes (`replaying`). [`Replay::samples`] replays the samples segments, epoch by epoch. In both, the logs of an epoch are
 //! read at the same time by the workers of the thread pool that it is called in, each of which holds a window of one file
-//! and the columns of one record. As long as the number of shards has not changed, a log leads to one shard only and
-//! workers share nothing; after a change a log leads to several, whose locks sort that out.
+//! and the columns of one record. As long as the number of logs has not changed, each log leads to shards of its own and
+//! workers share nothing; after a change several may lead to one shard, whose lock sorts that out.
 //!
 //! Nothing of the log is changed before the end, and beside it only the quarantine, which only grows; what is written
 //! meanwhile goes to new segments, which this replay does not look at. Torn tails are cut last; under
@@ -101,7 +101,7 @@ pub(crate) struct Target<'a> {
 /// A replay whose definitions are loaded.
 pub(crate) struct Replay<'a> {
     target: &'a Target<'a>,
-    /// By epoch, oldest first, and shard.
+    /// By epoch, oldest first.
     logs: Vec<Vec<Log>>,
     /// The series of all epochs but the newest: one is defined once, in whatever epoch it first came.
     earlier: Places,
@@ -121,7 +121,7 @@ struct Shared<'a> {
 /// [`Error::Version`] if one is of a newer format, [`Error::Io`].
 pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> Result<()> {
     for epoch in epochs {
-        for dir in (0..epoch.shards).map(|shard| epoch.shard_dir(wal_dir, shard)) {
+        for dir in (0..epoch.logs).map(|log| epoch.log_dir(wal_dir, log)) {
             let names = match fs.list(&dir) {
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 names => names.map_err(Error::io("list", &dir))?,
@@ -146,9 +146,9 @@ impl<'a> Replay<'a> {
             Self { target, logs: Vec::new(), earlier: Places::default(), next_ref: 0, stats: ReplayStats::default() };
         let shared = Shared::new(target);
         for epoch in epochs {
-            let is_same = epoch.shards == target.shards.len();
-            let open = |shard| Log::open(epoch.shard_dir(wal_dir, shard), is_same.then_some(shard), &shared);
-            replay.logs.push((0..epoch.shards).into_par_iter().map(open).collect::<Result<_>>()?);
+            let is_same = epoch.logs == target.shards.len();
+            let open = |log| Log::open(epoch.log_dir(wal_dir, log), is_same.then_some(log), &shared);
+            replay.logs.push((0..epoch.logs).into_par_iter().map(open).collect::<Result<_>>()?);
         }
         for logs in &mut replay.logs {
             logs.par_iter_mut().try_for_each(|log| log.definitions(&shared))?;

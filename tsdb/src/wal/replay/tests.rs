@@ -15,7 +15,7 @@ use crate::sample::{Sample, SampleColumns, TimeRange};
 use crate::wal::{Cut, SampleColumn, SegmentKind, Wal, WalOptions, remove_epochs_before};
 use crate::{Db, Labels};
 
-const EPOCH: Epoch = Epoch { number: 0, shards: 1 };
+const EPOCH: Epoch = Epoch { number: 0, logs: 1 };
 
 /// What a replay of a folder of logs leads to.
 struct Replayed {
@@ -27,7 +27,10 @@ struct Replayed {
 fn replay(wal_dir: &Path, on_corruption: WalOnCorruption) -> Replayed {
     let scratch = tempfile::tempdir().unwrap();
     let shards: Vec<Shard> = (0..2_u16)
-        .map(|idx| Shard::new(idx, 1, wal_of(&scratch.path().join(idx.to_string()), Arc::new(RealFs)), usize::MAX))
+        .map(|idx| {
+            let wal = wal_of(&scratch.path().join(idx.to_string()), Arc::new(RealFs));
+            Shard::new(idx, 1, crate::logs::Log::new(wal), usize::MAX)
+        })
         .collect();
     let mut epochs: Vec<Epoch> = RealFs.list(wal_dir).unwrap().iter().filter_map(|name| Epoch::parse(name)).collect();
     epochs.sort_unstable();
@@ -54,7 +57,7 @@ fn stats(wal_dir: &Path) -> (ReplayStats, u64) {
 }
 
 fn wal_of(dir: &Path, fs: Arc<dyn Fs>) -> Wal {
-    Wal::open(WalOptions { shard: 0, dir: dir.to_owned(), fs, sync: WalSync::Never, segment_size_bytes: 1 << 20 })
+    Wal::open(WalOptions { number: 0, dir: dir.to_owned(), fs, sync: WalSync::Never, segment_size_bytes: 1 << 20 })
         .unwrap()
 }
 
@@ -240,7 +243,7 @@ fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
     let dir = tempfile::tempdir().unwrap();
     let (root, copies) = (dir.path().join("wal"), dir.path().join("copies"));
     let fs = Arc::new(RecordingFs { root: root.clone(), copies: copies.clone(), n_copies: AtomicUsize::new(0) });
-    let wal = wal_of(&EPOCH.shard_dir(&root, 0), Arc::new(Recorder(Arc::clone(&fs))));
+    let wal = wal_of(&EPOCH.log_dir(&root, 0), Arc::new(Recorder(Arc::clone(&fs))));
     // From which copy on so many samples are acknowledged, and how many of them may be gone.
     let mut steps = Vec::new();
     let (mut acknowledged, mut replaced) = (0, 0);
@@ -272,12 +275,12 @@ fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
     let (found, next_ref) = stats(&root);
     assert_eq!((found.n_series, found.n_samples, next_ref), (20, 20, 1001), "what comes behind the last cut");
     assert!(seen.len() > 5, "{seen:?}");
-    assert_eq!(RealFs.list(&EPOCH.shard_dir(&root, 0)).unwrap().len(), 3, "a checkpoint and two segments");
+    assert_eq!(RealFs.list(&EPOCH.log_dir(&root, 0)).unwrap().len(), 3, "a checkpoint and two segments");
 }
 
 /// A log with a checkpoint of 1,000 series and 10 more behind it. The one before it and its segment can be put back.
 fn log_with_two_checkpoints(root: &Path, keep_older: bool) {
-    let dir = EPOCH.shard_dir(root, 0);
+    let dir = EPOCH.log_dir(root, 0);
     let wal = wal_of(&dir, Arc::new(RealFs));
     let backup = root.with_extension("backup");
     append(&wal, 0..500, 0..500, 0);
@@ -294,7 +297,7 @@ fn log_with_two_checkpoints(root: &Path, keep_older: bool) {
 }
 
 fn newest_checkpoint(root: &Path) -> PathBuf {
-    let dir = EPOCH.shard_dir(root, 0);
+    let dir = EPOCH.log_dir(root, 0);
     let names = RealFs.list(&dir).unwrap();
     dir.join(names.iter().rfind(|name| SegmentKind::Checkpoint.parse(name).is_some()).unwrap())
 }
@@ -354,12 +357,12 @@ fn a_damaged_checkpoint_gives_way_to_the_one_before_it_or_to_what_is_left_of_it(
 fn damage_to_segments_is_refused_before_anything_is_changed_or_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("wal");
-    let wal = wal_of(&EPOCH.shard_dir(&root, 0), Arc::new(RealFs));
+    let wal = wal_of(&EPOCH.log_dir(&root, 0), Arc::new(RealFs));
     append(&wal, 0..3, 0..3, 0);
     (1..10).for_each(|t| append(&wal, [], 0..3, t));
     wal.rotate().unwrap();
     (10..12).for_each(|t| append(&wal, [], 0..3, t));
-    let shard = EPOCH.shard_dir(&root, 0);
+    let shard = EPOCH.log_dir(&root, 0);
     // One segment has damage inside, the other a torn end.
     let names = RealFs.list(&shard).unwrap();
     let [damaged, torn] = [&names[0], &names[1]].map(|name| shard.join(name));
@@ -388,9 +391,9 @@ fn damage_to_segments_is_refused_before_anything_is_changed_or_set_aside() {
 fn every_damaged_byte_and_every_cut_of_a_small_log_opens() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("wal");
-    let wal = wal_of(&EPOCH.shard_dir(&root, 0), Arc::new(RealFs));
+    let wal = wal_of(&EPOCH.log_dir(&root, 0), Arc::new(RealFs));
     (0..4).for_each(|i| append(&wal, [i], 0..=i, i as i64));
-    let shard = EPOCH.shard_dir(&root, 0);
+    let shard = EPOCH.log_dir(&root, 0);
     for name in RealFs.list(&shard).unwrap() {
         let path = shard.join(name);
         let good = std::fs::read(&path).unwrap();
@@ -420,7 +423,7 @@ fn unknown_records_in_sound_frames_refuse_to_open() {
         [(SegmentKind::Samples, 4), (SegmentKind::Samples, 1), (SegmentKind::Series, 2), (SegmentKind::Series, 0x83)]
     {
         let dir = tempfile::tempdir().unwrap();
-        let shard = EPOCH.shard_dir(dir.path(), 0);
+        let shard = EPOCH.log_dir(dir.path(), 0);
         std::fs::create_dir_all(&shard).unwrap();
         let mut bytes = file_header(kind, 9).to_vec();
         let at = begin_frame(&mut bytes);
@@ -435,10 +438,10 @@ fn unknown_records_in_sound_frames_refuse_to_open() {
 #[test]
 fn a_log_of_an_earlier_number_of_shards_is_read_until_it_is_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let old = wal_of(&EPOCH.shard_dir(dir.path(), 0), Arc::new(RealFs));
+    let old = wal_of(&EPOCH.log_dir(dir.path(), 0), Arc::new(RealFs));
     append(&old, 0..10, 0..10, 0);
-    let current = Epoch { number: 1, shards: 2 };
-    let new: Vec<_> = (0..2).map(|shard| wal_of(&current.shard_dir(dir.path(), shard), Arc::new(RealFs))).collect();
+    let current = Epoch { number: 1, logs: 2 };
+    let new: Vec<_> = (0..2).map(|shard| wal_of(&current.log_dir(dir.path(), shard), Arc::new(RealFs))).collect();
     append(&new[0], [], 0..5, 1);
     append(&new[1], [20], [20, 5, 6], 1);
     let (found, next_ref) = stats(dir.path());

@@ -11,7 +11,7 @@ use crate::wal::reader::{Item, LargeFrames, Opened, Reader};
 use crate::wal::samples::decode_samples;
 
 fn wal(dir: &Path, fs: Arc<dyn Fs>, sync: WalSync, segment_size_bytes: u64) -> Wal {
-    Wal::open(WalOptions { shard: 0, dir: dir.to_owned(), fs, sync, segment_size_bytes }).unwrap()
+    Wal::open(WalOptions { number: 0, dir: dir.to_owned(), fs, sync, segment_size_bytes }).unwrap()
 }
 
 fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {

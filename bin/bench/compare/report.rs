@@ -1,0 +1,179 @@
+//! What a comparison found: medians over its rounds, as a table with ratios and as JSON.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::super::query::Asked;
+use super::server::Server;
+
+/// What one round found of one server.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Figures {
+    pub(super) cpu_s_per_million_new: f64,
+    pub(super) cpu_s_per_million_known: f64,
+    pub(super) samples_per_s: f64,
+    pub(super) write_p99_ms: f64,
+    pub(super) resident_bytes_per_series: f64,
+    pub(super) peak_bytes_per_series: f64,
+    /// From SIGKILL to the first right answer; `None` if there never was one.
+    pub(super) restart_s: Option<f64>,
+    /// Of the samples that were acknowledged before the crash.
+    pub(super) lost_share: f64,
+    pub(super) disk_bytes_per_sample: f64,
+    pub(super) index_bytes_per_series: f64,
+    pub(super) questions: Vec<Asked>,
+}
+
+/// What is found of all servers.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    n_series: u32,
+    n_samples_per_series: i64,
+    servers: Vec<Found>,
+}
+
+/// What is found of one server, round after round.
+#[derive(Debug, Serialize)]
+struct Found {
+    name: &'static str,
+    version: String,
+    rounds: Vec<Figures>,
+}
+
+/// Finds a figure; there is none where a server refused.
+type Value = Box<dyn Fn(&Figures) -> Option<f64>>;
+
+/// A line of the table: a figure and how it is shown.
+struct Row {
+    name: String,
+    decimals: usize,
+    value: Value,
+}
+
+impl Report {
+    pub(super) fn new(servers: &[Server], n_series: u32, n_samples_per_series: i64) -> Self {
+        let found = |server: &Server| Found { name: server.name(), version: server.version(), rounds: Vec::new() };
+        Self { n_series, n_samples_per_series, servers: servers.iter().map(found).collect() }
+    }
+
+    pub(super) fn add(&mut self, server: usize, figures: Figures) {
+        self.servers[server].rounds.push(figures);
+    }
+
+    pub(super) fn json(&self) -> Result<String> {
+        serde_json::to_string_pretty(self).context("write the report")
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = figure_rows();
+        let Some(first) = self.servers.iter().find_map(|found| found.rounds.first()) else { return rows };
+        for (i, asked) in first.questions.iter().enumerate() {
+            let value = move |figures: &Figures| figures.questions[i].median_ms;
+            rows.push(Row { name: format!("{}, ms", asked.name), decimals: 2, value: Box::new(value) });
+        }
+        for (name, is_metadata) in [("queries, geometric mean, ms", false), ("metadata, geometric mean, ms", true)] {
+            let value = move |figures: &Figures| geometric_mean(&figures.questions, is_metadata);
+            rows.push(Row { name: name.to_owned(), decimals: 2, value: Box::new(value) });
+        }
+        rows
+    }
+}
+
+fn figure_rows() -> Vec<Row> {
+    type Field = fn(&Figures) -> Option<f64>;
+    let rows: [(&str, usize, Field); 10] = [
+        ("CPU per million new series, s", 2, |f| Some(f.cpu_s_per_million_new)),
+        ("CPU per million samples, known series, s", 3, |f| Some(f.cpu_s_per_million_known)),
+        ("samples a second, known series", 0, |f| Some(f.samples_per_s)),
+        ("write latency p99, ms", 1, |f| Some(f.write_p99_ms)),
+        ("resident bytes a series", 0, |f| Some(f.resident_bytes_per_series)),
+        ("resident bytes a series, peak", 0, |f| Some(f.peak_bytes_per_series)),
+        ("SIGKILL to first right answer, s", 2, |f| f.restart_s),
+        ("acknowledged samples lost, %", 2, |f| Some(f.lost_share * 100.0)),
+        ("disk bytes a sample, all, merged", 3, |f| Some(f.disk_bytes_per_sample)),
+        ("index bytes a series", 1, |f| Some(f.index_bytes_per_series)),
+    ];
+    let row =
+        |(name, decimals, value): (&str, usize, Field)| Row { name: name.to_owned(), decimals, value: Box::new(value) };
+    rows.into_iter().map(row).collect()
+}
+
+/// Returns the geometric mean of the medians; `None` if one was refused.
+fn geometric_mean(questions: &[Asked], is_metadata: bool) -> Option<f64> {
+    let of_kind = questions.iter().filter(|asked| asked.is_metadata == is_metadata);
+    let logs: Option<Vec<f64>> = of_kind.map(|asked| asked.median_ms.map(f64::ln)).collect();
+    let logs = logs.filter(|logs| !logs.is_empty())?;
+    Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+impl Found {
+    /// Returns the median over the rounds; `None` if a round has none.
+    fn median(&self, row: &Row) -> Option<f64> {
+        let mut values = self.rounds.iter().map(|figures| (row.value)(figures)).collect::<Option<Vec<f64>>>()?;
+        values.sort_unstable_by(f64::total_cmp);
+        let (low, high) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
+        Some((low + high) / 2.0)
+    }
+}
+
+impl fmt::Display for Report {
+    /// The first server's ratio to each other one stands behind the other's figure.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} series, {} samples each", self.n_series, self.n_samples_per_series)?;
+        self.servers.iter().try_for_each(|found| writeln!(f, "{}: {}", found.name, found.version))?;
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_MARKDOWN);
+        let header = |(i, found): (usize, &Found)| match i {
+            0 => vec![found.name.to_owned()],
+            _ => vec![found.name.to_owned(), format!("{} / it", self.servers[0].name)],
+        };
+        let header = self.servers.iter().enumerate().flat_map(header);
+        table.set_header([String::new()].into_iter().chain(header));
+        for row in self.rows() {
+            let medians: Vec<_> = self.servers.iter().map(|found| found.median(&row)).collect();
+            table.add_row([row.name.clone()].into_iter().chain(cells(&medians, row.decimals)));
+        }
+        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        writeln!(f, "{table}")
+    }
+}
+
+/// The cells of a row: the first figure alone, each other one with the ratio of the first to it.
+fn cells(medians: &[Option<f64>], decimals: usize) -> Vec<String> {
+    let shown = |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.decimals$}"));
+    let mut cells = Vec::new();
+    for (i, &value) in medians.iter().enumerate() {
+        cells.push(shown(value));
+        if i > 0 {
+            let ratio = medians[0].zip(value).filter(|(_, other)| *other != 0.0).map(|(own, other)| own / other);
+            cells.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(median_ms: Option<f64>) -> Asked {
+        Asked { name: "up", is_metadata: false, median_ms, answer_bytes: 1, n_results: 1, refusal: None }
+    }
+
+    #[test]
+    fn a_mean_needs_every_answer() {
+        let mean = geometric_mean(&[asked(Some(2.0)), asked(Some(8.0))], false).unwrap();
+        assert!((mean - 4.0).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[asked(Some(2.0)), asked(None)], false), None);
+        assert_eq!(geometric_mean(&[asked(Some(2.0))], true), None);
+    }
+
+    #[test]
+    fn ratios_are_those_of_the_first_to_the_others() {
+        assert_eq!(cells(&[Some(1.0), Some(4.0), None], 1), ["1.0", "4.0", "0.25", "none", "-"]);
+        assert_eq!(cells(&[None, Some(0.0)], 0), ["none", "0", "-"]);
+    }
+}

@@ -1,0 +1,164 @@
+//! `varve wal recover`.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use varve_tsdb::prometheus::chunk::StartTimes;
+use varve_tsdb::prometheus::fault::FaultKind;
+use varve_tsdb::prometheus::recover::{
+    CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover,
+};
+use varve_tsdb::{Fs, RealFs};
+
+use super::args::{Format, RecoverArgs};
+use super::progress::ProgressLine;
+use super::{Verdict, table};
+use crate::machine;
+
+/// Faults that the table lists; JSON has all that were kept.
+const FAULTS_LISTED: usize = 50;
+
+/// Recovers, and prints the report.
+pub(super) fn run(args: &RecoverArgs) -> Result<Verdict> {
+    if !args.source.is_dir() {
+        bail!("data directory {:?} does not exist", args.source);
+    }
+    if args.to_blocks.starts_with(&args.source) {
+        bail!("the target {:?} is inside the data directory, which is not written to", args.to_blocks);
+    }
+    let concurrency = if args.concurrency == 0 { machine::cores() } else { args.concurrency };
+    let half = usize::try_from(machine::memory_bytes() / 2).unwrap_or(usize::MAX);
+    let options = RecoverOptions {
+        memory_bytes: if args.memory == 0 { half } else { args.memory },
+        concurrency: concurrency.min(CONCURRENCY_MAX),
+        starts: if args.keep_start_timestamps { StartTimes::Kept } else { StartTimes::Dropped },
+        external_labels: args.external_labels.clone(),
+    };
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let line = ProgressLine::start();
+    let show = |progress: Progress| {
+        let what = match progress.phase {
+            Phase::Read => "reading logs  ",
+            Phase::Write => "writing blocks",
+        };
+        line.show(what, progress.done, progress.total, &format!("{} samples", progress.n_samples));
+    };
+    let report = recover(&fs, &args.source, &args.to_blocks, &options, &show)
+        .with_context(|| format!("recover {:?}", args.source))?;
+    let elapsed_s = line.finish().as_secs_f64();
+    match args.output.format {
+        Format::Table => print!("{}", text(&report, elapsed_s)),
+        Format::Json => println!("{}", json(&report, elapsed_s)),
+    }
+    let is_whole = report.faults.n_unsound() == 0 && report.n_unknown_samples == 0;
+    Ok(if is_whole { Verdict::Sound } else { Verdict::Faults })
+}
+
+fn text(report: &Report, elapsed_s: f64) -> String {
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let rate = (report.n_samples + report.n_late_samples) as f64 / elapsed_s.max(0.001);
+    let mut rows = vec![
+        row("bytes of logs read", report.read_size.to_string()),
+        row("segments", report.n_segments.to_string()),
+        row("head chunks", report.n_head_chunks.to_string()),
+        row("series", report.n_series.to_string()),
+        row("samples taken from the log", report.n_samples.to_string()),
+        row("late samples", report.n_late_samples.to_string()),
+        row("samples that blocks have", report.n_covered.to_string()),
+        row("samples not newer than the one before", report.n_not_newer.to_string()),
+        row("deletions", report.n_tombstones.to_string()),
+        row("exemplars, which blocks do not hold", report.n_exemplars.to_string()),
+        row("metadata, which blocks do not hold", report.n_metadata.to_string()),
+        row("bytes that did not fit in memory", report.spilled_size.to_string()),
+        row("samples a second", format!("{rate:.0}")),
+    ];
+    rows.extend(report.records.iter().map(|(kind, n)| row(&format!("records of {}", kind.name()), n.to_string())));
+    let mut text = table::print(&rows);
+    text.push('\n');
+    let mut blocks = vec![["block", "from", "to", "series", "samples"].map(str::to_owned).to_vec()];
+    for block in &report.blocks {
+        let (from, to) = (time(block.min_ms), time(block.max_ms));
+        let stats = &block.stats;
+        blocks.push(vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]);
+    }
+    text.push_str(&table::print(&blocks));
+    text.push_str(&faults(report));
+    text
+}
+
+fn faults(report: &Report) -> String {
+    let mut text = String::new();
+    for fault in report.faults.kept().iter().take(FAULTS_LISTED) {
+        let kind = fault.kind.name();
+        text.push_str(&format!("\n{}: byte {}: {kind}: {}", fault.path.display(), fault.offset, fault.reason));
+    }
+    let n_faults = report.faults.n_unsound() + report.faults.count(FaultKind::TornTail);
+    if n_faults > FAULTS_LISTED as u64 {
+        text.push_str(&format!("\n... and {} more", n_faults - FAULTS_LISTED as u64));
+    }
+    if report.n_unknown_samples > 0 {
+        let n_series = report.unknown_series.len();
+        text.push_str(&format!(
+            "\n{} samples of {n_series} series whose definition is lost are in {UNKNOWN_SAMPLES}",
+            report.n_unknown_samples
+        ));
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+fn json(report: &Report, elapsed_s: f64) -> Value {
+    let records = report.records.iter().map(|(kind, n)| (kind.name().to_owned(), json!(n)));
+    let block = |block: &varve_tsdb::prometheus::block::BlockMeta| {
+        json!({
+            "ulid": block.ulid.to_string(),
+            "minTime": block.min_ms,
+            "maxTime": block.max_ms,
+            "series": block.stats.n_series,
+            "samples": block.stats.n_samples,
+            "chunks": block.stats.n_chunks,
+        })
+    };
+    let fault = |fault: &varve_tsdb::prometheus::fault::Fault| {
+        json!({
+            "path": fault.path,
+            "offset": fault.offset,
+            "kind": fault.kind.name(),
+            "reason": fault.reason,
+        })
+    };
+    let lost = report.unknown_series.iter().map(|(series, lost)| {
+        json!({"series": series, "samples": lost.n_samples, "minTime": lost.min_ms, "maxTime": lost.max_ms})
+    });
+    json!({
+        "elapsedSeconds": elapsed_s,
+        "readBytes": report.read_size,
+        "segments": report.n_segments,
+        "checkpoint": report.checkpoint,
+        "headChunks": report.n_head_chunks,
+        "series": report.n_series,
+        "samples": report.n_samples,
+        "lateSamples": report.n_late_samples,
+        "coveredSamples": report.n_covered,
+        "notNewerSamples": report.n_not_newer,
+        "unknownSchemaSamples": report.n_unknown_schema,
+        "unknownSamples": report.n_unknown_samples,
+        "unknownSeries": lost.collect::<Vec<_>>(),
+        "tombstones": report.n_tombstones,
+        "exemplars": report.n_exemplars,
+        "metadata": report.n_metadata,
+        "spilledBytes": report.spilled_size,
+        "records": records.collect::<serde_json::Map<_, _>>(),
+        "blocks": report.blocks.iter().map(block).collect::<Vec<_>>(),
+        "faults": report.faults.kept().iter().map(fault).collect::<Vec<_>>(),
+        "nFaults": report.faults.n_unsound(),
+    })
+}
+
+fn time(timestamp_ms: i64) -> String {
+    Timestamp::from_millisecond(timestamp_ms).map_or_else(|_| timestamp_ms.to_string(), |time| time.to_string())
+}

@@ -1,0 +1,71 @@
+use super::*;
+
+/// Lines of a function's name, the bits of its arguments, and those of its result.
+const GOLDEN: &str = include_str!("golden.txt");
+
+fn number(text: &str) -> f64 {
+    if text == "nan" { f64::NAN } else { f64::from_bits(u64::from_str_radix(text, 16).unwrap()) }
+}
+
+fn of_one(name: &str) -> Option<fn(f64) -> f64> {
+    Some(match name {
+        "exp" => exp,
+        "exp2" => exp2,
+        "ln" => ln,
+        "log2" => log2,
+        "log10" => log10,
+        "sin" => sin,
+        "cos" => cos,
+        "tan" => tan,
+        "asin" => asin,
+        "acos" => acos,
+        "atan" => atan,
+        "sinh" => sinh,
+        "cosh" => cosh,
+        "tanh" => tanh,
+        "asinh" => asinh,
+        "acosh" => acosh,
+        "atanh" => atanh,
+        _ => return None,
+    })
+}
+
+fn apply(name: &str, arguments: &[f64]) -> f64 {
+    match (of_one(name), arguments) {
+        (Some(function), [x]) => function(*x),
+        (None, [x, y]) => {
+            if name == "pow" {
+                pow(*x, *y)
+            } else {
+                atan2(*x, *y)
+            }
+        }
+        _ => panic!("{name} of {arguments:?}"),
+    }
+}
+
+#[test]
+fn every_bit_is_that_of_go() {
+    let mut different = Vec::new();
+    for line in GOLDEN.lines() {
+        let (name, numbers) = line.split_once(' ').unwrap();
+        let numbers: Vec<f64> = numbers.split(' ').map(number).collect();
+        let (expected, arguments) = numbers.split_last().unwrap();
+        let result = apply(name, arguments);
+        if result.to_bits() != expected.to_bits() && !(result.is_nan() && expected.is_nan()) {
+            different.push(format!("{name} of {arguments:?} is {result:e}, not {expected:e}"));
+        }
+    }
+    assert!(GOLDEN.lines().count() > 1000);
+    assert!(different.is_empty(), "{} differ:\n{}", different.len(), different[..different.len().min(40)].join("\n"));
+}
+
+#[test]
+fn a_number_is_split_and_scaled_back() {
+    for value in [1.0, -0.75, 5e-324, f64::MIN_POSITIVE, f64::MAX, -1e-310] {
+        let (fraction, power) = split(value);
+        assert!((0.5..1.0).contains(&fraction.abs()));
+        assert_eq!(scaled(fraction, power), value);
+    }
+    assert_eq!((scaled(0.5, 3000), scaled(-0.5, -3000)), (f64::INFINITY, -0.0));
+}

@@ -1,0 +1,85 @@
+//! The chunks of a block, `chunks/000001` and so on.
+//!
+//! ```text
+//! u32     magic 0x85bd40dd
+//! u8      version 1; then three zeros
+//! chunks  varint size of the data, u8 encoding, data, u32 CRC-32C of encoding and data
+//! ```
+//! The index names a chunk by the place of its file in the list, in the upper 32 bits, and its offset there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::buffered::BufferedFile;
+use super::writer::EncodedChunk;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::varint::put_u64;
+
+/// Bytes after which the chunks go on in the next file.
+pub const CHUNK_SEGMENT_SIZE_MAX: u64 = 512 << 20;
+pub(super) const MAGIC: u32 = 0x85bd_40dd;
+pub(super) const VERSION: u8 = 1;
+pub(super) const HEADER_SIZE: u64 = 8;
+
+/// Writes chunks one behind the other.
+#[derive(Debug)]
+pub(super) struct ChunkWriter {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    segment_size_max: u64,
+    open: Option<BufferedFile>,
+    /// Size and hash of those before the open one.
+    finished: Vec<(u64, u128)>,
+    scratch: Vec<u8>,
+}
+
+impl ChunkWriter {
+    pub(super) fn create(fs: &Arc<dyn Fs>, dir: &Path, segment_size_max: u64) -> Result<Self> {
+        fs.create_dir(dir).map_err(Error::io("create", dir))?;
+        let (fs, dir) = (Arc::clone(fs), dir.to_owned());
+        Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new(), scratch: Vec::new() })
+    }
+
+    /// Appends a chunk; returns its name for the index.
+    pub(super) fn add(&mut self, chunk: &EncodedChunk<'_>) -> Result<u64> {
+        self.scratch.clear();
+        put_u64(&mut self.scratch, chunk.bytes.len() as u64);
+        let start = self.scratch.len();
+        self.scratch.push(chunk.encoding.code());
+        self.scratch.extend_from_slice(chunk.bytes);
+        let checksum = crc32c::crc32c(&self.scratch[start..]);
+        self.scratch.extend_from_slice(&checksum.to_be_bytes());
+        let size = self.scratch.len() as u64;
+        let is_full =
+            |open: &BufferedFile| open.position() > HEADER_SIZE && open.position() + size > self.segment_size_max;
+        if let Some(full) = self.open.take_if(|open| is_full(open)) {
+            self.finished.push(full.finish()?);
+        }
+        if self.open.is_none() {
+            self.open = Some(self.next()?);
+        }
+        let open = self.open.as_mut().expect("made above");
+        let name = (self.finished.len() as u64) << 32 | open.position();
+        open.write(&self.scratch)?;
+        Ok(name)
+    }
+
+    /// Returns path inside the block, size and hash of each file.
+    pub(super) fn finish(mut self) -> Result<Vec<(String, u64, u128)>> {
+        if let Some(open) = self.open.take() {
+            self.finished.push(open.finish()?);
+        }
+        self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        let name = |(i, (size, hash))| (format!("chunks/{:06}", i + 1), size, hash);
+        Ok(self.finished.into_iter().enumerate().map(name).collect())
+    }
+
+    fn next(&self) -> Result<BufferedFile> {
+        let path = self.dir.join(format!("{:06}", self.finished.len() + 1));
+        let mut file = BufferedFile::create(&*self.fs, &path)?;
+        file.write(&MAGIC.to_be_bytes())?;
+        file.write(&[VERSION, 0, 0, 0])?;
+        Ok(file)
+    }
+}

@@ -1,0 +1,487 @@
+//! What is in a record: definitions of series, samples, histograms, exemplars, metadata, deletions.
+//!
+//! A decoder appends what it finds; on an error, what came before the damage is appended. Source: Prometheus
+//! `tsdb/record/record.go`, types 1 to 13 as of version 3.14.
+
+use std::sync::Arc;
+
+use crate::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint,
+};
+use crate::prometheus::cursor::Cursor;
+
+/// The type of a record; the numbers are those of the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RecordType {
+    /// Labels of series.
+    Series = 1,
+    /// Floats.
+    Samples = 2,
+    /// Deletions.
+    Tombstones = 3,
+    /// Exemplars.
+    Exemplars = 4,
+    /// Of the out-of-order log: what of a series is in head chunks.
+    MmapMarkers = 5,
+    /// Types, units and help texts.
+    Metadata = 6,
+    /// Histograms with integer counts.
+    Histograms = 7,
+    /// Histograms with float counts.
+    FloatHistograms = 8,
+    /// As 7, some with custom buckets.
+    CustomHistograms = 9,
+    /// As 8, some with custom buckets.
+    CustomFloatHistograms = 10,
+    /// Floats with start timestamps.
+    SamplesV2 = 11,
+    /// Histograms with integer counts and start timestamps.
+    HistogramsV2 = 12,
+    /// Histograms with float counts and start timestamps.
+    FloatHistogramsV2 = 13,
+}
+
+impl RecordType {
+    /// All types, in the order of their numbers.
+    pub const ALL: [Self; 13] = [
+        Self::Series,
+        Self::Samples,
+        Self::Tombstones,
+        Self::Exemplars,
+        Self::MmapMarkers,
+        Self::Metadata,
+        Self::Histograms,
+        Self::FloatHistograms,
+        Self::CustomHistograms,
+        Self::CustomFloatHistograms,
+        Self::SamplesV2,
+        Self::HistogramsV2,
+        Self::FloatHistogramsV2,
+    ];
+
+    /// Returns the type of a record; `None` if it is empty or of a type that is not known.
+    #[must_use]
+    pub fn of(record: &[u8]) -> Option<Self> {
+        let code = *record.first()?;
+        Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+
+    /// Returns the name that Prometheus gives it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Series => "series",
+            Self::Samples => "samples",
+            Self::Tombstones => "tombstones",
+            Self::Exemplars => "exemplars",
+            Self::MmapMarkers => "mmapmarkers",
+            Self::Metadata => "metadata",
+            Self::Histograms => "histogram_samples",
+            Self::FloatHistograms => "float_histogram_samples",
+            Self::CustomHistograms => "custom_buckets_histogram_samples",
+            Self::CustomFloatHistograms => "custom_buckets_float_histogram_samples",
+            Self::SamplesV2 => "samples_v2",
+            Self::HistogramsV2 => "histogram_samples_v2",
+            Self::FloatHistogramsV2 => "float_histogram_samples_v2",
+        }
+    }
+}
+
+/// A record whose checksum is right and whose contents are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a record of type {record_type} makes no sense at byte {at}")]
+pub struct BadRecord {
+    /// Where in the decompressed record.
+    pub at: usize,
+    /// The record's first byte.
+    pub record_type: u8,
+}
+
+/// The labels of a series, and the number by which other records name it.
+#[derive(Debug, Clone)]
+pub struct Definition<'a> {
+    /// The number of the series.
+    pub series: u64,
+    labels: Cursor<'a>,
+    n_labels: usize,
+}
+
+impl<'a> Definition<'a> {
+    /// Iterates over names and values as they were written: in ascending order of names, if nothing is wrong.
+    pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let mut labels = self.labels;
+        (0..self.n_labels).map_while(move |_| Some((labels.text()?, labels.text()?)))
+    }
+}
+
+/// A float of a series.
+#[derive(Debug, Clone, Copy)]
+pub struct RefSample {
+    /// The number of the series.
+    pub series: u64,
+    /// Milliseconds since the Unix epoch.
+    pub timestamp_ms: i64,
+    /// Start timestamp; 0 is none.
+    pub start_ms: i64,
+    /// The value.
+    pub value: f64,
+}
+
+/// A histogram of a series.
+#[derive(Debug, Clone)]
+pub struct RefHistogram {
+    /// The number of the series.
+    pub series: u64,
+    /// Milliseconds since the Unix epoch.
+    pub timestamp_ms: i64,
+    /// Start timestamp; 0 is none.
+    pub start_ms: i64,
+    /// The histogram.
+    pub histogram: Arc<Histogram>,
+}
+
+/// A closed range of time in which samples of a series were deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefTombstone {
+    /// The number of the series.
+    pub series: u64,
+    /// The first millisecond.
+    pub min_ms: i64,
+    /// The last millisecond.
+    pub max_ms: i64,
+}
+
+/// An exemplar of a series.
+#[derive(Debug, Clone)]
+pub struct RefExemplar<'a> {
+    /// The number of the series.
+    pub series: u64,
+    /// Milliseconds since the Unix epoch.
+    pub timestamp_ms: i64,
+    /// The value.
+    pub value: f64,
+    /// Names and values.
+    pub labels: Vec<(&'a str, &'a str)>,
+}
+
+/// Type, unit and help text of a series.
+#[derive(Debug, Clone, Copy)]
+pub struct RefMetadata<'a> {
+    /// The number of the series.
+    pub series: u64,
+    /// The number of the type: see [`RefMetadata::type_name`].
+    pub metric_type: u8,
+    /// The unit.
+    pub unit: &'a str,
+    /// The help text.
+    pub help: &'a str,
+}
+
+impl RefMetadata<'_> {
+    /// Returns the type as OpenMetrics names it.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        let names = ["unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"];
+        names.get(usize::from(self.metric_type)).copied().unwrap_or("unknown")
+    }
+}
+
+/// Decodes the items of a record, one after the other, up to its end.
+fn decode<'a>(record: &'a [u8], mut item: impl FnMut(&mut Cursor<'a>) -> Option<()>) -> Result<(), BadRecord> {
+    let record_type = record.first().copied().unwrap_or(0);
+    let mut src = Cursor::new(record.get(1..).unwrap_or_default());
+    while !src.is_empty() {
+        let left = src.len();
+        item(&mut src).ok_or(BadRecord { at: record.len() - left, record_type })?;
+    }
+    Ok(())
+}
+
+/// Decodes a record of type 1.
+///
+/// # Errors
+/// [`BadRecord`] where it makes no sense: a text that is not UTF-8, too; likewise below.
+pub fn decode_definitions<'a>(record: &'a [u8], dst: &mut Vec<Definition<'a>>) -> Result<(), BadRecord> {
+    decode(record, |src| {
+        let series = src.be_u64()?;
+        let n_labels = src.n_items()?;
+        let labels = *src;
+        for _ in 0..n_labels {
+            src.text()?;
+            src.text()?;
+        }
+        dst.push(Definition { series, labels, n_labels });
+        Some(())
+    })
+}
+
+/// Decodes a record of type 2 or 11.
+///
+/// # Errors
+/// [`BadRecord`].
+pub fn decode_samples(record: &[u8], dst: &mut Vec<RefSample>) -> Result<(), BadRecord> {
+    let mut series = SeriesAndTimes::of(record);
+    decode(record, |src| {
+        let (series, timestamp_ms, start_ms) = series.take(src)?;
+        dst.push(RefSample { series, timestamp_ms, start_ms, value: src.f64()? });
+        Some(())
+    })
+}
+
+/// Decodes a record of type 7 to 10, 12 or 13. Histograms of a resolution that is not known are counted, and left out.
+///
+/// # Errors
+/// [`BadRecord`].
+pub fn decode_histograms(record: &[u8], dst: &mut Vec<RefHistogram>) -> Result<u64, BadRecord> {
+    let is_float = matches!(
+        RecordType::of(record),
+        Some(RecordType::FloatHistograms | RecordType::CustomFloatHistograms | RecordType::FloatHistogramsV2)
+    );
+    let (mut series, mut n_unknown) = (SeriesAndTimes::of(record), 0);
+    decode(record, |src| {
+        let (series, timestamp_ms, start_ms) = series.take(src)?;
+        match take_histogram(src, is_float)? {
+            Some(histogram) => {
+                dst.push(RefHistogram { series, timestamp_ms, start_ms, histogram: Arc::new(histogram) });
+            }
+            None => n_unknown += 1,
+        }
+        Some(())
+    })?;
+    Ok(n_unknown)
+}
+
+/// Decodes a record of type 3.
+///
+/// # Errors
+/// [`BadRecord`].
+pub fn decode_tombstones(record: &[u8], dst: &mut Vec<RefTombstone>) -> Result<(), BadRecord> {
+    decode(record, |src| {
+        dst.push(RefTombstone { series: src.be_u64()?, min_ms: src.varint()?, max_ms: src.varint()? });
+        Some(())
+    })
+}
+
+/// Decodes a record of type 4.
+///
+/// # Errors
+/// [`BadRecord`].
+pub fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'a>>) -> Result<(), BadRecord> {
+    let mut series = SeriesAndTimes::of(record);
+    decode(record, |src| {
+        let (series, timestamp_ms, _) = series.take(src)?;
+        let value = src.f64()?;
+        let mut labels = Vec::new();
+        for _ in 0..src.n_items()? {
+            labels.push((src.text()?, src.text()?));
+        }
+        dst.push(RefExemplar { series, timestamp_ms, value, labels });
+        Some(())
+    })
+}
+
+/// Decodes a record of type 6.
+///
+/// # Errors
+/// [`BadRecord`].
+pub fn decode_metadata<'a>(record: &'a [u8], dst: &mut Vec<RefMetadata<'a>>) -> Result<(), BadRecord> {
+    decode(record, |src| {
+        let mut metadata = RefMetadata { series: src.uvarint()?, metric_type: src.u8()?, unit: "", help: "" };
+        for _ in 0..src.n_items()? {
+            match (src.text()?, src.text()?) {
+                ("UNIT", unit) => metadata.unit = unit,
+                ("HELP", help) => metadata.help = help,
+                _ => {}
+            }
+        }
+        dst.push(metadata);
+        Some(())
+    })
+}
+
+/// Series, time and start of the items of a record.
+enum SeriesAndTimes {
+    /// A first pair, then distances from it.
+    FromFirst(Option<(u64, i64)>),
+    /// The first item, then each from the one before: the series and time of the first, and series and start of the last.
+    FromLast(Option<LastItem>),
+}
+
+struct LastItem {
+    first_ms: i64,
+    first_start_ms: i64,
+    series: u64,
+    start_ms: i64,
+}
+
+/// Says that an item has no start, or that of the one before it.
+const NO_START: u8 = 0;
+const SAME_START: u8 = 1;
+
+impl SeriesAndTimes {
+    fn of(record: &[u8]) -> Self {
+        match RecordType::of(record) {
+            Some(RecordType::SamplesV2 | RecordType::HistogramsV2 | RecordType::FloatHistogramsV2) => {
+                Self::FromLast(None)
+            }
+            _ => Self::FromFirst(None),
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, src: &mut Cursor<'_>) -> Option<(u64, i64, i64)> {
+        match self {
+            Self::FromFirst(first) => {
+                let (series, time) = match *first {
+                    Some(first) => first,
+                    None => *first.insert((src.be_u64()?, src.be_u64()?.cast_signed())),
+                };
+                let (series_step, time_step) = (src.varint()?, src.varint()?);
+                Some((series.wrapping_add_signed(series_step), time.wrapping_add(time_step), 0))
+            }
+            Self::FromLast(Some(last)) => {
+                last.series = last.series.wrapping_add_signed(src.varint()?);
+                let timestamp_ms = last.first_ms.wrapping_add(src.varint()?);
+                last.start_ms = match src.u8()? {
+                    NO_START => 0,
+                    SAME_START => last.start_ms,
+                    _ => last.first_start_ms.wrapping_add(src.varint()?),
+                };
+                Some((last.series, timestamp_ms, last.start_ms))
+            }
+            Self::FromLast(none) => {
+                let (series, first_ms, start_ms) = (src.varint()?.cast_unsigned(), src.varint()?, src.varint()?);
+                *none = Some(LastItem { first_ms, first_start_ms: start_ms, series, start_ms });
+                Some((series, first_ms, start_ms))
+            }
+        }
+    }
+}
+
+/// Takes a histogram; an inner `None` is one of a resolution that is not known.
+fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Option<Histogram>> {
+    let reset_hint = ResetHint::from_code(src.u8()?).unwrap_or_default();
+    let schema = src.varint()?;
+    let zero_threshold = src.f64()?;
+    let (zero_count, count) = if is_float { (src.be_u64()?, src.be_u64()?) } else { (src.uvarint()?, src.uvarint()?) };
+    let sum = src.f64()?;
+    let (positive_spans, negative_spans) = (take_spans(src)?, take_spans(src)?);
+    let counts = if is_float {
+        HistogramCounts::Float {
+            count: f64::from_bits(count),
+            zero_count: f64::from_bits(zero_count),
+            positive: take_doubles(src)?,
+            negative: take_doubles(src)?,
+        }
+    } else {
+        HistogramCounts::Integer { count, zero_count, positive: take_counts(src)?, negative: take_counts(src)? }
+    };
+    let custom_bounds = if schema == i64::from(CUSTOM_BUCKETS_SCHEMA) { take_doubles(src)? } else { Vec::new() };
+    let is_known = schema == i64::from(CUSTOM_BUCKETS_SCHEMA) || (-4..=8).contains(&schema);
+    let Some(schema) = i8::try_from(schema).ok().filter(|_| is_known) else { return Some(None) };
+    Some(Some(Histogram {
+        reset_hint,
+        schema,
+        zero_threshold,
+        sum,
+        counts,
+        positive_spans,
+        negative_spans,
+        custom_bounds,
+    }))
+}
+
+fn take_len(src: &mut Cursor<'_>) -> Option<usize> {
+    src.n_items().filter(|&n| n <= HISTOGRAM_BUCKETS_MAX)
+}
+
+fn take_spans(src: &mut Cursor<'_>) -> Option<Vec<BucketSpan>> {
+    let mut spans = Vec::new();
+    for _ in 0..take_len(src)? {
+        let (offset, length) = (i32::try_from(src.varint()?).ok()?, u32::try_from(src.uvarint()?).ok()?);
+        spans.push(BucketSpan { offset, length });
+    }
+    Some(spans)
+}
+
+/// Counts are written as the steps from one to the next.
+fn take_counts(src: &mut Cursor<'_>) -> Option<Vec<u64>> {
+    let (mut counts, mut count) = (Vec::new(), 0_u64);
+    for _ in 0..take_len(src)? {
+        count = count.wrapping_add_signed(src.varint()?);
+        counts.push(count);
+    }
+    Some(counts)
+}
+
+fn take_doubles(src: &mut Cursor<'_>) -> Option<Vec<f64>> {
+    let mut doubles = Vec::new();
+    for _ in 0..take_len(src)? {
+        doubles.push(src.f64()?);
+    }
+    Some(doubles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn records_of_all_types() {
+        let mut definitions = Vec::new();
+        let record = [&[1, 0, 0, 0, 0, 0, 0, 0, 7, 1, 1][..], b"a", &[1], b"b"].concat();
+        decode_definitions(&record, &mut definitions).unwrap();
+        assert_eq!(definitions[0].series, 7);
+        assert_eq!(definitions[0].labels().collect::<Vec<_>>(), [("a", "b")]);
+
+        let one = 1.0_f64.to_bits().to_be_bytes();
+        let base = [&[2][..], &9_u64.to_be_bytes(), &1000_i64.to_be_bytes()].concat();
+        let record = [&base[..], &[0, 0], &one, &[2, 20], &one].concat();
+        let mut samples = Vec::new();
+        decode_samples(&record, &mut samples).unwrap();
+        let plain = |samples: &[RefSample]| {
+            samples.iter().map(|s| (s.series, s.timestamp_ms, s.start_ms, s.value)).collect::<Vec<_>>()
+        };
+        assert_eq!(plain(&samples), [(9, 1000, 0, 1.0), (10, 1010, 0, 1.0)]);
+
+        // Series 9 at 100 with start 50; series 10 at 105 with the same; 11 at 105 with none; 12 at 105 with 51.
+        let next = [&[2, 10, 1][..], &one, &[2, 10, 0], &one, &[2, 10, 2, 2], &one].concat();
+        let record = [&[11, 18, 200, 1, 100][..], &one, &next].concat();
+        samples.clear();
+        decode_samples(&record, &mut samples).unwrap();
+        assert_eq!(plain(&samples), [(9, 100, 50, 1.0), (10, 105, 50, 1.0), (11, 105, 0, 1.0), (12, 105, 51, 1.0)]);
+
+        let mut tombstones = Vec::new();
+        let record = [&[3][..], &5_u64.to_be_bytes(), &[2, 4]].concat();
+        decode_tombstones(&record, &mut tombstones).unwrap();
+        assert_eq!(tombstones, [RefTombstone { series: 5, min_ms: 1, max_ms: 2 }]);
+
+        let mut metadata = Vec::new();
+        let record = [&[6, 5, 1, 2, 4][..], b"UNIT", &[1], b"s", &[4], b"HELP", &[2], b"hi"].concat();
+        decode_metadata(&record, &mut metadata).unwrap();
+        assert_eq!((metadata[0].type_name(), metadata[0].unit, metadata[0].help), ("counter", "s", "hi"));
+    }
+
+    #[test]
+    fn a_record_that_is_cut_gives_what_is_before_the_cut() {
+        let one = 1.0_f64.to_bits().to_be_bytes();
+        let record = [&[2][..], &9_u64.to_be_bytes(), &1000_i64.to_be_bytes(), &[0, 0], &one, &[2, 20], &one].concat();
+        let mut samples = Vec::new();
+        let error = decode_samples(&record[..record.len() - 1], &mut samples).unwrap_err();
+        assert_eq!((error, samples.len()), (BadRecord { at: 27, record_type: 2 }, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn no_record_panics(code in 0..16_u8, mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            bytes.insert(0, code);
+            let _ = decode_definitions(&bytes, &mut Vec::new());
+            let _ = decode_samples(&bytes, &mut Vec::new());
+            let _ = decode_histograms(&bytes, &mut Vec::new());
+            let _ = decode_tombstones(&bytes, &mut Vec::new());
+            let _ = decode_exemplars(&bytes, &mut Vec::new());
+            let _ = decode_metadata(&bytes, &mut Vec::new());
+        }
+    }
+}

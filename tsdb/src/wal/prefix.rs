@@ -1,0 +1,55 @@
+//! Canonical prefix codes: all that has to be known of one are the lengths of its codes, which are part of the format.
+//!
+//! Codes ascend with their length and then with the symbol, starting from zeros; the first bit of a code comes first.
+//! Everything here runs when the program is compiled.
+
+/// Returns the code of each symbol, its first bit lowest. The lengths must be those of a complete code, none longer than
+/// `length_max`.
+pub(super) const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) -> [u16; N] {
+    let mut codes = [0; N];
+    let (mut next, mut length) = (0_u16, 1);
+    while length <= length_max {
+        let mut symbol = 0;
+        while symbol < N {
+            if lengths[symbol] as usize == length {
+                codes[symbol] = next.reverse_bits() >> (16 - length);
+                next += 1;
+            }
+            symbol += 1;
+        }
+        assert!(length < length_max || next as usize == 1 << length_max, "the code is complete");
+        next <<= 1;
+        length += 1;
+    }
+    codes
+}
+
+/// Returns what the next bits begin with, by their value: the symbol and the length of its code. `C` is 2 to the power of
+/// the longest length.
+pub(super) const fn symbols<const N: usize, const C: usize>(lengths: &[u8; N]) -> [(u8, u8); C] {
+    let codes = codes(lengths, C.ilog2() as usize);
+    let mut symbols = [(0, 0); C];
+    let mut symbol = 0;
+    while symbol < N {
+        let mut bits = codes[symbol] as usize;
+        while bits < C {
+            symbols[bits] = (symbol as u8, lengths[symbol]);
+            bits += 1 << lengths[symbol];
+        }
+        symbol += 1;
+    }
+    symbols
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_canonical_and_lead_back() {
+        const LENGTHS: [u8; 4] = [2, 1, 3, 3];
+        assert_eq!(codes(&LENGTHS, 3), [0b01, 0b0, 0b011, 0b111]);
+        let symbols: [_; 8] = symbols(&LENGTHS);
+        assert_eq!(symbols, [(1, 1), (0, 2), (1, 1), (2, 3), (1, 1), (0, 2), (1, 1), (3, 3)]);
+    }
+}
