@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use prost::Message;
-use varve_ingest::{DecodedBatch, Limits, Receiver, RouteHasher, Version, decode_v1, decode_v2};
+use varve_ingest::{DecodedBatch, Limits, Receiver, RelabelConfig, RouteHasher, Rules, Version, decode_v1, decode_v2};
 
 const N_SERIES: usize = 100_000;
 /// As Prometheus' default `max_samples_per_send`.
@@ -93,5 +94,42 @@ fn receive(c: &mut Criterion) {
     group.bench_function("known series, one thread", |b| b.iter_batched(&mut bodies, write, BatchSize::PerIteration));
 }
 
-criterion_group!(benches, decode, receive);
+/// Known series under rules that match none of them: the routes are what the rules have made, whatever their number.
+fn rules(c: &mut Criterion) {
+    let mut group = c.benchmark_group("rules");
+    group.sample_size(20).throughput(Throughput::Elements(N_SERIES as u64));
+    for n_rules in [0, 40, 400] {
+        let rule = |i: usize| RelabelConfig {
+            source_labels: vec!["job".to_owned(), "__name__".to_owned()],
+            regex: Some(format!("job-{i};(unwanted_{i}|deprecated_.*)")),
+            action: Some("drop".to_owned()),
+            ..RelabelConfig::default()
+        };
+        bench_rules(&mut group, &format!("{n_rules} rules"), (0..n_rules).map(rule).collect());
+    }
+    let all = RelabelConfig { action: Some("drop".to_owned()), ..RelabelConfig::default() };
+    bench_rules(&mut group, "all dropped", vec![all]);
+    group.finish();
+}
+
+fn bench_rules(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, rules: Vec<RelabelConfig>) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let receiver = Receiver::new(Arc::new(common::open(dir.path(), 2, 1)), Limits::default());
+    receiver.set_rules(Rules::new(rules).expect("sound rules"));
+    let mut step = 0;
+    let mut bodies = || {
+        step += 1;
+        requests(step).iter().map(messages::WriteRequest::to_body).collect::<Vec<_>>()
+    };
+    let write = |bodies: Vec<Vec<u8>>| {
+        for body in &bodies {
+            assert!(receiver.write(Version::V1, body).expect("there is room").rejects.is_empty());
+        }
+        bodies
+    };
+    write(bodies());
+    group.bench_function(name, |b| b.iter_batched(&mut bodies, write, BatchSize::PerIteration));
+}
+
+criterion_group!(benches, decode, receive, rules);
 criterion_main!(benches);

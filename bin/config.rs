@@ -3,6 +3,7 @@
 //! Only keys that have an effect are known; every other key is an error that names it, so that nobody relies on a
 //! setting that does nothing.
 
+mod ingest;
 mod otlp;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use varve_tsdb::{EXEMPLARS_MAX, METRIC_NAME};
 
 use crate::quantity::{parse_duration, print_duration};
+use ingest::IngestConfig;
 use otlp::OtlpConfig;
 
 /// What the file says; [`Config::default`] stands where there is none.
@@ -25,6 +27,7 @@ pub(crate) struct Config {
     pub(crate) global: GlobalConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) otlp: OtlpConfig,
+    pub(crate) ingest: IngestConfig,
 }
 
 /// Section `global`.
@@ -128,6 +131,8 @@ impl Config {
         if config.storage.exemplars.max_exemplars > EXEMPLARS_MAX {
             bail!("storage.exemplars.max_exemplars: must be at most {EXEMPLARS_MAX}");
         }
+        config.ingest.rules()?;
+        config.otlp.settings(0)?;
         Ok(config)
     }
 

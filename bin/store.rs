@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::{OtlpSettings, Receiver};
+use varve_ingest::Receiver;
 use varve_query::{Engine, EngineOptions};
-use varve_tsdb::{Db, Options, Result};
+use varve_tsdb::{Db, Options};
+
+use crate::config::Config;
 
 /// What requests work on.
 #[derive(Debug)]
@@ -13,6 +15,7 @@ pub(crate) struct Store {
     pub(crate) db: Arc<Db>,
     pub(crate) receiver: Receiver,
     pub(crate) engine: Engine,
+    lookback_delta_ms: i64,
 }
 
 /// What a [`Store`] is opened with.
@@ -20,7 +23,8 @@ pub(crate) struct Store {
 pub(crate) struct StoreOptions {
     pub(crate) tsdb: Options,
     pub(crate) ingest: varve_ingest::Limits,
-    pub(crate) otlp: OtlpSettings,
+    /// What the configuration says of ingestion; [`Store::reload`] changes it later.
+    pub(crate) config: Config,
     pub(crate) engine: EngineOptions,
 }
 
@@ -29,10 +33,24 @@ impl Store {
     ///
     /// # Errors
     /// As [`Db::open`].
-    pub(crate) fn open(path: &Path, options: StoreOptions) -> Result<Self> {
+    pub(crate) fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let receiver = Receiver::new(Arc::clone(&db), options.ingest);
-        receiver.set_otlp(options.otlp);
-        Ok(Self { db, receiver, engine: Engine::new(options.engine) })
+        let lookback_delta_ms = options.engine.lookback_delta_ms;
+        let store = Self { db, receiver, engine: Engine::new(options.engine), lookback_delta_ms };
+        store.reload(&options.config)?;
+        Ok(store)
+    }
+
+    /// Puts into force what a configuration says of ingestion: sections `ingest` and `otlp`. Requests at work end under the
+    /// old one. The other sections have an effect at a start only.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration; nothing has changed then.
+    pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        let (otlp, rules) = (config.otlp.settings(self.lookback_delta_ms)?, config.ingest.rules()?);
+        self.receiver.set_otlp(otlp);
+        self.receiver.set_rules(rules);
+        Ok(())
     }
 }

@@ -15,4 +15,5 @@ mod prometheus;
 mod promql;
 mod protection;
 mod recovery;
+mod relabel;
 mod tidy;

@@ -64,7 +64,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let features = features(&args.enable_feature);
     let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
     let settings = settings(&args, &memory, features, flags);
-    let options = store_options(&args, &memory, &config, features)?;
+    let options = store_options(&args, &memory, config.clone(), features);
     let query_log_file = config.global.query_log_file.clone();
     let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -330,7 +330,7 @@ fn retention(time: Duration, size: usize) -> String {
     time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
 }
 
-fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: Features) -> Result<StoreOptions> {
+fn store_options(args: &ServeArgs, memory: &Memory, config: Config, features: Features) -> StoreOptions {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
         wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
@@ -366,8 +366,7 @@ fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: F
         features,
         ..EngineOptions::default()
     };
-    let otlp = config.otlp.settings(engine.lookback_delta_ms)?;
-    Ok(StoreOptions { tsdb, ingest: args.ingest.limits(), otlp, engine })
+    StoreOptions { tsdb, ingest: args.ingest.limits(), config, engine }
 }
 
 /// The most threads that queries can share.

@@ -26,6 +26,7 @@ mod features;
 mod federate;
 mod flight;
 mod health;
+mod import;
 mod json;
 mod labels;
 mod lifecycle;
@@ -68,6 +69,7 @@ use prometheus::proto::MetricFamily;
 use varve_query::promql::Features;
 use varve_tsdb::{Interrupt, MemoryBudget, QueryContext, Regexp};
 
+use crate::config::Config;
 use crate::live_config::LiveConfig;
 use crate::metrics::{MemoryFigures, Metrics};
 use crate::pressure::Pressure;
@@ -236,14 +238,21 @@ impl App {
     /// # Errors
     /// As [`LiveConfig::reload`], and what was in force stays; if the query log cannot be opened.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
-        let open_log = |()| self.query_log.write_to(self.config.current().global.query_log_file.as_deref());
-        let reloaded = self.config.reload().and_then(open_log);
+        let reloaded = self.config.reload().and_then(|()| self.apply(&self.config.current()));
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());
         match &reloaded {
             Ok(()) => tracing::info!("Completed loading of configuration file"),
             Err(reason) => tracing::error!(reason = format!("{reason:#}"), "Error reloading config"),
         }
         reloaded
+    }
+
+    /// Puts into force what can be without a restart.
+    fn apply(&self, config: &Config) -> anyhow::Result<()> {
+        if let Some(store) = self.store() {
+            store.reload(config)?;
+        }
+        self.query_log.write_to(config.global.query_log_file.as_deref())
     }
 
     /// Returns `None` while the store is open, else whether it is because the server stops.

@@ -21,8 +21,9 @@ use super::openapi::{
     optional, required,
 };
 use super::{
-    App, admin, compression, cors, error, exemplars, federate, health, labels, lifecycle, metadata, notifications,
-    otlp, plain, queries, query, remote_read, rules, search, self_metrics, series, status, targets, tsdb_status, write,
+    App, admin, compression, cors, error, exemplars, federate, health, import, labels, lifecycle, metadata,
+    notifications, otlp, plain, queries, query, remote_read, rules, search, self_metrics, series, status, targets,
+    tsdb_status, write,
 };
 use crate::http::features;
 
@@ -479,6 +480,10 @@ fn messages() -> Vec<Endpoint> {
             .about("otlp", "Stores metrics of OpenTelemetry")
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
+        post("/api/v1/import/prometheus", import::prometheus)
+            .about("import", "Stores a scrape body as if it had been scraped now")
+            .takes(const { &[optional("extra_label", Texts, "Labels to add, each as `name=value`.")] })
+            .takes_message("text/plain"),
     ]
 }
 

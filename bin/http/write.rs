@@ -97,8 +97,10 @@ struct Counts {
 
 impl Counts {
     fn of(written: &Written) -> Self {
-        let Written { samples_stored, histograms_stored, ref exemplars, .. } = *written;
-        Self { samples: samples_stored - histograms_stored, histograms: histograms_stored, exemplars: exemplars.stored }
+        // What rules have dropped has been dealt with: a sender would count it as failed otherwise.
+        let all = written.samples_stored + written.samples_dropped;
+        let (histograms, exemplars) = (written.histograms_stored + written.histograms_dropped, &written.exemplars);
+        Self { samples: all - histograms, histograms, exemplars: exemplars.stored }
     }
 
     /// Tells a sender of version 2.0, in whatever way its request has ended.

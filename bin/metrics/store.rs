@@ -4,10 +4,11 @@ use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
 use super::{family, family_of, label};
 use crate::store::Store;
+use varve_ingest::RuleStats;
 
 /// Reads the figures.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
-    [tsdb(&store.db.stats()), replay(&store.db.replay_status()), ingest(&store.receiver.stats())].concat()
+    [tsdb(&store.db.stats()), replay(&store.db.replay_status()), ingest(&store.receiver.stats()), rules(store)].concat()
 }
 
 fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
@@ -172,6 +173,11 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
             stats.samples_stored,
         ),
         counter(
+            "varve_ingest_samples_dropped_total",
+            "Samples of write requests that rules have dropped.",
+            stats.samples_dropped,
+        ),
+        counter(
             "varve_ingest_exemplars_stored_total",
             "Exemplars of write requests that were stored, repetitions included.",
             stats.exemplars.stored,
@@ -199,6 +205,29 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         families.push(family_of("varve_ingest_rejected_total", help, MetricType::COUNTER, by_reason));
     }
     families
+}
+
+/// Returns what each rule of `ingest.metric_relabel_configs` has done; nothing where there is none.
+fn rules(store: &Store) -> Vec<MetricFamily> {
+    let rules = store.receiver.rule_stats();
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let family = |name: &str, help: &str, n: fn(&RuleStats) -> u64| {
+        let by_rule = rules.iter().map(|rule| {
+            let labels = vec![label("rule", &rule.name), label("state", rule.state.name())];
+            (labels, n(rule) as f64)
+        });
+        family_of(name, help, MetricType::COUNTER, by_rule)
+    };
+    vec![
+        family(
+            "varve_ingest_rule_series_total",
+            "Label sets that a rule dropped or changed, or in shadow would have, when they were first seen under these rules.",
+            |rule| rule.series,
+        ),
+        family("varve_ingest_rule_samples_total", "Samples of such label sets.", |rule| rule.samples),
+    ]
 }
 
 fn counter(name: &str, help: &str, value: u64) -> MetricFamily {

@@ -1,6 +1,6 @@
 //! Bodies of the protocols that do not fix their compression, decompressed within bounds.
 
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 
 use crate::admission::Permit;
 use crate::error::{Malformed, WriteError};
@@ -46,31 +46,7 @@ impl Compression {
         limits: &Limits,
         permit: &mut Permit<'_>,
     ) -> Result<Vec<u8>, WriteError> {
-        match self {
-            Self::Identity => {
-                limits.check_decompressed(body.len() as u64)?;
-                permit.grow(body.len())?;
-                Ok(body.to_vec())
-            }
-            Self::Snappy => {
-                let size = snappy::declared_size(body, limits)?;
-                permit.grow(size)?;
-                let mut bytes = Vec::new();
-                snappy::decompress(body, size, &mut bytes)?;
-                Ok(bytes)
-            }
-            Self::Gzip => self.inflate(flate2::read::MultiGzDecoder::new(body), limits, permit),
-            Self::Deflate => self.inflate(flate2::read::ZlibDecoder::new(body), limits, permit),
-            Self::Zstd => {
-                let mut decoder = zstd::Decoder::with_buffer(body).map_err(|error| self.malformed(&error))?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(|error| self.malformed(&error))?;
-                self.inflate(decoder, limits, permit)
-            }
-        }
-    }
-
-    fn inflate(self, mut reader: impl Read, limits: &Limits, permit: &mut Permit<'_>) -> Result<Vec<u8>, WriteError> {
-        let mut bytes = Vec::new();
+        let (mut reader, mut bytes) = (self.reader(body, limits)?, Vec::new());
         loop {
             let len = bytes.len();
             permit.grow(STEP)?;
@@ -80,6 +56,29 @@ impl Compression {
                 return Ok(bytes);
             }
         }
+    }
+
+    /// Returns a reader of the decompressed body, in which nothing but a snappy block has a size yet.
+    ///
+    /// # Errors
+    /// As [`Compression::decompress`].
+    pub(crate) fn reader<'a>(self, body: &'a [u8], limits: &Limits) -> Result<Box<dyn Read + 'a>, WriteError> {
+        Ok(match self {
+            Self::Identity => Box::new(body),
+            Self::Snappy => {
+                let size = snappy::declared_size(body, limits)?;
+                let mut bytes = Vec::new();
+                snappy::decompress(body, size, &mut bytes)?;
+                Box::new(Cursor::new(bytes))
+            }
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(body)),
+            Self::Deflate => Box::new(flate2::read::ZlibDecoder::new(body)),
+            Self::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(body).map_err(|error| self.malformed(&error))?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(|error| self.malformed(&error))?;
+                Box::new(decoder)
+            }
+        })
     }
 
     fn malformed(self, error: &io::Error) -> WriteError {

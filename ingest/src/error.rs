@@ -56,6 +56,16 @@ pub enum Malformed {
     /// The body is not a snappy block.
     #[error("snappy: {0}")]
     Snappy(String),
+    /// A line of a scrape body cannot be read.
+    #[error("line {line}: {reason}; {}", stored_before(*.n_stored))]
+    Line {
+        /// Counts from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+        /// Samples of the lines before that are stored.
+        n_stored: u64,
+    },
     /// A label set refers to a symbol that is not there. The words are Prometheus'.
     #[error("parsing labels for series: labelRefs {number} outside of symbols table (size {n_symbols})")]
     Symbol {
@@ -86,4 +96,11 @@ pub enum Malformed {
         /// What is wrong there.
         reason: &'static str,
     },
+}
+
+fn stored_before(n_stored: u64) -> String {
+    match n_stored {
+        0 => "nothing of the body is stored".to_owned(),
+        _ => format!("the first {n_stored} samples of the body are stored"),
+    }
 }

@@ -19,6 +19,8 @@ pub enum ExemplarRefusal {
     UnknownSeries,
     /// It came without a sample of its series, which version 2.0 of remote write does not take.
     NoSamples,
+    /// A rule drops its series.
+    Dropped,
     /// Its labels are not UTF-8, have no name or one name twice.
     InvalidLabels,
 }
@@ -34,6 +36,7 @@ impl ExemplarRefusal {
             Self::Store(RejectExemplar::Disabled) => "disabled",
             Self::Store(RejectExemplar::Moved) | Self::UnknownSeries => "unknown_series",
             Self::NoSamples => "no_samples",
+            Self::Dropped => "dropped",
             Self::InvalidLabels => "invalid_labels",
         }
     }

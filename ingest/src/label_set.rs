@@ -32,14 +32,23 @@ pub(crate) fn parse<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>, limit
         }
         texts.push((name, value));
     }
-    let labels = Labels::from_unsorted(&mut texts).map_err(|refused| match refused {
-        LabelsError::EmptyName => Reason::EmptyLabelName,
-        LabelsError::DuplicateName(_) => Reason::DuplicateLabelName,
-    })?;
+    check(Labels::from_unsorted(&mut texts).map_err(|refused| reason(&refused))?)
+}
+
+/// Checks what rules, too, can make wrong: a label set has a metric name and a size that the store takes.
+pub(crate) fn check(labels: Labels) -> Result<Labels, Reason> {
     if labels.metric_name().is_empty() {
         return Err(Reason::MissingMetricName);
     }
     if labels.size() > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(labels) }
+}
+
+/// Returns the reason for what the store's labels refuse.
+pub(crate) fn reason(refused: &LabelsError) -> Reason {
+    match refused {
+        LabelsError::EmptyName => Reason::EmptyLabelName,
+        LabelsError::DuplicateName(_) => Reason::DuplicateLabelName,
+    }
 }
 
 /// Prints a label set of any bytes as it was sent, as Prometheus prints one, cut at some [`PRINT_SIZE_MAX`] bytes.

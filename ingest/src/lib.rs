@@ -8,6 +8,7 @@
 //!    columns of a [`DecodedBatch`], strings stay where they are. Each label set is hashed as it lies in the message.
 //! 3. `route` looks the hashes up: a series seen before is a handle, a label set refused before is the reason why.
 //!    Only what is unknown has its labels parsed, checked (`label_set`) and resolved by [`varve_tsdb::Db::series`].
+//!    Then the rules of `relabel` keep, rewrite or drop it; a dropped label set is a route too.
 //! 4. `append` hands samples and exemplars to the store and resolves series again that have moved in memory meanwhile.
 //! 5. What was not stored is counted per [`Reason`] with one example ([`Rejects`]); the rest is stored.
 //!
@@ -37,10 +38,13 @@ mod metadata;
 mod otlp;
 mod pipeline;
 mod rejects;
+mod relabel;
 mod remote_write;
+mod request;
 mod route;
 mod scratch;
 mod stats;
+mod text;
 
 pub use batch::DecodedBatch;
 pub use compression::Compression;
@@ -50,6 +54,8 @@ pub use limits::Limits;
 pub use otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 pub use pipeline::{Receiver, Written};
 pub use rejects::{Reason, Reject, Rejects};
+pub use relabel::{RULES_MAX, RelabelConfig, RelabelError, RuleState, RuleStats, Rules};
 pub use remote_write::{Version, decode_v1, decode_v2};
 pub use route::{RouteHasher, RouteStats};
 pub use stats::Stats;
+pub use text::{Import, TextFormat};

@@ -6,19 +6,18 @@ use varve_tsdb::{Db, Labels, Sample, SeriesHandle};
 
 use crate::admission::{Admission, Permit};
 use crate::append::{Source, append};
-use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry, SeriesSamples};
+use crate::batch::{DecodedBatch, HistogramEntry};
 use crate::compose::Composer;
 use crate::compression::Compression;
 use crate::error::WriteError;
-use crate::exemplars::{self, ExemplarCounts, ExemplarRefusal};
-use crate::label_set;
+use crate::exemplars::ExemplarCounts;
 use crate::limits::Limits;
-use crate::metadata;
 use crate::otlp::{self, OtlpSettings};
-use crate::rejects::{Reason, Rejects};
-use crate::remote_write::wire::Reader;
-use crate::remote_write::{Version, histogram, snappy, v1, v2};
-use crate::route::{Route, RouteCache, RouteHasher};
+use crate::rejects::Rejects;
+use crate::relabel::{RuleStats, Rules, Ruling};
+use crate::remote_write::{Version, snappy, v1, v2};
+use crate::request::Request;
+use crate::route::{RouteCache, RouteHasher};
 use crate::scratch::{Outgoing, Passage, Scratch, ScratchPool};
 use crate::stats::{Counters, Stats};
 
@@ -33,6 +32,7 @@ pub struct Receiver {
     scratch: ScratchPool,
     counters: Counters,
     otlp: RwLock<Arc<OtlpSettings>>,
+    ruling: RwLock<Arc<Ruling>>,
 }
 
 /// The outcome of a request that was not refused as a whole.
@@ -42,12 +42,29 @@ pub struct Written {
     pub samples_stored: u64,
     /// How many of them are histograms.
     pub histograms_stored: u64,
+    /// Samples that rules have dropped, floats and histograms.
+    pub samples_dropped: u64,
+    /// How many of them are histograms.
+    pub histograms_dropped: u64,
     /// What became of exemplars. Those that make the answer a 400 are in `rejects` as well.
     pub exemplars: ExemplarCounts,
     /// What was not stored. Empty: the sender gets 204; else 400 with its text, since sending again cannot help.
     pub rejects: Rejects,
     /// What was not stored and does not make the answer a 400: metadata in remote write 2.0, which comes with every sample.
     pub ignored: Rejects,
+}
+
+impl Written {
+    /// Adds what became of another part of the same body.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.samples_stored += other.samples_stored;
+        self.histograms_stored += other.histograms_stored;
+        self.samples_dropped += other.samples_dropped;
+        self.histograms_dropped += other.histograms_dropped;
+        self.exemplars.add(&other.exemplars);
+        self.rejects.merge(other.rejects);
+        self.ignored.merge(other.ignored);
+    }
 }
 
 impl Receiver {
@@ -66,6 +83,7 @@ impl Receiver {
             scratch: ScratchPool::default(),
             counters: Counters::default(),
             otlp: RwLock::default(),
+            ruling: RwLock::new(Arc::new(Ruling::new(Rules::default(), 0))),
         }
     }
 
@@ -102,6 +120,26 @@ impl Receiver {
         outcome
     }
 
+    /// Puts other rules into force, for series that are known too. Requests at work end under the rules that they began
+    /// with. Cost: each series is resolved again when it comes next.
+    pub fn set_rules(&self, rules: Rules) {
+        let mut ruling = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
+        *ruling = Arc::new(Ruling::new(rules, ruling.generation.wrapping_add(1)));
+        drop(ruling);
+        self.routes.clear();
+    }
+
+    /// Returns what each rule has done since it was put into force.
+    #[must_use]
+    pub fn rule_stats(&self) -> Vec<RuleStats> {
+        let ruling = self.ruling();
+        ruling.verdicts.stats(&ruling.rules)
+    }
+
+    fn ruling(&self) -> Arc<Ruling> {
+        Arc::clone(&self.ruling.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Sets how OTLP is translated from now on.
     pub fn set_otlp(&self, settings: OtlpSettings) {
         *self.otlp.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
@@ -119,7 +157,7 @@ impl Receiver {
         let message = compression.decompress(body, &self.limits, &mut permit)?;
         let Scratch { message: text, batch, passage } = scratch;
         let mut rejects = Rejects::default();
-        let mut composer = Composer::new(batch, text, &mut permit, &self.hasher, &self.limits);
+        let mut composer = self.composer(batch, text, &mut permit);
         otlp::translate(&message, &settings, &mut composer, &mut rejects)?;
         self.store(text, batch, permit, rejects, passage)
     }
@@ -156,6 +194,31 @@ impl Receiver {
         self.store(message, batch, permit, Rejects::default(), passage)
     }
 
+    /// Lends scratch to a request of another protocol.
+    pub(crate) fn with_scratch<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
+        self.scratch.with(work)
+    }
+
+    /// Counts a request of another protocol.
+    pub(crate) fn note(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
+        self.counters.note(body_size, outcome);
+    }
+
+    /// Reserves bytes in flight.
+    pub(crate) fn admit(&self, size: usize) -> Result<Permit<'_>, WriteError> {
+        self.admission.admit(size)
+    }
+
+    /// Begins a request of another protocol.
+    pub(crate) fn composer<'a, 'p>(
+        &'a self,
+        batch: &'a mut DecodedBatch,
+        text: &'a mut Vec<u8>,
+        permit: &'a mut Permit<'p>,
+    ) -> Composer<'a, 'p> {
+        Composer::new(batch, text, permit, &self.hasher, &self.limits)
+    }
+
     /// Writes a decoded request, whatever it came as.
     pub(crate) fn store(
         &self,
@@ -168,194 +231,10 @@ impl Receiver {
         // Only now it is known what the samples take: here, and again on their way into the store.
         permit.grow(decoded_size(batch))?;
         let Passage { routes, order, outgoing } = passage;
-        self.routes.lookup(batch.series.iter().map(|series| series.key), routes, order);
-        let request = Request { receiver: self, message, batch, rejects, n_histograms: 0 };
-        request.write(routes, outgoing)
-    }
-}
-
-/// A decoded request on its way into the store.
-struct Request<'a> {
-    receiver: &'a Receiver,
-    message: &'a [u8],
-    batch: &'a DecodedBatch,
-    rejects: Rejects,
-    /// Histograms that were handed to the store.
-    n_histograms: u64,
-}
-
-impl Request<'_> {
-    fn write(mut self, routes: &[Option<Route>], out: &mut Outgoing) -> Result<Written, WriteError> {
-        self.check_unknown(routes)?;
-        out.clear();
-        let creation = self.push(routes, out);
-        self.push_exemplars(routes, out);
-        let mut rejects = std::mem::take(&mut self.rejects);
-        let samples_stored = append(&self.receiver.db, &self, out, &mut rejects)?;
-        // Known series do not wait for new ones: theirs are stored, and the sender repeats the request.
-        creation?;
-        let histograms_stored = self.n_histograms - out.histograms_rejected;
-        let exemplars = std::mem::take(&mut out.exemplars);
-        let mut written =
-            Written { samples_stored, histograms_stored, exemplars, rejects, ignored: Rejects::default() };
-        let refused = if self.is_v2() { &mut written.ignored } else { &mut written.rejects };
-        metadata::write(&self.receiver.db, self.message, &self.batch.families, refused)?;
-        Ok(written)
-    }
-
-    fn is_v2(&self) -> bool {
-        self.batch.version == Version::V2
-    }
-
-    /// Checks the labels that nobody has looked into yet, before anything is stored.
-    fn check_unknown(&self, routes: &[Option<Route>]) -> Result<(), WriteError> {
-        // References are checked when they are decoded.
-        let series = if self.is_v2() { &[][..] } else { &self.batch.series };
-        for (series, _) in series.iter().zip(routes).filter(|(_, route)| route.is_none()) {
-            v1::check_labels(self.message, series.labels)?;
-        }
-        Ok(())
-    }
-
-    /// Pushes the samples of all series that can be had. Fails with the first series that the store did not create;
-    /// no other is created after that.
-    fn push(&mut self, routes: &[Option<Route>], to: &mut Outgoing) -> Result<(), WriteError> {
-        let mut creation = Ok(());
-        for ((tag, (series, samples)), route) in (0u32..).zip(self.batch.series()).zip(routes) {
-            let route = match route {
-                Some(route) => *route,
-                None if self.is_empty(tag, samples) => match self.labels(series) {
-                    Ok(_) => {
-                        self.note_empty(series);
-                        continue;
-                    }
-                    Err(reason) => Route::Refused(reason),
-                },
-                None if creation.is_ok() => match self.find(series) {
-                    Ok(route) => route,
-                    Err(error) => {
-                        creation = Err(error);
-                        continue;
-                    }
-                },
-                None => continue,
-            };
-            match route {
-                Route::Series(_) if self.is_empty(tag, samples) => self.note_empty(series),
-                Route::Series(handle) => {
-                    for (sample, start_ms) in samples.with_starts() {
-                        to.batch.push_with_start(handle, sample, start_ms, tag);
-                    }
-                    self.push_histograms(handle, tag, to)?;
-                }
-                Route::Refused(reason) => {
-                    let n_samples = samples.samples.len() + self.batch.histograms_of(tag as usize).len();
-                    let example = || format!("series {}", print(self.message, self.batch, series));
-                    self.rejects.add(reason, 1, n_samples as u64, example);
-                }
-            }
-        }
-        creation
-    }
-
-    /// Pushes the histograms of a series but for those that are none.
-    fn push_histograms(&mut self, handle: SeriesHandle, tag: u32, to: &mut Outgoing) -> Result<(), WriteError> {
-        for entry in self.batch.histograms_of(tag as usize) {
-            let (timestamp_ms, start_ms, checked) = match entry {
-                HistogramEntry::Sent(span) => {
-                    let sent = histogram::decode(Reader::over(self.message, *span), self.batch.version)?;
-                    (sent.timestamp_ms, sent.start_ms, sent.check().map(Arc::new))
-                }
-                HistogramEntry::Made { timestamp_ms, start_ms, histogram } => {
-                    (*timestamp_ms, *start_ms, Ok(Arc::clone(histogram)))
-                }
-            };
-            match checked {
-                Ok(histogram) => {
-                    to.batch.push_histogram_with_start(handle, timestamp_ms, histogram, start_ms, tag);
-                    self.n_histograms += 1;
-                }
-                Err(invalid) => {
-                    let series = self.print(tag);
-                    let example = || format!("series {series} at {timestamp_ms}: {invalid}");
-                    self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn is_empty(&self, tag: u32, samples: SeriesSamples<'_>) -> bool {
-        samples.samples.is_empty() && self.batch.histograms_of(tag as usize).is_empty()
-    }
-
-    /// Version 2.0 does not take a series without samples; 1.0 has them for nothing.
-    fn note_empty(&mut self, series: &SeriesEntry) {
-        if self.is_v2() {
-            let example = || format!("series {}", print(self.message, self.batch, series));
-            self.rejects.add(Reason::NoSamples, 1, 0, example);
-        }
-    }
-
-    /// Pushes the exemplars of all series that the store has by now.
-    fn push_exemplars(&self, routes: &[Option<Route>], out: &mut Outgoing) {
-        for of_series in self.batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
-            let tag = of_series[0].series_idx;
-            if self.is_v2() && self.batch.has_no_samples(tag as usize) {
-                of_series.iter().for_each(|_| out.exemplars.refuse(ExemplarRefusal::NoSamples));
-                continue;
-            }
-            let handle = match routes[tag as usize] {
-                Some(Route::Series(handle)) => Some(handle),
-                Some(Route::Refused(_)) => None,
-                None => Source::find(self, tag),
-            };
-            for entry in of_series {
-                match (handle, exemplars::parse(self.message, self.batch, entry)) {
-                    (None, _) => out.exemplars.refuse(ExemplarRefusal::UnknownSeries),
-                    (_, None) => out.exemplars.refuse(ExemplarRefusal::InvalidLabels),
-                    (Some(handle), Some(exemplar)) => out.batch.push_exemplar(handle, exemplar, tag),
-                }
-            }
-        }
-    }
-
-    /// Resolves a series by its labels and notes where it is.
-    fn find(&self, series: &SeriesEntry) -> Result<Route, WriteError> {
-        let route = match self.labels(series) {
-            Ok(labels) => Route::Series(self.receiver.db.series(&labels)?),
-            Err(reason) => Route::Refused(reason),
-        };
-        if let Some(key) = series.key {
-            self.receiver.routes.insert(key, route);
-        }
-        Ok(route)
-    }
-
-    fn labels(&self, series: &SeriesEntry) -> Result<Labels, Reason> {
-        label_set::parse(self.batch.label_pairs(self.message, series.labels), &self.receiver.limits)
-    }
-}
-
-impl Source for Request<'_> {
-    fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError> {
-        match self.find(&self.batch.series[tag as usize])? {
-            Route::Series(handle) => Ok(handle),
-            Route::Refused(_) => Err(WriteError::Moved),
-        }
-    }
-
-    fn find(&self, tag: u32) -> Option<SeriesHandle> {
-        let labels = self.labels(&self.batch.series[tag as usize]).ok()?;
-        self.receiver.db.find(&labels)
-    }
-
-    fn print(&self, tag: u32) -> String {
-        print(self.message, self.batch, &self.batch.series[tag as usize])
-    }
-
-    fn tells_exemplars(&self) -> bool {
-        self.is_v2()
+        let ruling = &*self.ruling();
+        let keys = batch.series.iter().map(|series| series.key.map(|key| key.under(ruling.generation)));
+        self.routes.lookup(keys, routes, order);
+        Request::new(&self.db, &self.limits, &self.routes, ruling, (message, batch), rejects).write(routes, outgoing)
     }
 }
 
@@ -377,10 +256,6 @@ impl Source for Own<'_> {
     fn print(&self, tag: u32) -> String {
         self.series[tag as usize].to_string()
     }
-}
-
-fn print(message: &[u8], batch: &DecodedBatch, series: &SeriesEntry) -> String {
-    label_set::print(batch.label_pairs(message, series.labels))
 }
 
 /// Returns the memory that a decoded request takes, here and on its way into the store.

@@ -161,6 +161,13 @@ impl Rejects {
         self.rejects.iter().map(|reject| reject.n_samples).sum()
     }
 
+    /// Adds what another part of the same body lost.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for Reject { reason, count, n_samples, example } in other.rejects {
+            self.add(reason, count, n_samples, || example);
+        }
+    }
+
     /// Counts `count` things under a reason, which cost `n_samples` samples. Only the first example is made.
     pub(crate) fn add(&mut self, reason: Reason, count: u64, n_samples: u64, example: impl FnOnce() -> String) {
         if let Some(reject) = self.rejects.iter_mut().find(|reject| reject.reason == reason) {

@@ -20,6 +20,7 @@ use varve_tsdb::SeriesHandle;
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
 use crate::rejects::Reason;
+use crate::relabel::Verdict;
 
 /// Hashes label sets with a secret of this process, so that nobody outside can make two of them collide.
 #[derive(Clone)]
@@ -34,7 +35,11 @@ pub(crate) struct RouteKey([u32; 4]);
 /// Where the samples of a label set go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
-    Series(SeriesHandle),
+    /// To a series.
+    Series(SeriesHandle, Verdict),
+    /// Nowhere: rules drop them.
+    Dropped(Verdict),
+    /// Nowhere, and the sender is told.
     Refused(Reason),
 }
 
@@ -120,6 +125,14 @@ impl RouteCache {
         lock(&self.stripes[key.stripe()]).insert(key, route, self.slots_max);
     }
 
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        for stripe in &self.stripes {
+            let Table { hits, misses, evicted, .. } = *lock(stripe);
+            *lock(stripe) = Table { hits, misses, evicted, ..Table::default() };
+        }
+    }
+
     pub(crate) fn stats(&self) -> RouteStats {
         let mut sum = RouteStats::default();
         for stripe in &self.stripes {
@@ -162,6 +175,13 @@ fn lock(stripe: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl RouteKey {
+    /// Returns the key under rules of a generation: what other rules have made of a label set is not found.
+    #[inline]
+    pub(crate) fn under(self, generation: u32) -> Self {
+        let [a, b, c, d] = self.0;
+        Self([a, b, c ^ generation, d])
+    }
+
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         let [a, b, c, d] = self.0;
         (u128::from(a) | u128::from(b) << 32 | u128::from(c) << 64 | u128::from(d) << 96).to_le_bytes()

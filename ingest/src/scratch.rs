@@ -6,6 +6,7 @@ use varve_tsdb::{Exemplar, Rejected, WriteBatch};
 
 use crate::batch::DecodedBatch;
 use crate::exemplars::ExemplarCounts;
+use crate::relabel::Tally;
 use crate::route::{Route, RouteKey};
 
 /// What one request works with.
@@ -39,6 +40,8 @@ pub(crate) struct Outgoing {
     pub(crate) exemplars: ExemplarCounts,
     /// Histograms that were refused so far.
     pub(crate) histograms_rejected: u64,
+    /// Samples in which rules had a hand.
+    pub(crate) tally: Tally,
 }
 
 impl Outgoing {

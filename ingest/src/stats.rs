@@ -29,6 +29,8 @@ pub struct Stats {
     pub received_bytes: u64,
     /// Samples stored, floats and histograms, exact repetitions included.
     pub samples_stored: u64,
+    /// Samples that rules have dropped, floats and histograms.
+    pub samples_dropped: u64,
     /// What became of exemplars.
     pub exemplars: ExemplarCounts,
     /// What was not stored of requests that were not refused whole: samples, or what the reason counts where it costs no
@@ -50,6 +52,7 @@ pub(crate) struct Counters {
     failed: AtomicU64,
     received_bytes: AtomicU64,
     samples_stored: AtomicU64,
+    samples_dropped: AtomicU64,
     /// A lock will do: only requests with exemplars take it.
     exemplars: Mutex<ExemplarCounts>,
     /// A lock will do: only requests with rejects take it.
@@ -63,6 +66,7 @@ impl Counters {
         let requests = match outcome {
             Ok(written) => {
                 add(&self.samples_stored, written.samples_stored);
+                add(&self.samples_dropped, written.samples_dropped);
                 self.note_exemplars(&written.exemplars);
                 self.note_rejects(&written.rejects);
                 self.note_rejects(&written.ignored);
@@ -104,6 +108,7 @@ impl Counters {
             requests_failed: read(&self.failed),
             received_bytes: read(&self.received_bytes),
             samples_stored: read(&self.samples_stored),
+            samples_dropped: read(&self.samples_dropped),
             exemplars: self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             rejected: self.rejected.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             route,

@@ -98,6 +98,11 @@ impl Server {
         &self.http
     }
 
+    /// Returns the id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn log(&self) -> String {
         self.process.output()
     }

@@ -2,6 +2,7 @@
 
 mod api;
 mod exemplars;
+mod import;
 mod like_prometheus;
 mod metadata;
 mod protocol;

@@ -100,7 +100,7 @@ fn metrics_of_all_types_become_the_series_that_the_specification_says() {
         format!(r#"{{"__name__":"cpu_utilization_ratio",{identity}}},"values":[[1700000000,"1.5"]]"#),
         format!(r#"{{"__name__":"io_rate_bytes_per_second",{identity}}}"#),
         format!(r#"{{"__name__":"_2xx_responses",{identity}}}"#),
-        format!(r#"{{"__name__":"bytes_sent_bytes_total",{identity}}}"#),
+        format!(r#"{{"__name__":"bytes_sent_total",{identity}}}"#),
         format!(r#"{{"__name__":"latency_seconds_count","code":"200",{identity}}},"values":[[1700000000,"10"]]"#),
         format!(r#"{{"__name__":"latency_seconds_bucket","code":"200",{identity},"le":"1000000"}},"values":[[1700000000,"8"]]"#),
         format!(r#"{{"__name__":"pauses_seconds",{identity},"quantile":"0.99"}},"values":[[1700000000,"1.5"]]"#),

@@ -8,9 +8,13 @@ use varve_tsdb::{
 
 use super::*;
 use crate::error::Malformed;
+use crate::exemplars::ExemplarRefusal;
+use crate::rejects::Reason;
+use crate::relabel::Verdict;
 use crate::remote_write::message::{
     BucketSpan, Exemplar, Histogram, Label, MetricMetadata, TimeSeries, WriteRequest, series,
 };
+use crate::route::Route;
 
 /// A receiver over a store of its own.
 struct Fixture {
@@ -428,7 +432,7 @@ fn a_series_that_has_moved_is_found_again() {
     let request = [up("a", &[(T, 1.0)]), up("b", &[(T, 1.0), (T + 1, 2.0)])];
     let mut batch = DecodedBatch::default();
     v1::decode(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
-    fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger));
+    fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger, Verdict::default()));
     let written = fixture.write(&request).unwrap();
     assert_eq!(written, Written { samples_stored: 3, ..Written::default() });
     assert_eq!(fixture.contents()[1].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
@@ -534,4 +538,59 @@ fn version_2_is_stored_with_its_start_timestamps_and_says_how_much() {
     };
     assert_eq!(starts("a_total"), [T - 10, 0, T - 5]);
     assert_eq!(starts("h"), [T - 7]);
+}
+
+#[test]
+fn rules_hold_for_known_series_from_the_next_request_on() {
+    use crate::relabel::RelabelConfig;
+    let fixture = Fixture::new(Limits::default());
+    let request = |t: i64| {
+        let mut down = up("b", &[(t, 1.0)]);
+        down.exemplars.push(Exemplar { timestamp: t, ..Exemplar::default() });
+        [up("a", &[(t, 1.0), (t + 1, 2.0)]), down]
+    };
+    let drop_b = || RelabelConfig {
+        source_labels: vec!["job".to_owned()],
+        regex: Some("b".to_owned()),
+        action: Some("drop".to_owned()),
+        ..RelabelConfig::default()
+    };
+    fixture.stored(&request(T));
+    fixture.receiver.set_rules(Rules::new(vec![drop_b()]).unwrap());
+    for t in [T + 10, T + 20] {
+        let written = fixture.write(&request(t)).unwrap();
+        assert_eq!((written.samples_stored, written.samples_dropped), (2, 1));
+        assert_eq!(written.exemplars.refused[&ExemplarRefusal::Dropped], 1);
+        assert!(written.rejects.is_empty(), "{}", written.rejects);
+    }
+    let stats = fixture.receiver.rule_stats();
+    assert_eq!((stats[0].series, stats[0].samples), (1, 2));
+    let drop_job =
+        RelabelConfig { target_label: "job".into(), replacement: Some(String::new()), ..RelabelConfig::default() };
+    fixture.receiver.set_rules(Rules::new(vec![drop_b(), drop_job]).unwrap());
+    fixture.stored(&request(T + 30));
+    fixture.receiver.set_rules(Rules::default());
+    fixture.stored(&request(T + 40));
+    let times = |from: &[i64]| bits(&from.iter().flat_map(|t| [(T + t, 1.0), (T + t + 1, 2.0)]).collect::<Vec<_>>());
+    assert_eq!(
+        fixture.contents(),
+        [
+            (r#"{__name__="up", job="a"}"#.to_owned(), times(&[0, 10, 20, 40])),
+            (r#"{__name__="up", job="b"}"#.to_owned(), bits(&[(T, 1.0), (T + 40, 1.0)])),
+            (r#"{__name__="up"}"#.to_owned(), times(&[30])),
+        ]
+    );
+}
+
+#[test]
+fn a_rule_that_takes_the_name_of_a_metric_costs_its_series() {
+    use crate::relabel::RelabelConfig;
+    let fixture = Fixture::new(Limits::default());
+    let nameless =
+        RelabelConfig { target_label: "__name__".into(), replacement: Some(String::new()), ..RelabelConfig::default() };
+    fixture.receiver.set_rules(Rules::new(vec![nameless]).unwrap());
+    for _twice in 0..2 {
+        let written = fixture.write(&[up("a", &[(T, 1.0)])]).unwrap();
+        assert_eq!(written.rejects.iter().next().unwrap().reason, Reason::MissingMetricName);
+    }
 }

@@ -1,0 +1,86 @@
+//! Section `ingest`: what becomes of series at the door.
+
+mod preset;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Deserializer, Serialize};
+use varve_ingest::{RelabelConfig, RuleState, Rules};
+
+/// What the section says.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct IngestConfig {
+    /// Relabel configurations, put in force in this order. Default none; up to 4,096 with those of presets.
+    metric_relabel_configs: Vec<RuleConfig>,
+    /// Rules that come with Varve, by name; they stand behind the others. Default none.
+    presets: Vec<String>,
+}
+
+/// A relabel configuration as Prometheus has it, with a name and a state.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct RuleConfig {
+    source_labels: Vec<String>,
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    separator: Option<String>,
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    regex: Option<String>,
+    modulus: u64,
+    #[serde(deserialize_with = "plain_text")]
+    target_label: String,
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    replacement: Option<String>,
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    action: Option<String>,
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    state: StateConfig,
+}
+
+/// How a rule's state is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum StateConfig {
+    #[default]
+    Enforce,
+    Shadow,
+}
+
+impl IngestConfig {
+    /// Returns the rules, those of presets behind the others.
+    ///
+    /// # Errors
+    /// A preset that there is not, or what Prometheus refuses of a rule, in its words.
+    pub(crate) fn rules(&self) -> Result<Rules> {
+        let mut configs: Vec<RelabelConfig> = self.metric_relabel_configs.iter().map(RuleConfig::to_relabel).collect();
+        for name in &self.presets {
+            let preset = preset::load(name)?;
+            configs.extend(preset.iter().map(RuleConfig::to_relabel));
+        }
+        Rules::new(configs).context("ingest.metric_relabel_configs")
+    }
+}
+
+impl RuleConfig {
+    fn to_relabel(&self) -> RelabelConfig {
+        let Self { source_labels, separator, regex, modulus, target_label, replacement, action, name, state } =
+            self.clone();
+        let state = match state {
+            StateConfig::Enforce => RuleState::Enforce,
+            StateConfig::Shadow => RuleState::Shadow,
+        };
+        RelabelConfig { source_labels, separator, regex, modulus, target_label, replacement, action, name, state }
+    }
+}
+
+/// Reads a scalar of any type as it is written, as Prometheus does: `replacement: 1` is a text, and so is nothing.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    plain_text(deserializer).map(Some)
+}
+
+fn plain_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+use varve_tsdb::Labels;
+
+use super::*;
+
+fn parse(text: &str) -> Result<Rules> {
+    serde_yaml_ng::from_str::<IngestConfig>(text)?.rules()
+}
+
+#[track_caller]
+fn refused(text: &str, expect: &str) {
+    let refused = format!("{:#}", parse(text).unwrap_err());
+    assert!(refused.contains(expect), "{text}: {refused}, expected {expect}");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    refused("{metric_relabel_configs: [{action: drop, x: 1}]}", "unknown field `x`");
+    refused("{metric_relabel_configs: [{action: drop, state: on}]}", "state");
+    refused("{presets: [x]}", "unknown preset \"x\", there are: kube-prometheus");
+    refused(
+        "{metric_relabel_configs: [{action: keep}, {action: nothing}]}",
+        "rule 1: unknown relabel action \"nothing\"",
+    );
+}
+
+#[test]
+fn scalars_of_any_type_are_texts() {
+    let rules =
+        parse("{metric_relabel_configs: [{target_label: a, replacement: 1}, {target_label: b, replacement: true}]}");
+    let left = rules.unwrap().relabel(&labels(r#"{"__name__": "up"}"#)).unwrap().unwrap();
+    assert_eq!(left.to_string(), r#"{__name__="up", a="1", b="true"}"#);
+}
+
+#[test]
+fn the_preset_drops_what_kube_prometheus_drops_and_nothing_of_other_jobs() {
+    let rules = parse("{presets: [kube-prometheus]}").unwrap();
+    let is_dropped = |text: &str| rules.relabel(&labels(text)).unwrap().is_none();
+    for (text, expect) in [
+        (r#"{"__name__": "container_tasks_state", "job": "kubelet"}"#, true),
+        (r#"{"__name__": "container_tasks_state", "job": "other"}"#, false),
+        (r#"{"__name__": "container_last_seen", "job": "kubelet"}"#, true),
+        (r#"{"__name__": "container_last_seen", "job": "kubelet", "pod": "p", "namespace": "n"}"#, false),
+        (r#"{"__name__": "apiserver_request_duration_seconds_bucket", "job": "apiserver", "le": "0.15"}"#, true),
+        (r#"{"__name__": "apiserver_request_duration_seconds_bucket", "job": "apiserver", "le": "1"}"#, false),
+        (r#"{"__name__": "process_start_time_seconds", "job": "kubelet", "metrics_path": "/metrics/slis"}"#, true),
+        (r#"{"__name__": "process_start_time_seconds", "job": "kubelet", "metrics_path": "/metrics"}"#, false),
+        (r#"{"__name__": "kube_pod_info", "job": "kube-state-metrics"}"#, false),
+    ] {
+        assert_eq!(is_dropped(text), expect, "{text}");
+    }
+}
+
+/// `golden.txt` has configurations and what a real Prometheus made of label sets under them; `tests/relabel` looks whether it
+/// still does.
+#[test]
+fn rules_do_what_prometheus_does() {
+    let golden = include_str!("../../../tests/data/relabel/golden.txt");
+    let (mut rules, mut series, mut wrong, mut n_rows) = (Rules::default(), Vec::new(), Vec::new(), 0);
+    let mut case = "";
+    for line in golden.lines() {
+        let (key, rest) = line.split_once(' ').unwrap();
+        match key {
+            "series" => series.push(labels(rest)),
+            "case" => {
+                case = rest;
+                let configs = serde_json::from_str(rest).unwrap();
+                rules = IngestConfig { metric_relabel_configs: configs, presets: Vec::new() }.rules().unwrap();
+            }
+            idx => {
+                let left = rules.relabel(&series[idx.parse::<usize>().unwrap()]).unwrap();
+                let expect = (rest != "-").then(|| labels(rest));
+                n_rows += 1;
+                if left != expect {
+                    wrong.push(format!("{case}\n  series {idx}: {left:?}, expected {expect:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {n_rows} rows:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(n_rows > 700, "{n_rows} rows");
+}
+
+fn labels(json: &str) -> Labels {
+    let pairs: std::collections::BTreeMap<String, String> = serde_json::from_str(json).unwrap();
+    let mut pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    Labels::from_unsorted(&mut pairs).unwrap()
+}

@@ -1,0 +1,69 @@
+//! A label set being rewritten, as Prometheus' `labels.Builder` does it: the order in which labels are visited decides which
+//! of two stands that get one name, hence what was there, what was added and what was deleted are kept apart.
+
+use varve_tsdb::{Labels, LabelsError};
+
+#[derive(Debug, Clone)]
+pub(super) struct Builder<'a> {
+    base: &'a Labels,
+    added: Vec<(String, String)>,
+    deleted: Vec<String>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(base: &'a Labels) -> Self {
+        Self { base, added: Vec::new(), deleted: Vec::new() }
+    }
+
+    /// Returns the value of a label; empty if there is none.
+    pub(super) fn get(&self, name: &str) -> &str {
+        if let Some((_, value)) = self.added.iter().find(|(added, _)| added == name) {
+            return value;
+        }
+        if self.deleted.iter().any(|deleted| deleted == name) { "" } else { self.base.get(name).unwrap_or("") }
+    }
+
+    /// Sets a label, an empty value deletes it; returns whether that changes anything.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
+        if value.is_empty() {
+            return self.delete(name);
+        }
+        // What is set to what it is counts as added all the same: it is visited later.
+        let changes = self.get(name) != value;
+        match self.added.iter_mut().find(|(added, _)| added == name) {
+            Some((_, before)) => *before = value.to_owned(),
+            None => self.added.push((name.to_owned(), value.to_owned())),
+        }
+        changes
+    }
+
+    /// Deletes a label; returns whether there was one.
+    pub(super) fn delete(&mut self, name: &str) -> bool {
+        let was_there = !self.get(name).is_empty();
+        self.added.retain(|(added, _)| added != name);
+        if !self.deleted.iter().any(|deleted| deleted == name) {
+            self.deleted.push(name.to_owned());
+        }
+        was_there
+    }
+
+    /// Returns the labels in the order in which Prometheus visits them: those that were there, then those added.
+    pub(super) fn visit(&self) -> Vec<(String, String)> {
+        let is_base = |name: &str| {
+            !self.deleted.iter().any(|deleted| deleted == name) && !self.added.iter().any(|(added, _)| added == name)
+        };
+        let base = self.base.iter().filter(|(name, _)| is_base(name)).map(|(n, v)| (n.to_owned(), v.to_owned()));
+        base.chain(self.added.iter().cloned()).collect()
+    }
+
+    pub(super) fn is_changed(&self) -> bool {
+        !self.added.is_empty() || !self.deleted.is_empty()
+    }
+
+    /// Returns the label set.
+    pub(super) fn labels(&self) -> Result<Labels, LabelsError> {
+        let visited = self.visit();
+        let mut pairs: Vec<_> = visited.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        Labels::from_unsorted(&mut pairs)
+    }
+}

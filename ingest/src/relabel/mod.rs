@@ -1,0 +1,259 @@
+//! Relabelling at the door: rules that rewrite, keep or drop series before they cost anything.
+//!
+//! A rule is one of Prometheus' relabel configurations (`config`), with its defaults, its regular expressions and its
+//! errors; what they do to a label set is in `rule`. Each label set is put through the rules once, when it is first seen;
+//! the route cache keeps what came of it, with the [`Verdict`] that says which rules had a hand in it. From then on a
+//! sample of a dropped series costs a look-up.
+//!
+//! A rule in shadow is evaluated and counted where it stands, and changes nothing.
+//!
+//! Invariants
+//! 1. A verdict belongs to the rules that it was made by: other rules have other keys in the route cache.
+//! 2. Verdict 0 is that no rule had a hand in it; there are at most [`VERDICTS_MAX`]. Where there would be more, a label
+//!    set counts for the last of its rules only.
+//!
+//! Threads: rules do not change; a request holds those that it began with.
+
+mod builder;
+mod config;
+mod letters;
+mod rule;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use varve_tsdb::Labels;
+
+pub use config::{RelabelConfig, RelabelError, RuleState};
+
+use builder::Builder;
+use rule::Rule;
+
+/// Checked rules, in order.
+#[derive(Debug, Default)]
+pub struct Rules {
+    rules: Vec<Rule>,
+}
+
+/// What the rules make of a label set.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ruled {
+    /// It stays, as it was or rewritten.
+    Kept(Labels),
+    Dropped,
+    /// It was rewritten to what is no label set.
+    Invalid(varve_tsdb::LabelsError),
+}
+
+/// Which rules had a hand in a label set, as a number of [`Verdicts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Verdict(u16);
+
+/// What rules have done so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleStats {
+    /// The rule's name.
+    pub name: String,
+    /// Whether it counts only.
+    pub state: RuleState,
+    /// Label sets that it dropped or changed, or would have, when they were first seen under these rules.
+    pub series: u64,
+    /// Their samples since then.
+    pub samples: u64,
+}
+
+impl Rules {
+    /// Checks rules.
+    ///
+    /// # Errors
+    /// The first one that Prometheus would refuse, and why; a name that two rules have; more than [`RULES_MAX`].
+    pub fn new(configs: Vec<RelabelConfig>) -> Result<Self, RelabelError> {
+        if configs.len() > RULES_MAX {
+            return Err(RelabelError(format!("more than {RULES_MAX} rules")));
+        }
+        let mut rules: Vec<Rule> = Vec::with_capacity(configs.len());
+        for (idx, config) in configs.into_iter().enumerate() {
+            let rule =
+                Rule::new(config, idx).map_err(|RelabelError(reason)| RelabelError(format!("rule {idx}: {reason}")))?;
+            if rules.iter().any(|other| other.name == rule.name) {
+                return Err(RelabelError(format!("rule {idx}: another rule has the name {:?}", rule.name)));
+            }
+            rules.push(rule);
+        }
+        Ok(Self { rules })
+    }
+
+    /// Returns what the rules leave of a label set; `None` if they drop it.
+    ///
+    /// # Errors
+    /// If they make of it what is no label set.
+    pub fn relabel(&self, labels: &Labels) -> Result<Option<Labels>, varve_tsdb::LabelsError> {
+        match self.apply(labels.clone(), &mut Vec::new()) {
+            Ruled::Kept(labels) => Ok(Some(labels)),
+            Ruled::Dropped => Ok(None),
+            Ruled::Invalid(refused) => Err(refused),
+        }
+    }
+
+    /// Puts a label set through the rules; `acted` gets the rules that had a hand in it.
+    pub(crate) fn apply(&self, labels: Labels, acted: &mut Vec<u16>) -> Ruled {
+        acted.clear();
+        if self.rules.is_empty() {
+            return Ruled::Kept(labels);
+        }
+        let mut builder = Builder::new(&labels);
+        for (idx, rule) in (0..).zip(&self.rules) {
+            match rule.apply(&mut builder) {
+                rule::Effect::None => continue,
+                rule::Effect::Drops if rule.state == RuleState::Enforce => {
+                    acted.push(idx);
+                    return Ruled::Dropped;
+                }
+                rule::Effect::Drops | rule::Effect::Changes => acted.push(idx),
+            }
+        }
+        if !builder.is_changed() {
+            return Ruled::Kept(labels);
+        }
+        match builder.labels() {
+            Ok(labels) if labels.is_empty() => Ruled::Dropped,
+            Ok(labels) => Ruled::Kept(labels),
+            Err(refused) => Ruled::Invalid(refused),
+        }
+    }
+}
+
+/// The rules in force.
+#[derive(Debug)]
+pub(crate) struct Ruling {
+    pub(crate) rules: Rules,
+    pub(crate) verdicts: Verdicts,
+    /// Counts how often the rules have changed.
+    pub(crate) generation: u32,
+}
+
+impl Ruling {
+    pub(crate) fn new(rules: Rules, generation: u32) -> Self {
+        Self { verdicts: Verdicts::new(&rules), rules, generation }
+    }
+}
+
+/// The sets of rules that had a hand in label sets, and how much they had.
+#[derive(Debug)]
+pub(crate) struct Verdicts {
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_rules: HashMap<Box<[u16]>, u16>,
+    counts: Vec<Counts>,
+}
+
+#[derive(Debug)]
+struct Counts {
+    rules: Box<[u16]>,
+    series: AtomicU64,
+    samples: AtomicU64,
+}
+
+impl Verdicts {
+    /// Makes one for nothing, and one for each rule alone.
+    pub(crate) fn new(rules: &Rules) -> Self {
+        let mut known = Known::default();
+        known.add(&[]);
+        for (idx, _) in (0..).zip(&rules.rules) {
+            known.add(&[idx]);
+        }
+        Self { known: RwLock::new(known) }
+    }
+
+    /// Returns the verdict for a set of rules, and counts a label set under it.
+    pub(crate) fn of(&self, acted: &[u16]) -> Verdict {
+        let read = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&verdict) = read.by_rules.get(acted) {
+            read.counts[usize::from(verdict)].series.fetch_add(1, Ordering::Relaxed);
+            return Verdict(verdict);
+        }
+        drop(read);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let verdict = known.add(acted);
+        known.counts[usize::from(verdict)].series.fetch_add(1, Ordering::Relaxed);
+        Verdict(verdict)
+    }
+
+    /// Counts the samples of a request.
+    pub(crate) fn count(&self, tally: &mut Tally) {
+        if tally.touched.is_empty() {
+            return;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        for verdict in tally.touched.drain(..) {
+            let n_samples = std::mem::take(&mut tally.n_samples[usize::from(verdict)]);
+            known.counts[usize::from(verdict)].samples.fetch_add(n_samples, Ordering::Relaxed);
+        }
+    }
+
+    /// Sums up by rule.
+    pub(crate) fn stats(&self, rules: &Rules) -> Vec<RuleStats> {
+        let new = |rule: &Rule| RuleStats { name: rule.name.clone(), state: rule.state, series: 0, samples: 0 };
+        let mut stats: Vec<_> = rules.rules.iter().map(new).collect();
+        for Counts { rules, series, samples } in &self.known.read().unwrap_or_else(PoisonError::into_inner).counts {
+            for &idx in rules {
+                stats[usize::from(idx)].series += series.load(Ordering::Relaxed);
+                stats[usize::from(idx)].samples += samples.load(Ordering::Relaxed);
+            }
+        }
+        stats
+    }
+}
+
+impl Known {
+    fn add(&mut self, acted: &[u16]) -> u16 {
+        if let Some(&verdict) = self.by_rules.get(acted) {
+            return verdict;
+        }
+        if self.counts.len() >= VERDICTS_MAX {
+            let last = acted.last().expect("the empty set is the first that is known");
+            return self.by_rules[std::slice::from_ref(last)];
+        }
+        let verdict = u16::try_from(self.counts.len()).expect("VERDICTS_MAX is within 16 bits");
+        self.by_rules.insert(acted.into(), verdict);
+        self.counts.push(Counts { rules: acted.into(), series: AtomicU64::new(0), samples: AtomicU64::new(0) });
+        verdict
+    }
+}
+
+/// Samples of a request by verdict.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    n_samples: Vec<u64>,
+    touched: Vec<u16>,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn add(&mut self, Verdict(verdict): Verdict, n_samples: usize) {
+        // Fast path: no rule had a hand in it.
+        if verdict == 0 || n_samples == 0 {
+            return;
+        }
+        let idx = usize::from(verdict);
+        if idx >= self.n_samples.len() {
+            self.n_samples.resize(idx + 1, 0);
+        }
+        if self.n_samples[idx] == 0 {
+            self.touched.push(verdict);
+        }
+        self.n_samples[idx] += n_samples as u64;
+    }
+}
+
+/// The most rules that there can be.
+pub const RULES_MAX: usize = 4_096;
+/// The most sets of rules that are told apart.
+const VERDICTS_MAX: usize = 16_384;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! One line of a scrape body.
+
+use std::borrow::Cow;
+
+use super::TextFormat;
+
+/// What a line says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Line<'a> {
+    Sample(SampleLine<'a>),
+    Metadata(MetadataLine<'a>),
+    /// It is empty or a comment.
+    Nothing,
+}
+
+/// Label names and values.
+pub(super) type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+#[derive(Debug, PartialEq)]
+pub(super) struct SampleLine<'a> {
+    /// With the metric name, in the order of the line.
+    pub(super) labels: Pairs<'a>,
+    pub(super) value: f64,
+    pub(super) timestamp_ms: Option<i64>,
+    pub(super) exemplar: Option<ExemplarPart<'a>>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct ExemplarPart<'a> {
+    pub(super) labels: Pairs<'a>,
+    pub(super) value: f64,
+    pub(super) timestamp_ms: Option<i64>,
+}
+
+/// A line on a family: its name and what it says.
+#[derive(Debug, PartialEq)]
+pub(super) enum MetadataLine<'a> {
+    Help(Cow<'a, str>, Cow<'a, str>),
+    /// The type as remote write numbers it.
+    Type(Cow<'a, str>, i32),
+    Unit(Cow<'a, str>, &'a str),
+}
+
+impl MetadataLine<'_> {
+    pub(super) fn name(&self) -> &str {
+        let (Self::Help(name, _) | Self::Type(name, _) | Self::Unit(name, _)) = self;
+        name
+    }
+}
+
+/// Parses a line without its end, or says what is wrong with it.
+pub(super) fn parse(text: &str, format: TextFormat) -> Result<Line<'_>, String> {
+    let mut cursor = Cursor { rest: text, format };
+    if format == TextFormat::Prometheus {
+        cursor.rest = text.strip_suffix('\r').unwrap_or(text).trim_start_matches([' ', '\t']);
+    }
+    match cursor.rest.strip_prefix('#') {
+        Some(rest) => cursor.comment(rest),
+        None if cursor.rest.is_empty() && format == TextFormat::Prometheus => Ok(Line::Nothing),
+        None => cursor.sample().map(Line::Sample),
+    }
+}
+
+struct Cursor<'a> {
+    rest: &'a str,
+    format: TextFormat,
+}
+
+impl<'a> Cursor<'a> {
+    fn comment(mut self, rest: &'a str) -> Result<Line<'a>, String> {
+        let spaced = rest.starts_with([' ', '\t']);
+        let is_open = self.format == TextFormat::OpenMetrics;
+        self.rest = rest;
+        self.skip_space();
+        let (word, after) = self.rest.split_once([' ', '\t']).unwrap_or((self.rest, ""));
+        if !spaced || !(matches!(word, "HELP" | "TYPE") || word == "UNIT" && is_open) {
+            return if is_open { Err(format!("invalid comment {:?}", excerpt(rest))) } else { Ok(Line::Nothing) };
+        }
+        self.rest = after;
+        self.skip_space();
+        let name = self.family_name()?;
+        let text = self.rest.strip_prefix([' ', '\t']).unwrap_or(self.rest);
+        Ok(Line::Metadata(match word {
+            "HELP" => MetadataLine::Help(name, unescape(text.trim_start_matches([' ', '\t']), is_open)),
+            "UNIT" => MetadataLine::Unit(name, text.trim()),
+            _ => MetadataLine::Type(name, kind(text.trim())?),
+        }))
+    }
+
+    fn family_name(&mut self) -> Result<Cow<'a, str>, String> {
+        if self.rest.starts_with('"') {
+            return self.quoted();
+        }
+        let end = self.rest.find([' ', '\t']).unwrap_or(self.rest.len());
+        let name = self.split(end);
+        if name.is_empty() { Err("metadata without a metric name".to_owned()) } else { Ok(Cow::Borrowed(name)) }
+    }
+
+    fn sample(mut self) -> Result<SampleLine<'a>, String> {
+        let mut labels = Vec::with_capacity(8);
+        let name = self.name(|c| c == ':');
+        if !name.is_empty() {
+            labels.push((Cow::Borrowed("__name__"), Cow::Borrowed(name)));
+        }
+        self.skip_space();
+        if self.rest.starts_with('{') {
+            self.labels(&mut labels)?;
+        }
+        if !labels.iter().any(|(name, _)| name == "__name__") {
+            return Err(format!("expected a metric name, got {:?}", excerpt(self.rest)));
+        }
+        let (value, timestamp_ms) = self.value_and_time("sample")?;
+        let exemplar =
+            if self.format == TextFormat::OpenMetrics && self.eat('#') { Some(self.exemplar()?) } else { None };
+        match self.rest {
+            "" => Ok(SampleLine { labels, value, timestamp_ms, exemplar }),
+            rest => Err(format!("expected the end of the line, got {:?}", excerpt(rest))),
+        }
+    }
+
+    fn exemplar(&mut self) -> Result<ExemplarPart<'a>, String> {
+        self.skip_space();
+        let mut labels = Vec::new();
+        self.labels(&mut labels)?;
+        let (value, timestamp_ms) = self.value_and_time("exemplar")?;
+        labels.sort();
+        Ok(ExemplarPart { labels, value, timestamp_ms })
+    }
+
+    /// Reads `{name="value", ...}`; a quoted text alone is the metric name.
+    fn labels(&mut self, to: &mut Pairs<'a>) -> Result<(), String> {
+        if !self.eat('{') {
+            return Err(format!("expected labels in braces, got {:?}", excerpt(self.rest)));
+        }
+        loop {
+            self.skip_space();
+            if self.eat('}') {
+                return Ok(());
+            }
+            let is_quoted = self.rest.starts_with('"');
+            let name = if is_quoted { self.quoted()? } else { Cow::Borrowed(self.name(|_| false)) };
+            if name.is_empty() {
+                return Err(format!("expected a label name, got {:?}", excerpt(self.rest)));
+            }
+            self.skip_space();
+            if self.eat('=') {
+                self.skip_space();
+                let value = self.quoted()?;
+                to.push((name, value));
+            } else if is_quoted && !to.iter().any(|(name, _)| name == "__name__") {
+                to.push((Cow::Borrowed("__name__"), name));
+            } else {
+                return Err(format!("expected = after a label name, got {:?}", excerpt(self.rest)));
+            }
+            self.skip_space();
+            if !self.eat(',') && !self.rest.starts_with('}') {
+                return Err(format!("expected , or }} after a label, got {:?}", excerpt(self.rest)));
+            }
+        }
+    }
+
+    fn value_and_time(&mut self, of: &str) -> Result<(f64, Option<i64>), String> {
+        self.skip_space();
+        let word = self.word();
+        let value = float(word).ok_or_else(|| format!("invalid value {:?} of a {of}", excerpt(word)))?;
+        self.skip_space();
+        if self.rest.is_empty() || self.rest.starts_with('#') {
+            return Ok((value, None));
+        }
+        let word = self.word();
+        let time = match self.format {
+            TextFormat::Prometheus => word.parse().ok(),
+            TextFormat::OpenMetrics => float(word).and_then(milliseconds),
+        };
+        self.skip_space();
+        time.map(|time| (value, Some(time))).ok_or_else(|| format!("invalid timestamp {:?} of a {of}", excerpt(word)))
+    }
+
+    fn word(&mut self) -> &'a str {
+        let end = self.rest.find([' ', '\t']).unwrap_or(self.rest.len());
+        self.split(end)
+    }
+
+    /// Reads a name of the legacy characters and others.
+    fn name(&mut self, other: impl Fn(char) -> bool) -> &'a str {
+        let mut is_first = true;
+        let ends = |c: char| {
+            let is_start = std::mem::replace(&mut is_first, false);
+            !(c == '_' || other(c) || c.is_ascii_alphabetic() || c.is_ascii_digit() && !is_start)
+        };
+        let end = self.rest.find(ends).unwrap_or(self.rest.len());
+        self.split(end)
+    }
+
+    /// Reads a text in quotes.
+    fn quoted(&mut self) -> Result<Cow<'a, str>, String> {
+        let Some(text) = self.rest.strip_prefix('"') else {
+            return Err(format!("expected a quoted text, got {:?}", excerpt(self.rest)));
+        };
+        let mut is_escaped = false;
+        let closes = |c: char| {
+            let is_plain = !std::mem::replace(&mut is_escaped, false);
+            is_escaped = is_plain && c == '\\';
+            is_plain && c == '"'
+        };
+        let end = text.find(closes).ok_or("a quoted text has no end")?;
+        self.rest = &text[end + 1..];
+        Ok(unescape(&text[..end], true))
+    }
+
+    fn eat(&mut self, c: char) -> bool {
+        let rest = self.rest.strip_prefix(c);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn skip_space(&mut self) {
+        self.rest = self.rest.trim_start_matches([' ', '\t']);
+    }
+
+    fn split(&mut self, at: usize) -> &'a str {
+        let (text, rest) = self.rest.split_at(at);
+        self.rest = rest;
+        text
+    }
+}
+
+/// Replaces `\n`, `\\` and, of quoted texts, `\"`. Other backslashes stand for themselves.
+fn unescape(text: &str, quotes: bool) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let replaced = match (c, chars.peek()) {
+            ('\\', Some('n')) => '\n',
+            ('\\', Some('\\')) => '\\',
+            ('\\', Some('"')) if quotes => '"',
+            _ => {
+                plain.push(c);
+                continue;
+            }
+        };
+        plain.push(replaced);
+        chars.next();
+    }
+    Cow::Owned(plain)
+}
+
+/// Parses a number as Go does, without what it has had since 1.13; a NaN is Prometheus' one.
+fn float(text: &str) -> Option<f64> {
+    let value: f64 = text.parse().ok()?;
+    if value.is_nan() {
+        return Some(f64::from_bits(NORMAL_NAN_BITS));
+    }
+    let is_named = text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
+    (value.is_finite() || is_named).then_some(value)
+}
+
+fn milliseconds(seconds: f64) -> Option<i64> {
+    let milliseconds = seconds * 1000.0;
+    // Within the exact integers: further off there is no sensible time.
+    (milliseconds.abs() < 9.007e15).then_some(milliseconds as i64)
+}
+
+fn kind(name: &str) -> Result<i32, String> {
+    Ok(match name {
+        "unknown" | "untyped" => 0,
+        "counter" => 1,
+        "gauge" => 2,
+        "histogram" => 3,
+        "gaugehistogram" => 4,
+        "summary" => 5,
+        "info" => 6,
+        "stateset" => 7,
+        _ => return Err(format!("invalid metric type {:?}", excerpt(name))),
+    })
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(EXCERPT_LEN_MAX).collect()
+}
+
+/// The bits that Prometheus gives a NaN that is none of staleness.
+const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
+const EXCERPT_LEN_MAX: usize = 32;

@@ -1,0 +1,201 @@
+use std::fmt::Write;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
+
+use super::*;
+use crate::limits::Limits;
+
+/// Prints what a line says.
+fn print(text: &str, format: TextFormat) -> String {
+    match line::parse(text, format) {
+        Err(refused) => format!("! {refused}"),
+        Ok(Line::Nothing) => "-".to_owned(),
+        Ok(Line::Metadata(line)) => format!("{line:?}").replace("Borrowed(", "").replace("Owned(", "").replace(')', ""),
+        Ok(Line::Sample(sample)) => {
+            let pairs = |pairs: &line::Pairs<'_>| {
+                pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+            };
+            let mut out = format!("{} {}", pairs(&sample.labels), sample.value);
+            sample.timestamp_ms.iter().for_each(|time| write!(out, " @{time}").unwrap());
+            if let Some(exemplar) = sample.exemplar {
+                write!(out, " # {} {} {:?}", pairs(&exemplar.labels), exemplar.value, exemplar.timestamp_ms).unwrap();
+            }
+            out
+        }
+    }
+}
+
+#[test]
+fn lines_of_both_formats_are_read() {
+    use TextFormat::{OpenMetrics as Open, Prometheus as Text};
+    for (format, text, expect) in [
+        (Text, "up 1", "__name__=up 1"),
+        (Text, "  up\t1 1700000000000\r", "__name__=up 1 @1700000000000"),
+        (Text, r#"a:b{c="d",e="f\"\\\n\x"} -1.5e3"#, "__name__=a:b,c=d,e=f\"\\\n\\x -1500"),
+        (Text, r#"a { b = "c" , } NaN -5"#, "__name__=a,b=c NaN @-5"),
+        (Text, r#"{"a.b", "c.d"="e"} +Inf"#, "__name__=a.b,c.d=e inf"),
+        (Text, r#"a{le="}"} 1"#, "__name__=a,le=} 1"),
+        (Text, "", "-"),
+        (Text, "# anything", "-"),
+        (Text, "#HELP a b", "-"),
+        (Text, r"# HELP a  b\nc\\d", "Help(\"a\", \"b\\nc\\\\d\""),
+        (Text, "# HELP a", "Help(\"a\", \"\""),
+        (Text, "#\tTYPE a counter", "Type(\"a\", 1"),
+        (Text, "# TYPE a untyped", "Type(\"a\", 0"),
+        (Text, "# TYPE a thing", "! invalid metric type \"thing\""),
+        (Text, "# UNIT a s", "-"),
+        (Text, "a", "! invalid value \"\" of a sample"),
+        (Text, "a 1 2 3", "! expected the end of the line, got \"3\""),
+        (Text, "a 1 1.5", "! invalid timestamp \"1.5\" of a sample"),
+        (Text, "a 1e400", "! invalid value \"1e400\" of a sample"),
+        (Text, "a 0x1p1", "! invalid value \"0x1p1\" of a sample"),
+        (Text, "1a 1", "! expected a metric name, got \"1a 1\""),
+        (Text, "a{b} 1", "! expected = after a label name, got \"} 1\""),
+        (Text, "a{b=c} 1", "! expected a quoted text, got \"c} 1\""),
+        (Text, r#"a{b="c} 1"#, "! a quoted text has no end"),
+        (Text, r#"a{b="c" d="e"} 1"#, "! expected , or } after a label, got \"d=\\\"e\\\"} 1\""),
+        (Text, r#"a{"b"} 1"#, "! expected = after a label name, got \"} 1\""),
+        (Open, "a 1 1.5", "__name__=a 1 @1500"),
+        (Open, "# UNIT a_seconds seconds", "Unit(\"a_seconds\", \"seconds\""),
+        (Open, r#"a_total 5 1.5 # {trace_id="x"} 0.5 1.25"#, "__name__=a_total 5 @1500 # trace_id=x 0.5 Some(1250)"),
+        (Open, r#"a_total 5 # {} 1"#, "__name__=a_total 5 #  1 None"),
+        (Open, "a 1 NaN", "! invalid timestamp \"NaN\" of a sample"),
+        (Open, "", "! expected a metric name, got \"\""),
+        (Open, "# comment", "! invalid comment \" comment\""),
+    ] {
+        assert_eq!(print(text, format), expect, "{text:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "[a-z#{}\"\\\\=, .0-9é\t]{0,40}") {
+        for format in [TextFormat::Prometheus, TextFormat::OpenMetrics] {
+            let _either = line::parse(&text, format);
+        }
+    }
+}
+
+struct Fixture {
+    receiver: Receiver,
+    db: Arc<Db>,
+    _dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Arc::new(Db::open(dir.path(), Options { shards: 1, ..Options::default() }).unwrap());
+        Self { receiver: Receiver::new(Arc::clone(&db), Limits::default()), db, _dir: dir }
+    }
+
+    fn import(&self, text: &str, format: TextFormat, extra: &[(&str, &str)]) -> Result<Written, String> {
+        let extra_labels = extra.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let import = Import { format, compression: Compression::Identity, now_ms: NOW_MS, extra_labels };
+        self.receiver.import(text.as_bytes(), &import).map_err(|error| error.to_string())
+    }
+
+    /// Series with their samples' times.
+    fn contents(&self) -> Vec<String> {
+        const ALL: &[Matcher] = &[];
+        let mut columns = SampleColumns::default();
+        let found = self.db.select(&QueryContext::unbounded(), ALL, TimeRange::ALL).unwrap();
+        let print = |series: varve_tsdb::Result<varve_tsdb::Series>| {
+            let series = series.unwrap();
+            columns.clear();
+            series.read(&mut columns).unwrap();
+            let samples: Vec<_> = columns.iter().map(|of| format!("{}@{}", of.value, of.timestamp_ms)).collect();
+            format!("{} {}", series.labels(), samples.join(" "))
+        };
+        found.map(print).collect()
+    }
+}
+
+const NOW_MS: i64 = 1_700_000_000_000;
+
+#[test]
+fn samples_metadata_and_exemplars_are_stored_with_extra_labels() {
+    let fixture = Fixture::new();
+    let text = "# HELP a Help.\n# TYPE a counter\n# UNIT a s\na_total{job=\"x\",b=\"1\"} 1 # {t=\"u\"} 0.5\nb 2 1699999999.5\n# EOF\n";
+    let written = fixture.import(text, TextFormat::OpenMetrics, &[("job", "import"), ("z", "")]).unwrap();
+    assert_eq!((written.samples_stored, written.exemplars.stored), (2, 1));
+    assert!(written.rejects.is_empty(), "{}", written.rejects);
+    assert_eq!(
+        fixture.contents(),
+        [
+            r#"{__name__="a_total", b="1", job="import"} 1@1700000000000"#,
+            r#"{__name__="b", job="import"} 2@1699999999500"#
+        ]
+    );
+    let metadata = &fixture.db.metadata()["a"];
+    assert_eq!((&*metadata.kind, &*metadata.help, &*metadata.unit), ("counter", "Help.", "s"));
+}
+
+#[test]
+fn a_bad_line_is_told_with_its_number_and_what_is_stored_before_it() {
+    let fixture = Fixture::new();
+    let refused = fixture.import("a 1\nb x\n", TextFormat::Prometheus, &[]).unwrap_err();
+    assert_eq!(
+        refused,
+        "malformed write request: line 2: invalid value \"x\" of a sample; nothing of the body is stored"
+    );
+    assert!(fixture.contents().is_empty());
+    let many: String = (0..BATCH_SERIES_MAX + 1).map(|i| format!("a{{i=\"{i}\"}} 1\n")).collect();
+    let refused = fixture.import(&(many + "b x\n"), TextFormat::Prometheus, &[]).unwrap_err();
+    let expect = "line 10002: invalid value \"x\" of a sample; the first 10000 samples of the body are stored";
+    assert!(refused.ends_with(expect), "{refused}");
+    assert_eq!(fixture.contents().len(), BATCH_SERIES_MAX);
+    for (text, reason) in [
+        ("a 1\n", "line 2: data does not end with # EOF"),
+        ("a 1\n# EOF\nb 1\n", "line 2: unexpected data after # EOF"),
+    ] {
+        let refused = fixture.import(text, TextFormat::OpenMetrics, &[]).unwrap_err();
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
+
+#[test]
+fn a_line_has_a_bound() {
+    let fixture = Fixture::new();
+    let text = format!("a 1\nb{{c=\"{}\"}} 1\n", "x".repeat(LINE_SIZE_MAX));
+    let refused = fixture.import(&text, TextFormat::Prometheus, &[]).unwrap_err();
+    assert!(refused.contains("line 2: longer than 2097152 bytes"), "{refused}");
+}
+
+#[test]
+fn a_bad_series_costs_that_series() {
+    let fixture = Fixture::new();
+    let written = fixture.import("a{b=\"1\",b=\"2\"} 1\nc 1\n", TextFormat::Prometheus, &[]).unwrap();
+    assert_eq!(
+        written.rejects.to_string(),
+        "duplicate label name: 1 series with 1 sample, e.g. series {__name__=\"a\", b=\"1\", b=\"2\"}"
+    );
+    assert_eq!(fixture.contents().len(), 1);
+}
+
+#[test]
+fn the_scrapes_of_real_exporters_are_read_whole() {
+    let Ok(files) = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/exposition")) else { return };
+    let fixture = Fixture::new();
+    let mut n_files = 0;
+    for path in files.map(|file| file.unwrap().path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let format = if name.ends_with(".openmetrics.txt") { TextFormat::OpenMetrics } else { TextFormat::Prometheus };
+        if !name.ends_with(".prom") && format == TextFormat::Prometheus {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let n_samples = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).count();
+        let written = fixture.import(&text, format, &[("file", &name)]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(
+            written.samples_stored + written.rejects.n_samples(),
+            n_samples as u64,
+            "{name}: {}",
+            written.rejects
+        );
+        n_files += 1;
+    }
+    eprintln!("{n_files} files");
+}

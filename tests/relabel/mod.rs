@@ -1,0 +1,202 @@
+//! Relabelling: what rules make of label sets is what a real Prometheus makes of them, in `tests/data/relabel/golden.txt`;
+//! and rules in a running server.
+//!
+//! Prometheus gets the label sets by remote write, and has a remote write of its own for each case, with the case's rules;
+//! a server here takes what comes of that. Samples have the numbers of their label sets as values.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prost::Message;
+use serde_json::{Value, json};
+
+use crate::harness::{Http, Prometheus, Server, WriteRequest, missing, series, wait_until};
+
+/// Label sets by the number of the one they came from.
+type Relabelled = BTreeMap<usize, BTreeMap<String, String>>;
+
+const SERIES: &[&[(&str, &str)]] = &[
+    &[("__name__", "up"), ("instance", "h1:80"), ("job", "a")],
+    &[("__name__", "up"), ("instance", "h2:90"), ("job", "b"), ("label_a", "1"), ("label_b", "2")],
+    &[("__name__", "requests_total"), ("job", "abcd"), ("label_a", "x"), ("label_b", "x"), ("joined", "x;x")],
+    &[("__name__", "requests_total"), ("instance", "h1:80"), ("path", "/api/v1/query"), ("job", "nginx")],
+    &[("__name__", "latency_bucket"), ("le", "0.1"), ("job", "A")],
+    &[("__name__", "latency_bucket"), ("le", "+Inf"), ("label_x", "y"), ("x_job", "z")],
+    &[("__name__", "with.dots"), ("path", "é/É"), ("job", "Straße")],
+    &[("__name__", "text"), ("text", "a\nb"), ("job", "aaa")],
+    &[("__name__", "text"), ("text", "a$1b"), ("path", "été"), ("label_é", "u")],
+    &[("__name__", "x:y"), ("same", "s"), ("instance", "nohost"), ("job", "ΑΣ")],
+];
+
+#[test]
+fn the_golden_table_is_what_a_real_prometheus_says() {
+    if missing(&["prometheus"]) {
+        return;
+    }
+    let cases: Vec<_> = read("cases.txt").lines().map(str::to_owned).collect();
+    let taken: Arc<Mutex<Vec<Relabelled>>> = Arc::new(Mutex::new(vec![Relabelled::new(); cases.len()]));
+    let address = receive(&taken);
+    let remotes: Vec<_> = (0..).zip(&cases).map(|(i, case)| remote(i, case, &address)).collect();
+    let prometheus = Prometheus::start(&json!({ "remote_write": remotes }).to_string());
+    prometheus.http().write(&request()).expect_status(204);
+    wait_until("all cases to be sent or dropped", || {
+        done(prometheus.http()).iter().filter(|(_, n)| **n >= SERIES.len() as f64).count() == cases.len()
+    });
+
+    let mut golden = String::new();
+    for labels in SERIES {
+        let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+        golden += &format!("series {}\n", json!(labels));
+    }
+    for (case, relabelled) in cases.iter().zip(&*taken.lock().unwrap()) {
+        golden += &format!("case {case}\n");
+        for idx in 0..SERIES.len() {
+            let left = relabelled.get(&idx).map_or_else(|| "-".to_owned(), |labels| json!(labels).to_string());
+            golden += &format!("{idx} {left}\n");
+        }
+    }
+    if std::env::var_os("VARVE_WRITE_GOLDEN").is_some() {
+        std::fs::write(path("golden.txt"), &golden).expect("write the table");
+    }
+    assert!(golden == read("golden.txt"), "the table differs; VARVE_WRITE_GOLDEN=1 writes it anew");
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/relabel").join(name)
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(path(name)).expect("read the table")
+}
+
+fn remote(i: usize, case: &str, address: &str) -> Value {
+    json!({
+        "name": format!("case-{i}"),
+        "url": format!("http://{address}/{i}"),
+        "send_exemplars": false,
+        "metadata_config": {"send": false},
+        "queue_config": {"min_shards": 1, "max_shards": 1, "batch_send_deadline": "100ms"},
+        "write_relabel_configs": serde_json::from_str::<Value>(case).expect("a case is JSON"),
+    })
+}
+
+fn request() -> WriteRequest {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_millis() as i64;
+    // Ahead of the clock: a remote write leaves out what is older than its own start.
+    let sample = |(idx, labels): (i32, &&[(&str, &str)])| series(labels, &[(now_ms + AHEAD_MS, f64::from(idx))]);
+    WriteRequest::new((0..).zip(SERIES).map(sample))
+}
+
+/// Returns how many samples each remote has sent or dropped.
+fn done(http: &Http) -> BTreeMap<String, f64> {
+    let mut done = BTreeMap::new();
+    for line in http.get("/metrics").text().lines() {
+        let counts = ["prometheus_remote_storage_samples_total{", "prometheus_remote_storage_samples_dropped_total{"];
+        if counts.iter().any(|name| line.starts_with(name)) {
+            let (labels, value) = line.rsplit_once(' ').expect("a sample has a value");
+            let name = labels.split("remote_name=\"").nth(1).and_then(|rest| rest.split('"').next());
+            *done.entry(name.unwrap_or_default().to_owned()).or_default() += value.parse::<f64>().unwrap_or(0.0);
+        }
+    }
+    done
+}
+
+/// Starts to take remote writes; the path is the number of the case. Ends with the process.
+fn receive(taken: &Arc<Mutex<Vec<Relabelled>>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let address = listener.local_addr().expect("an address").to_string();
+    let taken = Arc::clone(taken);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let taken = Arc::clone(&taken);
+            std::thread::spawn(move || serve(stream, &taken));
+        }
+    });
+    address
+}
+
+/// Answers the requests of one connection.
+fn serve(stream: TcpStream, taken: &Mutex<Vec<Relabelled>>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    loop {
+        let (mut line, mut size) = (String::new(), 0);
+        reader.read_line(&mut line)?;
+        let Some(case) = line.split(['/', ' ']).nth(2).and_then(|case| case.parse::<usize>().ok()) else {
+            return Ok(());
+        };
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header)?;
+            match header.trim_end().split_once(':') {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                    size = value.trim().parse().expect("a length is a number");
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let mut body = vec![0; size];
+        reader.read_exact(&mut body)?;
+        note(&mut taken.lock().unwrap()[case], &body);
+        (&stream).write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?;
+    }
+}
+
+fn note(of_case: &mut Relabelled, body: &[u8]) {
+    let message = snap::raw::Decoder::new().decompress_vec(body).expect("a snappy block");
+    for series in WriteRequest::decode(&message[..]).expect("a write request").timeseries {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("labels are UTF-8");
+        let labels = series.labels.iter().map(|of| (text(&of.name), text(&of.value))).collect::<BTreeMap<_, _>>();
+        for sample in &series.samples {
+            of_case.insert(sample.value.unwrap_or(0.0) as usize, labels.clone());
+        }
+    }
+}
+
+#[test]
+fn rules_drop_count_and_are_reloaded_for_known_series() {
+    let dir = tempfile::tempdir().expect("make a temporary directory");
+    let file = dir.path().join("varve.yml");
+    let configure = |rules: &str| {
+        let text = format!("ingest: {{metric_relabel_configs: [{rules}]}}");
+        std::fs::write(&file, text).expect("write the configuration");
+    };
+    configure("{source_labels: [__name__], regex: up, action: drop, name: no-up, state: shadow}");
+    let server = Server::start(&[&format!("--config.file={}", file.display())]);
+    let write = |time_ms: i64| {
+        let sample = |name| series(&[("__name__", name)], &[(time_ms, 1.0)]);
+        server.http().write(&WriteRequest::new([sample("up"), sample("down")])).expect_status(204);
+    };
+    let n_stored = || server.metric("varve_ingest_samples_stored_total");
+    let count = |metric: &str, state: &str| {
+        server.metric(&format!("varve_ingest_rule_{metric}_total{{rule=\"no-up\",state=\"{state}\"}}"))
+    };
+    (0..3).for_each(|i| write(T0 + i));
+    assert_eq!((n_stored(), count("series", "shadow"), count("samples", "shadow")), (6.0, 1.0, 3.0));
+
+    let reload = |what: &str| {
+        let n_before = server.log().matches(what).count();
+        let pid = server.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("run kill").success());
+        wait_until("the configuration to be read", || server.log().matches(what).count() > n_before);
+    };
+    configure("{source_labels: [__name__], regex: up, action: drop, name: no-up}");
+    reload("Completed loading of configuration file");
+    (3..5).for_each(|i| write(T0 + i));
+    assert_eq!((n_stored(), count("series", "enforce"), count("samples", "enforce")), (8.0, 1.0, 2.0));
+    assert_eq!(server.metric("varve_ingest_samples_dropped_total"), 2.0);
+
+    // What is wrong changes nothing.
+    configure("{action: nothing}");
+    reload("Error reloading config");
+    write(T0 + 5);
+    assert_eq!(count("samples", "enforce"), 3.0);
+}
+
+const T0: i64 = 1_700_000_000_000;
+const AHEAD_MS: i64 = 300_000;
