@@ -26,6 +26,7 @@ mod histogram;
 mod math;
 mod plan;
 pub mod promql;
+pub mod usage;
 mod value;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
