@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use varve_ingest::Limits;
 
+use crate::advise::AdviseCommand;
 use crate::bench::BenchCommand;
+use crate::client::Url;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
 use crate::recovery::WalCommand;
@@ -37,6 +39,9 @@ pub(crate) enum Command {
     /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
     #[command(subcommand)]
     Wal(WalCommand),
+    /// Tells which metrics and labels nobody needs
+    #[command(subcommand)]
+    Advise(AdviseCommand),
     /// Makes a fleet up, writes it to a server and reads it back
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -47,6 +52,8 @@ pub(crate) enum Command {
 pub(crate) enum TsdbCommand {
     /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
     Compact(CompactArgs),
+    /// Tells which labels made the new series of the last hour, of a running server or of a data directory
+    Churn(ChurnArgs),
 }
 
 /// Arguments of `varve tsdb compact`.
@@ -55,6 +62,26 @@ pub(crate) struct CompactArgs {
     /// Data directory
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(crate) path: PathBuf,
+}
+
+/// Arguments of `varve tsdb churn`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ChurnArgs {
+    /// Running Varve
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
+    pub(crate) url: Url,
+
+    /// File with a bearer token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Data directory that no server has open, instead; the hour before its newest sample is looked at
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub(crate) path: Option<PathBuf>,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Flags of `varve serve`.

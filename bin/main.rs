@@ -5,20 +5,25 @@
 
 #![forbid(unsafe_code)]
 
+mod advise;
 mod allocator;
 mod bench;
+mod churn;
 mod cli;
+mod client;
 mod command;
 mod config;
 mod http;
 mod log;
 mod machine;
 mod metrics;
+mod promql_text;
 mod quantity;
 mod recovery;
 mod self_scrape;
 mod shutdown;
 mod store;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -38,11 +43,18 @@ fn main() -> ExitCode {
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::Churn(args)) => command::churn(&args),
         cli::Command::Wal(command) => return recovery::wal(&command),
         cli::Command::Bench(command) => command::bench(&command),
+        cli::Command::Advise(command) => return end(command::advise(&command)),
     };
+    end(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// Returns what the process ends with.
+fn end(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("varve: {error:#}");
             ExitCode::FAILURE

@@ -7,12 +7,15 @@ use varve_ingest::{OtlpSettings, Receiver};
 use varve_query::{Engine, EngineOptions};
 use varve_tsdb::{Db, Options, Result};
 
+use crate::usage::Usage;
+
 /// What requests work on.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) db: Arc<Db>,
     pub(crate) receiver: Receiver,
     pub(crate) engine: Engine,
+    pub(crate) usage: Usage,
 }
 
 /// What a [`Store`] is opened with.
@@ -33,6 +36,8 @@ impl Store {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let receiver = Receiver::new(Arc::clone(&db), options.ingest);
         receiver.set_otlp(options.otlp);
-        Ok(Self { db, receiver, engine: Engine::new(options.engine) })
+        // Only now is it certain that the directory is ours.
+        let usage = Usage::open(path);
+        Ok(Self { db, receiver, engine: Engine::new(options.engine), usage })
     }
 }

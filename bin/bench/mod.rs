@@ -6,7 +6,6 @@
 
 mod args;
 mod calibrate;
-mod client;
 mod compare;
 mod fleet;
 mod message;

@@ -1,9 +1,11 @@
 //! What the subcommands do.
 
+mod advise;
 mod bench;
 mod serve;
 mod tsdb;
 
+pub(crate) use advise::advise;
 pub(crate) use bench::bench;
 pub(crate) use serve::serve;
-pub(crate) use tsdb::compact;
+pub(crate) use tsdb::{churn, compact};

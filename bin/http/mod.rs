@@ -14,6 +14,7 @@
 mod admin;
 mod admission;
 mod body;
+mod churn;
 mod error;
 mod exemplars;
 mod health;
@@ -28,6 +29,7 @@ mod run;
 mod series;
 mod server;
 mod status;
+mod usage;
 mod write;
 
 use std::collections::BTreeMap;
@@ -190,6 +192,8 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
         .route("/api/v1/status/buildinfo", get(status::buildinfo))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/runtimeinfo", get(status::runtimeinfo))
+        .route("/api/v1/status/churn", get(churn::status))
+        .route("/api/v1/status/usage", get(usage::usage))
         .route("/api/v1/write", post(write::write))
         .route("/api/v1/otlp/v1/metrics", post(otlp::write))
         .route("/api/v1/admin/tsdb/delete_series", post(admin::delete_series).put(admin::delete_series))

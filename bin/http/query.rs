@@ -12,12 +12,13 @@ use super::error::ApiError;
 use super::json;
 use super::params::{Form, Steps};
 use super::run::{Class, TRUNCATED, Work, run};
+use crate::usage::Requester;
 
 /// Points that are written between two steps of the answer's writer.
 const POINTS_PER_STEP: usize = 64;
 
 /// GET and POST /api/v1/query.
-pub(super) async fn instant(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn instant(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let (time_ms, options) = match (|| {
         let limit = form.limit()?;
         let time_ms = form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms());
@@ -28,6 +29,7 @@ pub(super) async fn instant(State(app): State<Arc<App>>, form: Form) -> Response
     };
     run(&app, Class::Query, options.timeout, move |work| {
         let Options { query, lookback_delta_ms, limit, .. } = options;
+        work.store.usage.query(&who, &query, &work.store.engine.options().features);
         let result = work.store.engine.instant(&work.store.db, &work.ctx, &query, time_ms, lookback_delta_ms)?;
         write_result(work, result, limit)
     })
@@ -35,7 +37,7 @@ pub(super) async fn instant(State(app): State<Arc<App>>, form: Form) -> Response
 }
 
 /// GET and POST /api/v1/query_range.
-pub(super) async fn range(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn range(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let (steps, options) = match (|| {
         let limit = form.limit()?;
         Ok::<_, ApiError>((form.steps()?, Options::read(&form, limit)?))
@@ -47,6 +49,7 @@ pub(super) async fn range(State(app): State<Arc<App>>, form: Form) -> Response {
         let Options { query, lookback_delta_ms, limit, .. } = options;
         let Steps { start_ms, end_ms, step_ms } = steps;
         let Work { store, ctx, .. } = &*work;
+        store.usage.query(&who, &query, &store.engine.options().features);
         let result = store.engine.range(&store.db, ctx, &query, start_ms, end_ms, step_ms, lookback_delta_ms)?;
         write_result(work, result, limit)
     })

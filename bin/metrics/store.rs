@@ -4,10 +4,12 @@ use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
 use super::{family, family_of, label};
 use crate::store::Store;
+use crate::usage::UsageStats;
 
 /// Reads the figures.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
-    [tsdb(&store.db.stats()), replay(&store.db.replay_status()), ingest(&store.receiver.stats())].concat()
+    let (db, receiver) = (&store.db, &store.receiver);
+    [tsdb(&db.stats()), replay(&db.replay_status()), ingest(&receiver.stats()), usage(&store.usage.stats())].concat()
 }
 
 fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
@@ -194,6 +196,14 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         families.push(family_of("varve_ingest_rejected_total", help, MetricType::COUNTER, by_reason));
     }
     families
+}
+
+fn usage(stats: &UsageStats) -> Vec<MetricFamily> {
+    vec![
+        gauge("varve_usage_entries", "Metrics and open selectors that the usage record knows.", stats.n_entries),
+        gauge("varve_usage_size_bytes", "Memory that the usage record takes, about.", stats.size_bytes),
+        counter("varve_usage_forgotten_total", "What the usage record had no room for.", stats.n_forgotten),
+    ]
 }
 
 fn counter(name: &str, help: &str, value: u64) -> MetricFamily {

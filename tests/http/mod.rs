@@ -5,6 +5,7 @@ mod like_prometheus;
 mod metadata;
 mod protocol;
 mod query;
+mod usage;
 mod write;
 mod write_v2;
 

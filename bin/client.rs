@@ -1,8 +1,9 @@
-//! An HTTP/1.1 client for benches: one connection, one request at a time, kept open between requests.
+//! An HTTP/1.1 client for benches and tools: one connection, one request at a time, kept open between requests.
 //!
 //! It is hyper's, which the server has anyway, on a runtime of the calling thread.
 
 use std::net::ToSocketAddrs as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,10 +12,12 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{HOST, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, HOST, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+
+use crate::usage::TOOLS_AGENT;
 
 /// How long a write may take; as Prometheus' `remote_timeout`.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,12 +37,12 @@ pub(crate) struct Url {
 
 /// What a server answers.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) retry_after: Option<Duration>,
-    pub(super) body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: Bytes,
     /// Bytes of the body as it came, also of what was not kept.
-    pub(super) n_bytes: u64,
+    pub(crate) n_bytes: u64,
 }
 
 /// What happens to an answer that is longer than what is kept.
@@ -53,10 +56,12 @@ enum Excess {
 
 /// A client of one server.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     url: Url,
     runtime: Runtime,
     connection: Option<SendRequest<Full<Bytes>>>,
+    /// Sent with each request as a bearer token.
+    token: Option<String>,
 }
 
 impl Url {
@@ -66,7 +71,7 @@ impl Url {
     /// What is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("http://") else {
-            return Err("expected http://host:port/path; a bench speaks plain HTTP only".to_owned());
+            return Err("expected http://host:port/path; only plain HTTP is spoken here".to_owned());
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.is_empty() || path.contains(['?', '#']) || path.parse::<hyper::Uri>().is_err() && !path.is_empty()
@@ -86,35 +91,50 @@ impl std::fmt::Display for Url {
 }
 
 impl Answer {
-    pub(super) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
     /// Returns the body as text, cut to what fits a message.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body[..self.body.len().min(500)]).trim().to_owned()
     }
 }
 
 impl Client {
     /// Makes a client; the connection is opened with the first request.
-    pub(super) fn new(url: &Url) -> Result<Self> {
+    pub(crate) fn new(url: &Url) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Ok(Self { url: url.clone(), runtime: runtime.context("start a runtime")?, connection: None })
+        Ok(Self { url: url.clone(), runtime: runtime.context("start a runtime")?, connection: None, token: None })
+    }
+
+    /// Makes a client that sends the bearer token of a file, if there is one, with each request.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(crate) fn with_token_file(url: &Url, path: Option<&Path>) -> Result<Self> {
+        let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("read token file {path:?}"));
+        let token = path.map(read).transpose()?.map(|token| token.trim().to_owned());
+        Ok(Self { token, ..Self::new(url)? })
+    }
+
+    /// Returns the URL that requests go to.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
     }
 
     /// Reads `path` below the URL.
-    pub(super) fn get(&mut self, path: &str) -> Result<Answer> {
+    pub(crate) fn get(&mut self, path: &str) -> Result<Answer> {
         self.read(Request::get(format!("{}{path}", self.url.path)), Excess::Refused)
     }
 
     /// Reads `path` below the URL to its end, however long that is; the body of a long answer is not kept.
-    pub(super) fn drain(&mut self, path: &str) -> Result<Answer> {
+    pub(crate) fn drain(&mut self, path: &str) -> Result<Answer> {
         self.read(Request::get(format!("{}{path}", self.url.path)), Excess::Dropped)
     }
 
     /// Posts nothing to `path` below the URL.
-    pub(super) fn post(&mut self, path: &str) -> Result<Answer> {
+    pub(crate) fn post(&mut self, path: &str) -> Result<Answer> {
         self.read(Request::post(format!("{}{path}", self.url.path)), Excess::Refused)
     }
 
@@ -123,7 +143,7 @@ impl Client {
     }
 
     /// Sends a write request to the URL itself.
-    pub(super) fn write(&mut self, body: Bytes) -> Result<Answer> {
+    pub(crate) fn write(&mut self, body: Bytes) -> Result<Answer> {
         let request = Request::post(if self.url.path.is_empty() { "/" } else { &self.url.path })
             .header("content-type", "application/x-protobuf")
             .header("content-encoding", "snappy")
@@ -138,7 +158,11 @@ impl Client {
         timeout: Duration,
         excess: Excess,
     ) -> Result<Answer> {
-        let request = request.header(HOST, &self.url.authority).header("user-agent", "varve-bench");
+        let request = request.header(HOST, &self.url.authority).header("user-agent", TOOLS_AGENT);
+        let request = match &self.token {
+            Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
+        };
         let request = request.body(Full::new(body)).context("build a request")?;
         let (url, connection) = (&self.url, &mut self.connection);
         let answer = self.runtime.block_on(async {
@@ -196,7 +220,7 @@ async fn collect(mut body: Incoming, excess: Excess) -> Result<(Bytes, u64)> {
 }
 
 /// Escapes text for a query string.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
     text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
