@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use varve_ingest::Limits;
+use varve_tsdb::Regexp;
 
 use crate::advise::AdviseCommand;
 use crate::bench::BenchCommand;
 use crate::client::Url;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
-use crate::recovery::WalCommand;
+use crate::recovery::{ExportArgs, ImportArgs, WalCommand};
 
 /// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
 #[derive(Debug, Parser)]
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
     #[command(subcommand)]
     Wal(WalCommand),
+    /// Asks a running server
+    #[command(subcommand)]
+    Query(QueryCommand),
     /// Tells which metrics and labels nobody needs
     #[command(subcommand)]
     Advise(AdviseCommand),
@@ -52,6 +56,10 @@ pub(crate) enum Command {
 pub(crate) enum TsdbCommand {
     /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
     Compact(CompactArgs),
+    /// Takes in all that a Prometheus data directory holds: blocks, log, head chunks
+    Import(ImportArgs),
+    /// Writes samples to blocks of Prometheus
+    Export(ExportArgs),
     /// Tells which labels made the new series of the last hour, of a running server or of a data directory
     Churn(ChurnArgs),
 }
@@ -84,6 +92,52 @@ pub(crate) struct ChurnArgs {
     pub(crate) json: bool,
 }
 
+/// `varve query ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueryCommand {
+    /// Evaluates a query and shows what each operator of its plan did: series, samples, bytes, time
+    Explain(ExplainArgs),
+}
+
+/// Arguments of `varve query explain`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExplainArgs {
+    /// The query
+    #[arg(value_name = "EXPR")]
+    pub(crate) query: String,
+
+    /// The server
+    #[arg(long = "url", value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
+    pub(crate) url: Url,
+
+    /// Time of an instant query: seconds since the epoch or RFC 3339 [default: now]
+    #[arg(long = "time", value_name = "TIME")]
+    pub(crate) time: Option<String>,
+
+    /// First time of a range query
+    #[arg(long = "start", value_name = "TIME")]
+    pub(crate) start: Option<String>,
+
+    /// Last time of a range query
+    #[arg(long = "end", value_name = "TIME")]
+    pub(crate) end: Option<String>,
+
+    /// Distance of the times of a range query
+    #[arg(long = "step", value_name = "DURATION")]
+    pub(crate) step: Option<String>,
+
+    /// Form of the answer
+    #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: ExplainOutput,
+}
+
+/// Values of `--output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExplainOutput {
+    Text,
+    Json,
+}
+
 /// Flags of `varve serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
@@ -114,6 +168,22 @@ pub(crate) struct ServeArgs {
     /// Serve /api/v1/admin: delete series, snapshots, compaction, import
     #[arg(long = "web.enable-admin-api")]
     pub(crate) enable_admin_api: bool,
+
+    /// Serve /-/reload and /-/quit
+    #[arg(long = "web.enable-lifecycle")]
+    pub(crate) enable_lifecycle: bool,
+
+    /// Origins whose pages may read answers, an expression that matches all of an origin
+    #[arg(long = "web.cors.origin", value_name = "REGEX", default_value = ".*", value_parser = parse_regexp)]
+    pub(crate) cors_origin: Regexp,
+
+    /// Streams of /api/v1/notifications/live at the same time
+    #[arg(long = "web.max-notifications-subscribers", value_name = "N", default_value = "16")]
+    pub(crate) max_notifications_subscribers: usize,
+
+    /// Most results of a search, see --enable-feature=search-api [0: no bound]
+    #[arg(long = "web.search.max-limit", value_name = "N", default_value = "10000")]
+    pub(crate) search_max_limit: usize,
 
     /// Data directory; created if it does not exist
     #[arg(long = "storage.tsdb.path", value_name = "DIR", default_value = "data/")]
@@ -167,6 +237,14 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.wal.on-corruption", value_name = "WHAT", default_value = "quarantine")]
     pub(crate) wal_on_corruption: OnCorruption,
 
+    /// Samples that remote read returns of a query in one message [0: no bound]
+    #[arg(long = "storage.remote.read-sample-limit", value_name = "N", default_value = "50000000")]
+    pub(crate) remote_read_sample_limit: usize,
+
+    /// Size of a frame of remote read's stream, about
+    #[arg(long = "storage.remote.read-max-bytes-in-frame", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) remote_read_frame_size: usize,
+
     /// Longest time that a query or metadata call may take; a request may ask for less
     #[arg(long = "query.timeout", value_name = "DURATION", default_value = "2m", value_parser = parse_timeout)]
     pub(crate) query_timeout: Duration,
@@ -178,6 +256,10 @@ pub(crate) struct ServeArgs {
     /// Calls of series, labels, label values and metadata that are answered at the same time; more wait
     #[arg(long = "query.metadata-concurrency", value_name = "N", default_value = "16", value_parser = parse_count)]
     pub(crate) query_metadata_concurrency: usize,
+
+    /// Threads that all queries share for reading and computing series [0: the number of cores]
+    #[arg(long = "query.parallelism", value_name = "N", default_value = "0")]
+    pub(crate) query_parallelism: usize,
 
     /// Samples that a query may hold in memory
     #[arg(long = "query.max-samples", value_name = "N", default_value = "50000000", value_parser = parse_count)]
@@ -345,6 +427,10 @@ fn parse_count(text: &str) -> Result<usize, String> {
         Ok(count) => Ok(count),
         Err(_) => Err("expected a whole number".to_owned()),
     }
+}
+
+fn parse_regexp(text: &str) -> Result<Regexp, String> {
+    Regexp::parse(text).map_err(|refused| refused.to_string())
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

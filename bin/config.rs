@@ -5,28 +5,41 @@
 
 mod otlp;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::de::Visitor;
-use serde::{Deserialize, Deserializer};
-use varve_tsdb::EXEMPLARS_MAX;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use varve_tsdb::{EXEMPLARS_MAX, METRIC_NAME};
 
-use crate::quantity::parse_duration;
+use crate::quantity::{parse_duration, print_duration};
 use otlp::OtlpConfig;
 
 /// What the file says; [`Config::default`] stands where there is none.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
+    pub(crate) global: GlobalConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) otlp: OtlpConfig,
 }
 
+/// Section `global`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct GlobalConfig {
+    /// Labels that /federate and remote read add to series that do not have them. Up to [`EXTERNAL_LABELS_MAX`].
+    pub(crate) external_labels: BTreeMap<String, String>,
+}
+
+/// Most external labels.
+const EXTERNAL_LABELS_MAX: usize = 64;
+
 /// Section `storage`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StorageConfig {
     pub(crate) tsdb: TsdbConfig,
@@ -34,7 +47,7 @@ pub(crate) struct StorageConfig {
 }
 
 /// Section `storage.exemplars`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ExemplarsConfig {
     /// Exemplars that are kept, the newest of all. Default 100,000; 0: none; up to 10,000,000.
@@ -48,18 +61,18 @@ impl Default for ExemplarsConfig {
 }
 
 /// Section `storage.tsdb`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TsdbConfig {
     /// How far behind the newest sample of the store a new one may lie. Default 3h; from 1m to 365d.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) in_order_max_age: Duration,
     /// How far behind the newest sample of the store one may lie that is not newer than its series' newest. Default
     /// 30m; 0s: none, as in Prometheus; up to 365d.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) out_of_order_time_window: Duration,
     /// How far ahead of the clock a sample may lie. Default 10m; up to 365d.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) ahead_max: Duration,
 }
 
@@ -99,11 +112,27 @@ impl Config {
         if ahead_max > AGE_MAX {
             bail!("storage.tsdb.ahead_max: must be at most 365d");
         }
+        let external_labels = &config.global.external_labels;
+        if external_labels.len() > EXTERNAL_LABELS_MAX {
+            bail!("global.external_labels: must be at most {EXTERNAL_LABELS_MAX}");
+        }
+        if external_labels.keys().any(|name| name.is_empty() || name == METRIC_NAME) {
+            bail!("global.external_labels: a name is empty or {METRIC_NAME}");
+        }
         if config.storage.exemplars.max_exemplars > EXEMPLARS_MAX {
             bail!("storage.exemplars.max_exemplars: must be at most {EXEMPLARS_MAX}");
         }
         Ok(config)
     }
+
+    /// Writes what is in force, defaults included.
+    pub(crate) fn to_yaml(&self) -> String {
+        serde_yaml_ng::to_string(self).expect("texts, numbers and maps of them are YAML")
+    }
+}
+
+fn print<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&print_duration(*duration))
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -145,8 +174,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_force_is_printed_as_it_is_read() {
+        let text = "global: {external_labels: {b: x, a: '1'}}\nstorage: {tsdb: {in_order_max_age: 1h30m}}";
+        let config = Config::parse(text).unwrap();
+        let printed = config.to_yaml();
+        assert!(printed.starts_with("global:\n  external_labels:\n    a: '1'\n    b: x\n"), "{printed}");
+        assert!(printed.contains("    in_order_max_age: 1h30m\n"), "{printed}");
+        assert_eq!(Config::parse(&printed).unwrap(), config);
+    }
+
+    #[test]
     fn what_has_no_effect_is_refused_by_name() {
-        check("global: {external_labels: {a: b}}", Err("unknown field `global`"));
+        check("global: {scrape_interval: 15s}", Err("global: unknown field `scrape_interval`"));
+        check("global: {external_labels: {__name__: b}}", Err("global.external_labels: a name is empty or __name__"));
         check("storage: {tsdb: {path: x}}", Err("storage.tsdb: unknown field `path`"));
         check("storage: {tsdb: {in_order_max_age: 5}}", Err("storage.tsdb.in_order_max_age"));
         check("storage: {tsdb: {in_order_max_age: 5 minutes}}", Err("unknown unit \" minutes\""));

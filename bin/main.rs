@@ -14,6 +14,7 @@ mod client;
 mod command;
 mod config;
 mod http;
+mod live_config;
 mod log;
 mod machine;
 mod metrics;
@@ -44,7 +45,10 @@ fn main() -> ExitCode {
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Churn(args)) => command::churn(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::Import(args)) => return recovery::import(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::Export(args)) => return recovery::export(&args),
         cli::Command::Wal(command) => return recovery::wal(&command),
+        cli::Command::Query(cli::QueryCommand::Explain(args)) => command::explain(&args),
         cli::Command::Bench(command) => command::bench(&command),
         cli::Command::Advise(command) => return end(command::advise(&command)),
     };

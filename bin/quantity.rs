@@ -85,6 +85,20 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("size out of range: {text:?}"))
 }
 
+/// Prints a size in bytes as Prometheus does, in parts from the largest unit down: `1GiB512MiB`.
+pub(crate) fn print_size(size: usize) -> String {
+    const UNITS: [(&str, u32); 7] =
+        [("EiB", 60), ("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
+    let (mut text, mut rest) = (String::new(), size as u64);
+    for (unit, shift) in UNITS {
+        if rest >> shift > 0 {
+            text.push_str(&format!("{}{unit}", rest >> shift));
+            rest &= (1 << shift) - 1;
+        }
+    }
+    if text.is_empty() { "0B".to_owned() } else { text }
+}
+
 fn split_while(text: &str, keep: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !keep(c)).unwrap_or(text.len()))
 }
@@ -119,6 +133,13 @@ mod tests {
     fn durations_are_printed_as_prometheus_prints_them() {
         for text in ["0s", "250ms", "2m", "1h30m", "90d", "2w", "1y", "1m1s1ms"] {
             assert_eq!(print_duration(parse_duration(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_printed_in_parts() {
+        for (size, expect) in [(0, "0B"), (1, "1B"), (1536 << 20, "1GiB512MiB"), (512 << 30, "512GiB")] {
+            assert_eq!(print_size(size), expect);
         }
     }
 

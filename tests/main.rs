@@ -15,4 +15,5 @@ mod otlp;
 mod prometheus;
 mod promql;
 mod protection;
+mod recovery;
 mod tidy;

@@ -2,10 +2,12 @@
 
 mod advise;
 mod bench;
+mod query;
 mod serve;
 mod tsdb;
 
 pub(crate) use advise::advise;
 pub(crate) use bench::bench;
+pub(crate) use query::explain;
 pub(crate) use serve::serve;
 pub(crate) use tsdb::{churn, compact};

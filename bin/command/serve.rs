@@ -25,7 +25,9 @@ use varve_tsdb::{Interrupt, QueryContext, ReplayStats};
 use crate::cli::{OnCorruption, ServeArgs, WalSync};
 use crate::config::Config;
 use crate::http::{App, Settings};
-use crate::shutdown::Signals;
+use crate::live_config::LiveConfig;
+use crate::quantity::{print_duration, print_size};
+use crate::shutdown::{Received, Signals};
 use crate::store::{Store, StoreOptions};
 use crate::{http, log, machine, self_scrape};
 
@@ -39,6 +41,8 @@ const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const USAGE_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Blocking threads besides one per connection: opening and closing the store, the self-scrape.
 const THREADS_SPARE: usize = 8;
+/// Turns the search endpoints on.
+const SEARCH_FEATURE: &str = "search-api";
 /// Prometheus' names of features of other parts than PromQL; Varve always or never has them.
 const OTHER_FEATURES: [&str; 6] = [
     "exemplar-storage",
@@ -59,25 +63,27 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let features = features(&args.enable_feature);
     let settings = settings(&args, features, flags);
     let options = store_options(&args, &config, features)?;
+    let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(args.max_connections + THREADS_SPARE)
         .build()
         .context("start the threads of the server")?;
-    let result = runtime.block_on(run(args, settings, options));
+    let result = runtime.block_on(run(args, settings, config, options));
     // A thread that still replays or computes must not hold the process: what was acknowledged is safe already.
     runtime.shutdown_background();
     result
 }
 
-async fn run(args: ServeArgs, settings: Settings, options: StoreOptions) -> Result<()> {
+async fn run(args: ServeArgs, settings: Settings, config: LiveConfig, options: StoreOptions) -> Result<()> {
     let mut signals = Signals::catch().context("catch signals")?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "Starting Varve");
     let listener = listen(&args.listen_address).await?;
     let address = listener.local_addr().context("read the address that is listened on")?.to_string();
     tracing::info!(address, "Listening");
 
-    let app = Arc::new(App::new(settings).context("register metrics")?);
+    let app = Arc::new(App::new(settings, config).context("register metrics")?);
+    app.notifications.set(http::STARTING_UP, true);
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(Arc::clone(&app), listener, stopped));
 
@@ -86,21 +92,23 @@ async fn run(args: ServeArgs, settings: Settings, options: StoreOptions) -> Resu
     let opening = open(args.tsdb_path, options);
     let store = tokio::select! {
         opened = opening => Arc::new(opened?),
-        signal = signals.next() => {
-            tracing::warn!(signal, "Stopping before the store is open");
+        reason = end_asked(&mut signals, &app) => {
+            tracing::warn!(reason, "Stopping before the store is open");
             return Ok(());
         }
     };
     app.set_store(Arc::clone(&store));
     tracing::info!("Server is ready to receive web requests.");
     let saving = tokio::spawn(keep_usage(Arc::clone(&store)));
-    let mut replay = Replay::watch(store, of_error, started);
+    let of_replay = Arc::clone(&app);
+    let mut replay =
+        Replay::watch(store, of_error, started, move || of_replay.notifications.set(http::STARTING_UP, false));
 
     let scraping = (!args.self_scrape_interval.is_zero())
         .then(|| tokio::spawn(self_scrape::run(Arc::clone(&app), address, args.self_scrape_interval)));
     let ended = tokio::select! {
-        signal = signals.next() => {
-            tracing::warn!(signal, "Received an OS signal, exiting gracefully...");
+        reason = end_asked(&mut signals, &app) => {
+            tracing::warn!(reason, "Exiting gracefully...");
             Ok(())
         }
         failed = replay.failed() => Err(failed),
@@ -109,7 +117,24 @@ async fn run(args: ServeArgs, settings: Settings, options: StoreOptions) -> Resu
     saving.abort();
     tokio::select! {
         closed = shut_down(&app, server, &stop, scraping) => ended.and(closed),
-        signal = signals.next() => bail!("stopped by a second {signal} before all was in order"),
+        signal = signals.next_end() => bail!("stopped by a second {signal} before all was in order"),
+    }
+}
+
+/// Waits until a signal or a request asks for the end, and returns which; reads the configuration again on SIGHUP.
+async fn end_asked(signals: &mut Signals, app: &Arc<App>) -> &'static str {
+    loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Received::End(name) => return name,
+                Received::Reload => {
+                    let app = Arc::clone(app);
+                    // What went wrong is in the log.
+                    drop(tokio::task::spawn_blocking(move || app.reload()));
+                }
+            },
+            () = app.quit.asked() => return "/-/quit",
+        }
     }
 }
 
@@ -140,13 +165,14 @@ struct Replay {
 }
 
 impl Replay {
-    /// Reports when the log is through, whose replay began at `started`.
-    fn watch(store: Arc<Store>, path: PathBuf, started: Instant) -> Self {
+    /// Reports when the log is through, whose replay began at `started`, and calls `done`.
+    fn watch(store: Arc<Store>, path: PathBuf, started: Instant, done: impl FnOnce() + Send + 'static) -> Self {
         let ctx = QueryContext::unbounded();
         let waiting = ctx.clone();
         let ended = tokio::task::spawn_blocking(move || match store.db.wait_replayed(&waiting) {
             Ok(()) => {
                 report(&store.db.stats().replayed, started.elapsed());
+                done();
                 Ok(())
             }
             Err(varve_tsdb::Error::Interrupted(_)) => Ok(()),
@@ -208,6 +234,8 @@ async fn shut_down(
     scraping: Option<JoinHandle<()>>,
 ) -> Result<()> {
     app.stop_admission();
+    app.notifications.set(http::SHUTTING_DOWN, true);
+    app.notifications.close();
     stop.send_replace(true);
     if let Some(scraping) = scraping {
         scraping.abort();
@@ -256,7 +284,7 @@ fn close(store: Arc<Store>) -> Result<()> {
 fn features(names: &[String]) -> Features {
     let mut features = Features::default();
     for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
-        if features.enable(name) {
+        if features.enable(name) || name == SEARCH_FEATURE {
             tracing::info!(option = name, "Feature enabled");
         } else if OTHER_FEATURES.contains(&name) {
             tracing::warn!(option = name, "This option for --enable-feature has no effect on Varve");
@@ -286,8 +314,24 @@ fn settings(args: &ServeArgs, features: Features, flags: BTreeMap<String, String
         write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
         features,
         admin_api: args.enable_admin_api,
+        lifecycle: args.enable_lifecycle,
+        search: args.enable_feature.iter().any(|name| name.trim() == SEARCH_FEATURE),
+        search_limit_max: args.search_max_limit,
+        cors_origin: args.cors_origin.clone(),
+        notifications_subscribers_max: args.max_notifications_subscribers,
+        lookback_delta_ms: millis(args.query_lookback_delta),
+        remote_read_samples_max: args.remote_read_sample_limit,
+        remote_read_frame_size_max: args.remote_read_frame_size,
+        retention: retention(args.retention_time, args.retention_size),
         flags,
     }
+}
+
+/// Says how long samples are kept, as Prometheus does: `15d or 512GiB`.
+fn retention(time: Duration, size: usize) -> String {
+    let time = (!time.is_zero()).then(|| print_duration(time));
+    let size = (size > 0).then(|| print_size(size));
+    time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
 }
 
 fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Result<StoreOptions> {
@@ -322,6 +366,7 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Resul
     let engine = EngineOptions {
         lookback_delta_ms: millis(args.query_lookback_delta),
         samples_max: args.query_max_samples,
+        parallelism: or_default(args.query_parallelism, machine::cores).min(PARALLELISM_MAX),
         features,
         ..EngineOptions::default()
     };
@@ -329,6 +374,8 @@ fn store_options(args: &ServeArgs, config: &Config, features: Features) -> Resul
     Ok(StoreOptions { tsdb, ingest: args.ingest.limits(), otlp, engine })
 }
 
+/// The most threads that queries can share.
+const PARALLELISM_MAX: usize = 256;
 /// The most shards that a store can have.
 const SHARDS_MAX: usize = 256;
 /// The most logs that their number of cores gives to the shards: a request of 2,000 samples leaves 250 in each.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use varve_ingest::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 
 /// What the section says.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OtlpConfig {
     /// All attributes of a resource become labels of its series. Default false.

@@ -14,7 +14,24 @@ use varve_tsdb::Db;
 use super::App;
 use super::error::{ApiError, ErrorKind};
 use super::json;
+use super::openapi::described;
 use super::params::{Form, parse_selectors};
+
+described! {
+    /// A snapshot.
+    pub(super) struct Snapshot {
+        /// Its folder below `snapshots` in the data directory.
+        name: String,
+    }
+}
+
+described! {
+    /// What was taken in.
+    pub(super) struct Imported {
+        /// Number of blocks.
+        blocks: u64,
+    }
+}
 
 /// Deletes samples of matching series.
 pub(super) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Response {
@@ -43,11 +60,19 @@ pub(super) async fn clean_tombstones(State(app): State<Arc<App>>) -> Response {
 pub(super) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Response {
     run(app, move |db| {
         let skip_head = form.boolean("skip_head")?;
+        match form.first("format") {
+            "" | "varve" => {}
+            "prometheus" => {
+                let reason = "Varve does not write blocks of Prometheus yet; snapshots are data directories of its own";
+                return Err(ApiError::new(ErrorKind::Execution, reason));
+            }
+            other => return Err(ApiError::invalid_parameter("format", format!("not supported value {other:?}"))),
+        }
         let random = getrandom::u64().map_err(|e| ApiError::new(ErrorKind::Internal, e.to_string()))?;
         let name = format!("{}-{:016x}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"), random >> 1);
         db.snapshot(&name, skip_head)
             .map_err(|e| ApiError::new(ErrorKind::Internal, format!("create snapshot: {e}")))?;
-        Ok(Some(serde_json::json!({ "name": name })))
+        Ok(Some(json_of(&Snapshot { name })))
     })
     .await
 }
@@ -59,7 +84,11 @@ pub(super) async fn compact(State(app): State<Arc<App>>) -> Response {
 
 /// Takes in the blocks that lie in the folder `import` of the data directory.
 pub(super) async fn import(State(app): State<Arc<App>>) -> Response {
-    run(app, |db| db.import().map(|n| Some(serde_json::json!({ "blocks": n }))).map_err(refused)).await
+    run(app, |db| db.import().map(|n| Some(json_of(&Imported { blocks: n as u64 }))).map_err(refused)).await
+}
+
+fn json_of<T: serde::Serialize>(data: &T) -> serde_json::Value {
+    serde_json::to_value(data).expect("texts and numbers are JSON")
 }
 
 /// Says what the store could not do; a bound that was hit is no failure of the server.
@@ -78,7 +107,7 @@ async fn run(
     job: impl FnOnce(&Db) -> Result<Option<serde_json::Value>, ApiError> + Send + 'static,
 ) -> Response {
     if !app.settings.admin_api {
-        return ApiError::unavailable("admin APIs disabled").into_response();
+        return ApiError::new(ErrorKind::Disabled, "admin APIs disabled").into_response();
     }
     let Some(store) = app.store() else { return ApiError::unavailable("the server is stopping").into_response() };
     match tokio::task::spawn_blocking(move || job(&store.db)).await {

@@ -28,6 +28,8 @@ pub(crate) enum ErrorKind {
     Canceled,
     /// The deadline passed.
     Timeout,
+    /// What is asked for is not switched on.
+    Disabled,
     /// The server is full or stopping; the same request may succeed later.
     Unavailable,
     /// The server failed.
@@ -48,7 +50,7 @@ impl ErrorKind {
             Self::Execution => "execution",
             Self::Canceled => "canceled",
             Self::Timeout => "timeout",
-            Self::Unavailable => "unavailable",
+            Self::Unavailable | Self::Disabled => "unavailable",
             Self::Internal => "internal",
         }
     }
@@ -64,7 +66,8 @@ impl ErrorKind {
                 StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("499 has three digits, as a status code must")
             }
             Self::Timeout | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            // As Prometheus answers what it calls unavailable.
+            Self::Internal | Self::Disabled => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -103,7 +106,10 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response =
             (self.kind.status(), [(header::CONTENT_TYPE, json::MIME_TYPE)], self.to_json()).into_response();
-        if self.kind == ErrorKind::Unavailable {
+        let is_unavailable = self.kind == ErrorKind::Unavailable;
+        // For those whose errors are no JSON.
+        response.extensions_mut().insert(self);
+        if is_unavailable {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
         }
         response

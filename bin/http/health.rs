@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use varve_tsdb::ReplayState;
 
@@ -11,14 +11,22 @@ use super::params::Form;
 use super::{App, plain};
 use crate::metrics;
 
-/// GET /-/healthy: the process is alive, whatever it does.
-pub(super) async fn healthy() -> Response {
+/// GET and HEAD /-/healthy: the process is alive, whatever it does.
+pub(super) async fn healthy(method: Method) -> Response {
+    if method == Method::HEAD {
+        return StatusCode::OK.into_response();
+    }
     plain(StatusCode::OK, "Varve is Healthy.\n")
 }
 
-/// GET /-/ready: the store is open. Until then the route's layer answers 503. A store that takes no writes still answers
+/// GET and HEAD /-/ready: the store is open. Until then the route's layer answers 503. A store that takes no writes still answers
 /// queries: that is said in the body, and with 503 to who asks `?for=write`. So is how far the replay of the log is.
-pub(super) async fn ready(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn ready(State(app): State<Arc<App>>, method: Method, form: Form) -> Response {
+    let answer = tell_ready(&app, &form);
+    if method == Method::HEAD { answer.status().into_response() } else { answer }
+}
+
+fn tell_ready(app: &App, form: &Form) -> Response {
     let Some(store) = app.store() else { return plain(StatusCode::OK, "Varve is Ready.\n") };
     let (refusals, replay) = (store.db.write_refusals(), store.db.replay_status());
     let replaying = match replay.state {

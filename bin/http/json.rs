@@ -6,6 +6,7 @@
 
 use std::io::Write as _;
 
+use varve_query::decimal::{self, Plain};
 use varve_query::{Bucket, FloatHistogram};
 use varve_tsdb::Labels;
 
@@ -78,54 +79,17 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
 
 /// Appends the time of a scalar or a string, which Prometheus writes as a float: no more decimals than needed.
 pub(crate) fn write_float_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
-    write!(out, "{}", timestamp_ms as f64 / 1000.0).expect("a Vec takes everything");
+    write!(out, "{}", Plain(timestamp_ms as f64 / 1000.0)).expect("a Vec takes everything");
 }
 
 /// Appends a value as a string: the shortest digits that give the same bits, with an exponent below 1e-6 and from 1e21.
 pub(crate) fn write_float(out: &mut Vec<u8>, value: f64) {
-    let magnitude = value.abs();
-    out.push(b'"');
-    if magnitude != 0.0 && magnitude.is_finite() && !(1e-6..1e21).contains(&magnitude) {
-        write_exponent(out, value);
-    } else {
-        write_decimal(out, value);
-    }
-    out.push(b'"');
+    write!(out, "\"{}\"", decimal::Json(value)).expect("a Vec takes everything");
 }
 
 /// Appends a scalar result's value as a string: as [`write_float`], never with an exponent.
 pub(crate) fn write_scalar(out: &mut Vec<u8>, value: f64) {
-    out.push(b'"');
-    write_decimal(out, value);
-    out.push(b'"');
-}
-
-fn write_decimal(out: &mut Vec<u8>, value: f64) {
-    const INTEGERS_EXACT_BELOW: f64 = (1u64 << 53) as f64;
-    let written = if value.is_nan() {
-        out.write_all(b"NaN")
-    } else if value.is_infinite() {
-        out.write_all(if value > 0.0 { b"+Inf" } else { b"-Inf" })
-    } else if value.fract() == 0.0 && value.abs() < INTEGERS_EXACT_BELOW && value.to_bits() != (-0.0f64).to_bits() {
-        // Fast path: counters and byte counts, most of all samples.
-        write!(out, "{}", value as i64)
-    } else {
-        write!(out, "{value}")
-    };
-    written.expect("a Vec takes everything");
-}
-
-/// Appends `1.5e-07`: Rust writes the same digits, Go adds the sign and a second digit of the exponent.
-fn write_exponent(out: &mut Vec<u8>, value: f64) {
-    let start = out.len();
-    write!(out, "{value:e}").expect("a Vec takes everything");
-    let at = start + out[start..].iter().position(|&b| b == b'e').expect("{:e} writes an e") + 1;
-    if out[at] != b'-' {
-        out.insert(at, b'+');
-    }
-    if out.len() == at + 2 {
-        out.insert(at + 1, b'0');
-    }
+    write!(out, "\"{}\"", Plain(value)).expect("a Vec takes everything");
 }
 
 /// Appends a label name or value.

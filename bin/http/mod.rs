@@ -15,20 +15,36 @@ mod admin;
 mod admission;
 mod body;
 mod churn;
+mod compression;
+mod cors;
 mod error;
 mod exemplars;
+mod features;
+mod federate;
 mod health;
 mod json;
 mod labels;
+mod lifecycle;
 mod metadata;
+mod notifications;
+mod openapi;
 mod otlp;
 mod params;
 mod query;
+mod remote_read;
 mod request_body;
+mod routes;
+mod rules;
 mod run;
+mod search;
+mod self_metrics;
 mod series;
 mod server;
+mod stats;
 mod status;
+mod targets;
+mod tsdb_status;
+mod union;
 mod usage;
 mod write;
 
@@ -42,15 +58,17 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use jiff::Timestamp;
 use prometheus::proto::MetricFamily;
 use varve_query::promql::Features;
-use varve_tsdb::{Interrupt, MemoryBudget, QueryContext};
+use varve_tsdb::{Interrupt, MemoryBudget, QueryContext, Regexp};
 
+use crate::live_config::LiveConfig;
 use crate::metrics::{MemoryFigures, Metrics};
 use crate::store::Store;
 use admission::{Gate, Running};
+use notifications::CONFIG_FAILED;
+pub(crate) use notifications::{Notifications, SHUTTING_DOWN, STARTING_UP};
 
 pub(crate) use server::serve;
 
@@ -72,6 +90,20 @@ pub(crate) struct Settings {
     pub(crate) write_bytes_in_flight_max: usize,
     pub(crate) features: Features,
     pub(crate) admin_api: bool,
+    pub(crate) lifecycle: bool,
+    /// The experimental search endpoints.
+    pub(crate) search: bool,
+    /// Most results of a search; 0: no bound.
+    pub(crate) search_limit_max: usize,
+    /// Origins whose pages may read answers.
+    pub(crate) cors_origin: Regexp,
+    pub(crate) notifications_subscribers_max: usize,
+    pub(crate) lookback_delta_ms: i64,
+    /// Samples of a query in an answer of remote read; 0: no bound.
+    pub(crate) remote_read_samples_max: usize,
+    pub(crate) remote_read_frame_size_max: usize,
+    /// How long samples are kept, in words, for /api/v1/status/runtimeinfo.
+    pub(crate) retention: String,
     /// Every flag with its value, for /api/v1/status/flags.
     pub(crate) flags: BTreeMap<String, String>,
 }
@@ -81,6 +113,10 @@ pub(crate) struct Settings {
 pub(crate) struct App {
     pub(crate) settings: Settings,
     pub(crate) metrics: Metrics,
+    pub(crate) config: LiveConfig,
+    pub(crate) notifications: Notifications,
+    /// Asked to end by a request.
+    pub(crate) quit: lifecycle::Quit,
     started: Timestamp,
     phase: AtomicU8,
     store: RwLock<Option<Arc<Store>>>,
@@ -103,12 +139,15 @@ impl App {
     ///
     /// # Errors
     /// If two metrics have the same name.
-    pub(crate) fn new(settings: Settings) -> prometheus::Result<Self> {
+    pub(crate) fn new(settings: Settings, config: LiveConfig) -> prometheus::Result<Self> {
         let metrics = Metrics::new()?;
         let gate =
             |flag, class, n_permits| Gate::new(flag, n_permits, metrics.active(class), metrics.queue_seconds(class));
         Ok(Self {
             started: Timestamp::now(),
+            config,
+            notifications: Notifications::new(settings.notifications_subscribers_max),
+            quit: lifecycle::Quit::default(),
             phase: AtomicU8::new(STARTING),
             store: RwLock::new(None),
             queries: gate("--query.max-concurrency", "query", settings.query_max_concurrency),
@@ -145,6 +184,28 @@ impl App {
         self.metadata_calls.close();
     }
 
+    /// Reads the configuration again.
+    ///
+    /// # Errors
+    /// As [`LiveConfig::reload`]; what was in force stays.
+    pub(crate) fn reload(&self) -> anyhow::Result<()> {
+        let reloaded = self.config.reload();
+        self.notifications.set(CONFIG_FAILED, reloaded.is_err());
+        match &reloaded {
+            Ok(()) => tracing::info!("Completed loading of configuration file"),
+            Err(reason) => tracing::error!(reason = format!("{reason:#}"), "Error reloading config"),
+        }
+        reloaded
+    }
+
+    /// Returns `None` while the store is open, else whether it is because the server stops.
+    fn stopping(&self) -> Option<bool> {
+        match self.phase.load(Ordering::Acquire) {
+            READY => None,
+            phase => Some(phase == STOPPING),
+        }
+    }
+
     /// Ends all running queries.
     pub(crate) fn interrupt_queries(&self) {
         self.running.interrupt_all(Interrupt::Shutdown);
@@ -157,12 +218,13 @@ impl App {
 
     /// Reads all metrics. Not for a thread that must not wait.
     pub(crate) fn gather(&self) -> Vec<MetricFamily> {
+        let config = self.config.status();
         let memory = MemoryFigures {
             queries_bytes: self.memory.used(),
             queries_max_bytes: self.settings.query_max_memory_total,
             queries_concurrent_max: self.settings.query_max_concurrency,
         };
-        self.metrics.gather(self.store().as_deref(), &memory)
+        self.metrics.gather(self.store().as_deref(), &memory, config)
     }
 
     /// Starts a request: its deadline, its cancel switch, its memory budget.
@@ -179,51 +241,7 @@ impl App {
 
 /// Returns the routes.
 pub(crate) fn routes(app: &Arc<App>) -> Router {
-    let api = Router::new()
-        .route("/api/v1/query", get(query::instant).post(query::instant))
-        .route("/api/v1/query_range", get(query::range).post(query::range))
-        .route("/api/v1/query_exemplars", get(exemplars::query_exemplars).post(exemplars::query_exemplars))
-        .route("/api/v1/format_query", get(query::format).post(query::format))
-        .route("/api/v1/parse_query", get(query::parse).post(query::parse))
-        .route("/api/v1/series", get(series::series).post(series::series))
-        .route("/api/v1/labels", get(labels::names).post(labels::names))
-        .route("/api/v1/label/{name}/values", get(labels::values))
-        .route("/api/v1/metadata", get(metadata::metadata))
-        .route("/api/v1/status/buildinfo", get(status::buildinfo))
-        .route("/api/v1/status/flags", get(status::flags))
-        .route("/api/v1/status/runtimeinfo", get(status::runtimeinfo))
-        .route("/api/v1/status/churn", get(churn::status))
-        .route("/api/v1/status/usage", get(usage::usage))
-        .route("/api/v1/write", post(write::write))
-        .route("/api/v1/otlp/v1/metrics", post(otlp::write))
-        .route("/api/v1/admin/tsdb/delete_series", post(admin::delete_series).put(admin::delete_series))
-        .route("/api/v1/admin/tsdb/clean_tombstones", post(admin::clean_tombstones).put(admin::clean_tombstones))
-        .route("/api/v1/admin/tsdb/snapshot", post(admin::snapshot).put(admin::snapshot))
-        .route("/api/v1/admin/tsdb/compact", post(admin::compact))
-        .route("/api/v1/admin/tsdb/import", post(admin::import))
-        .route("/-/ready", get(health::ready))
-        .route_layer(from_fn_with_state(Arc::clone(app), if_ready));
-    Router::new()
-        .route("/-/healthy", get(health::healthy))
-        .route("/metrics", get(health::metrics))
-        .route("/api/v1/status/walreplay", get(status::walreplay))
-        .merge(api)
-        .route_layer(from_fn_with_state(Arc::clone(app), observe))
-        .fallback(|| async { plain(StatusCode::NOT_FOUND, "404 page not found\n") })
-        .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n") })
-        .with_state(Arc::clone(app))
-}
-
-/// Lets requests through only while the store is open.
-async fn if_ready(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match app.phase.load(Ordering::Acquire) {
-        READY => next.run(request).await,
-        phase => {
-            let stopping = if phase == STOPPING { "true" } else { "false" };
-            let headers = [("X-Prometheus-Stopping", stopping), (header::RETRY_AFTER.as_str(), error::RETRY_AFTER_S)];
-            (headers, plain(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable")).into_response()
-        }
-    }
+    routes::router(app).route_layer(from_fn_with_state(Arc::clone(app), observe)).with_state(Arc::clone(app))
 }
 
 /// Counts and times requests by route.

@@ -72,12 +72,18 @@ impl Form {
 
     /// Reads an optional time in milliseconds.
     pub(crate) fn optional_time_ms(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let text = self.first(name);
-        if text.is_empty() {
-            return Ok(None);
+        self.plain_time_ms(name).map_err(|reason| ApiError::invalid_parameter(name, reason))
+    }
+
+    /// Likewise; the error is only the reason.
+    pub(crate) fn plain_time_ms(&self, name: &str) -> Result<Option<i64>, String> {
+        match self.first(name) {
+            "" => Ok(None),
+            text => match parse_time(text) {
+                Ok(nanos) => Ok(Some(to_ms(nanos))),
+                Err(reason) => Err(format!("invalid time value for '{name}': {reason}")),
+            },
         }
-        let invalid = |reason| ApiError::invalid_parameter(name, format!("invalid time value for '{name}': {reason}"));
-        parse_time(text).map(|nanos| Some(to_ms(nanos))).map_err(invalid)
     }
 
     /// Reads the optional `start` and `end` of a metadata call.

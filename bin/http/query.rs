@@ -1,10 +1,10 @@
-//! /api/v1/query, query_range, format_query, parse_query.
+//! /api/v1/query, query_range, query_explain, format_query, parse_query.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use varve_query::{MatrixSeries, QueryResult, Value, VectorSample, promql};
+use varve_query::{MatrixSeries, QueryResult, Request, Times, Value, VectorSample, promql};
 use varve_tsdb::{Clock, SystemClock};
 
 use super::App;
@@ -12,6 +12,7 @@ use super::error::ApiError;
 use super::json;
 use super::params::{Form, Steps};
 use super::run::{Class, TRUNCATED, Work, run};
+use super::stats::{self, Wanted};
 use crate::usage::Requester;
 
 /// Points that are written between two steps of the answer's writer.
@@ -27,13 +28,7 @@ pub(super) async fn instant(State(app): State<Arc<App>>, who: Requester, form: F
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
     };
-    run(&app, Class::Query, options.timeout, move |work| {
-        let Options { query, lookback_delta_ms, limit, .. } = options;
-        work.store.usage.query(&who, &query, &work.store.engine.options().features);
-        let result = work.store.engine.instant(&work.store.db, &work.ctx, &query, time_ms, lookback_delta_ms)?;
-        write_result(work, result, limit)
-    })
-    .await
+    evaluate(&app, who, options, Times::Instant(time_ms)).await
 }
 
 /// GET and POST /api/v1/query_range.
@@ -45,13 +40,44 @@ pub(super) async fn range(State(app): State<Arc<App>>, who: Requester, form: For
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
     };
+    let Steps { start_ms, end_ms, step_ms } = steps;
+    evaluate(&app, who, options, Times::Range { start_ms, end_ms, step_ms }).await
+}
+
+/// GET and POST /api/v1/query_explain: evaluates a query, at one time or with `start` over a range, and answers with what
+/// each operator of its plan did instead of its value.
+pub(super) async fn explain(State(app): State<Arc<App>>, form: Form) -> Response {
+    let (times, options) = match (|| {
+        let times = if form.first("start").is_empty() {
+            Times::Instant(form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms()))
+        } else {
+            let Steps { start_ms, end_ms, step_ms } = form.steps()?;
+            Times::Range { start_ms, end_ms, step_ms }
+        };
+        Ok::<_, ApiError>((times, Options { stats: Wanted::Plan, ..Options::read(&form, None)? }))
+    })() {
+        Ok(read) => read,
+        Err(refused) => return refused.into_response(),
+    };
     run(&app, Class::Query, options.timeout, move |work| {
-        let Options { query, lookback_delta_ms, limit, .. } = options;
-        let Steps { start_ms, end_ms, step_ms } = steps;
-        let Work { store, ctx, .. } = &*work;
-        store.usage.query(&who, &query, &store.engine.options().features);
-        let result = store.engine.range(&store.db, ctx, &query, start_ms, end_ms, step_ms, lookback_delta_ms)?;
-        write_result(work, result, limit)
+        let result = options.evaluate(work, times)?;
+        work.out.leave_gate();
+        work.open();
+        if let Some(stats) = &result.stats {
+            stats::write_explained(work.out.buffer(), stats, work.queued);
+        }
+        let warnings: Vec<String> = result.annotations.warnings().collect();
+        let infos: Vec<String> = result.annotations.infos().collect();
+        work.close(&warnings, &infos)
+    })
+    .await
+}
+
+async fn evaluate(app: &Arc<App>, who: Requester, options: Options, times: Times) -> Response {
+    run(app, Class::Query, options.timeout, move |work| {
+        work.store.usage.query(&who, &options.query, &work.store.engine.options().features);
+        let result = options.evaluate(work, times)?;
+        write_result(work, result, &options)
     })
     .await
 }
@@ -88,6 +114,7 @@ struct Options {
     timeout: Option<std::time::Duration>,
     lookback_delta_ms: Option<i64>,
     limit: Option<usize>,
+    stats: Wanted,
 }
 
 impl Options {
@@ -95,19 +122,31 @@ impl Options {
     fn read(form: &Form, limit: Option<usize>) -> Result<Self, ApiError> {
         let timeout = form.timeout()?;
         let lookback_delta_ms = form.lookback_delta_ms()?;
-        Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit })
+        let stats = Wanted::read(form.first("stats"));
+        Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit, stats })
+    }
+
+    fn evaluate(&self, work: &Work, times: Times) -> Result<QueryResult, ApiError> {
+        let Self { query, lookback_delta_ms, stats, .. } = self;
+        let (lookback_delta_ms, stats) = (*lookback_delta_ms, stats.asked());
+        Ok(work.store.engine.run(&work.store.db, &work.ctx, &Request { query, times, lookback_delta_ms, stats })?)
     }
 }
 
-fn write_result(work: &mut Work, result: QueryResult, limit: Option<usize>) -> Result<(), ApiError> {
+fn write_result(work: &mut Work, result: QueryResult, options: &Options) -> Result<(), ApiError> {
     work.out.leave_gate();
-    let QueryResult { value, annotations } = result;
+    let QueryResult { value, annotations, stats } = result;
     // The value outlives its evaluation by as long as the client takes to read it.
     let mut charge = work.ctx.charge();
     charge.grow(size_of_value(&value))?;
-    let limit = limit.unwrap_or(usize::MAX);
+    let limit = options.limit.unwrap_or(usize::MAX);
     work.open();
     let truncated = write_value(work, value, limit)?;
+    if let Some(stats) = stats {
+        work.out.buffer().extend_from_slice(b",\"stats\":");
+        stats::write(work.out.buffer(), &stats, work.queued, options.stats);
+    }
+    work.out.buffer().push(b'}');
     let mut warnings: Vec<String> = annotations.warnings().collect();
     warnings.extend(truncated.then(|| TRUNCATED.to_owned()));
     let infos: Vec<String> = annotations.infos().collect();
@@ -134,7 +173,7 @@ fn size_of_value(value: &Value) -> usize {
     }
 }
 
-/// Writes a value with its type; returns whether `limit` cut it.
+/// Writes a value with its type, as the begin of an object; returns whether `limit` cut it.
 fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool, ApiError> {
     let kind = match value {
         Value::Scalar(_) => "scalar",
@@ -158,7 +197,6 @@ fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool, ApiE
             write_matrix(work, series.into_iter().take(limit))?;
         }
     }
-    work.out.buffer().push(b'}');
     Ok(truncated)
 }
 

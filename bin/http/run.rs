@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -29,6 +29,8 @@ pub(crate) struct Work {
     pub(crate) store: Arc<Store>,
     pub(crate) ctx: QueryContext,
     pub(crate) out: BodyWriter,
+    /// How long the request has waited at the gate.
+    pub(crate) queued: Duration,
 }
 
 impl Work {
@@ -93,16 +95,18 @@ pub(crate) async fn run(
         Class::Query => &app.queries,
         Class::Metadata => &app.metadata_calls,
     };
+    let arrived = Instant::now();
     let place = match gate.admit(&ctx).await {
         Ok(place) => place,
         Err(refused) => return refused.into_response(),
     };
+    let queued = arrived.elapsed();
     let Some(store) = app.store() else { return ApiError::unavailable("the server is stopping").into_response() };
     let entry = app.running.enter(&ctx);
     let (sender, answer) = oneshot::channel();
     let settings = &app.settings;
     let out = BodyWriter::new(ctx.clone(), settings.response_buffer, settings.write_stall_timeout, sender, Some(place));
-    let work = Work { store, ctx, out };
+    let work = Work { store, ctx, out, queued };
     let app = Arc::clone(app);
     // Not awaited: the answer comes through the channel, and the thread may go on writing after its start.
     drop(tokio::task::spawn_blocking(move || {

@@ -1,60 +1,125 @@
 //! /api/v1/status/*: what is running, and how.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde::Serialize;
 use varve_tsdb::ReplayState;
 
 use super::App;
 use super::json::MIME_TYPE;
+use super::openapi::described;
 use crate::machine;
 
 /// The Prometheus whose API this is: clients such as Grafana tell by it what they may call.
 const PROMETHEUS_VERSION: &str = "3.14.0";
 
+/// Says how the replay goes: `starting`, `running`, `done`, `failed`. Prometheus' answer has no place for it.
+const REPLAY_STATE: HeaderName = HeaderName::from_static("x-varve-replay-state");
+
+described! {
+    /// Which API this is, and whose.
+    pub(super) struct BuildInfo {
+        /// The version of Prometheus whose API this is.
+        version: String,
+        /// `varve-` and Varve's version.
+        revision: String,
+        branch: String,
+        build_user: String,
+        build_date: String,
+        go_version: String,
+    }
+}
+
 /// GET /api/v1/status/buildinfo.
 pub(super) async fn buildinfo() -> Response {
-    success(&json!({
-        "version": PROMETHEUS_VERSION,
-        "revision": concat!("varve-", env!("CARGO_PKG_VERSION")),
-        "branch": "varve",
-        "buildUser": "",
-        "buildDate": "",
-        "goVersion": "",
-    }))
+    success(&BuildInfo {
+        version: PROMETHEUS_VERSION.to_owned(),
+        revision: concat!("varve-", env!("CARGO_PKG_VERSION")).to_owned(),
+        branch: "varve".to_owned(),
+        build_user: String::new(),
+        build_date: String::new(),
+        go_version: String::new(),
+    })
 }
 
 /// GET /api/v1/status/flags.
 pub(super) async fn flags(State(app): State<Arc<App>>) -> Response {
-    success(&json!(app.settings.flags))
+    success::<BTreeMap<_, _>>(&app.settings.flags)
 }
 
-/// GET /api/v1/status/runtimeinfo. What only Go has is zero or empty.
+described! {
+    /// The configuration.
+    pub(super) struct ConfigText {
+        /// What is in force, defaults included.
+        yaml: String,
+    }
+}
+
+/// GET /api/v1/status/config.
+pub(super) async fn config(State(app): State<Arc<App>>) -> Response {
+    success(&ConfigText { yaml: app.config.current().to_yaml() })
+}
+
+described! {
+    /// How the server runs; what only Go has is zero or empty.
+    pub(super) struct RuntimeInfo {
+        start_time: String,
+        working_dir = "CWD": String,
+        hostname: String,
+        server_time: String,
+        /// Whether the configuration was read without an error the last time.
+        reload_config_success: bool,
+        /// When it was read without an error for the last time.
+        last_config_time: String,
+        corruption_count: u64,
+        goroutine_count: u64,
+        /// Cores that the process may use.
+        cores = "GOMAXPROCS": u64,
+        memory_limit = "GOMEMLIMIT": u64,
+        gc_percent = "GOGC": String,
+        debug = "GODEBUG": String,
+        /// How long samples are kept, and how many bytes of them.
+        storage_retention: String,
+    }
+}
+
+/// GET /api/v1/status/runtimeinfo.
 pub(super) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    success(&json!({
-        "startTime": app.started.to_string(),
-        "CWD": std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default(),
-        "hostname": hostname.trim_end(),
-        "serverTime": Timestamp::now().to_string(),
-        "reloadConfigSuccess": true,
-        "lastConfigTime": format!("{:.0}", app.started),
-        "corruptionCount": 0,
-        "goroutineCount": 0,
-        "GOMAXPROCS": machine::cores(),
-        "GOMEMLIMIT": 0,
-        "GOGC": "",
-        "GODEBUG": "",
-        "storageRetention": "",
-    }))
+    let config = app.config.status();
+    success(&RuntimeInfo {
+        start_time: app.started.to_string(),
+        working_dir: std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default(),
+        hostname: hostname.trim_end().to_owned(),
+        server_time: Timestamp::now().to_string(),
+        reload_config_success: config.is_success,
+        last_config_time: format!("{:.0}", config.last_success),
+        corruption_count: 0,
+        goroutine_count: 0,
+        cores: machine::cores() as u64,
+        memory_limit: 0,
+        gc_percent: String::new(),
+        debug: String::new(),
+        storage_retention: app.settings.retention.clone(),
+    })
+}
+
+described! {
+    /// How far the replay of the log is, in files.
+    pub(super) struct WalReplay {
+        min: u64,
+        max: u64,
+        current: u64,
+    }
 }
 
 /// GET /api/v1/status/walreplay. Files of the log, as Prometheus counts segments: it answers while the log is replayed, and
-/// from before the store is open. `state` is ours.
+/// from before the store is open.
 pub(super) async fn walreplay(State(app): State<Arc<App>>) -> Response {
     let replay = app.store().map(|store| store.db.replay_status());
     let state = match replay.as_ref().map(|replay| &replay.state) {
@@ -64,9 +129,17 @@ pub(super) async fn walreplay(State(app): State<Arc<App>>) -> Response {
         Some(ReplayState::Failed(_)) => "failed",
     };
     let (current, max) = replay.map_or((0, 0), |replay| (replay.n_files, replay.n_files_total));
-    success(&json!({ "min": 0, "max": max, "current": current, "state": state }))
+    ([(REPLAY_STATE, state)], success(&WalReplay { min: 0, max, current })).into_response()
 }
 
-fn success(data: &Value) -> Response {
-    ([(header::CONTENT_TYPE, MIME_TYPE)], format!("{{\"status\":\"success\",\"data\":{data}}}")).into_response()
+/// Answers with data that is small.
+pub(super) fn success<T: Serialize + ?Sized>(data: &T) -> Response {
+    let data = serde_json::to_string(data).expect("answers are texts, numbers, lists and objects of them");
+    // As Go: safe in HTML. In JSON these characters stand in strings only.
+    answer(&data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
+}
+
+/// Answers with data that is JSON already.
+pub(super) fn answer(json: &str) -> Response {
+    ([(header::CONTENT_TYPE, MIME_TYPE)], format!("{{\"status\":\"success\",\"data\":{json}}}")).into_response()
 }

@@ -14,6 +14,7 @@ use prometheus::{
     TextEncoder,
 };
 
+use crate::live_config::ReloadStatus;
 use crate::store::Store;
 
 /// Content type of the text format.
@@ -119,10 +120,16 @@ impl Metrics {
     }
 
     /// Reads all metrics, families ascending by name. Reads files of /proc: not for a thread that must not wait.
-    pub(crate) fn gather(&self, store: Option<&Store>, memory: &MemoryFigures) -> Vec<MetricFamily> {
+    pub(crate) fn gather(
+        &self,
+        store: Option<&Store>,
+        memory: &MemoryFigures,
+        config: ReloadStatus,
+    ) -> Vec<MetricFamily> {
         let mut families = self.registry.gather();
         families.extend(process::gather(self.started_s));
         families.extend(memory.families());
+        families.extend(config_families(config));
         families.push(build_info());
         families.push(family(
             "prometheus_engine_queries",
@@ -165,6 +172,23 @@ impl MemoryFigures {
 /// If a family is not valid.
 pub(crate) fn print(families: &[MetricFamily]) -> prometheus::Result<String> {
     TextEncoder::new().encode_to_string(families)
+}
+
+fn config_families(config: ReloadStatus) -> [MetricFamily; 2] {
+    [
+        family(
+            "prometheus_config_last_reload_successful",
+            "Whether the last configuration reload attempt was successful.",
+            MetricType::GAUGE,
+            f64::from(u8::from(config.is_success)),
+        ),
+        family(
+            "prometheus_config_last_reload_success_timestamp_seconds",
+            "Timestamp of the last successful configuration reload.",
+            MetricType::GAUGE,
+            config.last_success.as_millisecond() as f64 / 1000.0,
+        ),
+    ]
 }
 
 fn build_info() -> MetricFamily {
@@ -233,7 +257,8 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         metrics.http_requests.with_label_values(&["/metrics", "200"]).inc();
         let memory = MemoryFigures { queries_bytes: 1, queries_max_bytes: 2, queries_concurrent_max: 20 };
-        let families = metrics.gather(None, &memory);
+        let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
+        let families = metrics.gather(None, &memory, config);
         assert!(families.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         let text = print(&families).unwrap();
         for line in [

@@ -9,6 +9,12 @@ use crate::quantity::parse_size;
 /// `varve wal ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WalCommand {
+    /// Says what is in the logs of a Prometheus data directory
+    Inspect(InspectArgs),
+    /// Reads logs, head chunks and blocks of a Prometheus data directory to the last byte, and says what is damaged
+    Verify(InspectArgs),
+    /// Prints the records of a Prometheus data directory
+    Dump(DumpArgs),
     /// Turns log and head chunks of a Prometheus that cannot start into blocks
     Recover(RecoverArgs),
 }
@@ -46,6 +52,80 @@ pub(crate) struct RecoverArgs {
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Arguments of `varve wal inspect` and `varve wal verify`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Exit codes: 0 sound, 1 faults were found, 2 it could not be done.")]
+pub(crate) struct InspectArgs {
+    /// Prometheus' data directory; it is read alone, and may be in use
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Arguments of `varve wal dump`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DumpArgs {
+    /// Prometheus' data directory; it is read alone, and may be in use
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// Records of this type alone, by Prometheus' name: series, samples, tombstones, ...
+    #[arg(long = "type", value_name = "NAME")]
+    pub(crate) record_type: Option<String>,
+
+    /// What is said of the series of this number alone
+    #[arg(long, value_name = "N")]
+    pub(crate) series: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Arguments of `varve tsdb import`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Exit codes: 0 all of it was read, 1 faults were found and the rest was imported, 2 it could not be done."
+)]
+pub(crate) struct ImportArgs {
+    /// Prometheus' data directory; it is read alone, and may be in use
+    #[arg(value_name = "PROM_DIR")]
+    pub(crate) source: PathBuf,
+
+    /// Varve's data directory; a server that has it open takes the blocks in when it is asked to
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(crate) path: PathBuf,
+}
+
+/// Arguments of `varve tsdb export`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExportArgs {
+    /// Varve's data directory, which no server has open
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(crate) path: PathBuf,
+
+    /// Folder for the blocks; made if need be
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to_blocks: PathBuf,
+
+    /// Series of this selector alone
+    #[arg(long = "match", value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+
+    /// First millisecond since the epoch
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) start: Option<i64>,
+
+    /// Last millisecond since the epoch
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) end: Option<i64>,
+
+    /// External label for the Thanos section of meta.json; may be repeated
+    #[arg(long = "external-label", value_name = "NAME=VALUE", value_parser = parse_label)]
+    pub(crate) external_labels: Vec<(String, String)>,
 }
 
 /// How a report is printed.

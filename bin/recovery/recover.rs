@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use varve_tsdb::prometheus::chunk::StartTimes;
-use varve_tsdb::prometheus::fault::FaultKind;
 use varve_tsdb::prometheus::recover::{
     CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover,
 };
@@ -14,11 +12,9 @@ use varve_tsdb::{Fs, RealFs};
 
 use super::args::{Format, RecoverArgs};
 use super::progress::ProgressLine;
+use super::report::{fault_json, fault_lines, time};
 use super::{Verdict, table};
 use crate::machine;
-
-/// Faults that the table lists; JSON has all that were kept.
-const FAULTS_LISTED: usize = 50;
 
 /// Recovers, and prints the report.
 pub(super) fn run(args: &RecoverArgs) -> Result<Verdict> {
@@ -84,31 +80,19 @@ fn text(report: &Report, elapsed_s: f64) -> String {
         blocks.push(vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]);
     }
     text.push_str(&table::print(&blocks));
-    text.push_str(&faults(report));
+    text.push_str(&fault_lines(&report.faults));
+    text.push_str(&lost(report));
     text
 }
 
-fn faults(report: &Report) -> String {
-    let mut text = String::new();
-    for fault in report.faults.kept().iter().take(FAULTS_LISTED) {
-        let kind = fault.kind.name();
-        text.push_str(&format!("\n{}: byte {}: {kind}: {}", fault.path.display(), fault.offset, fault.reason));
+fn lost(report: &Report) -> String {
+    match report.n_unknown_samples {
+        0 => String::new(),
+        n => {
+            let n_series = report.unknown_series.len();
+            format!("\n{n} samples of {n_series} series whose definition is lost are in {UNKNOWN_SAMPLES}\n")
+        }
     }
-    let n_faults = report.faults.n_unsound() + report.faults.count(FaultKind::TornTail);
-    if n_faults > FAULTS_LISTED as u64 {
-        text.push_str(&format!("\n... and {} more", n_faults - FAULTS_LISTED as u64));
-    }
-    if report.n_unknown_samples > 0 {
-        let n_series = report.unknown_series.len();
-        text.push_str(&format!(
-            "\n{} samples of {n_series} series whose definition is lost are in {UNKNOWN_SAMPLES}",
-            report.n_unknown_samples
-        ));
-    }
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    text
 }
 
 fn json(report: &Report, elapsed_s: f64) -> Value {
@@ -121,14 +105,6 @@ fn json(report: &Report, elapsed_s: f64) -> Value {
             "series": block.stats.n_series,
             "samples": block.stats.n_samples,
             "chunks": block.stats.n_chunks,
-        })
-    };
-    let fault = |fault: &varve_tsdb::prometheus::fault::Fault| {
-        json!({
-            "path": fault.path,
-            "offset": fault.offset,
-            "kind": fault.kind.name(),
-            "reason": fault.reason,
         })
     };
     let lost = report.unknown_series.iter().map(|(series, lost)| {
@@ -154,11 +130,7 @@ fn json(report: &Report, elapsed_s: f64) -> Value {
         "spilledBytes": report.spilled_size,
         "records": records.collect::<serde_json::Map<_, _>>(),
         "blocks": report.blocks.iter().map(block).collect::<Vec<_>>(),
-        "faults": report.faults.kept().iter().map(fault).collect::<Vec<_>>(),
+        "faults": report.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
         "nFaults": report.faults.n_unsound(),
     })
-}
-
-fn time(timestamp_ms: i64) -> String {
-    Timestamp::from_millisecond(timestamp_ms).map_or_else(|_| timestamp_ms.to_string(), |time| time.to_string())
 }

@@ -22,6 +22,8 @@ pub const ANNOTATIONS_MAX: usize = 10;
 pub struct Annotations {
     query: Box<str>,
     list: Vec<Annotation>,
+    /// What was added, each text once for each place, if that is recorded.
+    record: Option<Vec<Annotation>>,
 }
 
 /// How severe an annotation is.
@@ -88,6 +90,8 @@ pub(crate) enum Remark {
     NotGauge,
     /// Exponential buckets and buckets with bounds of their own.
     MixedSchemas,
+    /// A start timestamp before the sample before, and not that of it.
+    StartsOverlap,
     /// A function of numbers passed over the histograms among them.
     Ignored,
     /// See [`Note::ResetsCollide`].
@@ -142,12 +146,33 @@ pub(crate) struct ForcedMonotonicity {
 
 impl Annotations {
     pub(crate) fn new(query: &str) -> Self {
-        Self { query: query.into(), list: Vec::new() }
+        Self { query: query.into(), list: Vec::new(), record: None }
+    }
+
+    /// Begins to record what is added.
+    pub(crate) fn record(&mut self) {
+        self.record.get_or_insert_default();
+    }
+
+    /// Returns how much was recorded so far.
+    pub(crate) fn n_recorded(&self) -> usize {
+        self.record.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Returns what was recorded since it was so much.
+    pub(crate) fn recorded_since(&self, n: usize) -> impl Iterator<Item = (Note, Span)> + '_ {
+        self.record.iter().flatten().skip(n).map(|annotation| (annotation.note.clone(), annotation.span))
     }
 
     /// Adds an annotation about the expression at `span`.
     pub(crate) fn add(&mut self, note: Note, span: Span) {
         let text = note.text();
+        if let Some(record) = &mut self.record {
+            match record.iter_mut().find(|known| known.span == span && known.text == text) {
+                Some(known) => known.note.absorb(note.clone()),
+                None => record.push(Annotation { note: note.clone(), text: text.clone(), span }),
+            }
+        }
         match self.list.iter_mut().find(|known| known.text == text) {
             Some(known) => {
                 known.span = span;
@@ -194,6 +219,14 @@ impl Annotations {
 }
 
 impl Note {
+    /// Tells whether two notes say the same; NaN is the same as NaN.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::InvalidQuantile(a), Self::InvalidQuantile(b)) => a.to_bits() == b.to_bits(),
+            _ => self == other,
+        }
+    }
+
     fn severity(&self) -> Severity {
         match self {
             Self::InvalidQuantile(_)
@@ -320,6 +353,7 @@ impl Remark {
             Self::MixedSchemas => {
                 "vector contains a mix of histograms with exponential and custom buckets schemas for metric name"
             }
+            Self::StartsOverlap => "sample has start time that overlaps with previous sample timestamp for metric",
             Self::Ignored => "ignored histograms in a range containing both floats and histograms for metric name",
             Self::ResetsCollide(_) | Self::BoundsReconciled(_) => "",
         }

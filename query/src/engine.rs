@@ -8,11 +8,13 @@ use crate::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::eval::grid::Grid;
 use crate::eval::series::{Bounds, SampleCount, Series, Vector};
+use crate::eval::workers::Workers;
 use crate::eval::{Evaluator, Settings};
 use crate::histogram::FloatHistogram;
-use crate::plan::{self, Plan, PlanKind, QueryTimes};
+use crate::plan::{self, Plan, PlanKind, QueryTimes, Sharing};
 use crate::promql::ast::{Expr, ValueType};
 use crate::promql::{self, Features};
+use crate::stats::{QueryStats, Timings};
 use crate::value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};
 
 /// Steps that a range query may have. The HTTP API stops at 11,000 already, as Prometheus does.
@@ -27,26 +29,70 @@ pub struct EngineOptions {
     pub samples_max: usize,
     /// Distance of the steps of a subquery that names none (`global.evaluation_interval`), in milliseconds.
     pub subquery_step_ms: i64,
+    /// `--query.parallelism`: threads that all queries share for their work on series; 1 is none beside a query's own.
+    pub parallelism: usize,
     /// The optional parts of the language that are on.
     pub features: Features,
 }
 
 impl Default for EngineOptions {
-    /// Prometheus' defaults: 5 minutes, 50,000,000 samples, 1 minute, no optional features.
+    /// Prometheus' defaults: 5 minutes, 50,000,000 samples, 1 minute, no optional features. No threads.
     fn default() -> Self {
         Self {
             lookback_delta_ms: 300_000,
             samples_max: 50_000_000,
             subquery_step_ms: 60_000,
+            parallelism: 1,
             features: Features::default(),
         }
     }
 }
 
-/// Evaluates queries. Holds nothing but its options.
+/// Evaluates queries. Holds its options and the threads that all queries share; clones share them too.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     options: EngineOptions,
+    workers: Workers,
+}
+
+/// A query and how it is to be evaluated.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// Its text.
+    pub query: &'a str,
+    /// When.
+    pub times: Times,
+    /// How old a sample may be to stand for a step; where it is absent or not positive that of the engine.
+    pub lookback_delta_ms: Option<i64>,
+    /// Which statistics the result is to have.
+    pub stats: Asked,
+}
+
+/// Which statistics are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// None.
+    Nothing,
+    /// Those of the query as it is written: no selector is narrowed by others.
+    OfQuery,
+    /// Those of the plan, as it is evaluated where nobody asks.
+    OfPlan,
+}
+
+/// When a query is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    /// At one time; any type of value may come.
+    Instant(i64),
+    /// From a start to an end, both included, at distances of a step; the value is a matrix.
+    Range {
+        /// The first time.
+        start_ms: i64,
+        /// No time lies behind it.
+        end_ms: i64,
+        /// Distance of the times.
+        step_ms: i64,
+    },
 }
 
 /// What a query gives.
@@ -56,13 +102,16 @@ pub struct QueryResult {
     pub value: Value,
     /// Warnings and infos about it.
     pub annotations: Annotations,
+    /// Statistics, if they were asked for.
+    pub stats: Option<Box<QueryStats>>,
 }
 
 impl Engine {
-    /// Makes an engine.
+    /// Makes an engine, and starts its threads. Without them, if the system gives none, a query works on its own thread.
     #[must_use]
     pub fn new(options: EngineOptions) -> Self {
-        Self { options }
+        let workers = Workers::new(options.parallelism);
+        Self { options, workers }
     }
 
     /// Returns what the engine was made with.
@@ -71,12 +120,10 @@ impl Engine {
         &self.options
     }
 
-    /// Evaluates a query at one time; any type of value may come.
-    ///
-    /// A `lookback_delta_ms` that is absent or not positive is that of the engine.
+    /// Evaluates a query at one time, as [`Engine::run`] does.
     ///
     /// # Errors
-    /// See [`Error`]; nothing is held after one.
+    /// As [`Engine::run`].
     pub fn instant(
         &self,
         db: &Db,
@@ -85,22 +132,13 @@ impl Engine {
         time_ms: i64,
         lookback_delta_ms: Option<i64>,
     ) -> Result<QueryResult, Error> {
-        let expr = promql::parse(query, &self.options.features)?;
-        let times = QueryTimes { start_ms: time_ms, end_ms: time_ms, step_ms: 0 };
-        let plan = plan::build(&expr, &times).map_err(Error::Invalid)?;
-        drop(expr);
-        let mut evaluator = self.evaluator(db, ctx, query, lookback_delta_ms);
-        let value = instant_value(&mut evaluator, &plan, time_ms)?;
-        Ok(QueryResult { value, annotations: evaluator.annotations })
+        self.run(db, ctx, &Request { query, times: Times::Instant(time_ms), lookback_delta_ms, stats: Asked::Nothing })
     }
 
-    /// Evaluates a query at the times from `start_ms` to `end_ms`, both included, at distances of `step_ms`; the value
-    /// is a matrix.
-    ///
-    /// A `lookback_delta_ms` that is absent or not positive is that of the engine.
+    /// Evaluates a query over a range of times, as [`Engine::run`] does.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Invalid`] for steps that are no such, or more than [`STEPS_MAX`].
+    /// As [`Engine::run`].
     #[expect(clippy::too_many_arguments, reason = "the parameters of the API's call, each once")]
     pub fn range(
         &self,
@@ -112,22 +150,60 @@ impl Engine {
         step_ms: i64,
         lookback_delta_ms: Option<i64>,
     ) -> Result<QueryResult, Error> {
-        let expr = promql::parse(query, &self.options.features)?;
-        check_range_type(&expr)?;
-        let grid = steps(start_ms, end_ms, step_ms)?;
-        let plan = plan::build(&expr, &QueryTimes { start_ms, end_ms, step_ms }).map_err(Error::Invalid)?;
-        drop(expr);
-        let mut evaluator = self.evaluator(db, ctx, query, lookback_delta_ms);
-        let value = range_value(&mut evaluator, &plan, grid)?;
-        Ok(QueryResult { value, annotations: evaluator.annotations })
+        let times = Times::Range { start_ms, end_ms, step_ms };
+        self.run(db, ctx, &Request { query, times, lookback_delta_ms, stats: Asked::Nothing })
     }
 
-    fn evaluator<'a>(&self, db: &'a Db, ctx: &QueryContext, query: &str, lookback_ms: Option<i64>) -> Evaluator<'a> {
-        let EngineOptions { lookback_delta_ms, samples_max, subquery_step_ms, features } = self.options;
-        let lookback_ms = lookback_ms.filter(|&lookback_ms| lookback_ms > 0).unwrap_or(lookback_delta_ms);
+    /// Evaluates a query.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing is held after one. [`Error::Invalid`] for steps that are no such, or more than [`STEPS_MAX`].
+    pub fn run(&self, db: &Db, ctx: &QueryContext, request: &Request<'_>) -> Result<QueryResult, Error> {
+        let mut timings = Timings::start();
+        let expr = promql::parse(request.query, &self.options.features)?;
+        let grid = grid(&expr, request.times)?;
+        let step_ms = if matches!(request.times, Times::Instant(_)) { 0 } else { grid.step_ms };
+        let times = QueryTimes { start_ms: grid.start_ms, end_ms: grid.end_ms, step_ms };
+        let mut plan = plan::build(&expr, &times).map_err(Error::Invalid)?;
+        drop(expr);
+        // Statistics tell what the query as it is written looks at.
+        if request.stats != Asked::OfQuery {
+            plan::propagate(&mut plan);
+        }
+        let mut evaluator = self.evaluator(db, ctx, request, &plan);
+        if request.stats != Asked::Nothing {
+            evaluator.count(grid.n_steps, plan.n_inside())?;
+        }
+        timings.prepared();
+        let value = match request.times {
+            Times::Instant(time_ms) => instant_value(&mut evaluator, &plan, time_ms, &mut timings)?,
+            Times::Range { .. } => range_value(&mut evaluator, &plan, grid, &mut timings)?,
+        };
+        let per_step = self.options.features.per_step_stats;
+        let stats = || Box::new(QueryStats::of(&evaluator, &plan, grid, timings, per_step));
+        let stats = (request.stats != Asked::Nothing).then(stats);
+        Ok(QueryResult { value, annotations: evaluator.annotations, stats })
+    }
+
+    fn evaluator<'a>(&self, db: &'a Db, ctx: &QueryContext, request: &Request<'_>, plan: &'a Plan) -> Evaluator<'a> {
+        let EngineOptions { lookback_delta_ms, samples_max, subquery_step_ms, features, .. } = self.options;
+        let lookback_ms = request.lookback_delta_ms.filter(|&lookback_ms| lookback_ms > 0);
+        let lookback_ms = lookback_ms.unwrap_or(lookback_delta_ms);
         let bounds = Bounds { ctx: ctx.clone(), samples: SampleCount::new(samples_max) };
         let settings = Settings { lookback_ms, subquery_step_ms, features };
-        Evaluator::new(db, settings, bounds, Annotations::new(query))
+        let annotations = Annotations::new(request.query);
+        Evaluator::new(db, settings, bounds, self.workers.clone(), Sharing::of(plan), annotations)
+    }
+}
+
+/// Returns the steps of a query.
+fn grid(expr: &Expr, times: Times) -> Result<Grid> {
+    match times {
+        Times::Instant(time_ms) => Ok(Grid::instant(time_ms)),
+        Times::Range { start_ms, end_ms, step_ms } => {
+            check_range_type(expr)?;
+            steps(start_ms, end_ms, step_ms)
+        }
     }
 }
 
@@ -157,7 +233,7 @@ fn steps(start_ms: i64, end_ms: i64, step_ms: i64) -> Result<Grid> {
     Ok(grid)
 }
 
-fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64) -> Result<Value> {
+fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64, timings: &mut Timings) -> Result<Value> {
     let grid = Grid::instant(time_ms);
     match (plan.value_type, &plan.kind) {
         (ValueType::String, PlanKind::String(text)) => Ok(Value::String { timestamp_ms: time_ms, value: text.clone() }),
@@ -165,11 +241,11 @@ fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64) -> Re
             let value = evaluator.scalar(plan, grid)?[0];
             Ok(Value::Scalar(Point { timestamp_ms: time_ms, value }))
         }
-        (_, PlanKind::Range(range)) => Ok(Value::Matrix(evaluator.range_vector(range, time_ms)?)),
+        (_, PlanKind::Range(_)) => Ok(Value::Matrix(evaluator.range_vector(plan, time_ms)?)),
         (_, PlanKind::Subquery(subquery)) => {
-            let (inner, mut vector) = evaluator.subquery(subquery, grid)?;
+            let (inner, mut vector) = evaluator.whole_subquery(subquery, grid)?;
             evaluator.finish(&mut vector)?;
-            Ok(Value::Matrix(matrix(vector, inner)))
+            Ok(Value::Matrix(timings.sorting(|| matrix(vector, inner))))
         }
         _ => {
             let mut vector = evaluator.vector(plan, grid)?;
@@ -184,7 +260,7 @@ fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64) -> Re
     }
 }
 
-fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid) -> Result<Value> {
+fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid, timings: &mut Timings) -> Result<Value> {
     if plan.value_type == ValueType::Scalar {
         let values = evaluator.scalar(plan, grid)?;
         let point = |(timestamp_ms, value)| Point { timestamp_ms, value };
@@ -194,7 +270,7 @@ fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid) -> Result
     }
     let mut vector = evaluator.vector(plan, grid)?;
     evaluator.finish(&mut vector)?;
-    Ok(Value::Matrix(matrix(vector, grid)))
+    Ok(Value::Matrix(timings.sorting(|| matrix(vector, grid))))
 }
 
 /// Turns columns into points, and sorts the series by labels.

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod annotations;
+pub mod decimal;
 mod engine;
 mod error;
 mod eval;
@@ -26,12 +27,14 @@ mod histogram;
 mod math;
 mod plan;
 pub mod promql;
+mod stats;
 pub mod usage;
 mod value;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
-pub use engine::{Engine, EngineOptions, QueryResult, STEPS_MAX};
+pub use engine::{Asked, Engine, EngineOptions, QueryResult, Request, STEPS_MAX, Times};
 pub use error::Error;
 pub use histogram::{Bucket, FloatHistogram, MixedSchemas};
 pub use promql::Features;
+pub use stats::{Operator, QueryStats, SampleStats, StepSamples, Timings};
 pub use value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};

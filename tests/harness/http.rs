@@ -72,6 +72,17 @@ impl Http {
         request.send(body).map_err(|e| e.to_string()).map(Answer::read)
     }
 
+    /// Makes a call of any method; an empty body is none.
+    pub(crate) fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let request = ureq::http::Request::builder().method(method).uri(self.url(path));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let answer = match (method, body) {
+            ("POST" | "PUT", _) | (_, [_, ..]) => self.agent.run(request.body(body).expect("a valid request")),
+            _ => self.agent.run(request.body(()).expect("a valid request")),
+        };
+        Answer::read(answer.unwrap_or_else(|e| panic!("{method} {path}: {e}")))
+    }
+
     /// Writes as a remote-write sender does.
     pub(crate) fn write(&self, request: &WriteRequest) -> Answer {
         self.write_body(&request.to_body())

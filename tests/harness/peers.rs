@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -42,7 +42,13 @@ impl Prometheus {
 
     /// Likewise, with more flags.
     pub(crate) fn start_with(config: &str, flags: &[&str]) -> Self {
+        Self::start_on(config, flags, |_| {})
+    }
+
+    /// Likewise, on a data directory that `fill` makes.
+    pub(crate) fn start_on(config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
+        fill(&dir.path().join("data"));
         let config_file = dir.path().join("prometheus.yml");
         std::fs::write(&config_file, config).expect("write the configuration");
         let mut command = Command::new("prometheus");

@@ -68,10 +68,15 @@ impl Process {
 
     /// Sends SIGTERM and waits for the end.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
-        let id = self.id().to_string();
-        let sent = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &id]).status().expect("run sh");
-        assert!(sent.success(), "send SIGTERM to {}", self.name);
+        self.signal("TERM");
         self.wait()
+    }
+
+    /// Sends a signal, by its name without SIG.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.id().to_string();
+        let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$0\"", &id, name]).status().expect("run sh");
+        assert!(sent.success(), "send SIG{name} to {}", self.name);
     }
 
     /// Waits for the end.

@@ -77,6 +77,16 @@ impl Server {
         self.process.terminate()
     }
 
+    /// Waits for the end of the process.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.process.wait()
+    }
+
+    /// Sends a signal, by its name without SIG.
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
     pub(crate) fn http(&self) -> &Http {
         &self.http
     }

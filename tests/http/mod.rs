@@ -1,10 +1,12 @@
 //! The HTTP API, request by request.
 
+mod api;
 mod exemplars;
 mod like_prometheus;
 mod metadata;
 mod protocol;
 mod query;
+mod stats;
 mod usage;
 mod write;
 mod write_v2;

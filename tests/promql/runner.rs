@@ -16,8 +16,6 @@ use super::sequence::Item;
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) n_passed: usize,
-    /// Evaluations that need what is not there yet: start timestamps.
-    pub(super) n_not_yet: usize,
     /// What went wrong, by line.
     pub(super) failures: Vec<String>,
 }
@@ -44,7 +42,12 @@ pub(super) fn run(text: &str, mode: Mode) -> Outcome {
         }
     };
     let mut runner = Runner {
-        engine: Engine::new(EngineOptions { samples_max: 10_000, features, ..EngineOptions::default() }),
+        engine: Engine::new(EngineOptions {
+            samples_max: 10_000,
+            parallelism: 3,
+            features,
+            ..EngineOptions::default()
+        }),
         store: Store::open(),
     };
     for Command { line, kind } in commands {
@@ -53,8 +56,7 @@ pub(super) fn run(text: &str, mode: Mode) -> Outcome {
             CommandKind::Load(load) => runner.store.load(&load),
             CommandKind::Eval(eval) => match runner.eval(&eval) {
                 Ok(()) => outcome.n_passed += 1,
-                Err(Miss { unsupported: true, .. }) => outcome.n_not_yet += 1,
-                Err(Miss { why, .. }) => outcome.failures.push(format!("line {line}: {}: {why}", eval.query)),
+                Err(Miss { why }) => outcome.failures.push(format!("line {line}: {}: {why}", eval.query)),
             },
         }
     }
@@ -64,8 +66,6 @@ pub(super) fn run(text: &str, mode: Mode) -> Outcome {
 /// A store of its own, until `clear`.
 struct Store {
     db: Db,
-    /// Some of what was to be loaded is not there.
-    incomplete: bool,
     _folder: TempDir,
 }
 
@@ -74,26 +74,27 @@ impl Store {
         let folder = tempfile::tempdir().unwrap();
         let options = Options { wal_sync: WalSync::Never, in_order_max_age_ms: i64::MAX / 2, ..Options::default() };
         let db = Db::open(folder.path(), options).unwrap();
-        Self { db, incomplete: false, _folder: folder }
+        Self { db, _folder: folder }
     }
 
     fn load(&mut self, load: &Load) {
-        self.incomplete |= load.unsupported;
         let mut batch = WriteBatch::default();
         for (labels, sequence) in &load.series {
             let handle = self.db.series(labels).unwrap();
             let mut before = None;
             for (i, value) in sequence.values.iter().enumerate() {
                 let timestamp_ms = i as i64 * load.step_ms;
+                let start_ms =
+                    sequence.starts_ms.get(i).copied().flatten().map_or(0, |offset_ms| timestamp_ms + offset_ms);
                 match value {
                     None => {}
                     &Some(Item::Float(value)) => {
-                        batch.push(handle, Sample { timestamp_ms, value }, 0);
+                        batch.push_with_start(handle, Sample { timestamp_ms, value }, start_ms, 0);
                         before = None;
                     }
                     Some(Item::Histogram(literal)) => {
                         let histogram = Arc::new(with_hint(literal.histogram.clone(), before.as_deref()));
-                        batch.push_histogram(handle, timestamp_ms, Arc::clone(&histogram), 0);
+                        batch.push_histogram_with_start(handle, timestamp_ms, Arc::clone(&histogram), start_ms, 0);
                         before = Some(histogram);
                     }
                 }
@@ -119,8 +120,6 @@ fn with_hint(mut histogram: Histogram, before: Option<&Histogram>) -> Histogram 
 /// Why an evaluation did not give what it should.
 struct Miss {
     why: String,
-    /// It needs what is not there yet.
-    unsupported: bool,
 }
 
 struct Runner {
@@ -133,14 +132,10 @@ const RANGE_DEPENDENT: [&str; 4] = ["start()", "end()", "range()", "step()"];
 
 impl Runner {
     fn eval(&self, eval: &Eval) -> Result<(), Miss> {
-        let outcome = match eval.times {
+        match eval.times {
             Times::Range { start_ms, end_ms, step_ms } => self.check_range(eval, start_ms, end_ms, step_ms),
             Times::Instant(time_ms) => self.check_instants(eval, time_ms),
-        };
-        outcome.map_err(|mut miss| {
-            miss.unsupported |= self.store.incomplete;
-            miss
-        })
+        }
     }
 
     fn check_range(&self, eval: &Eval, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<(), Miss> {
@@ -164,7 +159,7 @@ impl Runner {
         };
         for time_ms in times_ms {
             self.check_instant(eval, &pinned, time_ms)
-                .map_err(|miss| Miss { why: format!("as {pinned} at {time_ms}: {}", miss.why), ..miss })?;
+                .map_err(|miss| Miss { why: format!("as {pinned} at {time_ms}: {}", miss.why) })?;
         }
         Ok(())
     }
@@ -187,10 +182,7 @@ impl Runner {
         let (start_ms, end_ms) = (time_ms - MINUTE_MS, time_ms + MINUTE_MS);
         let in_range = |why: String| miss(format!("as range query: {why}"));
         let result = self.engine.range(&self.store.db, &ctx, query, start_ms, end_ms, MINUTE_MS, None);
-        let result = result.map_err(|error| Miss {
-            unsupported: matches!(error, Error::Unsupported(_)),
-            why: format!("as range query: {error}"),
-        })?;
+        let result = result.map_err(|error| in_range(error.to_string()))?;
         let Value::Matrix(matrix) = &result.value else { return Err(in_range("no matrix".into())) };
         if !eval.ordered {
             compare::sorted(matrix).map_err(in_range)?;
@@ -201,7 +193,7 @@ impl Runner {
 }
 
 fn miss(why: String) -> Miss {
-    Miss { why, unsupported: false }
+    Miss { why }
 }
 
 /// Tells what a failure is worth; `None` if it was expected.
@@ -209,7 +201,6 @@ fn settle_failure(eval: &Eval, result: Result<QueryResult, Error>) -> Result<Opt
     match (result, &eval.fail) {
         (Ok(result), None) => Ok(Some(result)),
         (Ok(_), Some(_)) => Err(miss("did not fail".into())),
-        (Err(error @ Error::Unsupported(_)), _) => Err(Miss { why: error.to_string(), unsupported: true }),
         (Err(error), Some(text)) if compare::text_matches(text, &error.to_string()) => Ok(None),
         (Err(error), _) => Err(miss(format!("failed: {error}"))),
     }

@@ -29,8 +29,6 @@ pub(super) struct Load {
     /// Distance of the samples; the first is at 0.
     pub(super) step_ms: i64,
     pub(super) series: Vec<(Labels, Sequence)>,
-    /// The block has start timestamps, which the store has not yet.
-    pub(super) unsupported: bool,
 }
 
 /// A query and what must come of it.
@@ -122,13 +120,22 @@ fn parse_block(lines: &[&str], features: &Features) -> Result<CommandKind, Strin
 
 fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
     let step_ms = sequence::duration_ms(lines[0].split_whitespace().nth(1).unwrap_or(""))?;
-    let mut load = Load { step_ms, series: Vec::new(), unsupported: false };
+    let mut load = Load { step_ms, series: Vec::new() };
+    let mut starts = None;
     for line in &lines[1..] {
-        if line.split([' ', '\t']).next().is_some_and(|metric| metric.ends_with("@st")) {
-            load.unsupported = true;
+        if let Some((metric, offsets)) =
+            line.trim().split_once("@st").filter(|(metric, _)| !metric.contains([' ', '\t']))
+        {
+            starts = Some((parse_series(metric)?.0, sequence::parse_starts(offsets)?));
             continue;
         }
-        let (labels, values) = parse_series(line)?;
+        let (labels, mut values) = parse_series(line)?;
+        if let Some((of, offsets_ms)) = starts.take() {
+            if of != labels || offsets_ms.len() != values.values.len() {
+                return Err(format!("start timestamps of something else: {line}"));
+            }
+            values.starts_ms = offsets_ms;
+        }
         load.series.retain(|(known, _)| *known != labels);
         load.series.push((labels, values));
     }

@@ -9,6 +9,8 @@ use super::histogram::Literal;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sequence {
     pub(super) values: Vec<Option<Item>>,
+    /// How far from each of them its start timestamp lies; empty if there are none.
+    pub(super) starts_ms: Vec<Option<i64>>,
 }
 
 /// A value.
@@ -31,6 +33,40 @@ pub(super) fn parse(text: &str) -> Result<Sequence, String> {
         rest = after.trim_start();
     }
     Ok(sequence)
+}
+
+/// Parses the start timestamps of a sequence: `_x2 -30s-1mx4 0s`.
+///
+/// # Errors
+/// The item that is none.
+pub(super) fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
+    let mut starts_ms = Vec::new();
+    for item in text.split_whitespace() {
+        let (body, n) = match item.rsplit_once('x') {
+            Some((body, n)) => (body, n.parse().map_err(|_| format!("no count behind x: {item}"))?),
+            None => (item, 0),
+        };
+        if body == "_" {
+            starts_ms.extend(std::iter::repeat_n(None, n.max(1)));
+            continue;
+        }
+        let (mut offset_ms, step_ms) = match operator(body) {
+            Some(at) => (signed_ms(&body[..at])?, signed_ms(&body[at..])?),
+            None => (signed_ms(body)?, 0),
+        };
+        for _ in 0..=n {
+            starts_ms.push(Some(offset_ms));
+            offset_ms += step_ms;
+        }
+    }
+    Ok(starts_ms)
+}
+
+fn signed_ms(text: &str) -> Result<i64, String> {
+    match text.strip_prefix('-') {
+        Some(duration) => Ok(-duration_ms(duration)?),
+        None => duration_ms(text.trim_start_matches('+')),
+    }
 }
 
 /// Returns the length of the first item; inside of a histogram there may be spaces.

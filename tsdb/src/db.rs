@@ -41,7 +41,7 @@ use crate::store::Store;
 use crate::syncer::Syncer;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
 
-pub use stats::Stats;
+pub use stats::{BlockSummary, Stats};
 
 /// The largest label set, in bytes of names and values.
 pub const LABELS_SIZE_MAX: usize = 1 << 20;

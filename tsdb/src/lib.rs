@@ -34,6 +34,7 @@
 mod batch;
 mod block;
 mod blocks;
+mod cardinality;
 mod chunk;
 mod compact;
 mod context;
@@ -72,9 +73,10 @@ mod wal;
 pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 #[cfg(feature = "testing")]
 pub use block::RowCodec;
+pub use cardinality::{Cardinality, NameCount};
 pub use compact::CompactionStats;
 pub use context::{CHECK_INTERVAL, Interrupt, QueryContext};
-pub use db::{Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Stats};
+pub use db::{BlockSummary, Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Stats};
 pub use error::{Error, Result};
 pub use exemplars::{
     EXEMPLAR_LABELS_LEN_MAX, EXEMPLAR_LABELS_SIZE, Exemplar, ExemplarSet, ExemplarStats, RejectExemplar,

@@ -1,9 +1,12 @@
+mod random;
+
 use std::time::Duration;
 
 use tempfile::TempDir;
 use varve_tsdb::{Interrupt, Labels, MemoryBudget, Options, Sample, WriteBatch};
 
 use super::*;
+use crate::stats::SampleStats;
 
 /// A store with the series `m{i="0"}` to `m{i="99"}`, a sample a second from 0 to 99 s.
 fn store() -> (TempDir, Db) {
@@ -74,12 +77,13 @@ fn an_aggregation_over_a_selector_holds_labels_and_groups_only() {
         range(&engine(usize::MAX), &ctx, query).unwrap();
         memory.peak()
     };
-    // 100 series of 100 steps are 80 kB of values; the selection holds the labels in order.
+    // 100 series of 100 steps are 80 kB of values; the selection holds the labels in order, and a batch is at work.
     let values_size = 100 * 100 * 8;
     assert!(peak("m") > values_size);
-    for query in ["sum(m)", "sum(rate(m[10s]))", "absent(m)"] {
-        assert!(peak(query) < values_size / 2, "{query}: {} bytes", peak(query));
+    for query in ["sum(m)", "sum(rate(m[10s]))", "sum(m * 2)", "count_values(\"v\", m > 1e9)", "absent(m)"] {
+        assert!(peak(query) < values_size * 3 / 4, "{query}: {} bytes", peak(query));
     }
+    assert!(peak("topk(3, m)") < values_size);
 }
 
 #[test]
@@ -138,4 +142,174 @@ fn every_nan_is_a_value() {
     let result = engine(100).instant(&db, &QueryContext::unbounded(), "payload", 0, None).unwrap();
     let Value::Vector(vector) = result.value else { panic!("{:?}", result.value) };
     assert_eq!(vector[0].point.value.to_bits(), payload.to_bits());
+}
+
+/// Queries in which series are read, dropped, picked, joined and folded, and errors of series.
+const MANY_QUERIES: [&str; 16] = [
+    "m",
+    "rate(m[10s]) * 8 > 1",
+    "sum(rate(m[10s]))",
+    "avg by (i) (abs(m - 50)) + stddev by (i) (abs(m - 50))",
+    "sum(m) / count(m) - avg(m)",
+    "topk(3, m % 7)",
+    "bottomk(2, -m)",
+    "limitk(5, m)",
+    "quantile(0.3, m)",
+    "count_values(\"v\", m % 3)",
+    "max_over_time(rate(m[10s])[20s:3s])",
+    "m and m > 100 unless m > 150",
+    "m + m{i=~\".*\"}",
+    "absent(m > 1e9) + scalar(max(m))",
+    "quantile_over_time(2, m[5s])",
+    "double_exponential_smoothing(m[5s], 2, 0.5)",
+];
+
+fn stats_of(engine: &Engine, db: &Db, query: &str, times: Times) -> Result<QueryResult> {
+    engine.run(
+        db,
+        &QueryContext::unbounded(),
+        &Request { query, times, lookback_delta_ms: None, stats: Asked::OfQuery },
+    )
+}
+
+/// Prints all of an answer that is not a matter of time or chance.
+fn printed(engine: &Engine, db: &Db, query: &str, times: Times) -> String {
+    match stats_of(engine, db, query, times) {
+        Ok(QueryResult { value, annotations, stats }) => {
+            let SampleStats { queryable, read, steps, .. } = stats.unwrap().samples;
+            format!("{value:?} {:?} {queryable} {read} {steps:?}", annotations.all().collect::<Vec<_>>())
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn answers_do_not_depend_on_threads_nor_on_where_the_data_is() {
+    let (_folder, db) = store();
+    let with = |parallelism| {
+        let options = EngineOptions { parallelism, features: Features::all(), ..EngineOptions::default() };
+        Engine::new(options)
+    };
+    let range = Times::Range { start_ms: 0, end_ms: 99_000, step_ms: 1000 };
+    let all = |engine: &Engine| -> Vec<_> {
+        let of = |times| MANY_QUERIES.map(|query| printed(engine, &db, query, times));
+        [of(range), of(Times::Instant(50_000))].concat()
+    };
+    let expected = all(&with(1));
+    for engine in [2, 3, 8].map(with) {
+        assert_eq!(all(&engine), expected, "{engine:?} in the heads");
+    }
+    db.flush().unwrap();
+    for engine in [1, 2, 3, 8].map(with) {
+        assert_eq!(all(&engine), expected, "{engine:?} in blocks");
+    }
+}
+
+#[test]
+fn threads_end_with_their_query_and_leave_nothing() {
+    let options = EngineOptions { parallelism: 3, features: Features::all(), ..EngineOptions::default() };
+    let engine = Engine::new(options);
+    for query in QUERIES {
+        for limit in [4000, 30_000] {
+            let memory = MemoryBudget::new("query memory", limit);
+            let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+            let error = range(&engine, &ctx, query);
+            assert!(limit > 4000 || matches!(error, Err(Error::Limit(_))), "{query}: {error:?}");
+            assert_eq!(memory.used(), 0, "{query}");
+        }
+        let ctx = QueryContext::new(Duration::ZERO, MemoryBudget::new("query memory", usize::MAX));
+        assert!(matches!(range(&engine, &ctx, query), Err(Error::Timeout)), "{query}");
+    }
+}
+
+#[test]
+fn what_is_evaluated_once_for_many_uses_gives_what_each_would() {
+    let (_folder, db) = store();
+    let all = |query: &str| {
+        printed(&engine(usize::MAX), &db, query, Times::Range { start_ms: 0, end_ms: 60_000, step_ms: 7000 })
+    };
+    // A matcher that is always true makes another expression of it.
+    for (shared, unshared) in [
+        ("m + m", "m + m{i=~\".*\"}"),
+        ("rate(m[9s]) > 0.5 or rate(m[9s])", "rate(m[9s]) > 0.5 or rate(m{i=~\".*\"}[9s])"),
+        ("avg(m) + 2 * stddev(m)", "avg(m) + 2 * stddev(m{i=~\".*\"})"),
+        ("sum(m) + sum(m) + count(m)", "sum(m) + sum(m{i=~\".*\"}) + count(m{i=~\".*.*\"})"),
+        ("-m + abs(-m)", "-m + abs(-m{i=~\".*\"})"),
+        (
+            "max_over_time(rate(m[9s])[9s:1s]) - rate(m[9s])",
+            "max_over_time(rate(m[9s])[9s:1s]) - rate(m{i=~\".*\"}[9s])",
+        ),
+    ] {
+        // Places are told in annotations.
+        let plain = |text: String| text.split(" (1:").next().unwrap().to_owned();
+        assert_eq!(plain(all(shared)), plain(all(unshared)), "{shared}");
+    }
+}
+
+#[test]
+fn each_step_counts_the_samples_that_it_would_need_alone() {
+    let (_folder, db) = store();
+    let engine = engine(usize::MAX);
+    let (start_ms, end_ms, step_ms) = (5000, 95_000, 10_000);
+    for query in MANY_QUERIES {
+        let Ok(result) = stats_of(&engine, &db, query, Times::Range { start_ms, end_ms, step_ms }) else { continue };
+        let samples = result.stats.unwrap().samples;
+        assert_eq!(samples.steps.iter().map(|step| step.queryable).sum::<u64>(), samples.queryable, "{query}");
+        assert_eq!(samples.steps.iter().map(|step| step.read).sum::<u64>(), samples.read, "{query}");
+        for step in samples.steps {
+            let alone = stats_of(&engine, &db, query, Times::Instant(step.timestamp_ms)).unwrap().stats.unwrap();
+            assert_eq!(step.queryable, alone.samples.queryable, "{query} at {}", step.timestamp_ms);
+        }
+    }
+}
+
+#[test]
+fn explain_tells_what_each_operator_did() {
+    let (_folder, db) = store();
+    let times = Times::Range { start_ms: 0, end_ms: 90_000, step_ms: 10_000 };
+    let check = |query: &str, expect: &[(usize, &str, usize, usize, usize)]| {
+        let stats = stats_of(&engine(usize::MAX), &db, query, times).unwrap().stats.unwrap();
+        let told: Vec<_> = stats.operators.iter().map(|o| (o.depth, &*o.text, o.runs, o.series, o.samples)).collect();
+        assert_eq!(told, expect, "{query}");
+    };
+    check(
+        "sum(rate(m[20s])) / 2",
+        &[
+            (0, "/", 1, 1, 9),
+            (1, "sum", 1, 1, 9),
+            (2, "rate()", 1, 100, 900),
+            (3, "m[20000ms]", 0, 0, 0),
+            (1, "2", 0, 0, 0),
+        ],
+    );
+    check("m + m", &[(0, "+", 1, 100, 1000), (1, "m", 1, 100, 1000), (1, "m", 0, 100, 1000)]);
+}
+
+#[test]
+fn what_one_side_says_to_the_other_changes_no_answer() {
+    let (_folder, db) = store();
+    let engine = engine(usize::MAX);
+    for query in [
+        "m and on(i) m{i=\"3\"}",
+        "m{i=~\"1.*\"} and m{i!=\"11\"}",
+        "m{i!=\"3\"} unless m{i=~\"4.*\"}",
+        "rate(m[9s]) unless on(i) m{i=\"3\"}",
+        "m{i=\"1\"} unless ignoring(i) m{i=\"2\"}",
+        "m and on() m{i=\"2\"} > 10",
+        "m{j=\"\"} and m",
+        "(m @ 7 and m{i=\"5\"}) + 1",
+    ] {
+        let of = |stats| {
+            let times = Times::Range { start_ms: 0, end_ms: 90_000, step_ms: 10_000 };
+            let request = Request { query, times, lookback_delta_ms: None, stats };
+            let value = engine.run(&db, &QueryContext::unbounded(), &request).unwrap().value;
+            assert!(
+                matches!(&value, Value::Matrix(matrix) if !matrix.is_empty()) || query.contains("ignoring(i)"),
+                "{query}"
+            );
+            format!("{value:?}")
+        };
+        assert_eq!(of(Asked::OfQuery), of(Asked::Nothing), "{query}");
+        assert_eq!(of(Asked::OfQuery), of(Asked::OfPlan), "{query}");
+    }
 }

@@ -7,13 +7,38 @@ use varve_tsdb::{Labels, METRIC_NAME, MatchOp, Matcher};
 use super::Evaluator;
 use super::column::{Bits, Column};
 use super::grid::Grid;
+use super::selector::Take;
 use super::series::{Series, Vector};
+use super::stream::{Stage, Work};
 use crate::error::{Error, Result};
 use crate::float;
-use crate::functions::Implementation;
 use crate::functions::date::Civil;
-use crate::histogram::FloatHistogram;
-use crate::plan::{Call, Plan, PlanKind};
+use crate::functions::{Implementation, RangeFunction};
+use crate::plan::{Call, Plan, PlanKind, Selector};
+
+/// Returns the argument whose series a function takes one by one.
+pub(super) fn inner(call: &Call) -> Option<&Plan> {
+    use Implementation::{Calendar, Clamp, ClampMax, ClampMin, Map, OfHistograms, Round};
+    match call.implementation {
+        Map(_) | Calendar(_) | Round | Clamp | ClampMin | ClampMax | OfHistograms(_) => call.args.first(),
+        _ => None,
+    }
+}
+
+/// Tells whether a function over ranges gives samples of its series, which keep their name.
+pub(super) fn keeps_name(call: &Call) -> bool {
+    matches!(call.implementation, Implementation::OverRange(RangeFunction { keeps_name: true, .. }))
+}
+
+/// Returns the change of each number to another.
+fn floats<'p>(of: impl Fn(usize, f64) -> f64 + Send + Sync + 'p) -> Work<'p> {
+    Work::Floats(Box::new(move |column| map(column, &of)))
+}
+
+fn map(column: &mut Column, of: impl Fn(usize, f64) -> f64) {
+    let Column { values, present, .. } = column;
+    present.iter().for_each(|step| values[step] = of(step, values[step]));
+}
 
 /// Tells whether a function takes the samples of a range and gives a series for each.
 pub(super) fn is_over_range(call: &Call) -> bool {
@@ -26,12 +51,17 @@ impl Evaluator<'_> {
         let args = &call.args;
         match call.implementation {
             Implementation::OverRange(_) => self.collect(plan, grid),
-            Implementation::Map(of) => self.map(&args[0], grid, |_, value| of(value)),
-            Implementation::Calendar(of) => self.calendar(args.first(), grid, of),
-            Implementation::Round => self.round(args, grid),
-            Implementation::Clamp => self.clamp(&args[0], Some(&args[1]), Some(&args[2]), grid),
-            Implementation::ClampMin => self.clamp(&args[0], Some(&args[1]), None, grid),
-            Implementation::ClampMax => self.clamp(&args[0], None, Some(&args[1]), grid),
+            Implementation::Calendar(of) if args.is_empty() => {
+                let values = grid.times_ms().map(|time_ms| of(&Civil::of_seconds(time_ms / 1000))).collect();
+                self.single(Labels::empty(), Column::full(values))
+            }
+            Implementation::Map(_)
+            | Implementation::Calendar(_)
+            | Implementation::Round
+            | Implementation::Clamp
+            | Implementation::ClampMin
+            | Implementation::ClampMax
+            | Implementation::OfHistograms(_) => self.staged(plan, grid),
             Implementation::Vector => {
                 let column = Column::full(self.scalar(&args[0], grid)?.into_values());
                 self.single(Labels::empty(), column)
@@ -50,7 +80,6 @@ impl Evaluator<'_> {
             Implementation::HistogramQuantile => self.histogram_quantile(args, grid),
             Implementation::HistogramQuantiles => self.histogram_quantiles(args, grid),
             Implementation::HistogramFraction => self.histogram_fraction(args, grid),
-            Implementation::OfHistograms(of) => self.of_histograms(&args[0], grid, of),
             Implementation::Info => self.info(args, grid),
             Implementation::NotYet
             | Implementation::Time
@@ -62,38 +91,40 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Computes a number of each value; `of` gets the step and the value.
-    fn map(&mut self, arg: &Plan, grid: Grid, of: impl Fn(usize, f64) -> f64) -> Result<Vector> {
-        let vector = self.vector(arg, grid)?;
-        self.map_vector(vector, of)
-    }
-
-    /// As [`Self::map`]; histograms are passed over.
-    fn map_vector(&self, mut vector: Vector, of: impl Fn(usize, f64) -> f64) -> Result<Vector> {
-        vector.keep_floats();
-        for series in &mut vector.series {
-            self.bounds.check()?;
-            let Column { values, present, .. } = &mut series.column;
-            present.iter().for_each(|step| values[step] = of(step, values[step]));
-        }
-        self.without_names(vector)
-    }
-
-    /// Computes a number of each histogram; floats are passed over.
-    fn of_histograms(&mut self, arg: &Plan, grid: Grid, of: fn(&FloatHistogram) -> f64) -> Result<Vector> {
-        let vector = self.vector(arg, grid)?;
-        let mut out = self.bounds.vector();
-        for Series { labels, drop_name, column } in vector.series {
-            self.bounds.check()?;
-            // Fast path: a series of floats.
-            if column.histograms.is_empty() {
-                continue;
+    /// Returns what a function does to each series of its argument by itself; `None` if it is no such function.
+    pub(super) fn call_stage<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<Option<Work<'p>>> {
+        let args = &call.args;
+        Ok(Some(match call.implementation {
+            Implementation::Map(of) => floats(move |_, value| of(value)),
+            Implementation::Calendar(of) => floats(move |_, value| of(&Civil::of_seconds(float::to_i64(value)))),
+            Implementation::Round => {
+                let nearest = args.get(1).map(|nearest| self.scalar(nearest, grid)).transpose()?;
+                floats(move |step, value| {
+                    // The inverse makes fewer rounding errors: 1/0.1 is exact.
+                    let inverse = 1.0 / nearest.as_ref().map_or(1.0, |nearest| nearest[step]);
+                    (value * inverse + 0.5).floor() / inverse
+                })
             }
-            let mut numbers = self.bounds.column(grid.n_steps)?;
-            column.histograms().for_each(|(step, histogram)| numbers.set(step, of(histogram)));
-            out.push(Series { labels, drop_name, column: numbers })?;
-        }
-        self.without_names(out)
+            Implementation::Clamp => self.clamp(Some(&args[1]), Some(&args[2]), grid)?,
+            Implementation::ClampMin => self.clamp(Some(&args[1]), None, grid)?,
+            Implementation::ClampMax => self.clamp(None, Some(&args[1]), grid)?,
+            Implementation::OfHistograms(of) => Work::Histograms(of),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn clamp<'p>(&mut self, low: Option<&Plan>, high: Option<&Plan>, grid: Grid) -> Result<Work<'p>> {
+        let mut bound = |plan: Option<&Plan>, otherwise: f64| match plan {
+            Some(plan) => self.scalar(plan, grid),
+            None => self.constant(otherwise, grid),
+        };
+        let low = bound(low, f64::NEG_INFINITY)?;
+        let high = bound(high, f64::INFINITY)?;
+        Ok(Work::Floats(Box::new(move |column| {
+            // Bounds the wrong way round leave nothing; NaN is no such.
+            column.present.retain(|step| high[step].partial_cmp(&low[step]) != Some(Ordering::Less));
+            map(column, |step, value| float::max(low[step], float::min(high[step], value)));
+        })))
     }
 
     /// Takes off the metric names, as functions do that change the meaning of a value.
@@ -111,61 +142,34 @@ impl Evaluator<'_> {
         Ok(vector)
     }
 
-    fn calendar(&mut self, arg: Option<&Plan>, grid: Grid, of: fn(&Civil) -> f64) -> Result<Vector> {
-        let Some(arg) = arg else {
-            let values = grid.times_ms().map(|time_ms| of(&Civil::of_seconds(time_ms / 1000))).collect();
-            return self.single(Labels::empty(), Column::full(values));
-        };
-        self.map(arg, grid, |_, value| of(&Civil::of_seconds(float::to_i64(value))))
-    }
-
-    fn round(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
-        let vector = self.vector(&args[0], grid)?;
-        let nearest = args.get(1).map(|nearest| self.scalar(nearest, grid)).transpose()?;
-        self.map_vector(vector, |step, value| {
-            // The inverse makes fewer rounding errors: 1/0.1 is exact.
-            let inverse = 1.0 / nearest.as_ref().map_or(1.0, |nearest| nearest[step]);
-            (value * inverse + 0.5).floor() / inverse
-        })
-    }
-
-    fn clamp(&mut self, arg: &Plan, low: Option<&Plan>, high: Option<&Plan>, grid: Grid) -> Result<Vector> {
-        let mut vector = self.vector(arg, grid)?;
-        let mut bound = |plan: Option<&Plan>, otherwise: f64| match plan {
-            Some(plan) => self.scalar(plan, grid),
-            None => self.constant(otherwise, grid),
-        };
-        let low = bound(low, f64::NEG_INFINITY)?;
-        let high = bound(high, f64::INFINITY)?;
-        for series in &mut vector.series {
-            // Bounds the wrong way round leave nothing; NaN is no such.
-            series.column.present.retain(|step| high[step].partial_cmp(&low[step]) != Some(Ordering::Less));
-        }
-        vector.drop_empty();
-        self.map_vector(vector, |step, value| float::max(low[step], float::min(high[step], value)))
-    }
-
     /// The times of the samples of a selector; for anything else the times of the steps.
     fn timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
         let PlanKind::Selector(selector) = &arg.unmarked().kind else {
             let mut vector = self.vector(arg, grid)?;
             // A histogram has a time as a float has.
             vector.series.iter_mut().for_each(|series| series.column.histograms.clear());
-            return self.map_vector(vector, |step, _| grid.time_ms(step) as f64 / 1000.0);
+            let work = floats(|step, _| grid.time_ms(step) as f64 / 1000.0);
+            return self.at_once(vector, &Stage { id: usize::MAX, work });
         };
         let mut vector = self.bounds.vector();
-        self.each_timestamp(selector, arg.span, grid, &mut |series| vector.push(series))?;
+        let mut keep = |series| vector.push(series);
+        match selector.extension {
+            None => self.each_timestamp(arg.id, selector, Take::Timestamp, grid, &mut keep)?,
+            Some(_) => self.each_series(arg, grid, &mut keep)?,
+        }
         self.without_names(vector)
     }
 
-    /// Without the feature, and for anything but a selector, there are no start timestamps.
+    /// Without the feature, and for anything but a plain selector, there are no start timestamps.
     fn start_timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
-        if self.settings.features.use_start_timestamps && matches!(arg.unmarked().kind, PlanKind::Selector(_)) {
-            return Err(Error::Unsupported(
-                "start_timestamp() is not supported yet: no protocol that carries start timestamps is taken".into(),
-            ));
-        }
-        self.vector(arg, grid).map(|_| self.bounds.vector())
+        let is_on = self.settings.features.use_start_timestamps;
+        let PlanKind::Selector(selector @ Selector { extension: None, .. }) = &arg.unmarked().kind else {
+            return self.vector(arg, grid).map(|_| self.bounds.vector());
+        };
+        let mut vector = self.bounds.vector();
+        let mut keep = |series| if is_on { vector.push(series) } else { Ok(()) };
+        self.each_timestamp(arg.id, selector, Take::StartTimestamp, grid, &mut keep)?;
+        self.without_names(vector)
     }
 
     fn absent(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {

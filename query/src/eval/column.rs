@@ -171,6 +171,11 @@ impl Bits {
         Self { words: vec![0; len.div_ceil(64)], len }
     }
 
+    /// Returns the bytes that a set among `len` steps takes.
+    pub(crate) const fn size(len: usize) -> usize {
+        size_of::<Self>() + len.div_ceil(64) * size_of::<u64>()
+    }
+
     /// Returns all of `len` steps.
     pub(crate) fn all(len: usize) -> Self {
         let mut bits = Self { words: vec![!0; len.div_ceil(64)], len };

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use varve_tsdb::Labels;
 
 use super::Evaluator;
 use super::column::Bits;
 use super::grid::Grid;
+use super::keys::Keys;
 use super::label::text_arg;
 use super::series::{Series, Vector};
 use crate::annotations::{ForcedMonotonicity, Note};
@@ -223,7 +223,8 @@ impl Evaluator<'_> {
         grid: Grid,
     ) -> Result<Vec<Histogram>> {
         let mut histograms: Vec<Histogram> = Vec::new();
-        let mut place_of = HashMap::new();
+        let is_of_histogram = |name: &str| name != BUCKET_LABEL;
+        let mut keys = Keys::default();
         for (at, series) in vector.series.iter().enumerate() {
             self.bounds.check()?;
             let label = series.labels.get(BUCKET_LABEL).unwrap_or("");
@@ -232,18 +233,18 @@ impl Evaluator<'_> {
                 self.annotations.add(note, span);
                 continue;
             };
-            let labels = series.labels.filter(|name| name != BUCKET_LABEL);
-            let place = *place_of.entry(labels.clone()).or_insert_with(|| {
+            let (place, new) = keys.number(&series.labels, is_of_histogram);
+            if new {
+                let labels = keys.labels()[place].clone();
                 histograms.push(Histogram { labels, drop_name: true, buckets: Vec::new(), blocked: None });
-                histograms.len() - 1
-            });
+            }
             histograms[place].buckets.push((upper, at));
         }
         for histogram in &mut histograms {
             histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
         for native in natives {
-            if let Some(&place) = place_of.get(&native.labels)
+            if let Some(place) = keys.get(&native.labels, |_| true)
                 && block(&mut histograms[place], native, vector, grid)
             {
                 let metric_name = self.known_name(&native.labels);

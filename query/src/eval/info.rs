@@ -11,7 +11,6 @@ use varve_tsdb::{Labels, METRIC_NAME, MatchOp, Matcher, Regexp};
 use super::Evaluator;
 use super::column::Column;
 use super::grid::Grid;
-use super::selector::Take;
 use super::series::{Series, Vector};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, PlanKind, Selector, Shift};
@@ -80,7 +79,7 @@ impl Evaluator<'_> {
             matchers.push(matcher.map_err(|error| Error::Execution(error.to_string()))?);
         }
         let selector = Selector { matchers, shift, extension: None, only_totals: false };
-        self.each_newest(&selector, shift, grid, Take::TimestampOfInfo, &mut |series| infos.push(series))?;
+        self.each_info(&selector, grid, &mut |series| infos.push(series))?;
         Ok(infos)
     }
 }

@@ -6,19 +6,23 @@
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use varve_tsdb::{Charge, Labels};
+use varve_tsdb::{Charge, Labels, SeriesSet};
+use xxhash_rust::xxh3::xxh3_128;
 
-use super::column::Bits;
+use super::column::{Bits, Column};
 use super::grid::Grid;
+use super::profile::Passed;
 use super::samples::RangeSamples;
 use super::scalar::Scalars;
 use super::series::{Bounds, Series, is_name_label};
+use super::stream::{Made, Said, Way, batch_len, batches};
+use super::tally::Tally;
 use super::{Evaluator, mistyped};
 use crate::annotations::{Note, Remark};
 use crate::error::{Error, Result};
 use crate::functions::mixed::Remarks;
 use crate::functions::window::{SampleValue, Window};
-use crate::functions::{Implementation, Kernels, Params, RangeFunction};
+use crate::functions::{Implementation, Kernels, Params, RangeFunction, starts_overlap};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift, seconds};
 use crate::promql::ast::{RangeExtension, Span, ValueType};
 use crate::value::{HistogramPoint, MatrixSeries, Point};
@@ -51,52 +55,53 @@ impl Evaluator<'_> {
         &mut self,
         plan: &Plan,
         call: &Call,
+        way: &Way<'_>,
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         let Implementation::OverRange(function) = call.implementation else { return Err(mistyped(plan.value_type)) };
         let (arg, others): (Vec<_>, Vec<_>) = call.args.iter().partition(|arg| arg.value_type == ValueType::Matrix);
         let arg = arg.first().ok_or_else(|| mistyped(ValueType::Matrix))?;
-        let kernels = kernels_for(&function, arg, call.function.name)?;
-        let params = others.iter().map(|other| self.scalar(other, grid)).collect::<Result<Vec<_>>>()?;
-        let mut over = OverRange {
+        let features = self.settings.features;
+        let over = OverRange {
             function,
-            kernels,
-            params: &params,
-            delayed: self.settings.features.delayed_name_removal,
+            kernels: kernels_for(&function, arg, call.function.name)?,
+            params: others.iter().map(|other| self.scalar(other, grid)).collect::<Result<_>>()?,
+            takes_starts: features.use_start_timestamps && takes_starts(call.function.name),
+            warns_of_starts: function.of_counters && extension_of(arg).is_none(),
+            delayed: features.delayed_name_removal,
+            by_label: features.type_and_unit_labels,
             windows: self.windows(arg, grid),
             bounds: self.bounds.clone(),
-            names: Names::new(self.bounds.ctx.charge()),
-            bad_quantiles: Vec::new(),
-            remarks: Remarks::default(),
+            places: Places {
+                range: span_of_range(arg),
+                first: span_of_range(&call.args[0]),
+                quantile: others.first().map_or_else(Span::default, |other| other.span),
+            },
         };
-        let (by_label, span) = (self.settings.features.type_and_unit_labels, span_of_range(arg));
-        let (mut suspects, mut notes) = (Vec::new(), Vec::new());
-        self.each_range_input(arg, grid, &mut |input| {
-            let series = over.run(&input)?;
-            for remark in over.remarks.list.drain(..) {
-                let note = remark.about(input.labels.metric_name());
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
+        let mut names = Names::new(self.bounds.ctx.charge());
+        let check = |made: &Made<'_>| made.unnamed.iter().try_for_each(|(before, after)| names.check(before, after));
+        match &arg.kind {
+            PlanKind::Range(range) => {
+                let set = self.select_range(range, over.windows, grid)?;
+                let only_totals = range.selector.only_totals;
+                let make = |batch: Vec<_>, made: &mut Made<'_>| over.of_stored(&batch, only_totals, made);
+                self.run(plan.id, way, batches(set, grid.n_steps), make, check, sink)
             }
-            let Some(series) = series else { return Ok(()) };
-            if function.of_counters
-                && !series.column.float_steps().is_empty()
-                && let Some(note) = doubt_counter(input.labels, by_label)
-                && !suspects.contains(&note)
-            {
-                suspects.push(note);
+            PlanKind::Subquery(subquery) => {
+                let (inner, vector) = self.subquery(subquery, grid)?;
+                let mut batches = vector.series.chunks(batch_len(grid.n_steps));
+                let make = |batch: &[Series], made: &mut Made<'_>| over.of_columns(batch, inner, made);
+                self.run(plan.id, way, || Ok(batches.next()), make, check, sink)
             }
-            sink(series)
-        })?;
-        let first_span = span_of_range(&call.args[0]);
-        notes.into_iter().for_each(|note| self.annotations.add(note, first_span));
-        suspects.into_iter().for_each(|note| self.annotations.add(note, span));
-        for q in over.bad_quantiles {
-            self.annotations.add(Note::InvalidQuantile(q), others[0].span);
+            _ => Err(mistyped(ValueType::Matrix)),
         }
-        Ok(())
+    }
+
+    /// Selects the samples that windows of `grid` may cover.
+    fn select_range(&self, range: &RangeSelector, windows: Windows, grid: Grid) -> Result<SeriesSet> {
+        let (before_ms, after_ms) = windows.margins_ms;
+        self.select(&range.selector, grid, range.range_ms.saturating_add(before_ms), after_ms)
     }
 
     /// Returns the steps at which any series has a sample in its window.
@@ -105,13 +110,16 @@ impl Evaluator<'_> {
         refuse_extension(arg, call.function.name)?;
         let windows = self.windows(arg, grid);
         let mut present = Bits::none(grid.n_steps);
+        let mut tally = self.tally.empty(grid.n_steps);
+        let counts = matches!(arg.kind, PlanKind::Range(_));
         self.each_range_input(arg, grid, &mut |input| {
-            windows.slide(input.samples, |step, _| {
+            windows.slide(input.samples, |step, window, n_before| {
                 present.insert(step);
+                tally_window(window, step, n_before.filter(|_| counts), &mut tally);
                 Ok(())
-            })?;
-            Ok(())
+            })
         })?;
+        self.tally.absorb(&tally);
         Ok(present)
     }
 
@@ -137,14 +145,13 @@ impl Evaluator<'_> {
         grid: Grid,
         sink: &mut dyn FnMut(Input<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut samples = RangeSamples::new(self.bounds.ctx.charge());
+        let mut samples = RangeSamples::new(self.bounds.ctx.charge(), false);
         match &arg.kind {
-            PlanKind::Range(RangeSelector { selector, range_ms }) => {
-                let (before_ms, after_ms) = self.windows(arg, grid).margins_ms;
-                for series in self.select(selector, grid, range_ms.saturating_add(before_ms), after_ms)? {
+            PlanKind::Range(range) => {
+                for series in self.select_range(range, self.windows(arg, grid), grid)? {
                     let series = series?;
                     self.bounds.check()?;
-                    samples.read(&series, selector.only_totals)?;
+                    samples.read(&series, range.selector.only_totals)?;
                     sink(Input { labels: series.labels(), drop_name: false, samples: &samples })?;
                 }
                 Ok(())
@@ -163,15 +170,14 @@ impl Evaluator<'_> {
     }
 
     /// Returns the samples of each series in a range at one time, in ascending order of labels.
-    pub(crate) fn range_vector(&mut self, range: &RangeSelector, time_ms: i64) -> Result<Vec<MatrixSeries>> {
+    pub(crate) fn range_vector(&mut self, plan: &Plan, time_ms: i64) -> Result<Vec<MatrixSeries>> {
         let grid = Grid::instant(time_ms);
-        let extension = range.selector.extension;
-        let arg = Plan { kind: PlanKind::Range(range.clone()), value_type: ValueType::Matrix, span: Span::default() };
-        let windows = self.windows(&arg, grid);
+        let (extension, started) = (extension_of(plan), self.profile.now());
+        let (windows, mut n_samples) = (self.windows(plan, grid), 0);
         let (mut charge, mut hold) = (self.bounds.ctx.charge(), self.bounds.samples.hold());
         let mut result = Vec::new();
-        self.each_range_input(&arg, grid, &mut |input| {
-            windows.slide(input.samples, |_, window| {
+        self.each_range_input(plan, grid, &mut |input| {
+            windows.slide(input.samples, |_, window, _| {
                 let points = match extension {
                     None => points_of(window.timestamps_ms, window.values),
                     Some(extension) => extended_points(window, extension)?,
@@ -181,61 +187,114 @@ impl Evaluator<'_> {
                     histogram: Arc::clone(&sample.histogram),
                 });
                 let histograms: Vec<_> = histograms.collect();
-                hold.grow(points.len() + n_samples(window) - window.values.len())?;
+                let n_points = points.len() + n_samples_of(window) - window.values.len();
+                n_samples += n_points;
+                hold.grow(n_points)?;
                 let histograms_size: usize = histograms.iter().map(|point| point.histogram.size()).sum();
                 charge.grow(points.len() * size_of::<Point>() + histograms_size + input.labels.size())?;
                 if !(points.is_empty() && histograms.is_empty()) {
                     result.push(MatrixSeries { labels: input.labels.clone(), points, histograms });
                 }
                 Ok(())
-            })?;
-            Ok(())
+            })
         })?;
+        self.tally.add(0, n_samples);
+        self.profile.took(plan.id, started);
+        self.profile.streamed(plan.id, Passed { n_series: result.len(), n_samples });
         Ok(result)
     }
 }
 
-/// A function on its way along the series of a range.
-struct OverRange<'a> {
+/// A function over ranges, the same for all series and on all threads.
+struct OverRange {
     function: RangeFunction,
     kernels: Kernels,
     /// The other arguments: one column each.
-    params: &'a [Scalars],
+    params: Vec<Scalars>,
+    /// Start timestamps are looked at.
+    takes_starts: bool,
+    /// What start timestamps contradict is said.
+    warns_of_starts: bool,
     delayed: bool,
+    /// Counters are known by their label `__type__`.
+    by_label: bool,
     windows: Windows,
     bounds: Bounds,
-    names: Names,
-    /// Quantiles outside of [0, 1] that were asked for.
-    bad_quantiles: Vec<f64>,
-    /// What there is to say about the histograms of a series.
-    remarks: Remarks,
+    places: Places,
 }
 
-impl OverRange<'_> {
-    /// Makes one series of another; `None` if it has no value.
-    fn run(&mut self, input: &Input<'_>) -> Result<Option<Series>> {
+/// Where annotations point to.
+struct Places {
+    /// The range.
+    range: Span,
+    /// The first argument, which for some functions is not the range.
+    first: Span,
+    /// The second, where it is a quantile.
+    quantile: Span,
+}
+
+impl OverRange {
+    fn of_stored(&self, batch: &[varve_tsdb::Series], only_totals: bool, made: &mut Made<'_>) -> Result<()> {
+        let mut samples = RangeSamples::new(self.bounds.ctx.charge(), self.takes_starts);
+        for series in batch {
+            self.bounds.check()?;
+            samples.read(series, only_totals)?;
+            self.make(&Input { labels: series.labels(), drop_name: false, samples: &samples }, true, made)?;
+        }
+        Ok(())
+    }
+
+    fn of_columns(&self, batch: &[Series], inner: Grid, made: &mut Made<'_>) -> Result<()> {
+        let mut samples = RangeSamples::new(self.bounds.ctx.charge(), false);
+        for Series { labels, drop_name, column } in batch {
+            self.bounds.check()?;
+            samples.take_column(column, inner)?;
+            self.make(&Input { labels, drop_name: *drop_name, samples: &samples }, false, made)?;
+        }
+        Ok(())
+    }
+
+    /// Makes one series of another; `reads` tells whether its samples were read for this.
+    fn make(&self, input: &Input<'_>, reads: bool, made: &mut Made<'_>) -> Result<()> {
+        let column = self.column(input, reads, made)?;
+        if column.present.is_empty() {
+            return Ok(());
+        }
+        if self.function.of_counters
+            && !column.float_steps().is_empty()
+            && let Some(note) = doubt_counter(input.labels, self.by_label)
+        {
+            made.said.add(note, self.places.range);
+        }
+        let mut series = Series { labels: input.labels.clone(), drop_name: input.drop_name, column };
+        if input.drop_name || !self.function.keeps_name {
+            series.drop_name(self.delayed);
+            if !self.delayed {
+                made.unnamed.push((input.labels.clone(), series.labels.clone()));
+            }
+        }
+        made.push(series)
+    }
+
+    fn column(&self, input: &Input<'_>, reads: bool, made: &mut Made<'_>) -> Result<Column> {
         let mut column = self.bounds.column(self.windows.grid.n_steps)?;
         let mut charge = self.bounds.ctx.charge();
+        let mut remarks = Remarks::default();
         let mut window_len_max = 0;
         let mut params = [0.0; 2];
-        self.windows.slide(input.samples, |step, window| {
-            for (param, values) in params.iter_mut().zip(self.params) {
+        let Kernels { floats, mixed } = self.kernels;
+        self.windows.slide(input.samples, |step, window, n_before| {
+            for (param, values) in params.iter_mut().zip(&self.params) {
                 *param = values[step];
             }
-            match self.function.params {
-                Params::Any => {}
-                Params::Quantile if window.values.is_empty() => {}
-                Params::Quantile => note_bad_quantile(params[0], &mut self.bad_quantiles),
-                Params::SmoothingFactors => check_factors(params)?,
-            }
-            let window_len = n_samples(window);
-            if window_len > window_len_max {
-                window_len_max = window_len;
-                self.bounds.samples.check(window_len_max)?;
-            }
-            let Kernels { floats, mixed } = self.kernels;
+            self.check_params(params, window, &mut made.said)?;
+            tally_window(window, step, n_before.filter(|_| reads), &mut made.tally);
             // Fast path: only floats.
             if window.histograms.is_empty() {
+                window_len_max = window_len_max.max(window.values.len());
+                if self.warns_of_starts && starts_overlap(window) {
+                    remarks.add(Remark::StartsOverlap);
+                }
                 if let Some(value) = floats(window, &params[..self.params.len()]) {
                     column.set(step, value);
                 }
@@ -243,8 +302,9 @@ impl OverRange<'_> {
             }
             // A window of histograms may take as long as a series of floats.
             self.bounds.check()?;
+            window_len_max = window_len_max.max(n_samples_of(window));
             match mixed {
-                Some(mixed) => match mixed(window, &mut self.remarks) {
+                Some(mixed) => match mixed(window, &mut remarks) {
                     Some(SampleValue::Float(value)) => column.set(step, value),
                     Some(SampleValue::Histogram(histogram)) => {
                         charge.grow(histogram.size())?;
@@ -254,7 +314,7 @@ impl OverRange<'_> {
                 },
                 None if window.values.is_empty() => {}
                 None => {
-                    self.remarks.add(Remark::Ignored);
+                    remarks.add(Remark::Ignored);
                     if let Some(value) = floats(window, &params[..self.params.len()]) {
                         column.set(step, value);
                     }
@@ -262,27 +322,51 @@ impl OverRange<'_> {
             }
             Ok(())
         })?;
-        if column.present.is_empty() {
-            return Ok(None);
+        self.bounds.samples.check(window_len_max)?;
+        let name = input.labels.metric_name();
+        remarks.list.into_iter().for_each(|remark| made.said.add(remark.about(name), self.places.first));
+        Ok(column)
+    }
+
+    fn check_params(&self, params: [f64; 2], window: &Window<'_>, said: &mut Said) -> Result<()> {
+        match self.function.params {
+            Params::Any => Ok(()),
+            Params::Quantile => {
+                if !window.values.is_empty() && !(0.0..=1.0).contains(&params[0]) {
+                    said.add(Note::InvalidQuantile(params[0]), self.places.quantile);
+                }
+                Ok(())
+            }
+            Params::SmoothingFactors => check_factors(params),
         }
-        let mut series = Series { labels: input.labels.clone(), drop_name: input.drop_name, column };
-        if input.drop_name || !self.function.keeps_name {
-            series.drop_name(self.delayed);
-        }
-        if !self.delayed {
-            self.names.check(input.labels, &series.labels)?;
-        }
-        Ok(Some(series))
     }
 }
 
-/// The label sets that a function has made so far by taking names off.
+/// Counts the samples of a window for a step: all of them as needed, as read those that are not among the `n_before` that
+/// it has in common with the one before; none if that is not told.
+fn tally_window(window: &Window<'_>, step: usize, n_before: Option<(usize, usize)>, tally: &mut Tally) {
+    if tally.is_on() {
+        let n_new = n_before.map_or(0, |(floats, histograms)| {
+            let of_histograms = window.histograms[histograms..].iter().map(|sample| sample.histogram.n_samples());
+            window.values.len() - floats + of_histograms.sum::<usize>()
+        });
+        tally.add_window(step, n_samples_of(window), n_new);
+    }
+}
+
+/// Tells whether a function looks at start timestamps.
+fn takes_starts(function: &str) -> bool {
+    matches!(function, "increase" | "irate" | "rate" | "resets")
+}
+
+/// Tells whether two series came to have the same labels when a function took names off.
 struct Names {
     /// The labels that were taken off, as long as they are the same for all series: then what is left must differ.
     removed: Option<Labels>,
-    made: HashSet<Labels>,
+    /// What the label sets hash to, in 128 bits: two of them have the same by chance once in 10^26 queries.
+    made: HashSet<u128>,
     mixed: bool,
-    waiting: Vec<Labels>,
+    waiting: Vec<u128>,
     charge: Charge,
 }
 
@@ -294,22 +378,34 @@ impl Names {
 
     /// Fails if two series come to have the same labels.
     fn check(&mut self, before: &Labels, after: &Labels) -> Result<()> {
-        self.charge.grow(size_of::<Labels>() + after.size())?;
-        let removed = before.filter(is_name_label);
-        if !self.mixed && *self.removed.get_or_insert_with(|| removed.clone()) == removed {
+        self.charge.grow(size_of::<u128>())?;
+        let hash = xxh3_128(after.as_packed().as_bytes());
+        let removed = self.removed.get_or_insert_with(|| before.filter(is_name_label));
+        let of_names = before.iter().filter(|(name, _)| is_name_label(name));
+        if !self.mixed && removed.iter().eq(of_names) {
             // Fast path: series that differ before differ after; what was made is kept in case another name comes.
-            self.waiting.push(after.clone());
+            self.waiting.push(hash);
             return Ok(());
+        }
+        if !self.mixed {
+            self.charge.grow(self.waiting.len() * 2 * size_of::<u128>())?;
         }
         self.mixed = true;
         self.made.extend(self.waiting.drain(..));
-        if self.made.insert(after.clone()) { Ok(()) } else { Err(Error::same_labels()) }
+        self.charge.grow(size_of::<u128>())?;
+        if self.made.insert(hash) { Ok(()) } else { Err(Error::same_labels()) }
     }
 }
 
 impl Windows {
-    /// Calls `visit` with each step whose window has samples, in order of time.
-    fn slide(&self, samples: &RangeSamples, mut visit: impl FnMut(usize, &Window<'_>) -> Result<()>) -> Result<()> {
+    /// Calls `visit` with each step whose window has samples, in order of time, and with how many floats and histograms of
+    /// it the window of the step before had; `None` if it is the same window.
+    #[inline]
+    fn slide(
+        &self,
+        samples: &RangeSamples,
+        mut visit: impl FnMut(usize, &Window<'_>, Option<(usize, usize)>) -> Result<()>,
+    ) -> Result<()> {
         let (timestamps_ms, values) = (&samples.floats.timestamps_ms, &samples.floats.values);
         let range_seconds = seconds(self.range_ms);
         let (mut from, mut to) = (0, 0);
@@ -319,6 +415,7 @@ impl Windows {
             let start_ms = end_ms.saturating_sub(self.range_ms);
             let first_ms = start_ms.saturating_sub(self.margins_ms.0);
             let last_ms = end_ms.saturating_add(self.margins_ms.1);
+            let (to_before, to_histogram_before) = (to, to_histogram);
             while timestamps_ms.get(to).is_some_and(|&t| t <= last_ms) {
                 to += 1;
             }
@@ -332,9 +429,19 @@ impl Windows {
                 from_histogram += 1;
             }
             if from < to || from_histogram < to_histogram {
-                let (timestamps_ms, values) = (&timestamps_ms[from..to], &values[from..to]);
-                let histograms = &samples.histograms[from_histogram..to_histogram];
-                visit(step, &Window { timestamps_ms, values, histograms, start_ms, end_ms, eval_ms, range_seconds })?;
+                let known = (to_before.saturating_sub(from), to_histogram_before.saturating_sub(from_histogram));
+                let n_before = (step == 0 || self.shift.at_ms.is_none()).then_some(known);
+                let window = Window {
+                    timestamps_ms: &timestamps_ms[from..to],
+                    values: &values[from..to],
+                    histograms: &samples.histograms[from_histogram..to_histogram],
+                    starts_ms: samples.starts_ms.get(from..to).unwrap_or(&[]),
+                    start_ms,
+                    end_ms,
+                    eval_ms,
+                    range_seconds,
+                };
+                visit(step, &window, n_before)?;
             }
         }
         Ok(())
@@ -342,7 +449,7 @@ impl Windows {
 }
 
 /// Counts the samples of a window, histograms by their size.
-fn n_samples(window: &Window<'_>) -> usize {
+fn n_samples_of(window: &Window<'_>) -> usize {
     let of_histograms: usize = window.histograms.iter().map(|sample| sample.histogram.n_samples()).sum();
     window.values.len() + of_histograms
 }
@@ -399,12 +506,6 @@ fn doubt_counter(labels: &Labels, by_label: bool) -> Option<Note> {
     }
     let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
     (!counter).then(|| Note::PossibleNonCounter(name.into()))
-}
-
-fn note_bad_quantile(q: f64, bad: &mut Vec<f64>) {
-    if !(0.0..=1.0).contains(&q) && !bad.iter().any(|known| known.to_bits() == q.to_bits()) {
-        bad.push(q);
-    }
 }
 
 /// The factors of double exponential smoothing lie between 0 and 1, both excluded.

@@ -54,7 +54,7 @@ impl Evaluator<'_> {
         match &plan.kind {
             PlanKind::Number(value) => self.constant(*value, grid),
             PlanKind::StepInvariant(inner) => {
-                let once = self.scalar(inner, Grid::instant(grid.start_ms))?[0];
+                let once = self.once(grid, |evaluator, at_start| Ok(evaluator.scalar(inner, at_start)?[0]))?;
                 self.constant(once, grid)
             }
             PlanKind::Call(call) => self.scalar_call(call, grid),

@@ -8,14 +8,16 @@ use super::Evaluator;
 use super::column::Column;
 use super::grid::Grid;
 use super::samples::RangeSamples;
-use super::series::Series;
+use super::series::{Bounds, Series};
+use super::stream::{Made, Way, batches};
+use super::tally::Tally;
 use crate::annotations::Remark;
 use crate::error::{Error, Result};
 use crate::functions::mixed::{Remarks, interpolate};
 use crate::functions::window::{HistogramSample, SampleValue};
 use crate::histogram::{FloatHistogram, MixedSchemas, stored};
-use crate::plan::{Selector, Shift};
-use crate::promql::ast::{RangeExtension, Span};
+use crate::plan::{Plan, Selector, Shift};
+use crate::promql::ast::RangeExtension;
 
 /// What of a sample is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,22 +25,25 @@ pub(super) enum Take {
     Value,
     /// The time in seconds.
     Timestamp,
+    /// The start timestamp in seconds; 0 if it is unknown.
+    StartTimestamp,
     /// The time in seconds of the sample of an info series, which must be a float.
     TimestampOfInfo,
 }
 
 impl Evaluator<'_> {
-    /// Hands out the series of a selector, which stands at `span`.
+    /// Hands out the series of a selector.
     pub(super) fn each_selected(
         &mut self,
+        plan: &Plan,
         selector: &Selector,
-        span: Span,
+        way: &Way<'_>,
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         match selector.extension {
-            None => self.each_newest(selector, selector.shift, grid, Take::Value, sink),
-            Some(RangeExtension::Smoothed) => self.each_smoothed(selector, span, grid, sink),
+            None => self.each_newest(plan.id, selector, selector.shift, Take::Value, way, grid, sink),
+            Some(RangeExtension::Smoothed) => self.each_smoothed(plan, selector, way, grid, sink),
             Some(RangeExtension::Anchored) => {
                 Err(Error::Unsupported("anchored is not supported on an instant vector selector".into()))
             }
@@ -47,87 +52,57 @@ impl Evaluator<'_> {
 
     /// Hands out for every series and step the newest sample that is younger than the lookback and no end of a series.
     /// `shift` tells when to look, among the samples that the selector selects.
-    pub(super) fn each_newest(
+    #[expect(clippy::too_many_arguments, reason = "what to select, what to take of it and where that goes")]
+    fn each_newest(
         &mut self,
+        id: usize,
         selector: &Selector,
         shift: Shift,
-        grid: Grid,
         take: Take,
+        way: &Way<'_>,
+        grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
-        let mut samples = SampleColumns::default();
-        for series in self.select(selector, grid, lookback_ms, 0)? {
-            let series = series?;
-            self.bounds.check()?;
-            samples.clear();
-            series.read(&mut samples)?;
-            let mut column = self.bounds.column(grid.n_steps)?;
-            let newest = Newest { samples: &samples, shift, grid, lookback_ms };
-            match take {
-                // Fast path: a series of floats.
-                Take::Value if samples.histograms.is_empty() => {
-                    newest.each(|step, at| column.set(step, samples.values[at]));
-                }
-                Take::Value => self.take_mixed(&newest, selector.only_totals, &mut column)?,
-                Take::TimestampOfInfo if !samples.histograms.is_empty() => {
-                    let text = format!("this should be an info metric, with float samples: {}", series.labels());
-                    return Err(Error::Execution(text));
-                }
-                Take::Timestamp | Take::TimestampOfInfo => {
-                    newest.each(|step, at| column.set(step, samples.timestamps_ms[at] as f64 / 1000.0));
-                }
-            }
-            if !column.present.is_empty() {
-                sink(Series { labels: series.labels().clone(), drop_name: false, column })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sets the values of a series that has histograms.
-    fn take_mixed(&self, newest: &Newest<'_>, only_totals: bool, column: &mut Column) -> Result<()> {
-        let read = stored::read(newest.samples, only_totals);
-        let mut charge = self.bounds.ctx.charge();
-        charge.grow(read.iter().map(|(_, histogram)| histogram.size()).sum())?;
-        newest.each(|step, at| match read.binary_search_by_key(&at, |(place, _)| *place as usize) {
-            Ok(found) => column.push_histogram(step, Arc::clone(&read[found].1)),
-            Err(_) => column.set(step, newest.samples.values[at]),
-        });
-        Ok(())
+        let set = self.select(selector, grid, lookback_ms, 0)?;
+        let look = Look { take, shift, grid, lookback_ms, only_totals: selector.only_totals };
+        let make = |batch: Vec<varve_tsdb::Series>, made: &mut Made<'_>| look.make(&batch, &way.bounds, made);
+        self.run(id, way, batches(set, grid.n_steps), make, |_| Ok(()), sink)
     }
 
     /// Hands out for every series and step the value on the line between the samples around it.
     fn each_smoothed(
         &mut self,
+        plan: &Plan,
         selector: &Selector,
-        span: Span,
+        way: &Way<'_>,
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
-        let mut samples = RangeSamples::new(self.bounds.ctx.charge());
-        for series in self.select(selector, grid, lookback_ms, lookback_ms)? {
-            let series = series?;
-            self.bounds.check()?;
-            samples.read(&series, selector.only_totals)?;
-            let mut column = self.bounds.column(grid.n_steps)?;
-            let mut remarks = Remarks::default();
-            for (step, time_ms) in grid.times_ms().enumerate() {
-                match smoothed_of_any(&samples, selector.shift.apply(time_ms), lookback_ms, &mut remarks) {
-                    Some(SampleValue::Float(value)) => column.set(step, value),
-                    Some(SampleValue::Histogram(histogram)) => column.push_histogram(step, histogram),
-                    None => {}
+        let set = self.select(selector, grid, lookback_ms, lookback_ms)?;
+        let make = |batch: Vec<varve_tsdb::Series>, made: &mut Made<'_>| {
+            let mut samples = RangeSamples::new(way.bounds.ctx.charge(), false);
+            for series in batch {
+                way.bounds.check()?;
+                samples.read(&series, selector.only_totals)?;
+                let mut column = way.bounds.column(grid.n_steps)?;
+                let mut remarks = Remarks::default();
+                for (step, time_ms) in grid.times_ms().enumerate() {
+                    match smoothed_of_any(&samples, selector.shift.apply(time_ms), lookback_ms, &mut remarks) {
+                        Some(SampleValue::Float(value)) => column.set(step, value),
+                        Some(SampleValue::Histogram(histogram)) => column.push_histogram(step, histogram),
+                        None => {}
+                    }
                 }
+                let name = series.labels().metric_name();
+                remarks.list.into_iter().for_each(|remark| made.said.add(remark.about(name), plan.span));
+                tally(&column, &mut made.tally);
+                made.push(Series { labels: series.labels().clone(), drop_name: false, column })?;
             }
-            for remark in remarks.list {
-                self.annotations.add(remark.about(series.labels().metric_name()), span);
-            }
-            if !column.present.is_empty() {
-                sink(Series { labels: series.labels().clone(), drop_name: false, column })?;
-            }
-        }
-        Ok(())
+            Ok(())
+        };
+        self.run(plan.id, way, batches(set, grid.n_steps), make, |_| Ok(()), sink)
     }
 
     /// Selects the samples that the steps may look at: behind `before_ms` before the first, up to `after_ms` after the
@@ -140,24 +115,101 @@ impl Evaluator<'_> {
         Ok(self.db.select(&self.bounds.ctx, &selector.matchers, range)?)
     }
 
-    /// Hands out `timestamp(selector)`.
+    /// Hands out times of the samples of a plain selector, as `timestamp(selector)` does; `id` is that of the selector.
     pub(super) fn each_timestamp(
         &mut self,
+        id: usize,
         selector: &Selector,
-        span: Span,
+        take: Take,
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
-        if selector.extension.is_some() {
-            return self.each_selected(selector, span, grid, sink);
-        }
         // With `@` Prometheus passes over the offset here, but still selects samples by it.
         let shift = match selector.shift.at_ms {
             Some(_) => Shift { offset_ms: 0, ..selector.shift },
             None => selector.shift,
         };
-        self.each_newest(selector, shift, grid, Take::Timestamp, sink)
+        let way = self.way(Vec::new(), grid);
+        self.each_newest(id, selector, shift, take, &way, grid, sink)
     }
+
+    /// Hands out the times of the samples of info series.
+    pub(super) fn each_info(
+        &mut self,
+        selector: &Selector,
+        grid: Grid,
+        sink: &mut dyn FnMut(Series) -> Result<()>,
+    ) -> Result<()> {
+        let way = self.way(Vec::new(), grid);
+        self.each_newest(usize::MAX, selector, selector.shift, Take::TimestampOfInfo, &way, grid, sink)
+    }
+}
+
+/// How the series of a selector are looked at.
+struct Look {
+    take: Take,
+    shift: Shift,
+    grid: Grid,
+    lookback_ms: i64,
+    only_totals: bool,
+}
+
+impl Look {
+    fn make(&self, batch: &[varve_tsdb::Series], bounds: &Bounds, made: &mut Made<'_>) -> Result<()> {
+        let mut samples = SampleColumns::default();
+        for series in batch {
+            bounds.check()?;
+            samples.clear();
+            series.read(&mut samples)?;
+            if self.take == Take::TimestampOfInfo && !samples.histograms.is_empty() {
+                let text = format!("this should be an info metric, with float samples: {}", series.labels());
+                return Err(Error::Execution(text));
+            }
+            let column = self.column(&samples, bounds)?;
+            tally(&column, &mut made.tally);
+            made.push(Series { labels: series.labels().clone(), drop_name: false, column })?;
+        }
+        Ok(())
+    }
+
+    fn column(&self, samples: &SampleColumns, bounds: &Bounds) -> Result<Column> {
+        let Self { shift, grid, lookback_ms, .. } = *self;
+        let mut column = bounds.column(grid.n_steps)?;
+        let newest = Newest { samples, shift, grid, lookback_ms };
+        let seconds = |time_ms: i64| time_ms as f64 / 1000.0;
+        match self.take {
+            // Fast path: a series of floats.
+            Take::Value if samples.histograms.is_empty() => {
+                newest.each(|step, at| column.set(step, samples.values[at]));
+            }
+            Take::Value => take_mixed(&newest, self.only_totals, &mut column, bounds)?,
+            Take::Timestamp | Take::TimestampOfInfo => {
+                newest.each(|step, at| column.set(step, seconds(samples.timestamps_ms[at])));
+            }
+            Take::StartTimestamp => newest.each(|step, at| column.set(step, seconds(samples.start_ms(at)))),
+        }
+        Ok(column)
+    }
+}
+
+/// Counts the values of a selector's series.
+fn tally(column: &Column, tally: &mut Tally) {
+    if tally.is_on() {
+        column.float_steps().iter().for_each(|step| tally.add(step, 1));
+        column.histograms().for_each(|(step, histogram)| tally.add(step, histogram.n_samples()));
+    }
+}
+
+/// Sets the values of a series that has histograms.
+fn take_mixed(newest: &Newest<'_>, only_totals: bool, column: &mut Column, bounds: &Bounds) -> Result<()> {
+    let read = stored::read(newest.samples, only_totals);
+    let mut charge = bounds.ctx.charge();
+    charge.grow(read.iter().map(|(_, histogram)| histogram.size()).sum())?;
+    newest.each(|step, at| match read.binary_search_by_key(&at, |(place, _)| *place as usize) {
+        Ok(found) => column.push_histogram(step, Arc::clone(&read[found].1)),
+        Err(_) => column.set(step, newest.samples.values[at]),
+    });
+    Ok(())
 }
 
 /// Finds for each step the newest sample in `(t - lookback, t]`; none where that is the end of the series.

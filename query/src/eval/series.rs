@@ -52,12 +52,19 @@ pub(crate) fn without_name(labels: &Labels) -> Labels {
 #[derive(Debug, Clone)]
 pub(crate) struct SampleCount {
     held: Arc<AtomicUsize>,
+    /// The most that were held.
+    peak: Arc<AtomicUsize>,
     max: usize,
 }
 
 impl SampleCount {
     pub(crate) fn new(max: usize) -> Self {
-        Self { held: Arc::default(), max }
+        Self { held: Arc::default(), peak: Arc::default(), max }
+    }
+
+    /// Returns the most samples that were held at once.
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Ordering::Relaxed)
     }
 
     /// Returns a hold of no samples.
@@ -87,10 +94,12 @@ impl SampleHold {
     /// # Errors
     /// [`Error::Limit`] if the query holds too many.
     pub(crate) fn grow(&mut self, n_samples: usize) -> Result<()> {
-        self.count.check(n_samples)?;
-        self.count.held.fetch_add(n_samples, Ordering::Relaxed);
+        let SampleCount { held, peak, max } = &self.count;
+        let before = held.fetch_add(n_samples, Ordering::Relaxed);
         self.n_samples += n_samples;
-        Ok(())
+        let after = before.saturating_add(n_samples);
+        peak.fetch_max(after, Ordering::Relaxed);
+        if after > *max { Err(Error::too_many_samples()) } else { Ok(()) }
     }
 }
 
@@ -157,6 +166,27 @@ impl Vector {
             self.series.push(series);
         }
         Ok(())
+    }
+
+    /// Counts the samples.
+    pub(crate) fn n_samples(&self) -> usize {
+        self.hold.n_samples
+    }
+
+    /// Returns the bytes that are charged for it.
+    pub(crate) fn size(&self) -> usize {
+        self.charge.size()
+    }
+
+    /// Returns a copy, charged as this one is.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the query holds too much.
+    pub(crate) fn copy(&self, bounds: &Bounds) -> Result<Self> {
+        let mut copy = bounds.vector();
+        copy.series.reserve(self.series.len());
+        self.series.iter().try_for_each(|series| copy.push(series.clone()))?;
+        Ok(copy)
     }
 
     /// Takes over all series of another vector.

@@ -130,4 +130,4 @@ pub(crate) fn implementation(name: &str) -> Option<Implementation> {
     table::TABLE.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|at| table::TABLE[at].1)
 }
 
-pub(crate) use rate::boundaries;
+pub(crate) use rate::{boundaries, starts_overlap};

@@ -1,5 +1,6 @@
 //! `*_over_time`, `changes`, `resets`: one number for the samples in a range.
 
+use super::rate::is_reset;
 use super::window::Window;
 use crate::float::{KahanSum, Mean};
 
@@ -133,11 +134,19 @@ pub(super) fn changes_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 }
 
 pub(super) fn resets(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    Some(count_pairs(window.values, |before, value| value < before))
+    Some(count_resets(window, 0))
 }
 
 pub(super) fn resets_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    anchored_values(window).map(|values| count_pairs(values, |before, value| value < before))
+    let inside = window.timestamps_ms.partition_point(|&time_ms| time_ms <= window.start_ms);
+    (inside < window.values.len()).then(|| count_resets(window, inside.saturating_sub(1)))
+}
+
+/// Counts resets behind the `first` float.
+fn count_resets(window: &Window<'_>, first: usize) -> f64 {
+    let values = window.values;
+    let at_resets = (first + 1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
+    at_resets.count() as f64
 }
 
 fn differ(before: f64, value: f64) -> bool {

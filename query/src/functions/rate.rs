@@ -3,7 +3,7 @@
 //! `rate`, `increase` and `delta` extrapolate from the first and last sample to the ends of the range; with `anchored`
 //! and `smoothed` they use samples around it instead.
 
-use super::window::Window;
+use super::window::{Times, Window};
 
 /// What is computed.
 #[derive(Clone, Copy)]
@@ -58,7 +58,9 @@ pub(super) fn delta_smoothed(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 pub(super) fn irate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     let [before, last] = window.values.last_chunk()?;
     let interval_ms = last_interval_ms(window)?;
-    Some(instant_change(*before, *last, true) / (interval_ms as f64 / 1000.0))
+    let n = window.values.len();
+    let change = if is_reset(window, n - 1) { *last } else { instant_change(*before, *last, true) };
+    Some(change / (interval_ms as f64 / 1000.0))
 }
 
 /// The difference of the last two samples.
@@ -80,13 +82,16 @@ fn last_interval_ms(window: &Window<'_>) -> Option<i64> {
 /// The change from the first to the last sample, extrapolated to the ends of the range.
 fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
     let n_intervals = window.values.len() - 1;
-    if n_intervals == 0 {
-        return None;
-    }
     let (first_value, last_value) = window.end_values();
     let mut change = last_value - first_value;
     if kind.is_counter {
-        change = add_resets(change, window.values);
+        change = add_resets(change, window);
+        if let Some(factor) = factor_from_start(window, kind, window.times(0), window.ends_ms().1, n_intervals) {
+            return Some((change + first_value) * factor);
+        }
+    }
+    if n_intervals == 0 {
+        return None;
     }
     Some(change * extrapolation(window, kind, window.ends_ms(), n_intervals, (first_value, change)))
 }
@@ -127,9 +132,54 @@ pub(super) fn extrapolation(
     factor
 }
 
-/// Adds the value before each decrease, one after the other.
-fn add_resets(change: f64, values: &[f64]) -> f64 {
-    values.windows(2).filter(|pair| pair[1] < pair[0]).fold(change, |change, pair| change + pair[0])
+/// Returns by what a change since the start of a counter is multiplied, if that lies inside of the range: there the counter
+/// was 0, so that nothing is extrapolated to the left. Without a distance of samples there is none to extrapolate by to the
+/// right either.
+pub(super) fn factor_from_start(
+    window: &Window<'_>,
+    kind: Kind,
+    first: Times,
+    last_ms: i64,
+    n_intervals: usize,
+) -> Option<f64> {
+    if first.start_ms == 0 || first.start_ms <= window.start_ms || first.start_ms >= first.timestamp_ms {
+        return None;
+    }
+    let average = match n_intervals {
+        0 => 0.0,
+        n => (last_ms - first.timestamp_ms) as f64 / 1000.0 / n as f64,
+    };
+    let mut to_end = (window.end_ms - last_ms) as f64 / 1000.0;
+    if to_end >= average * 1.1 {
+        to_end = average / 2.0;
+    }
+    let sampled = (last_ms - first.start_ms) as f64 / 1000.0;
+    let mut factor = (sampled + to_end) / sampled;
+    if kind.is_rate {
+        factor /= window.range_seconds;
+    }
+    Some(factor)
+}
+
+/// Adds the value before each reset, one after the other.
+fn add_resets(change: f64, window: &Window<'_>) -> f64 {
+    let values = window.values;
+    // Fast path: no start timestamps.
+    if window.starts_ms.is_empty() {
+        return values.windows(2).filter(|pair| pair[1] < pair[0]).fold(change, |change, pair| change + pair[0]);
+    }
+    let resets = (1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
+    resets.fold(change, |change, at| change + values[at - 1])
+}
+
+/// Tells whether a counter began anew before a float, going by start timestamps.
+pub(super) fn is_reset(window: &Window<'_>, at: usize) -> bool {
+    !window.starts_ms.is_empty() && window.times(at - 1).is_reset_before(window.times(at))
+}
+
+/// Tells whether the start timestamps of floats contradict each other.
+pub(crate) fn starts_overlap(window: &Window<'_>) -> bool {
+    !window.starts_ms.is_empty() && (1..window.values.len()).any(|at| window.times(at - 1).overlaps(window.times(at)))
 }
 
 /// The change between the ends of the range, whose values come from samples around it.
@@ -225,6 +275,7 @@ mod tests {
         let window = Window {
             timestamps_ms: &timestamps_ms,
             values: &[0.0, 10.0, 20.0],
+            starts_ms: &[],
             histograms: &[],
             start_ms: 0,
             end_ms: 10_000,

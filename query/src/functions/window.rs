@@ -12,6 +12,8 @@ pub(crate) struct Window<'a> {
     pub(crate) timestamps_ms: &'a [i64],
     /// The values at these times.
     pub(crate) values: &'a [f64],
+    /// The start timestamps of the floats, 0 if unknown; empty if they are not looked at, or none is known.
+    pub(crate) starts_ms: &'a [i64],
     /// The histograms, ascending by time; there is a float or a histogram.
     pub(crate) histograms: &'a [HistogramSample],
     /// The range begins behind this time.
@@ -28,7 +30,40 @@ pub(crate) struct Window<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct HistogramSample {
     pub(crate) timestamp_ms: i64,
+    /// 0 if it is unknown, or not looked at.
+    pub(crate) start_ms: i64,
     pub(crate) histogram: Arc<FloatHistogram>,
+}
+
+/// When a sample was taken, and since when it counts: 0 if that is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) timestamp_ms: i64,
+    pub(crate) start_ms: i64,
+}
+
+impl Times {
+    /// Tells whether a counter began anew between this sample and the next, going by their start timestamps.
+    ///
+    /// A start that is not before its own sample says nothing. One that is the time of the sample before is that of a delta,
+    /// unless nothing is known of that sample's own start: then it is the first of a counter of unknown age.
+    pub(crate) fn is_reset_before(self, next: Self) -> bool {
+        if next.start_ms == 0 || next.start_ms >= next.timestamp_ms || next.start_ms < self.timestamp_ms {
+            return false;
+        }
+        next.start_ms > self.timestamp_ms || (self.start_ms != 0 && self.start_ms < self.timestamp_ms)
+    }
+
+    /// Tells whether the next sample counts since some time before this one that is not this one's start.
+    pub(crate) fn overlaps(self, next: Self) -> bool {
+        next.start_ms != 0 && next.start_ms < self.timestamp_ms && next.start_ms != self.start_ms
+    }
+}
+
+impl HistogramSample {
+    pub(super) fn times(&self) -> Times {
+        Times { timestamp_ms: self.timestamp_ms, start_ms: self.start_ms }
+    }
 }
 
 /// A value of a series.
@@ -50,20 +85,26 @@ impl Window<'_> {
         (self.values[0], self.values[self.values.len() - 1])
     }
 
+    /// Returns the times of a float.
+    pub(super) fn times(&self, at: usize) -> Times {
+        let start_ms = self.starts_ms.get(at).copied().unwrap_or(0);
+        Times { timestamp_ms: self.timestamps_ms[at], start_ms }
+    }
+
     /// Iterates over floats and histograms in order of time.
-    pub(super) fn merged(&self) -> impl Iterator<Item = (i64, SampleValue)> + '_ {
+    pub(super) fn merged(&self) -> impl Iterator<Item = (Times, SampleValue)> + '_ {
         let (mut float, mut histogram) = (0, 0);
         std::iter::from_fn(move || {
             let next_float = self.timestamps_ms.get(float);
             match self.histograms.get(histogram) {
                 Some(next) if next_float.is_none_or(|&time_ms| next.timestamp_ms <= time_ms) => {
                     histogram += 1;
-                    Some((next.timestamp_ms, SampleValue::Histogram(Arc::clone(&next.histogram))))
+                    Some((next.times(), SampleValue::Histogram(Arc::clone(&next.histogram))))
                 }
                 _ => {
-                    let time_ms = *next_float?;
+                    next_float?;
                     float += 1;
-                    Some((time_ms, SampleValue::Float(self.values[float - 1])))
+                    Some((self.times(float - 1), SampleValue::Float(self.values[float - 1])))
                 }
             }
         })
@@ -77,5 +118,7 @@ pub(super) fn on_window<R>(step_ms: i64, values: &[f64], test: impl FnOnce(&Wind
     let end_ms = step_ms * values.len() as i64;
     let range_seconds = end_ms as f64 / 1000.0;
     let (start_ms, eval_ms) = (0, end_ms);
-    test(&Window { timestamps_ms: &timestamps_ms, values, histograms: &[], start_ms, end_ms, eval_ms, range_seconds })
+    let (histograms, starts_ms) = (&[], &[]);
+    let timestamps_ms = &timestamps_ms;
+    test(&Window { timestamps_ms, values, starts_ms, histograms, start_ms, end_ms, eval_ms, range_seconds })
 }

@@ -1,7 +1,8 @@
 //! From tree to plan.
 
+use crate::eval::binary::arithmetic;
 use crate::functions::{self, Implementation};
-use crate::promql::ast::{self, At, Expr, ExprKind, ValueType};
+use crate::promql::ast::{self, At, Expr, ExprKind, UnaryOp, ValueType};
 
 use super::duration::{positive, seconds, signed};
 use super::{Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, totals};
@@ -25,6 +26,7 @@ pub(crate) fn build(expr: &Expr, times: &QueryTimes) -> Result<Plan, String> {
     let built = Builder { times }.build(expr)?;
     let mut plan = built.marked_if_worth();
     totals::mark(&mut plan);
+    plan.number(0);
     Ok(plan)
 }
 
@@ -54,7 +56,7 @@ struct Built {
 
 impl Built {
     fn new(kind: PlanKind, expr: &Expr, value_type: ValueType) -> Self {
-        Self { plan: Plan { kind, value_type, span: expr.span }, invariant: false, worth: false }
+        Self { plan: Plan { kind, value_type, span: expr.span, id: 0 }, invariant: false, worth: false }
     }
 
     fn invariant(mut self, invariant: bool, worth: bool) -> Self {
@@ -68,7 +70,7 @@ impl Built {
 
     fn marked(self) -> Plan {
         let Plan { value_type, span, .. } = self.plan;
-        Plan { kind: PlanKind::StepInvariant(Box::new(self.plan)), value_type, span }
+        Plan { kind: PlanKind::StepInvariant(Box::new(self.plan)), value_type, span, id: 0 }
     }
 }
 
@@ -97,7 +99,10 @@ impl Builder<'_> {
             ExprKind::Unary(unary) => {
                 let Built { plan, invariant, worth } = self.build(&unary.expr)?;
                 let value_type = plan.value_type;
-                let kind = PlanKind::Sign(unary.op, Box::new(plan));
+                let kind = match plan.kind {
+                    PlanKind::Number(value) if unary.op == UnaryOp::Minus => PlanKind::Number(-value),
+                    _ => PlanKind::Sign(unary.op, Box::new(plan)),
+                };
                 Ok(Built::new(kind, expr, value_type).invariant(invariant, worth))
             }
             ExprKind::Paren(inner) => self.build(inner),
@@ -198,6 +203,13 @@ impl Builder<'_> {
             // An operator's span is that of the left side of the next one.
             let span = operators.get(at + 1).map_or(expr.span, |next| next.lhs.span);
             let rhs = self.build(&operator.rhs)?;
+            // Fast path: numbers are computed here.
+            if let (PlanKind::Number(a), PlanKind::Number(b)) = (&lhs.plan.kind, &rhs.plan.kind) {
+                let mut value = [*a];
+                arithmetic::scalars(operator.op, &mut value, &[*b]);
+                lhs.plan = Plan { kind: PlanKind::Number(value[0]), span, ..lhs.plan };
+                continue;
+            }
             let invariant = lhs.invariant && rhs.invariant;
             let (lhs_plan, rhs) = match invariant {
                 true => (lhs.plan, rhs.plan),
@@ -227,7 +239,7 @@ fn extend(lhs: Plan, link: Link) -> Plan {
         }
         kind => Chain { first: Box::new(Plan { kind, ..lhs }), links: vec![link] },
     };
-    Plan { kind: PlanKind::Chain(chain), value_type, span }
+    Plan { kind: PlanKind::Chain(chain), value_type, span, id: 0 }
 }
 
 fn constant(value: f64, expr: &Expr) -> Built {

@@ -9,11 +9,17 @@
 //! 2. The depth of a plan is bounded by that of the tree; a chain of operators counts as one level.
 
 mod build;
+mod describe;
 mod duration;
+mod propagate;
+mod share;
 mod totals;
 
 pub(crate) use build::{QueryTimes, build};
+pub(crate) use describe::describe;
 pub(crate) use duration::seconds;
+pub(crate) use propagate::propagate;
+pub(crate) use share::Sharing;
 
 use varve_tsdb::Matcher;
 
@@ -30,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) value_type: ValueType,
     /// Where it stands in the query.
     pub(crate) span: Span,
+    /// Its number among the expressions of the query, which go from the outside to the inside and from left to right.
+    pub(crate) id: usize,
 }
 
 /// The kinds of plans.
@@ -140,6 +148,50 @@ pub(crate) struct Link {
 }
 
 impl Plan {
+    /// Returns the expressions right inside of this one, from left to right; those of a chain without its inner links.
+    pub(crate) fn children(&self) -> Vec<&Self> {
+        match &self.kind {
+            PlanKind::Number(_) | PlanKind::String(_) | PlanKind::Selector(_) | PlanKind::Range(_) => Vec::new(),
+            PlanKind::Subquery(subquery) => vec![&subquery.expr],
+            PlanKind::Call(call) => call.args.iter().collect(),
+            PlanKind::Aggregate(aggregate) => aggregate.param.iter().chain([&aggregate.expr]).collect(),
+            PlanKind::Chain(chain) => {
+                [&*chain.first].into_iter().chain(chain.links.iter().map(|link| &link.rhs)).collect()
+            }
+            PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => vec![inner],
+        }
+    }
+
+    /// Returns the links of a chain.
+    pub(crate) fn links(&self) -> &[Link] {
+        if let PlanKind::Chain(chain) = &self.kind { &chain.links } else { &[] }
+    }
+
+    /// As [`Plan::children`].
+    fn children_mut(&mut self) -> Vec<&mut Self> {
+        match &mut self.kind {
+            PlanKind::Number(_) | PlanKind::String(_) | PlanKind::Selector(_) | PlanKind::Range(_) => Vec::new(),
+            PlanKind::Subquery(subquery) => vec![&mut subquery.expr],
+            PlanKind::Call(call) => call.args.iter_mut().collect(),
+            PlanKind::Aggregate(aggregate) => aggregate.param.iter_mut().chain([&mut aggregate.expr]).collect(),
+            PlanKind::Chain(chain) => {
+                [&mut *chain.first].into_iter().chain(chain.links.iter_mut().map(|link| &mut link.rhs)).collect()
+            }
+            PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => vec![inner],
+        }
+    }
+
+    /// Counts this expression and all inside of it.
+    pub(crate) fn n_inside(&self) -> usize {
+        1 + self.children().into_iter().map(Self::n_inside).sum::<usize>()
+    }
+
+    /// Gives this expression and all inside of it their numbers, from `first` on; returns the next.
+    fn number(&mut self, first: usize) -> usize {
+        self.id = first;
+        self.children_mut().into_iter().fold(first + 1, |next, child| child.number(next))
+    }
+
     /// Returns the expression that is evaluated, behind the mark that it is invariant.
     pub(crate) fn unmarked(&self) -> &Self {
         match &self.kind {

@@ -70,6 +70,50 @@ impl Features {
     }
 }
 
+/// Operators, which are always there.
+const OPERATORS: [&str; 21] = [
+    "+", "/", "==", "=~", ">=", ">", "and", "or", "<", "<=", "unless", "%", "*", "!=", "!~", "^", "-", "@", "atan2",
+    "</", ">/",
+];
+
+/// Aggregations, and whether they are experimental.
+const AGGREGATIONS: [(&str, bool); 14] = [
+    ("avg", false),
+    ("bottomk", false),
+    ("count", false),
+    ("count_values", false),
+    ("group", false),
+    ("limit_ratio", true),
+    ("limitk", true),
+    ("max", false),
+    ("min", false),
+    ("quantile", false),
+    ("stddev", false),
+    ("stdvar", false),
+    ("sum", false),
+    ("topk", false),
+];
+
+impl Features {
+    /// Lists the words of the language that modify expressions, and whether they are on.
+    pub fn keywords(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let always = ["bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "without"];
+        let (extended, fill) = (self.extended_range_selectors, self.binop_fill_modifiers);
+        always
+            .map(|word| (word, true))
+            .into_iter()
+            .chain(["anchored", "smoothed"].map(|word| (word, extended)))
+            .chain(["fill", "fill_left", "fill_right"].map(|word| (word, fill)))
+    }
+
+    /// Lists operators and aggregations, and whether they are on.
+    pub fn operators(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let all = self.experimental_functions;
+        let aggregations = AGGREGATIONS.into_iter().map(move |(name, experimental)| (name, !experimental || all));
+        OPERATORS.into_iter().map(|operator| (operator, true)).chain(aggregations)
+    }
+}
+
 impl Default for Features {
     fn default() -> Self {
         Self::new()
@@ -79,6 +123,7 @@ impl Default for Features {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::promql::token::TokenKind;
 
     #[test]
     fn every_feature_has_its_name() {
@@ -96,5 +141,17 @@ mod tests {
         assert!(names.iter().all(|name| features.enable(name)));
         assert_eq!(features, Features::all());
         assert!(!features.enable("promql-warp-drive"));
+    }
+
+    #[test]
+    fn every_word_that_is_listed_is_known_to_the_parser() {
+        for (word, _) in Features::all().keywords() {
+            assert!(matches!(TokenKind::of_word(word), TokenKind::Keyword(_)), "{word}");
+        }
+        for (word, _) in Features::all().operators().filter(|(word, _)| word.starts_with(|c: char| c.is_alphabetic())) {
+            assert!(matches!(TokenKind::of_word(word), TokenKind::Operator(_) | TokenKind::Aggregate(_)), "{word}");
+        }
+        assert!(Features::new().operators().any(|listed| listed == ("limitk", false)));
+        assert!(Features::new().keywords().any(|listed| listed == ("fill", false)));
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::quote;
+use crate::decimal::{Digits, General, Plain, write_special};
 
 /// Returns the value of a number as PromQL writes it: an integer in Go's syntax (decimal, `0x1f`, octal with a leading
 /// zero) or else a decimal floating-point number; `_` between digits; `Inf` and `NaN` in any case.
@@ -82,30 +83,20 @@ fn printed(write: impl Fn(&mut String) -> fmt::Result) -> String {
 
 /// Writes a number without an exponent, with as many digits as tell it from its neighbours (Go's `'f', -1`).
 pub(super) fn write(out: &mut dyn Write, value: f64) -> fmt::Result {
-    if value == f64::INFINITY {
-        return out.write_str("+Inf");
-    }
-    if value == f64::NEG_INFINITY {
-        return out.write_str("-Inf");
-    }
-    write!(out, "{value}")
+    write!(out, "{}", Plain(value))
 }
 
 /// Writes a number with an exponent where that is much shorter (Go's `%v` and `%g`).
 pub(super) fn write_short(out: &mut dyn Write, value: f64) -> fmt::Result {
-    write_general(out, value, 6)
+    write!(out, "{}", General(value))
 }
 
 /// Writes a number with an exponent if that is below -4, or `exponent_end` and more.
 fn write_general(out: &mut dyn Write, value: f64, exponent_end: i32) -> fmt::Result {
-    let text = format!("{value:e}");
-    let Some((mantissa, exponent)) = text.split_once('e') else { return write(out, value) };
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..exponent_end).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            write!(out, "{mantissa}e{sign}{:02}", exponent.unsigned_abs())
-        }
-        _ => write(out, value),
+    match Digits::of(value) {
+        Some(digits) if (-4..exponent_end).contains(&digits.exponent()) => digits.write_plain(out),
+        Some(digits) => digits.write_exponent(out),
+        None => write_special(out, value),
     }
 }
 

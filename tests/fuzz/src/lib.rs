@@ -1,10 +1,12 @@
 //! What must hold for arbitrary bytes, one function a target.
 #![forbid(unsafe_code)]
 
+mod prometheus;
 mod regexp;
 mod reseal;
 mod store;
 
+pub use prometheus::{prometheus_chunk, prometheus_log};
 pub use regexp::regexp_parse;
 pub use store::{store_decode, store_open, wal_replay};
 
@@ -112,6 +114,34 @@ mod tests {
     #[test]
     fn store_decode_holds() {
         on_edits(store_decode, 200);
+    }
+
+    #[test]
+    fn prometheus_holds() {
+        let mut columns = varve_tsdb::SampleColumns::default();
+        for i in 0..100 {
+            let histogram = varve_tsdb::Histogram { sum: i as f64, ..varve_tsdb::Histogram::default() };
+            match i {
+                0..50 => columns.push(varve_tsdb::Sample { timestamp_ms: i * 1000, value: i as f64 }),
+                _ => columns.push_histogram(i * 1000, std::sync::Arc::new(histogram)),
+            }
+        }
+        let mut seeds = Vec::new();
+        for starts in
+            [varve_tsdb::prometheus::chunk::StartTimes::Dropped, varve_tsdb::prometheus::chunk::StartTimes::Kept]
+        {
+            let mut encoder = varve_tsdb::prometheus::chunk::Encoder::new(starts);
+            encoder.push_columns(&columns);
+            let chunks = encoder.finish();
+            seeds.extend(chunks.into_iter().map(|chunk| [&[chunk.encoding.code() - 1][..], &chunk.bytes].concat()));
+        }
+        let seeds: Vec<_> = seeds.iter().map(Vec::as_slice).collect();
+        smoke(prometheus_chunk, &seeds, 10_000);
+        let record = [&[2][..], &[0; 16], &[2, 4], &[0x40; 8], &[6, 8], &[0x40; 8]].concat();
+        let mut segment = vec![1, 0, record.len() as u8];
+        segment.extend_from_slice(&crc32c::crc32c(&record).to_be_bytes());
+        segment.extend_from_slice(&record);
+        smoke(prometheus_log, &[&record, &segment, &[1, 0, 0], &[0x01, 0x30, 0xbc, 0x91, 1, 0, 0, 0, 9]], 5_000);
     }
 
     #[test]

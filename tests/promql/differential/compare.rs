@@ -85,6 +85,9 @@ pub(super) fn compare(
     }
     let (ours, theirs) = (&ours.json["data"], &theirs.json["data"]);
     equal("resultType", &ours["resultType"], &theirs["resultType"])?;
+    for count in ["totalQueryableSamples", "totalQueryableSamplesPerStep"] {
+        equal(count, &ours["stats"]["samples"][count], &theirs["stats"]["samples"][count])?;
+    }
     if !matches!(theirs["resultType"].as_str(), Some("vector" | "matrix")) {
         return compare_point("the result", &ours["result"], &theirs["result"], same);
     }
@@ -179,9 +182,10 @@ fn compare_order(
 /// Returns the points of each series.
 fn by_series(data: &Value) -> BTreeMap<String, Vec<Value>> {
     let result = data["result"].as_array().expect("a vector or matrix is an array");
-    let points = |series: &Value| match series["values"].as_array() {
-        Some(values) => values.clone(),
-        None => vec![series["value"].clone()],
+    let points = |series: &Value| -> Vec<Value> {
+        let single = ["value", "histogram"].into_iter().map(|kind| &series[kind]).filter(|point| point.is_array());
+        let many = ["values", "histograms"].into_iter().filter_map(|kind| series[kind].as_array()).flatten();
+        single.chain(many).cloned().collect()
     };
     let mut by_series: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for series in result {
@@ -215,8 +219,34 @@ fn compare_point(
     theirs: &Value,
     same: &dyn Fn(&str, &str) -> Option<Sameness>,
 ) -> Result<Sameness, String> {
+    if ours[1].is_object() || theirs[1].is_object() {
+        return compare_histograms(series, &ours[1], &theirs[1], same);
+    }
     let [a, b] = [ours, theirs].map(|point| point[1].as_str().unwrap_or_default());
     same(a, b).ok_or_else(|| format!("{series}: varve has {ours}, prometheus {theirs}"))
+}
+
+/// Compares histograms, but for buckets without observations: which of these are told depends on chunks.
+fn compare_histograms(
+    series: &str,
+    ours: &Value,
+    theirs: &Value,
+    same: &dyn Fn(&str, &str) -> Option<Sameness>,
+) -> Result<Sameness, String> {
+    let numbers = |histogram: &Value| -> Vec<String> {
+        let buckets = histogram["buckets"].as_array().cloned().unwrap_or_default();
+        let full = buckets.iter().filter(|bucket| bucket[3].as_str().is_none_or(|count| count != "0"));
+        let of_buckets = full.flat_map(|bucket| bucket.as_array().cloned().unwrap_or_default());
+        let all = [histogram["count"].clone(), histogram["sum"].clone()].into_iter().chain(of_buckets);
+        all.map(|number| number.as_str().map_or_else(|| number.to_string(), str::to_owned)).collect()
+    };
+    let different = || format!("{series}: varve has {ours}, prometheus {theirs}");
+    let (a, b) = (numbers(ours), numbers(theirs));
+    if a.len() != b.len() {
+        return Err(different());
+    }
+    let pairs = a.iter().zip(&b).map(|(a, b)| same(a, b).ok_or_else(different));
+    pairs.into_iter().try_fold(Sameness::Exact, |all, pair| Ok(all.max(pair?)))
 }
 
 /// Tells how equal two printed values are.

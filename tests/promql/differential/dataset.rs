@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::native::Natives;
 use crate::harness::{Random, WriteRequest, series};
 
 /// How long the data is. Less than an hour: an empty head takes samples of any order within that.
@@ -26,6 +27,8 @@ type Samples = Vec<(i64, f64)>;
 #[derive(Debug, Default)]
 pub(super) struct Metric {
     pub(super) name: String,
+    /// It has native histograms.
+    pub(super) native: bool,
     /// The values of each label but the name.
     pub(super) labels: BTreeMap<String, BTreeSet<String>>,
 }
@@ -34,11 +37,12 @@ pub(super) struct Dataset {
     pub(super) start_ms: i64,
     random: Random,
     series: BTreeMap<Labels, Samples>,
+    natives: Option<Natives>,
 }
 
 impl Dataset {
     pub(super) fn new(seed: u64, start_ms: i64) -> Self {
-        let mut dataset = Self { start_ms, random: Random::new(seed), series: BTreeMap::new() };
+        let mut dataset = Self { start_ms, random: Random::new(seed), series: BTreeMap::new(), natives: None };
         dataset.counters();
         dataset.gauges();
         dataset.odd_floats();
@@ -47,6 +51,19 @@ impl Dataset {
         dataset.infos();
         dataset.texts();
         dataset
+    }
+
+    /// Makes data of which most are native histograms.
+    pub(super) fn of_natives(seed: u64, start_ms: i64) -> Self {
+        let natives = Some(Natives::new(seed, start_ms, start_ms + SPAN_MS));
+        let mut dataset = Self { start_ms, random: Random::new(seed), series: BTreeMap::new(), natives };
+        dataset.gauges();
+        dataset
+    }
+
+    /// Returns the body of a write request with the native histograms, if there are any.
+    pub(super) fn natives_body(&self) -> Option<Vec<u8>> {
+        self.natives.as_ref().map(Natives::to_body)
     }
 
     pub(super) fn end_ms(&self) -> i64 {
@@ -66,9 +83,13 @@ impl Dataset {
 
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let mut metrics: BTreeMap<&str, Metric> = BTreeMap::new();
-        for labels in self.series.keys() {
+        let natives = self.natives.iter().flat_map(Natives::labels);
+        for (labels, native) in
+            self.series.keys().map(|labels| (labels, false)).chain(natives.map(|labels| (labels, true)))
+        {
             let name = &labels["__name__"];
-            let metric = metrics.entry(name).or_insert_with(|| Metric { name: name.clone(), ..Metric::default() });
+            let new = || Metric { name: name.clone(), native, ..Metric::default() };
+            let metric = metrics.entry(name).or_insert_with(new);
             for (name, value) in labels.iter().filter(|(name, _)| *name != "__name__") {
                 metric.labels.entry(name.clone()).or_default().insert(value.clone());
             }

@@ -198,13 +198,24 @@ impl Generator {
         if self.one_in(40) {
             return self.of(&SELECTORS_BY_NAME).to_owned();
         }
-        let metric = self.below(self.metrics.len());
+        let metric = self.metric();
         let matchers = match self.below(6) {
             0..3 => Vec::new(),
             3 | 4 => vec![self.matcher(metric)],
             _ => vec![self.matcher(metric), self.matcher(metric)],
         };
         print_selector(&self.metrics[metric].name, &matchers)
+    }
+
+    /// A metric, mostly one with native histograms if there are such.
+    fn metric(&mut self) -> usize {
+        let natives: Vec<_> = (0..self.metrics.len()).filter(|&at| self.metrics[at].native).collect();
+        // Whoever has none of them makes the same queries as ever.
+        if natives.is_empty() || self.one_in(4) {
+            self.below(self.metrics.len())
+        } else {
+            natives[self.below(natives.len())]
+        }
     }
 
     fn matcher(&mut self, metric: usize) -> String {
@@ -261,7 +272,9 @@ impl Generator {
                 let labels = self.of(&["\"instance\"", "\"kind\", \"job\"", "\"sensor\"", "\"mode\""]);
                 format!("{}({inner}, {labels})", self.of(&["sort_by_label", "sort_by_label_desc"]))
             }
-            8 if self.one_in(4) => format!("{}({inner})", self.of(&OF_HISTOGRAMS)),
+            8 if self.one_in(4) || self.metrics.iter().any(|metric| metric.native) => {
+                format!("{}({inner})", self.of(&OF_HISTOGRAMS))
+            }
             _ => format!("{}({inner})", self.of(&MAPS)),
         }
     }
@@ -293,10 +306,14 @@ impl Generator {
     }
 
     fn of_buckets(&mut self, depth: usize) -> String {
-        let metric = self.of(&["request_seconds_bucket", "request_seconds_bucket", "broken_bucket"]);
+        let mut metric = self.of(&["request_seconds_bucket", "request_seconds_bucket", "broken_bucket"]).to_owned();
+        if self.metrics.iter().any(|metric| metric.native) {
+            let native = self.metric();
+            metric.clone_from(&self.metrics[native].name);
+        }
         let range = self.of(&["5m", "2m", "10m"]);
         let buckets = match self.below(6) {
-            0 => metric.to_owned(),
+            0 => metric,
             1 => format!("rate({metric}[{range}])"),
             2 => format!("sum by (le) (rate({metric}[{range}]))"),
             3 => format!("sum by (job, le, kind) (increase({metric}[{range}]))"),

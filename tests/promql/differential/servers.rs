@@ -10,7 +10,7 @@ use super::compare::Outcome;
 use super::generator::{Question, Times};
 use crate::harness::{Http, Server, WriteRequest, wait_for, wait_until};
 
-const FEATURES: &str = "--enable-feature=promql-experimental-functions";
+const FEATURES: &str = "--enable-feature=promql-experimental-functions,promql-per-step-stats";
 
 /// Both servers.
 pub(super) struct Servers {
@@ -19,11 +19,15 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub(super) fn start(data: &WriteRequest) -> Self {
+    pub(super) fn start(data: &WriteRequest, natives: Option<Vec<u8>>) -> Self {
         let servers = Self { varve: Server::start(&[FEATURES]), prometheus: Prometheus::start() };
         for http in [servers.varve.http(), &servers.prometheus.http] {
             let answer = http.write(data);
             assert!(matches!(answer.status, 200 | 204), "{answer:?}");
+            if let Some(body) = &natives {
+                let answer = http.write_body(body);
+                assert!(matches!(answer.status, 200 | 204), "{answer:?}");
+            }
         }
         servers
     }
@@ -40,10 +44,13 @@ impl Servers {
 fn ask(http: &Http, Question { query, times }: &Question) -> Outcome {
     let seconds = |ms: i64| format!("{}.{:03}", ms / 1000, ms % 1000);
     Outcome::of(&match *times {
-        Times::Instant { time_ms } => http.form("/api/v1/query", &[("query", query), ("time", &seconds(time_ms))]),
+        Times::Instant { time_ms } => {
+            http.form("/api/v1/query", &[("query", query), ("time", &seconds(time_ms)), ("stats", "all")])
+        }
         Times::Range { start_ms, end_ms, step_ms } => {
             let [start, end, step] = [start_ms, end_ms, step_ms].map(seconds);
-            let params = [("query", query.as_str()), ("start", &start), ("end", &end), ("step", &step)];
+            let params =
+                [("query", query.as_str()), ("start", &start), ("end", &end), ("step", &step), ("stats", "all")];
             http.form("/api/v1/query_range", &params)
         }
     })
@@ -65,6 +72,7 @@ impl Prometheus {
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
             .args(["--web.listen-address=127.0.0.1:0", "--web.enable-remote-write-receiver", FEATURES])
+            .arg("--enable-feature=native-histograms")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).expect("create the log"))

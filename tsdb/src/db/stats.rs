@@ -2,8 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use super::Db;
+use crate::block::BlockMeta;
+use crate::cardinality::{self, Cardinality};
 use crate::compact::CompactionStats;
+use crate::context::QueryContext;
+use crate::error::Result;
 use crate::exemplars::ExemplarStats;
+use crate::sample::TimeRange;
 use crate::store::Store;
 use crate::wal::ReplayStats;
 
@@ -46,6 +52,60 @@ pub struct Stats {
     pub exemplars: ExemplarStats,
     /// Times that background work panicked; it begins anew each time.
     pub n_background_panics: u64,
+}
+
+/// What a block or part says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockSummary {
+    /// Its number, which no other block of the store ever had.
+    pub number: u64,
+    /// From the oldest to the newest sample.
+    pub range: TimeRange,
+    /// 0 for a part that a flush wrote, else one more than the highest of its sources.
+    pub level: u8,
+    /// The numbers of the blocks that it was merged from.
+    pub sources: Vec<u64>,
+    /// Series.
+    pub n_series: u64,
+    /// Samples.
+    pub n_samples: u64,
+    /// Bytes of the file.
+    pub size_bytes: u64,
+}
+
+impl Db {
+    /// Counts what labels cost of the series in memory, and keeps the `limit` largest counts of each kind. Waits for the
+    /// replay of the log.
+    ///
+    /// # Errors
+    /// When the request ends or its memory is used up; [`Error::Replaying`](crate::Error::Replaying) and
+    /// [`Error::ReplayFailed`](crate::Error::ReplayFailed).
+    pub fn cardinality(&self, ctx: &QueryContext, limit: usize) -> Result<Cardinality> {
+        self.store.replaying.wait_for(ctx, TimeRange::ALL)?;
+        cardinality::count(ctx, &self.store.shards, limit)
+    }
+
+    /// Lists the blocks and parts, ascending by time.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<BlockSummary> {
+        let mut blocks: Vec<_> = self.store.blocks.metas().iter().map(BlockSummary::of).collect();
+        blocks.sort_by_key(|block| (block.range.start_ms, block.range.end_ms, block.number));
+        blocks
+    }
+}
+
+impl BlockSummary {
+    pub(super) fn of(meta: &BlockMeta) -> Self {
+        Self {
+            number: meta.origin.id.0,
+            range: meta.range,
+            level: meta.origin.level,
+            sources: meta.origin.sources.iter().map(|id| id.0).collect(),
+            n_series: meta.n_series,
+            n_samples: meta.n_samples,
+            size_bytes: meta.size,
+        }
+    }
 }
 
 impl Stats {

@@ -1,5 +1,6 @@
 //! A whole store: over restarts, damage and full disks; while it is replayed; against a model; and through power cuts.
 
+mod cardinality;
 mod crash;
 mod damage;
 mod formats;

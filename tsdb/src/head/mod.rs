@@ -43,6 +43,7 @@ pub(crate) use starts::Order;
 pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
 pub(crate) use visible::Visible;
 
+use crate::cardinality::LabelCounts;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::index::{SymbolId, Texts};
@@ -186,6 +187,14 @@ impl Head {
     ) -> Result<()> {
         let slots = self.select_some(ctx, matchers)?;
         self.table.index.label_values(ctx, &self.table.symbols, name, slots.as_ref(), values)
+    }
+
+    /// Counts the series of each value of a label.
+    ///
+    /// # Errors
+    /// When the request ends or its memory is used up.
+    pub(crate) fn count_label(&self, ctx: &QueryContext, name: &str, counts: &mut LabelCounts) -> Result<()> {
+        self.table.index.count_label(ctx, &self.table.symbols, name, counts)
     }
 
     /// Returns the labels with many values whose order is to be made.

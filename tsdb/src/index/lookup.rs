@@ -9,6 +9,7 @@ use super::select::{TERMS_PER_CHECK, Terms, select};
 use super::symbols::{SymbolId, Symbols};
 use super::texts::Texts;
 use super::value_order::ORDERED_VALUES_MIN;
+use crate::cardinality::LabelCounts;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 use crate::matcher::Matcher;
@@ -116,6 +117,28 @@ impl Index {
             if slots.is_none_or(|slots| postings.intersects(slots)) {
                 values.insert(symbols.text(value))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Counts the series of each value of a label, and the bytes that the index over them takes.
+    ///
+    /// # Errors
+    /// When the request ends or its memory is used up.
+    pub(crate) fn count_label(
+        &self,
+        ctx: &QueryContext,
+        symbols: &Symbols,
+        name: &str,
+        counts: &mut LabelCounts,
+    ) -> Result<()> {
+        let Some(values) = self.values(symbols, name) else { return Ok(()) };
+        counts.add_size(values.size());
+        for (i, (value, postings)) in values.iter().enumerate() {
+            if i % CHECK_INTERVAL == 0 {
+                ctx.check()?;
+            }
+            counts.add(symbols.text(value), postings.len())?;
         }
         Ok(())
     }

@@ -218,7 +218,6 @@ impl Many {
 
 impl Postings<'_> {
     /// Counts the slots.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::One(_) => 1,

@@ -14,5 +14,6 @@ pub mod export;
 pub mod fault;
 pub mod head_chunks;
 pub mod import;
+pub mod inspect;
 pub mod recover;
 pub mod wal;

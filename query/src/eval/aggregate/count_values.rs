@@ -7,7 +7,7 @@ use super::super::Evaluator;
 use super::super::column::Column;
 use super::super::grid::Grid;
 use super::super::series::{Series, Vector};
-use super::grouped;
+use super::is_grouping;
 use crate::error::{Error, Result};
 use crate::plan::{Aggregate, PlanKind};
 use crate::promql::ast::{Expr, ExprKind, Span};
@@ -21,10 +21,12 @@ impl Evaluator<'_> {
         if !aggregate.without && !aggregate.grouping.contains(&label) {
             aggregate.grouping.push(label.clone());
         }
-        let input = self.vector(&aggregate.expr, grid)?;
         let mut counts = Counts { groups: HashMap::new(), columns: Vec::new() };
-        let mut charge = self.bounds.ctx.charge();
-        for series in &input.series {
+        let bounds = self.bounds.clone();
+        let (mut charge, mut hold) = (bounds.ctx.charge(), bounds.samples.hold());
+        self.each_series(&aggregate.expr, grid, &mut |series| {
+            // As in Prometheus samples count until the aggregation is done, though they are not kept.
+            hold.grow(series.column.n_samples())?;
             let mut last: Option<(u64, usize)> = None;
             for (step, value) in series.column.iter() {
                 let histogram = series.column.histogram(step);
@@ -32,9 +34,9 @@ impl Evaluator<'_> {
                     // Fast path: the value of the step before.
                     Some((bits, group)) if bits == value.to_bits() && histogram.is_none() => group,
                     _ => {
-                        self.bounds.check()?;
+                        bounds.check()?;
                         let text = histogram.map_or_else(|| number::plain(value), |histogram| histogram.to_string());
-                        let labels = grouped(&aggregate, &series.labels.with(&label, &text));
+                        let labels = series.labels.with(&label, &text).filter(|name| is_grouping(&aggregate, name));
                         if !counts.groups.contains_key(&labels) {
                             charge.grow(Column::size(grid.n_steps) + 2 * labels.size())?;
                         }
@@ -44,7 +46,9 @@ impl Evaluator<'_> {
                 last = histogram.is_none().then_some((value.to_bits(), group));
                 counts.count(group, step);
             }
-        }
+            Ok(())
+        })?;
+        drop(hold);
         let mut vector = self.bounds.vector();
         for (labels, column) in counts.columns {
             vector.push(Series { labels, drop_name: false, column })?;

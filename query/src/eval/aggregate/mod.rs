@@ -1,102 +1,96 @@
 //! Aggregations across series.
 //!
-//! `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev` and `stdvar` fold one series after the other into their groups
-//! and hold nothing else; `topk` and its kin, `quantile` and `count_values` need all series at once.
+//! `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` and `count_values` fold one series after the other into
+//! their groups and hold nothing else; `topk`, `bottomk` and `limitk` hold what they have picked so far; `quantile` and
+//! `limit_ratio` need all values at once.
 
 mod count_values;
 mod fold;
 mod histograms;
 mod pick;
 
-use hashbrown::HashMap;
-use varve_tsdb::{Labels, METRIC_NAME};
+use varve_tsdb::{Charge, Labels, METRIC_NAME};
 
 use super::Evaluator;
 use super::grid::Grid;
+use super::keys::Keys;
 use super::scalar::Scalars;
-use super::series::{Series, Vector};
+use super::series::{Bounds, Series, Vector};
 use crate::annotations::Note;
 use crate::error::{Error, Result};
 use crate::functions::over_time::quantile_of;
-use crate::plan::Aggregate;
+use crate::plan::{Aggregate, Plan, PlanKind};
 use crate::promql::ast::{AggregateOp, Span};
 use fold::Fold;
 
 /// The groups of an aggregation, numbered as they appear.
 struct Groups<'a> {
     aggregate: &'a Aggregate,
-    number_of: HashMap<Labels, usize>,
-    labels: Vec<Labels>,
+    keys: Keys,
 }
 
 impl<'a> Groups<'a> {
     fn new(aggregate: &'a Aggregate) -> Self {
-        Self { aggregate, number_of: HashMap::new(), labels: Vec::new() }
+        Self { aggregate, keys: Keys::default() }
     }
 
     /// Returns the number of the group of a series, and whether it is new.
     fn number(&mut self, labels: &Labels) -> (usize, bool) {
-        let labels = grouped(self.aggregate, labels);
-        if let Some(&number) = self.number_of.get(&labels) {
-            return (number, false);
-        }
-        let number = self.labels.len();
-        self.labels.push(labels.clone());
-        self.number_of.insert(labels, number);
-        (number, true)
+        let aggregate = self.aggregate;
+        self.keys.number(labels, |name| is_grouping(aggregate, name))
+    }
+
+    /// Returns the labels of a group.
+    fn labels(&self, number: usize) -> &Labels {
+        &self.keys.labels()[number]
     }
 }
 
-/// Returns the labels of the group of a series.
-fn grouped(aggregate: &Aggregate, labels: &Labels) -> Labels {
-    let named = |name: &str| aggregate.grouping.iter().any(|label| label == name);
-    match (aggregate.without, aggregate.grouping.is_empty()) {
-        (true, _) => labels.filter(|name| name != METRIC_NAME && !named(name)),
-        // Fast path: all series are one group.
-        (false, true) => Labels::empty(),
-        (false, false) => labels.filter(named),
-    }
+/// Tells whether a label is one of those that make the groups.
+fn is_grouping(aggregate: &Aggregate, name: &str) -> bool {
+    let named = aggregate.grouping.iter().any(|label| label == name);
+    if aggregate.without { name != METRIC_NAME && !named } else { named }
 }
 
 impl Evaluator<'_> {
-    /// Evaluates an aggregation, which stands at `span`.
-    pub(super) fn aggregate(&mut self, aggregate: &Aggregate, span: Span, grid: Grid) -> Result<Vector> {
+    /// Evaluates an aggregation, which `plan` is.
+    pub(super) fn aggregate(&mut self, plan: &Plan, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         match aggregate.op {
             AggregateOp::CountValues => self.count_values(aggregate, grid),
             AggregateOp::Quantile => self.quantile(aggregate, grid),
-            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => self.pick(aggregate, span, grid),
+            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => self.pick(aggregate, plan.span, grid),
             AggregateOp::LimitRatio => self.limit_ratio(aggregate, grid),
-            _ => self.fold(aggregate, grid),
+            _ => self.fold(plan, aggregate, grid),
         }
     }
 
-    /// Folds the series into their groups as they come.
-    fn fold(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
-        let mut groups = Groups::new(aggregate);
-        let mut folds: Vec<(Fold, bool)> = Vec::new();
-        let mut notes = Vec::new();
-        let bounds = self.bounds.clone();
+    /// Folds the series into their groups as they come. What else folds the same series is folded with it, and kept.
+    fn fold(&mut self, plan: &Plan, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
+        let mut together = self.sharing.folds_with(plan, aggregate);
+        together.retain(|(class, ..)| !self.kept.contains_key(class));
+        let aggregates = together.iter().map(|(.., plan)| aggregate_of(plan));
+        let mut folds: Vec<_> = aggregates.flatten().map(|aggregate| Folds::new(aggregate, grid)).collect();
+        let (bounds, before) = (self.bounds.clone(), self.before());
         let (mut charge, mut hold) = (bounds.ctx.charge(), bounds.samples.hold());
         self.each_series(&aggregate.expr, grid, &mut |series| {
-            let (number, new) = groups.number(&series.labels);
-            if new {
-                charge.grow(Fold::size(aggregate.op, grid.n_steps) + 2 * groups.labels[number].size())?;
-                folds.push((Fold::new(aggregate.op, grid.n_steps)?, false));
-            }
             // As in Prometheus samples count until the aggregation is done, though they are not kept.
             hold.grow(series.column.n_samples())?;
-            let (fold, drop_name) = &mut folds[number];
-            charge.grow(fold.add(&series, &mut notes))?;
-            *drop_name |= series.drop_name;
-            Ok(())
+            folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge))
         })?;
         drop(hold);
-        let mut vector = bounds.vector();
-        for (labels, (fold, drop_name)) in groups.labels.into_iter().zip(folds) {
-            vector.push(Series { labels, drop_name, column: fold.finish(&mut notes) })?;
+        let mut own = None;
+        let of_series = self.aside(&before);
+        for (folds, (class, n_uses, other)) in folds.into_iter().zip(together) {
+            let (vector, notes) = folds.finish(&bounds)?;
+            if std::ptr::eq(other, plan) {
+                notes.into_iter().for_each(|(note, span)| self.annotations.add(note, span));
+                own = Some(vector);
+            } else if let Some(of_other) = aggregate_of(other) {
+                let aside = of_series.moved(&aggregate.expr, &of_other.expr, &notes);
+                self.keep(class, n_uses, other, vector, aside);
+            }
         }
-        notes.into_iter().for_each(|note| self.annotations.add(note, aggregate.expr.span));
-        Ok(vector)
+        Ok(own.unwrap_or_else(|| self.bounds.vector()))
     }
 
     /// `quantile(q, v)`
@@ -146,6 +140,48 @@ impl Evaluator<'_> {
     }
 }
 
+fn aggregate_of(plan: &Plan) -> Option<&Aggregate> {
+    if let PlanKind::Aggregate(aggregate) = &plan.kind { Some(aggregate) } else { None }
+}
+
+/// The groups of an aggregation that folds.
+struct Folds<'a> {
+    groups: Groups<'a>,
+    grid: Grid,
+    /// By number of the group; and whether its name is to go.
+    folds: Vec<(Fold, bool)>,
+    notes: Vec<Note>,
+}
+
+impl<'a> Folds<'a> {
+    fn new(aggregate: &'a Aggregate, grid: Grid) -> Self {
+        Self { groups: Groups::new(aggregate), grid, folds: Vec::new(), notes: Vec::new() }
+    }
+
+    fn add(&mut self, series: &Series, charge: &mut Charge) -> Result<()> {
+        let (number, new) = self.groups.number(&series.labels);
+        if new {
+            let (op, n_steps) = (self.groups.aggregate.op, self.grid.n_steps);
+            charge.grow(Fold::size(op, n_steps) + Keys::size(self.groups.labels(number)))?;
+            self.folds.push((Fold::new(op, n_steps)?, false));
+        }
+        let (fold, drop_name) = &mut self.folds[number];
+        charge.grow(fold.add(series, &mut self.notes))?;
+        *drop_name |= series.drop_name;
+        Ok(())
+    }
+
+    /// Returns the groups, and what there is to say about the series that they are of.
+    fn finish(mut self, bounds: &Bounds) -> Result<(Vector, Vec<(Note, Span)>)> {
+        let span = self.groups.aggregate.expr.span;
+        let mut vector = bounds.vector();
+        for (labels, (fold, drop_name)) in self.groups.keys.into_labels().into_iter().zip(self.folds) {
+            vector.push(Series { labels, drop_name, column: fold.finish(&mut self.notes) })?;
+        }
+        Ok((vector, self.notes.into_iter().map(|note| (note, span)).collect()))
+    }
+}
+
 /// The extremes of a parameter over all steps.
 #[derive(Debug, Clone, Copy)]
 struct ParamRange {
@@ -183,5 +219,5 @@ fn members(aggregate: &Aggregate, input: &Vector) -> (Vec<Labels>, Vec<Vec<usize
         }
         members[number].push(at);
     }
-    (groups.labels, members)
+    (groups.keys.into_labels(), members)
 }

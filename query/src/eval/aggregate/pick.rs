@@ -1,13 +1,18 @@
 //! `topk`, `bottomk`, `limitk`, `limit_ratio`: some series of each group, unchanged.
 //!
-//! A step picks by taking away presence from the series it does not pick; nothing is copied.
+//! A step picks by taking away presence from the series it does not pick; no value is copied. What cannot be picked any more
+//! is let go as series come.
+
+use varve_tsdb::Charge;
 
 use super::super::Evaluator;
 use super::super::column::Bits;
 use super::super::grid::Grid;
-use super::super::series::Vector;
+use super::super::keys::Keys;
+use super::super::scalar::Scalars;
+use super::super::series::{Bounds, Series, Vector, series_size};
 use super::super::sort::compare;
-use super::members;
+use super::{Groups, ParamRange, members};
 use crate::annotations::Note;
 use crate::error::{Error, Result};
 use crate::functions::Direction;
@@ -22,51 +27,27 @@ impl Evaluator<'_> {
     /// `topk(k, v)`, `bottomk(k, v)`, `limitk(k, v)`
     pub(super) fn pick(&mut self, aggregate: &Aggregate, span: Span, grid: Grid) -> Result<Vector> {
         let (ks, range) = self.param(aggregate, grid)?;
-        let mut input = self.vector(&aggregate.expr, grid)?;
-        let n_series = input.series.len();
+        let refused = check_range(range);
+        let bounds = self.bounds.clone();
+        let mut picks = Picks::new(aggregate, ks, &bounds);
+        let mut hold = bounds.samples.hold();
+        self.each_series(&aggregate.expr, grid, &mut |series| {
+            // As in Prometheus samples count until the aggregation is done, though they are not kept.
+            hold.grow(series.column.n_samples())?;
+            match range.max < 1.0 || refused.is_err() {
+                true => Ok(()),
+                false => picks.offer(series),
+            }
+        })?;
+        drop(hold);
         if range.max < 1.0 {
             return Ok(self.bounds.vector());
         }
-        if range.any_nan {
-            return Err(Error::Execution("Parameter value is NaN".into()));
+        refused?;
+        if picks.ignored_histograms {
+            self.annotations.add(Note::HistogramIgnored(aggregate.op.as_str()), span);
         }
-        for (bad, what, value) in
-            [(range.min <= -INTEGER_MAX, "underflows", range.min), (range.max >= INTEGER_MAX, "overflows", range.max)]
-        {
-            if bad {
-                let value = crate::promql::number::short(value);
-                return Err(Error::Execution(format!("Scalar value {value} {what} int64")));
-            }
-        }
-        if aggregate.op != AggregateOp::Limitk {
-            self.ignore_histograms(aggregate.op, &mut input, span, |step| ks[step] >= 1.0);
-        }
-        let (_, groups) = members(aggregate, &input);
-        let mut order = Vec::new();
-        for group in &groups {
-            let mut kept = vec![Bits::none(grid.n_steps); group.len()];
-            let mut heap = Heap::new(aggregate.op);
-            for (step, &k) in ks.iter().enumerate() {
-                self.bounds.check()?;
-                heap.clear(if k < 1.0 { 0 } else { (k as usize).min(n_series) });
-                for (at, &member) in group.iter().enumerate() {
-                    if let Some(value) = input.series[member].column.get(step) {
-                        heap.offer(Entry { value, at });
-                    }
-                }
-                heap.sorted().iter().for_each(|entry| kept[entry.at].insert(step));
-            }
-            for (steps, &member) in kept.into_iter().zip(group) {
-                input.series[member].column.present = steps;
-            }
-            // The order at the last step is that of an instant vector.
-            order.extend(heap.sorted().iter().map(|entry| group[entry.at]));
-        }
-        if grid.n_steps == 1 {
-            reorder(&mut input, &order);
-        }
-        input.drop_empty();
-        Ok(input)
+        picks.finish(&bounds)
     }
 
     /// `limit_ratio(r, v)`: the series whose hash lies in the first part of all hashes, or for negative ratios in the
@@ -102,13 +83,138 @@ impl Evaluator<'_> {
     }
 }
 
+/// Fails if a parameter of `topk` and its kin is no number of series.
+fn check_range(range: ParamRange) -> Result<()> {
+    if range.any_nan {
+        return Err(Error::Execution("Parameter value is NaN".into()));
+    }
+    for (bad, what, value) in
+        [(range.min <= -INTEGER_MAX, "underflows", range.min), (range.max >= INTEGER_MAX, "overflows", range.max)]
+    {
+        if bad {
+            let value = crate::promql::number::short(value);
+            return Err(Error::Execution(format!("Scalar value {value} {what} int64")));
+        }
+    }
+    Ok(())
+}
+
+/// What was picked so far: of each group and step the best candidates, and the series that they are of.
+struct Picks<'a> {
+    groups: Groups<'a>,
+    ks: Scalars,
+    op: AggregateOp,
+    /// By group, then by step.
+    heaps: Vec<Vec<Heap>>,
+    /// Those that were picked at some step, in the order in which they came; `None` if no heap has them any more.
+    series: Vec<Option<Picked>>,
+    /// There were histograms, which only `limitk` picks.
+    ignored_histograms: bool,
+    bounds: &'a Bounds,
+    charge: Charge,
+}
+
+/// A series that some heaps have.
+struct Picked {
+    series: Box<Series>,
+    n_uses: usize,
+}
+
+impl<'a> Picks<'a> {
+    fn new(aggregate: &'a Aggregate, ks: Scalars, bounds: &'a Bounds) -> Self {
+        Self {
+            groups: Groups::new(aggregate),
+            ks,
+            op: aggregate.op,
+            heaps: Vec::new(),
+            series: Vec::new(),
+            ignored_histograms: false,
+            bounds,
+            charge: bounds.ctx.charge(),
+        }
+    }
+
+    /// Looks at a series, the next in order.
+    fn offer(&mut self, mut series: Series) -> Result<()> {
+        self.bounds.check()?;
+        if self.op != AggregateOp::Limitk && !series.column.histograms.is_empty() {
+            self.ignored_histograms |= series.column.histograms().any(|(step, _)| self.ks[step] >= 1.0);
+            series.column.keep_floats();
+        }
+        let (number, new) = self.groups.number(&series.labels);
+        if new {
+            let n_steps = self.ks.len();
+            self.charge.grow(n_steps * size_of::<Heap>() + Keys::size(self.groups.labels(number)))?;
+            let of_step = |&k: &f64| Heap::new(self.op, if k < 1.0 { 0 } else { k as usize });
+            self.heaps.push(self.ks.iter().map(of_step).collect());
+        }
+        self.charge.grow(series_size(&series) + 2 * size_of::<usize>())?;
+        let (at, mut n_uses) = (self.series.len(), 0);
+        for (step, value) in series.column.iter() {
+            match self.heaps[number][step].offer(Entry { value, at }) {
+                Offered::Refused => continue,
+                Offered::Taken => self.charge.grow(2 * size_of::<Entry>())?,
+                Offered::InPlaceOf(other) => self.let_go(other),
+            }
+            n_uses += 1;
+        }
+        match n_uses {
+            0 => self.charge.shrink(series_size(&series)),
+            _ => self.series.push(Some(Picked { series: Box::new(series), n_uses })),
+        }
+        Ok(())
+    }
+
+    /// Takes a series out of one heap.
+    fn let_go(&mut self, at: usize) {
+        // What is being offered is in a heap only once.
+        let Some(picked) = &mut self.series[at] else { return };
+        picked.n_uses -= 1;
+        if picked.n_uses == 0 {
+            self.charge.shrink(series_size(&picked.series));
+            self.series[at] = None;
+        }
+    }
+
+    /// Returns the series that were picked, each at the steps at which it was; those of a single step in the order of the
+    /// heaps.
+    fn finish(mut self, bounds: &Bounds) -> Result<Vector> {
+        let n_steps = self.ks.len();
+        self.series.iter_mut().flatten().for_each(|picked| picked.series.column.present = Bits::none(n_steps));
+        let mut order = Vec::new();
+        for heaps in &mut self.heaps {
+            for (step, heap) in heaps.iter_mut().enumerate() {
+                for picked in heap.entries.iter().map(|entry| entry.at) {
+                    if let Some(picked) = &mut self.series[picked] {
+                        picked.series.column.present.insert(step);
+                    }
+                }
+            }
+            if let [heap] = &mut heaps[..] {
+                order.extend(heap.sorted().iter().map(|entry| entry.at));
+            }
+        }
+        let mut vector = bounds.vector();
+        let mut places = vec![usize::MAX; self.series.len()];
+        for (place, picked) in places.iter_mut().zip(self.series) {
+            if let Some(picked) = picked {
+                *place = vector.series.len();
+                vector.push(*picked.series)?;
+            }
+        }
+        if n_steps == 1 {
+            reorder(&mut vector, &order.iter().map(|&at| places[at]).collect::<Vec<_>>());
+        }
+        Ok(vector)
+    }
+}
+
 /// Returns the series that are left at the only step in the order in which Prometheus' heap holds them.
 fn order_of_limit_ratio(aggregate: &Aggregate, input: &Vector) -> Vec<usize> {
     let (_, groups) = members(aggregate, input);
-    let mut heap = Heap::new(aggregate.op);
     let mut order = Vec::new();
     for group in &groups {
-        heap.clear(group.len());
+        let mut heap = Heap::new(aggregate.op, group.len());
         for (at, &member) in group.iter().enumerate() {
             if let Some(value) = input.series[member].column.get(0) {
                 heap.offer(Entry { value, at });
@@ -135,6 +241,15 @@ struct Entry {
     at: usize,
 }
 
+/// What became of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Offered {
+    Refused,
+    Taken,
+    /// Another one had to go.
+    InPlaceOf(usize),
+}
+
 /// The best `k` candidates, the worst of them first, as a heap. Which of several equals stay depends on how the heap is
 /// built, so it is built in the way of Go's `container/heap`.
 struct Heap {
@@ -144,26 +259,25 @@ struct Heap {
 }
 
 impl Heap {
-    fn new(op: AggregateOp) -> Self {
-        Self { op, k: 0, entries: Vec::new() }
+    fn new(op: AggregateOp, k: usize) -> Self {
+        Self { op, k, entries: Vec::new() }
     }
 
-    fn clear(&mut self, k: usize) {
-        self.k = k;
-        self.entries.clear();
-    }
-
-    fn offer(&mut self, entry: Entry) {
+    fn offer(&mut self, entry: Entry) -> Offered {
         if self.entries.len() < self.k {
             self.entries.push(entry);
             self.up(self.entries.len() - 1);
-        } else if self.k > 0 && self.op != AggregateOp::Limitk {
-            let worst = self.entries[0].value;
+            return Offered::Taken;
+        }
+        if self.k > 0 && self.op != AggregateOp::Limitk {
+            let Entry { value: worst, at } = self.entries[0];
             if self.worse(worst, entry.value) && !worst.is_nan() || (worst.is_nan() && !entry.value.is_nan()) {
                 self.entries[0] = entry;
                 self.down();
+                return Offered::InPlaceOf(at);
             }
         }
+        Offered::Refused
     }
 
     /// Sorts the candidates, the best first.
@@ -216,9 +330,10 @@ mod tests {
     use super::*;
 
     fn check(op: AggregateOp, k: usize, values: &[f64], expect: &[usize]) {
-        let mut heap = Heap::new(op);
-        heap.clear(k);
-        values.iter().enumerate().for_each(|(at, &value)| heap.offer(Entry { value, at }));
+        let mut heap = Heap::new(op, k);
+        for (at, &value) in values.iter().enumerate() {
+            heap.offer(Entry { value, at });
+        }
         assert_eq!(heap.sorted().iter().map(|entry| entry.at).collect::<Vec<_>>(), expect, "{op:?} {values:?}");
     }
 

@@ -144,7 +144,7 @@ fn sum(op: BinaryOp, lhs: &FloatHistogram, rhs: &FloatHistogram) -> Outcome {
 
 /// What is to be said about an operator. As in Prometheus it is, for each step, the last that comes up there.
 #[derive(Debug, Default)]
-pub(super) struct Complaints {
+pub(in crate::eval) struct Complaints {
     /// By step; with the place of the series in the order in which Prometheus would go through them.
     last: BTreeMap<usize, (usize, Complaint)>,
 }
@@ -158,8 +158,13 @@ impl Complaints {
         }
     }
 
+    /// Takes over what is to be said about series that come behind all of these.
+    pub(in crate::eval) fn absorb(&mut self, later: Self) {
+        self.last.extend(later.last);
+    }
+
     /// Says all, about an operator at `span`.
-    pub(super) fn annotate(self, op: BinaryOp, span: Span, annotations: &mut Annotations) {
+    pub(in crate::eval) fn annotate(self, op: BinaryOp, span: Span, annotations: &mut Annotations) {
         let mut said: Vec<Complaint> = Vec::new();
         for (_, complaint) in self.last.into_values() {
             if said.contains(&complaint) {

@@ -9,10 +9,11 @@
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use varve_tsdb::{Labels, METRIC_NAME};
+use varve_tsdb::{Charge, Labels, METRIC_NAME};
 
 use super::super::Evaluator;
 use super::super::column::{Bits, Column};
+use super::super::keys::Keys;
 use super::super::series::{Bounds, Series, Vector, is_name_label};
 use super::arithmetic;
 use super::element::{self, Complaints, Element, is_trim};
@@ -20,13 +21,15 @@ use crate::error::{Error, Result};
 use crate::plan::Link;
 use crate::promql::ast::{BinaryOp, Cardinality, VectorMatching};
 
+/// Tells whether a label is one of those that decide with whom a series meets.
+pub(super) fn is_of_signature(matching: &VectorMatching, name: &str) -> bool {
+    let named = matching.labels.iter().any(|label| label == name);
+    if matching.on { named } else { name != METRIC_NAME && !named }
+}
+
 /// Returns the labels that decide with whom a series meets.
-pub(super) fn signature(labels: &Labels, matching: &VectorMatching) -> Labels {
-    if matching.on {
-        labels.filter(|name| matching.labels.iter().any(|label| label == name))
-    } else {
-        labels.filter(|name| name != METRIC_NAME && !matching.labels.iter().any(|label| label == name))
-    }
+fn signature(labels: &Labels, matching: &VectorMatching) -> Labels {
+    labels.filter(|name| is_of_signature(matching, name))
 }
 
 /// Series of one signature.
@@ -60,7 +63,8 @@ pub(super) fn combine(
         complaints: Complaints::default(),
         bounds: evaluator.bounds.clone(),
     };
-    let groups = group(&many, &one, matching);
+    let mut charge = evaluator.bounds.ctx.charge();
+    let groups = group(&many, &one, matching, &mut charge)?;
     join.refuse_two_on_one_side(&groups, &one)?;
     for group in &groups {
         evaluator.bounds.check()?;
@@ -86,24 +90,27 @@ fn active_steps(many: &Vector, one: &Vector, matching: &VectorMatching, n_steps:
 }
 
 /// Groups the series of both sides by signature, in the order in which signatures appear.
-fn group(many: &Vector, one: &Vector, matching: &VectorMatching) -> Vec<Group> {
+fn group(many: &Vector, one: &Vector, matching: &VectorMatching, charge: &mut Charge) -> Result<Vec<Group>> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut group_of = HashMap::new();
-    let mut place = |labels: &Labels, groups: &mut Vec<Group>| {
-        *group_of.entry(signature(labels, matching)).or_insert_with(|| {
+    let mut keys = Keys::default();
+    let mut place = |labels: &Labels, groups: &mut Vec<Group>| -> Result<usize> {
+        let (group, new) = keys.number(labels, |name| is_of_signature(matching, name));
+        if new {
+            charge.grow(Keys::size(&keys.labels()[group]) + size_of::<Group>())?;
             groups.push(Group::default());
-            groups.len() - 1
-        })
+        }
+        charge.grow(size_of::<usize>())?;
+        Ok(group)
     };
     for (at, series) in many.series.iter().enumerate() {
-        let group = place(&series.labels, &mut groups);
+        let group = place(&series.labels, &mut groups)?;
         groups[group].many.push(at);
     }
     for (at, series) in one.series.iter().enumerate() {
-        let group = place(&series.labels, &mut groups);
+        let group = place(&series.labels, &mut groups)?;
         groups[group].one.push(at);
     }
-    groups
+    Ok(groups)
 }
 
 /// An operator at work on two vectors.

@@ -1,7 +1,7 @@
 //! Binary operators.
 
-pub(super) mod arithmetic;
-mod element;
+pub(crate) mod arithmetic;
+pub(super) mod element;
 mod matching;
 mod set;
 
@@ -9,7 +9,8 @@ use super::Evaluator;
 use super::column::Column;
 use super::grid::Grid;
 use super::scalar::Scalars;
-use super::series::Vector;
+use super::series::{Bounds, Vector};
+use super::stream::{Stage, Work};
 use crate::error::Result;
 use crate::functions::window::SampleValue;
 use crate::plan::{Chain, Link, Plan};
@@ -36,10 +37,10 @@ impl Evaluator<'_> {
                     Operand::Scalar(lhs)
                 }
                 (Operand::Vector(lhs), Operand::Scalar(rhs)) => {
-                    Operand::Vector(self.vector_and_scalar(link, lhs, &rhs, false)?)
+                    Operand::Vector(self.vector_and_scalar(link, lhs, rhs, false)?)
                 }
                 (Operand::Scalar(lhs), Operand::Vector(rhs)) => {
-                    Operand::Vector(self.vector_and_scalar(link, rhs, &lhs, true)?)
+                    Operand::Vector(self.vector_and_scalar(link, rhs, lhs, true)?)
                 }
                 (Operand::Vector(lhs), Operand::Vector(rhs)) => Operand::Vector(self.vectors(link, lhs, rhs, grid)?),
             };
@@ -58,43 +59,9 @@ impl Evaluator<'_> {
     }
 
     /// Applies an operator to every value of a vector; `swapped` if the scalar stands on the left.
-    fn vector_and_scalar(&mut self, link: &Link, mut vector: Vector, scalar: &[f64], swapped: bool) -> Result<Vector> {
-        let renamed = arithmetic::changes_meaning(link.op) || link.return_bool;
-        let delayed = self.settings.features.delayed_name_removal;
-        let mut complaints = Complaints::default();
-        for (order, series) in vector.series.iter_mut().enumerate() {
-            self.bounds.check()?;
-            // Fast path: numbers only.
-            if series.column.histograms.is_empty() && !is_trim(link.op) {
-                column_and_scalar(link, &mut series.column, scalar, swapped);
-            } else {
-                let mut column = self.bounds.column(scalar.len())?;
-                let outcome = |step| element_and_scalar(link.op, &series.column, step, scalar[step], swapped);
-                let complain = |step, complaint| complaints.add(step, order, complaint);
-                let (steps, bounds) = (&series.column.present, &self.bounds);
-                element::combine_steps(steps, link.return_bool, outcome, complain, bounds, &mut column)?;
-                series.column = column;
-            }
-            if renamed {
-                series.drop_name(delayed);
-            }
-        }
-        complaints.annotate(link.op, link.span, &mut self.annotations);
-        vector.drop_empty();
-        let mut vector = self.recharged(vector)?;
-        vector.merge_same_labels()?;
-        Ok(vector)
-    }
-
-    /// Charges a vector anew if it has histograms, as these may have changed.
-    fn recharged(&self, vector: Vector) -> Result<Vector> {
-        // Fast path: numbers only, which take what they took.
-        if vector.series.iter().all(|series| series.column.histograms.is_empty()) {
-            return Ok(vector);
-        }
-        let mut out = self.bounds.vector();
-        vector.series.into_iter().try_for_each(|series| out.push(series))?;
-        Ok(out)
+    fn vector_and_scalar(&mut self, link: &Link, vector: Vector, scalar: Scalars, swapped: bool) -> Result<Vector> {
+        let work = Work::Scalar { link, scalar, swapped };
+        self.at_once(vector, &Stage { id: usize::MAX, work })
     }
 
     fn vectors(&mut self, link: &Link, lhs: Vector, rhs: Vector, grid: Grid) -> Result<Vector> {
@@ -104,6 +71,35 @@ impl Evaluator<'_> {
         }
         matching::combine(link, matching, lhs, rhs, grid.n_steps, self)
     }
+}
+
+/// Tells whether the result of an operator is something else than its operands, so that it does not keep their name.
+pub(super) fn changes_meaning(link: &Link) -> bool {
+    arithmetic::changes_meaning(link.op) || link.return_bool
+}
+
+/// Applies an operator to every value of a column, that of the `order`-th series; `swapped` if the scalar stands on the
+/// left.
+pub(super) fn with_scalar(
+    link: &Link,
+    column: &mut Column,
+    scalar: &[f64],
+    swapped: bool,
+    order: usize,
+    complaints: &mut Complaints,
+    bounds: &Bounds,
+) -> Result<()> {
+    // Fast path: numbers only.
+    if column.histograms.is_empty() && !is_trim(link.op) {
+        column_and_scalar(link, column, scalar, swapped);
+        return Ok(());
+    }
+    let mut result = bounds.column(scalar.len())?;
+    let outcome = |step| element_and_scalar(link.op, column, step, scalar[step], swapped);
+    let complain = |step, complaint| complaints.add(step, order, complaint);
+    element::combine_steps(&column.present, link.return_bool, outcome, complain, bounds, &mut result)?;
+    *column = result;
+    Ok(())
 }
 
 /// Applies an operator to the numbers of a column and a scalar.

@@ -1,11 +1,11 @@
 //! `and`, `or`, `unless`: which series of either side are there at each step.
 
-use hashbrown::HashMap;
-use varve_tsdb::Labels;
+use varve_tsdb::Charge;
 
 use super::super::column::Bits;
+use super::super::keys::Keys;
 use super::super::series::{Bounds, Vector};
-use super::matching::signature;
+use super::matching::is_of_signature;
 use crate::error::Result;
 use crate::promql::ast::{BinaryOp, VectorMatching};
 
@@ -30,27 +30,35 @@ pub(super) fn combine(
     Ok(lhs)
 }
 
-/// Returns for each signature the steps at which any series has it.
-fn presence(
-    vector: &Vector,
-    matching: &VectorMatching,
-    n_steps: usize,
-    bounds: &Bounds,
-) -> Result<HashMap<Labels, Bits>> {
-    let mut present = HashMap::new();
+/// The steps at which any series has a signature.
+struct Presence {
+    _charge: Charge,
+    signatures: Keys,
+    /// By number of the signature.
+    steps: Vec<Bits>,
+}
+
+fn presence(vector: &Vector, matching: &VectorMatching, n_steps: usize, bounds: &Bounds) -> Result<Presence> {
+    let mut charge = bounds.ctx.charge();
+    let (mut signatures, mut steps) = (Keys::default(), Vec::new());
     for series in &vector.series {
         bounds.check()?;
-        let steps = present.entry(signature(&series.labels, matching)).or_insert_with(|| Bits::none(n_steps));
-        steps.unite(&series.column.present);
+        let (number, new) = signatures.number(&series.labels, |name| is_of_signature(matching, name));
+        if new {
+            charge.grow(Keys::size(&signatures.labels()[number]) + Bits::size(n_steps))?;
+            steps.push(Bits::none(n_steps));
+        }
+        steps[number].unite(&series.column.present);
     }
-    Ok(present)
+    Ok(Presence { _charge: charge, signatures, steps })
 }
 
 /// Keeps of each series the steps at which the other side has its signature, or has not.
-fn keep_matched(vector: &mut Vector, other: &HashMap<Labels, Bits>, matching: &VectorMatching, matched: bool) {
+fn keep_matched(vector: &mut Vector, other: &Presence, matching: &VectorMatching, matched: bool) {
     for series in &mut vector.series {
         let present = &mut series.column.present;
-        match other.get(&signature(&series.labels, matching)) {
+        let number = other.signatures.get(&series.labels, |name| is_of_signature(matching, name));
+        match number.map(|number| &other.steps[number]) {
             Some(steps) if matched => present.intersect(steps),
             Some(steps) => present.subtract(steps),
             None if matched => present.subtract(&present.clone()),

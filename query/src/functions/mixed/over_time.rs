@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use varve_tsdb::ResetHint;
 
-use super::super::window::{HistogramSample, SampleValue, Window};
+use super::super::window::{HistogramSample, SampleValue, Times, Window};
 use super::Remarks;
 use crate::annotations::{HistogramOperation, Remark};
 use crate::histogram::{Added, FloatHistogram, HistogramMean, HistogramSum, MixedSchemas};
 
 type Value = Option<SampleValue>;
+
+/// A value with its times.
+type Timed = (Times, SampleValue);
 
 fn float(value: f64) -> Value {
     Some(SampleValue::Float(value))
@@ -36,7 +39,7 @@ pub(in super::super) fn last(window: &Window<'_>, _: &mut Remarks) -> Value {
 }
 
 pub(in super::super) fn ts_of_first(window: &Window<'_>, _: &mut Remarks) -> Value {
-    window.merged().next().and_then(|(time_ms, _)| float(time_ms as f64 / 1000.0))
+    window.merged().next().and_then(|(times, _)| float(times.timestamp_ms as f64 / 1000.0))
 }
 
 pub(in super::super) fn ts_of_last(window: &Window<'_>, _: &mut Remarks) -> Value {
@@ -87,11 +90,11 @@ fn combined<S>(
 }
 
 pub(in super::super) fn changes(window: &Window<'_>, _: &mut Remarks) -> Value {
-    float(count_pairs(window, i64::MIN, differ)?)
+    float(count_pairs(window, i64::MIN, |(_, before), (_, value)| differ(before, value))?)
 }
 
 pub(in super::super) fn changes_anchored(window: &Window<'_>, _: &mut Remarks) -> Value {
-    float(count_pairs(window, window.start_ms, differ)?)
+    float(count_pairs(window, window.start_ms, |(_, before), (_, value)| differ(before, value))?)
 }
 
 pub(in super::super) fn resets(window: &Window<'_>, _: &mut Remarks) -> Value {
@@ -113,19 +116,20 @@ fn differ(before: &SampleValue, value: &SampleValue) -> bool {
     }
 }
 
-fn is_reset(before: &SampleValue, value: &SampleValue) -> bool {
-    match (before, value) {
+fn is_reset(before: &Timed, value: &Timed) -> bool {
+    let of_values = match (&before.1, &value.1) {
         (SampleValue::Float(before), SampleValue::Float(value)) => value < before,
         (SampleValue::Histogram(before), SampleValue::Histogram(value)) => value.detect_reset(before),
         _ => true,
-    }
+    };
+    of_values || before.0.is_reset_before(value.0)
 }
 
 /// Counts pairs of neighbours, from the last sample at or before `start_ms` on; `None` if no sample lies behind it.
-fn count_pairs(window: &Window<'_>, start_ms: i64, counts: impl Fn(&SampleValue, &SampleValue) -> bool) -> Option<f64> {
+fn count_pairs(window: &Window<'_>, start_ms: i64, counts: impl Fn(&Timed, &Timed) -> bool) -> Option<f64> {
     let (mut before, mut n_pairs, mut any) = (None, 0.0, false);
-    for (time_ms, value) in window.merged() {
-        if time_ms > start_ms {
+    for value in window.merged() {
+        if value.0.timestamp_ms > start_ms {
             any = true;
             if before.as_ref().is_some_and(|before| counts(before, &value)) {
                 n_pairs += 1.0;

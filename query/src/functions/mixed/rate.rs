@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use varve_tsdb::ResetHint;
 
-use super::super::rate::{DELTA, INCREASE, Kind, RATE, extrapolation, instant_change};
+use super::super::rate::{DELTA, INCREASE, Kind, RATE, extrapolation, factor_from_start, instant_change};
 use super::super::window::{HistogramSample, SampleValue, Window};
 use super::Remarks;
 use crate::annotations::HistogramOperation::{Addition, Subtraction};
@@ -64,18 +64,47 @@ fn extrapolated(window: &Window<'_>, kind: Kind, remarks: &mut Remarks) -> Value
         remarks.add(Remark::Mixed);
         return None;
     }
-    let [first, .., last] = window.histograms else { return None };
-    let mut own = Remarks::default();
-    let change = change(window.histograms, kind.is_counter, &mut own);
-    remarks.merge(own);
-    let Ok(mut change) = change else {
-        remarks.add(Remark::MixedSchemas);
-        return None;
-    };
-    let (times_ms, n_intervals) = ((first.timestamp_ms, last.timestamp_ms), window.histograms.len() - 1);
-    let factor = extrapolation(window, kind, times_ms, n_intervals, (first.histogram.count, change.count));
+    match extrapolated_change(window, kind, remarks) {
+        Ok(change) => change.map(|change| SampleValue::Histogram(Arc::new(change))),
+        Err(MixedSchemas) => {
+            remarks.add(Remark::MixedSchemas);
+            None
+        }
+    }
+}
+
+fn extrapolated_change(
+    window: &Window<'_>,
+    kind: Kind,
+    remarks: &mut Remarks,
+) -> Result<Option<FloatHistogram>, MixedSchemas> {
+    let [first, rest @ ..] = window.histograms else { return Ok(None) };
+    let last = rest.last().unwrap_or(first);
+    let mut between = None;
+    if !rest.is_empty() {
+        let mut own = Remarks::default();
+        let change = change(window.histograms, kind.is_counter, &mut own);
+        remarks.merge(own);
+        between = Some(change?);
+    }
+    if kind.is_counter
+        && let Some(factor) = factor_from_start(window, kind, first.times(), last.timestamp_ms, rest.len())
+    {
+        let mut since_start = match between {
+            None => FloatHistogram::clone(&first.histogram),
+            Some(mut between) => {
+                remarks.reconciled(between.plus(&first.histogram)?, Addition);
+                between
+            }
+        };
+        since_start.multiply(factor);
+        return Ok(Some(since_start));
+    }
+    let Some(mut change) = between else { return Ok(None) };
+    let times_ms = (first.timestamp_ms, last.timestamp_ms);
+    let factor = extrapolation(window, kind, times_ms, rest.len(), (first.histogram.count, change.count));
     change.multiply(factor);
-    Some(SampleValue::Histogram(Arc::new(change)))
+    Ok(Some(change))
 }
 
 /// Returns the difference of the last and the first of at least two histograms; of counters that were reset in between,
@@ -92,7 +121,7 @@ fn change(
     }
     // Behind a reset it does not matter what the first one was, nor what its buckets were.
     let second = &samples[1].histogram;
-    let reset_at_once = is_counter && second.detect_reset(first);
+    let reset_at_once = is_counter && is_reset(&samples[0], &samples[1], first);
     let start = if reset_at_once { Arc::new(second.without_observations()) } else { Arc::clone(first) };
     let inner = &samples[1..samples.len() - 1];
     let others = inner.iter().map(|sample| &sample.histogram).filter(|_| is_counter);
@@ -109,11 +138,14 @@ fn change(
     remarks.reconciled(change.minus(&start)?, Subtraction);
     if is_counter {
         let mut before = &start;
-        for HistogramSample { histogram, .. } in &samples[1..] {
-            if histogram.detect_reset(before) {
+        for pair in samples.windows(2) {
+            if pair[0].times().overlaps(pair[1].times()) {
+                remarks.add(Remark::StartsOverlap);
+            }
+            if is_reset(&pair[0], &pair[1], before) {
                 remarks.reconciled(change.plus(before)?, Addition);
             }
-            before = histogram;
+            before = &pair[1].histogram;
         }
     } else if [first, last].iter().any(|histogram| histogram.reset_hint != ResetHint::Gauge) {
         remarks.add(Remark::NotGauge);
@@ -121,6 +153,11 @@ fn change(
     change.reset_hint = ResetHint::Gauge;
     change.compact();
     Ok(change)
+}
+
+/// Tells whether a counter began anew between two samples; `before` stands for the first of them.
+fn is_reset(first: &HistogramSample, second: &HistogramSample, before: &FloatHistogram) -> bool {
+    first.times().is_reset_before(second.times()) || second.histogram.detect_reset(before)
 }
 
 /// The change between the last two samples; `irate` takes counters and gives the change per second.
@@ -131,18 +168,20 @@ fn last_change(window: &Window<'_>, is_rate: bool, remarks: &mut Remarks) -> Val
         timestamps_ms: &window.timestamps_ms[floats..],
         values: &window.values[floats..],
         histograms: &window.histograms[histograms..],
+        starts_ms: window.starts_ms.get(floats..).unwrap_or(&[]),
         ..*window
     };
     let merged: Vec<_> = tail.merged().collect();
-    let [.., (before_ms, before), (last_ms, last)] = &merged[..] else { return None };
-    let seconds = (last_ms - before_ms) as f64 / 1000.0;
+    let [.., (before_at, before), (last_at, last)] = &merged[..] else { return None };
+    let seconds = (last_at.timestamp_ms - before_at.timestamp_ms) as f64 / 1000.0;
+    let reset = is_rate && before_at.is_reset_before(*last_at);
     match (before, last) {
         (SampleValue::Float(before), SampleValue::Float(last)) => {
-            let change = instant_change(*before, *last, is_rate);
+            let change = if reset { *last } else { instant_change(*before, *last, is_rate) };
             Some(SampleValue::Float(if is_rate { change / seconds } else { change }))
         }
         (SampleValue::Histogram(before), SampleValue::Histogram(last)) => {
-            let mut change = last_change_of_histograms(before, last, is_rate, remarks)?;
+            let mut change = last_change_of_histograms(before, last, is_rate, reset, remarks)?;
             if is_rate {
                 change.divide(seconds);
             }
@@ -159,6 +198,7 @@ fn last_change_of_histograms(
     before: &FloatHistogram,
     last: &FloatHistogram,
     is_rate: bool,
+    reset: bool,
     remarks: &mut Remarks,
 ) -> Option<FloatHistogram> {
     let n_gauges = [before, last].iter().filter(|histogram| histogram.reset_hint == ResetHint::Gauge).count();
@@ -169,7 +209,7 @@ fn last_change_of_histograms(
         remarks.add(Remark::NotGauge);
     }
     let mut change = last.clone();
-    if !is_rate || !last.detect_reset(before) {
+    if !is_rate || !(reset || last.detect_reset(before)) {
         match change.minus(before) {
             Ok(added) => remarks.reconciled(added, Subtraction),
             Err(MixedSchemas) => {

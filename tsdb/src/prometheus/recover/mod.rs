@@ -27,6 +27,8 @@ mod report;
 mod series;
 mod series_state;
 mod shard;
+#[cfg(test)]
+mod tests;
 mod unknown;
 
 use std::path::Path;

@@ -1,0 +1,145 @@
+//! `varve query`: questions to a running server.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::cli::{ExplainArgs, ExplainOutput};
+use crate::client::Client;
+
+/// Runs `varve query explain`: has a server evaluate a query, and prints what each operator of its plan did.
+///
+/// # Errors
+/// If the server does not answer, or answers with an error, which is told.
+pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
+    let answer = Client::new(&args.url)?.get(&path(args)?)?;
+    if !answer.is_success() {
+        bail!("{} says: {}", args.url, answer.text());
+    }
+    match args.output {
+        ExplainOutput::Json => println!("{}", String::from_utf8_lossy(&answer.body)),
+        ExplainOutput::Text => {
+            let answer: Answer = serde_json::from_slice(&answer.body).context("read the answer")?;
+            print!("{}", print(&answer.data));
+        }
+    }
+    Ok(())
+}
+
+fn path(args: &ExplainArgs) -> Result<String> {
+    let mut path = format!("/api/v1/query_explain?query={}", encode(&args.query));
+    let range = [("start", &args.start), ("end", &args.end), ("step", &args.step)];
+    let n_given = range.iter().filter(|(_, value)| value.is_some()).count();
+    if !matches!(n_given, 0 | 3) || (n_given == 3 && args.time.is_some()) {
+        bail!("a range query needs --start, --end and --step; any other none of them");
+    }
+    for (name, value) in range.into_iter().chain([("time", &args.time)]) {
+        if let Some(value) = value {
+            let _infallible = write!(path, "&{name}={}", encode(value));
+        }
+    }
+    Ok(path)
+}
+
+/// Encodes a text for a place behind `?`.
+fn encode(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' | b'.' => encoded.push(char::from(byte)),
+            _ => {
+                let _infallible = write!(encoded, "%{byte:02X}");
+            }
+        }
+        encoded
+    })
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Explained,
+}
+
+#[derive(Deserialize)]
+struct Explained {
+    timings: Timings,
+    samples: Samples,
+    operators: Vec<Operator>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Timings {
+    eval_total_time: f64,
+    query_preparation_time: f64,
+    exec_queue_time: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Samples {
+    total_queryable_samples: u64,
+    samples_read: u64,
+    peak_samples: u64,
+}
+
+#[derive(Deserialize)]
+struct Operator {
+    depth: usize,
+    operator: String,
+    runs: u64,
+    series: u64,
+    samples: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Prints a line for each operator, those inside of another one behind it and further in.
+fn print(explained: &Explained) -> String {
+    let Explained { timings, samples, operators } = explained;
+    let millis = |seconds: f64| format!("{:.3}", seconds * 1000.0);
+    let mut text = format!(
+        "{} ms, of which {} to prepare; {} ms in the queue\n{} samples queryable, {} read, {} held at most\n\n",
+        millis(timings.eval_total_time),
+        millis(timings.query_preparation_time),
+        millis(timings.exec_queue_time),
+        samples.total_queryable_samples,
+        samples.samples_read,
+        samples.peak_samples
+    );
+    let mut line = |cells: [&str; 5], operator: &str| {
+        let [time, runs, series, samples, bytes] = cells;
+        let _infallible = writeln!(text, "{time:>12} {runs:>6} {series:>10} {samples:>12} {bytes:>12}  {operator}");
+    };
+    line(["ms", "runs", "series", "samples", "bytes held"], "operator");
+    for Operator { depth, operator, runs, series, samples, bytes, seconds } in operators {
+        let [runs, series, samples, bytes] = [runs, series, samples, bytes].map(ToString::to_string);
+        line([&millis(*seconds), &runs, &series, &samples, &bytes], &format!("{:1$}{operator}", "", depth * 2));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_printed_as_a_tree() {
+        let answer = r#"{"timings": {"evalTotalTime": 0.0125, "queryPreparationTime": 0.0005, "execQueueTime": 0},
+            "samples": {"totalQueryableSamples": 20, "samplesRead": 11, "peakSamples": 7},
+            "operators": [
+                {"depth": 0, "operator": "sum", "runs": 1, "series": 2, "samples": 4, "bytes": 100, "seconds": 0.012},
+                {"depth": 1, "operator": "rate()", "runs": 1, "series": 9, "samples": 18, "bytes": 0, "seconds": 0.01}]}"#;
+        let printed = print(&serde_json::from_str(answer).unwrap());
+        let lines: Vec<_> = printed.lines().collect();
+        assert_eq!(lines[0], "12.500 ms, of which 0.500 to prepare; 0.000 ms in the queue");
+        assert_eq!(lines[1], "20 samples queryable, 11 read, 7 held at most");
+        assert_eq!(lines[4], "      12.000      1          2            4          100  sum");
+        assert_eq!(lines[5], "      10.000      1          9           18            0    rate()");
+    }
+
+    #[test]
+    fn texts_are_encoded_byte_by_byte() {
+        assert_eq!(encode("sum(x{a=\"ä\"} )"), "sum%28x%7Ba%3D%22%C3%A4%22%7D%20%29");
+    }
+}

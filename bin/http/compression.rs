@@ -1,0 +1,206 @@
+//! Compressed answers: gzip, deflate or zstd, as the client asks.
+//!
+//! Of the codings that `Accept-Encoding` names the first that is known here is taken, as in Prometheus. A body is
+//! compressed piece by piece while it is sent, at the client's pace. The body of a cut answer ends in an error before the
+//! coding's own end is written, so that it never parses as complete.
+//!
+//! What an encoder holds is charged to the memory of all queries; where that has no room, the answer goes out as it is.
+
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use hyper::body::Frame;
+use varve_tsdb::Charge;
+
+use super::App;
+
+/// Answers below this gain nothing.
+const SIZE_MIN: u64 = 1 << 10;
+/// What an encoder of any coding holds, at most.
+const ENCODER_SIZE: usize = 1 << 20;
+/// Bytes that are compressed at a time on a thread that serves other connections too: below a millisecond of work.
+const PIECE_SIZE: usize = 32 << 10;
+/// zstd looks back 2 to this bytes: what keeps an encoder within [`ENCODER_SIZE`].
+const ZSTD_WINDOW_LOG: u32 = 18;
+const ZSTD_LEVEL: i32 = 1;
+
+/// A coding of bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Gzip,
+    Deflate,
+    Zstd,
+}
+
+impl Coding {
+    /// Returns the coding of a name.
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Gzip, Self::Deflate, Self::Zstd].into_iter().find(|coding| coding.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Returns the first coding that a client accepts; `None` if it knows none of ours.
+    fn negotiate(headers: &HeaderMap) -> Option<Self> {
+        let accepted = headers.get(header::ACCEPT_ENCODING)?.to_str().ok()?;
+        accepted.split(',').find_map(|element| {
+            let mut parts = element.split(';').map(str::trim);
+            let coding = Self::parse(parts.next()?)?;
+            let is_refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
+            (!parts.any(is_refused)).then_some(coding)
+        })
+    }
+}
+
+/// Compresses answers for clients that ask for it.
+pub(super) async fn compress(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let coding = Coding::negotiate(request.headers());
+    let mut response = next.run(request).await;
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let is_small = response.body().size_hint().upper().is_some_and(|size| size < SIZE_MIN);
+    if is_small || response.headers().contains_key(header::CONTENT_ENCODING) {
+        return response;
+    }
+    let Some(coding) = coding else { return response };
+    let mut charge = app.context(None).charge();
+    let Ok(encoder) = charge.grow(ENCODER_SIZE).map_err(io::Error::other).and_then(|()| Encoder::new(coding)) else {
+        return response;
+    };
+    let (mut head, inner) = response.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    Response::from_parts(
+        head,
+        Body::new(Compressed { inner, encoder: Some(encoder), waiting: Bytes::new(), _charge: charge }),
+    )
+}
+
+/// A stream of compressed bytes in the making.
+enum Encoder {
+    Gzip(GzEncoder<Vec<u8>>),
+    Deflate(ZlibEncoder<Vec<u8>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+}
+
+impl Encoder {
+    fn new(coding: Coding) -> io::Result<Self> {
+        Ok(match coding {
+            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast())),
+            Coding::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), Compression::fast())),
+            Coding::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
+                encoder.window_log(ZSTD_WINDOW_LOG)?;
+                Self::Zstd(encoder)
+            }
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Gzip(encoder) => encoder.write_all(bytes),
+            Self::Deflate(encoder) => encoder.write_all(bytes),
+            Self::Zstd(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    /// Takes what is ready to be sent.
+    fn take(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(match self {
+            Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Deflate(encoder) => encoder.get_mut(),
+            Self::Zstd(encoder) => encoder.get_mut(),
+        }))
+    }
+
+    fn finish(self) -> io::Result<Bytes> {
+        Ok(Bytes::from(match self {
+            Self::Gzip(encoder) => encoder.finish()?,
+            Self::Deflate(encoder) => encoder.finish()?,
+            Self::Zstd(encoder) => encoder.finish()?,
+        }))
+    }
+}
+
+/// The compressed form of a body.
+struct Compressed {
+    inner: Body,
+    /// `None` once the end is written.
+    encoder: Option<Encoder>,
+    /// Of the piece that came last: still to be compressed.
+    waiting: Bytes,
+    _charge: Charge,
+}
+
+impl HttpBody for Compressed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        loop {
+            let Some(encoder) = &mut this.encoder else { return Poll::Ready(None) };
+            if this.waiting.is_empty() {
+                match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+                    Some(Ok(frame)) => this.waiting = frame.into_data().unwrap_or_default(),
+                    // Nothing more is written: what the client has does not parse as whole.
+                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    None => {
+                        let end = this.encoder.take().map(Encoder::finish).transpose().map_err(axum::Error::new);
+                        return Poll::Ready(end.map(|end| end.map(Frame::data)).transpose());
+                    }
+                }
+            }
+            let piece = this.waiting.split_to(this.waiting.len().min(PIECE_SIZE));
+            if let Err(error) = encoder.write(&piece) {
+                return Poll::Ready(Some(Err(axum::Error::new(error))));
+            }
+            let ready = encoder.take();
+            if !ready.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(ready))));
+            }
+            if !this.waiting.is_empty() {
+                // Others on this thread come first.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(accept: &str, expect: Option<Coding>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_str(accept).unwrap());
+        assert_eq!(Coding::negotiate(&headers), expect, "{accept}");
+    }
+
+    #[test]
+    fn the_first_coding_that_is_known_is_taken() {
+        check("gzip", Some(Coding::Gzip));
+        check("deflate, gzip, br, zstd", Some(Coding::Deflate));
+        check("br,zstd;q=0.5, gzip", Some(Coding::Zstd));
+        check("gzip;q=0, deflate ; q=1", Some(Coding::Deflate));
+        check("identity", None);
+        check("", None);
+        assert_eq!(Coding::negotiate(&HeaderMap::new()), None);
+    }
+}

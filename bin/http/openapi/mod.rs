@@ -1,0 +1,178 @@
+//! The description of the API at /api/v1/openapi.yaml, made from what serves it: the table of endpoints, and the types
+//! that their answers are written from.
+//!
+//! [`described`] makes such a type and its description in one. Answers that are written piece by piece have no type;
+//! `streamed` describes them, and a test holds their real answers against that.
+
+mod document;
+mod parameters;
+mod streamed;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+pub(super) use document::serve;
+pub(super) use parameters::{Kind, Parameter, optional, required};
+pub(super) use streamed::{ExemplarSeries, Label, MetadataFamilies, QueryData, SyntaxTree, Untyped};
+
+/// A type that stands in answers.
+pub(super) trait Described {
+    /// Returns the JSON schema of the type; what has a name is added to `schemas` and referred to.
+    fn schema(schemas: &mut Schemas) -> Value;
+}
+
+/// The schemas that have names.
+#[derive(Debug, Default)]
+pub(super) struct Schemas(BTreeMap<String, Value>);
+
+/// A property of an object: its name, its schema, whether it is always there, what it is.
+pub(super) type Property = (String, Value, bool, &'static str);
+
+impl Schemas {
+    /// Adds an object with these properties unless it is there, and returns the reference to it.
+    pub(super) fn object(
+        &mut self,
+        name: &str,
+        about: &str,
+        properties: impl FnOnce(&mut Self) -> Vec<Property>,
+    ) -> Value {
+        if !self.0.contains_key(name) {
+            // A type that refers to itself finds its name taken.
+            self.0.insert(name.to_owned(), Value::Null);
+            let schema = object(about, properties(self));
+            self.0.insert(name.to_owned(), schema);
+        }
+        json!({ "$ref": format!("#/components/schemas/{name}") })
+    }
+}
+
+/// Returns the schema of an object without a name, which has these properties and no others.
+fn object(about: &str, properties: Vec<Property>) -> Value {
+    let required: Vec<_> = properties.iter().filter(|property| property.2).map(|property| json!(property.0)).collect();
+    let with_about = |(name, mut schema, _, about): Property| {
+        if let (Some(schema), false) = (schema.as_object_mut(), about.is_empty()) {
+            schema.insert("description".into(), json!(about.trim()));
+        }
+        (name, schema)
+    };
+    json!({
+        "type": "object",
+        "description": about.trim(),
+        "properties": properties.into_iter().map(with_about).collect::<Map<_, _>>(),
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// Returns the name of a property: the one that is set for it, else the field's in camel case.
+pub(super) fn property_name(field: &str, name: &[&str]) -> String {
+    if let [name] = name {
+        return (*name).to_owned();
+    }
+    let mut words = field.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| {
+        let (initial, rest) = word.split_at(word.len().min(1));
+        name + &initial.to_ascii_uppercase() + rest
+    })
+}
+
+/// Makes a struct that is serialized into answers, and its description. A field may have a name of its own in JSON:
+/// `cores = "GOMAXPROCS": usize`.
+macro_rules! described {
+    ($(#[doc = $about:literal])* $vis:vis struct $Type:ident {
+        $( $(#[doc = $doc:literal])* $field:ident $(= $name:literal)? : $Kind:ty ),* $(,)?
+    }) => {
+        $(#[doc = $about])*
+        #[derive(Debug, serde::Serialize)]
+        #[serde(rename_all = "camelCase")]
+        $vis struct $Type {
+            $( $(#[doc = $doc])* $(#[serde(rename = $name)])? pub(super) $field: $Kind, )*
+        }
+
+        impl $crate::http::openapi::Described for $Type {
+            fn schema(schemas: &mut $crate::http::openapi::Schemas) -> serde_json::Value {
+                schemas.object(stringify!($Type), concat!($($about),*), |schemas| vec![$((
+                    $crate::http::openapi::property_name(stringify!($field), &[$($name)?]),
+                    <$Kind as $crate::http::openapi::Described>::schema(schemas),
+                    true,
+                    concat!($($doc),*),
+                )),*])
+            }
+        }
+    };
+}
+pub(super) use described;
+
+impl Described for String {
+    fn schema(_: &mut Schemas) -> Value {
+        json!({ "type": "string" })
+    }
+}
+
+impl Described for bool {
+    fn schema(_: &mut Schemas) -> Value {
+        json!({ "type": "boolean" })
+    }
+}
+
+impl Described for u64 {
+    fn schema(_: &mut Schemas) -> Value {
+        json!({ "type": "integer", "format": "int64", "minimum": 0 })
+    }
+}
+
+impl Described for i64 {
+    fn schema(_: &mut Schemas) -> Value {
+        json!({ "type": "integer", "format": "int64" })
+    }
+}
+
+impl<T: Described> Described for Vec<T> {
+    fn schema(schemas: &mut Schemas) -> Value {
+        json!({ "type": "array", "items": T::schema(schemas) })
+    }
+}
+
+impl<T: Described> Described for BTreeMap<String, T> {
+    fn schema(schemas: &mut Schemas) -> Value {
+        json!({ "type": "object", "additionalProperties": T::schema(schemas) })
+    }
+}
+
+impl<T: Described> Described for Option<T> {
+    fn schema(schemas: &mut Schemas) -> Value {
+        json!({ "anyOf": [T::schema(schemas), { "type": "null" }] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    described! {
+        /// A thing.
+        struct Thing {
+            /// What it is called.
+            long_name: String,
+            /// How many there are.
+            n = "COUNT": u64,
+            parts: Vec<Thing>,
+        }
+    }
+
+    #[test]
+    fn a_type_is_described_as_it_is_serialized() {
+        let mut schemas = Schemas::default();
+        assert_eq!(Thing::schema(&mut schemas), json!({ "$ref": "#/components/schemas/Thing" }));
+        let schema = &schemas.0["Thing"];
+        let thing = Thing { long_name: "x".into(), n: 1, parts: Vec::new() };
+        let serialized = serde_json::to_value(&thing).unwrap();
+        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&schema["properties"]), names(&serialized));
+        assert_eq!(schema["required"], json!(["longName", "COUNT", "parts"]));
+        assert_eq!(schema["properties"]["longName"], json!({ "type": "string", "description": "What it is called." }));
+        assert_eq!(schema["properties"]["parts"]["items"], json!({ "$ref": "#/components/schemas/Thing" }));
+    }
+}

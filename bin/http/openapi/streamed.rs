@@ -1,0 +1,142 @@
+//! Descriptions of answers that are written piece by piece and have no type to be made from.
+
+use serde_json::{Value, json};
+
+use super::{Described, Schemas, object};
+
+/// A label name or value.
+pub(crate) enum Label {}
+
+/// The result of a query.
+pub(crate) enum QueryData {}
+
+/// A series with its exemplars.
+pub(crate) enum ExemplarSeries {}
+
+/// Metadata by metric family.
+pub(crate) enum MetadataFamilies {}
+
+/// A node of a syntax tree.
+pub(crate) enum SyntaxTree {}
+
+/// Anything: messages that another specification describes.
+pub(crate) enum Untyped {}
+
+impl Described for Label {
+    fn schema(schemas: &mut Schemas) -> Value {
+        String::schema(schemas)
+    }
+}
+
+impl Described for Untyped {
+    fn schema(_: &mut Schemas) -> Value {
+        json!({})
+    }
+}
+
+/// Returns the schema of an array of two: a time and something else.
+fn timed(value: Value) -> Value {
+    let time = json!({ "type": "number", "description": "Seconds since the epoch." });
+    json!({ "type": "array", "prefixItems": [time, value], "minItems": 2, "maxItems": 2 })
+}
+
+fn text(about: &str) -> Value {
+    json!({ "type": "string", "description": about })
+}
+
+fn labels() -> Value {
+    json!({ "type": "object", "additionalProperties": { "type": "string" } })
+}
+
+fn required(name: &str, schema: Value) -> super::Property {
+    (name.to_owned(), schema, true, "")
+}
+
+fn optional(name: &str, schema: Value) -> super::Property {
+    (name.to_owned(), schema, false, "")
+}
+
+fn histogram(schemas: &mut Schemas) -> Value {
+    schemas.object("Histogram", "A native histogram with its populated buckets.", |_| {
+        let rule = "Bounds that belong to the bucket: 0 the upper, 1 the lower, 2 neither, 3 both.";
+        let rule = json!({ "type": "integer", "minimum": 0, "maximum": 3, "description": rule });
+        let bucket = json!({
+            "type": "array",
+            "prefixItems": [rule, text("Lower bound."), text("Upper bound."), text("Count.")],
+            "minItems": 4,
+            "maxItems": 4,
+        });
+        vec![
+            required("count", text("Observations.")),
+            required("sum", text("Sum of the observations.")),
+            optional("buckets", json!({ "type": "array", "items": bucket })),
+        ]
+    })
+}
+
+impl Described for QueryData {
+    fn schema(schemas: &mut Schemas) -> Value {
+        let histogram = histogram(schemas);
+        let sample = schemas.object("Sample", "A series with its value at a time.", |_| {
+            vec![
+                required("metric", labels()),
+                optional("value", timed(text("A float."))),
+                optional("histogram", timed(histogram.clone())),
+            ]
+        });
+        let series = schemas.object("Series", "A series with its values in a range.", |_| {
+            let list = |point| json!({ "type": "array", "items": timed(point) });
+            vec![
+                required("metric", labels()),
+                optional("values", list(text("A float."))),
+                optional("histograms", list(histogram)),
+            ]
+        });
+        let list = |items: Value| json!({ "type": "array", "items": items });
+        let kinds = [
+            ("scalar", timed(text("A float."))),
+            ("string", timed(text("The string."))),
+            ("vector", list(sample)),
+            ("matrix", list(series)),
+        ];
+        let of_kind = |(kind, result): (&str, Value)| {
+            let kind = json!({ "type": "string", "const": kind });
+            let stats = json!({ "type": "object" });
+            let properties = vec![required("resultType", kind), required("result", result), optional("stats", stats)];
+            object("", properties)
+        };
+        json!({ "oneOf": kinds.into_iter().map(of_kind).collect::<Vec<_>>() })
+    }
+}
+
+impl Described for ExemplarSeries {
+    fn schema(schemas: &mut Schemas) -> Value {
+        let exemplar = schemas.object("Exemplar", "An exemplar.", |_| {
+            vec![
+                required("labels", labels()),
+                required("value", text("A float.")),
+                required("timestamp", json!({ "type": "number" })),
+            ]
+        });
+        schemas.object("ExemplarSeries", "The exemplars of a series.", |_| {
+            let exemplars = json!({ "type": "array", "items": exemplar });
+            vec![required("seriesLabels", labels()), required("exemplars", exemplars)]
+        })
+    }
+}
+
+impl Described for MetadataFamilies {
+    fn schema(schemas: &mut Schemas) -> Value {
+        let metadata = schemas.object("Metadata", "What is known of a metric family.", |_| {
+            ["type", "unit", "help"].map(|name| required(name, json!({ "type": "string" }))).into()
+        });
+        json!({ "type": "object", "additionalProperties": { "type": "array", "items": metadata } })
+    }
+}
+
+impl Described for SyntaxTree {
+    fn schema(_: &mut Schemas) -> Value {
+        let kind = json!({ "type": "string", "description": "Which kind of expression this is." });
+        json!({ "type": "object", "properties": { "type": kind }, "required": ["type"] })
+    }
+}

@@ -1,0 +1,595 @@
+//! The table of endpoints: what is served where, in which methods, with which parameters. The router and the description
+//! of the API are both made of it.
+//!
+//! As in Prometheus a path answers only the methods that are listed for it: any other is a 405 with `Allow`, HEAD
+//! included. OPTIONS is answered everywhere: 204 under /api/v1, with CORS headers, 200 with `Allow` elsewhere.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::handler::Handler;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, any};
+use serde_json::Value;
+
+use super::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
+use super::openapi::{
+    self, Described, ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, Schemas, SyntaxTree, Untyped,
+    optional, required,
+};
+use super::{
+    App, admin, churn, compression, cors, error, exemplars, federate, health, labels, lifecycle, metadata,
+    notifications, otlp, plain, query, remote_read, rules, search, self_metrics, series, status, targets, tsdb_status,
+    usage, write,
+};
+use crate::http::features;
+
+const API: &str = "/api/v1/";
+
+const LIMIT: Parameter = optional("limit", Integer, "How many elements of the result are returned at most.");
+const TIMEOUT: Parameter = optional("timeout", Duration, "Time that the call may take, up to --query.timeout.");
+const LOOKBACK: Parameter = optional("lookback_delta", Duration, "How far back a sample counts for this query.");
+const STATS: Parameter = optional("stats", OneOf(&["true", "all"]), "Return statistics of the query.");
+const QUERY: Parameter = required("query", Text, "An expression in PromQL.");
+const START: Parameter = optional("start", Time, "Begin of the range.");
+const END: Parameter = optional("end", Time, "End of the range, included.");
+const MATCH: Parameter = optional("match[]", Texts, "Selectors of series; several are a union.");
+const MATCH_REQUIRED: Parameter = Parameter { is_required: true, ..MATCH };
+
+const INSTANT: &[Parameter] =
+    &[QUERY, optional("time", Time, "Time of the evaluation; now by default."), TIMEOUT, LIMIT, LOOKBACK, STATS];
+const RANGE: &[Parameter] = &[
+    QUERY,
+    required("start", Time, "Time of the first step."),
+    required("end", Time, "Time that no step lies behind."),
+    required("step", Duration, "Time between two steps."),
+    TIMEOUT,
+    LIMIT,
+    LOOKBACK,
+    STATS,
+];
+const EXPLAIN: &[Parameter] = &[
+    QUERY,
+    optional("time", Time, "Time of the evaluation; now by default."),
+    optional("start", Time, "Time of the first step; makes it a range query, with `end` and `step`."),
+    optional("end", Time, "Time that no step lies behind."),
+    optional("step", Duration, "Time between two steps."),
+    TIMEOUT,
+    LOOKBACK,
+];
+const LABELS: &[Parameter] = &[MATCH, START, END, LIMIT, TIMEOUT];
+const NAME: Parameter =
+    required("name", Path, "Name of the label; one that is not legacy may be escaped as `U__a_2e_b`.");
+const SEARCH: [Parameter; 13] = [
+    MATCH,
+    optional("search[]", Texts, "Terms; what matches one of them is found."),
+    optional("fuzz_threshold", Integer, "Least score of what is found, from 0 to 100."),
+    optional("fuzz_alg", OneOf(&search::ALGORITHMS), "How a term is compared."),
+    optional("case_sensitive", Boolean, "Whether upper and lower case differ; they do by default."),
+    optional("include_score", Boolean, "Return scores."),
+    optional("sort_by", OneOf(&["alpha", "score"]), "Order of the result."),
+    optional("sort_dir", OneOf(&["asc", "dsc"]), "Direction of that order."),
+    START,
+    END,
+    LIMIT,
+    optional("batch_size", Integer, "Results in a line of the answer."),
+    TIMEOUT,
+];
+const SEARCH_METRICS: &[Parameter] =
+    &with(SEARCH, optional("include_metadata", Boolean, "Return type, help and unit of each metric."));
+const SEARCH_VALUES: &[Parameter] = &with(SEARCH, required("label", Text, "Name of the label."));
+
+const fn with(shared: [Parameter; 13], own: Parameter) -> [Parameter; 14] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m] = shared;
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, own]
+}
+
+/// What is served at a path.
+pub(super) struct Endpoint {
+    path: &'static str,
+    /// Ascending.
+    methods: &'static [&'static str],
+    handlers: MethodRouter<Arc<App>>,
+    tag: &'static str,
+    about: &'static str,
+    parameters: &'static [Parameter],
+    body: Option<&'static str>,
+    content: Content,
+    /// Whether it is served before the store is open, too.
+    is_always_open: bool,
+    has_cors: bool,
+    is_compressed: bool,
+}
+
+/// What a successful answer holds.
+#[derive(Clone, Copy)]
+pub(super) enum Content {
+    /// Nothing.
+    None,
+    /// `data` of this schema in Prometheus' envelope.
+    Json(fn(&mut Schemas) -> Value),
+    /// Something of this media type.
+    Other(&'static str),
+}
+
+impl Endpoint {
+    fn new<H, T>(path: &'static str, methods: &'static [&'static str], handler: H) -> Self
+    where
+        H: Handler<T, Arc<App>>,
+        T: 'static,
+    {
+        debug_assert!(methods.is_sorted(), "Allow lists them so");
+        let filter = |method: &&str| match *method {
+            "GET" => MethodFilter::GET,
+            "HEAD" => MethodFilter::HEAD,
+            "PUT" => MethodFilter::PUT,
+            _ => MethodFilter::POST,
+        };
+        let filters = methods.iter().map(filter).reduce(MethodFilter::or).expect("an endpoint has a method");
+        let is_api = path.starts_with(API);
+        Self {
+            path,
+            methods,
+            handlers: MethodRouter::new().on(filters, handler),
+            tag: "server",
+            about: "",
+            parameters: &[],
+            body: None,
+            content: Content::None,
+            is_always_open: false,
+            has_cors: is_api,
+            is_compressed: is_api,
+        }
+    }
+
+    fn about(self, tag: &'static str, about: &'static str) -> Self {
+        Self { tag, about, ..self }
+    }
+
+    fn takes(self, parameters: &'static [Parameter]) -> Self {
+        Self { parameters, ..self }
+    }
+
+    /// Takes a message of this media type, which is no form.
+    fn takes_message(self, media_type: &'static str) -> Self {
+        Self { body: Some(media_type), has_cors: false, is_compressed: false, ..self }
+    }
+
+    fn gives<T: Described>(self) -> Self {
+        Self { content: Content::Json(T::schema), ..self }
+    }
+
+    fn gives_other(self, media_type: &'static str) -> Self {
+        Self { content: Content::Other(media_type), ..self }
+    }
+
+    fn always_open(self) -> Self {
+        Self { is_always_open: true, ..self }
+    }
+
+    fn compressed(self, is_compressed: bool) -> Self {
+        Self { is_compressed, ..self }
+    }
+
+    pub(super) fn path(&self) -> &'static str {
+        self.path
+    }
+
+    pub(super) fn methods(&self) -> &'static [&'static str] {
+        self.methods
+    }
+
+    pub(super) fn parameters(&self) -> &'static [Parameter] {
+        self.parameters
+    }
+
+    pub(super) fn content(&self) -> Content {
+        self.content
+    }
+
+    pub(super) fn body(&self) -> Option<&'static str> {
+        self.body
+    }
+
+    pub(super) fn tag(&self) -> &'static str {
+        self.tag
+    }
+
+    /// Says what the endpoint is for.
+    pub(super) fn summary(&self) -> &'static str {
+        self.about
+    }
+
+    fn into_route(self, app: &Arc<App>) -> MethodRouter<Arc<App>> {
+        let allow = allow(self.methods);
+        let mut route = self.handlers;
+        if !self.path.starts_with(API) {
+            let allow = allow.clone();
+            route = route.options(move || async move { [(header::ALLOW, allow)] });
+        }
+        if self.is_compressed {
+            route = route.route_layer(from_fn_with_state(Arc::clone(app), compression::compress));
+        }
+        if self.has_cors {
+            route = route.route_layer(from_fn_with_state(Arc::clone(app), cors::cors));
+        }
+        if !self.is_always_open {
+            route = route.route_layer(from_fn_with_state(Arc::clone(app), if_open));
+        }
+        if self.path.starts_with(API) {
+            route = route.merge(api_options(app));
+        }
+        if !self.methods.contains(&"HEAD") {
+            // Unless it is told otherwise, the router takes HEAD for GET.
+            let allow = allow.clone();
+            route = route.head(move || async move { not_allowed(allow) });
+        }
+        route.fallback(move || async move { not_allowed(allow) })
+    }
+}
+
+/// Answers OPTIONS under /api/v1, whatever the path.
+fn api_options(app: &Arc<App>) -> MethodRouter<Arc<App>> {
+    MethodRouter::new()
+        .options(|| async { StatusCode::NO_CONTENT })
+        .route_layer(from_fn_with_state(Arc::clone(app), cors::cors))
+        .route_layer(from_fn_with_state(Arc::clone(app), if_open))
+}
+
+fn allow(methods: &[&str]) -> HeaderValue {
+    let mut methods = methods.to_vec();
+    methods.push("OPTIONS");
+    methods.sort_unstable();
+    HeaderValue::from_str(&methods.join(", ")).expect("names of methods are ASCII")
+}
+
+fn not_allowed(allow: HeaderValue) -> Response {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
+    response.headers_mut().insert(header::ALLOW, allow);
+    response
+}
+
+fn get<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+    Endpoint::new(path, &["GET"], handler)
+}
+
+fn get_post<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+    Endpoint::new(path, &["GET", "POST"], handler)
+}
+
+fn get_head<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+    Endpoint::new(path, &["GET", "HEAD"], handler)
+}
+
+fn post<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+    Endpoint::new(path, &["POST"], handler)
+}
+
+fn post_put<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+    Endpoint::new(path, &["POST", "PUT"], handler)
+}
+
+/// Lists all endpoints.
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    let parts = [queries(), metadata_calls(), scraping(), state(), messages(), administration(), pages()];
+    parts.into_iter().flatten().collect()
+}
+
+fn queries() -> Vec<Endpoint> {
+    vec![
+        get_post("/api/v1/query", query::instant)
+            .about("query", "Evaluates a query at one time")
+            .takes(INSTANT)
+            .gives::<QueryData>(),
+        get_post("/api/v1/query_range", query::range)
+            .about("query", "Evaluates a query at the steps of a range")
+            .takes(RANGE)
+            .gives::<QueryData>(),
+        get_post("/api/v1/query_explain", query::explain)
+            .about("query", "Evaluates a query, and tells what each operator of its plan did")
+            .takes(EXPLAIN)
+            .gives::<Untyped>(),
+        get_post("/api/v1/query_exemplars", exemplars::query_exemplars)
+            .about("query", "Finds the exemplars of the series that an expression selects")
+            .takes(const { &[QUERY, START, END, TIMEOUT] })
+            .gives::<Vec<ExemplarSeries>>(),
+        get_post("/api/v1/format_query", query::format)
+            .about("query", "Formats an expression")
+            .takes(const { &[QUERY] })
+            .gives::<String>(),
+        get_post("/api/v1/parse_query", query::parse)
+            .about("query", "Parses an expression")
+            .takes(const { &[QUERY] })
+            .gives::<SyntaxTree>(),
+    ]
+}
+
+fn metadata_calls() -> Vec<Endpoint> {
+    const METADATA: &[Parameter] = &[
+        optional("limit", Integer, "How many metric families are returned at most."),
+        optional("limit_per_metric", Integer, "How many entries of a family are returned at most."),
+        optional("metric", Text, "A single metric family; all by default."),
+        TIMEOUT,
+    ];
+    vec![
+        get_post("/api/v1/series", series::series)
+            .about("series", "Finds series")
+            .takes(const { &[MATCH_REQUIRED, START, END, LIMIT, TIMEOUT] })
+            .gives::<Vec<std::collections::BTreeMap<String, String>>>(),
+        get_post("/api/v1/labels", labels::names)
+            .about("labels", "Lists label names")
+            .takes(LABELS)
+            .gives::<Vec<Label>>(),
+        get("/api/v1/label/{name}/values", labels::values)
+            .about("labels", "Lists the values of a label")
+            .takes(const { &[NAME, MATCH, START, END, LIMIT, TIMEOUT] })
+            .gives::<Vec<Label>>(),
+        get("/api/v1/metadata", metadata::metadata)
+            .about("metadata", "Lists what is known of metric families")
+            .takes(METADATA)
+            .gives::<MetadataFamilies>(),
+        searching("/api/v1/search/metric_names", search::metric_names, SEARCH_METRICS, "Searches metric names"),
+        searching("/api/v1/search/label_names", search::label_names, &SEARCH, "Searches label names"),
+        searching("/api/v1/search/label_values", search::label_values, SEARCH_VALUES, "Searches values of a label"),
+    ]
+}
+
+fn searching<H: Handler<T, Arc<App>>, T: 'static>(
+    path: &'static str,
+    handler: H,
+    parameters: &'static [Parameter],
+    about: &'static str,
+) -> Endpoint {
+    get_post(path, handler)
+        .about("search", about)
+        .takes(parameters)
+        .gives_other("application/x-ndjson")
+        .compressed(false)
+}
+
+fn scraping() -> Vec<Endpoint> {
+    const POOL: Parameter = required("scrapePool", Text, "Name of a scrape pool.");
+    const RULES: &[Parameter] = &[
+        optional("type", OneOf(&["alert", "record"]), "Only rules of this kind."),
+        optional("rule_name[]", Texts, "Only rules of these names."),
+        optional("rule_group[]", Texts, "Only rules of these groups."),
+        optional("file[]", Texts, "Only rules of these files."),
+        optional("exclude_alerts", Boolean, "Leave active alerts out."),
+        optional("match[]", Texts, "Only rules whose labels match."),
+        optional("group_limit", Integer, "How many groups are returned at most."),
+        optional("group_next_token", Text, "Where the last call ended."),
+    ];
+    vec![
+        get("/api/v1/targets", targets::targets)
+            .about("targets", "Lists targets; there are none")
+            .takes(
+                const {
+                    &[
+                        optional("scrapePool", Text, "Only targets of this pool."),
+                        optional("state", OneOf(&["active", "dropped", "any"]), "Only targets in this state."),
+                    ]
+                },
+            )
+            .gives::<targets::Targets>(),
+        get("/api/v1/targets/metadata", targets::metadata)
+            .about("targets", "Lists metadata of targets; there are none")
+            .takes(
+                const {
+                    &[
+                        optional("match_target", Text, "Only targets whose labels match."),
+                        optional("metric", Text, "Only this metric."),
+                        optional("limit", Integer, "How many entries are returned at most."),
+                    ]
+                },
+            )
+            .gives::<Vec<Untyped>>(),
+        get("/api/v1/targets/relabel_steps", targets::relabel_steps)
+            .about("targets", "Shows how labels of a target are relabelled; there are no scrape pools")
+            .takes(const { &[POOL, required("labels", Text, "Labels of a target, in JSON.")] })
+            .gives::<Untyped>(),
+        get("/api/v1/scrape_pools", targets::scrape_pools)
+            .about("targets", "Lists scrape pools; there are none")
+            .gives::<targets::ScrapePools>(),
+        get("/api/v1/scrape_pools/config", targets::scrape_pool_config)
+            .about("targets", "Shows the configuration of a scrape pool; there are none")
+            .takes(const { &[POOL] })
+            .gives::<Untyped>(),
+        get("/api/v1/alertmanagers", targets::alertmanagers)
+            .about("alerts", "Lists Alertmanagers; there are none")
+            .gives::<targets::Alertmanagers>(),
+        get("/api/v1/alerts", rules::alerts)
+            .about("alerts", "Lists active alerts; there are none")
+            .gives::<rules::Alerts>(),
+        get("/api/v1/rules", rules::rules)
+            .about("rules", "Lists rules; there are none")
+            .takes(RULES)
+            .gives::<rules::RuleGroups>(),
+    ]
+}
+
+fn state() -> Vec<Endpoint> {
+    vec![
+        get("/api/v1/status/config", status::config)
+            .about("status", "Shows the configuration in force")
+            .gives::<status::ConfigText>(),
+        get("/api/v1/status/flags", status::flags)
+            .about("status", "Lists the flags with their values")
+            .gives::<std::collections::BTreeMap<String, String>>(),
+        get("/api/v1/status/buildinfo", status::buildinfo)
+            .about("status", "Tells which API this is, and whose")
+            .gives::<status::BuildInfo>(),
+        get("/api/v1/status/runtimeinfo", status::runtimeinfo)
+            .about("status", "Tells how the server runs")
+            .gives::<status::RuntimeInfo>(),
+        get("/api/v1/status/tsdb", tsdb_status::cardinality)
+            .about("status", "Counts what labels cost of the series in memory")
+            .takes(const { &[LIMIT, TIMEOUT] })
+            .gives::<tsdb_status::TsdbStatus>(),
+        get("/api/v1/status/tsdb/blocks", tsdb_status::blocks)
+            .about("status", "Lists blocks and parts")
+            .gives::<tsdb_status::Blocks>(),
+        get("/api/v1/status/self_metrics", self_metrics::self_metrics)
+            .about("status", "Returns the server's own metrics in JSON")
+            .takes(const { &[optional("metric_name_pattern", Text, "Only metrics whose whole name matches this expression.")] })
+            .gives::<Vec<Untyped>>(),
+        get("/api/v1/status/walreplay", status::walreplay)
+            .about("status", "Tells how far the replay of the log is, in files")
+            .always_open()
+            .compressed(false)
+            .gives::<status::WalReplay>(),
+        get("/api/v1/status/usage", usage::usage)
+            .about("status", "Tells what was asked for, by whom, and when last")
+            .takes(const { &[optional("metric", Text, "Only this metric."), LIMIT, TIMEOUT] })
+            .gives::<Untyped>(),
+        get("/api/v1/status/churn", churn::status)
+            .about("status", "Tells which labels made new series")
+            .takes(const { &[optional("time", Time, "End of the hour that is looked at; now by default."), TIMEOUT] })
+            .gives::<Untyped>(),
+        get("/api/v1/features", features::features)
+            .about("features", "Lists features, and whether they are on")
+            .gives::<features::FeatureList>(),
+        get("/api/v1/notifications", notifications::list)
+            .about("notifications", "Lists what operators should know now")
+            .always_open()
+            .compressed(false)
+            .gives::<Vec<notifications::Notification>>(),
+        get("/api/v1/notifications/live", notifications::live)
+            .about("notifications", "Streams what operators should know")
+            .always_open()
+            .compressed(false)
+            .gives_other("text/event-stream"),
+        get("/api/v1/openapi.yaml", openapi::serve)
+            .about("openapi", "Describes this API")
+            .takes(const { &[optional("openapi_version", OneOf(&["3.1", "3.2"]), "Version of the specification.")] })
+            .gives_other("application/yaml"),
+    ]
+}
+
+fn messages() -> Vec<Endpoint> {
+    vec![
+        post("/api/v1/read", remote_read::read)
+            .about("remote", "Answers a remote reader")
+            .takes_message("application/x-protobuf")
+            .gives_other("application/x-protobuf"),
+        post("/api/v1/write", write::write)
+            .about("remote", "Stores what a remote-write sender sends")
+            .takes_message("application/x-protobuf"),
+        post("/api/v1/otlp/v1/metrics", otlp::write)
+            .about("otlp", "Stores metrics of OpenTelemetry")
+            .takes_message("application/x-protobuf")
+            .gives_other("application/x-protobuf"),
+    ]
+}
+
+fn administration() -> Vec<Endpoint> {
+    const SNAPSHOT: &[Parameter] = &[
+        optional("skip_head", Boolean, "Leave out what is not in blocks yet."),
+        optional("format", OneOf(&["varve"]), "Form of the snapshot."),
+    ];
+    vec![
+        post_put("/api/v1/admin/tsdb/delete_series", admin::delete_series)
+            .about("admin", "Deletes samples of matching series")
+            .takes(const { &[MATCH_REQUIRED, START, END] }),
+        post_put("/api/v1/admin/tsdb/clean_tombstones", admin::clean_tombstones)
+            .about("admin", "Takes deleted samples off the disk"),
+        post_put("/api/v1/admin/tsdb/snapshot", admin::snapshot)
+            .about("admin", "Makes a snapshot")
+            .takes(SNAPSHOT)
+            .gives::<admin::Snapshot>(),
+        post("/api/v1/admin/tsdb/compact", admin::compact)
+            .about("admin", "Writes everything to blocks and merges them"),
+        post("/api/v1/admin/tsdb/import", admin::import)
+            .about("admin", "Takes in blocks from the folder `import`")
+            .gives::<admin::Imported>(),
+    ]
+}
+
+fn pages() -> Vec<Endpoint> {
+    vec![
+        get("/federate", federate::federate)
+            .about("federation", "Returns the latest samples of matching series in the text or protobuf format")
+            .takes(const { &[MATCH] })
+            .gives_other("text/plain")
+            .compressed(true),
+        get("/metrics", health::metrics)
+            .about("server", "Returns the server's own metrics")
+            .gives_other("text/plain")
+            .always_open()
+            .compressed(true),
+        get_head("/-/healthy", health::healthy)
+            .about("server", "Answers while the process lives")
+            .gives_other("text/plain")
+            .always_open(),
+        get_head("/-/ready", health::ready)
+            .about("server", "Tells whether the store is open")
+            .takes(const { &[optional("for", OneOf(&["write"]), "Ask whether it takes writes, too.")] })
+            .gives_other("text/plain"),
+        Endpoint::new("/-/reload", &["GET", "POST", "PUT"], lifecycle::reload)
+            .about("server", "Reads the configuration again")
+            .gives_other("text/plain")
+            .always_open(),
+        Endpoint::new("/-/quit", &["GET", "POST", "PUT"], lifecycle::quit)
+            .about("server", "Ends the server")
+            .gives_other("text/plain")
+            .always_open(),
+    ]
+}
+
+/// Makes the router.
+pub(super) fn router(app: &Arc<App>) -> Router<Arc<App>> {
+    let router = Router::new().route("/api/v1/{*path}", any(unknown)).route(API, any(unknown)).fallback(not_found);
+    endpoints().into_iter().fold(router, |router, endpoint| {
+        let path = endpoint.path;
+        router.route(path, endpoint.into_route(app))
+    })
+}
+
+/// Answers OPTIONS of a path that is not served; any other method finds nothing.
+async fn unknown(State(app): State<Arc<App>>, request: Request) -> Response {
+    if request.method() != Method::OPTIONS {
+        return not_found().await;
+    }
+    if let Some(is_stopping) = app.stopping() {
+        return unavailable(is_stopping);
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    cors::add_headers(&app.settings.cors_origin, request.headers().get(header::ORIGIN), response.headers_mut());
+    response
+}
+
+async fn not_found() -> Response {
+    plain(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// Lets requests through only while the store is open.
+async fn if_open(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    match app.stopping() {
+        None => next.run(request).await,
+        Some(is_stopping) => unavailable(is_stopping),
+    }
+}
+
+fn unavailable(is_stopping: bool) -> Response {
+    let stopping = if is_stopping { "true" } else { "false" };
+    let headers = [("X-Prometheus-Stopping", stopping), (header::RETRY_AFTER.as_str(), error::RETRY_AFTER_S)];
+    (headers, plain(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_stands_once() {
+        let paths: std::collections::BTreeSet<_> = endpoints().iter().map(Endpoint::path).collect();
+        assert_eq!(paths.len(), endpoints().len());
+    }
+
+    #[test]
+    fn allow_lists_methods_in_order() {
+        assert_eq!(allow(&["GET", "POST"]), "GET, OPTIONS, POST");
+    }
+}

@@ -1,0 +1,181 @@
+//! How well a text fits a search term: from 0 to 1, as Prometheus' `util/strutil` and `web/api/v1/search_filters.go` count.
+//!
+//! Characters are compared, not bytes; of ASCII both are the same.
+
+/// How terms are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    /// The characters of the term stand in the text in their order.
+    Subsequence,
+    /// The term stands in the text, or is similar to it.
+    JaroWinkler,
+}
+
+/// A text that is no exact match scores less than 1 even so.
+const NOT_EXACT: f64 = 0.999;
+
+/// A term and how texts are held against it.
+#[derive(Debug)]
+pub(super) struct Term {
+    text: String,
+    chars: Vec<char>,
+    algorithm: Algorithm,
+    /// Texts that score less are not found.
+    threshold: f64,
+}
+
+impl Term {
+    pub(super) fn new(text: String, algorithm: Algorithm, threshold: f64) -> Self {
+        Self { chars: text.chars().collect(), text, algorithm, threshold }
+    }
+
+    /// Returns the score of a text; `None` if it is not found.
+    pub(super) fn score(&self, text: &str, chars: &[char]) -> Option<f64> {
+        match self.algorithm {
+            Algorithm::Subsequence if text.starts_with(&self.text) => Some(1.0),
+            Algorithm::Subsequence => {
+                let score = subsequence(&self.chars, chars);
+                (score > 0.0 && score >= self.threshold).then_some(score)
+            }
+            Algorithm::JaroWinkler => self.substring(text, chars.len()).or_else(|| {
+                let score = if self.threshold > 0.0 { jaro_winkler(&self.chars, chars) } else { -1.0 };
+                (score >= self.threshold).then_some(score)
+            }),
+        }
+    }
+
+    /// Scores the place of the term in a text: the earlier, the better.
+    fn substring(&self, text: &str, len: usize) -> Option<f64> {
+        let place = match text.find(&self.text)? {
+            0 => return Some(1.0),
+            at => text[..at].chars().count(),
+        };
+        let last = len.saturating_sub(self.chars.len());
+        Some(if last == 0 { 1.0 } else { 1.0 - 0.9 * place as f64 / last as f64 })
+    }
+}
+
+/// Scores runs of characters that follow each other, and takes off for gaps.
+fn subsequence(pattern: &[char], text: &[char]) -> f64 {
+    if pattern == text {
+        return 1.0;
+    }
+    if pattern.is_empty() || pattern.len() > text.len() {
+        return 0.0;
+    }
+    let mut best = -1.0f64;
+    for start in 0..=text.len() - pattern.len() {
+        if text[start] != pattern[0] {
+            continue;
+        }
+        // What is not complete from here is not from any later place.
+        let Some(score) = score_from(pattern, text, start) else { break };
+        best = best.max(score);
+    }
+    if best < 0.0 {
+        return 0.0;
+    }
+    best / (pattern.len() * pattern.len()) as f64 * NOT_EXACT
+}
+
+/// Scores the first way to find the pattern from a place on.
+fn score_from(pattern: &[char], text: &[char], start: usize) -> Option<f64> {
+    let per_char = 1.0 / text.len() as f64;
+    let (mut found, mut at, mut behind_last, mut score) = (0, start, 0, 0.0);
+    while found < pattern.len() {
+        at += text.get(at..)?.iter().position(|c| *c == pattern[found])?;
+        let from = at;
+        while found < pattern.len() && text.get(at) == Some(&pattern[found]) {
+            at += 1;
+            found += 1;
+        }
+        if from > behind_last {
+            score -= (from - behind_last) as f64 * per_char;
+        }
+        score += ((at - from) * (at - from)) as f64;
+        behind_last = at;
+    }
+    if text.len() > behind_last {
+        score -= (text.len() - behind_last) as f64 * per_char * 0.5;
+    }
+    Some(score)
+}
+
+/// The similarity of Jaro with the bonus of Winkler for a common start of up to four characters.
+fn jaro_winkler(a: &[char], b: &[char]) -> f64 {
+    if a == b {
+        return 1.0;
+    }
+    if a.is_empty() || b.is_empty() {
+        return 0.0;
+    }
+    let (short, long) = if a.len() > b.len() { (b, a) } else { (a, b) };
+    let distance = (long.len() / 2).saturating_sub(1);
+    let (mut in_short, mut in_long) = (Vec::new(), vec![false; long.len()]);
+    for (i, c) in short.iter().enumerate() {
+        let places = i.saturating_sub(distance)..(i + distance + 1).min(long.len());
+        if let Some(at) = places.into_iter().find(|&at| !in_long[at] && long[at] == *c) {
+            in_long[at] = true;
+            in_short.push(*c);
+        }
+    }
+    if in_short.is_empty() {
+        return 0.0;
+    }
+    let matched = long.iter().zip(&in_long).filter(|(_, is_matched)| **is_matched).map(|(c, _)| c);
+    let n_moved = in_short.iter().zip(matched).filter(|(a, b)| a != b).count() as f64;
+    let n = in_short.len() as f64;
+    // In this order of operations, for the last bit.
+    let jaro = (n * (1.0 / short.len() as f64) + n * (1.0 / long.len() as f64) + (n - n_moved * 0.5) / n) / 3.0;
+    let prefix = short.iter().zip(long).take(4).take_while(|(a, b)| a == b).count() as f64;
+    jaro + prefix * 0.1 * (1.0 - jaro)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chars(text: &str) -> Vec<char> {
+        text.chars().collect()
+    }
+
+    fn check(algorithm: Algorithm, term: &str, text: &str, expect: Option<f64>) {
+        let score = Term::new(term.to_owned(), algorithm, 0.0).score(text, &chars(text));
+        let is_close = match (score, expect) {
+            (Some(score), Some(expect)) => (score - expect).abs() < 1e-9,
+            (score, expect) => score == expect,
+        };
+        assert!(is_close, "{term} in {text}: {score:?}, expected {expect:?}");
+    }
+
+    #[test]
+    fn subsequences_score_runs_and_lose_for_gaps() {
+        use Algorithm::Subsequence;
+        check(Subsequence, "up", "up", Some(1.0));
+        check(Subsequence, "up", "upper", Some(1.0));
+        check(Subsequence, "up", "pu", None);
+        // A run of 2 from place 2 of 5: 4 - 2/5 - 1/10, over 4.
+        check(Subsequence, "up", "xyupz", Some((4.0 - 0.4 - 0.1) / 4.0 * 0.999));
+        // Runs of 1 and 1 with a gap of 1 between, and 1 before and behind.
+        check(Subsequence, "ac", "xabcx", Some((2.0 - 0.2 - 0.2 - 0.1) / 4.0 * 0.999));
+        check(Subsequence, "é", "aé", Some((1.0 - 0.5) * 0.999));
+        check(Subsequence, "abc", "ab", None);
+    }
+
+    #[test]
+    fn substrings_score_their_place() {
+        use Algorithm::JaroWinkler;
+        check(JaroWinkler, "up", "upper", Some(1.0));
+        check(JaroWinkler, "up", "xup", Some(1.0 - 0.9));
+        check(JaroWinkler, "up", "xupxx", Some(1.0 - 0.9 / 3.0));
+        check(JaroWinkler, "up", "nothing", None);
+    }
+
+    #[test]
+    fn similar_texts_score_as_in_the_literature() {
+        for (a, b, expect) in [("MARTHA", "MARHTA", 0.9611), ("DIXON", "DICKSONX", 0.8133), ("DWAYNE", "DUANE", 0.84)] {
+            assert!((jaro_winkler(&chars(a), &chars(b)) - expect).abs() < 1e-4, "{a} {b}");
+        }
+        assert_eq!(jaro_winkler(&chars("a"), &chars("b")), 0.0);
+    }
+}

@@ -1,0 +1,123 @@
+//! `varve tsdb import` and `varve tsdb export`: from Prometheus' data directories into Varve's, and back.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use varve_query::promql::parse_selector;
+use varve_tsdb::prometheus::block::BlockReader;
+use varve_tsdb::prometheus::export::{ExportOptions, export};
+use varve_tsdb::prometheus::fault::Faults;
+use varve_tsdb::prometheus::import::import_block;
+use varve_tsdb::prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
+use varve_tsdb::{Db, Error, Fs, Options, QueryContext, RealFs, TimeRange};
+
+use super::Verdict;
+use super::args::{ExportArgs, ImportArgs};
+use super::report::{fault_lines, time};
+use crate::machine;
+
+/// What an import makes, inside the data directory, before it is taken in.
+const STAGING: &str = "import.tmp";
+
+/// Builds blocks of all that a Prometheus data directory holds, then has them taken in at once.
+pub(super) fn import(args: &ImportArgs) -> Result<Verdict> {
+    if !args.source.is_dir() {
+        bail!("data directory {:?} does not exist", args.source);
+    }
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let staging = args.path.join(STAGING);
+    // What an interrupted import left is made anew: it is not known which of it is whole.
+    remove_dir(&staging)?;
+    let mut faults = Faults::default();
+    let built = build(&fs, args, &staging, &mut faults)?;
+    let import_dir = args.path.join("import");
+    std::fs::create_dir_all(&import_dir).with_context(|| format!("create {import_dir:?}"))?;
+    for entry in std::fs::read_dir(staging.join("blocks")).context("list the blocks that were built")? {
+        let path = entry.context("list the blocks that were built")?.path();
+        let target = import_dir.join(path.file_name().context("a file has a name")?);
+        std::fs::rename(&path, &target).with_context(|| format!("rename {path:?}"))?;
+    }
+    remove_dir(&staging)?;
+    eprint!("{}", fault_lines(&faults));
+    println!("{} samples in {} blocks were built", built.n_samples, built.n_blocks);
+    take_in(&args.path)?;
+    Ok(if faults.n_unsound() == 0 { Verdict::Sound } else { Verdict::Faults })
+}
+
+#[derive(Debug, Default)]
+struct Built {
+    n_blocks: u64,
+    n_samples: u64,
+}
+
+fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &Path, faults: &mut Faults) -> Result<Built> {
+    let options = RecoverOptions {
+        memory_bytes: usize::try_from(machine::memory_bytes() / 4).unwrap_or(usize::MAX),
+        concurrency: machine::cores().min(CONCURRENCY_MAX),
+        ..RecoverOptions::default()
+    };
+    let (logs, blocks_dir) = (staging.join("logs"), staging.join("blocks"));
+    let report = recover(fs, &args.source, &logs, &options, &|_| {}).context("read the log")?;
+    faults.append(report.faults);
+    std::fs::create_dir_all(&blocks_dir).with_context(|| format!("create {blocks_dir:?}"))?;
+    let mut sources: Vec<PathBuf> = BlockReader::list(&**fs, &args.source).context("list the blocks")?;
+    sources.extend(report.blocks.iter().map(|block| logs.join(block.ulid.to_string())));
+    let mut built = Built::default();
+    for source in &sources {
+        // The number in the name decides which of two samples at one time stands: that of Prometheus' older block.
+        let imported = import_block(fs, source, &blocks_dir, built.n_blocks + 1, faults)
+            .with_context(|| format!("read the block {source:?}"))?;
+        built.n_blocks += imported.n_blocks;
+        built.n_samples += imported.n_samples;
+    }
+    Ok(built)
+}
+
+/// Takes the blocks in, or says how the server does that has the directory open.
+fn take_in(path: &Path) -> Result<()> {
+    match Db::open(path, Options { background: false, ..Options::default() }) {
+        Ok(db) => {
+            let n_blocks = db.import().context("take the blocks in")?;
+            println!("{n_blocks} blocks were taken in");
+            Ok(())
+        }
+        Err(Error::Locked { .. }) => {
+            println!("a server has {path:?} open; it takes them in with: POST /api/v1/admin/tsdb/import");
+            Ok(())
+        }
+        Err(error) => Err(error).with_context(|| format!("open data directory {path:?}")),
+    }
+}
+
+/// Writes the samples of a data directory to Prometheus' blocks.
+pub(super) fn export_blocks(args: &ExportArgs) -> Result<Verdict> {
+    if !args.path.is_dir() {
+        bail!("data directory {:?} does not exist", args.path);
+    }
+    let options = Options { wal_replay_concurrency: machine::cores(), background: false, ..Options::default() };
+    let db = Db::open(&args.path, options).with_context(|| format!("open data directory {:?}", args.path))?;
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let matchers = match &args.selector {
+        Some(selector) => parse_selector(selector).map_err(|error| anyhow::anyhow!("{selector:?}: {error}"))?,
+        None => Vec::new(),
+    };
+    let range = TimeRange { start_ms: args.start.unwrap_or(i64::MIN), end_ms: args.end.unwrap_or(i64::MAX) };
+    let external_labels = args.external_labels.clone();
+    let options = ExportOptions { matchers, range, external_labels, ..ExportOptions::default() };
+    let blocks = export(&db, &fs, &QueryContext::unbounded(), &args.to_blocks, &options).context("export")?;
+    for block in &blocks {
+        let (from, to) = (time(block.min_ms), time(block.max_ms));
+        println!("{} {from} {to} {} series {} samples", block.ulid, block.stats.n_series, block.stats.n_samples);
+    }
+    Ok(Verdict::Sound)
+}
+
+fn remove_dir(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {dir:?}"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,73 @@
+//! One line for each expression of a plan, for `explain`.
+
+use std::fmt::Write;
+
+use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, is_legacy_name};
+
+use super::{Aggregate, Chain, Plan, PlanKind, Selector, Shift};
+use crate::promql::ast::{RangeExtension, UnaryOp};
+use crate::promql::number;
+
+/// Returns what an expression is, without what is inside of it.
+pub(crate) fn describe(plan: &Plan) -> String {
+    match &plan.kind {
+        PlanKind::Number(value) => number::plain(*value),
+        PlanKind::String(text) => format!("{:?}", String::from_utf8_lossy(text)),
+        PlanKind::Selector(selector) => of_selector(selector, None),
+        PlanKind::Range(range) => of_selector(&range.selector, Some(range.range_ms)),
+        PlanKind::Subquery(subquery) => {
+            let step = subquery.step_ms.map_or_else(String::new, |step_ms| format!("{step_ms}ms"));
+            format!("subquery [{}ms:{step}]{}", subquery.range_ms, of_shift(subquery.shift))
+        }
+        PlanKind::Call(call) => format!("{}()", call.function.name),
+        PlanKind::Aggregate(aggregate) => of_aggregate(aggregate),
+        PlanKind::Chain(chain) => of_chain(chain),
+        PlanKind::Sign(UnaryOp::Minus, _) => "-".to_owned(),
+        PlanKind::Sign(UnaryOp::Plus, _) => "+".to_owned(),
+        PlanKind::StepInvariant(_) => "once for all steps".to_owned(),
+    }
+}
+
+fn of_selector(selector: &Selector, range_ms: Option<i64>) -> String {
+    let is_name = |matcher: &&Matcher| {
+        matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal && is_legacy_name(matcher.value())
+    };
+    let name = selector.matchers.iter().find(is_name);
+    let others = selector.matchers.iter().filter(|matcher| !name.is_some_and(|name| std::ptr::eq(name, *matcher)));
+    let others: Vec<_> = others.map(ToString::to_string).collect();
+    let mut text = name.map_or_else(String::new, |name| name.value().to_owned());
+    if name.is_none() || !others.is_empty() {
+        text.push_str(&format!("{{{}}}", others.join(", ")));
+    }
+    // Writing to a text cannot fail.
+    let _infallible = range_ms.map(|range_ms| write!(text, "[{range_ms}ms]"));
+    text.push_str(match selector.extension {
+        None => "",
+        Some(RangeExtension::Anchored) => " anchored",
+        Some(RangeExtension::Smoothed) => " smoothed",
+    });
+    text.push_str(&of_shift(selector.shift));
+    text.push_str(if selector.only_totals { " (count and sum only)" } else { "" });
+    text
+}
+
+fn of_shift(shift: Shift) -> String {
+    let at = shift.at_ms.map_or_else(String::new, |at_ms| format!(" @ {}", at_ms as f64 / 1000.0));
+    let offset = if shift.offset_ms == 0 { String::new() } else { format!(" offset {}ms", shift.offset_ms) };
+    at + &offset
+}
+
+fn of_aggregate(aggregate: &Aggregate) -> String {
+    let Aggregate { op, grouping, without, .. } = aggregate;
+    let modifier = match (without, grouping.is_empty()) {
+        (false, true) => String::new(),
+        (false, false) => format!(" by ({})", grouping.join(", ")),
+        (true, _) => format!(" without ({})", grouping.join(", ")),
+    };
+    format!("{}{modifier}", op.as_str())
+}
+
+fn of_chain(chain: &Chain) -> String {
+    let operators: Vec<_> = chain.links.iter().map(|link| link.op.as_str()).collect();
+    operators.join(" ")
+}

@@ -1,0 +1,62 @@
+//! The decoders of Prometheus' formats.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use varve_tsdb::prometheus::block::BlockMeta;
+use varve_tsdb::prometheus::chunk::{self, Encoder, Encoding, StartTimes};
+use varve_tsdb::prometheus::fault::Faults;
+use varve_tsdb::prometheus::head_chunks::HeadChunkFiles;
+use varve_tsdb::prometheus::wal::{
+    Compression, Segment, SegmentReader, decode_definitions, decode_exemplars, decode_histograms, decode_metadata,
+    decode_samples, decode_tombstones,
+};
+use varve_tsdb::{Fs, MemFs, SampleColumns};
+
+/// Decodes a chunk; the first byte is its encoding. What decodes is encoded, and decoded to the same bits.
+pub fn prometheus_chunk(input: &[u8]) {
+    let Some((code, bytes)) = input.split_first() else { return };
+    let Some(encoding) = Encoding::from_code(1 + code % 6) else { return };
+    let mut columns = SampleColumns::default();
+    // What came before damage is there, and is as sound as the rest.
+    let _ = chunk::decode(encoding, bytes, &mut columns);
+    let mut encoder = Encoder::new(StartTimes::Kept);
+    encoder.push_columns(&columns);
+    let mut back = SampleColumns::default();
+    for chunk in encoder.finish() {
+        chunk::decode(chunk.encoding, &chunk.bytes, &mut back).expect("what was just encoded decodes");
+    }
+    assert_eq!(back.timestamps_ms, columns.timestamps_ms);
+    assert!(back.values.iter().map(|v| v.to_bits()).eq(columns.values.iter().map(|v| v.to_bits())));
+    assert!((0..back.len()).all(|idx| back.start_ms(idx) == columns.start_ms(idx)));
+}
+
+/// Decodes a record as every type, decompresses it, and reads the input as a segment, as head chunks and as the
+/// description of a block.
+pub fn prometheus_log(input: &[u8]) {
+    let _ = decode_definitions(input, &mut Vec::new());
+    let _ = decode_samples(input, &mut Vec::new());
+    let _ = decode_histograms(input, &mut Vec::new());
+    let _ = decode_exemplars(input, &mut Vec::new());
+    let _ = decode_metadata(input, &mut Vec::new());
+    let _ = decode_tombstones(input, &mut Vec::new());
+    for compression in [Compression::Snappy, Compression::Zstd] {
+        let size_max = compression.decoded_size(input);
+        assert!(compression.decode(input).is_none_or(|decoded| decoded.len() <= size_max));
+    }
+    let _ = BlockMeta::parse(input);
+    let fs: Arc<dyn Fs> = Arc::new(MemFs::default());
+    let dir = Path::new("/chunks_head");
+    fs.create_dir(dir).expect("a folder in memory");
+    let path = dir.join("000001");
+    fs.create(&path).and_then(|file| file.append(input)).expect("a file in memory");
+    let mut faults = Faults::default();
+    HeadChunkFiles::scan(&*fs, dir, &mut faults).expect("the folder was just made");
+    let segment = Segment { path, number: 1, is_last: true, is_checkpoint: false };
+    let mut reader = SegmentReader::open(&*fs, &segment).expect("the file was just made");
+    let mut size = 0;
+    while let Some(record) = reader.next(&mut faults) {
+        size += record.bytes.len();
+    }
+    assert!(size <= input.len(), "records are not larger than their segment");
+}

@@ -1,0 +1,62 @@
+//! Compressed answers: whole ones, long ones, and those that are cut.
+
+use std::io::Read;
+
+use super::super::T0;
+use crate::harness::{Server, WriteRequest, series};
+
+/// Enough series for an answer of some hundred KiB.
+const N_SERIES: usize = 3000;
+
+fn many_series() -> WriteRequest {
+    let one = |i: usize| series(&[("__name__", "m"), ("i", &format!("{i:050}"))], &[(T0, i as f64)]);
+    WriteRequest::new((0..N_SERIES).map(one))
+}
+
+fn decode(coding: &str, body: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    match coding {
+        "gzip" => flate2::read::GzDecoder::new(body).read_to_end(&mut plain)?,
+        "deflate" => flate2::read::ZlibDecoder::new(body).read_to_end(&mut plain)?,
+        _ => zstd::stream::read::Decoder::new(body)?.read_to_end(&mut plain)?,
+    };
+    Ok(plain)
+}
+
+#[test]
+fn answers_are_compressed_as_the_client_asks() {
+    // The second one flows: what is held back is less than it.
+    for flags in [&[][..], &["--web.response-buffer=16KiB"]] {
+        let server = Server::start(flags);
+        server.http().write(&many_series()).expect_status(204);
+        let path = "/api/v1/series?match[]=m";
+        let plain = server.http().call("GET", path, &[("Accept-Encoding", "identity")], b"");
+        assert!(plain.body.len() > 200_000 && plain.header("vary").contains("Accept-Encoding"), "{plain:?}");
+        for coding in ["gzip", "deflate", "zstd"] {
+            let accept = format!("br, {coding};q=0.8");
+            let answer = server.http().call("GET", path, &[("Accept-Encoding", &accept)], b"");
+            assert_eq!((answer.status, answer.header("content-encoding")), (200, coding));
+            assert!(answer.body.len() < plain.body.len() / 5, "{coding}: {} bytes", answer.body.len());
+            assert!(decode(coding, &answer.body).expect(coding) == plain.body, "{coding}");
+        }
+        let small = server.http().call("GET", "/api/v1/labels", &[("Accept-Encoding", "gzip")], b"");
+        assert_eq!((small.status, small.header("content-encoding")), (200, ""));
+        assert_eq!(server.metric("varve_query_memory_bytes"), 0.0);
+    }
+}
+
+#[test]
+fn a_compressed_answer_that_is_cut_does_not_parse_as_complete() {
+    let server = Server::start(&["--web.response-buffer=16KiB", "--query.timeout=2s"]);
+    server.http().write(&many_series()).expect_status(204);
+    // Each selector finds what the first one found already, for longer than the query may take.
+    let selectors = "match[]=m&match[]=%7Bi%21%3D%22%22%7D&".repeat(4000);
+    for coding in ["gzip", "zstd"] {
+        let headers = [("Accept-Encoding", coding), super::FORM];
+        let answer = server.http().call("POST", "/api/v1/series", &headers, selectors.as_bytes());
+        assert_eq!((answer.status, answer.header("content-encoding")), (200, coding));
+        assert!(answer.cut.is_some(), "{coding}: {} bytes came", answer.body.len());
+        assert!(decode(coding, &answer.body).is_err(), "{coding}");
+    }
+    assert_eq!(server.metric("varve_http_answers_cut_total"), 2.0);
+}

@@ -1,0 +1,75 @@
+//! /federate, byte for byte as a real Prometheus with the same data and configuration answers it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::histogram::histograms;
+use crate::harness::{Prometheus, Server, WriteRequest, missing, series};
+
+const CONFIG: &str = "global: {external_labels: {cluster: c1, zone: 'a\"b'}}";
+const STALE_NAN: u64 = 0x7ff0_0000_0000_0002;
+const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    i64::try_from(since.as_millis()).expect("milliseconds fit")
+}
+
+/// Series with samples up to now, one that has ended, and one whose last sample is too old to count.
+fn data(now_ms: i64) -> WriteRequest {
+    let at = |labels: &[(&str, &str)], value: f64| {
+        series(labels, &[(now_ms - 60_000, value / 2.0), (now_ms - 30_000, value)])
+    };
+    WriteRequest::new([
+        at(&[("__name__", "up"), ("instance", "a:1"), ("job", "x")], 1.0),
+        at(&[("__name__", "up"), ("job", "y \\ \"z\"\n")], 0.0),
+        at(&[("__name__", "up"), ("job", "z"), ("zone", "own")], -0.0),
+        at(&[("Code", "200"), ("__name__", "requests_total")], 1e6),
+        at(&[("Code", "500"), ("__name__", "requests_total")], 1.5e-7),
+        at(&[("Zone", "1"), ("__name__", "a_first")], 2e14 + 0.625),
+        at(&[("__name__", "requests_total"), ("path", "/")], f64::INFINITY),
+        at(&[("__name__", "with.dots"), ("label with space", "1")], f64::NAN),
+        series(&[("__name__", "up"), ("job", "gone")], &[(now_ms - 60_000, 1.0), (now_ms, f64::from_bits(STALE_NAN))]),
+        series(&[("__name__", "up"), ("job", "old")], &[(now_ms - 400_000, 1.0)]),
+    ])
+}
+
+#[test]
+fn pages_are_those_of_prometheus() {
+    if missing(&["prometheus"]) {
+        return;
+    }
+    let prometheus = Prometheus::start_with(CONFIG, &["--enable-feature=native-histograms"]);
+    let dir = tempfile::tempdir().expect("make a temporary directory");
+    let path = dir.path().join("varve.yml");
+    std::fs::write(&path, CONFIG).expect("write the configuration");
+    let varve = Server::start(&[&format!("--config.file={}", path.display())]);
+    let now_ms = now_ms();
+    for http in [prometheus.http(), varve.http()] {
+        http.write(&data(now_ms)).expect_status(204);
+        http.write_body(&histograms(&[now_ms - 60_000, now_ms - 30_000])).expect_status(204);
+    }
+    let mut wrong = Vec::new();
+    let mut n_lines = 0;
+    // Histograms with bounds of their own came to be federated after the Prometheus that is compared with.
+    let all = "%7B__name__=~%22.%2B%22,__name__!=%22native_custom%22%7D";
+    for selectors in ["up", "up&match[]=%7Bjob=%22x%22%7D&match[]=requests_total", all] {
+        for accept in [
+            "",
+            "text/plain;version=0.0.4;escaping=allow-utf-8",
+            "text/plain;version=0.0.4;escaping=values",
+            "application/openmetrics-text;version=1.0.0,text/plain;q=0.5;escaping=dots",
+            PROTOBUF,
+        ] {
+            let path = format!("/federate?match[]={selectors}");
+            let ask = |http: &crate::harness::Http| http.call("GET", &path, &[("Accept", accept)], b"");
+            let (ours, theirs) = (ask(varve.http()), ask(prometheus.http()));
+            let parts = |answer: &crate::harness::Answer| (answer.status, answer.header("content-type").to_owned());
+            n_lines += theirs.body.iter().filter(|byte| **byte == b'\n').count();
+            if parts(&ours) != parts(&theirs) || ours.body != theirs.body {
+                wrong.push(format!("{path} {accept}\nvarve: {ours:?}\nprometheus: {theirs:?}"));
+            }
+        }
+    }
+    assert!(n_lines > 50, "{n_lines}");
+    assert!(wrong.is_empty(), "{} pages differ:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,55 @@
+//! /-/reload, /-/quit and SIGHUP, and what of the configuration is seen from outside.
+
+use crate::harness::{Server, wait_until};
+
+fn config_file(text: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().expect("make a temporary directory");
+    let path = dir.path().join("varve.yml");
+    std::fs::write(&path, text).expect("write the configuration");
+    let path = path.display().to_string();
+    (dir, path)
+}
+
+#[test]
+fn the_configuration_is_read_again_on_request() {
+    let (_dir, path) = config_file("global: {external_labels: {cluster: one}}");
+    let server = Server::start(&[&format!("--config.file={path}"), "--web.enable-lifecycle"]);
+    let yaml = || server.http().get("/api/v1/status/config").data()["yaml"].as_str().expect("a text").to_owned();
+    let notifications = || server.http().get("/api/v1/notifications").data();
+    assert!(yaml().contains("cluster: one"), "{}", yaml());
+
+    std::fs::write(&path, "global: {external_labels: {cluster: two}}").expect("write the configuration");
+    let reloaded = server.http().post("/-/reload", &[], b"").expect_status(200);
+    assert!(reloaded.body.is_empty());
+    assert!(yaml().contains("cluster: two"));
+
+    std::fs::write(&path, "nonsense: 1").expect("write the configuration");
+    let refused = server.http().call("PUT", "/-/reload", &[], b"").expect_status(500).text();
+    assert!(refused.starts_with("failed to reload config: ") && refused.contains("nonsense"), "{refused}");
+    assert!(yaml().contains("cluster: two"));
+    assert_eq!(notifications()[0]["text"], "Configuration reload has failed.");
+    assert_eq!(server.metric("prometheus_config_last_reload_successful"), 0.0);
+    assert_eq!(server.http().get("/api/v1/status/runtimeinfo").data()["reloadConfigSuccess"], false);
+
+    std::fs::write(&path, "{}").expect("write the configuration");
+    server.signal("HUP");
+    wait_until("the configuration to be read", || !yaml().contains("cluster"));
+    assert_eq!(notifications().as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn the_server_ends_on_request() {
+    let mut server = Server::start(&["--web.enable-lifecycle"]);
+    let answer = server.http().post("/-/quit", &[], b"").expect_status(200).text();
+    assert_eq!(answer, "Requesting termination... Goodbye!");
+    assert!(server.wait().success());
+}
+
+#[test]
+fn nobody_ends_a_server_that_does_not_allow_it() {
+    let server = Server::start(&[]);
+    for (method, path) in [("POST", "/-/quit"), ("PUT", "/-/quit"), ("POST", "/-/reload"), ("PUT", "/-/reload")] {
+        let refused = server.http().call(method, path, &[], b"").expect_status(403);
+        assert_eq!(refused.text(), "Lifecycle API is not enabled.");
+    }
+}

@@ -1,0 +1,200 @@
+//! Remote read: a real Prometheus that has nothing reads from Varve, and a client takes the stream apart.
+
+use prost::Message;
+
+use super::super::{T0, data};
+use super::histogram::histograms;
+use crate::harness::{Answer, Http, Prometheus, Server, missing, snappy};
+
+#[derive(Clone, PartialEq, Message)]
+struct ReadRequest {
+    #[prost(message, repeated, tag = "1")]
+    queries: Vec<Query>,
+    #[prost(int32, repeated, tag = "2")]
+    accepted_response_types: Vec<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Query {
+    #[prost(int64, tag = "1")]
+    start_timestamp_ms: i64,
+    #[prost(int64, tag = "2")]
+    end_timestamp_ms: i64,
+    #[prost(message, repeated, tag = "3")]
+    matchers: Vec<Matcher>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Matcher {
+    #[prost(int32, tag = "1")]
+    kind: i32,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(string, tag = "3")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Frame {
+    #[prost(message, repeated, tag = "1")]
+    series: Vec<ChunkedSeries>,
+    #[prost(int64, tag = "2")]
+    query_index: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ChunkedSeries {
+    #[prost(message, repeated, tag = "1")]
+    labels: Vec<Pair>,
+    #[prost(message, repeated, tag = "2")]
+    chunks: Vec<Chunk>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Pair {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Chunk {
+    #[prost(int64, tag = "1")]
+    min_time_ms: i64,
+    #[prost(int64, tag = "2")]
+    max_time_ms: i64,
+    #[prost(int32, tag = "3")]
+    encoding: i32,
+    #[prost(bytes = "vec", tag = "4")]
+    data: Vec<u8>,
+}
+
+const STREAMED: i32 = 1;
+
+fn query(kind: i32, name: &str, value: &str) -> Query {
+    let matcher = Matcher { kind, name: name.into(), value: value.into() };
+    Query { start_timestamp_ms: T0, end_timestamp_ms: T0 + 3_600_000, matchers: vec![matcher] }
+}
+
+fn read(http: &Http, queries: Vec<Query>, accepted: &[i32]) -> Answer {
+    let request = ReadRequest { queries, accepted_response_types: accepted.to_vec() };
+    let headers = [("Content-Encoding", "snappy"), ("Content-Type", "application/x-protobuf")];
+    http.post("/api/v1/read", &headers, &snappy(&request.encode_to_vec()))
+}
+
+/// Takes a stream apart, checking the length and the checksum of each frame.
+fn frames(mut bytes: &[u8]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    while !bytes.is_empty() {
+        let size = prost::encoding::decode_varint(&mut bytes).expect("a length") as usize;
+        let (checksum, rest) = bytes.split_first_chunk::<4>().expect("a checksum");
+        let (frame, rest) = rest.split_at(size);
+        // The highest byte comes first.
+        let checksum = checksum.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+        assert_eq!(crc32c::crc32c(frame), checksum);
+        frames.push(Frame::decode(frame).expect("a frame"));
+        bytes = rest;
+    }
+    frames
+}
+
+fn server(flags: &[&str]) -> Server {
+    let server = Server::start(flags);
+    server.http().write(&data()).expect_status(204);
+    server.http().write_body(&histograms(&[T0, T0 + 15_000, T0 + 30_000])).expect_status(204);
+    server
+}
+
+/// Queries that a Prometheus which reads from elsewhere must answer as the store that has the data.
+const QUERIES: &[&str] = &[
+    "{__name__=~\".+\"}[1h]",
+    "sum by (job) (rate(requests_total[1m]))",
+    "up == 0",
+    "histogram_quantile(0.9, native)",
+    "histogram_count(native_custom) + histogram_sum(native_gauge)",
+    "count({cluster=\"c1\"})",
+    "count({cluster=\"c2\"})",
+];
+
+#[test]
+fn a_prometheus_that_reads_from_varve_answers_as_one_that_has_the_data() {
+    if missing(&["prometheus"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("make a temporary directory");
+    let path = dir.path().join("varve.yml");
+    std::fs::write(&path, "global: {external_labels: {cluster: c1}}").expect("write the configuration");
+    // Small frames, so that series come in several.
+    let varve = server(&[&format!("--config.file={}", path.display()), "--storage.remote.read-max-bytes-in-frame=100"]);
+    const HISTOGRAMS: &[&str] = &["--enable-feature=native-histograms"];
+    let source = Prometheus::start_with("global: {external_labels: {cluster: c1}}", HISTOGRAMS);
+    source.http().write(&data()).expect_status(204);
+    source.http().write_body(&histograms(&[T0, T0 + 15_000, T0 + 30_000])).expect_status(204);
+
+    let reading = |http: &Http| {
+        let config = format!("remote_read: [{{url: '{}', read_recent: true}}]", http.url("/api/v1/read"));
+        Prometheus::start_with(&config, HISTOGRAMS)
+    };
+    let (of_ours, of_theirs) = (reading(varve.http()), reading(source.http()));
+    for query in QUERIES {
+        let params = [("query", *query), ("time", "1700000290")];
+        let result = |prometheus: &Prometheus| {
+            let mut data = prometheus.http().form("/api/v1/query", &params).data();
+            data["result"].as_array_mut().expect("a list").sort_by_key(ToString::to_string);
+            data.to_string()
+        };
+        let (ours, theirs) = (result(&of_ours), result(&of_theirs));
+        assert!(theirs.contains("metric") || query.contains("c2"), "{query}: {theirs}");
+        assert_eq!(ours, theirs, "{query}");
+    }
+}
+
+#[test]
+fn a_stream_has_series_in_order_and_a_checksum_a_frame() {
+    let varve = server(&[]);
+    let answer = read(varve.http(), vec![query(0, "job", "x"), query(2, "__name__", "native.*")], &[STREAMED]);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let content_type = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
+    assert_eq!(answer.header("content-type"), content_type);
+    let frames = frames(&answer.body);
+    let mut encodings = Vec::new();
+    for index in 0..2 {
+        let of_query: Vec<_> = frames.iter().filter(|frame| frame.query_index == index).collect();
+        let labels: Vec<Vec<(String, String)>> = of_query
+            .iter()
+            .map(|frame| frame.series[0].labels.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect())
+            .collect();
+        assert!(labels.len() >= 3 && labels.is_sorted(), "{labels:?}");
+        for frame in &of_query {
+            assert_eq!(frame.series.len(), 1);
+            for chunk in &frame.series[0].chunks {
+                assert!(T0 <= chunk.min_time_ms && chunk.min_time_ms <= chunk.max_time_ms && !chunk.data.is_empty());
+                encodings.push(chunk.encoding);
+            }
+        }
+    }
+    // Floats and histograms with whole counts.
+    assert!(encodings.contains(&1) && encodings.contains(&2), "{encodings:?}");
+    let nothing = read(varve.http(), vec![query(0, "job", "nothing")], &[STREAMED]);
+    assert_eq!((nothing.status, nothing.body.len()), (200, 0));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_in_plain_text() {
+    let varve = server(&["--storage.remote.read-sample-limit=10"]);
+    let refused = |answer: Answer, status: u16, text: &str| {
+        assert_eq!((answer.status, answer.header("content-type")), (status, "text/plain; charset=utf-8"), "{answer:?}");
+        assert!(answer.text().contains(text), "{answer:?}");
+    };
+    let all = || vec![query(2, "__name__", ".+")];
+    refused(read(varve.http(), all(), &[]), 400, "exceeded sample limit (10)");
+    refused(read(varve.http(), all(), &[7]), 400, "does not support any of the requested response types");
+    refused(read(varve.http(), vec![query(2, "__name__", "(")], &[]), 500, "");
+    refused(read(varve.http(), vec![query(9, "a", "b")], &[]), 500, "invalid matcher type");
+    refused(varve.http().post("/api/v1/read", &[], b"nonsense"), 400, "");
+    let answer = read(varve.http(), vec![query(0, "__name__", "nothing")], &[0]);
+    assert_eq!((answer.status, answer.header("content-encoding")), (200, "snappy"));
+    assert_eq!(answer.header("content-type"), "application/x-protobuf");
+    assert_eq!(varve.metric("varve_query_memory_bytes"), 0.0);
+}

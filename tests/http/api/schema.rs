@@ -1,0 +1,226 @@
+//! A validator for the part of JSON schema that OpenAPI descriptions of the API use.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// An OpenAPI document.
+#[derive(Debug)]
+pub(super) struct Description {
+    document: Value,
+    /// What stands before the paths of the document.
+    prefix: &'static str,
+}
+
+/// What a parameter is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ParameterKind {
+    pub(super) is_required: bool,
+    /// A whole number or a boolean.
+    is_number: bool,
+    /// A time or a duration.
+    is_time: bool,
+}
+
+impl ParameterKind {
+    /// Tells whether not every text is a value.
+    pub(super) fn is_checked(self) -> bool {
+        self.is_number || self.is_time
+    }
+}
+
+/// What schemas may say; a word that is not among them fails the validation rather than being passed over.
+const KNOWN: [&str; 18] = [
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "prefixItems",
+    "minItems",
+    "maxItems",
+    "anyOf",
+    "oneOf",
+    "enum",
+    "const",
+    "minimum",
+    "maximum",
+    "format",
+    "description",
+    "example",
+    "$ref",
+];
+
+impl Description {
+    /// Reads Prometheus' own; `None`, and a word about it, where it is not at hand.
+    pub(super) fn of_prometheus() -> Option<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/api/openapi_3.1.yaml");
+        let Ok(yaml) = std::fs::read_to_string(&path) else {
+            eprintln!("skipped: {} is not there", path.display());
+            return None;
+        };
+        Some(Self::parse(&yaml, "/api/v1"))
+    }
+
+    pub(super) fn parse(yaml: &str, prefix: &'static str) -> Self {
+        Self { document: serde_yaml_ng::from_str(yaml).expect("the description is YAML"), prefix }
+    }
+
+    /// Lists paths with their methods, those in capitals.
+    pub(super) fn operations(&self) -> Vec<(String, String)> {
+        let paths = self.document["paths"].as_object().expect("a description has paths");
+        let of_path = |(path, operations): (&String, &Value)| {
+            let path = format!("{}{path}", self.prefix);
+            let operations = operations.as_object().expect("a path has operations");
+            operations.keys().map(|method| (path.clone(), method.to_uppercase())).collect::<Vec<_>>()
+        };
+        paths.iter().flat_map(of_path).collect()
+    }
+
+    /// Lists the parameters of an operation that stand in the URL, but for those of the path.
+    pub(super) fn parameters(&self, method: &str, path: &str) -> Vec<(String, ParameterKind)> {
+        let operation = self.operation(method, path).expect("the operation is described");
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let kind = |parameter: &Value| {
+            let schema = &parameter["schema"];
+            let is_number = ["integer", "boolean"].iter().any(|kind| schema["type"] == *kind);
+            ParameterKind {
+                is_required: parameter["required"] == true,
+                is_number,
+                is_time: schema.get("oneOf").is_some(),
+            }
+        };
+        let in_query = parameters.filter(|parameter| parameter["in"] == "query");
+        in_query.map(|p| (p["name"].as_str().expect("a parameter has a name").to_owned(), kind(p))).collect()
+    }
+
+    /// Returns the operation that serves a path.
+    fn operation(&self, method: &str, path: &str) -> Option<&Value> {
+        let path = path.strip_prefix(self.prefix)?;
+        let paths = self.document["paths"].as_object()?;
+        let fits = |template: &str| {
+            let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
+            template.len() == path.len() && template.iter().zip(&path).all(|(t, p)| t == p || t.starts_with('{'))
+        };
+        let (_, operations) = paths.iter().find(|(template, _)| fits(template))?;
+        operations.get(method.to_lowercase())
+    }
+
+    /// Tells what is wrong with an answer in JSON; nothing, if the description has no word on it.
+    pub(super) fn validate(&self, method: &str, path: &str, status: u16, answer: &Value) -> Result<(), String> {
+        let Some(operation) = self.operation(method, path) else { return Ok(()) };
+        let responses = &operation["responses"];
+        let response = responses.get(status.to_string()).unwrap_or(&responses["default"]);
+        match response["content"]["application/json"].get("schema") {
+            Some(schema) => self.check(schema, answer, "$"),
+            None => Err(format!("{status} has no content in JSON")),
+        }
+    }
+
+    fn check(&self, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+        let Some(words) = schema.as_object() else { return Ok(()) };
+        if let Some(unknown) = words.keys().find(|word| !KNOWN.contains(&word.as_str())) {
+            return Err(format!("{at}: the validator does not know {unknown}"));
+        }
+        if let Some(reference) = schema["$ref"].as_str() {
+            let pointer = reference.strip_prefix('#').expect("references stay inside the document");
+            let target = self.document.pointer(pointer).ok_or_else(|| format!("{at}: {reference} leads nowhere"))?;
+            return self.check(target, value, at);
+        }
+        check_type(schema, value, at)?;
+        for (word, most) in [("anyOf", usize::MAX), ("oneOf", 1)] {
+            if let Some(choices) = schema[word].as_array() {
+                let refusals: Vec<_> = choices.iter().filter_map(|s| self.check(s, value, at).err()).collect();
+                let n_fitting = choices.len() - refusals.len();
+                if !(1..=most).contains(&n_fitting) {
+                    return Err(format!("{at}: {n_fitting} of {word} fit: {refusals:?}"));
+                }
+            }
+        }
+        if let Some(object) = value.as_object() {
+            self.check_object(schema, object, at)?;
+        }
+        value.as_array().map_or(Ok(()), |list| self.check_list(schema, list, at))
+    }
+
+    fn check_object(&self, schema: &Value, object: &serde_json::Map<String, Value>, at: &str) -> Result<(), String> {
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            if !object.contains_key(name) {
+                return Err(format!("{at}: {name} is missing"));
+            }
+        }
+        for (name, value) in object {
+            let at = format!("{at}.{name}");
+            match (schema["properties"].get(name), &schema["additionalProperties"]) {
+                (Some(property), _) => self.check(property, value, &at)?,
+                (None, Value::Bool(false)) => return Err(format!("{at} is not described")),
+                (None, rest) => self.check(rest, value, &at)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn check_list(&self, schema: &Value, list: &[Value], at: &str) -> Result<(), String> {
+        let bound = |word: &str| schema[word].as_u64();
+        let len = list.len() as u64;
+        if bound("minItems").is_some_and(|min| len < min) || bound("maxItems").is_some_and(|max| len > max) {
+            return Err(format!("{at}: {len} elements"));
+        }
+        let first = schema["prefixItems"].as_array();
+        for (i, value) in list.iter().enumerate() {
+            let schema = first.and_then(|first| first.get(i)).unwrap_or(&schema["items"]);
+            self.check(schema, value, &format!("{at}[{i}]"))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_type(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+    let fits = match schema["type"].as_str() {
+        None => true,
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("boolean") => value.is_boolean(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("null") => value.is_null(),
+        Some(other) => return Err(format!("{at}: the validator does not know the type {other}")),
+    };
+    let listed = schema["enum"].as_array().is_none_or(|values| values.contains(value));
+    let same = schema.get("const").is_none_or(|constant| constant == value);
+    let number = value.as_f64().unwrap_or_default();
+    let above = schema["minimum"].as_f64().is_none_or(|min| number >= min);
+    let below = schema["maximum"].as_f64().is_none_or(|max| number <= max);
+    match fits && listed && same && above && below {
+        true => Ok(()),
+        false => Err(format!("{at}: {value} is not {schema}")),
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_found() {
+    let yaml = "
+paths:
+  /a/{x}:
+    get:
+      responses:
+        '200': {content: {application/json: {schema: {$ref: '#/components/A'}}}}
+components:
+  A: {type: object, properties: {n: {type: integer, minimum: 1}, l: {type: array, items: {type: string}}},
+      required: [n], additionalProperties: false}
+";
+    let description = Description::parse(yaml, "/api");
+    let check = |json: &str, fits: bool| {
+        let value = serde_json::from_str(json).expect("JSON");
+        let checked = description.validate("GET", "/api/a/b", 200, &value);
+        assert_eq!(checked.is_ok(), fits, "{json}: {checked:?}");
+    };
+    check(r#"{"n": 1}"#, true);
+    check(r#"{"n": 1, "l": ["a"]}"#, true);
+    check(r#"{"n": 0}"#, false);
+    check(r#"{"n": 1.5}"#, false);
+    check(r#"{"l": []}"#, false);
+    check(r#"{"n": 1, "l": [1]}"#, false);
+    check(r#"{"n": 1, "m": 1}"#, false);
+}

@@ -1,0 +1,67 @@
+//! Statistics of a query, and what `varve query explain` makes of them.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{T0, data};
+use crate::harness::Server;
+
+fn stats(server: &Server, path: &str, params: &[(&str, &str)]) -> Value {
+    server.http().query(path, params).data()["stats"].clone()
+}
+
+#[test]
+fn statistics_come_in_prometheus_shape_when_they_are_asked_for() {
+    let server = Server::start(&["--enable-feature=promql-per-step-stats"]);
+    server.http().write(&data()).expect_status(204);
+    let time = (T0 / 1000).to_string();
+    let instant = |wanted| stats(&server, "/api/v1/query", &[("query", "sum(up)"), ("time", &time), ("stats", wanted)]);
+    assert_eq!(instant(""), Value::Null);
+    let timings = instant("all")["timings"].clone();
+    let names =
+        ["evalTotalTime", "execQueueTime", "execTotalTime", "innerEvalTime", "queryPreparationTime", "resultSortTime"];
+    let times = timings.as_object().expect("an object");
+    assert_eq!(times.keys().map(String::as_str).collect::<Vec<_>>(), names);
+    assert!(
+        times.values().all(|time| time.as_f64().is_some_and(|seconds| (0.0..60.0).contains(&seconds))),
+        "{timings}"
+    );
+    let n_up = server.http().query("/api/v1/query", &[("query", "up"), ("time", &time)]).data()["result"].clone();
+    let n_up = n_up.as_array().expect("a vector").len();
+    let sums = json!({"totalQueryableSamples": n_up, "samplesRead": n_up, "peakSamples": n_up + 1});
+    let mut samples = instant("sums")["samples"].clone();
+    samples["peakSamples"] = json!(n_up + 1);
+    assert_eq!(samples, sums);
+    let end = (T0 / 1000 + 15).to_string();
+    let params = [("query", "up"), ("start", &*time), ("end", &end), ("step", "15"), ("stats", "all")];
+    let samples = stats(&server, "/api/v1/query_range", &params)["samples"].clone();
+    let steps = samples["totalQueryableSamplesPerStep"].as_array().expect("by step").clone();
+    assert_eq!(steps[0], json!([T0 / 1000, n_up]));
+    assert_eq!(steps.iter().map(|step| step[1].as_u64().unwrap()).sum::<u64>(), samples["totalQueryableSamples"]);
+}
+
+#[test]
+fn explain_shows_the_plan_and_what_its_operators_did() {
+    let server = Server::start(&[]);
+    server.http().write(&data()).expect_status(204);
+    let url = server.http().url("");
+    let time = (T0 / 1000).to_string();
+    let explain = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
+        command.args(["query", "explain", "--url", url.trim_end_matches('/')]).args(args).output().expect("it runs")
+    };
+    let told = explain(&["sum(up) + 1", "--time", &time]);
+    let text = String::from_utf8(told.stdout).expect("it is text");
+    let operators: Vec<_> = text.lines().skip(4).map(|line| line.split_whitespace().last().unwrap_or("")).collect();
+    assert_eq!(operators, ["+", "sum", "up", "1"], "{text}");
+    let (start, end) = (time.clone(), (T0 / 1000 + 60).to_string());
+    let range = ["rate(up[1m])", "--start", &start, "--end", &end, "--step", "15s", "--output", "json"];
+    let told = explain(&range);
+    let answer: Value = serde_json::from_slice(&told.stdout).expect("it is JSON");
+    assert_eq!(answer["data"]["operators"][0]["operator"], "rate()", "{answer}");
+    let told = explain(&["sum("]);
+    let error = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(!told.status.success() && error.contains("bad_data"), "{error}");
+    assert!(!explain(&["up", "--start", "1"]).status.success());
+}

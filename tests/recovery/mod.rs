@@ -1,0 +1,230 @@
+//! What a real Prometheus left behind, recovered to blocks, is what a Prometheus reads from them.
+//!
+//! The recorded directory is that of ../shared/prometheus-data; without it, or without the programs, these tests say so and
+//! pass.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{Prometheus, missing, promtool, wait_until};
+
+/// The oldest and the newest sample of the recorded directory, in seconds.
+const START: &str = "1795251960";
+const END: &str = "1795254640";
+const END_S: u64 = 1_795_254_640;
+/// The recorded blocks would be beyond any retention by now.
+const FLAGS: [&str; 1] = ["--storage.tsdb.retention.time=100y"];
+/// Late samples are replayed only where they are allowed.
+const CONFIG: &str = "{storage: {tsdb: {out_of_order_time_window: 30m}}}";
+/// What both have to answer alike, over the whole time.
+const QUERIES: [&str; 14] = [
+    "count by (job) ({__name__=~'.+'})",
+    "sum by (job) (count_over_time({__name__=~'.+'}[1m]))",
+    "ooo_metric",
+    "sum by (i) (rate(ooo_metric[2m]))",
+    "nh_int",
+    "nh_float",
+    "nh_gauge",
+    "nh_custom",
+    "nh_schema",
+    "histogram_quantile(0.9, rate(prometheus_http_request_duration_seconds[1m]))",
+    "demo_odd",
+    "{'demo.dotted.metric'}",
+    "sum by (mode) (rate(node_cpu_seconds_total[1m]))",
+    "resets(demo_odd[5m]) or changes(up[5m])",
+];
+
+/// Returns a copy of the recorded directory, unless it or a program is missing.
+fn recorded(programs: &[&str]) -> Option<(TempDir, PathBuf)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/prometheus-data/mixed");
+    if missing(programs) {
+        return None;
+    }
+    if !source.is_dir() {
+        eprintln!("skipped: {} is missing", source.display());
+        return None;
+    }
+    let dir = TempDir::new().expect("make a temporary directory");
+    let copy = dir.path().join("original");
+    copy_dir(&source, &copy);
+    Some((dir, copy))
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("make a folder");
+    for entry in std::fs::read_dir(from).expect("list a folder") {
+        let path = entry.expect("list a folder").path();
+        let target = to.join(path.file_name().expect("a file has a name"));
+        if path.is_dir() {
+            copy_dir(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).expect("copy a file");
+        }
+    }
+}
+
+fn recover(source: &Path, out: &Path, flags: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
+    command.args(["wal", "recover"]).arg(source).arg("--to-blocks").arg(out).args(flags);
+    command.output().expect("run varve")
+}
+
+/// Recovers a directory, and makes one of its blocks and those recovered, as an admin would.
+fn recovered(dir: &Path, original: &Path, flags: &[&str]) -> PathBuf {
+    let (out, target) = (dir.join("out"), dir.join("recovered"));
+    let output = recover(original, &out, flags);
+    assert!(output.status.success(), "{output:?}");
+    for source in [original, &out] {
+        for entry in std::fs::read_dir(source).expect("list a folder") {
+            let path = entry.expect("list a folder").path();
+            if path.join("meta.json").is_file() {
+                copy_dir(&path, &target.join(path.file_name().expect("a block has a name")));
+            }
+        }
+    }
+    std::fs::create_dir(target.join("wal")).expect("make a folder");
+    target
+}
+
+fn dump(dir: &Path) -> String {
+    let output = promtool(&["tsdb", "dump", dir.to_str().expect("a path of a test is text")]);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("promtool prints text")
+}
+
+#[test]
+fn promtool_dumps_recovered_blocks_as_it_dumps_the_directory() {
+    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let expected = dump(&original);
+    assert!(expected.lines().count() > 900_000);
+    for flags in [&["--concurrency=1"][..], &["--concurrency=3", "--memory=1MiB"]] {
+        let target = recovered(dir.path(), &original, flags);
+        assert!(dump(&target) == expected, "dumps differ with {flags:?}");
+        let path = target.to_str().expect("a path of a test is text");
+        let list = String::from_utf8(promtool(&["tsdb", "list", path]).stdout).expect("promtool prints text");
+        assert_eq!(list.lines().count(), 5, "{list}");
+        assert!(promtool(&["tsdb", "analyze", path]).status.success());
+        // The same again: the same block under the same name, and nothing else.
+        let names = |dir: &Path| {
+            std::fs::read_dir(dir).expect("list a folder").map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+        };
+        let before = names(&dir.path().join("out"));
+        assert!(recover(&original, &dir.path().join("out"), flags).status.success());
+        assert_eq!(names(&dir.path().join("out")), before);
+        assert_eq!(before.len(), 1);
+        std::fs::remove_dir_all(target).expect("remove a folder");
+    }
+}
+
+#[test]
+fn prometheus_answers_from_recovered_blocks_as_from_the_directory() {
+    let Some((dir, original)) = recorded(&["prometheus"]) else { return };
+    let target = recovered(dir.path(), &original, &[]);
+    let theirs = Prometheus::start_on(CONFIG, &FLAGS, |data| copy_dir(&original, data));
+    let ours = Prometheus::start_on(CONFIG, &FLAGS, |data| copy_dir(&target, data));
+    for query in QUERIES {
+        let ask = |prometheus: &Prometheus| {
+            let params = [("query", query), ("start", START), ("end", END), ("step", "7")];
+            let mut data = prometheus.http().query("/api/v1/query_range", &params).data();
+            let result = data["result"].as_array_mut().expect("a range query gives a list");
+            result.sort_by_key(|series| series["metric"].to_string());
+            data
+        };
+        let (expected, found) = (ask(&theirs), ask(&ours));
+        assert!(!expected["result"].as_array().expect("checked above").is_empty(), "{query} finds nothing");
+        assert!(found == expected, "{query}:\n{found}\n{expected}");
+    }
+    scrapes_on(&ours);
+}
+
+/// A Prometheus on recovered blocks takes new samples at once.
+fn scrapes_on(prometheus: &Prometheus) {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set").as_secs();
+    if now_s <= END_S {
+        eprintln!("skipped: the clock is behind the recorded data");
+        return;
+    }
+    let target = prometheus.http().address();
+    prometheus.reload(&format!(
+        "{{global: {{scrape_interval: 1s}}, scrape_configs: [{{job_name: on, static_configs: [{{targets: ['{target}']}}]}}]}}"
+    ));
+    wait_until("new samples", || {
+        let answer = prometheus.http().query("/api/v1/query", &[("query", "count_over_time(up{job='on'}[1m])")]);
+        let count = answer.data()["result"][0]["value"][1].as_str().and_then(|count| count.parse::<u32>().ok());
+        count.is_some_and(|count| count >= 3)
+    });
+}
+
+#[test]
+fn what_is_imported_is_exported_to_blocks_that_dump_as_the_directory() {
+    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let (data, exported) = (dir.path().join("data"), dir.path().join("exported"));
+    let varve = |args: &[&std::ffi::OsStr]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_varve")).arg("tsdb").args(args).output().expect("run varve");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("varve prints text")
+    };
+    let said = varve(&["import".as_ref(), original.as_os_str(), data.as_os_str()]);
+    assert!(said.contains("blocks were taken in"), "{said}");
+    let flags = ["--external-label=cluster=a".as_ref(), "--to-blocks".as_ref(), exported.as_os_str()];
+    let said = varve(&[&["export".as_ref(), data.as_os_str()][..], &flags].concat());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    std::fs::create_dir(exported.join("wal")).expect("make a folder");
+    assert!(dump(&exported) == dump(&original), "the dumps differ");
+}
+
+#[test]
+fn the_recorded_directory_is_inspected_verified_and_dumped() {
+    let Some((_dir, original)) = recorded(&[]) else { return };
+    let varve = |verb: &str, flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
+        command.args(["wal", verb]).arg(&original).args(flags).output().expect("run varve")
+    };
+    for verb in ["inspect", "verify"] {
+        let output = varve(verb, &["--format=json"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+        assert_eq!(found["segments"].as_array().map(Vec::len), Some(5));
+        assert_eq!(found["nFaults"], 0);
+    }
+    let output = varve("dump", &["--format=json", "--type=series"]);
+    let lines = String::from_utf8(output.stdout).expect("varve prints text");
+    let n_series: usize = lines
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).expect("a line is JSON")["items"].as_array().map_or(0, Vec::len)
+        })
+        .sum();
+    assert_eq!(n_series, 1908);
+    std::fs::remove_dir_all(original.join("chunks_head")).expect("remove a folder");
+    std::fs::write(original.join("wal/00000002"), b"nonsense").expect("write a segment");
+    assert_eq!(varve("verify", &[]).status.code(), Some(1));
+}
+
+#[test]
+fn reports_and_exit_codes_say_what_was_found() {
+    let Some((dir, original)) = recorded(&[]) else { return };
+    let out = dir.path().join("out");
+    let missing = recover(&dir.path().join("nowhere"), &out, &[]);
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+    let inside = recover(&original, &original.join("out"), &[]);
+    assert_eq!(inside.status.code(), Some(2), "{inside:?}");
+
+    let segment = original.join("wal/00000001");
+    let mut bytes = std::fs::read(&segment).expect("read a segment");
+    bytes[40_000] ^= 0xff;
+    std::fs::write(&segment, bytes).expect("write a segment");
+    let damaged = recover(&original, &out, &["--format=json"]);
+    assert_eq!(damaged.status.code(), Some(1), "{damaged:?}");
+    let report: Value = serde_json::from_slice(&damaged.stdout).expect("the report is JSON");
+    let fault = &report["faults"][0];
+    assert!(fault["path"].as_str().is_some_and(|path| path.ends_with("wal/00000001")), "{fault}");
+    assert!(fault["offset"].as_u64().is_some_and(|offset| (32_768..=40_000).contains(&offset)), "{fault}");
+    assert_eq!(report["blocks"].as_array().map(Vec::len), Some(1));
+    let text = recover(&original, &out, &[]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("wal/00000001: byte "), "{text:?}");
+}
