@@ -12,8 +12,9 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use varve_ingest::Limits;
 use varve_tsdb::Regexp;
 
+use crate::advise::AdviseCommand;
 use crate::bench::BenchCommand;
-use crate::bench::client::Url;
+use crate::client::Url;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
 use crate::recovery::{ExportArgs, ImportArgs, WalCommand};
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Asks a running server
     #[command(subcommand)]
     Query(QueryCommand),
+    /// Tells which metrics and labels nobody needs
+    #[command(subcommand)]
+    Advise(AdviseCommand),
     /// Makes a fleet up, writes it to a server and reads it back
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -59,6 +63,8 @@ pub(crate) enum TsdbCommand {
     Import(ImportArgs),
     /// Writes samples to blocks of Prometheus
     Export(ExportArgs),
+    /// Tells which labels made the new series of the last hour, of a running server or of a data directory
+    Churn(ChurnArgs),
 }
 
 /// Arguments of `varve tsdb compact`.
@@ -82,6 +88,26 @@ pub(crate) struct LastWordsArgs {
     /// Data directory
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(crate) path: PathBuf,
+}
+
+/// Arguments of `varve tsdb churn`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ChurnArgs {
+    /// Running Varve
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
+    pub(crate) url: Url,
+
+    /// File with a bearer token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Data directory that no server has open, instead; the hour before its newest sample is looked at
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub(crate) path: Option<PathBuf>,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `varve query ...`.

@@ -5,9 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+mod advise;
 mod allocator;
 mod bench;
+mod churn;
 mod cli;
+mod client;
 mod command;
 mod config;
 mod http;
@@ -16,6 +19,7 @@ mod log;
 mod machine;
 mod metrics;
 mod pressure;
+mod promql_text;
 mod quantity;
 mod query_log;
 mod recovery;
@@ -23,6 +27,7 @@ mod ring;
 mod self_scrape;
 mod shutdown;
 mod store;
+mod usage;
 mod web_config;
 
 use std::process::ExitCode;
@@ -43,15 +48,22 @@ fn main() -> ExitCode {
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::Churn(args)) => command::churn(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Import(args)) => return recovery::import(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Export(args)) => return recovery::export(&args),
         cli::Command::Status(command) => command::status(&command),
         cli::Command::Wal(command) => return recovery::wal(&command),
         cli::Command::Query(cli::QueryCommand::Explain(args)) => command::explain(&args),
         cli::Command::Bench(command) => command::bench(&command),
+        cli::Command::Advise(command) => return end(command::advise(&command)),
     };
+    end(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// Returns what the process ends with.
+fn end(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("varve: {error:#}");
             ExitCode::FAILURE

@@ -8,6 +8,7 @@ use varve_query::{Engine, EngineOptions};
 use varve_tsdb::{Db, Options};
 
 use crate::config::Config;
+use crate::usage::Usage;
 
 /// What requests work on.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(crate) struct Store {
     pub(crate) db: Arc<Db>,
     pub(crate) receiver: Receiver,
     pub(crate) engine: Engine,
+    pub(crate) usage: Usage,
     lookback_delta_ms: i64,
 }
 
@@ -37,7 +39,9 @@ impl Store {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let receiver = Receiver::new(Arc::clone(&db), options.ingest);
         let lookback_delta_ms = options.engine.lookback_delta_ms;
-        let store = Self { db, receiver, engine: Engine::new(options.engine), lookback_delta_ms };
+        // Only now is it certain that the directory is ours.
+        let usage = Usage::open(path);
+        let store = Self { db, receiver, engine: Engine::new(options.engine), usage, lookback_delta_ms };
         store.reload(&options.config)?;
         Ok(store)
     }

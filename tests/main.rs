@@ -7,6 +7,7 @@
 
 mod harness;
 
+mod advise;
 mod crash;
 mod damage;
 mod http;

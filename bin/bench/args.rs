@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::client::Url;
 use super::fleet::{ACTIVE_SERIES_MAX, FleetOptions, SERIES_PER_NODE_MAX};
+use crate::client::Url;
 use crate::quantity::parse_duration;
 
 /// The most connections that a bench opens.

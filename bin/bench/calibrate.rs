@@ -13,11 +13,11 @@ use serde_json::Value;
 use varve_tsdb::{Labels, METRIC_NAME, Sample};
 
 use super::args::{CalibrateArgs, now_ms};
-use super::client::Client;
 use super::fleet::Fleet;
 use super::message::{EncodedLabels, WriteRequest};
 use super::peer::{Peer, Scratch, size_bytes};
 use super::write::{WriteOptions, write_fleet};
+use crate::client::Client;
 
 /// Bytes a sample that the peers are known for, and how far off they may be.
 const VICTORIA_METRICS: f64 = 1.37;

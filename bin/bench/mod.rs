@@ -6,7 +6,6 @@
 
 mod args;
 mod calibrate;
-pub(crate) mod client;
 mod compare;
 mod fleet;
 mod message;

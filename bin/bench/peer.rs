@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::client::{Client, Url};
+use crate::client::{Client, Url};
 
 /// How long a peer may take to start, and to stop.
 const PATIENCE: Duration = Duration::from_secs(60);

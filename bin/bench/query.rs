@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::QueryArgs;
-use super::client::{Client, Url, escape};
+use crate::client::{Client, Url, escape};
 
 /// A range query looks back over an hour, a minute a step, as a dashboard's panel does.
 const RANGE_S: i64 = 3_600;

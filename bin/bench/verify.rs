@@ -5,8 +5,8 @@ use serde_json::Value;
 use varve_tsdb::{Labels, METRIC_NAME, Sample, is_stale_nan};
 
 use super::args::VerifyArgs;
-use super::client::{Client, escape};
 use super::fleet::{Fleet, SeriesId};
+use crate::client::{Client, escape};
 
 /// Verifies a fleet and prints how much of it.
 ///

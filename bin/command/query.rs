@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::bench::client::Client;
 use crate::cli::{ExplainArgs, ExplainOutput};
+use crate::client::Client;
 
 /// Runs `varve query explain`: has a server evaluate a query, and prints what each operator of its plan did.
 ///

@@ -40,6 +40,8 @@ const QUERY_GRACE: Duration = Duration::from_secs(2);
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 /// How often the wait for queries looks whether they have ended.
 const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// How often the usage record is written, if it has changed.
+const USAGE_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Blocking threads besides one per connection: opening and closing the store, the self-scrape.
 const THREADS_SPARE: usize = 8;
 /// Turns the search endpoints on.
@@ -107,6 +109,7 @@ async fn run(args: ServeArgs, app: Arc<App>, options: StoreOptions) -> Result<()
     app.start_ring(&of_error);
     app.set_store(Arc::clone(&store));
     tracing::info!("Server is ready to receive web requests.");
+    let saving = tokio::spawn(keep_usage(Arc::clone(&store)));
     let of_replay = Arc::clone(&app);
     let mut replay =
         Replay::watch(store, of_error, started, move || of_replay.notifications.set(http::STARTING_UP, false));
@@ -121,6 +124,7 @@ async fn run(args: ServeArgs, app: Arc<App>, options: StoreOptions) -> Result<()
         failed = replay.failed() => Err(failed),
     };
     drop(replay);
+    saving.abort();
     tokio::select! {
         closed = shut_down(&app, server, &stop, scraping) => ended.and(closed),
         signal = signals.next_end() => bail!("stopped by a second {signal} before all was in order"),
@@ -259,6 +263,23 @@ async fn shut_down(
     Ok(())
 }
 
+/// Writes the usage record every now and then.
+async fn keep_usage(store: Arc<Store>) {
+    loop {
+        tokio::time::sleep(USAGE_SAVE_INTERVAL).await;
+        let store = Arc::clone(&store);
+        if tokio::task::spawn_blocking(move || save_usage(&store)).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn save_usage(store: &Store) {
+    if let Err(error) = store.usage.save() {
+        tracing::error!(%error, "Cannot write the usage record; trying again later");
+    }
+}
+
 async fn wait_for_queries(app: &App) {
     let started = Instant::now();
     while app.n_running() > 0 && started.elapsed() < QUERY_GRACE {
@@ -267,6 +288,7 @@ async fn wait_for_queries(app: &App) {
 }
 
 fn close(store: Arc<Store>) -> Result<()> {
+    save_usage(&store);
     store.db.sync().map_err(|e| anyhow!("sync the log: {e}"))
 }
 

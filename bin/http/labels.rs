@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use varve_query::usage::LabelSet;
 use varve_tsdb::{Matcher, Texts, TimeRange};
 
 use super::App;
@@ -11,28 +12,38 @@ use super::error::ApiError;
 use super::json;
 use super::params::{Form, parse_selectors, unescape_label_name};
 use super::run::{Class, TRUNCATED, Work, run_shared};
+use crate::usage::Requester;
 
 /// GET and POST /api/v1/labels.
-pub(super) async fn names(State(app): State<Arc<App>>, form: Form) -> Response {
-    answer(&app, &form, "", |work, matchers, range| work.store.db.label_names(&work.ctx, matchers, range)).await
+pub(super) async fn names(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
+    // That a label is there is asked of a metric, not what its values are.
+    let used = Used { who, labels: LabelSet::none() };
+    answer(&app, &form, used, |work, matchers, range| work.store.db.label_names(&work.ctx, matchers, range)).await
 }
 
 /// GET /api/v1/label/{name}/values.
-pub(super) async fn values(State(app): State<Arc<App>>, Path(name): Path<String>, form: Form) -> Response {
+pub(super) async fn values(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    who: Requester,
+    form: Form,
+) -> Response {
     let name = unescape_label_name(&name);
     if name.is_empty() {
         return ApiError::bad_data("invalid label name: \"\"").into_response();
     }
-    let of = name.clone();
-    answer(&app, &form, &of, move |work, matchers, range| work.store.db.label_values(&work.ctx, &name, matchers, range))
-        .await
+    let used = Used { who, labels: LabelSet::Only([name.clone()].into()) };
+    answer(&app, &form, used, move |work, matchers, range| {
+        work.store.db.label_values(&work.ctx, &name, matchers, range)
+    })
+    .await
 }
 
 /// Answers with the union over all selectors of what `find` gives; `of` is the label that is asked about.
 async fn answer(
     app: &Arc<App>,
     form: &Form,
-    of: &str,
+    used: Used,
     find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<Texts> + Send + 'static,
 ) -> Response {
     let call = match Call::read(form) {
@@ -41,11 +52,18 @@ async fn answer(
     };
     match form.timeout() {
         Ok(timeout) => {
-            let asked = format!("{of:?} {call:?}");
-            run_shared(app, Class::Metadata, timeout, asked, move |work| call.answer(work, find)).await
+            let asked = format!("{used:?} {call:?}");
+            run_shared(app, Class::Metadata, timeout, asked, move |work| call.answer(work, &used, find)).await
         }
         Err(refused) => refused.into_response(),
     }
+}
+
+/// Who uses which labels by a call.
+#[derive(Debug)]
+struct Used {
+    who: Requester,
+    labels: LabelSet,
 }
 
 /// The parameters of a call.
@@ -66,9 +84,12 @@ impl Call {
     fn answer(
         &self,
         work: &mut Work,
+        used: &Used,
         find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<Texts>,
     ) -> Result<(), ApiError> {
-        let mut selectors = parse_selectors(&self.selectors).map_err(ApiError::bad_data)?.into_iter();
+        let selectors = parse_selectors(&self.selectors).map_err(ApiError::bad_data)?;
+        work.store.usage.selectors(&used.who, &selectors, &used.labels);
+        let mut selectors = selectors.into_iter();
         let mut texts = find(work, &selectors.next().unwrap_or_default(), self.range)?;
         for matchers in selectors {
             texts.extend(find(work, &matchers, self.range)?);

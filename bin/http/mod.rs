@@ -18,6 +18,7 @@ mod authorize;
 mod beat;
 mod body;
 mod call;
+mod churn;
 mod compression;
 mod cors;
 mod error;
@@ -52,6 +53,7 @@ mod status;
 mod targets;
 mod tsdb_status;
 mod union;
+mod usage;
 mod write;
 
 use std::collections::BTreeMap;

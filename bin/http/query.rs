@@ -14,12 +14,13 @@ use super::json;
 use super::params::{Form, Steps};
 use super::run::{Class, TRUNCATED, Work, run, run_shared};
 use super::stats::{self, Wanted};
+use crate::usage::Requester;
 
 /// Points that are written between two steps of the answer's writer.
 const POINTS_PER_STEP: usize = 64;
 
 /// GET and POST /api/v1/query.
-pub(super) async fn instant(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn instant(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let (time_ms, options) = match (|| {
         let limit = form.limit()?;
         let time_ms = form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms());
@@ -28,11 +29,11 @@ pub(super) async fn instant(State(app): State<Arc<App>>, form: Form) -> Response
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
     };
-    evaluate(&app, options, Times::Instant(time_ms)).await
+    evaluate(&app, who, options, Times::Instant(time_ms)).await
 }
 
 /// GET and POST /api/v1/query_range.
-pub(super) async fn range(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn range(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let (steps, options) = match (|| {
         let limit = form.limit()?;
         Ok::<_, ApiError>((form.steps()?, Options::read(&form, limit)?))
@@ -41,7 +42,7 @@ pub(super) async fn range(State(app): State<Arc<App>>, form: Form) -> Response {
         Err(refused) => return refused.into_response(),
     };
     let Steps { start_ms, end_ms, step_ms } = steps;
-    evaluate(&app, options, Times::Range { start_ms, end_ms, step_ms }).await
+    evaluate(&app, who, options, Times::Range { start_ms, end_ms, step_ms }).await
 }
 
 /// GET and POST /api/v1/query_explain: evaluates a query, at one time or with `start` over a range, and answers with what
@@ -74,9 +75,10 @@ pub(super) async fn explain(State(app): State<Arc<App>>, form: Form) -> Response
     .await
 }
 
-async fn evaluate(app: &Arc<App>, options: Options, times: Times) -> Response {
+async fn evaluate(app: &Arc<App>, who: Requester, options: Options, times: Times) -> Response {
     note_times(times);
-    run_shared(app, Class::Query, options.timeout, format!("{options:?} {times:?}"), move |work| {
+    run_shared(app, Class::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
+        work.store.usage.query(&who, &options.query, &work.store.engine.options().features);
         let result = options.evaluate(work, times)?;
         write_result(work, result, &options)
     })

@@ -21,9 +21,9 @@ use super::openapi::{
     optional, required,
 };
 use super::{
-    App, admin, compression, cors, error, exemplars, federate, health, import, labels, lifecycle, metadata,
+    App, admin, churn, compression, cors, error, exemplars, federate, health, import, labels, lifecycle, metadata,
     notifications, otlp, plain, queries, query, remote_read, rules, search, self_metrics, series, status, targets,
-    tsdb_status, write,
+    tsdb_status, usage, write,
 };
 use crate::http::features;
 
@@ -447,6 +447,14 @@ fn state() -> Vec<Endpoint> {
             .always_open()
             .compressed(false)
             .gives::<status::WalReplay>(),
+        get("/api/v1/status/usage", usage::usage)
+            .about("status", "Tells what was asked for, by whom, and when last")
+            .takes(const { &[optional("metric", Text, "Only this metric."), LIMIT, TIMEOUT] })
+            .gives::<Untyped>(),
+        get("/api/v1/status/churn", churn::status)
+            .about("status", "Tells which labels made new series")
+            .takes(const { &[optional("time", Time, "End of the hour that is looked at; now by default."), TIMEOUT] })
+            .gives::<Untyped>(),
         get("/api/v1/features", features::features)
             .about("features", "Lists features, and whether they are on")
             .gives::<features::FeatureList>(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use varve_query::usage::LabelSet;
 use varve_tsdb::{Labels, Matcher, TimeRange};
 
 use super::App;
@@ -11,16 +12,18 @@ use super::error::ApiError;
 use super::json;
 use super::params::{Form, parse_selectors};
 use super::run::{Class, TRUNCATED, Work, run_shared};
+use crate::usage::Requester;
 
 /// GET and POST /api/v1/series.
-pub(super) async fn series(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn series(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let call = match Call::read(&form) {
         Ok(call) => call,
         Err(refused) => return refused.into_response(),
     };
     match form.timeout() {
         Ok(timeout) => {
-            run_shared(&app, Class::Metadata, timeout, format!("{call:?}"), move |work| call.answer(work)).await
+            let asked = format!("{who:?} {call:?}");
+            run_shared(&app, Class::Metadata, timeout, asked, move |work| call.answer(work, &who)).await
         }
         Err(refused) => refused.into_response(),
     }
@@ -47,9 +50,10 @@ impl Call {
         Ok(Self { selectors, range: form.time_range()?, limit })
     }
 
-    fn answer(&self, work: &mut Work) -> Result<(), ApiError> {
+    fn answer(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
         let selectors =
             parse_selectors(&self.selectors).map_err(|reason| ApiError::invalid_parameter("match[]", reason))?;
+        work.store.usage.selectors(who, &selectors, &LabelSet::all());
         work.open();
         work.out.buffer().push(b'[');
         let truncated = self.write_series(work, &selectors)?;

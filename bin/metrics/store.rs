@@ -4,11 +4,14 @@ use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
 use super::{family, family_of, label};
 use crate::store::Store;
+use crate::usage::UsageStats;
 use varve_ingest::RuleStats;
 
 /// Reads the figures.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
-    [tsdb(&store.db.stats()), replay(&store.db.replay_status()), ingest(&store.receiver.stats()), rules(store)].concat()
+    let (db, receiver) = (&store.db, &store.receiver);
+    let families = [tsdb(&db.stats()), replay(&db.replay_status()), ingest(&receiver.stats())];
+    [families.concat(), rules(store), usage(&store.usage.stats())].concat()
 }
 
 fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
@@ -227,6 +230,14 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
             |rule| rule.series,
         ),
         family("varve_ingest_rule_samples_total", "Samples of such label sets.", |rule| rule.samples),
+    ]
+}
+
+fn usage(stats: &UsageStats) -> Vec<MetricFamily> {
+    vec![
+        gauge("varve_usage_entries", "Metrics and open selectors that the usage record knows.", stats.n_entries),
+        gauge("varve_usage_size_bytes", "Memory that the usage record takes, about.", stats.size_bytes),
+        counter("varve_usage_forgotten_total", "What the usage record had no room for.", stats.n_forgotten),
     ]
 }
 

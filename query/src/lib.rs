@@ -28,6 +28,7 @@ mod math;
 mod plan;
 pub mod promql;
 mod stats;
+pub mod usage;
 mod value;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};

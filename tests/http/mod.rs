@@ -8,6 +8,7 @@ mod metadata;
 mod protocol;
 mod query;
 mod stats;
+mod usage;
 mod web_config;
 mod write;
 mod write_v2;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::super::args::{CompareArgs, Contestant};
-use super::super::client::{Client, Url};
 use super::super::peer::{Peer, Scratch, size_bytes};
+use crate::client::{Client, Url};
 
 /// How long a server may take to put everything on disk and to merge it.
 const PATIENCE: Duration = Duration::from_secs(1800);

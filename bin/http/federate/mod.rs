@@ -18,6 +18,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use varve_query::usage::LabelSet;
 use varve_tsdb::{
     CUSTOM_BUCKETS_SCHEMA, Charge, Clock, Histogram, Labels, METRIC_NAME, Matcher, ResetHint, SampleColumns, Series,
     SystemClock, TimeRange, is_stale_nan,
@@ -28,13 +29,14 @@ use super::params::Form;
 use super::run::{Class, Work, run};
 use super::union::Union;
 use super::{App, plain};
+use crate::usage::Requester;
 use format::Format;
 
 /// The label that a series without one gets empty, so that the scraper does not put its own in.
 const INSTANCE: &str = "instance";
 
 /// GET /federate.
-pub(super) async fn federate(State(app): State<Arc<App>>, headers: HeaderMap, form: Form) -> Response {
+pub(super) async fn federate(State(app): State<Arc<App>>, who: Requester, headers: HeaderMap, form: Form) -> Response {
     let selectors = match read_selectors(&form) {
         Ok(selectors) => selectors,
         Err(refused) => return plain(StatusCode::BAD_REQUEST, refused + "\n"),
@@ -44,7 +46,11 @@ pub(super) async fn federate(State(app): State<Arc<App>>, headers: HeaderMap, fo
     let range = TimeRange { start_ms: now_ms.saturating_sub(app.settings.lookback_delta_ms), end_ms: now_ms };
     let mut external = app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
-    let answer = run(&app, Class::Query, None, move |work| write(work, &selectors, range, format, external)).await;
+    let answer = run(&app, Class::Query, None, move |work| {
+        work.store.usage.selectors(&who, &selectors, &LabelSet::all());
+        write(work, &selectors, range, format, external)
+    });
+    let answer = answer.await;
     finish(answer, format)
 }
 

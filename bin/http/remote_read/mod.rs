@@ -18,6 +18,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use prost::Message;
+use varve_query::usage::LabelSet;
 use varve_tsdb::prometheus::chunk::{Encoder, StartTimes};
 use varve_tsdb::{Charge, Labels, SampleColumns};
 
@@ -25,6 +26,7 @@ use super::error::{ApiError, ErrorKind};
 use super::request_body::{self, BodyLimits};
 use super::run::{Class, Work, run};
 use super::{App, plain};
+use crate::usage::Requester;
 use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
 
 /// The largest request, before and after decompression. Prometheus takes 32 MiB; one asks for a few hundred bytes.
@@ -38,7 +40,7 @@ const SAMPLES: i32 = 0;
 const STREAMED_XOR_CHUNKS: i32 = 1;
 
 /// POST /api/v1/read.
-pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Response {
+pub(super) async fn read(State(app): State<Arc<App>>, who: Requester, request: Request) -> Response {
     let mut charge = app.context(None).charge();
     let timeout = app.settings.read_timeout;
     let limits = BodyLimits { size_max: REQUEST_SIZE_MAX, what: "remote read", timeout };
@@ -58,6 +60,7 @@ pub(super) async fn read(State(app): State<Arc<App>>, request: Request) -> Respo
         return refuse(&ApiError::bad_data(reason));
     };
     let answering = Answering {
+        who,
         external: app.config.current().global.external_labels.clone(),
         samples_max: app.settings.remote_read_samples_max,
         frame_size_max: app.settings.remote_read_frame_size_max,
@@ -121,6 +124,7 @@ fn refuse(error: &ApiError) -> Response {
 
 /// What all queries of a request are answered with.
 struct Answering {
+    who: Requester,
     external: BTreeMap<String, String>,
     samples_max: usize,
     frame_size_max: usize,
@@ -135,6 +139,7 @@ impl Answering {
         mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         let matchers = query.matchers(&self.external).map_err(|reason| ApiError::new(ErrorKind::Internal, reason))?;
+        work.store.usage.selectors(&self.who, std::slice::from_ref(&matchers), &LabelSet::all());
         let mut columns = SampleColumns::default();
         let (db, ctx) = (&work.store.db, &work.ctx);
         let set = match query.wants_labels_only() {

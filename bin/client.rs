@@ -1,8 +1,9 @@
-//! An HTTP/1.1 client for benches and `varve query`: one connection, one request at a time, kept open between requests.
+//! An HTTP/1.1 client for benches and tools: one connection, one request at a time, kept open between requests.
 //!
 //! It is hyper's, which the server has anyway, on a runtime of the calling thread.
 
 use std::net::ToSocketAddrs as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,10 +12,12 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{HOST, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, HOST, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+
+use crate::usage::TOOLS_AGENT;
 
 /// How long a write may take; as Prometheus' `remote_timeout`.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,6 +60,8 @@ pub(crate) struct Client {
     url: Url,
     runtime: Runtime,
     connection: Option<SendRequest<Full<Bytes>>>,
+    /// Sent with each request as a bearer token.
+    token: Option<String>,
 }
 
 impl Url {
@@ -66,7 +71,7 @@ impl Url {
     /// What is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("http://") else {
-            return Err("expected http://host:port/path; plain HTTP only".to_owned());
+            return Err("expected http://host:port/path; only plain HTTP is spoken here".to_owned());
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.is_empty() || path.contains(['?', '#']) || path.parse::<hyper::Uri>().is_err() && !path.is_empty()
@@ -100,7 +105,22 @@ impl Client {
     /// Makes a client; the connection is opened with the first request.
     pub(crate) fn new(url: &Url) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Ok(Self { url: url.clone(), runtime: runtime.context("start a runtime")?, connection: None })
+        Ok(Self { url: url.clone(), runtime: runtime.context("start a runtime")?, connection: None, token: None })
+    }
+
+    /// Makes a client that sends the bearer token of a file, if there is one, with each request.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(crate) fn with_token_file(url: &Url, path: Option<&Path>) -> Result<Self> {
+        let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("read token file {path:?}"));
+        let token = path.map(read).transpose()?.map(|token| token.trim().to_owned());
+        Ok(Self { token, ..Self::new(url)? })
+    }
+
+    /// Returns the URL that requests go to.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
     }
 
     /// Reads `path` below the URL.
@@ -123,7 +143,7 @@ impl Client {
     }
 
     /// Sends a write request to the URL itself.
-    pub(super) fn write(&mut self, body: Bytes) -> Result<Answer> {
+    pub(crate) fn write(&mut self, body: Bytes) -> Result<Answer> {
         let request = Request::post(if self.url.path.is_empty() { "/" } else { &self.url.path })
             .header("content-type", "application/x-protobuf")
             .header("content-encoding", "snappy")
@@ -138,7 +158,11 @@ impl Client {
         timeout: Duration,
         excess: Excess,
     ) -> Result<Answer> {
-        let request = request.header(HOST, &self.url.authority).header("user-agent", "varve");
+        let request = request.header(HOST, &self.url.authority).header("user-agent", TOOLS_AGENT);
+        let request = match &self.token {
+            Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
+        };
         let request = request.body(Full::new(body)).context("build a request")?;
         let (url, connection) = (&self.url, &mut self.connection);
         let answer = self.runtime.block_on(async {
@@ -196,7 +220,7 @@ async fn collect(mut body: Incoming, excess: Excess) -> Result<(Bytes, u64)> {
 }
 
 /// Escapes text for a query string.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
     text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

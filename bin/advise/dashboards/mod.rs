@@ -1,0 +1,291 @@
+//! Grafana dashboards: the expressions of panels, annotations and template variables.
+//!
+//! A dashboard is JSON that has changed its shape many times: rows with panels, panels in panels, library panels, and
+//! since version 2 elements with specs. What stayed is that a query of Prometheus is an object with the text `expr`, and that
+//! the data source stands beside it or around it. So the whole tree is searched for these, whatever its shape; Grafana's own
+//! alert rules are found by that, too.
+
+mod grafana;
+mod variables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+
+use super::documents;
+use super::needs::{Asker, Need, Needs, Place};
+use super::problems::Problem;
+use super::template::{self, Variables};
+
+pub(super) use grafana::read_grafana;
+
+/// Data sources whose queries are not PromQL, though some have an `expr`.
+const OTHER_SOURCES: [&str; 22] = [
+    "__expr__",
+    "alertmanager",
+    "cloudwatch",
+    "dashboard",
+    "elasticsearch",
+    "grafana",
+    "graphite",
+    "influxdb",
+    "jaeger",
+    "loki",
+    "mssql",
+    "mysql",
+    "opentsdb",
+    "parca",
+    "postgres",
+    "pyroscope",
+    "stackdriver",
+    "tempo",
+    "testdata",
+    "zipkin",
+    "grafana-azure-monitor-datasource",
+    "-- Grafana --",
+];
+
+/// Dashboards as they are read.
+#[derive(Debug)]
+pub(super) struct Dashboards<'a> {
+    needs: &'a mut Needs,
+    problems: &'a mut Vec<Problem>,
+    /// Library panels that were read, and those that are only referred to.
+    library: BTreeSet<String>,
+    wanted: BTreeMap<String, Place>,
+}
+
+impl<'a> Dashboards<'a> {
+    pub(super) fn new(needs: &'a mut Needs, problems: &'a mut Vec<Problem>) -> Self {
+        Self { needs, problems, library: BTreeSet::new(), wanted: BTreeMap::new() }
+    }
+
+    /// Adds what the dashboards of a file need: a dashboard or several, an answer of Grafana's API, or manifests that hold
+    /// some (ConfigMap, GrafanaDashboard). Other manifests are passed over.
+    pub(super) fn read(&mut self, file: &Rc<str>, text: &str) {
+        match documents::parse(text) {
+            Ok(documents) => documents.iter().for_each(|document| self.read_document(file, document)),
+            Err(reason) => {
+                let place = Place { file: Rc::clone(file), within: String::new() };
+                self.problems.push(Problem::new(&place, reason, ""));
+            }
+        }
+    }
+
+    fn read_document(&mut self, file: &Rc<str>, document: &Value) {
+        let embedded = |key: &str| document.pointer(key).and_then(Value::as_str);
+        match document.get("kind").and_then(Value::as_str) {
+            Some("ConfigMap") => {
+                for (key, text) in document.get("data").and_then(Value::as_object).into_iter().flatten() {
+                    if let Some(text) = text.as_str().filter(|_| key.ends_with(".json")) {
+                        self.read(&format!("{file}: {key}").into(), text);
+                    }
+                }
+            }
+            Some("GrafanaDashboard") if embedded("/spec/json").is_some() => {
+                self.read(file, embedded("/spec/json").unwrap_or_default());
+            }
+            None | Some("Dashboard" | "DashboardWithAccessInfo" | "GrafanaDashboard") => {
+                self.add(file, document.get("dashboard").unwrap_or(document));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Adds what a dashboard needs, or whatever else has expressions in it.
+    fn add(&mut self, file: &Rc<str>, dashboard: &Value) {
+        let text = |pointer: &str| dashboard.pointer(pointer).and_then(Value::as_str);
+        let title = text("/title").or_else(|| text("/spec/title")).unwrap_or_default();
+        let mut reader = Reader { file, variables: Variables::default(), all: self };
+        let variables = variables::of(dashboard);
+        for variable in &variables {
+            reader.variables.has_filters |= variable.is_filter;
+            reader.variables.values.insert(variable.name.clone(), variable.values.clone());
+        }
+        for variable in &variables {
+            reader.add_variable(format!("dashboard {title:?}, variable {}", variable.name), variable);
+        }
+        let root = Surroundings { path: format!("dashboard {title:?}"), is_promql: true };
+        reader.visit(dashboard, &root, true);
+    }
+
+    /// Reports the library panels that nobody has read.
+    pub(super) fn finish(mut self) {
+        for (id, place) in std::mem::take(&mut self.wanted) {
+            if !self.library.contains(&id) {
+                let reason = format!("library panel {id} is not among the inputs; read it from Grafana or export it");
+                self.problems.push(Problem::new(&place, reason, ""));
+            }
+        }
+    }
+}
+
+/// What surrounds a part of a dashboard.
+#[derive(Debug, Clone)]
+struct Surroundings {
+    path: String,
+    is_promql: bool,
+}
+
+struct Reader<'a, 'b> {
+    file: &'a Rc<str>,
+    variables: Variables,
+    all: &'a mut Dashboards<'b>,
+}
+
+impl Reader<'_, '_> {
+    fn visit(&mut self, value: &Value, around: &Surroundings, is_root: bool) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.visit(item, around, false)),
+            Value::Object(object) => self.visit_object(object, around, is_root),
+            _ => {}
+        }
+    }
+
+    fn visit_object(&mut self, object: &Map<String, Value>, around: &Surroundings, is_root: bool) {
+        let mut here = around.clone();
+        if let Some(title) = object.get("title").and_then(Value::as_str).filter(|_| !is_root) {
+            here.path = format!("{}, panel {title:?}", around.path);
+            if let Some(id) = object.get("id").and_then(Value::as_u64) {
+                here.path.push_str(&format!(" ({id})"));
+            }
+        }
+        here.is_promql = is_promql(object).unwrap_or(around.is_promql);
+        self.note_library_panel(object, &here);
+        // Rules of Prometheus are no dashboards, though they may lie beside them.
+        let is_query = here.is_promql && !object.contains_key("alert") && !object.contains_key("record");
+        let expr = object.get("expr").and_then(Value::as_str).filter(|expr| is_query && !expr.trim().is_empty());
+        if let Some(expr) = expr {
+            self.add_target(object, expr, &here);
+        }
+        object.values().for_each(|part| self.visit(part, &here, false));
+    }
+
+    fn add_target(&mut self, object: &Map<String, Value>, expr: &str, here: &Surroundings) {
+        let target = object.get("refId").and_then(Value::as_str);
+        let within = target.map_or_else(|| here.path.clone(), |target| format!("{}, query {target}", here.path));
+        let place = Place { file: Rc::clone(self.file), within };
+        let reading = template::read(expr, &self.variables);
+        self.all.problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, expr)));
+        self.all.needs.add(Need { place, asker: Asker::Reader, selectors: reading.selectors });
+    }
+
+    fn add_variable(&mut self, within: String, variable: &variables::Variable) {
+        let place = Place { file: Rc::clone(self.file), within };
+        let reading = variable.read(&self.variables);
+        let text = variable.query.as_deref().unwrap_or_default();
+        self.all.problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, text)));
+        if !reading.selectors.is_empty() {
+            self.all.needs.add(Need { place, asker: Asker::Reader, selectors: reading.selectors });
+        }
+    }
+
+    /// A library panel is a panel that says where it is kept; its model may be right there or elsewhere.
+    fn note_library_panel(&mut self, object: &Map<String, Value>, here: &Surroundings) {
+        let text = |object: &Map<String, Value>, key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+        if object.contains_key("model") {
+            self.all.library.extend(text(object, "uid"));
+        }
+        if let Some(library) = object.get("libraryPanel").and_then(Value::as_object) {
+            let Some(id) = text(library, "uid").or_else(|| text(library, "name")) else { return };
+            if object.contains_key("targets") || library.contains_key("model") {
+                self.all.library.insert(id);
+            } else {
+                let place = Place { file: Rc::clone(self.file), within: here.path.clone() };
+                self.all.wanted.entry(id).or_insert(place);
+            }
+        }
+    }
+}
+
+/// Tells whether the queries of an object are PromQL; `None` if it does not say.
+fn is_promql(object: &Map<String, Value>) -> Option<bool> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let source = match object.get("datasource") {
+        Some(Value::Object(source)) => source.get("type").and_then(text),
+        Some(Value::String(name)) => Some(name.clone()),
+        // Version 2 names the kind of data source of a query in `group`.
+        _ => object.get("group").and_then(text).filter(|_| object.get("kind").is_some_and(|kind| kind == "DataQuery")),
+    };
+    source.map(|source| !OTHER_SOURCES.iter().any(|other| source.eq_ignore_ascii_case(other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// `expect` says which of a few metrics are needed, `n_problems` how much could not be read.
+    fn check(document: &Value, expect: &[&str], n_problems: usize) {
+        let (mut needs, mut problems) = (Needs::default(), Vec::new());
+        let mut dashboards = Dashboards::new(&mut needs, &mut problems);
+        dashboards.read(&"file".into(), &document.to_string());
+        dashboards.finish();
+        let found: Vec<_> =
+            ["a", "b", "c", "d", "e", "f"].into_iter().filter(|name| needs.of_metric(name).next().is_some()).collect();
+        assert_eq!((found, problems.len()), (expect.to_vec(), n_problems), "{document}: {problems:?}");
+    }
+
+    fn target(expr: &str) -> Value {
+        json!({"title": "p", "targets": [{"expr": expr, "refId": "A"}]})
+    }
+
+    #[test]
+    fn expressions_are_found_wherever_they_stand() {
+        let row = json!({"type": "row", "panels": [target("b")]});
+        check(
+            &json!({
+                "title": "t", "panels": [target("a{x=\"$x\"}"), row], "rows": [{"panels": [target("c")]}],
+                "annotations": {"list": [{"expr": "d"}, {"target": {"expr": "e"}}]},
+            }),
+            &["a", "b", "c", "d", "e"],
+            0,
+        );
+        check(&json!({"meta": {}, "dashboard": {"panels": [target("a")]}}), &["a"], 0);
+        check(&json!([{"panels": [target("a")]}, {"panels": [target("b")]}]), &["a", "b"], 0);
+        let query = json!({"kind": "DataQuery", "group": "prometheus", "spec": {"expr": "a"}});
+        let logs = json!({"kind": "DataQuery", "group": "loki", "spec": {"expr": "b"}});
+        let panel = json!({"kind": "Panel", "spec": {"data": {"spec": {"queries": [query, logs]}}}});
+        check(&json!({"kind": "Dashboard", "spec": {"title": "t", "elements": {"panel-1": panel}}}), &["a"], 0);
+        let text = json!({"panels": [target("a")]}).to_string();
+        check(&json!({"kind": "ConfigMap", "data": {"x.json": text, "y.txt": "b"}}), &["a"], 0);
+        check(&json!({"kind": "GrafanaDashboard", "spec": {"json": text}}), &["a"], 0);
+        let rules = json!({"groups": [{"rules": [{"record": "r", "expr": "a"}]}]});
+        check(&rules, &[], 0);
+        check(&json!({"kind": "PrometheusRule", "spec": rules}), &[], 0);
+    }
+
+    #[test]
+    fn variables_are_queries_too() {
+        let variables = json!([
+            {"name": "x", "type": "query", "query": "label_values(a{y=\"$y\"}, x)"},
+            {"name": "y", "type": "query", "query": {"query": "query_result(sum(b))"}},
+            {"name": "z", "type": "custom", "query": "d,e"},
+        ]);
+        check(&json!({"panels": [target("${z}")], "templating": {"list": variables}}), &["a", "b", "d", "e"], 0);
+    }
+
+    #[test]
+    fn queries_of_other_sources_are_passed_over() {
+        let mut logs = target("{app=\"x\"} |= \"y\"");
+        logs["datasource"] = json!({"type": "loki", "uid": "$datasource"});
+        let mut mixed = target("a");
+        mixed["datasource"] = json!({"type": "datasource", "uid": "-- Mixed --"});
+        check(&json!({"panels": [logs, mixed]}), &["a"], 0);
+    }
+
+    #[test]
+    fn a_library_panel_that_is_nowhere_is_told() {
+        let reference = json!({"libraryPanel": {"uid": "u", "name": "n"}});
+        check(&json!({"panels": [reference]}), &[], 1);
+        let element = json!({"u": {"uid": "u", "kind": 1, "model": target("a")}});
+        check(&json!({"panels": [reference], "__elements": element}), &["a"], 0);
+    }
+
+    #[test]
+    fn what_does_not_parse_is_told_and_kept() {
+        check(&json!({"panels": [target("sum(a"), target("b")]}), &["a", "b"], 1);
+        check(&json!("text"), &[], 0);
+    }
+}

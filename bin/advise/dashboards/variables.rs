@@ -1,0 +1,204 @@
+//! Template variables of a dashboard: what they may stand for, and what they ask for that.
+
+use serde_json::Value;
+use varve_query::usage::LabelSet;
+use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, Regexp};
+
+use super::super::needs::Selector;
+use super::super::template::{self, Reading, Values, Variables};
+
+/// A variable.
+#[derive(Debug)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    pub(super) values: Values,
+    /// What is asked for its values, if it asks Prometheus.
+    pub(super) query: Option<String>,
+    /// Viewers choose matchers or groupings with it that are added to each query.
+    pub(super) is_filter: bool,
+}
+
+/// Returns the variables of a dashboard, of version 1 or 2.
+pub(super) fn of(dashboard: &Value) -> Vec<Variable> {
+    let lists = ["/templating/list", "/variables", "/spec/variables"];
+    let lists = lists.iter().filter_map(|pointer| dashboard.pointer(pointer)?.as_array());
+    lists.flatten().filter_map(read).collect()
+}
+
+fn read(variable: &Value) -> Option<Variable> {
+    // In version 2 it is `{"kind": "QueryVariable", "spec": {...}}`.
+    let spec = variable.get("spec").unwrap_or(variable);
+    let name = spec.get("name")?.as_str()?.to_owned();
+    let kind = variable.get("type").or_else(|| variable.get("kind"))?.as_str()?;
+    let kind = kind.trim_end_matches("Variable").to_ascii_lowercase();
+    let query = (kind == "query").then(|| query_text(spec)).flatten();
+    let values = match kind.as_str() {
+        "custom" | "interval" | "constant" | "switch" => known(spec),
+        "query" => query.as_deref().and_then(names_asked_for),
+        _ => None,
+    };
+    Some(Variable {
+        name,
+        values: values.unwrap_or_else(|| Values::Pattern(".*".to_owned())),
+        query,
+        is_filter: matches!(kind.as_str(), "adhoc" | "groupby"),
+    })
+}
+
+/// The query is a text, or an object that has it somewhere.
+fn query_text(spec: &Value) -> Option<String> {
+    let candidates = ["/query", "/query/query", "/query/spec/query", "/query/spec/expr", "/query/expr", "/definition"];
+    let text = |pointer: &&str| spec.pointer(pointer)?.as_str().map(str::to_owned);
+    candidates.iter().find_map(text).filter(|text| !text.trim().is_empty())
+}
+
+/// Returns the values to choose from, the current one first.
+fn known(spec: &Value) -> Option<Values> {
+    let mut values = Vec::new();
+    let mut add = |value: Option<&Value>| match value {
+        Some(Value::String(text)) if !text.starts_with('$') => values.push(text.clone()),
+        Some(Value::Array(texts)) => values.extend(texts.iter().filter_map(Value::as_str).map(str::to_owned)),
+        _ => {}
+    };
+    add(spec.pointer("/current/value"));
+    spec.get("options").and_then(Value::as_array).into_iter().flatten().for_each(|option| add(option.get("value")));
+    add(spec.get("allValue"));
+    // `a,b` or `text : a,text : b`; a comma in a value is written `\,`.
+    let query = spec.get("query").and_then(Value::as_str).unwrap_or_default().replace("\\,", "\u{0}");
+    for part in query.split(',').map(str::trim).filter(|part| !part.is_empty() && !part.starts_with('$')) {
+        let value = part.split_once(" : ").map_or(part, |(_, value)| value.trim());
+        values.push(value.replace('\u{0}', ","));
+    }
+    values.retain(|value| !value.starts_with("$__"));
+    let mut seen = std::collections::BTreeSet::new();
+    values.retain(|value| seen.insert(value.clone()));
+    (!values.is_empty()).then_some(Values::Known(values))
+}
+
+/// `metrics(text)` gives names of metrics, and so its values match.
+fn names_asked_for(query: &str) -> Option<Values> {
+    let name = call(query, "metrics")?;
+    Regexp::parse(name).is_ok().then(|| Values::Pattern(format!(".*(?:{name}).*"))).filter(|_| !name.contains('$'))
+}
+
+/// Returns what is in the parentheses of `function(...)`.
+fn call<'a>(query: &'a str, function: &str) -> Option<&'a str> {
+    let inner = query.trim().strip_prefix(function)?.trim_start().strip_prefix('(')?;
+    Some(inner.strip_suffix(')')?.trim())
+}
+
+impl Variable {
+    /// Returns what is selected to find the variable's values.
+    pub(super) fn read(&self, variables: &Variables) -> Reading {
+        let Some(query) = self.query.as_deref() else { return nothing() };
+        if let Some(inner) = call(query, "label_values") {
+            return match split_label(inner) {
+                (Some(selector), label) => of_label(template::read(selector, variables), label),
+                // The values of a label of all series: no metric is there for that.
+                (None, _) => nothing(),
+            };
+        }
+        if let Some(expr) = call(query, "query_result") {
+            return template::read(expr, variables);
+        }
+        if call(query, "label_names").is_some() {
+            return nothing();
+        }
+        if call(query, "metrics").is_some() {
+            let Some(Values::Pattern(pattern)) = names_asked_for(query) else { return every_metric() };
+            return named(&pattern);
+        }
+        // Anything else is a selector whose series are listed.
+        template::read(query, variables)
+    }
+}
+
+fn split_label(inner: &str) -> (Option<&str>, &str) {
+    let is_label = |label: &str| !label.contains(['}', ')', '"']);
+    match inner.rsplit_once(',').map(|(selector, label)| (selector.trim(), label.trim())) {
+        Some((selector, label)) if is_label(label) => (Some(selector), label),
+        _ => (None, inner),
+    }
+}
+
+/// Of what is selected only one label is looked at, besides those of the matchers.
+fn of_label(mut reading: Reading, label: &str) -> Reading {
+    for selector in &mut reading.selectors {
+        let mut labels = LabelSet::Only([label.to_owned()].into());
+        for test in &selector.tests {
+            labels = labels.union(LabelSet::Only([test.name().to_owned()].into()));
+        }
+        selector.labels = if label.contains('$') || label.contains("[[") { LabelSet::all() } else { labels };
+    }
+    reading
+}
+
+fn named(pattern: &str) -> Reading {
+    let tests: Vec<_> = Matcher::new(MatchOp::Regexp, METRIC_NAME, pattern).into_iter().collect();
+    Reading { selectors: vec![Selector { tests, labels: LabelSet::none() }], problem: None }
+}
+
+fn every_metric() -> Reading {
+    named(".*")
+}
+
+fn nothing() -> Reading {
+    Reading { selectors: Vec::new(), problem: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn variable(json: Value) -> Variable {
+        read(&json).unwrap()
+    }
+
+    /// `expect` says which of a few names are selected.
+    fn check(query: &str, expect: &[&str]) {
+        let reading = variable(json!({"name": "v", "type": "query", "query": query})).read(&Variables::default());
+        assert_eq!(reading.problem, None, "{query}");
+        let taken = |name: &&str| reading.selectors.iter().any(|selector| selector.passes(METRIC_NAME, name));
+        assert_eq!(["a", "node_a"].into_iter().filter(taken).collect::<Vec<_>>(), expect, "{query}");
+    }
+
+    #[test]
+    fn queries_of_variables_select_what_grafana_asks_for() {
+        check("label_values(a, job)", &["a"]);
+        check("label_values(a{x=~\"$y\", z=\"1,2\"},  job) ", &["a"]);
+        check("label_values(job)", &[]);
+        check("label_values({__name__=~\"node.*\"}, __name__)", &["node_a"]);
+        check("query_result(topk(5, sum by (x) (rate(a[$__range]))))", &["a"]);
+        check("metrics(node_)", &["node_a"]);
+        check("metrics($x)", &["a", "node_a"]);
+        check("label_names()", &[]);
+        check("a{x=\"1\"}", &["a"]);
+    }
+
+    #[test]
+    fn only_the_label_of_label_values_is_used() {
+        let read = variable(json!({"name": "v", "type": "query", "query": "label_values(a{x=\"1\"}, y)"}))
+            .read(&Variables::default());
+        let labels = &read.selectors[0].labels;
+        assert_eq!(["x", "y", "z"].map(|label| labels.contains(label)), [true, true, false]);
+    }
+
+    #[test]
+    fn values_come_from_where_they_are_listed() {
+        let known = |json: Value| match variable(json).values {
+            Values::Known(values) => values,
+            Values::Pattern(pattern) => vec![format!("pattern {pattern}")],
+        };
+        let custom = json!({"name": "v", "type": "custom", "query": "one : 1, 2,a\\,b", "current": {"value": "2"}});
+        assert_eq!(known(custom), ["2", "1", "a,b"]);
+        let interval =
+            json!({"name": "v", "type": "interval", "query": "5m,10m", "current": {"value": "$__auto_interval_v"}});
+        assert_eq!(known(interval), ["5m", "10m"]);
+        let v2 =
+            json!({"kind": "CustomVariable", "spec": {"name": "v", "query": "x", "current": {"value": ["x", "y"]}}});
+        assert_eq!(known(v2), ["x", "y"]);
+        assert_eq!(known(json!({"name": "v", "type": "textbox", "query": "x"})), ["pattern .*"]);
+        assert!(variable(json!({"name": "v", "type": "adhoc"})).is_filter);
+    }
+}

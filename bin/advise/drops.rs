@@ -1,0 +1,158 @@
+//! `varve advise drops`: reads what is needed and what exists, and tells what is not needed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::args::DropsArgs;
+use super::dashboards::{Dashboards, read_grafana};
+use super::documents;
+use super::findings::{self, Findings};
+use super::inventory::{Inventory, Scrapes, Server};
+use super::needs::Needs;
+use super::problems::Problem;
+use super::relabel_rules;
+use super::report::Report;
+use super::{record, rules};
+use crate::client::Client;
+use crate::quantity::print_duration;
+
+/// The exit code when more is unused than may be.
+const CODE_UNUSED: u8 = 3;
+/// The exit code when something could not be read.
+const CODE_PROBLEMS: u8 = 4;
+/// How often targets are scraped if nobody says.
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(30);
+/// Bytes of a sample on the disk if nobody says.
+const BYTES_PER_SAMPLE: f64 = 1.0;
+/// A usage record that is younger may not have seen all that is asked for.
+const RECORD_AGE_MIN: Duration = Duration::from_secs(7 * 86_400);
+
+/// Runs `varve advise drops` and returns what the process ends with.
+///
+/// # Errors
+/// If an input cannot be read at all, or the rules cannot be written.
+pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
+    ensure!(args.url.is_some() || !args.scrape.is_empty(), "what exists? give --url or --scrape");
+    let mut inputs = Inputs::default();
+    inputs.read(args)?;
+    if inputs.needs.is_empty() {
+        bail!(
+            "what is needed? no rule, dashboard or query was found: give --rules, --dashboards, --grafana or --usage"
+        );
+    }
+    let findings = find(args, &inputs.needs)?;
+    let report = Report {
+        rules: relabel_rules::count(&findings, args.write_labels),
+        expressions: inputs.needs.len(),
+        findings,
+        problems: inputs.problems,
+        notes: inputs.notes,
+    };
+    print!("{}", report.print(args.format, args.limit)?);
+    if let Some(path) = &args.write {
+        write(path, args, &report.findings)?;
+    }
+    let percent = report.findings.totals.unused_percent();
+    Ok(match args.fail_above {
+        Some(most) if percent > most => ExitCode::from(CODE_UNUSED),
+        _ if args.strict && !report.problems.is_empty() => ExitCode::from(CODE_PROBLEMS),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// All that tells what is needed.
+#[derive(Debug, Default)]
+struct Inputs {
+    needs: Needs,
+    problems: Vec<Problem>,
+    notes: Vec<String>,
+}
+
+impl Inputs {
+    fn read(&mut self, args: &DropsArgs) -> Result<()> {
+        for file in documents::read(&args.rules, &[".yaml", ".yml", ".rules"])? {
+            rules::read(&file.name, &file.text, &mut self.needs, &mut self.problems);
+        }
+        let mut dashboards = Dashboards::new(&mut self.needs, &mut self.problems);
+        for file in documents::read(&args.dashboards, &[".json", ".yaml", ".yml"])? {
+            dashboards.read(&file.name, &file.text);
+        }
+        if let Some(url) = &args.grafana {
+            read_grafana(&mut Client::with_token_file(url, args.grafana_token_file.as_deref())?, &mut dashboards)?;
+        }
+        dashboards.finish();
+        self.read_records(args)
+    }
+
+    fn read_records(&mut self, args: &DropsArgs) -> Result<()> {
+        for path in &args.usage {
+            let file = documents::read_file(path)?;
+            self.read_record(&file.name, &file.text, args.usage_since);
+        }
+        let Some(url) = args.url.as_ref().filter(|_| !args.no_usage) else { return Ok(()) };
+        let answer = Client::with_token_file(url, args.token_file.as_deref())?.get("/api/v1/status/usage")?;
+        if answer.is_success() {
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            self.read_record(&format!("{url}/api/v1/status/usage"), &text, args.usage_since);
+        } else {
+            self.notes.push(format!("{url} has no usage record: it answers {}", answer.status));
+        }
+        Ok(())
+    }
+
+    fn read_record(&mut self, name: &str, text: &str, within: Duration) {
+        let since_ms = before_now_ms(within);
+        let kept_since = record::read(&name.into(), text, since_ms, &mut self.needs, &mut self.problems);
+        if kept_since.is_some_and(|kept_since| kept_since > before_now_ms(RECORD_AGE_MIN)) {
+            let age = print_duration(RECORD_AGE_MIN);
+            self.notes.push(format!(
+                "the usage record {name} is kept for less than {age}: what is asked for rarely may be missing"
+            ));
+        }
+    }
+}
+
+fn before_now_ms(duration: Duration) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.saturating_sub(duration).as_millis()).unwrap_or(i64::MAX)
+}
+
+fn find(args: &DropsArgs, needs: &Needs) -> Result<Findings> {
+    let all = |(job, interval): &(Option<String>, Duration)| job.is_none().then_some(*interval);
+    let interval = args.scrape_interval.iter().rev().find_map(all).unwrap_or(SCRAPE_INTERVAL);
+    let intervals = args.scrape_interval.iter().filter_map(|(job, interval)| Some((job.clone()?, *interval))).collect();
+    let mut bytes_per_sample = args.bytes_per_sample;
+    let mut inventory: Box<dyn Inventory> = match &args.url {
+        Some(url) => {
+            let mut server =
+                Server::new(Client::with_token_file(url, args.token_file.as_deref())?, interval, intervals);
+            bytes_per_sample = bytes_per_sample.or_else(|| server.bytes_per_sample());
+            Box::new(server)
+        }
+        None => Box::new(scrapes(args, interval, intervals)?),
+    };
+    let options = findings::Options {
+        by_job: args.by_job,
+        ignore_nameless: args.ignore_nameless,
+        bytes_per_sample: bytes_per_sample.unwrap_or(BYTES_PER_SAMPLE),
+        retention: args.retention,
+    };
+    findings::find(needs, &mut *inventory, options)
+}
+
+fn scrapes(args: &DropsArgs, interval: Duration, intervals: BTreeMap<String, Duration>) -> Result<Scrapes> {
+    let mut scrapes = Scrapes::new(interval, intervals, args.targets.iter().cloned().collect());
+    for (job, path) in &args.scrape {
+        scrapes.add(job, path)?;
+    }
+    Ok(scrapes)
+}
+
+fn write(path: &Path, args: &DropsArgs, findings: &Findings) -> Result<()> {
+    let options = relabel_rules::Options { dialect: args.write_for, enforce: args.enforce, labels: args.write_labels };
+    std::fs::write(path, relabel_rules::print(findings, options)).with_context(|| format!("write rules to {path:?}"))
+}

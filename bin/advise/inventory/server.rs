@@ -1,0 +1,132 @@
+//! Series of a running Varve or Prometheus, counted by instant queries.
+//!
+//! Metrics are counted some hundred at a time, so that no query touches more of the store than it must; details are asked
+//! for only of the metrics that need them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use varve_tsdb::Regexp;
+
+use super::{Amount, Inventory, MetricId};
+use crate::client::{Client, escape};
+use crate::promql_text;
+
+/// Metrics that one query counts.
+const METRICS_PER_QUERY: usize = 100;
+/// Metrics that a server may have.
+const METRICS_MAX: usize = 200_000;
+
+/// A server and what is known of it.
+#[derive(Debug)]
+pub(in super::super) struct Server {
+    client: Client,
+    /// For jobs that have no `up`.
+    interval: Duration,
+    intervals: BTreeMap<String, Duration>,
+}
+
+impl Server {
+    pub(in super::super) fn new(client: Client, interval: Duration, intervals: BTreeMap<String, Duration>) -> Self {
+        Self { client, interval, intervals }
+    }
+
+    /// Returns how many bytes a sample takes on the disk of a Varve that stores its own metrics.
+    pub(in super::super) fn bytes_per_sample(&mut self) -> Option<f64> {
+        let query = "sum(prometheus_tsdb_storage_blocks_bytes) / sum(varve_tsdb_blocks_samples > 0)";
+        let found = self.query(query).ok()?;
+        found.first().map(|(_, value)| *value).filter(|bytes| bytes.is_finite() && *bytes > 0.0)
+    }
+
+    /// Evaluates an instant query to labels and values.
+    fn query(&mut self, query: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
+        let data = self.get(&format!("/api/v1/query?query={}", escape(query)))?;
+        let found = data.get("result").and_then(Value::as_array).context("a vector")?;
+        let sample = |sample: &Value| {
+            let labels = sample.get("metric")?.as_object()?;
+            let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+            let value = sample.pointer("/value/1")?.as_str()?.parse().ok()?;
+            Some((labels.iter().filter_map(text).collect(), value))
+        };
+        Ok(found.iter().filter_map(sample).collect())
+    }
+
+    /// Returns `data` of an answer.
+    fn get(&mut self, path: &str) -> Result<Value> {
+        let answer = self.client.get(path)?;
+        let shown: String = path.chars().take(200).collect();
+        ensure!(answer.is_success(), "{} answers {} to {shown}: {}", self.client.url(), answer.status, answer.text());
+        let mut json: Value =
+            serde_json::from_slice(&answer.body).with_context(|| format!("read the answer to {shown}"))?;
+        Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
+    }
+
+    fn texts(&mut self, path: &str) -> Result<Vec<String>> {
+        serde_json::from_value(self.get(path)?).with_context(|| format!("read the answer to {path}"))
+    }
+
+    /// Returns the scrapes of a target in a second, job by job.
+    fn scrape_rates(&mut self) -> Result<BTreeMap<String, f64>> {
+        let found = self.query("avg by (job) (count_over_time(up[10m])) / 600")?;
+        Ok(found.into_iter().map(|(labels, rate)| (of(&labels, "job"), rate)).collect())
+    }
+}
+
+fn of(labels: &BTreeMap<String, String>, name: &str) -> String {
+    labels.get(name).cloned().unwrap_or_default()
+}
+
+/// Returns the selector of a metric of a job.
+fn selector(metric: &MetricId) -> String {
+    format!("{{__name__={}, job={}}}", promql_text::quote(&metric.name), promql_text::quote(&metric.job))
+}
+
+impl Inventory for Server {
+    fn metrics(&mut self) -> Result<BTreeMap<MetricId, Amount>> {
+        let names = self.texts("/api/v1/label/__name__/values")?;
+        ensure!(names.len() <= METRICS_MAX, "{} metrics exceed {METRICS_MAX}", names.len());
+        let rates = self.scrape_rates()?;
+        let mut metrics = BTreeMap::new();
+        for names in names.chunks(METRICS_PER_QUERY) {
+            let names: Vec<_> = names.iter().map(|name| Regexp::escape(name)).collect();
+            let query = format!("count by (__name__, job) ({{__name__=~{}}})", promql_text::quote(&names.join("|")));
+            for (labels, n_series) in self.query(&query)? {
+                let job = of(&labels, "job");
+                let set = self.intervals.get(&job).map(|interval| 1.0 / interval.as_secs_f64());
+                let rate = set.or_else(|| rates.get(&job).copied());
+                let samples_per_second = rate.unwrap_or_else(|| 1.0 / self.interval.as_secs_f64());
+                let metric = MetricId { job, name: of(&labels, "__name__") };
+                metrics.insert(metric, Amount { n_series: n_series as u64, samples_per_second });
+            }
+        }
+        Ok(metrics)
+    }
+
+    fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>> {
+        let found = self.query(&format!("count by (le) ({})", selector(metric)))?;
+        Ok(found.into_iter().map(|(labels, n_series)| (of(&labels, "le"), n_series as u64)).collect())
+    }
+
+    fn labels(&mut self, metric: &MetricId) -> Result<Vec<String>> {
+        self.texts(&format!("/api/v1/labels?match[]={}", escape(&selector(metric))))
+    }
+
+    fn n_series_without(&mut self, metric: &MetricId, labels: &[&str]) -> Result<u64> {
+        let labels: Vec<_> = labels.iter().map(|label| promql_text::label(label)).collect();
+        let query = format!("count(count without ({}) ({}))", labels.join(", "), selector(metric));
+        Ok(self.query(&query)?.first().map_or(0, |(_, n_series)| *n_series as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_are_quoted() {
+        let metric = MetricId { job: "a\"\\\n".to_owned(), name: "b".to_owned() };
+        assert_eq!(selector(&metric), "{__name__=\"b\", job=\"a\\\"\\\\\\n\"}");
+    }
+}

@@ -1,0 +1,35 @@
+//! What could not be read, and where it stands.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::needs::Place;
+
+/// A text that could not be read as what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Problem {
+    /// The file, or the URL.
+    pub(super) file: String,
+    /// What inside of it, in words.
+    pub(super) place: String,
+    /// What is wrong with it.
+    pub(super) reason: String,
+    /// The text, where it is an expression.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) text: String,
+}
+
+impl Problem {
+    pub(super) fn new(place: &Place, reason: impl Into<String>, text: &str) -> Self {
+        Self { file: place.file.to_string(), place: place.within.clone(), reason: reason.into(), text: text.to_owned() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [&self.file, &self.place, &self.reason, &self.text].map(String::as_str);
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        f.write_str(&parts.join(": ").replace('\n', " "))
+    }
+}

@@ -1,0 +1,236 @@
+//! Findings as relabelling rules, ready to paste: scoped by job, and in shadow unless asked otherwise.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use varve_tsdb::Regexp;
+
+use super::alternation::alternations;
+use super::findings::{Finding, Findings, Kind, by_job, spellings};
+
+/// Size of the regular expression of a rule, but for names that are longer.
+const REGEX_SIZE_MAX: usize = 2_048;
+
+/// Whose configuration the rules are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Dialect {
+    /// `ingest.metric_relabel_configs` of Varve, with names and states
+    Varve,
+    /// `write_relabel_configs` or `metric_relabel_configs` of Prometheus
+    Prometheus,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options {
+    pub(super) dialect: Dialect,
+    /// The rules drop at once, instead of only counting what they would drop.
+    pub(super) enforce: bool,
+    /// Labels are taken away as well.
+    pub(super) labels: bool,
+}
+
+struct Rule {
+    name: String,
+    /// What it takes away, for people.
+    comment: String,
+    sources: &'static str,
+    regex: String,
+    /// The label that is taken away; without one the series is dropped.
+    label: Option<String>,
+}
+
+/// Returns the text of a file with the rules.
+pub(super) fn print(findings: &Findings, options: Options) -> String {
+    let rules = rules(findings, options.labels);
+    let totals = &findings.totals;
+    let mut text = format!(
+        "# Written by `varve advise drops`: what no rule, dashboard or query needs.\n# {} of {} series ({:.1} %), {:.0} of {:.0} samples a second.\n",
+        totals.unused_series,
+        totals.series,
+        totals.unused_percent(),
+        totals.unused_samples_per_second,
+        totals.samples_per_second,
+    );
+    let (head, empty) = match options.dialect {
+        Dialect::Varve => ("ingest:\n  metric_relabel_configs:", "ingest:\n  metric_relabel_configs: []\n"),
+        Dialect::Prometheus => ("write_relabel_configs:", "write_relabel_configs: []\n"),
+    };
+    if rules.is_empty() {
+        return text + empty;
+    }
+    text.push_str(head);
+    text.push('\n');
+    rules.iter().for_each(|rule| rule.write(&mut text, options));
+    text
+}
+
+/// Returns how many rules there would be.
+pub(super) fn count(findings: &Findings, labels: bool) -> usize {
+    rules(findings, labels).len()
+}
+
+fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let of = |kind: Kind| findings.unused.iter().filter(move |finding| finding.kind == kind && finding.droppable);
+    for (job, unused) in by_job(of(Kind::Metric)) {
+        add(&mut rules, job, "", &unused, None);
+    }
+    for finding in of(Kind::Buckets) {
+        rules.push(of_buckets(finding));
+    }
+    for (job, unused) in by_job(of(Kind::Label).filter(|_| labels)) {
+        let mut by_label: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
+        unused.iter().for_each(|finding| by_label.entry(&finding.label).or_default().push(finding));
+        for (label, unused) in by_label {
+            add(&mut rules, job, &format!("-label-{label}"), &unused, Some(label));
+        }
+    }
+    number(&mut rules);
+    rules
+}
+
+/// Adds the rules about some metrics of a job.
+fn add(rules: &mut Vec<Rule>, job: &str, of: &str, unused: &[&Finding], label: Option<&str>) {
+    let mut names: Vec<_> = unused.iter().map(|finding| finding.metric.as_str()).collect();
+    names.sort_unstable();
+    let series: u64 = unused.iter().map(|finding| finding.series).sum();
+    let what = label.map_or_else(|| "metrics".to_owned(), |label| format!("metrics without label {label}"));
+    for part in alternations(&names, REGEX_SIZE_MAX) {
+        rules.push(Rule {
+            name: format!("unused-{job}{of}"),
+            comment: format!("job {job:?}: {} {what}, {series} series", names.len()),
+            sources: "[job, __name__]",
+            regex: format!("{};({part})", Regexp::escape(job)),
+            label: label.map(str::to_owned),
+        });
+    }
+}
+
+fn of_buckets(finding: &Finding) -> Rule {
+    let bounds: Vec<_> = finding.buckets.iter().flat_map(|bound| spellings(bound)).collect();
+    let bounds: Vec<_> = bounds.iter().map(|bound| Regexp::escape(bound)).collect();
+    let (job, metric) = (Regexp::escape(&finding.job), Regexp::escape(&finding.metric));
+    Rule {
+        name: format!("unused-{}-buckets-{}", finding.job, finding.metric),
+        comment: format!("job {:?}: {} buckets, {} series", finding.job, finding.buckets.len(), finding.series),
+        sources: "[job, __name__, le]",
+        regex: format!("{job};{metric};({})", bounds.join("|")),
+        label: None,
+    }
+}
+
+/// Makes the names of rules that came of one set differ.
+fn number(rules: &mut [Rule]) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for rule in rules {
+        let n = seen.entry(rule.name.clone()).or_default();
+        *n += 1;
+        if *n > 1 {
+            let name = format!("{}-{n}", rule.name);
+            rule.name = name;
+        }
+    }
+}
+
+impl Rule {
+    fn write(&self, text: &mut String, options: Options) {
+        let mut line = |line: std::fmt::Arguments<'_>| writeln!(text, "  {line}").expect("a String takes everything");
+        line(format_args!("# {}", self.comment));
+        let sources = self.sources;
+        if options.dialect == Dialect::Varve {
+            line(format_args!("- name: {}", quote(&self.name)));
+            line(format_args!("  state: {}", if options.enforce { "enforce" } else { "shadow" }));
+            line(format_args!("  source_labels: {sources}"));
+        } else {
+            line(format_args!("- source_labels: {sources}"));
+        }
+        line(format_args!("  regex: {}", quote(&self.regex)));
+        match &self.label {
+            None => line(format_args!("  action: drop")),
+            Some(label) => {
+                line(format_args!("  action: replace"));
+                line(format_args!("  target_label: {}", quote(label)));
+                line(format_args!("  replacement: ''"));
+            }
+        }
+    }
+}
+
+/// Writes a text as a scalar of YAML.
+fn quote(text: &str) -> String {
+    // JSON's strings are YAML's, and the only form that can hold a control character.
+    if text.contains(|c: char| c.is_control()) {
+        return serde_json::Value::from(text).to_string();
+    }
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::Totals;
+    use super::*;
+
+    fn finding(kind: Kind, job: &str, metric: &str) -> Finding {
+        Finding {
+            kind,
+            job: job.to_owned(),
+            metric: metric.to_owned(),
+            label: if kind == Kind::Label { "x".to_owned() } else { String::new() },
+            buckets: if kind == Kind::Buckets { vec!["0.5".to_owned(), "5".to_owned()] } else { Vec::new() },
+            series: 3,
+            samples_per_second: 0.1,
+            bytes: 1.0,
+            droppable: true,
+        }
+    }
+
+    fn findings() -> Findings {
+        let unused = vec![
+            finding(Kind::Metric, "j's", "a_c"),
+            finding(Kind::Metric, "j's", "a_b"),
+            finding(Kind::Buckets, "j's", "h_bucket"),
+            finding(Kind::Label, "j's", "d"),
+            Finding { droppable: false, ..finding(Kind::Label, "j's", "e") },
+        ];
+        Findings { totals: Totals::default(), unused, unread: Vec::new(), nameless: Vec::new() }
+    }
+
+    fn check(options: Options, expect: &serde_json::Value) {
+        let text = print(&findings(), options);
+        assert_eq!(&serde_yaml_ng::from_str::<serde_json::Value>(&text).unwrap(), expect, "{text}");
+    }
+
+    #[test]
+    fn rules_are_scoped_by_job_and_in_shadow() {
+        let rule = |name: &str, labels: serde_json::Value, regex: &str| serde_json::json!({"name": name, "state": "shadow", "source_labels": labels, "regex": regex, "action": "drop"});
+        let names = rule("unused-j's", serde_json::json!(["job", "__name__"]), "j's;(a_(b|c))");
+        let bounds = serde_json::json!(["job", "__name__", "le"]);
+        let buckets = rule("unused-j's-buckets-h_bucket", bounds, "j's;h_bucket;(0\\.5|5|5\\.0)");
+        let options = Options { dialect: Dialect::Varve, enforce: false, labels: false };
+        check(options, &serde_json::json!({"ingest": {"metric_relabel_configs": [names, buckets]}}));
+    }
+
+    #[test]
+    fn rules_for_prometheus_have_its_keys_only() {
+        let options = Options { dialect: Dialect::Prometheus, enforce: true, labels: true };
+        let drop = |labels: serde_json::Value, regex: &str| serde_json::json!({"source_labels": labels, "regex": regex, "action": "drop"});
+        let label = serde_json::json!({
+            "source_labels": ["job", "__name__"], "regex": "j's;(d)", "action": "replace", "target_label": "x",
+            "replacement": "",
+        });
+        let rules = [
+            drop(serde_json::json!(["job", "__name__"]), "j's;(a_(b|c))"),
+            drop(serde_json::json!(["job", "__name__", "le"]), "j's;h_bucket;(0\\.5|5|5\\.0)"),
+            label,
+        ];
+        check(options, &serde_json::json!({"write_relabel_configs": rules}));
+    }
+
+    #[test]
+    fn any_text_is_a_scalar() {
+        for text in ["it's", "a: b # c", "\n\t\"", "é"] {
+            assert_eq!(serde_yaml_ng::from_str::<String>(&quote(text)).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What was found, as a table for people or as YAML or JSON for programs.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::args::Format;
+use super::findings::{Finding, Findings, Kind};
+use super::problems::Problem;
+
+/// The report of `varve advise drops`.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    pub(super) findings: Findings,
+    /// Expressions that were read.
+    pub(super) expressions: usize,
+    /// Relabelling rules that would drop what is unused.
+    pub(super) rules: usize,
+    /// What could not be read; each counts as using every metric that it names.
+    pub(super) problems: Vec<Problem>,
+    /// What a reader must know to trust it.
+    pub(super) notes: Vec<String>,
+}
+
+impl Report {
+    /// Returns the report's text; `lines_max` bounds each part of a table.
+    pub(super) fn print(&self, format: Format, lines_max: usize) -> anyhow::Result<String> {
+        Ok(match format {
+            Format::Table => self.table(lines_max),
+            Format::Yaml => serde_yaml_ng::to_string(self)?,
+            Format::Json => serde_json::to_string_pretty(self)? + "\n",
+        })
+    }
+
+    fn table(&self, lines_max: usize) -> String {
+        let totals = &self.findings.totals;
+        let mut text = format!(
+            "{} of {} series ({:.1} %) are of metrics that nothing selects: {} of {} metrics.\n",
+            totals.unused_metric_series,
+            totals.series,
+            percent(totals.unused_metric_series, totals.series),
+            totals.unused_metrics,
+            totals.metrics
+        );
+        add(
+            &mut text,
+            format_args!(
+                "With unused buckets {} series ({:.1} %), {:.1} of {:.1} samples a second, {} on the disk. {} expressions were read.\n",
+                totals.unused_series,
+                totals.unused_percent(),
+                totals.unused_samples_per_second,
+                totals.samples_per_second,
+                size(totals.unused_bytes),
+                self.expressions
+            ),
+        );
+        let of = |kind: fn(Kind) -> bool| -> Vec<_> {
+            self.findings.unused.iter().filter(|finding| kind(finding.kind)).collect()
+        };
+        part(&mut text, "Metrics and buckets that nothing selects", &of(|kind| kind != Kind::Label), lines_max);
+        part(&mut text, "Labels that nothing uses", &of(|kind| kind == Kind::Label), lines_max);
+        let title = "Metrics that only recording rules need whose results nothing reads (kept)";
+        part(&mut text, title, &self.findings.unread.iter().collect::<Vec<_>>(), lines_max);
+        list(
+            &mut text,
+            "Selectors without a metric's name, which keep all they may select",
+            &self.findings.nameless,
+            lines_max,
+        );
+        let problems: Vec<_> = self.problems.iter().map(Problem::to_string).collect();
+        list(&mut text, "Not understood, and taken to use every metric that it names", &problems, lines_max);
+        list(&mut text, "Notes", &self.notes, lines_max);
+        text
+    }
+}
+
+/// Adds a table of findings.
+fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize) {
+    let head = ["series", "samples/s", "disk", "job", "metric", ""].map(str::to_owned);
+    let rows = findings.iter().take(lines_max).map(|finding| {
+        let what = match finding.kind {
+            Kind::Metric => String::new(),
+            Kind::Buckets => format!("le: {}", finding.buckets.join(" ")),
+            Kind::Label if finding.droppable => format!("label {}: no two series differ by it alone", finding.label),
+            Kind::Label => format!("label {}: only an aggregation can take it away", finding.label),
+        };
+        [
+            finding.series.to_string(),
+            format!("{:.1}", finding.samples_per_second),
+            size(finding.bytes),
+            finding.job.clone(),
+            finding.metric.clone(),
+            what,
+        ]
+    });
+    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+    if rows.len() > 1 {
+        add(text, format_args!("\n{title}\n{}", columns(&rows, 3)));
+        more(text, findings.len(), lines_max);
+    }
+}
+
+fn list(text: &mut String, title: &str, lines: &[String], lines_max: usize) {
+    if !lines.is_empty() {
+        add(text, format_args!("\n{title}\n"));
+        lines.iter().take(lines_max).for_each(|line| add(text, format_args!("  {line}\n")));
+        more(text, lines.len(), lines_max);
+    }
+}
+
+fn more(text: &mut String, n: usize, lines_max: usize) {
+    if n > lines_max {
+        add(text, format_args!("  and {} more, see --limit\n", n - lines_max));
+    }
+}
+
+/// Returns rows in columns of equal width, the first `n_numbers` of them to the right.
+pub(super) fn columns<const N: usize>(rows: &[[String; N]], n_numbers: usize) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            let cell = if column < n_numbers { format!("  {cell:>width$}") } else { format!("  {cell:<width$}") };
+            line.push_str(&cell);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn add(text: &mut String, line: std::fmt::Arguments<'_>) {
+    text.write_fmt(line).expect("a String takes everything");
+}
+
+fn percent(part: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
+}
+
+fn size(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let exponent = (0..units.len() - 1).find(|&exponent| bytes < 1024f64.powi(exponent as i32 + 1));
+    let exponent = exponent.unwrap_or(units.len() - 1);
+    format!("{:.1} {}", bytes / 1024f64.powi(exponent as i32), units[exponent])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::Totals;
+    use super::*;
+
+    fn report() -> Report {
+        let finding = |kind, metric: &str, series| Finding {
+            kind,
+            job: "j".into(),
+            metric: metric.into(),
+            label: if kind == Kind::Label { "x".into() } else { String::new() },
+            buckets: if kind == Kind::Buckets { vec!["1".into(), "5".into()] } else { Vec::new() },
+            series,
+            samples_per_second: 0.5,
+            bytes: 2048.0,
+            droppable: kind != Kind::Label,
+        };
+        let unused =
+            vec![finding(Kind::Metric, "a", 20), finding(Kind::Buckets, "b_bucket", 5), finding(Kind::Label, "c", 1)];
+        let totals = Totals {
+            metrics: 4,
+            series: 50,
+            unused_metrics: 1,
+            unused_metric_series: 20,
+            unused_series: 25,
+            ..Totals::default()
+        };
+        let findings = Findings { totals, unused, unread: Vec::new(), nameless: vec!["file: panel".into()] };
+        let problem = Problem { file: "f".into(), place: "p".into(), reason: "r".into(), text: "sum(".into() };
+        Report { findings, expressions: 7, rules: 2, problems: vec![problem], notes: Vec::new() }
+    }
+
+    #[test]
+    fn tables_say_what_is_unused_and_what_was_not_understood() {
+        let table = report().print(Format::Table, 1).unwrap();
+        let expect = "\
+20 of 50 series (40.0 %) are of metrics that nothing selects: 1 of 4 metrics.
+With unused buckets 25 series (50.0 %), 0.0 of 0.0 samples a second, 0.0 B on the disk. 7 expressions were read.
+
+Metrics and buckets that nothing selects
+  series  samples/s     disk  job  metric
+      20        0.5  2.0 KiB  j    a
+  and 1 more, see --limit
+
+Labels that nothing uses
+  series  samples/s     disk  job  metric
+       1        0.5  2.0 KiB  j    c       label x: only an aggregation can take it away
+
+Selectors without a metric's name, which keep all they may select
+  file: panel
+
+Not understood, and taken to use every metric that it names
+  f: p: r: sum(
+";
+        assert_eq!(table, expect);
+    }
+
+    #[test]
+    fn reports_are_read_by_programs() {
+        let json: serde_json::Value = serde_json::from_str(&report().print(Format::Json, 0).unwrap()).unwrap();
+        assert_eq!(json["unused"][1]["buckets"], serde_json::json!(["1", "5"]));
+        assert_eq!((&json["totals"]["series"], &json["problems"][0]["file"]), (&50.into(), &"f".into()));
+        let yaml: serde_json::Value = serde_yaml_ng::from_str(&report().print(Format::Yaml, 0).unwrap()).unwrap();
+        assert_eq!(yaml, json);
+    }
+}

@@ -1,0 +1,438 @@
+//! The text of an expression as a dashboard has it, with variables, up to the selectors that it may come to.
+//!
+//! Inside of a string a variable becomes a mark, and a test on a value with a mark in it takes whatever the variable may
+//! stand for. Outside of strings the text is read with the variable's values, then with the mark as a name, a number and
+//! an operator, until one of these parses. What does not parse at all is taken to select each metric that it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use varve_query::promql::{self, Features};
+use varve_query::usage::{self, LabelSet, SelectorUse};
+use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, Regexp};
+
+use super::needs::Selector;
+use crate::quantity::parse_duration;
+
+/// Values of one variable that are tried outside of strings.
+const VALUES_TRIED_MAX: usize = 64;
+/// Variables in one expression; those beyond stay as they are.
+const VARIABLES_MAX: usize = 256;
+/// A duration for variables whose value is none.
+const DURATION: &str = "5m";
+/// What a mark starts with; its end is `x`.
+const MARK: &str = "varvevariable";
+
+/// What a variable may stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Values {
+    /// One of these, the current one first.
+    Known(Vec<String>),
+    /// Whatever this regular expression matches.
+    Pattern(String),
+}
+
+/// The variables of a dashboard.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Variables {
+    pub(super) values: BTreeMap<String, Values>,
+    /// Viewers may add matchers on any label to each query.
+    pub(super) has_filters: bool,
+}
+
+/// What a text may select.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) selectors: Vec<Selector>,
+    /// Why the text does not parse; the selectors are guessed from its words then.
+    pub(super) problem: Option<String>,
+}
+
+/// Reads an expression of a rule, which has no variables.
+pub(super) fn read_plain(text: &str) -> Reading {
+    Template { pieces: vec![Piece::Text(text)], values: Vec::new() }.read(false)
+}
+
+/// Reads an expression of a dashboard.
+pub(super) fn read(text: &str, variables: &Variables) -> Reading {
+    let (pieces, names) = split(text, variables);
+    let any = || Values::Pattern(".*".to_owned());
+    let values = names.iter().map(|name| variables.values.get(*name).cloned().unwrap_or_else(any)).collect();
+    Template { pieces, values }.read(variables.has_filters)
+}
+
+/// Returns the metrics that a text names, whatever kind of text it is.
+pub(super) fn words(text: &str) -> Vec<Selector> {
+    Template { pieces: vec![Piece::Text(text)], values: Vec::new() }.guess()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Piece<'a> {
+    Text(&'a str),
+    Variable { idx: usize, at: Context },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Context {
+    String,
+    Duration,
+    Expression,
+}
+
+struct Template<'a> {
+    pieces: Vec<Piece<'a>>,
+    /// Of each variable.
+    values: Vec<Values>,
+}
+
+impl Template<'_> {
+    fn read(&self, all_labels: bool) -> Reading {
+        let mut texts = self.attempts().into_iter();
+        let mut first_problem = None;
+        let parsed = texts.find_map(|text| match self.parse(&text, all_labels) {
+            Ok(selectors) => Some(selectors),
+            Err(problem) => {
+                first_problem.get_or_insert(problem);
+                None
+            }
+        });
+        let Some(mut selectors) = parsed else { return Reading { selectors: self.guess(), problem: first_problem } };
+        // Another value of a variable may make it another query.
+        for text in self.other_values() {
+            selectors.extend(self.parse(&text, all_labels).unwrap_or_default());
+        }
+        Reading { selectors, problem: None }
+    }
+
+    fn parse(&self, text: &str, all_labels: bool) -> Result<Vec<Selector>, String> {
+        // A server may have any feature on.
+        let expr = promql::parse(text, &Features::all()).map_err(|refused| refused.to_string())?;
+        Ok(usage::of(&expr).into_iter().map(|used| self.resolve(used, all_labels)).collect())
+    }
+
+    /// Returns the texts to try, the likeliest first. Without variables outside of strings they are all the same.
+    fn attempts(&self) -> Vec<String> {
+        let is_open = |piece: &Piece| matches!(piece, Piece::Variable { at: Context::Expression, .. });
+        let with_current = self.fill(|idx| self.current(idx).map_or_else(|| mark(idx), str::to_owned));
+        if !self.pieces.iter().any(is_open) {
+            return vec![with_current];
+        }
+        let mut texts = vec![with_current, self.fill(mark)];
+        texts.extend(["1", "sum", DURATION, ""].map(|text| self.fill(|_| text.to_owned())));
+        texts
+    }
+
+    /// Returns the texts with one variable at another value than its current one.
+    fn other_values(&self) -> Vec<String> {
+        let open = |piece: &Piece| match *piece {
+            Piece::Variable { idx, at: Context::Expression } => Some(idx),
+            _ => None,
+        };
+        let open: BTreeSet<usize> = self.pieces.iter().filter_map(open).collect();
+        let mut texts = Vec::new();
+        for idx in open {
+            let Values::Known(values) = &self.values[idx] else { continue };
+            for value in values.iter().skip(1).take(VALUES_TRIED_MAX) {
+                let fill = |other| match self.current(other) {
+                    _ if other == idx => value.clone(),
+                    Some(current) => current.to_owned(),
+                    None => mark(other),
+                };
+                texts.push(self.fill(fill));
+            }
+        }
+        texts
+    }
+
+    fn current(&self, idx: usize) -> Option<&str> {
+        match &self.values[idx] {
+            Values::Known(values) => values.first().map(String::as_str),
+            Values::Pattern(_) => None,
+        }
+    }
+
+    fn fill(&self, of_open: impl Fn(usize) -> String) -> String {
+        let mut text = String::new();
+        for piece in &self.pieces {
+            match *piece {
+                Piece::Text(part) => text.push_str(part),
+                Piece::Variable { idx, at: Context::String } => text.push_str(&mark(idx)),
+                Piece::Variable { idx, at: Context::Duration } => {
+                    let current = self.current(idx).filter(|value| parse_duration(value).is_ok());
+                    text.push_str(current.unwrap_or(DURATION));
+                }
+                Piece::Variable { idx, at: Context::Expression } => text.push_str(&of_open(idx)),
+            }
+        }
+        text
+    }
+
+    /// Turns tests on marks into tests that pass for each value of the variable.
+    fn resolve(&self, used: SelectorUse, all_labels: bool) -> Selector {
+        let mut labels = match used.labels {
+            LabelSet::Only(names) if names.iter().any(|name| name.contains(MARK)) => LabelSet::all(),
+            LabelSet::AllBut(names) => LabelSet::AllBut(names.into_iter().filter(|n| !n.contains(MARK)).collect()),
+            labels @ LabelSet::Only(_) => labels,
+        };
+        let mut tests = Vec::with_capacity(used.matchers.len());
+        for matcher in used.matchers {
+            if matcher.name().contains(MARK) {
+                labels = LabelSet::all();
+                continue;
+            }
+            labels = labels.union(LabelSet::Only([matcher.name().to_owned()].into()));
+            tests.extend(self.widen(matcher));
+        }
+        Selector { tests, labels: if all_labels { LabelSet::all() } else { labels } }
+    }
+
+    /// Returns the test that passes for each value of the variables in it; `None` if everything may pass.
+    fn widen(&self, matcher: Matcher) -> Option<Matcher> {
+        if !matcher.value().contains(MARK) {
+            return Some(matcher);
+        }
+        let escape = match matcher.op() {
+            MatchOp::Equal => true,
+            MatchOp::Regexp => false,
+            MatchOp::NotEqual | MatchOp::NotRegexp => return None,
+        };
+        Matcher::new(MatchOp::Regexp, matcher.name(), &self.pattern(matcher.value(), escape)).ok()
+    }
+
+    /// Returns the regular expression of a text with marks.
+    fn pattern(&self, text: &str, escape: bool) -> String {
+        let literal = |text: &str| if escape { Regexp::escape(text) } else { text.to_owned() };
+        let (mut pattern, mut rest) = (String::new(), text);
+        while let Some((before, idx, after)) = split_at_mark(rest) {
+            pattern.push_str(&literal(before));
+            pattern.push_str(&self.values.get(idx).map_or_else(|| ".*".to_owned(), |values| values.pattern(escape)));
+            rest = after;
+        }
+        pattern.push_str(&literal(rest));
+        pattern
+    }
+
+    /// Returns a selector for each word that may be a metric's name.
+    fn guess(&self) -> Vec<Selector> {
+        let text = self.fill(mark);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.');
+        let words = text.split(|c| !is_part(c)).map(|word| word.trim_matches('.'));
+        // A name in quotes may hold any character.
+        let quoted = text.split(['"', '\'', '`']).skip(1).step_by(2);
+        let names: BTreeSet<&str> = words.chain(quoted).filter(|word| !word.is_empty()).collect();
+        let selector = |name: &str| match name.contains(MARK) {
+            false => Some(Selector::of_metric(name)),
+            true => {
+                let test = Matcher::new(MatchOp::Regexp, METRIC_NAME, &self.pattern(name, true)).ok()?;
+                Some(Selector { tests: vec![test], labels: LabelSet::all() })
+            }
+        };
+        names.into_iter().filter_map(selector).collect()
+    }
+}
+
+impl Values {
+    fn pattern(&self, escape: bool) -> String {
+        match self {
+            Self::Pattern(pattern) => format!("(?:{pattern})"),
+            Self::Known(values) => {
+                let keep = |value: &&String| !escape && Regexp::parse(value).is_ok();
+                let one = |value: &String| if keep(&value) { value.clone() } else { Regexp::escape(value) };
+                format!("(?:{})", values.iter().map(one).collect::<Vec<_>>().join("|"))
+            }
+        }
+    }
+}
+
+fn mark(idx: usize) -> String {
+    format!("{MARK}{idx}x")
+}
+
+fn split_at_mark(text: &str) -> Option<(&str, usize, &str)> {
+    let (before, after) = text.split_once(MARK)?;
+    let (idx, rest) = after.split_once('x')?;
+    Some((before, idx.parse().ok()?, rest))
+}
+
+/// Splits a text at its variables. What Grafana itself knows is filled in here.
+fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a str>) {
+    let (mut pieces, mut names) = (Vec::new(), Vec::<&'a str>::new());
+    let (mut place, mut from, mut at) = (Syntax::default(), 0, 0);
+    while at < text.len() {
+        let Some((name, len)) = variable(&text[at..]).filter(|_| !place.in_comment) else {
+            let c = text[at..].chars().next().expect("there is more text");
+            place.step(c);
+            at += c.len_utf8();
+            continue;
+        };
+        let piece = match (built_in(name), names.iter().position(|known| *known == name)) {
+            (Some(value), _) => Some(Piece::Text(value)),
+            // `$1` in a replacement is a group of a regular expression.
+            _ if name.bytes().all(|b| b.is_ascii_digit()) && !variables.values.contains_key(name) => None,
+            (None, Some(idx)) => Some(Piece::Variable { idx, at: place.context(&text[..at]) }),
+            (None, None) if names.len() == VARIABLES_MAX => None,
+            (None, None) => {
+                names.push(name);
+                Some(Piece::Variable { idx: names.len() - 1, at: place.context(&text[..at]) })
+            }
+        };
+        if let Some(piece) = piece {
+            pieces.extend([Piece::Text(&text[from..at]), piece]);
+            from = at + len;
+        }
+        at += len;
+    }
+    pieces.push(Piece::Text(&text[from..]));
+    (pieces, names)
+}
+
+/// Returns the name of the variable that a text starts with, and the bytes that it takes: `$a`, `${a}`, `${a.b}`,
+/// `${a:format}`, `[[a]]`, `[[a:format]]`.
+fn variable(text: &str) -> Option<(&str, usize)> {
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let enclosed = |open: &str, close: &str| {
+        let inner = text.strip_prefix(open)?;
+        let end = inner.find(close)?;
+        let name = inner[..end].split([':', '.', '[']).next()?;
+        is_name(name).then_some((name, open.len() + end + close.len()))
+    };
+    if let Some(found) = enclosed("${", "}").or_else(|| enclosed("[[", "]]")) {
+        return Some(found);
+    }
+    let rest = text.strip_prefix('$')?;
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    (end > 0).then(|| (&rest[..end], 1 + end))
+}
+
+/// Returns a value of a variable that Grafana sets by itself and that may stand outside of strings.
+fn built_in(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "__rate_interval" => "5m",
+        "__interval" | "__auto" => "1m",
+        "__range" => "1h",
+        "__rate_interval_ms" => "300000",
+        "__interval_ms" => "60000",
+        "__range_s" => "3600",
+        "__range_ms" => "3600000",
+        "__from" | "__to" => "1700000000000",
+        _ => return None,
+    })
+}
+
+/// Where in an expression a character stands.
+#[derive(Debug, Default)]
+struct Syntax {
+    quote: Option<char>,
+    is_escaped: bool,
+    in_comment: bool,
+    brackets: usize,
+}
+
+impl Syntax {
+    fn step(&mut self, c: char) {
+        match self.quote {
+            _ if self.in_comment => self.in_comment = c != '\n',
+            Some(_) if self.is_escaped => self.is_escaped = false,
+            Some(quote) if c == '\\' && quote != '`' => self.is_escaped = true,
+            Some(quote) if c == quote => self.quote = None,
+            Some(_) => {}
+            None => match c {
+                '"' | '\'' | '`' => self.quote = Some(c),
+                '#' => self.in_comment = true,
+                '[' => self.brackets += 1,
+                ']' => self.brackets = self.brackets.saturating_sub(1),
+                _ => {}
+            },
+        }
+    }
+
+    fn context(&self, before: &str) -> Context {
+        if self.quote.is_some() {
+            Context::String
+        } else if self.brackets > 0 || before.trim_end().ends_with("offset") {
+            Context::Duration
+        } else {
+            Context::Expression
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables() -> Variables {
+        let known = |values: &[&str]| Values::Known(values.iter().map(|value| (*value).to_owned()).collect());
+        let values = [
+            ("interval", known(&["10m", "1h"])),
+            ("k", known(&["10"])),
+            ("metric", known(&["a_total", "b_total"])),
+            ("agg", known(&["sum", "max"])),
+            ("found", Values::Pattern("node_.*".to_owned())),
+        ];
+        let values = values.map(|(name, values)| (name.to_owned(), values)).into();
+        Variables { values, has_filters: false }
+    }
+
+    /// `expect` says which of a few names may be selected.
+    fn check(text: &str, expect: &[&str]) {
+        let reading = read(text, &variables());
+        assert_eq!(reading.problem, None, "{text}");
+        check_names(&reading, text, expect);
+    }
+
+    fn check_names(reading: &Reading, text: &str, expect: &[&str]) {
+        let names = ["a", "b", "a_total", "b_total", "node_cpu", "node_cpu_total"];
+        let taken = |name: &&str| reading.selectors.iter().any(|selector| selector.passes(METRIC_NAME, name));
+        assert_eq!(names.into_iter().filter(taken).collect::<Vec<_>>(), expect, "{text}");
+    }
+
+    #[test]
+    fn variables_stand_for_what_they_may_be() {
+        check("a", &["a"]);
+        check("rate(a{x=\"$y\", z=~'[[y]]|${y:regex}', u=~`$y.x`}[$__rate_interval])", &["a"]);
+        check("rate(a[$interval]) / rate(b[${undefined}] offset $interval)", &["a", "b"]);
+        check("topk($k, a)", &["a"]);
+        check("topk($undefined, a)", &["a"]);
+        check("$agg by ($undefined) (a)", &["a"]);
+        check("$undefined(a)", &["a"]);
+        check("$metric", &["a_total", "b_total"]);
+        check("rate(${metric}[5m])", &["a_total", "b_total"]);
+        check("node_${undefined}_total", &["node_cpu_total"]);
+        check("{__name__=~\"$found\"}", &["node_cpu", "node_cpu_total"]);
+        check("{__name__=\"$metric\"}", &["a_total", "b_total"]);
+        check("a # $[[\n + b", &["a", "b"]);
+    }
+
+    #[test]
+    fn labels_of_variables_are_all_labels() {
+        let labels = |text: &str| read(text, &variables()).selectors[0].labels.clone();
+        assert_eq!(labels("sum by ($undefined) (a)"), LabelSet::all());
+        assert_eq!(labels("sum(a{$undefined=\"x\"})"), LabelSet::all());
+        assert_eq!(labels("sum(a{x=~\"$y\"})"), LabelSet::Only(["__name__".to_owned(), "x".to_owned()].into()));
+        let filtered = Variables { has_filters: true, ..variables() };
+        assert_eq!(read("sum(a)", &filtered).selectors[0].labels, LabelSet::all());
+    }
+
+    #[test]
+    fn values_of_tests_are_kept_where_they_are_known() {
+        let selector = |text: &str| read(text, &variables()).selectors.remove(0);
+        assert!(!selector("a{le=\"$interval\"}").passes("le", "5"));
+        assert!(selector("a{le=\"$interval\"}").passes("le", "1h"));
+        assert!(selector("a{le!~\"x$interval\"}").passes("le", "x10m"));
+        assert!(selector("label_replace(a{le=\"1\"}, \"x\", \"$1\", \"y\", \"(.*)\")").passes("le", "1"));
+    }
+
+    #[test]
+    fn what_does_not_parse_uses_each_metric_that_it_names() {
+        for (text, expect) in [
+            ("sum(a) by", &["a"][..]),
+            ("rate(\"b\" ${agg", &["b"]),
+            ("a{x=} node_$undefined{", &["a", "node_cpu", "node_cpu_total"]),
+        ] {
+            let reading = read(text, &variables());
+            assert!(reading.problem.is_some(), "{text}");
+            check_names(&reading, text, expect);
+        }
+        check_names(&Reading { selectors: words("{{ query `b > 1` }}"), problem: None }, "words", &["b"]);
+    }
+}

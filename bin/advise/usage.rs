@@ -1,0 +1,93 @@
+//! `varve advise usage`: shows the usage record of a running Varve.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::args::{Format, UsageArgs};
+use super::report::columns;
+use crate::client::Client;
+
+/// Runs `varve advise usage`.
+///
+/// # Errors
+/// If the server does not answer or keeps no record.
+pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
+    let mut client = Client::with_token_file(&args.url, args.token_file.as_deref())?;
+    let mut record = get(&mut client, "/api/v1/status/usage")?;
+    let has_prefix = |entry: &Value| name(entry).starts_with(&args.prefix);
+    let metrics =
+        record.get_mut("metrics").and_then(Value::as_array_mut).context("the server keeps no usage record")?;
+    if args.unused {
+        let asked: BTreeSet<String> = metrics.iter().map(|entry| name(entry).to_owned()).collect();
+        let names = get(&mut client, "/api/v1/label/__name__/values")?;
+        let names = names.as_array().context("the server names no metrics")?.iter().filter_map(Value::as_str);
+        let unused: Vec<_> = names.filter(|name| name.starts_with(&args.prefix) && !asked.contains(*name)).collect();
+        return print(args, &json!({"unused": unused}), || {
+            let rows: Vec<_> = unused.iter().map(|name| [(*name).to_owned()]).collect();
+            rows_text(&["metric that was not asked for".to_owned()], &rows, args.limit, 0)
+        });
+    }
+    metrics.retain(has_prefix);
+    let rows: Vec<_> = metrics.iter().map(row).collect();
+    let head = ["queries", "last", "metric", "labels", "asked by"].map(str::to_owned);
+    print(args, &record, || rows_text(&head, &rows, args.limit, 1))
+}
+
+fn print(args: &UsageArgs, json: &Value, table: impl Fn() -> String) -> Result<()> {
+    match args.format {
+        Format::Table => print!("{}", table()),
+        Format::Yaml => print!("{}", serde_yaml_ng::to_string(json)?),
+        Format::Json => println!("{}", serde_json::to_string_pretty(json)?),
+    }
+    Ok(())
+}
+
+fn rows_text<const N: usize>(head: &[String; N], rows: &[[String; N]], limit: usize, n_numbers: usize) -> String {
+    let shown: Vec<_> = std::iter::once(head).chain(rows.iter().take(limit)).cloned().collect();
+    let more = rows.len().saturating_sub(limit);
+    let rest = if more > 0 { format!("  and {more} more, see --limit\n") } else { String::new() };
+    columns(&shown, n_numbers) + &rest
+}
+
+fn name(entry: &Value) -> &str {
+    entry.get("metric").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn row(entry: &Value) -> [String; 5] {
+    let list = |key: &str| entry.get(key).and_then(Value::as_array).into_iter().flatten();
+    let last = entry.get("lastMs").and_then(Value::as_i64).and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let labels: BTreeSet<&str> = list("matchedLabels").chain(list("groupedLabels")).filter_map(Value::as_str).collect();
+    let labels = match entry.get("allLabels").and_then(Value::as_bool) {
+        Some(true) => "all".to_owned(),
+        _ => labels.into_iter().collect::<Vec<_>>().join(" "),
+    };
+    let requesters: Vec<_> = list("requesters").map(requester).collect();
+    [
+        entry.get("queries").and_then(Value::as_u64).unwrap_or(0).to_string(),
+        last.map(|last| format!("{last:.0}")).unwrap_or_default(),
+        name(entry).to_owned(),
+        labels,
+        requesters.join(", "),
+    ]
+}
+
+/// Returns the most telling of what a requester says of itself.
+fn requester(requester: &Value) -> String {
+    let text = |key: &str| requester.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    match (text("rule"), text("dashboard"), text("panel")) {
+        (Some(rule), _, _) => format!("rule {rule}"),
+        (None, Some(dashboard), Some(panel)) => format!("dashboard {dashboard} panel {panel}"),
+        (None, Some(dashboard), None) => format!("dashboard {dashboard}"),
+        (None, None, _) => text("userAgent").unwrap_or("unknown").to_owned(),
+    }
+}
+
+fn get(client: &mut Client, path: &str) -> Result<Value> {
+    let answer = client.get(path)?;
+    ensure!(answer.is_success(), "{} answers {} to {path}: {}", client.url(), answer.status, answer.text());
+    let mut json: Value = serde_json::from_slice(&answer.body).with_context(|| format!("read the answer to {path}"))?;
+    Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
+}

@@ -1,0 +1,348 @@
+//! Churn: which labels make new series.
+//!
+//! A series is new if it has samples in a range of time and none in as long a range before. A label makes a series new if
+//! its value was on no series before: a new pod brings a value of `pod` with it, a new machine one of `instance`, and
+//! both together make those series new that have both. A series of which every value was there before is a new
+//! combination.
+//!
+//! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the time before, series by series; what is
+//! held are hashes of label values, charged to the request.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+
+use serde::{Deserialize, Serialize};
+use varve_tsdb::{Charge, Db, Labels, METRIC_NAME, QueryContext, Result, TimeRange};
+
+/// The range that is looked at, in milliseconds.
+pub(crate) const RANGE_MS: i64 = 3_600_000;
+/// Labels, and metrics, that are told of.
+const SHOWN_MAX: usize = 100;
+/// Metrics that are told of for one label.
+const METRICS_OF_LABEL_MAX: usize = 5;
+/// Bytes that a hash takes in a set, about.
+const HASH_SIZE: usize = 20;
+/// Bytes that a count takes in a map with its key, about.
+const COUNT_SIZE: usize = 160;
+
+/// What made new series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Churn {
+    /// The range that was looked at, in milliseconds since the epoch, without its start; the one before is as long.
+    pub(crate) start_ms: i64,
+    pub(crate) end_ms: i64,
+    /// Series with samples in the range.
+    pub(crate) series: u64,
+    /// Those of them that are new.
+    pub(crate) new_series: u64,
+    /// New series of which every label's value was there before.
+    pub(crate) new_combinations: u64,
+    /// The labels with new values, those that made most series first.
+    pub(crate) labels: Vec<LabelChurn>,
+    /// The metrics with new series, those with most first.
+    pub(crate) metrics: Vec<MetricChurn>,
+}
+
+/// A label whose new values made series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LabelChurn {
+    pub(crate) label: String,
+    /// New series with a new value of this label.
+    pub(crate) new_series: u64,
+    /// Of all new series, in percent.
+    pub(crate) percent: f64,
+    /// New series that no other label made.
+    pub(crate) new_series_alone: u64,
+    pub(crate) new_values: u64,
+    /// Where most of them are.
+    pub(crate) metrics: Vec<String>,
+}
+
+/// A metric with new series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MetricChurn {
+    pub(crate) metric: String,
+    pub(crate) new_series: u64,
+    /// The label that made most of them; empty if all are new combinations.
+    pub(crate) label: String,
+    /// Of the metric's new series, those that it made, in percent.
+    pub(crate) percent: f64,
+}
+
+/// Finds what made the new series after `end_ms - length_ms` and up to `end_ms`.
+///
+/// # Errors
+/// As [`Db::select_labels`].
+pub(crate) fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
+    let start_ms = end_ms.saturating_sub(length_ms);
+    // As with PromQL's ranges, the left end does not belong to them.
+    let before = TimeRange { start_ms: start_ms.saturating_sub(length_ms).saturating_add(1), end_ms: start_ms };
+    let range = TimeRange { start_ms: start_ms.saturating_add(1), end_ms };
+    let mut search = Search::new(ctx);
+    for series in db.select_labels(ctx, &[], before)? {
+        search.know(series?.labels())?;
+    }
+    let mut old = db.select_labels(ctx, &[], before)?;
+    let mut was = old.next().transpose()?;
+    for series in db.select_labels(ctx, &[], range)? {
+        let series = series?;
+        // Both come in the order of labels.
+        while was.as_ref().is_some_and(|was| was.labels() < series.labels()) {
+            was = old.next().transpose()?;
+        }
+        let is_new = was.as_ref().is_none_or(|was| was.labels() != series.labels());
+        search.count(series.labels(), is_new)?;
+    }
+    Ok(search.finish(start_ms, end_ms))
+}
+
+struct Search {
+    charge: Charge,
+    hasher: RandomState,
+    /// Labels with their values, before the range, hashed.
+    known: HashSet<u64>,
+    /// Those that are new.
+    new: HashSet<u64>,
+    n_series: u64,
+    n_new: u64,
+    n_combinations: u64,
+    labels: HashMap<String, OfLabel>,
+    metrics: HashMap<String, OfMetric>,
+}
+
+#[derive(Debug, Default)]
+struct OfLabel {
+    n_series: u64,
+    n_alone: u64,
+    n_values: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfMetric {
+    n_series: u64,
+    labels: HashMap<String, u64>,
+}
+
+impl Search {
+    fn new(ctx: &QueryContext) -> Self {
+        Self {
+            charge: ctx.charge(),
+            hasher: RandomState::new(),
+            known: HashSet::new(),
+            new: HashSet::new(),
+            n_series: 0,
+            n_new: 0,
+            n_combinations: 0,
+            labels: HashMap::new(),
+            metrics: HashMap::new(),
+        }
+    }
+
+    fn know(&mut self, labels: &Labels) -> Result<()> {
+        for label in labels.iter() {
+            let hash = self.hasher.hash_one(label);
+            if !self.known.contains(&hash) {
+                self.charge.grow(HASH_SIZE)?;
+                self.known.insert(hash);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, labels: &Labels, is_new: bool) -> Result<()> {
+        self.n_series += 1;
+        if !is_new {
+            return Ok(());
+        }
+        self.n_new += 1;
+        let makers: Vec<_> = labels
+            .iter()
+            .map(|(name, value)| (name, self.hasher.hash_one((name, value))))
+            .filter(|(_, hash)| !self.known.contains(hash))
+            .collect();
+        self.n_combinations += u64::from(makers.is_empty());
+        let metric = labels.get(METRIC_NAME).unwrap_or_default();
+        let (of_metric, is_first) = entry(&mut self.metrics, metric);
+        let mut n_counts = u64::from(is_first);
+        of_metric.n_series += 1;
+        for (name, hash) in &makers {
+            let (count, is_first) = entry(&mut of_metric.labels, name);
+            *count += 1;
+            n_counts += u64::from(is_first);
+            let (of_label, _) = entry(&mut self.labels, name);
+            of_label.n_series += 1;
+            of_label.n_alone += u64::from(makers.len() == 1);
+            if !self.new.contains(hash) {
+                self.charge.grow(HASH_SIZE)?;
+                self.new.insert(*hash);
+                of_label.n_values += 1;
+            }
+        }
+        self.charge.grow(n_counts as usize * COUNT_SIZE)
+    }
+
+    fn finish(self, start_ms: i64, end_ms: i64) -> Churn {
+        let mut metrics: Vec<_> = self.metrics.iter().collect();
+        metrics.sort_by(|a, b| b.1.n_series.cmp(&a.1.n_series).then_with(|| a.0.cmp(b.0)));
+        let mut of_label: BTreeMap<&str, Vec<(u64, &str)>> = BTreeMap::new();
+        for (metric, of_metric) in &metrics {
+            for (label, n_series) in &of_metric.labels {
+                of_label.entry(label).or_default().push((*n_series, metric.as_str()));
+            }
+        }
+        let mut labels: Vec<_> = self.labels.iter().collect();
+        labels.sort_by(|a, b| b.1.n_series.cmp(&a.1.n_series).then_with(|| a.0.cmp(b.0)));
+        let shown = |(label, counts): (&String, &OfLabel)| {
+            let mut metrics = of_label.remove(label.as_str()).unwrap_or_default();
+            metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+            LabelChurn {
+                label: label.clone(),
+                new_series: counts.n_series,
+                percent: percent(counts.n_series, self.n_new),
+                new_series_alone: counts.n_alone,
+                new_values: counts.n_values,
+                metrics: metrics.iter().take(METRICS_OF_LABEL_MAX).map(|(_, metric)| (*metric).to_owned()).collect(),
+            }
+        };
+        Churn {
+            start_ms,
+            end_ms,
+            series: self.n_series,
+            new_series: self.n_new,
+            new_combinations: self.n_combinations,
+            labels: labels.into_iter().take(SHOWN_MAX).map(shown).collect(),
+            metrics: metrics.into_iter().take(SHOWN_MAX).map(|(name, of)| of.churn(name)).collect(),
+        }
+    }
+}
+
+impl OfMetric {
+    fn churn(&self, metric: &str) -> MetricChurn {
+        let most = self.labels.iter().max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.cmp(a.0)));
+        let (label, n_series) = most.map_or((String::new(), 0), |(label, n_series)| (label.clone(), *n_series));
+        MetricChurn {
+            metric: metric.to_owned(),
+            new_series: self.n_series,
+            label,
+            percent: percent(n_series, self.n_series),
+        }
+    }
+}
+
+/// Returns the entry of a key, and whether it was made for that.
+fn entry<'a, T: Default>(map: &'a mut HashMap<String, T>, key: &str) -> (&'a mut T, bool) {
+    let is_first = !map.contains_key(key);
+    (map.entry(key.to_owned()).or_default(), is_first)
+}
+
+fn percent(part: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
+}
+
+impl Churn {
+    /// Returns the text that people read.
+    pub(crate) fn print(&self) -> String {
+        let mut text = format!(
+            "{} of {} series are new, {} of them new combinations of known values.\n",
+            self.new_series, self.series, self.new_combinations
+        );
+        for label in &self.labels {
+            text.push_str(&format!(
+                "{:5.1} %  {} series by {} new values of `{}` ({} by nothing else): {}\n",
+                label.percent,
+                label.new_series,
+                label.new_values,
+                label.label,
+                label.new_series_alone,
+                label.metrics.join(", ")
+            ));
+        }
+        for metric in &self.metrics {
+            let by = if metric.label.is_empty() {
+                String::new()
+            } else {
+                format!(", {:.0} % by `{}`", metric.percent, metric.label)
+            };
+            text.push_str(&format!("{:>10} new series of {}{by}\n", metric.new_series, metric.metric));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use varve_tsdb::{MemoryBudget, Options, Sample, WriteBatch};
+
+    const HOUR_MS: i64 = 3_600_000;
+
+    /// A series' labels, and when it has samples.
+    type Given<'a> = (&'a [(&'a str, &'a str)], &'a [i64]);
+
+    fn store(series: &[Given<'_>]) -> (tempfile::TempDir, Db) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { background: false, ..Options::default() };
+        let db = Db::open(folder.path(), options).unwrap();
+        let mut samples: Vec<_> =
+            series.iter().flat_map(|(of, times)| times.iter().map(move |at| (*at, *of))).collect();
+        samples.sort_by_key(|(at, _)| *at);
+        for (timestamp_ms, labels) in samples {
+            let labels = Labels::from_pairs(labels.iter().copied()).unwrap();
+            let mut batch = WriteBatch::default();
+            batch.push(db.series(&labels).unwrap(), Sample { timestamp_ms, value: 1.0 }, 0);
+            db.append(&mut batch).unwrap();
+        }
+        (folder, db)
+    }
+
+    fn churn(db: &Db, memory: usize) -> Result<Churn> {
+        let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", memory));
+        find(db, &ctx, 2 * HOUR_MS, HOUR_MS)
+    }
+
+    #[test]
+    fn new_values_make_new_series() {
+        let (early, late) = (HOUR_MS / 2, HOUR_MS + HOUR_MS / 2);
+        let gpu = |pod, gpu| [("__name__", "DCGM_X"), ("gpu", gpu), ("pod", pod)];
+        let (a0, a1, b0, b1) = (gpu("a", "0"), gpu("a", "1"), gpu("b", "0"), gpu("b", "1"));
+        let (up, other) = ([("__name__", "up"), ("job", "x")], [("__name__", "up"), ("job", "y"), ("pod", "c")]);
+        let combination = [("__name__", "up"), ("gpu", "1")];
+        let (_folder, db) = store(&[
+            (&a0, &[early, late]),
+            (&a1, &[early]),
+            (&b0, &[late]),
+            (&b1, &[late]),
+            (&up, &[early, late]),
+            (&other, &[late]),
+            (&combination, &[late]),
+        ]);
+        let churn = churn(&db, usize::MAX).unwrap();
+        assert_eq!((churn.series, churn.new_series, churn.new_combinations), (6, 4, 1));
+        let labels: Vec<_> = churn
+            .labels
+            .iter()
+            .map(|of| (of.label.as_str(), of.new_series, of.new_series_alone, of.new_values, of.metrics.len()))
+            .collect();
+        assert_eq!(labels, [("pod", 3, 2, 2, 2), ("job", 1, 0, 1, 1)]);
+        assert_eq!(churn.labels[0].percent, 75.0);
+        let metrics: Vec<_> =
+            churn.metrics.iter().map(|of| (of.metric.as_str(), of.new_series, of.label.as_str(), of.percent)).collect();
+        assert_eq!(metrics, [("DCGM_X", 2, "pod", 100.0), ("up", 2, "job", 50.0)]);
+        assert!(churn.print().contains(" 75.0 %  3 series by 2 new values of `pod` (2 by nothing else): DCGM_X, up\n"));
+    }
+
+    #[test]
+    fn values_are_charged_to_the_request() {
+        let labels: Vec<_> = (0..1_000).map(|i| i.to_string()).collect();
+        let sets: Vec<_> = labels.iter().map(|value| [("__name__", "a"), ("x", value.as_str())]).collect();
+        let series: Vec<Given<'_>> = sets.iter().map(|set| (&set[..], &[HOUR_MS + 1][..])).collect();
+        let (_folder, db) = store(&series);
+        assert!(matches!(churn(&db, 10_000), Err(varve_tsdb::Error::Limit { .. })));
+        assert_eq!(churn(&db, 100 << 20).unwrap().new_series, 1_000);
+    }
+}

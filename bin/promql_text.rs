@@ -1,0 +1,44 @@
+//! Texts and selectors written as PromQL.
+
+use varve_tsdb::{Matcher, is_legacy_name};
+
+/// Writes a text as a string.
+pub(crate) fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Writes a label's name, quoted if it must be.
+pub(crate) fn label(name: &str) -> String {
+    if is_legacy_name(name) { name.to_owned() } else { quote(name) }
+}
+
+/// Writes matchers as a selector.
+pub(crate) fn selector<'a>(matchers: impl IntoIterator<Item = &'a Matcher>) -> String {
+    let print =
+        |matcher: &Matcher| format!("{}{}{}", label(matcher.name()), matcher.op().as_str(), quote(matcher.value()));
+    format!("{{{}}}", matchers.into_iter().map(print).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_query::promql::parse_selector;
+
+    #[test]
+    fn selectors_are_read_back() {
+        for text in ["{a=\"b\"}", "{__name__=~\"a.*\", \"b.c\"!=\"\\\"\\\\\\n\u{1}é\"}"] {
+            let matchers = parse_selector(text).unwrap();
+            assert_eq!(selector(&matchers), text);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The record in memory: a table of metrics and one of selectors that name none.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Bytes that the texts of a record take, and what stands around them, about.
+pub(super) const SIZE_MAX: usize = 64 << 20;
+/// Metrics in a record.
+pub(super) const METRICS_MAX: usize = 100_000;
+/// Selectors without a metric's name.
+pub(super) const SELECTORS_MAX: usize = 1_000;
+/// Bytes of a metric's name or of a selector; what is longer is not recorded but counted.
+pub(super) const TEXT_SIZE_MAX: usize = 1_024;
+/// Labels of each kind of a metric; with more, all of its labels count as used.
+pub(super) const LABELS_MAX: usize = 64;
+/// Bytes of a label's name; with a longer one, all labels count as used.
+pub(super) const LABEL_SIZE_MAX: usize = 256;
+/// Requesters of a metric, those that asked last.
+pub(super) const ASKERS_MAX: usize = 16;
+/// Requesters in a record.
+pub(super) const REQUESTERS_MAX: usize = 4_096;
+/// Bytes of each thing that a requester says of itself; the rest is cut off.
+pub(super) const REQUESTER_TEXT_MAX: usize = 128;
+/// Bytes that an entry takes besides its texts.
+const ENTRY_SIZE: usize = 128;
+/// Of the entries, one in so many goes when a table is full.
+const EVICTED_SHARE: usize = 16;
+
+/// Who asks: what a request's headers say.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub(crate) struct Requester {
+    /// `User-Agent`
+    pub(crate) user_agent: Box<str>,
+    /// `X-Dashboard-Uid`
+    pub(crate) dashboard: Box<str>,
+    /// `X-Panel-Id`
+    pub(crate) panel: Box<str>,
+    /// `X-Rule-Uid`
+    pub(crate) rule: Box<str>,
+}
+
+/// One use of a metric, or of a selector that names none.
+#[derive(Debug, Clone)]
+pub(super) struct Use {
+    pub(super) text: String,
+    pub(super) is_metric: bool,
+    pub(super) matched: Vec<String>,
+    pub(super) grouped: Vec<String>,
+    pub(super) all_labels: bool,
+}
+
+/// What is known of a metric or selector.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Entry {
+    /// The metric's name, or the selector.
+    pub(crate) text: Box<str>,
+    pub(crate) n_queries: u64,
+    pub(crate) last_ms: i64,
+    /// Labels of matchers.
+    pub(crate) matched: BTreeSet<Box<str>>,
+    /// Labels that values were grouped, joined or shown by.
+    pub(crate) grouped: BTreeSet<Box<str>>,
+    /// All labels were used.
+    pub(crate) all_labels: bool,
+    /// Who asked, the last one first.
+    pub(crate) askers: Vec<Asker>,
+}
+
+/// Somebody who asked for a metric.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) who: Arc<Requester>,
+    pub(crate) last_ms: i64,
+    pub(crate) n_queries: u64,
+}
+
+/// A copy of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Since when it is kept.
+    pub(crate) since_ms: i64,
+    /// What was forgotten for lack of room, or not recorded.
+    pub(crate) n_forgotten: u64,
+    /// By name.
+    pub(crate) metrics: Vec<Entry>,
+    /// By text.
+    pub(crate) selectors: Vec<Entry>,
+}
+
+/// How large a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UsageStats {
+    pub(crate) n_entries: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) n_forgotten: u64,
+}
+
+/// The record.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) since_ms: i64,
+    pub(super) n_forgotten: u64,
+    pub(super) metrics: Table,
+    pub(super) selectors: Table,
+    requesters: HashSet<Arc<Requester>>,
+}
+
+/// Entries by text.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) entries: HashMap<Box<str>, Entry>,
+    len_max: usize,
+    size_max: usize,
+    size: usize,
+}
+
+impl Requester {
+    /// Tells whether one of our own tools asks.
+    pub(super) fn is_tool(&self) -> bool {
+        self.user_agent.starts_with(super::TOOLS_AGENT)
+    }
+}
+
+impl Record {
+    pub(super) fn new(since_ms: i64) -> Self {
+        Self {
+            since_ms,
+            n_forgotten: 0,
+            metrics: Table::new(METRICS_MAX, SIZE_MAX),
+            selectors: Table::new(SELECTORS_MAX, SELECTORS_MAX * 2 * TEXT_SIZE_MAX),
+            requesters: HashSet::new(),
+        }
+    }
+
+    /// Notes the uses of one query. What it uses twice counts once.
+    pub(super) fn note(&mut self, who: &Requester, uses: &[Use], now_ms: i64) {
+        let who = self.requester(who);
+        let mut seen = HashSet::new();
+        for used in uses {
+            if used.text.len() > TEXT_SIZE_MAX {
+                self.n_forgotten += 1;
+                continue;
+            }
+            let is_first = seen.insert(&used.text);
+            let table = if used.is_metric { &mut self.metrics } else { &mut self.selectors };
+            self.n_forgotten += table.note(used, &who, now_ms, is_first);
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            since_ms: self.since_ms,
+            n_forgotten: self.n_forgotten,
+            metrics: self.metrics.sorted(),
+            selectors: self.selectors.sorted(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> UsageStats {
+        let tables = [&self.metrics, &self.selectors];
+        UsageStats {
+            n_entries: tables.iter().map(|table| table.entries.len() as u64).sum(),
+            size_bytes: tables.iter().map(|table| table.size as u64).sum(),
+            n_forgotten: self.n_forgotten,
+        }
+    }
+
+    /// Returns the one copy of a requester; if there are too many, nobody in particular.
+    pub(super) fn requester(&mut self, who: &Requester) -> Arc<Requester> {
+        if let Some(known) = self.requesters.get(who) {
+            return Arc::clone(known);
+        }
+        if self.requesters.len() >= REQUESTERS_MAX {
+            self.requesters.retain(|who| Arc::strong_count(who) > 1);
+        }
+        let is_full = self.requesters.len() >= REQUESTERS_MAX;
+        let who = Arc::new(if is_full { Requester::default() } else { who.clone() });
+        if !is_full {
+            self.requesters.insert(Arc::clone(&who));
+        }
+        who
+    }
+}
+
+impl Table {
+    fn new(len_max: usize, size_max: usize) -> Self {
+        Self { entries: HashMap::new(), len_max, size_max, size: 0 }
+    }
+
+    /// Returns how many entries had to go for it.
+    fn note(&mut self, used: &Use, who: &Arc<Requester>, now_ms: i64, is_first: bool) -> u64 {
+        let entry = self.entries.entry(used.text.as_str().into()).or_insert_with(|| {
+            let entry = Entry { text: used.text.as_str().into(), ..Entry::default() };
+            self.size += entry.size();
+            entry
+        });
+        self.size -= entry.size();
+        entry.note(used, who, now_ms, is_first);
+        self.size += entry.size();
+        self.evict()
+    }
+
+    /// Adds what was read from a file.
+    pub(super) fn insert(&mut self, entry: Entry) -> u64 {
+        self.size += entry.size();
+        if let Some(replaced) = self.entries.insert(entry.text.clone(), entry) {
+            self.size -= replaced.size();
+        }
+        self.evict()
+    }
+
+    /// Makes room: what was not asked for longest goes.
+    fn evict(&mut self) -> u64 {
+        if self.entries.len() <= self.len_max && self.size <= self.size_max {
+            return 0;
+        }
+        let mut by_age: Vec<(i64, Box<str>)> =
+            self.entries.values().map(|entry| (entry.last_ms, entry.text.clone())).collect();
+        by_age.sort_unstable();
+        by_age.truncate(by_age.len().div_ceil(EVICTED_SHARE));
+        for (_, text) in &by_age {
+            if let Some(entry) = self.entries.remove(text) {
+                self.size -= entry.size();
+            }
+        }
+        by_age.len() as u64
+    }
+
+    fn sorted(&self) -> Vec<Entry> {
+        let mut entries: Vec<_> = self.entries.values().cloned().collect();
+        entries.sort_by(|a, b| a.text.cmp(&b.text));
+        entries
+    }
+}
+
+impl Entry {
+    /// Returns the bytes that the entry takes, about.
+    pub(crate) fn size(&self) -> usize {
+        let labels: usize = self.matched.iter().chain(&self.grouped).map(|name| name.len() + 32).sum();
+        ENTRY_SIZE + 2 * self.text.len() + labels + self.askers.len() * size_of::<Asker>()
+    }
+
+    fn note(&mut self, used: &Use, who: &Arc<Requester>, now_ms: i64, is_first: bool) {
+        self.last_ms = self.last_ms.max(now_ms);
+        self.all_labels |= used.all_labels;
+        for (names, labels) in [(&used.matched, &mut self.matched), (&used.grouped, &mut self.grouped)] {
+            for name in names {
+                if labels.contains(name.as_str()) {
+                    continue;
+                }
+                if name.len() > LABEL_SIZE_MAX || labels.len() == LABELS_MAX {
+                    self.all_labels = true;
+                } else {
+                    labels.insert(name.as_str().into());
+                }
+            }
+        }
+        if is_first {
+            self.n_queries += 1;
+            self.note_asker(who, now_ms);
+        }
+    }
+
+    fn note_asker(&mut self, who: &Arc<Requester>, now_ms: i64) {
+        let at = self.askers.iter().position(|asker| asker.who == *who);
+        let n_queries = at.map_or(0, |at| self.askers.remove(at).n_queries);
+        self.askers.truncate(ASKERS_MAX - 1);
+        self.askers.insert(0, Asker { who: Arc::clone(who), last_ms: now_ms, n_queries: n_queries + 1 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(text: &str, grouped: &[String]) -> Use {
+        Use {
+            text: text.to_owned(),
+            is_metric: true,
+            matched: Vec::new(),
+            grouped: grouped.to_vec(),
+            all_labels: false,
+        }
+    }
+
+    fn who(agent: usize) -> Requester {
+        Requester { user_agent: agent.to_string().into(), ..Requester::default() }
+    }
+
+    #[test]
+    fn labels_and_askers_are_bounded() {
+        let mut record = Record::new(0);
+        for i in 0..100 {
+            record.note(&who(i), &[used("a", &[format!("l{i}")])], i as i64);
+        }
+        let entry = &record.snapshot().metrics[0];
+        assert_eq!((entry.grouped.len(), entry.all_labels, entry.n_queries), (LABELS_MAX, true, 100));
+        assert_eq!((entry.askers.len(), &*entry.askers[0].who.user_agent), (ASKERS_MAX, "99"));
+        record.note(&who(0), &[used("b", &["x".repeat(LABEL_SIZE_MAX + 1)])], 1);
+        assert!(record.snapshot().metrics[1].all_labels);
+        record.note(&who(0), &[used(&"x".repeat(TEXT_SIZE_MAX + 1), &[])], 1);
+        assert_eq!((record.snapshot().metrics.len(), record.n_forgotten), (2, 1));
+    }
+
+    #[test]
+    fn what_was_not_asked_for_longest_goes_first() {
+        let mut table = Table::new(32, SIZE_MAX);
+        let asker = Arc::new(who(1));
+        let n_gone: u64 = (0..33).map(|i| table.note(&used(&format!("m{i:02}"), &[]), &asker, i, true)).sum();
+        let left: Vec<_> = table.sorted().into_iter().map(|entry| entry.text).collect();
+        assert_eq!((n_gone, left.len(), &*left[0]), (3, 30, "m03"));
+        assert_eq!(table.size, table.sorted().iter().map(Entry::size).sum::<usize>());
+        let mut small = Table::new(1_000, 10 * ENTRY_SIZE);
+        let n_gone: u64 = (0..100).map(|i| small.note(&used(&format!("m{i:02}"), &[]), &asker, i, true)).sum();
+        assert_eq!(n_gone as usize + small.entries.len(), 100);
+        assert!(small.size <= 10 * ENTRY_SIZE && !small.entries.is_empty());
+    }
+
+    #[test]
+    fn requesters_are_bounded() {
+        let mut record = Record::new(0);
+        for i in 0..=REQUESTERS_MAX {
+            record.note(&who(i), &[used(&format!("m{}", i / ASKERS_MAX), &[])], 0);
+        }
+        let last = &record.metrics.entries[format!("m{}", REQUESTERS_MAX / ASKERS_MAX).as_str()];
+        assert_eq!(*last.askers[0].who, Requester::default());
+        assert_eq!(record.requesters.len(), REQUESTERS_MAX);
+    }
+}

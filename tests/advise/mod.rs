@@ -1,0 +1,324 @@
+//! `varve advise drops` over kube-prometheus: how much it finds, and that what it drops changes no answer.
+
+mod expressions;
+mod grafana;
+mod sample;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use varve_tsdb::Regexp;
+
+use crate::harness::{Server, WriteRequest, series};
+use expressions::Expression;
+use sample::Sample;
+
+/// Scrapes of Kubernetes 1.35, each with the job that kube-prometheus gives it.
+const KUBERNETES: [(&str, &str); 7] = [
+    ("apiserver", "kube-apiserver-1.35.prom"),
+    ("kube-controller-manager", "kube-controller-manager-1.35.prom"),
+    ("kube-scheduler", "kube-scheduler-1.35.prom"),
+    ("kube-state-metrics", "kube-state-metrics-k8s-1.35.prom"),
+    ("kubelet", "kubelet-cadvisor-1.35.prom"),
+    ("node-exporter", "node-exporter-1.11-live.prom"),
+    ("etcd", "etcd-k8s-1.35.prom"),
+];
+/// More scrapes, of what the other dashboards are about.
+const OTHERS: [(&str, &str); 3] = [
+    ("prometheus-k8s", "prometheus-3.5.3-live.prom"),
+    ("kube-dns", "coredns-1.14-fixture.prom"),
+    ("dcgm-exporter", "dcgm-exporter-t4.prom"),
+];
+/// When the first sample is written, and how far apart they are.
+const T0_MS: i64 = 1_700_000_000_000;
+const STEP_MS: i64 = 60_000;
+const N_SAMPLES: i64 = 6;
+
+fn shared(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(path)
+}
+
+/// Tells whether the data of these tests are there.
+fn is_there() -> bool {
+    let there = shared("kube-prometheus/rules").is_dir() && shared("exposition").is_dir();
+    if !there {
+        eprintln!("skipped: no ../shared/kube-prometheus");
+    }
+    there
+}
+
+fn advise(args: &[String]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_varve")).args(["advise", "drops"]).args(args).output().expect("run varve")
+}
+
+/// Returns the flags that name kube-prometheus and some scrapes.
+fn flags(scrapes: &[(&str, &str)]) -> Vec<String> {
+    let mut flags = vec!["--rules".to_owned(), shared("kube-prometheus/rules").display().to_string()];
+    flags.extend(["--dashboards".to_owned(), shared("kube-prometheus/dashboards").display().to_string()]);
+    for (job, file) in scrapes {
+        let path = shared("exposition").join(file);
+        flags.extend(["--scrape".to_owned(), format!("{job}={}", path.display())]);
+    }
+    flags
+}
+
+fn with(mut flags: Vec<String>, more: &[&str]) -> Vec<String> {
+    flags.extend(more.iter().map(|flag| (*flag).to_owned()));
+    flags
+}
+
+#[test]
+fn four_fifths_of_kubernetes_series_are_selected_by_nothing() {
+    if !is_there() {
+        return;
+    }
+    let answer = advise(&with(flags(&KUBERNETES), &["--format", "json"]));
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let report: Value = serde_json::from_slice(&answer.stdout).expect("the report is JSON");
+    assert_eq!(report["problems"], json!([]));
+    let of = |key: &str| report["totals"][key].as_u64().expect("a count");
+    let percent = 100.0 * of("unused_metric_series") as f64 / of("series") as f64;
+    // As ../shared/exposition/README.md has it.
+    assert_eq!((of("series"), format!("{percent:.1}")), (36_486, "80.3".to_owned()));
+
+    let share_of = |job: &str, file: &str| {
+        let answer = advise(&with(flags(&[(job, file)]), &["--format", "json"]));
+        let report: Value = serde_json::from_slice(&answer.stdout).expect("the report is JSON");
+        let totals = &report["totals"];
+        let of = |key: &str| totals[key].as_f64().expect("a count");
+        format!("{:.1}", 100.0 * of("unused_metric_series") / of("series"))
+    };
+    let shares = KUBERNETES.map(|(job, file)| share_of(job, file));
+    assert_eq!(shares, ["83.2", "72.4", "91.7", "60.1", "65.5", "87.1", "99.7"]);
+}
+
+#[test]
+fn the_exit_code_tells_ci_what_was_found() {
+    if !is_there() {
+        return;
+    }
+    let code = |more: &[&str]| advise(&with(flags(&KUBERNETES[1..2]), more)).status.code();
+    assert_eq!(code(&["--fail-above", "90"]), Some(0));
+    assert_eq!(code(&["--fail-above", "50"]), Some(3));
+    assert_eq!(code(&["--strict"]), Some(0));
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.yaml");
+    std::fs::write(&broken, "groups: [{name: g, rules: [{alert: A, expr: 'sum('}]}]").unwrap();
+    assert_eq!(code(&["--strict", "--rules", broken.to_str().unwrap()]), Some(4));
+    assert_eq!(code(&["--rules", "no such file"]), Some(1));
+    assert_eq!(code(&["--no-such-flag"]), Some(2));
+}
+
+/// A relabelling rule as it is written, applied as a sender with `write_relabel_configs` applies it.
+struct Rule {
+    sources: Vec<String>,
+    regex: Regexp,
+    label: Option<String>,
+}
+
+impl Rule {
+    fn read_all(path: &Path) -> Vec<Self> {
+        let text = std::fs::read_to_string(path).unwrap();
+        let file: Value = serde_yaml_ng::from_str(&text).unwrap();
+        let text = |rule: &Value, key: &str| rule[key].as_str().map(str::to_owned);
+        let read = |rule: &Value| {
+            assert_eq!(rule["state"], "shadow", "{rule}");
+            Self {
+                sources: serde_json::from_value(rule["source_labels"].clone()).unwrap(),
+                regex: Regexp::parse(rule["regex"].as_str().unwrap()).unwrap(),
+                label: (rule["action"] == "replace").then(|| text(rule, "target_label")).flatten(),
+            }
+        };
+        file["ingest"]["metric_relabel_configs"].as_array().unwrap().iter().map(read).collect()
+    }
+
+    /// Applies the rule; returns whether the series stays.
+    fn apply(&self, labels: &mut Vec<(String, String)>) -> bool {
+        let value = |name: &String| labels.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
+        let source = self.sources.iter().map(value).collect::<Vec<_>>().join(";");
+        match &self.label {
+            _ if !self.regex.is_match(&source) => true,
+            None => false,
+            Some(label) => {
+                labels.retain(|(name, _)| name != label);
+                true
+            }
+        }
+    }
+}
+
+/// Writes scrapes, a few times with growing values; returns how many series of them the rules let through.
+fn load(server: &Server, scrapes: &[(&str, &str)], rules: &[Rule]) -> usize {
+    let mut all = Vec::new();
+    for (job, file) in scrapes {
+        let text = std::fs::read_to_string(shared("exposition").join(file)).unwrap();
+        for Sample { mut labels, value } in sample::parse(&text) {
+            sample::add_target_labels(&mut labels, job);
+            if !rules.iter().all(|rule| rule.apply(&mut labels)) {
+                continue;
+            }
+            let grown = |i: i64| (T0_MS + i * STEP_MS, value + value.abs() * 0.01 * i as f64);
+            let samples: Vec<_> = (0..N_SAMPLES).map(grown).collect();
+            let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            all.push(series(&labels, &samples));
+        }
+    }
+    for part in all.chunks(5_000) {
+        server.http().write(&WriteRequest::new(part.to_vec())).expect_status(204);
+    }
+    all.len()
+}
+
+/// Evaluates what recording rules record, and writes it as they do, so that those who read it find something.
+fn record(server: &Server, expressions: &[Expression]) {
+    for _ in 0..2 {
+        for expression in expressions {
+            for name in &expression.records {
+                let found = ask(server, &expression.text);
+                let to_series = |sample: &Value| {
+                    let labels = sample["metric"].as_object()?.iter();
+                    let labels = labels.filter(|(name, _)| *name != "__name__");
+                    let mut labels: Vec<_> =
+                        labels.map(|(name, value)| (name.as_str(), value.as_str().unwrap())).collect();
+                    labels.push(("__name__", name));
+                    labels.sort_unstable();
+                    let value = sample["value"][1].as_str()?.parse().ok()?;
+                    Some(series(&labels, &[(T0_MS + (N_SAMPLES - 1) * STEP_MS, value)]))
+                };
+                let all: Vec<_> = found["result"].as_array().unwrap().iter().filter_map(to_series).collect();
+                if !all.is_empty() {
+                    server.http().write(&WriteRequest::new(all));
+                }
+            }
+        }
+    }
+}
+
+fn ask(server: &Server, query: &str) -> Value {
+    let time = format!("{}", (T0_MS + (N_SAMPLES - 1) * STEP_MS) / 1_000);
+    server.http().form("/api/v1/query", &[("query", query), ("time", &time)]).data()
+}
+
+/// Checks that no answer changes; returns how many are not empty.
+fn check_same_answers(more: &[&str], is_asked: impl Fn(&Expression) -> bool, write_labels: bool) -> usize {
+    let scrapes: Vec<_> = KUBERNETES.into_iter().chain(OTHERS).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    let mut flags = with(flags(&scrapes), &["--write", path.to_str().unwrap()]);
+    for flag in more {
+        flags.extend([(*flag).to_owned(), shared("dashboards").display().to_string()]);
+    }
+    if write_labels {
+        flags.push("--write-labels".to_owned());
+    }
+    let answer = advise(&flags);
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+
+    let expressions: Vec<_> =
+        expressions::read(&shared("kube-prometheus/expressions.json")).into_iter().filter(is_asked).collect();
+    let servers = [Server::start(&[]), Server::start(&[])];
+    let rules = Rule::read_all(&path);
+    let n_series = [load(&servers[0], &scrapes, &[]), load(&servers[1], &scrapes, &rules)];
+    assert!(n_series[1] * 2 < n_series[0], "{} rules leave {n_series:?}", rules.len());
+    servers.iter().for_each(|server| record(server, &expressions));
+    let (mut n_answers, mut different) = (0, String::new());
+    for expression in &expressions {
+        let [whole, dropped] = [0, 1].map(|idx| ask(&servers[idx], &expression.text));
+        let is_empty = whole["result"].as_array().is_some_and(Vec::is_empty);
+        n_answers += usize::from(!is_empty);
+        let is_same = if write_labels { expressions::agree(&whole, &dropped) } else { whole == dropped };
+        if !is_same {
+            writeln!(different, "{}\n  {whole}\n  {dropped}", expression.text).unwrap();
+        }
+    }
+    assert_eq!(different, "");
+    println!("{n_answers} of {} answers are not empty, {n_series:?} series", expressions.len());
+    n_answers
+}
+
+#[test]
+fn what_is_dropped_changes_no_answer_of_kube_prometheus() {
+    if is_there() {
+        let n_answers = check_same_answers(&[], |expression| expression.is_of_kube_prometheus, false);
+        assert!(n_answers >= 100, "{n_answers} answers are not empty");
+    }
+}
+
+#[test]
+fn what_is_dropped_changes_no_answer_of_other_dashboards() {
+    if is_there() {
+        let n_answers = check_same_answers(&["--rules", "--dashboards"], |_| true, false);
+        assert!(n_answers >= 300, "{n_answers} answers are not empty");
+    }
+}
+
+#[test]
+fn labels_that_are_taken_away_change_no_value() {
+    if is_there() {
+        // Of what a template variable selects only one label is looked at.
+        let is_asked = |expression: &Expression| !expression.is_of_variable;
+        let n_answers = check_same_answers(&["--rules", "--dashboards"], is_asked, true);
+        assert!(n_answers >= 200, "{n_answers} answers are not empty");
+    }
+}
+
+/// A running server tells what is there and what was asked for.
+#[test]
+fn a_running_server_is_looked_at() {
+    let server = Server::start(&[]);
+    let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+    let of = |labels: &[(&str, &str)]| series(labels, &[(now_ms - 30_000, 1.0), (now_ms - 1_000, 2.0)]);
+    let mut all = vec![of(&[("__name__", "asked"), ("job", "j"), ("x", "1")])];
+    all.extend(["1", "2"].map(|x| of(&[("__name__", "unused"), ("job", "j"), ("x", x)])));
+    all.extend(["1", "2.0", "+Inf"].map(|le| of(&[("__name__", "h_bucket"), ("job", "j"), ("le", le)])));
+    all.push(of(&[("__name__", "labelled"), ("job", "j"), ("x", "1"), ("y", "2")]));
+    server.http().write(&WriteRequest::new(all)).expect_status(204);
+    server.http().query("/api/v1/query", &[("query", "asked")]).expect_status(200);
+
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.yaml");
+    let exprs = ["h_bucket{le=\"1\"}", "sum by (x) (labelled)"].map(|expr| json!({"alert": "A", "expr": expr}));
+    std::fs::write(&rules, json!({"groups": [{"name": "g", "rules": exprs}]}).to_string()).unwrap();
+    let url = server.http().url("");
+    let args = ["--url", &url, "--rules", rules.to_str().unwrap(), "--format", "json", "--retention", "10s"];
+    let answer = advise(&args.map(str::to_owned));
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let report: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let found: Vec<_> = report["unused"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| {
+            let of = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+            format!("{} {} {} {}", of("kind"), of("metric"), of("label"), finding["series"])
+        })
+        .collect();
+    assert_eq!(found, ["metric unused  2", "buckets h_bucket  1", "label labelled y 0"]);
+    assert_eq!(report["unused"][1]["buckets"], json!(["2.0"]));
+    // Twice a minute for ten seconds, a byte each.
+    assert_eq!(report["unused"][1]["bytes"].as_f64().map(|bytes| (bytes * 1e6).round() / 1e6), Some(0.333_333));
+    // Looking was no use of what it looked at.
+    let usage = Command::new(env!("CARGO_BIN_EXE_varve")).args(["advise", "usage", "--unused", "--url", &url]).output();
+    let usage = String::from_utf8(usage.expect("run varve").stdout).unwrap();
+    let names: Vec<_> = usage.lines().skip(1).map(str::trim).collect();
+    assert_eq!(names, ["h_bucket", "labelled", "unused"]);
+}
+
+#[test]
+fn dashboards_of_a_grafana_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (scrape, token) = (folder.path().join("scrape"), folder.path().join("token"));
+    std::fs::write(&scrape, "in_dashboard 1\nin_library 1\nin_alert 1\nunused 1\n").unwrap();
+    std::fs::write(&token, "glsa_secret\n").unwrap();
+    let url = grafana::start();
+    let scrape = format!("j={}", scrape.display());
+    let args = ["--grafana", &url, "--scrape", &scrape, "--format", "json"].map(str::to_owned);
+    assert_eq!(advise(&args).status.code(), Some(1), "without a token nobody is let in");
+    let answer = advise(&with(args.to_vec(), &["--grafana-token-file", token.to_str().unwrap()]));
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let report: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let names: Vec<_> = report["unused"].as_array().unwrap().iter().map(|finding| &finding["metric"]).collect();
+    assert_eq!((names, &report["problems"]), (vec![&json!("unused")], &json!([])));
+}
