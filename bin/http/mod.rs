@@ -16,6 +16,7 @@ mod admission;
 mod body;
 mod compression;
 mod cors;
+mod endpoint;
 mod error;
 mod exemplars;
 mod features;
