@@ -21,6 +21,7 @@ mod call;
 mod churn;
 mod compression;
 mod cors;
+mod endpoint;
 mod error;
 mod exemplars;
 mod features;

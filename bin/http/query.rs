@@ -45,11 +45,11 @@ pub(super) async fn range(State(app): State<Arc<App>>, who: Requester, form: For
     evaluate(&app, who, options, Times::Range { start_ms, end_ms, step_ms }).await
 }
 
-/// GET and POST /api/v1/query_explain: evaluates a query, at one time or with `start` over a range, and answers with what
-/// each operator of its plan did instead of its value.
+/// GET and POST /api/v1/query_explain: evaluates a query, at one time or, with `start`, `end` and `step`, over a range, and
+/// answers with what each operator of its plan did instead of its value.
 pub(super) async fn explain(State(app): State<Arc<App>>, form: Form) -> Response {
     let (times, options) = match (|| {
-        let times = if form.first("start").is_empty() {
+        let times = if ["start", "end", "step"].iter().all(|name| form.first(name).is_empty()) {
             Times::Instant(form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms()))
         } else {
             let Steps { start_ms, end_ms, step_ms } = form.steps()?;

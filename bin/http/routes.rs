@@ -1,33 +1,25 @@
 //! The table of endpoints: what is served where, in which methods, with which parameters. The router and the description
 //! of the API are both made of it.
-//!
-//! As in Prometheus a path answers only the methods that are listed for it: any other is a 405 with `Allow`, HEAD
-//! included. OPTIONS is answered everywhere: 204 under /api/v1, with CORS headers, 200 with `Allow` elsewhere.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
-use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, MethodRouter, any};
-use serde_json::Value;
+use axum::routing::any;
 
+use super::endpoint::{API, Endpoint, get, get_head, get_post, post, post_put, unavailable};
 use super::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
 use super::openapi::{
-    self, Described, ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, Schemas, SyntaxTree, Untyped,
-    optional, required,
+    self, ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, SyntaxTree, Untyped, optional, required,
 };
 use super::{
-    App, admin, churn, compression, cors, error, exemplars, federate, health, import, labels, lifecycle, metadata,
-    notifications, otlp, plain, queries, query, remote_read, rules, search, self_metrics, series, status, targets,
-    tsdb_status, usage, write,
+    App, admin, churn, cors, exemplars, features, federate, health, import, labels, lifecycle, metadata, notifications,
+    otlp, plain, queries, query, remote_read, rules, search, self_metrics, series, status, targets, tsdb_status, usage,
+    write,
 };
-use crate::http::features;
-
-const API: &str = "/api/v1/";
 
 const LIMIT: Parameter = optional("limit", Integer, "How many elements of the result are returned at most.");
 const TIMEOUT: Parameter = optional("timeout", Duration, "Time that the call may take, up to --query.timeout.");
@@ -85,192 +77,6 @@ const SEARCH_VALUES: &[Parameter] = &with(SEARCH, required("label", Text, "Name 
 const fn with(shared: [Parameter; 13], own: Parameter) -> [Parameter; 14] {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m] = shared;
     [a, b, c, d, e, f, g, h, i, j, k, l, m, own]
-}
-
-/// What is served at a path.
-pub(super) struct Endpoint {
-    path: &'static str,
-    /// Ascending.
-    methods: &'static [&'static str],
-    handlers: MethodRouter<Arc<App>>,
-    tag: &'static str,
-    about: &'static str,
-    parameters: &'static [Parameter],
-    body: Option<&'static str>,
-    content: Content,
-    /// Whether it is served before the store is open, too.
-    is_always_open: bool,
-    has_cors: bool,
-    is_compressed: bool,
-}
-
-/// What a successful answer holds.
-#[derive(Clone, Copy)]
-pub(super) enum Content {
-    /// Nothing.
-    None,
-    /// `data` of this schema in Prometheus' envelope.
-    Json(fn(&mut Schemas) -> Value),
-    /// Something of this media type.
-    Other(&'static str),
-}
-
-impl Endpoint {
-    fn new<H, T>(path: &'static str, methods: &'static [&'static str], handler: H) -> Self
-    where
-        H: Handler<T, Arc<App>>,
-        T: 'static,
-    {
-        debug_assert!(methods.is_sorted(), "Allow lists them so");
-        let filter = |method: &&str| match *method {
-            "GET" => MethodFilter::GET,
-            "HEAD" => MethodFilter::HEAD,
-            "PUT" => MethodFilter::PUT,
-            "DELETE" => MethodFilter::DELETE,
-            _ => MethodFilter::POST,
-        };
-        let filters = methods.iter().map(filter).reduce(MethodFilter::or).expect("an endpoint has a method");
-        let is_api = path.starts_with(API);
-        Self {
-            path,
-            methods,
-            handlers: MethodRouter::new().on(filters, handler),
-            tag: "server",
-            about: "",
-            parameters: &[],
-            body: None,
-            content: Content::None,
-            is_always_open: false,
-            has_cors: is_api,
-            is_compressed: is_api,
-        }
-    }
-
-    fn about(self, tag: &'static str, about: &'static str) -> Self {
-        Self { tag, about, ..self }
-    }
-
-    fn takes(self, parameters: &'static [Parameter]) -> Self {
-        Self { parameters, ..self }
-    }
-
-    /// Takes a message of this media type, which is no form.
-    fn takes_message(self, media_type: &'static str) -> Self {
-        Self { body: Some(media_type), has_cors: false, is_compressed: false, ..self }
-    }
-
-    fn gives<T: Described>(self) -> Self {
-        Self { content: Content::Json(T::schema), ..self }
-    }
-
-    fn gives_other(self, media_type: &'static str) -> Self {
-        Self { content: Content::Other(media_type), ..self }
-    }
-
-    fn always_open(self) -> Self {
-        Self { is_always_open: true, ..self }
-    }
-
-    fn compressed(self, is_compressed: bool) -> Self {
-        Self { is_compressed, ..self }
-    }
-
-    pub(super) fn path(&self) -> &'static str {
-        self.path
-    }
-
-    pub(super) fn methods(&self) -> &'static [&'static str] {
-        self.methods
-    }
-
-    pub(super) fn parameters(&self) -> &'static [Parameter] {
-        self.parameters
-    }
-
-    pub(super) fn content(&self) -> Content {
-        self.content
-    }
-
-    pub(super) fn body(&self) -> Option<&'static str> {
-        self.body
-    }
-
-    pub(super) fn tag(&self) -> &'static str {
-        self.tag
-    }
-
-    /// Says what the endpoint is for.
-    pub(super) fn summary(&self) -> &'static str {
-        self.about
-    }
-
-    fn into_route(self, app: &Arc<App>) -> MethodRouter<Arc<App>> {
-        let allow = allow(self.methods);
-        let mut route = self.handlers;
-        if !self.path.starts_with(API) {
-            let allow = allow.clone();
-            route = route.options(move || async move { [(header::ALLOW, allow)] });
-        }
-        if self.is_compressed {
-            route = route.route_layer(from_fn_with_state(Arc::clone(app), compression::compress));
-        }
-        if self.has_cors {
-            route = route.route_layer(from_fn_with_state(Arc::clone(app), cors::cors));
-        }
-        if !self.is_always_open {
-            route = route.route_layer(from_fn_with_state(Arc::clone(app), if_open));
-        }
-        if self.path.starts_with(API) {
-            route = route.merge(api_options(app));
-        }
-        if !self.methods.contains(&"HEAD") {
-            // Unless it is told otherwise, the router takes HEAD for GET.
-            let allow = allow.clone();
-            route = route.head(move || async move { not_allowed(allow) });
-        }
-        route.fallback(move || async move { not_allowed(allow) })
-    }
-}
-
-/// Answers OPTIONS under /api/v1, whatever the path.
-fn api_options(app: &Arc<App>) -> MethodRouter<Arc<App>> {
-    MethodRouter::new()
-        .options(|| async { StatusCode::NO_CONTENT })
-        .route_layer(from_fn_with_state(Arc::clone(app), cors::cors))
-        .route_layer(from_fn_with_state(Arc::clone(app), if_open))
-}
-
-fn allow(methods: &[&str]) -> HeaderValue {
-    let mut methods = methods.to_vec();
-    methods.push("OPTIONS");
-    methods.sort_unstable();
-    HeaderValue::from_str(&methods.join(", ")).expect("names of methods are ASCII")
-}
-
-fn not_allowed(allow: HeaderValue) -> Response {
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
-    response.headers_mut().insert(header::ALLOW, allow);
-    response
-}
-
-fn get<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
-    Endpoint::new(path, &["GET"], handler)
-}
-
-fn get_post<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
-    Endpoint::new(path, &["GET", "POST"], handler)
-}
-
-fn get_head<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
-    Endpoint::new(path, &["GET", "HEAD"], handler)
-}
-
-fn post<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
-    Endpoint::new(path, &["POST"], handler)
-}
-
-fn post_put<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
-    Endpoint::new(path, &["POST", "PUT"], handler)
 }
 
 /// Lists all endpoints.
@@ -553,7 +359,7 @@ fn pages() -> Vec<Endpoint> {
 pub(super) fn router(app: &Arc<App>) -> Router<Arc<App>> {
     let router = Router::new().route("/api/v1/{*path}", any(unknown)).route(API, any(unknown)).fallback(not_found);
     endpoints().into_iter().fold(router, |router, endpoint| {
-        let path = endpoint.path;
+        let path = endpoint.path();
         router.route(path, endpoint.into_route(app))
     })
 }
@@ -575,20 +381,6 @@ async fn not_found() -> Response {
     plain(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// Lets requests through only while the store is open.
-async fn if_open(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match app.stopping() {
-        None => next.run(request).await,
-        Some(is_stopping) => unavailable(is_stopping),
-    }
-}
-
-fn unavailable(is_stopping: bool) -> Response {
-    let stopping = if is_stopping { "true" } else { "false" };
-    let headers = [("X-Prometheus-Stopping", stopping), (header::RETRY_AFTER.as_str(), error::RETRY_AFTER_S)];
-    (headers, plain(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable")).into_response()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -597,10 +389,5 @@ mod tests {
     fn every_path_stands_once() {
         let paths: std::collections::BTreeSet<_> = endpoints().iter().map(Endpoint::path).collect();
         assert_eq!(paths.len(), endpoints().len());
-    }
-
-    #[test]
-    fn allow_lists_methods_in_order() {
-        assert_eq!(allow(&["GET", "POST"]), "GET, OPTIONS, POST");
     }
 }

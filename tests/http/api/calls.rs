@@ -131,7 +131,6 @@ pub(super) const DIFFERENCES: &[(&str, &str, &str)] = &[
     ),
     ("GET", "/api/v1/status/tsdb?limit=2", "likewise"),
     ("GET", "/api/v1/status/tsdb?limit=10001", "3.14 refuses it"),
-    ("GET", "/api/v1/targets/metadata?match_target=%7B", "the words of 3.14"),
     ("GET", "/-/healthy", "Varve is healthy, not Prometheus"),
     ("GET", "/-/ready", "Varve is ready, not Prometheus"),
     ("POST", "/api/v1/read", "the words of another snappy library"),
