@@ -137,7 +137,7 @@ mod tests {
             for method in endpoint.methods() {
                 let operation = &document["paths"][endpoint.path()][method.to_lowercase()];
                 assert!(operation["summary"].as_str().is_some_and(|about| !about.is_empty()), "{}", endpoint.path());
-                assert!(ids.insert(operation["operationId"].clone()), "{operation}");
+                assert!(ids.insert(operation["operationId"].to_string()), "{operation}");
             }
         }
         assert!(ids.len() > 50, "{}", ids.len());
