@@ -30,7 +30,7 @@ fn a_query_that_ran_when_the_server_was_killed_is_named() {
     let (at_work, ended) = text.split_once("Ended before").expect("a query has ended before");
     assert!(at_work.contains("was killed, crashed, or still runs"), "{text}");
     assert!(
-        at_work.contains("working /api/v1/query_range") && at_work.contains("(sum(max_over_time(load[5m]))"),
+        at_work.contains("working /api/v1/query_range") && at_work.contains("(sum(max_over_time(load[300s]))"),
         "{text}"
     );
     assert!(at_work.contains("agent \"endless\"") && !at_work.contains("count(load)"), "{text}");
@@ -40,7 +40,7 @@ fn a_query_that_ran_when_the_server_was_killed_is_named() {
     server.restart(&[]);
     wait_until("the log to say so", || server.log().contains("The process before did not end in order"));
     let (_, both) = last_words(&server.data_dir());
-    assert!(both.find("No request was at work.") < both.find("(sum(max_over_time(load[5m]))"), "{both}");
+    assert!(both.find("No request was at work.") < both.find("(sum(max_over_time(load[300s]))"), "{both}");
     assert!(server.terminate().success());
     assert!(last_words(&server.data_dir()).1.contains("ended in order"));
 }

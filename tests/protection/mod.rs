@@ -114,12 +114,16 @@ fn endless_query(server: &Server) -> RawConnection {
     connection
 }
 
-/// Returns a request for such a query, behind something that is evaluated first, in its encoding for URLs.
+/// Returns a request for such a query, behind something that is evaluated first, in its encoding for URLs; parentheses that are
+/// open there are closed behind.
 fn endless(first: &str) -> String {
-    let query = vec!["sum(max_over_time(load[5m]))"; 1000].join("%2B");
+    // What is written twice is evaluated once: each part has a range of its own.
+    let parts: Vec<_> = (300..1300).map(|range_s| format!("sum(max_over_time(load[{range_s}s]))")).collect();
+    let query = parts.join("%2B");
+    let close = ")".repeat(first.matches('(').count() - first.matches(')').count());
     let range = "start=1700000000&end=1700000400&step=1";
     format!(
-        "GET /api/v1/query_range?query={first}({query})&{range} HTTP/1.1\r\nHost: x\r\nUser-Agent: endless\r\nConnection: close\r\n\r\n"
+        "GET /api/v1/query_range?query={first}({query}){close}&{range} HTTP/1.1\r\nHost: x\r\nUser-Agent: endless\r\nConnection: close\r\n\r\n"
     )
 }
 
