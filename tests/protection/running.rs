@@ -127,7 +127,10 @@ fn queries_are_logged_with_the_reason_of_their_end() {
     server.http().query("/api/v1/query", &[("query", "load"), ("timeout", "0s")]).expect_status(503);
     server.http().query("/api/v1/series", &[("match[]", "load")]).expect_status(200);
     let connection = endless_query(&server);
-    let id = running(&server)[0]["id"].clone();
+    // A call is listed for a moment after its answer is there.
+    let its_id =
+        || running(&server).iter().find(|query| query["userAgent"] == "endless").map(|query| query["id"].clone());
+    let id = wait_for("the query to be listed", its_id);
     server.http().delete(&format!("/api/v1/status/queries/{id}")).expect_status(204);
     let lines: Vec<Value> = wait_for("three lines", || {
         let text = std::fs::read_to_string(dir.path().join("queries.log")).expect("read the log");
