@@ -96,5 +96,5 @@ pub use options::{EXEMPLARS_MAX, Options, WalOnCorruption, WalSync};
 pub use regexp::{Regexp, RegexpError, Rewrite};
 pub use replaying::{ReplayState, ReplayStatus};
 pub use sample::{STALE_NAN_BITS, Sample, SampleColumns, TimeRange, is_stale_nan};
-pub use select::{Series, SeriesSet};
+pub use select::{LabelHint, SelectHints, Series, SeriesSet};
 pub use wal::ReplayStats;
