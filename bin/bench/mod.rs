@@ -10,7 +10,6 @@ mod compare;
 mod fleet;
 mod message;
 mod peer;
-mod process;
 mod query;
 mod verify;
 mod write;
