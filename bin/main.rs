@@ -19,6 +19,7 @@ mod log;
 mod machine;
 mod metrics;
 mod pressure;
+mod process;
 mod promql_text;
 mod quantity;
 mod query_log;
