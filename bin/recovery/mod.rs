@@ -17,6 +17,7 @@ use anyhow::Result;
 use varve_tsdb::prometheus::inspect::Depth;
 
 pub(crate) use args::{ExportArgs, ImportArgs, WalCommand};
+pub(crate) use report::fault_lines;
 
 /// What a tool found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
