@@ -28,6 +28,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
+use varve_ingest::Version;
 
 use crate::usage::TOOLS_AGENT;
 
@@ -146,11 +147,15 @@ impl Client {
     }
 
     /// Sends a write request to the URL itself.
-    pub(crate) fn write(&mut self, body: Bytes) -> Result<Answer> {
+    pub(crate) fn write(&mut self, body: Bytes, version: Version) -> Result<Answer> {
+        let (content_type, version) = match version {
+            Version::V1 => ("application/x-protobuf", "0.1.0"),
+            Version::V2 => ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0"),
+        };
         let request = Request::post(if self.url.path.is_empty() { "/" } else { &self.url.path })
-            .header("content-type", "application/x-protobuf")
+            .header("content-type", content_type)
             .header("content-encoding", "snappy")
-            .header("x-prometheus-remote-write-version", "0.1.0");
+            .header("x-prometheus-remote-write-version", version);
         self.send(request, body, WRITE_TIMEOUT, Excess::Refused)
     }
 

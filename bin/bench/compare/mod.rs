@@ -12,6 +12,7 @@ mod server;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use varve_ingest::Version;
 use varve_tsdb::METRIC_NAME;
 
 use super::args::{CompareArgs, CompareFormat, now_ms};
@@ -121,6 +122,7 @@ impl Bench {
             n_connections: CONNECTIONS,
             samples_per_request: SAMPLES_PER_REQUEST,
             rate: None,
+            version: Version::V1,
             pid: None,
         };
         let written = write_fleet(&self.fleet, rounds, &options)?;
