@@ -22,6 +22,7 @@ use varve_tsdb::prometheus::inspect::Depth;
 
 pub(crate) use args::{ExportArgs, ImportArgs, WalCommand};
 use directory::Owner;
+pub(crate) use report::fault_lines;
 
 /// What a tool found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

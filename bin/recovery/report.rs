@@ -35,7 +35,7 @@ pub(super) fn verdict(faults: &Faults) -> Verdict {
 }
 
 /// Lists faults, a line each, with an empty line in front; nothing if there are none.
-pub(super) fn fault_lines(faults: &Faults) -> String {
+pub(crate) fn fault_lines(faults: &Faults) -> String {
     let mut text = String::new();
     for fault in faults.kept().iter().take(FAULTS_LISTED) {
         let kind = fault.kind.name();

@@ -10,6 +10,7 @@
 //! <data>/import/*.block              blocks that the next import takes in
 //! ```
 
+mod analysis;
 mod stats;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ use crate::store::Store;
 use crate::syncer::Syncer;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
 
+pub use analysis::SeriesCost;
 pub use stats::{BlockSummary, Stats};
 
 /// The largest label set, in bytes of names and values.

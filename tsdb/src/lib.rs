@@ -78,7 +78,7 @@ pub use block::RowCodec;
 pub use cardinality::{Cardinality, NameCount};
 pub use compact::CompactionStats;
 pub use context::{CHECK_INTERVAL, Interrupt, QueryContext};
-pub use db::{BlockSummary, Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Stats};
+pub use db::{BlockSummary, Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, SeriesCost, Stats};
 pub use error::{Error, Result};
 pub use exemplars::{
     EXEMPLAR_LABELS_LEN_MAX, EXEMPLAR_LABELS_SIZE, Exemplar, ExemplarSet, ExemplarStats, RejectExemplar,
