@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     };
     let result = match invocation.command {
         cli::Command::Serve(args) => {
-            allocator::give_back_at_once();
+            allocator::take_no_more_than_needed();
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),

@@ -33,6 +33,7 @@ mod json;
 mod labels;
 mod lifecycle;
 mod metadata;
+mod muffler;
 mod notifications;
 mod openapi;
 mod otlp;

@@ -1,7 +1,7 @@
 //! /api/v1/write: remote write 1.0 and 2.0, as the content type says. Answers are plain text, as the remote-write specification has it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -11,6 +11,7 @@ use varve_tsdb::{Error, QueryContext};
 
 use super::call::Call;
 use super::error::{LimitHit, RETRY_AFTER_S};
+use super::muffler::Muffler;
 use super::request_body::{BodyError, BodyLimits, read};
 use super::running::Class;
 use super::{App, plain};
@@ -182,14 +183,31 @@ fn refuse(error: &WriteError) -> Response {
         ) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    if status.is_server_error() {
-        tracing::warn!(%error, "Write request not stored");
+    if status.is_server_error()
+        && let Some(left_out) = REFUSED.admit(kind(error), Instant::now())
+    {
+        tracing::warn!(%error, left_out, "Write request not stored");
     }
     let mut response = answer(status, &error.to_string());
     if let Some(flag) = limit_hit(error) {
         response.extensions_mut().insert(LimitHit(flag));
     }
     response
+}
+
+/// Requests that were not stored: all that come while the disk is full, say.
+static REFUSED: Muffler = Muffler::new();
+
+fn kind(error: &WriteError) -> &'static str {
+    match error {
+        WriteError::Busy { .. } => "busy",
+        WriteError::Moved => "moved",
+        WriteError::Store(Error::Limit { what, .. }) => what,
+        WriteError::Store(Error::Poisoned { .. }) => "poisoned",
+        WriteError::Store(Error::Io { .. }) => "io",
+        WriteError::Store(Error::ReplayFailed { .. }) => "replay",
+        _ => "other",
+    }
 }
 
 /// Returns the flag of the bound that a request hit.

@@ -104,18 +104,18 @@ impl<'a> Request<'a> {
     /// Pushes the samples of all series that can be had. Fails with the first series that the store did not create;
     /// no other is created after that.
     fn push(&mut self, routes: &[Option<Route>], to: &mut Outgoing) -> Result<(), WriteError> {
-        let mut creation = Ok(());
+        let (mut creation, mut texts) = (Ok(()), Vec::new());
         for ((tag, (series, samples)), route) in (0u32..).zip(self.batch.series()).zip(routes) {
             let route = match route {
                 Some(route) => *route,
-                None if self.is_empty(tag, samples) => match self.labels(series) {
+                None if self.is_empty(tag, samples) => match self.labels(series, &mut texts) {
                     Ok(_) => {
                         self.note_empty(series);
                         continue;
                     }
                     Err(reason) => Route::Refused(reason),
                 },
-                None if creation.is_ok() => match self.find(series) {
+                None if creation.is_ok() => match self.find(series, &mut texts) {
                     Ok(route) => route,
                     Err(error) => {
                         creation = Err(error);
@@ -216,7 +216,7 @@ impl<'a> Request<'a> {
             Some(Route::Dropped(_)) => Err(ExemplarRefusal::Dropped),
             Some(Route::Refused(_)) => Err(unknown),
             None => {
-                let labels = self.labels(&self.batch.series[tag as usize]).map_err(|_| unknown)?;
+                let labels = self.labels(&self.batch.series[tag as usize], &mut Vec::new()).map_err(|_| unknown)?;
                 match self.ruling.rules.apply(labels, &mut Vec::new()) {
                     Ruled::Kept(labels) => self.db.find(&labels).ok_or(unknown),
                     Ruled::Dropped => Err(ExemplarRefusal::Dropped),
@@ -226,9 +226,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Resolves a series by its labels and notes where it is.
-    fn find(&self, series: &SeriesEntry) -> Result<Route, WriteError> {
-        let route = match self.labels(series) {
+    /// Resolves a series by its labels and notes where it is. `texts` is scratch.
+    fn find(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Route, WriteError> {
+        let route = match self.labels(series, texts) {
             Ok(labels) => self.rule(labels)?,
             Err(reason) => Route::Refused(reason),
         };
@@ -253,14 +253,18 @@ impl<'a> Request<'a> {
         })
     }
 
-    fn labels(&self, series: &SeriesEntry) -> Result<Labels, Reason> {
-        label_set::parse(self.batch.label_pairs(self.message, series.labels), self.limits)
+    fn labels(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Labels, Reason> {
+        // Fast path: labels as most senders write them.
+        if !self.is_v2() && v1::plain_texts(self.message, series.labels, texts) {
+            return label_set::parse_texts(texts, self.limits);
+        }
+        label_set::parse(self.batch.label_pairs(self.message, series.labels), self.limits, texts)
     }
 }
 
 impl Source for Request<'_> {
     fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError> {
-        match self.find(&self.batch.series[tag as usize])? {
+        match self.find(&self.batch.series[tag as usize], &mut Vec::new())? {
             Route::Series(handle, _) => Ok(handle),
             Route::Dropped(_) | Route::Refused(_) => Err(WriteError::Moved),
         }

@@ -45,6 +45,7 @@ mod flush;
 mod fs;
 mod head;
 mod histogram;
+mod importing;
 mod index;
 mod labels;
 mod lanes;

@@ -171,6 +171,10 @@ impl Verdicts {
 
     /// Returns the verdict for a set of rules, and counts a label set under it.
     pub(crate) fn of(&self, acted: &[u16]) -> Verdict {
+        // Fast path: no rule had a hand in it, so there is none to count it for.
+        if acted.is_empty() {
+            return Verdict(0);
+        }
         let read = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(&verdict) = read.by_rules.get(acted) {
             read.counts[usize::from(verdict)].series.fetch_add(1, Ordering::Relaxed);
