@@ -7,6 +7,7 @@
 
 mod advise;
 mod allocator;
+mod auto_reload;
 mod bench;
 mod churn;
 mod cli;
@@ -23,6 +24,7 @@ mod promql_text;
 mod quantity;
 mod query_log;
 mod recovery;
+mod rejects;
 mod ring;
 mod self_scrape;
 mod shutdown;

@@ -10,6 +10,7 @@ mod harness;
 mod advise;
 mod crash;
 mod damage;
+mod ha;
 mod http;
 mod otlp;
 mod prometheus;
