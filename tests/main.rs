@@ -8,6 +8,7 @@
 mod harness;
 
 mod advise;
+mod cli;
 mod crash;
 mod damage;
 mod ha;

@@ -61,4 +61,4 @@ pub use relabel::{Fallen, RULES_MAX, RelabelConfig, RelabelError, RuleState, Rul
 pub use remote_write::{Version, decode_v1, decode_v2};
 pub use route::{RouteHasher, RouteStats};
 pub use stats::Stats;
-pub use text::{Import, TextFormat};
+pub use text::{BadLine, ExemplarPart, Import, Line, LineReader, MetadataLine, Pairs, SampleLine, TextFormat};
