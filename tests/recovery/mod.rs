@@ -3,6 +3,8 @@
 //! The recorded directory is that of ../shared/prometheus-data; without it, or without the programs, these tests say so and
 //! pass.
 
+mod own;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -45,6 +45,7 @@ mod flush;
 mod fs;
 mod head;
 mod histogram;
+mod importing;
 mod index;
 mod labels;
 mod lanes;
@@ -53,6 +54,7 @@ mod matcher;
 mod memory;
 mod metadata;
 mod options;
+mod originals;
 #[expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
 pub mod prometheus;
 mod regexp;
@@ -83,7 +85,7 @@ pub use exemplars::{
     RejectedExemplar, SeriesExemplars,
 };
 pub use flush::FlushStats;
-pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, RealFs, SystemClock};
+pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, ReadOnlyFs, RealFs, SystemClock};
 #[cfg(any(test, feature = "testing"))]
 pub use fs::{Fault, FaultFs, ManualClock, MemFs, PowerCut};
 pub use histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint};
@@ -96,5 +98,6 @@ pub use options::{EXEMPLARS_MAX, Options, WalOnCorruption, WalSync};
 pub use regexp::{Regexp, RegexpError, Rewrite};
 pub use replaying::{ReplayState, ReplayStatus};
 pub use sample::{STALE_NAN_BITS, Sample, SampleColumns, TimeRange, is_stale_nan};
-pub use select::{Series, SeriesSet};
+pub use select::{LabelHint, SelectHints, Series, SeriesSet};
 pub use wal::ReplayStats;
+pub use wal::survey as log;

@@ -183,6 +183,12 @@ impl<'a> BlockSeries<'a> {
         self.series.chunks.iter().map(|chunk| TimeRange { start_ms: chunk.min_ms, end_ms: chunk.max_ms })
     }
 
+    /// Returns first time, last time and name of each chunk.
+    #[cfg(test)]
+    pub(super) fn chunk_places(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
+        self.series.chunks.iter().map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.name))
+    }
+
     /// Tells whether a chunk has times of a range.
     pub(in crate::prometheus) fn overlaps(&self, range: TimeRange) -> bool {
         self.chunk_ranges().any(|of_chunk| of_chunk.overlaps(range))
