@@ -38,24 +38,24 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Runs the store: takes writes, answers queries
     Serve(Box<ServeArgs>),
-    /// Works on data directories, of Varve and of Prometheus
-    #[command(subcommand)]
-    Tsdb(TsdbCommand),
-    /// Tells from a data directory what its server does or did
-    #[command(subcommand)]
-    Status(StatusCommand),
-    /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
-    #[command(subcommand)]
-    Wal(WalCommand),
     /// Asks a running server, Varve or another one that speaks Prometheus' API
     #[command(subcommand)]
     Query(QueryCommand),
     /// Checks configuration, rules, metrics and servers
     #[command(subcommand)]
     Check(CheckCommand),
+    /// Works on data directories, of Varve and of Prometheus
+    #[command(subcommand)]
+    Tsdb(TsdbCommand),
+    /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
+    #[command(subcommand)]
+    Wal(WalCommand),
     /// Tells which metrics and labels nobody needs
     #[command(subcommand)]
     Advise(AdviseCommand),
+    /// Tells from a data directory what its server does or did
+    #[command(subcommand)]
+    Status(StatusCommand),
     /// Makes a fleet up, writes it to a server and reads it back
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -84,18 +84,12 @@ pub(crate) struct ManArgs {
 /// `varve tsdb ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TsdbCommand {
-    /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
-    Compact(CompactArgs),
-    /// Takes in all that a Prometheus data directory holds: blocks, log, head chunks
-    Import(ImportArgs),
-    /// Writes samples to blocks of Prometheus
-    Export(ExportArgs),
-    /// Tells which labels made the new series of the last hour, of a running server or of a data directory
-    Churn(ChurnArgs),
     /// Lists the blocks of a data directory
     List(ListArgs),
     /// Tells what metrics, labels and encodings of a block cost
     Analyze(AnalyzeArgs),
+    /// Tells which labels made the new series of the last hour, of a running server or of a data directory
+    Churn(ChurnArgs),
     /// Prints all samples of a data directory
     Dump(DumpArgs),
     /// Prints all floats of a data directory in the OpenMetrics format
@@ -103,6 +97,12 @@ pub(crate) enum TsdbCommand {
     /// Makes blocks of Prometheus
     #[command(subcommand)]
     CreateBlocksFrom(CreateBlocksCommand),
+    /// Takes in all that a Prometheus data directory holds: blocks, log, head chunks
+    Import(ImportArgs),
+    /// Writes samples to blocks of Prometheus
+    Export(ExportArgs),
+    /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
+    Compact(CompactArgs),
 }
 
 /// Arguments of `varve tsdb compact`.
@@ -154,6 +154,14 @@ pub(crate) struct ServeArgs {
     /// Configuration file; not needed
     #[arg(long = "config.file", value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,
+
+    /// Read the configuration file again when it says something else
+    #[arg(long = "config.auto-reload")]
+    pub(crate) config_auto_reload: bool,
+
+    /// How often --config.auto-reload looks at the file
+    #[arg(long = "config.auto-reload-interval", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
+    pub(crate) config_auto_reload_interval: Duration,
 
     /// Address to listen on; port 0 takes any free one and logs it
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]

@@ -7,6 +7,7 @@
 
 mod advise;
 mod allocator;
+mod auto_reload;
 mod bench;
 mod check;
 mod churn;
@@ -26,6 +27,7 @@ mod quantity;
 mod query;
 mod query_log;
 mod recovery;
+mod rejects;
 mod ring;
 mod self_scrape;
 mod shutdown;

@@ -60,9 +60,13 @@ pub(super) async fn ingest(
         what: "--ingest.body-size-max",
         timeout: app.settings.read_timeout,
     };
-    let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| refuse_body(&refused))?;
+    let call = Call::current();
+    let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| {
+        app.rejects.refuse(call.sender(), name(&refused), refused.to_string());
+        refuse_body(&refused)
+    })?;
     let waiting = QueryContext::new(WAIT_MAX, app.write_memory.clone());
-    let entry = app.running.enter(Call::current(), Class::Write, &ctx);
+    let entry = app.running.enter(Arc::clone(&call), Class::Write, &ctx);
     let unavailable = |reason: &str| answer(StatusCode::SERVICE_UNAVAILABLE, reason);
     let permit = app.admit(Class::Write, &waiting).await.map_err(|refused| {
         app.metrics.count_limit(refused.limit);
@@ -75,6 +79,7 @@ pub(super) async fn ingest(
         entry.request.begin();
         noting.began(&entry.request);
         let written = work(&store.receiver, &body);
+        noting.rejects.note(|| call.sender(), &written);
         noting.ended(&entry.request, written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, permit));
         written
@@ -98,9 +103,11 @@ struct Counts {
 
 impl Counts {
     fn of(written: &Written) -> Self {
-        // What rules have dropped has been dealt with: a sender would count it as failed otherwise.
-        let all = written.samples_stored + written.samples_dropped;
-        let (histograms, exemplars) = (written.histograms_stored + written.histograms_dropped, &written.exemplars);
+        // What rules have dropped, and what another replica stores, has been dealt with: a sender would count it as failed
+        // otherwise.
+        let all = written.samples_stored + written.samples_dropped + written.samples_left_out;
+        let histograms = written.histograms_stored + written.histograms_dropped + written.histograms_left_out;
+        let exemplars = &written.exemplars;
         Self { samples: all - histograms, histograms, exemplars: exemplars.stored }
     }
 
@@ -156,6 +163,16 @@ fn negotiate(headers: &HeaderMap) -> Result<Version, String> {
 /// Returns a header as text; one that is not ASCII is as good as unknown.
 pub(super) fn text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
+}
+
+/// Returns the reason under which a body that could not be read is listed.
+fn name(refused: &BodyError) -> &'static str {
+    match refused {
+        BodyError::TooLarge { .. } => "too_large",
+        BodyError::Broken(_) => "body_broken",
+        BodyError::Slow(_) => "body_slow",
+        BodyError::Memory(_) => "busy",
+    }
 }
 
 fn refuse_body(refused: &BodyError) -> Response {

@@ -178,7 +178,12 @@ fn of_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
 }
 
 fn find_block(blocks: Vec<BlockSummary>, number: Option<&str>) -> Result<BlockSummary> {
-    let Some(number) = number else { return blocks.into_iter().next_back().context("no blocks found") };
+    let Some(number) = number else {
+        return blocks
+            .into_iter()
+            .next_back()
+            .context("no blocks found: `varve tsdb compact` writes the log to blocks");
+    };
     let Ok(number) = number.parse::<u64>() else { bail!("block {number:?}: expected a number of `varve tsdb list`") };
     blocks.into_iter().find(|block| block.number == number).with_context(|| format!("there is no block {number}"))
 }

@@ -51,7 +51,7 @@ pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
         }
     }
     if n_repeated > 0 {
-        eprintln!("{n_repeated} samples were left out: their series has one of that time already");
+        eprintln!("{n_repeated} samples were left out: their series has another value at that time already");
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the block of a window; returns how many samples were left out, too.
+    /// Writes the block of a window; returns how many samples of another value were left out, too.
     fn write(&self, window: i64, series: HashMap<Labels, Samples>) -> Result<(BlockMeta, u64)> {
         let mut series: Vec<_> = series.into_iter().collect();
         series.sort_by(|(a, _), (b, _)| a.iter().cmp(b.iter()));
@@ -119,9 +119,11 @@ impl Run<'_> {
         for (labels, mut samples) in series.iter().map(|(labels, samples)| (labels, samples.clone())) {
             // The sort keeps the order of the file among samples of one time.
             samples.sort_by_key(|sample| sample.timestamp_ms);
-            let n = samples.len();
-            samples.dedup_by_key(|sample| sample.timestamp_ms);
-            n_repeated += (n - samples.len()) as u64;
+            samples.dedup_by(|sample, first| {
+                let is_repeated = sample.timestamp_ms == first.timestamp_ms;
+                n_repeated += u64::from(is_repeated && sample.value.to_bits() != first.value.to_bits());
+                is_repeated
+            });
             for sample in [&samples[0], &samples[samples.len() - 1]] {
                 (min_ms, max_ms) = (min_ms.min(sample.timestamp_ms), max_ms.max(sample.timestamp_ms));
             }

@@ -32,8 +32,11 @@ const BAD: &[&str] = &[
     "groups:\n- name: g\n  rules:\n  - expr: up\n",
     "groups:\n- name: g\n  rules:\n  - record: a\n",
     "groups:\n- name: g\n  rules:\n  - record: a\n    expr: up\n    for: 5m\n",
-    "groups:\n- name: g\n- name: g\n",
-    "groups:\n- name: ''\n",
+];
+/// As well, but promtool does not say where.
+const BAD_GROUPS: &[(&str, &str)] = &[
+    ("groups:\n- name: g\n- name: g\n", "3:3: groupname: \"g\" is repeated in the same file"),
+    ("groups:\n- name: ''\n", "2:3: Groupname must not be empty"),
 ];
 
 struct Files(TempDir);
@@ -67,6 +70,13 @@ fn rule_files_are_checked_as_promtool_checks_them() {
         let bad = files.write(&format!("bad{i}.yml"), text);
         let output = check_alike(&["check", "rules", &bad], "");
         assert_eq!(output.status.code(), Some(1), "{text}");
+    }
+    for (text_of_file, expect) in BAD_GROUPS {
+        let bad = files.write("bad_group.yml", text_of_file);
+        let [ours, theirs] =
+            [env!("CARGO_BIN_EXE_varve"), "promtool"].map(|tool| run(tool, &["check", "rules", &bad], ""));
+        assert_eq!(ours.status.code(), theirs.status.code(), "{text_of_file}");
+        assert!(text(&ours.stderr).contains(expect), "{ours:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! `varve tsdb`, on a directory that a real Prometheus left behind, and on what was imported from it.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -30,10 +31,18 @@ fn imported(dir: &TempDir, original: &Path) -> PathBuf {
 fn both_kinds_of_directory_are_dumped_as_promtool_dumps_them() {
     let Some((dir, original)) = recorded(&["promtool"]) else { return };
     let theirs = succeeded(promtool(&["tsdb", "dump", path(&original)]));
-    assert!(theirs.lines().count() > 900_000);
-    assert!(succeeded(varve(&["tsdb", "dump", path(&original)])) == theirs, "the dumps differ");
+    let ours = succeeded(varve(&["tsdb", "dump", path(&original)]));
+    let floats =
+        |dump: &str| dump.lines().filter(|line| !line.contains("{count:")).map(str::to_owned).collect::<Vec<_>>();
+    assert!(floats(&theirs).len() > 900_000);
+    assert!(floats(&ours) == floats(&theirs), "the floats differ");
+    // promtool leaves out the first one or two histograms of each series in a block.
+    let ours_all: HashSet<_> = ours.lines().collect();
+    let missing: Vec<_> = theirs.lines().filter(|line| !ours_all.contains(line)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(ours.lines().count() - theirs.lines().count() < 100);
     let data = imported(&dir, &original);
-    assert!(succeeded(varve(&["tsdb", "dump", path(&data)])) == theirs, "the dumps of what was imported differ");
+    assert!(succeeded(varve(&["tsdb", "dump", path(&data)])) == ours, "the dumps of what was imported differ");
 }
 
 #[test]
@@ -42,11 +51,14 @@ fn parts_are_dumped_as_promtool_dumps_them() {
     let data = imported(&dir, &original);
     let flags = ["--min-time=1795252700000", "--max-time=1795254400000", "--match={job='ooo'}", "--match=demo_odd"];
     for command in ["dump", "dump-openmetrics"] {
-        let of = |path: &str| [&["tsdb", command, path][..], &flags].concat();
-        let theirs = succeeded(promtool(&of(path(&original))));
+        let of = |dir: &Path| {
+            let args = ["tsdb", command, path(dir)].into_iter().chain(flags);
+            args.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let theirs = succeeded(run("promtool", &of(&original), ""));
         assert!(theirs.lines().count() > 1000, "{command}");
         for of_dir in [&original, &data] {
-            assert!(succeeded(varve(&of(path(of_dir)))) == theirs, "{command} of {of_dir:?} differs");
+            assert!(succeeded(varve(&of(of_dir))) == theirs, "{command} of {of_dir:?} differs");
         }
     }
     let theirs = succeeded(promtool(&["tsdb", "dump-openmetrics", path(&original)]));

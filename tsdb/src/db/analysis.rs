@@ -15,7 +15,7 @@ pub struct SeriesCost {
     pub n_samples: u64,
     /// Those of them that are histograms.
     pub n_histograms: u64,
-    /// Bytes of its values. Timestamps, which series share, and the index come on top.
+    /// Bytes of its values, before pages are compressed. Timestamps, which series share, and the index come on top.
     pub values_bytes: u64,
 }
 
@@ -80,9 +80,7 @@ mod tests {
         );
         assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert!(found.iter().all(|(_, cost)| cost.n_samples == 100 && cost.range == block.range));
-        let values_bytes: u64 = found.iter().map(|(_, cost)| cost.values_bytes).sum();
-        // The frames of pages come on top.
-        assert!((1..=block.values_bytes).contains(&values_bytes), "{values_bytes} of {}", block.values_bytes);
+        assert!(found.iter().all(|(_, cost)| (1..=800).contains(&cost.values_bytes)), "{found:?}");
         assert!(!db.scan_block(&ctx, block.number + 1, &mut |_, _| {}).unwrap());
     }
 }
