@@ -11,7 +11,6 @@ mod fleet;
 mod message;
 mod mixed;
 mod peer;
-mod process;
 mod query;
 mod verify;
 mod write;

@@ -18,8 +18,8 @@ use varve_tsdb::Sample;
 use super::args::WriteArgs;
 use super::fleet::{Fleet, SeriesId};
 use super::message::{EncodedLabels, WriteRequest};
-use super::process::{self, Usage};
 use crate::client::{Answer, Client, Url};
+use crate::process::{self, Usage};
 
 /// Waits between attempts, as Prometheus' `min_backoff` and `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);

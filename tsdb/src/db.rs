@@ -10,6 +10,7 @@
 //! <data>/import/*.block              blocks that the next import takes in
 //! ```
 
+mod analysis;
 mod stats;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ use crate::store::Store;
 use crate::syncer::Syncer;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
 
+pub use analysis::SeriesCost;
 pub use stats::{BlockSummary, Stats};
 
 /// The largest label set, in bytes of names and values.
@@ -390,7 +392,8 @@ impl Db {
     }
 
     /// Makes a data directory of its own below `snapshots`, with all that was acknowledged before, consistent at one
-    /// instant; blocks are hard links. Returns its path. With `skip_head` only what is in blocks already.
+    /// instant; blocks are hard links. Metadata and exemplars come with it. Returns its path. With `skip_head` only those
+    /// samples that are in blocks already.
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Io`] if the name is taken.

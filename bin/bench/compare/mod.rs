@@ -17,10 +17,10 @@ use varve_tsdb::METRIC_NAME;
 
 use super::args::{CompareArgs, CompareFormat, now_ms};
 use super::fleet::{Fleet, SeriesId};
-use super::process::{self, Usage};
 use super::query::{ask_all, scalar};
 use super::write::{WriteOptions, Written, write_fleet};
 use crate::client::Client;
+use crate::process::{self, Usage};
 use report::{Figures, Report};
 use server::{Running, Server};
 
