@@ -305,10 +305,10 @@ impl Evaluator<'_> {
     /// All of them, if series may be told apart by others on the way.
     pub(super) fn labels_of_source(&self, source: &Plan, stages: &[Stage<'_>], asked: &LabelHint) -> LabelHint {
         let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
-        let is_told_apart = delayed_name_removal || type_and_unit_labels || !has_one_name(source);
+        let is_of_one_name = !delayed_name_removal && has_one_name(source);
         let keeps_names =
             matches!(source.kind, PlanKind::Selector(_)) && !stages.iter().any(|stage| stage.drops_name());
-        if is_told_apart && !(keeps_names && !type_and_unit_labels) { LabelHint::All } else { asked.clone() }
+        if !type_and_unit_labels && (keeps_names || is_of_one_name) { asked.clone() } else { LabelHint::All }
     }
 
     /// Lets batches become series on all threads, and hands these on in order; `source` is the number of the expression

@@ -120,7 +120,7 @@ fn encode_value(dst: &mut [u8; SAMPLE_SIZE_MAX], at: &mut usize, last: f64, valu
     let (leading, trailing) = (xor.leading_zeros() / 8, xor.trailing_zeros() / 8);
     let size = (8 - leading - trailing) as usize;
     // The lowest byte is read first, so it stands last.
-    let bytes = (xor >> (8 * trailing)).to_be_bytes();
+    let bytes = (xor >> (8 * trailing)).swap_bytes().to_le_bytes();
     *at -= size;
     dst[*at..*at + size].copy_from_slice(&bytes[8 - size..]);
     VALUE_XOR + (8 * leading) as u8 + size as u8 - 1
