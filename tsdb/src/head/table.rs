@@ -8,6 +8,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::label_sets::{LabelSets, NONE};
 use crate::error::{Error, Result};
+use crate::groups::Groups;
 use crate::index::{Column, Index, Numbers, SLOTS_MAX, SymbolId, Symbols, WideTable};
 use crate::labels::{Labels, LabelsBuilder};
 
@@ -60,6 +61,7 @@ pub(super) struct Table {
     first_generation: u32,
     /// Counts the series that were removed.
     n_removed: u64,
+    pub(super) groups: Groups,
 }
 
 /// The rank of a series that has none yet.
@@ -87,6 +89,7 @@ impl Table {
             ranks: Column::default(),
             first_generation: 0,
             n_removed: 0,
+            groups: Groups::default(),
         }
     }
 
@@ -108,6 +111,7 @@ impl Table {
             + self.rows.size()
             + self.ranks.size()
             + self.numbers.size()
+            + self.groups.size()
     }
 
     pub(super) fn find(&self, labels: &Labels) -> Option<u32> {
@@ -195,6 +199,7 @@ impl Table {
                 self.ranks.push(UNRANKED);
             }
         }
+        self.groups.insert();
         self.index.insert(slot, self.label_sets.pairs(labels_at));
         let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
         let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
@@ -216,6 +221,7 @@ impl Table {
         self.rows[slot as usize] = Row { generation, ..VACANT };
         self.ranks[slot as usize] = UNRANKED;
         self.numbers.give_back(slot);
+        self.groups.remove(slot);
         self.n_removed += 1;
     }
 
@@ -226,6 +232,7 @@ impl Table {
         self.first_generation = self.first_generation.max(cut);
         self.rows.truncate(end);
         self.ranks.truncate(end);
+        self.groups.truncate(end);
         self.label_sets.shrink(self.rows.iter_mut().map(|row| &mut row.labels_at));
         self.symbols.shrink();
         self.index.shrink();
