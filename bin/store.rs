@@ -53,6 +53,7 @@ impl Store {
     /// What is wrong with the configuration; nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
         let (otlp, rules) = (config.otlp.settings(self.lookback_delta_ms)?, config.ingest.rules()?);
+        self.receiver.set_budgets(config.ingest.budgets()?);
         self.receiver.set_otlp(otlp);
         self.receiver.set_rules(rules);
         Ok(())

@@ -7,6 +7,7 @@
 
 mod harness;
 
+mod admission;
 mod advise;
 mod crash;
 mod damage;
