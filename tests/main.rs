@@ -9,6 +9,7 @@ mod harness;
 
 mod admission;
 mod advise;
+mod cli;
 mod crash;
 mod damage;
 mod http;

@@ -64,5 +64,5 @@ pub use relabel::{RULES_MAX, RelabelConfig, RelabelError, RuleState, RuleStats, 
 pub use remote_write::{Version, decode_v1, decode_v2};
 pub use route::{RouteHasher, RouteStats};
 pub use stats::Stats;
-pub use text::{Import, TextFormat};
+pub use text::{BadLine, ExemplarPart, Import, Line, LineReader, MetadataLine, Pairs, SampleLine, TextFormat};
 pub use turns::TurnStats;

@@ -115,6 +115,12 @@ impl Labels {
         &self.0
     }
 
+    /// Tells whether both are one text in memory. Sets that are not may still be equal.
+    #[must_use]
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns the set of the labels for which `keep` is true.
     #[must_use]
     pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
@@ -298,31 +304,47 @@ impl PackedLabel {
     }
 }
 
-/// Builds one [`Labels`] after the other from labels that are packed already.
+/// Builds one [`Labels`] after the other; the next may begin as the last one did.
 #[derive(Debug, Default)]
 pub(crate) struct PackedBuilder {
     packed: String,
-    /// Of the last label.
-    name: Range<usize>,
+    /// Where the name of each label lies, and where the label ends.
+    labels: Vec<(Range<usize>, usize)>,
 }
 
 impl PackedBuilder {
     /// Starts another set.
     pub(crate) fn clear(&mut self) {
-        self.packed.clear();
-        self.name = 0..0;
+        self.truncate(0);
+    }
+
+    /// Starts another set with the first `n_labels` of the last one, or with all if it has less.
+    pub(crate) fn truncate(&mut self, n_labels: usize) {
+        self.labels.truncate(n_labels);
+        self.packed.truncate(self.labels.last().map_or(0, |&(_, end)| end));
+    }
+
+    /// Appends a label, whose name must be behind the last one and whose value must not be empty.
+    #[inline]
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
+        push_text(&mut self.packed, name);
+        let name = self.packed.len() - name.len()..self.packed.len();
+        push_text(&mut self.packed, value);
+        self.labels.push((name, self.packed.len()));
     }
 
     /// Appends a label that lies in `text`; false if it is none, or its name is not behind the last one.
     #[inline]
     pub(crate) fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
         let name = &text[label.name_start..label.name_end];
-        if *name <= self.packed[self.name.clone()] || label.name_end == label.end {
+        let last = self.labels.last().map_or("", |(name, _)| &self.packed[name.clone()]);
+        if name <= last || label.name_end == label.end {
             return false;
         }
         let offset = self.packed.len();
         self.packed.push_str(&text[label.start..label.end]);
-        self.name = offset + (label.name_start - label.start)..offset + (label.name_end - label.start);
+        let name = offset + (label.name_start - label.start)..offset + (label.name_end - label.start);
+        self.labels.push((name, self.packed.len()));
         true
     }
 

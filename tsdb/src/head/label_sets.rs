@@ -96,7 +96,12 @@ impl LabelSets {
     /// Iterates over the names and values of a set in ascending order of names.
     #[inline]
     pub(super) fn pairs(&self, at: u32) -> impl ExactSizeIterator<Item = (SymbolId, SymbolId)> + '_ {
-        let words = self.words(at);
+        self.pairs_of(self.words(at))
+    }
+
+    /// Iterates over the names and values of a set that is given as words.
+    #[inline]
+    pub(super) fn pairs_of<'a>(&'a self, words: &'a [u32]) -> impl ExactSizeIterator<Item = (SymbolId, SymbolId)> + 'a {
         self.shapes[words[0] as usize].names.iter().copied().zip(words[1..].iter().map(|&value| SymbolId(value)))
     }
 

@@ -23,12 +23,14 @@ mod label_sets;
 mod late;
 mod order;
 mod pairs;
+mod projection;
 mod rows;
 mod samples;
 mod starts;
 mod table;
 mod visible;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -39,6 +41,7 @@ pub(crate) use copy::HeadCopies;
 pub(crate) use freeze::Frozen;
 pub(crate) use order::{Ranks, SlotSort};
 pub(crate) use pairs::Pair;
+pub(crate) use projection::Projection;
 pub(crate) use samples::AnySample;
 pub(crate) use starts::Order;
 pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
@@ -131,6 +134,20 @@ impl Head {
         self.table.labels(slot)
     }
 
+    /// Compares the labels of a series with those of another head's, as [`Labels`] do.
+    pub(crate) fn compare(&self, slot: u32, other: &Self, other_slot: u32) -> Ordering {
+        let mut theirs = other.pairs(other_slot);
+        for (name, value) in self.pairs(slot) {
+            let Some((other_name, other_value)) = theirs.next() else { return Ordering::Greater };
+            let order = self.symbol(name).cmp(other.symbol(other_name));
+            let order = order.then_with(|| self.symbol(value).cmp(other.symbol(other_value)));
+            if order != Ordering::Equal {
+                return order;
+            }
+        }
+        theirs.next().map_or(Ordering::Equal, |_| Ordering::Less)
+    }
+
     /// Returns how a slot was given.
     pub(crate) fn generation(&self, slot: u32) -> u32 {
         self.table.generation(slot)
@@ -196,6 +213,11 @@ impl Head {
     /// When the request ends or its memory is used up.
     pub(crate) fn count_label(&self, ctx: &QueryContext, name: &str, counts: &mut LabelCounts) -> Result<()> {
         self.table.index.count_label(ctx, &self.table.symbols, name, counts)
+    }
+
+    /// Tells whether any series has a label of this name.
+    pub(crate) fn has_label(&self, name: &str) -> bool {
+        self.table.index.has_label(&self.table.symbols, name)
     }
 
     /// Returns the labels with many values whose order is to be made.

@@ -73,12 +73,14 @@ impl SlotSort {
     pub(crate) fn step(&mut self, head: &Head) -> bool {
         self.forget_removed(head);
         if !self.unsorted.is_empty() {
-            let mut run = self.unsorted.split_off(self.unsorted.len().saturating_sub(RUN_SERIES));
+            let run = self.unsorted.split_off(self.unsorted.len().saturating_sub(RUN_SERIES));
             if self.unsorted.is_empty() {
                 self.unsorted = Vec::new();
             }
-            run.sort_unstable_by(|a, b| head.table.compare(a.slot, b.slot));
-            self.runs.push_back(run);
+            // Each set is looked up once, and not for each comparison.
+            let mut run: Vec<_> = run.into_iter().map(|of| (head.table.label_words(of.slot), of)).collect();
+            run.sort_unstable_by(|(a, _), (b, _)| head.table.compare_words(a, b));
+            self.runs.push_back(run.into_iter().map(|(_, of)| of).collect());
             return false;
         }
         let Some(merge) = self.merging.take().or_else(|| self.next_merge()) else { return true };

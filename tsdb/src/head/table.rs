@@ -256,6 +256,12 @@ impl Table {
         self.label_sets.pairs(self.rows[slot as usize].labels_at)
     }
 
+    /// Returns the label set of a series as words: its shape, and the value of each of the shape's names.
+    #[inline]
+    pub(super) fn label_words(&self, slot: u32) -> &[u32] {
+        self.label_sets.words(self.rows[slot as usize].labels_at)
+    }
+
     /// Returns the text of a symbol.
     pub(super) fn symbol(&self, id: SymbolId) -> &str {
         self.symbols.text(id)
@@ -268,13 +274,23 @@ impl Table {
 
     /// Compares the labels of two series, as [`Labels`] do.
     pub(super) fn compare(&self, a: u32, b: u32) -> Ordering {
-        let pairs = |slot: u32| self.label_sets.pairs(self.rows[slot as usize].labels_at);
+        self.compare_words(self.label_words(a), self.label_words(b))
+    }
+
+    /// Compares the labels of two series, which are given as words.
+    pub(super) fn compare_words(&self, a: &[u32], b: &[u32]) -> Ordering {
         let text = |id: SymbolId| self.symbols.text(id);
-        // Equal symbols are equal texts: only the first that differ are read.
-        match pairs(a).zip(pairs(b)).find(|(a, b)| a != b) {
+        // Fast path: the same names. Equal symbols are equal texts: only the first that differ are read.
+        if a[0] == b[0] {
+            let differing = a.iter().zip(b).find(|(a, b)| a != b);
+            return differing.map_or(Ordering::Equal, |(&a, &b)| text(SymbolId(a)).cmp(text(SymbolId(b))));
+        }
+        let (a, b) = (self.label_sets.pairs_of(a), self.label_sets.pairs_of(b));
+        let n_labels = (a.len(), b.len());
+        match a.zip(b).find(|(a, b)| a != b) {
             Some(((name, a), (other, b))) if name == other => text(a).cmp(text(b)),
             Some(((a, _), (b, _))) => text(a).cmp(text(b)),
-            None => pairs(a).len().cmp(&pairs(b).len()),
+            None => n_labels.0.cmp(&n_labels.1),
         }
     }
 

@@ -77,6 +77,11 @@ impl Index {
         self.names.get(&symbols.find(name)?)
     }
 
+    /// Tells whether any series has a label of this name.
+    pub(crate) fn has_label(&self, symbols: &Symbols, name: &str) -> bool {
+        self.values(symbols, name).is_some()
+    }
+
     /// Adds the names of the labels that series in `slots` (or any series) have to `names`.
     ///
     /// # Errors

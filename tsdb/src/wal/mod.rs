@@ -40,6 +40,7 @@ mod reserve;
 mod samples;
 mod starts;
 mod stream;
+pub mod survey;
 mod times;
 mod v1;
 mod v2;
@@ -72,7 +73,7 @@ pub(crate) enum Health {
 
 /// What a file of the log holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SegmentKind {
+pub enum SegmentKind {
     /// Samples and exemplars.
     Samples,
     /// Series definitions and metadata.
@@ -82,6 +83,12 @@ pub(crate) enum SegmentKind {
 }
 
 impl SegmentKind {
+    /// Returns its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.prefix().trim_end_matches('-')
+    }
+
     fn prefix(self) -> &'static str {
         match self {
             Self::Samples => "samples-",
