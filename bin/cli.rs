@@ -155,6 +155,14 @@ pub(crate) struct ServeArgs {
     #[arg(long = "config.file", value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,
 
+    /// Read the configuration file again when it says something else
+    #[arg(long = "config.auto-reload")]
+    pub(crate) config_auto_reload: bool,
+
+    /// How often --config.auto-reload looks at the file
+    #[arg(long = "config.auto-reload-interval", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
+    pub(crate) config_auto_reload_interval: Duration,
+
     /// Address to listen on; port 0 takes any free one and logs it
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub(crate) listen_address: String,

@@ -137,6 +137,7 @@ impl Config {
         }
         config.ingest.rules()?;
         config.ingest.budgets()?;
+        config.ingest.ha()?;
         config.otlp.settings(0)?;
         Ok(config)
     }

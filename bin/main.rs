@@ -7,6 +7,7 @@
 
 mod advise;
 mod allocator;
+mod auto_reload;
 mod bench;
 mod check;
 mod churn;
@@ -26,6 +27,7 @@ mod quantity;
 mod query;
 mod query_log;
 mod recovery;
+mod rejects;
 mod ring;
 mod self_scrape;
 mod shutdown;
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
     };
     let result = match invocation.command {
         cli::Command::Serve(args) => {
-            allocator::give_back_at_once();
+            allocator::take_no_more_than_needed();
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),

@@ -12,6 +12,7 @@ mod advise;
 mod cli;
 mod crash;
 mod damage;
+mod ha;
 mod http;
 mod otlp;
 mod prometheus;

@@ -1,15 +1,17 @@
 //! Section `ingest`: what becomes of series at the door.
 
 mod budget;
+mod ha;
 mod preset;
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize};
-use varve_ingest::{Budgets, RelabelConfig, RuleState, Rules};
+use varve_ingest::{Budgets, HaSettings, RelabelConfig, RuleState, Rules};
 
 use budget::{AmountsConfig, TeamConfig};
+use ha::HaConfig;
 
 /// What the section says.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
@@ -28,6 +30,9 @@ pub(crate) struct IngestConfig {
     teams: BTreeMap<String, TeamConfig>,
     /// How much may come in of each team that is not among them. Default any number.
     team_maximum: AmountsConfig,
+    /// HA pairs, of which one is stored. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ha: Option<HaConfig>,
 }
 
 /// A relabel configuration as Prometheus has it, with a name and a state.
@@ -49,6 +54,8 @@ struct RuleConfig {
     #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     state: StateConfig,
+    /// Whether the rule falls back to shadow when somebody asks for what it drops. Default not.
+    armed: bool,
 }
 
 /// How a rule's state is written.
@@ -93,17 +100,36 @@ impl IngestConfig {
         budgets.check().context("ingest")?;
         Ok(budgets)
     }
+
+    /// Returns how HA pairs are known, if there are any.
+    ///
+    /// # Errors
+    /// A label that cannot be, or a timeout out of its bounds.
+    pub(crate) fn ha(&self) -> Result<Option<HaSettings>> {
+        self.ha.as_ref().map(HaConfig::settings).transpose()
+    }
 }
 
 impl RuleConfig {
     fn to_relabel(&self) -> RelabelConfig {
-        let Self { source_labels, separator, regex, modulus, target_label, replacement, action, name, state } =
+        let Self { source_labels, separator, regex, modulus, target_label, replacement, action, name, state, armed } =
             self.clone();
         let state = match state {
             StateConfig::Enforce => RuleState::Enforce,
             StateConfig::Shadow => RuleState::Shadow,
         };
-        RelabelConfig { source_labels, separator, regex, modulus, target_label, replacement, action, name, state }
+        RelabelConfig {
+            source_labels,
+            separator,
+            regex,
+            modulus,
+            target_label,
+            replacement,
+            action,
+            name,
+            state,
+            armed,
+        }
     }
 }
 

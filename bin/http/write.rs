@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -12,6 +12,7 @@ use varve_tsdb::{Error, QueryContext};
 
 use super::call::Call;
 use super::error::{LimitHit, RETRY_AFTER_S};
+use super::muffler::Muffler;
 use super::request_body::{BodyError, BodyLimits, read};
 use super::running::Class;
 use super::teams::named_team;
@@ -67,9 +68,13 @@ pub(super) async fn ingest(
     let asks_for_users = app.web.current().auth.is_some();
     let team = named_team(request.headers(), request.extensions(), asks_for_users);
     let admission_status = app.settings.admission_status;
-    let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| refuse_body(&refused))?;
+    let call = Call::current();
+    let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| {
+        app.rejects.refuse(call.sender(), name(&refused), refused.to_string());
+        refuse_body(&refused)
+    })?;
     let waiting = QueryContext::new(WAIT_MAX, app.write_memory.clone());
-    let entry = app.running.enter(Call::current(), Class::Write, &ctx);
+    let entry = app.running.enter(Arc::clone(&call), Class::Write, &ctx);
     let unavailable = |reason: &str| answer(StatusCode::SERVICE_UNAVAILABLE, reason);
     let place = app.admit(Class::Write, &waiting).await.map_err(|refused| {
         app.metrics.count_limit(refused.limit);
@@ -86,6 +91,7 @@ pub(super) async fn ingest(
         let lend = || place.borrow_mut().lend();
         let origin = Origin { team: team.as_deref(), begins_to_wait: Some(&lend) };
         let written = work(&store.receiver, &origin, &body);
+        noting.rejects.note(|| call.sender(), &written);
         noting.ended(&entry.request, written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, place));
         written
@@ -109,9 +115,11 @@ struct Counts {
 
 impl Counts {
     fn of(written: &Written) -> Self {
-        // What rules have dropped has been dealt with: a sender would count it as failed otherwise.
-        let all = written.samples_stored + written.samples_dropped;
-        let (histograms, exemplars) = (written.histograms_stored + written.histograms_dropped, &written.exemplars);
+        // What rules have dropped, and what another replica stores, has been dealt with: a sender would count it as failed
+        // otherwise.
+        let all = written.samples_stored + written.samples_dropped + written.samples_left_out;
+        let histograms = written.histograms_stored + written.histograms_dropped + written.histograms_left_out;
+        let exemplars = &written.exemplars;
         Self { samples: all - histograms, histograms, exemplars: exemplars.stored }
     }
 
@@ -169,6 +177,16 @@ pub(super) fn text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
 }
 
+/// Returns the reason under which a body that could not be read is listed.
+fn name(refused: &BodyError) -> &'static str {
+    match refused {
+        BodyError::TooLarge { .. } => "too_large",
+        BodyError::Broken(_) => "body_broken",
+        BodyError::Slow(_) => "body_slow",
+        BodyError::Memory(_) => "busy",
+    }
+}
+
 fn refuse_body(refused: &BodyError) -> Response {
     let status = match refused {
         BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -195,8 +213,10 @@ fn refuse(error: &WriteError, admission_status: StatusCode) -> Response {
         ) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-        tracing::warn!(%error, "Write request not stored");
+    if (status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS)
+        && let Some(left_out) = REFUSED.admit(kind(error), Instant::now())
+    {
+        tracing::warn!(%error, left_out, "Write request not stored");
     }
     let mut response = answer(status, &error.to_string());
     if let WriteError::Throttled { retry_after, .. } = error {
@@ -208,6 +228,22 @@ fn refuse(error: &WriteError, admission_status: StatusCode) -> Response {
         response.extensions_mut().insert(LimitHit(flag));
     }
     response
+}
+
+/// Requests that were not stored: all that come while the disk is full, say.
+static REFUSED: Muffler = Muffler::new();
+
+fn kind(error: &WriteError) -> &'static str {
+    match error {
+        WriteError::Busy { .. } => "busy",
+        WriteError::Throttled { scarce, .. } => scarce.name(),
+        WriteError::Moved => "moved",
+        WriteError::Store(Error::Limit { what, .. }) => what,
+        WriteError::Store(Error::Poisoned { .. }) => "poisoned",
+        WriteError::Store(Error::Io { .. }) => "io",
+        WriteError::Store(Error::ReplayFailed { .. }) => "replay",
+        _ => "other",
+    }
 }
 
 /// Returns the flag of the bound that a request hit.

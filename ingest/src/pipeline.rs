@@ -3,20 +3,21 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use varve_tsdb::{Db, Labels, Sample, SeriesHandle};
+use varve_tsdb::{Db, Labels, Matcher, Sample, SeriesHandle};
 
 use crate::admission::{Admission, Permit};
 use crate::append::{Source, append};
-use crate::batch::{DecodedBatch, HistogramEntry};
+use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry};
 use crate::budget::{Budgets, Ledger, Team, TeamStatus};
 use crate::compose::Composer;
 use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::exemplars::ExemplarCounts;
+use crate::ha::{Elections, Ha, HaSettings, Standing};
 use crate::limits::Limits;
 use crate::otlp::{self, OtlpSettings};
 use crate::rejects::Rejects;
-use crate::relabel::{RuleStats, Rules, Ruling};
+use crate::relabel::{Fallen, RuleStats, Rules, Ruling};
 use crate::remote_write::{Version, snappy, v1, v2};
 use crate::request::{Context, Request};
 use crate::route::{RouteCache, RouteHasher, Scope};
@@ -39,10 +40,11 @@ pub struct Receiver {
     counters: Counters,
     otlp: RwLock<Arc<OtlpSettings>>,
     ruling: RwLock<Arc<Ruling>>,
+    ha: RwLock<Option<Arc<Ha>>>,
 }
 
 /// The outcome of a request that was not refused as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Written {
     /// Samples stored, floats and histograms, exact repetitions of stored ones included.
     pub samples_stored: u64,
@@ -52,6 +54,10 @@ pub struct Written {
     pub samples_dropped: u64,
     /// How many of them are histograms.
     pub histograms_dropped: u64,
+    /// Samples left out because another replica of their HA pair leads, floats and histograms.
+    pub samples_left_out: u64,
+    /// How many of them are histograms.
+    pub histograms_left_out: u64,
     /// What became of exemplars. Those that make the answer a 400 are in `rejects` as well.
     pub exemplars: ExemplarCounts,
     /// What was not stored. Empty: the sender gets 204; else 400 with its text, since sending again cannot help.
@@ -67,6 +73,8 @@ impl Written {
         self.histograms_stored += other.histograms_stored;
         self.samples_dropped += other.samples_dropped;
         self.histograms_dropped += other.histograms_dropped;
+        self.samples_left_out += other.samples_left_out;
+        self.histograms_left_out += other.histograms_left_out;
         self.exemplars.add(&other.exemplars);
         self.rejects.merge(other.rejects);
         self.ignored.merge(other.ignored);
@@ -91,6 +99,7 @@ impl Receiver {
             counters: Counters::default(),
             otlp: RwLock::default(),
             ruling: RwLock::new(Arc::new(Ruling::new(Rules::default(), 0))),
+            ha: RwLock::default(),
         }
     }
 
@@ -136,9 +145,29 @@ impl Receiver {
     /// with. Cost: each series is resolved again when it comes next.
     pub fn set_rules(&self, rules: Rules) {
         let mut ruling = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
+        rules.inherit(&ruling.rules);
         *ruling = Arc::new(Ruling::new(rules, ruling.generation.wrapping_add(1)));
         drop(ruling);
         self.routes.clear();
+    }
+
+    /// Lets the armed rules fall back to shadow that have dropped what a selector may ask for, for series that are known
+    /// too. Returns their names; none is returned twice.
+    pub fn note_asked(&self, matchers: &[Matcher], fallen: impl Fn() -> Fallen) -> Vec<String> {
+        let fell = self.ruling().rules.fall_back(matchers, fallen);
+        if !fell.is_empty() {
+            let mut ruling = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
+            *ruling = Arc::new(ruling.anew());
+            drop(ruling);
+            self.routes.clear();
+        }
+        fell
+    }
+
+    /// Puts other settings of HA pairs into force, or none, for series that are known too; who leads comes from `elections`.
+    pub fn set_ha(&self, settings: Option<HaSettings>, elections: &Arc<Elections>) {
+        let ha = settings.map(|settings| Arc::new(Ha::new(settings, Arc::clone(elections))));
+        *self.ha.write().unwrap_or_else(PoisonError::into_inner) = ha;
     }
 
     /// Returns what each rule has done since it was put into force.
@@ -288,12 +317,16 @@ impl Receiver {
         let Passage { routes, order, outgoing } = passage;
         let ruling = &*self.ruling();
         let team = self.team(origin);
-        let scope = Scope::new(ruling.generation, self.door.ledger.generation(), team.unwrap_or_default());
-        let keys = batch.series.iter().map(|series| series.key.map(|key| key.under(scope)));
-        self.routes.lookup(keys, routes, order);
+        let ha = self.ha.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let standing = &Standing::of(ha.as_deref(), message, batch, &self.hasher);
+        let rules = ruling.generation ^ standing.salt();
+        let scope = Scope::new(rules, self.door.ledger.generation(), team.unwrap_or_default());
+        let is_known =
+            |series: &SeriesEntry| series.key.filter(|_| standing.trusts_routes()).map(|key| key.under(scope));
+        self.routes.lookup(batch.series.iter().map(is_known), routes, order);
         let Self { db, limits, routes: cache, door, .. } = self;
         let size = permit.size();
-        let context = Context { db, limits, routes: cache, ruling, door, origin, team, scope, size };
+        let context = Context { db, limits, routes: cache, ruling, standing, door, origin, team, scope, size };
         Request::new(context, (message, batch), rejects).write(routes, outgoing)
     }
 }

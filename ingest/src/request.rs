@@ -13,14 +13,15 @@ use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry, SeriesSamples};
 use crate::budget::{Lasting, Refusal, Team};
 use crate::error::WriteError;
 use crate::exemplars::{self, ExemplarRefusal};
+use crate::ha::{Judged, Standing};
 use crate::label_set;
 use crate::limits::Limits;
 use crate::metadata;
 use crate::pipeline::Written;
-use crate::rejects::{Reason, Rejects};
+use crate::rejects::{Example, Reason, Rejects};
 use crate::relabel::{Ruled, Ruling, Verdict};
 use crate::remote_write::wire::Reader;
-use crate::remote_write::{Version, histogram, v1};
+use crate::remote_write::{LabelPairs, Version, histogram, v1};
 use crate::route::{Route, RouteCache, Scope};
 use crate::scratch::Outgoing;
 use crate::turns::Turn;
@@ -33,6 +34,7 @@ pub(crate) struct Context<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) routes: &'a RouteCache,
     pub(crate) ruling: &'a Ruling,
+    pub(crate) standing: &'a Standing<'a>,
     pub(crate) door: &'a Door,
     pub(crate) origin: &'a Origin<'a>,
     /// The team that the sender names.
@@ -61,6 +63,13 @@ pub(crate) struct Request<'a> {
     /// Samples that rules have dropped, and how many of them are histograms.
     n_dropped: u64,
     n_dropped_histograms: u64,
+    /// Likewise of those that another replica of their pair stores.
+    n_left_out: u64,
+    n_left_out_histograms: u64,
+    /// Those of them that are of the request's own pair, whose count is noted once.
+    n_left_out_own: u64,
+    /// Memory for the labels of one series.
+    texts: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Request<'a> {
@@ -78,6 +87,10 @@ impl<'a> Request<'a> {
             n_histograms: 0,
             n_dropped: 0,
             n_dropped_histograms: 0,
+            n_left_out: 0,
+            n_left_out_histograms: 0,
+            n_left_out_own: 0,
+            texts: Vec::new(),
         }
     }
 
@@ -100,6 +113,8 @@ impl<'a> Request<'a> {
             histograms_stored,
             samples_dropped: self.n_dropped,
             histograms_dropped: self.n_dropped_histograms,
+            samples_left_out: self.n_left_out,
+            histograms_left_out: self.n_left_out_histograms,
             exemplars,
             rejects,
             ignored: Rejects::default(),
@@ -178,8 +193,9 @@ impl<'a> Request<'a> {
         door.ledger.admit_samples(&asked, |team, refusal| self.rest.hold(team, refusal));
     }
 
-    /// Counts the samples that were pushed, for rules and teams.
+    /// Counts the samples that were pushed, for rules and teams, and those that were left out.
     fn count(&self, out: &mut Outgoing) {
+        self.context.standing.count_own(self.n_left_out_own);
         let Outgoing { tally, by_team, .. } = out;
         self.context.ruling.verdicts.count(tally, by_team);
         let of_teams: u64 = by_team.iter().map(|(_, n)| n).sum();
@@ -240,8 +256,10 @@ impl<'a> Request<'a> {
         creation: &mut Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let is_known = route.is_some();
+        let is_left_out = !is_known && self.context.standing.leaves_out(self.pairs(series));
         let route = match route {
             Some(route) => route,
+            None if is_left_out => Route::Standby,
             None if self.is_empty(tag, samples) => match self.labels(series) {
                 Ok(_) => {
                     self.note_empty(series);
@@ -285,8 +303,18 @@ impl<'a> Request<'a> {
                 self.n_dropped += n_samples as u64;
                 self.n_dropped_histograms += n_histograms as u64;
             }
+            Route::Standby => {
+                self.n_left_out += n_samples as u64;
+                self.n_left_out_histograms += n_histograms as u64;
+                if is_left_out {
+                    self.n_left_out_own += n_samples as u64;
+                } else {
+                    self.context.standing.count(self.pairs(series), n_samples as u64);
+                }
+            }
             Route::Refused(reason) => {
-                let example = || format!("series {}", print(self.message, self.batch, series));
+                let labels = || print(self.message, self.batch, series);
+                let example = || Example::of_series(labels()).with(samples.samples.first().copied());
                 self.rejects.add(reason, 1, n_samples as u64, example);
             }
         }
@@ -323,8 +351,9 @@ impl<'a> Request<'a> {
                     self.n_histograms += 1;
                 }
                 Err(invalid) => {
-                    let series = self.print(tag);
-                    let example = || format!("series {series} at {timestamp_ms}: {invalid}");
+                    let labels = self.print(tag);
+                    let text = format!("series {labels} at {timestamp_ms}: {invalid}");
+                    let example = || Example { text, labels, timestamp_ms: Some(timestamp_ms), value: None };
                     self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
                 }
             }
@@ -339,7 +368,7 @@ impl<'a> Request<'a> {
     /// Version 2.0 does not take a series without samples; 1.0 has them for nothing.
     fn note_empty(&mut self, series: &SeriesEntry) {
         if self.is_v2() {
-            let example = || format!("series {}", print(self.message, self.batch, series));
+            let example = || Example::of_series(print(self.message, self.batch, series));
             self.rejects.add(Reason::NoSamples, 1, 0, example);
         }
     }
@@ -374,9 +403,16 @@ impl<'a> Request<'a> {
         match route {
             Some(Route::Series(handle, _)) => Ok(handle),
             Some(Route::Dropped(_)) => Err(ExemplarRefusal::Dropped),
+            Some(Route::Standby) => Err(ExemplarRefusal::Standby),
             Some(Route::Refused(_)) => Err(unknown),
             None => {
-                let labels = self.labels(&self.batch.series[tag as usize]).map_err(|_| unknown)?;
+                let texts = &mut Vec::new();
+                let labels = self.labels_in(&self.batch.series[tag as usize], texts).map_err(|_| unknown)?;
+                let labels = match self.context.standing.judge(labels) {
+                    Judged::Taken { labels, .. } => labels,
+                    Judged::Standby => return Err(ExemplarRefusal::Standby),
+                    Judged::Refused(_) => return Err(unknown),
+                };
                 match self.context.ruling.rules.apply(labels, &mut Vec::new()) {
                     Ruled::Kept(labels) => self.context.db.find(&labels).ok_or(unknown),
                     Ruled::Dropped => Err(ExemplarRefusal::Dropped),
@@ -392,7 +428,10 @@ impl<'a> Request<'a> {
         if let Some(team) = team.filter(|&team| !self.may_make(team)) {
             return Ok(Resolved::Waits(team));
         }
-        let found = match self.look_up(series) {
+        let mut texts = std::mem::take(&mut self.texts);
+        let looked_up = self.look_up(series, &mut texts);
+        self.texts = texts;
+        let found = match looked_up {
             LookedUp::Route(route) => return Ok(Resolved::To(route)),
             LookedUp::Unknown(found) => found,
         };
@@ -415,7 +454,7 @@ impl<'a> Request<'a> {
         drop(grant);
         self.n_made += 1;
         let route = Route::Series(handle, found.verdict(self.context.ruling));
-        Ok(Resolved::To(self.note_route(series, route)))
+        Ok(Resolved::To(self.note_route(series, route, found.is_lasting)))
     }
 
     /// Tells whether a team may make a series in this go, as far as is known. Asks for a turn the first time.
@@ -426,35 +465,44 @@ impl<'a> Request<'a> {
     }
 
     /// Looks a series up by its labels. What it is in the store, or what rules and checks make of it, is noted as its
-    /// route.
-    fn look_up(&self, series: &SeriesEntry) -> LookedUp {
-        let Context { db, ruling, door, .. } = self.context;
-        let route = match self.labels(series) {
-            Err(reason) => Route::Refused(reason),
-            Ok(labels) => {
-                let mut acted = Vec::new();
-                match ruling.rules.apply(labels, &mut acted) {
-                    Ruled::Invalid(refused) => Route::Refused(label_set::reason(&refused)),
-                    Ruled::Dropped => Route::Dropped(ruling.verdicts.of(Team::NONE, &acted)),
-                    Ruled::Kept(labels) => match label_set::check(labels) {
-                        Err(reason) => Route::Refused(reason),
-                        Ok(labels) => {
-                            let team = self.context.team.unwrap_or_else(|| door.ledger.team_of(&labels));
-                            let found = Found { labels, team, acted };
-                            match db.find_for(&found.labels, team.group()) {
-                                Some(handle) => Route::Series(handle, found.verdict(ruling)),
-                                None => return LookedUp::Unknown(found),
-                            }
-                        }
-                    },
-                }
-            }
+    /// route if it lasts. `texts` is scratch.
+    fn look_up(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> LookedUp {
+        let standing = self.context.standing;
+        let (route, is_lasting) = match self.labels_in(series, texts).map(|labels| standing.judge(labels)) {
+            Ok(Judged::Taken { labels, is_lasting }) => match self.rule(labels, is_lasting) {
+                LookedUp::Route(route) => (route, is_lasting),
+                unknown @ LookedUp::Unknown(_) => return unknown,
+            },
+            Ok(Judged::Standby) => (Route::Standby, false),
+            Ok(Judged::Refused(reason)) => (Route::Refused(reason), false),
+            Err(reason) => (Route::Refused(reason), standing.trusts_routes()),
         };
-        LookedUp::Route(self.note_route(series, route))
+        LookedUp::Route(self.note_route(series, route, is_lasting))
     }
 
-    fn note_route(&self, series: &SeriesEntry, route: Route) -> Route {
-        if let Some(key) = series.key {
+    /// Puts a label set through the rules and looks for what is left.
+    fn rule(&self, labels: Labels, is_lasting: bool) -> LookedUp {
+        let Context { db, ruling, door, .. } = self.context;
+        let mut acted = Vec::new();
+        LookedUp::Route(match ruling.rules.apply(labels, &mut acted) {
+            Ruled::Invalid(refused) => Route::Refused(label_set::reason(&refused)),
+            Ruled::Dropped => Route::Dropped(ruling.verdicts.of(Team::NONE, &acted)),
+            Ruled::Kept(labels) => match label_set::check(labels) {
+                Err(reason) => Route::Refused(reason),
+                Ok(labels) => {
+                    let team = self.context.team.unwrap_or_else(|| door.ledger.team_of(&labels));
+                    let found = Found { labels, team, acted, is_lasting };
+                    match db.find_for(&found.labels, team.group()) {
+                        Some(handle) => Route::Series(handle, found.verdict(ruling)),
+                        None => return LookedUp::Unknown(found),
+                    }
+                }
+            },
+        })
+    }
+
+    fn note_route(&self, series: &SeriesEntry, route: Route, is_lasting: bool) -> Route {
+        if let Some(key) = series.key.filter(|_| is_lasting) {
             self.context.routes.insert(key.under(self.context.scope), route);
         }
         route
@@ -471,22 +519,40 @@ impl<'a> Request<'a> {
         let example = || {
             let name = self.context.door.ledger.name(team);
             let of_team = if name.is_empty() { String::new() } else { format!(" of team {name:?}") };
-            format!("series {}{of_team}, with {used} of {limit} active", self.print(tag))
+            let labels = self.print(tag);
+            let text = format!("series {labels}{of_team}, with {used} of {limit} active");
+            Example { text, labels, timestamp_ms: None, value: None }
         };
         rejects.add(reason, 1, n_samples, example);
         self.rejects = rejects;
     }
 
-    fn labels(&self, series: &SeriesEntry) -> Result<Labels, Reason> {
-        label_set::parse(self.batch.label_pairs(self.message, series.labels), self.context.limits)
+    fn labels(&mut self, series: &SeriesEntry) -> Result<Labels, Reason> {
+        let mut texts = std::mem::take(&mut self.texts);
+        let labels = self.labels_in(series, &mut texts);
+        self.texts = texts;
+        labels
+    }
+
+    /// Parses labels; `texts` is scratch.
+    fn labels_in(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Labels, Reason> {
+        // Fast path: labels as most senders write them.
+        if !self.is_v2() && v1::plain_texts(self.message, series.labels, texts) {
+            return label_set::parse_texts(texts, self.context.limits);
+        }
+        label_set::parse(self.pairs(series), self.context.limits, texts)
+    }
+
+    fn pairs(&self, series: &SeriesEntry) -> LabelPairs<'a> {
+        self.batch.label_pairs(self.message, series.labels)
     }
 }
 
 impl Source for Request<'_> {
     fn resolve(&self, tag: u32) -> Result<Option<SeriesHandle>, WriteError> {
-        match self.look_up(&self.batch.series[tag as usize]) {
+        match self.look_up(&self.batch.series[tag as usize], &mut Vec::new()) {
             LookedUp::Route(Route::Series(handle, _)) => Ok(Some(handle)),
-            LookedUp::Route(Route::Dropped(_) | Route::Refused(_)) => Err(WriteError::Moved),
+            LookedUp::Route(Route::Dropped(_) | Route::Standby | Route::Refused(_)) => Err(WriteError::Moved),
             // It has left the store: to make it again is for the next go.
             LookedUp::Unknown(_) => Ok(None),
         }
@@ -527,6 +593,8 @@ struct Found {
     team: Team,
     /// The rules that had a hand in it.
     acted: Vec<u16>,
+    /// Its route may be noted.
+    is_lasting: bool,
 }
 
 impl Found {

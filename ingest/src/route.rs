@@ -38,7 +38,7 @@ pub(crate) struct RouteKey([u32; 4]);
 pub(crate) struct Scope(u32, u32);
 
 impl Scope {
-    /// Makes one of how often the rules and the budgets have changed, and of the team that the sender names.
+    /// Makes one of how often the rules and the budgets have changed (or another salt), and of the team that the sender names.
     pub(crate) fn new(rules: u32, budgets: u32, team: Team) -> Self {
         // Not the last bit, which a slot has for something else.
         Self(rules ^ budgets.rotate_left(16), u32::from(team.number()) << 1)
@@ -52,6 +52,8 @@ pub(crate) enum Route {
     Series(SeriesHandle, Verdict),
     /// Nowhere: rules drop them.
     Dropped(Verdict),
+    /// Nowhere: another replica of its HA pair leads. Never noted, as that changes.
+    Standby,
     /// Nowhere, and the sender is told.
     Refused(Reason),
 }
@@ -193,6 +195,11 @@ impl RouteKey {
     pub(crate) fn under(self, scope: Scope) -> Self {
         let [a, b, c, d] = self.0;
         Self([a, b, c ^ scope.0, d ^ scope.1])
+    }
+
+    /// Returns 32 bits of the hash, for a [`Scope`].
+    pub(crate) fn salt(self) -> u32 {
+        self.0[2]
     }
 
     pub(crate) fn to_bytes(self) -> [u8; 16] {

@@ -7,6 +7,7 @@ mod like_prometheus;
 mod metadata;
 mod protocol;
 mod query;
+mod rejects;
 mod stats;
 mod usage;
 mod web_config;

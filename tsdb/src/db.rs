@@ -440,7 +440,8 @@ impl Db {
     }
 
     /// Makes a data directory of its own below `snapshots`, with all that was acknowledged before, consistent at one
-    /// instant; blocks are hard links. Returns its path. With `skip_head` only what is in blocks already.
+    /// instant; blocks are hard links. Metadata and exemplars come with it. Returns its path. With `skip_head` only those
+    /// samples that are in blocks already.
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Io`] if the name is taken.

@@ -59,11 +59,15 @@ impl Labels {
     /// # Errors
     /// As [`Labels::from_pairs`].
     pub fn from_unsorted(pairs: &mut [(&str, &str)]) -> Result<Self, LabelsError> {
-        pairs.sort_unstable_by_key(|&(name, _)| name);
+        // Fast path: senders sort them, and then no name is there twice.
+        let ascends = pairs.windows(2).all(|w| w[0].0 < w[1].0);
+        if !ascends {
+            pairs.sort_unstable_by_key(|&(name, _)| name);
+        }
         if pairs.first().is_some_and(|&(name, _)| name.is_empty()) {
             return Err(LabelsError::EmptyName);
         }
-        if let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
+        if !ascends && let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
             return Err(LabelsError::DuplicateName(twice[0].0.to_owned()));
         }
         let mut builder = LabelsBuilder::with_capacity(pairs.iter().map(|(n, v)| n.len() + v.len() + 2).sum());
@@ -94,7 +98,13 @@ impl Labels {
     /// Counts the labels.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.iter().count()
+        let (mut n_texts, mut at) = (0, 0);
+        while at < self.0.len() {
+            let (len, start) = unpack_len(self.0.as_bytes(), at);
+            at = start + len;
+            n_texts += 1;
+        }
+        n_texts / 2
     }
 
     /// Tells whether the set has no labels.
@@ -250,6 +260,11 @@ impl<'a> LabelsIter<'a> {
 /// Returns the length that stands at `at`, and where the text behind it begins.
 #[inline]
 fn unpack_len(packed: &[u8], mut at: usize) -> (usize, usize) {
+    // Fast path: one digit.
+    let first = packed[at];
+    if first & 0x40 == 0 {
+        return (usize::from(first), at + 1);
+    }
     let (mut len, mut shift) = (0, 0);
     loop {
         let digit = packed[at];

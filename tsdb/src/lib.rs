@@ -46,6 +46,7 @@ mod fs;
 mod groups;
 mod head;
 mod histogram;
+mod importing;
 mod index;
 mod labels;
 mod lanes;

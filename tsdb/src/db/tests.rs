@@ -8,6 +8,7 @@ mod groups;
 mod histograms;
 mod model;
 mod replaying;
+mod snapshot;
 mod visibility;
 
 use std::collections::BTreeMap;

@@ -24,6 +24,7 @@ mod late;
 mod order;
 mod pairs;
 mod projection;
+mod recent;
 mod rows;
 mod samples;
 mod starts;
@@ -31,6 +32,7 @@ mod table;
 mod visible;
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -38,6 +40,7 @@ use roaring::RoaringBitmap;
 
 pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
+pub(crate) use evict::Garbage;
 pub(crate) use freeze::Frozen;
 pub(crate) use order::{Ranks, SlotSort};
 pub(crate) use pairs::Pair;
@@ -57,6 +60,9 @@ use crate::sample::TimeRange;
 use samples::Samples;
 use table::Table;
 
+/// What a walk over all series looks at under one lock.
+const STEP: usize = 512;
+
 /// All series of a shard.
 #[derive(Debug)]
 pub(crate) struct Head {
@@ -67,7 +73,6 @@ pub(crate) struct Head {
     frozen_is_visible: bool,
     /// Every reader sees the requests before this one.
     horizon: u32,
-    evict_cursor: usize,
     /// Series of which a sample had a start timestamp, since they are here.
     with_starts: HashSet<u32>,
 }
@@ -81,7 +86,6 @@ impl Head {
             frozen: None,
             frozen_is_visible: false,
             horizon: 0,
-            evict_cursor: 0,
             with_starts: HashSet::new(),
         }
     }
@@ -163,9 +167,12 @@ impl Head {
         self.table.is_current(of)
     }
 
-    /// Returns one more than the highest slot in use, for walks over all series in bounded runs.
-    pub(crate) fn end(&self) -> usize {
-        self.table.end()
+    /// Returns the slots of a step of a walk over all series, which takes the lock anew for each; `None` behind the last.
+    pub(crate) fn slots_of_step(&self, step: usize) -> Option<Range<u32>> {
+        // Slots are less than 2^31.
+        let end = self.table.end() as u32;
+        let start = u32::try_from(step * STEP).ok().filter(|&start| start < end)?;
+        Some(start..end.min(start + STEP as u32))
     }
 
     /// Returns what a checkpoint keeps of a series: its number, its labels, the time of its newest in-order sample
@@ -225,12 +232,17 @@ impl Head {
         self.table.index.unordered()
     }
 
-    /// Begins to order the values of a label, and returns them.
-    pub(crate) fn begin_order(&mut self, name: SymbolId) -> Vec<SymbolId> {
-        self.table.index.begin_order(name)
+    /// Begins to order the values of a label.
+    pub(crate) fn begin_order(&mut self, name: SymbolId) {
+        self.table.index.begin_order(name);
     }
 
-    /// Takes the values that [`Head::begin_order`] returned back in order of their texts.
+    /// Returns the values of a label in a piece of its table, and the number of pieces, which may grow once.
+    pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
+        self.table.index.values_of(name, piece)
+    }
+
+    /// Takes the values that there were at [`Head::begin_order`], and maybe later ones, in order of their texts.
     pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
         self.table.index.set_order(name, ordered);
     }

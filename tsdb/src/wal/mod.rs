@@ -38,6 +38,7 @@ mod refs;
 mod replay;
 mod reserve;
 mod samples;
+mod snapshot;
 mod starts;
 mod stream;
 pub mod survey;
@@ -53,6 +54,7 @@ pub(crate) use record::SampleColumn;
 pub use replay::ReplayStats;
 pub(crate) use replay::{Replay, ReplayProgress, Target, check_versions, replay_share, replay_workers};
 pub(crate) use reserve::Reserve;
+pub(crate) use snapshot::write_snapshot_log;
 pub(crate) use starts::{Start, ToldStarts};
 pub(crate) use writer::{Position, Wal, WalOptions};
 
