@@ -11,7 +11,9 @@ use std::sync::Arc;
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use prost::Message;
-use varve_ingest::{DecodedBatch, Limits, Receiver, RelabelConfig, RouteHasher, Rules, Version, decode_v1, decode_v2};
+use varve_ingest::{
+    DecodedBatch, Limits, Origin, Receiver, RelabelConfig, RouteHasher, Rules, Version, decode_v1, decode_v2,
+};
 
 const N_SERIES: usize = 100_000;
 /// As Prometheus' default `max_samples_per_send`.
@@ -86,7 +88,7 @@ fn receive(c: &mut Criterion) {
     };
     let write = |bodies: Vec<Vec<u8>>| {
         for body in &bodies {
-            assert!(receiver.write(Version::V1, body).expect("there is room").rejects.is_empty());
+            assert!(receiver.write(&Origin::default(), Version::V1, body).expect("there is room").rejects.is_empty());
         }
         bodies
     };
@@ -123,7 +125,7 @@ fn bench_rules(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, rules: Vec<
     };
     let write = |bodies: Vec<Vec<u8>>| {
         for body in &bodies {
-            assert!(receiver.write(Version::V1, body).expect("there is room").rejects.is_empty());
+            assert!(receiver.write(&Origin::default(), Version::V1, body).expect("there is room").rejects.is_empty());
         }
         bodies
     };

@@ -17,11 +17,11 @@ use crate::advise::AdviseCommand;
 use crate::bench::BenchCommand;
 use crate::check::CheckCommand;
 use crate::client::Url;
-use crate::log;
 use crate::quantity::{parse_duration, parse_size};
 use crate::query::QueryCommand;
 use crate::recovery::{ExportArgs, ImportArgs, WalCommand};
 use crate::tsdb::{AnalyzeArgs, CreateBlocksCommand, DumpArgs, ListArgs};
+use crate::{log, machine};
 
 /// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
 #[derive(Debug, Parser)]
@@ -390,6 +390,22 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
     pub(crate) bytes_in_flight_max: usize,
 
+    /// How long a write request waits for what is scarce at the moment; what it has of known series is stored meanwhile
+    #[arg(long = "ingest.admission-wait", value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
+    pub(crate) admission_wait: Duration,
+
+    /// Status of the answer when that was in vain; senders repeat a 429 only if they are told to
+    #[arg(long = "ingest.admission-status", value_name = "STATUS", default_value = "503")]
+    pub(crate) admission_status: AdmissionStatus,
+
+    /// Write requests that make series at the same time; more wait for their turn [0: half of the number of cores]
+    #[arg(long = "ingest.creation-concurrency-max", value_name = "N", default_value = "0")]
+    pub(crate) creation_concurrency_max: usize,
+
+    /// Write requests that wait at the same time, for a turn to make series or what else is scarce; more are sent away
+    #[arg(long = "ingest.waiting-max", value_name = "N", default_value = "256", value_parser = parse_count)]
+    pub(crate) waiting_max: usize,
+
     /// Memory of the cache that recognises known series
     #[arg(long = "ingest.route-cache-size-max", value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     pub(crate) route_cache_size_max: usize,
@@ -409,8 +425,25 @@ impl IngestArgs {
             label_value_size_max: self.label_value_size_max,
             bytes_in_flight_max: self.bytes_in_flight_max,
             route_cache_size_max: self.route_cache_size_max,
+            admission_wait: self.admission_wait,
+            creation_concurrency_max: match self.creation_concurrency_max {
+                0 => (machine::cores() / 2).max(1),
+                n => n,
+            },
+            waiting_max: self.waiting_max,
         }
     }
+}
+
+/// Values of `--ingest.admission-status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AdmissionStatus {
+    /// Which every sender repeats.
+    #[value(name = "503")]
+    Unavailable,
+    /// Which a Prometheus repeats with `retry_on_http_429` only.
+    #[value(name = "429")]
+    TooManyRequests,
 }
 
 /// Values of `--storage.wal.sync`.

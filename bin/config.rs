@@ -136,6 +136,7 @@ impl Config {
             bail!("storage.exemplars.max_exemplars: must be at most {EXEMPLARS_MAX}");
         }
         config.ingest.rules()?;
+        config.ingest.budgets()?;
         config.ingest.ha()?;
         config.otlp.settings(0)?;
         Ok(config)

@@ -104,6 +104,7 @@ fn name(error: &WriteError) -> &'static str {
         WriteError::Malformed(_) => "malformed",
         WriteError::TooLarge { .. } => "too_large",
         WriteError::Busy { .. } => "busy",
+        WriteError::Throttled { .. } => "throttled",
         _ => "failed",
     }
 }

@@ -90,7 +90,8 @@ impl Store {
     /// What is wrong with the configuration; nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
         let (otlp, rules) = (config.otlp.settings(self.lookback_delta_ms)?, config.ingest.rules()?);
-        let ha = config.ingest.ha()?;
+        let (budgets, ha) = (config.ingest.budgets()?, config.ingest.ha()?);
+        self.receiver.set_budgets(budgets);
         self.receiver.set_otlp(otlp);
         self.receiver.set_rules(rules);
         self.receiver.set_ha(ha, &self.elections);

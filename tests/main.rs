@@ -7,6 +7,7 @@
 
 mod harness;
 
+mod admission;
 mod advise;
 mod cli;
 mod crash;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use axum::http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -22,7 +23,7 @@ use varve_query::EngineOptions;
 use varve_query::promql::Features;
 use varve_tsdb::{Interrupt, QueryContext, ReplayStats};
 
-use crate::cli::{OnCorruption, ServeArgs, WalSync};
+use crate::cli::{AdmissionStatus, OnCorruption, ServeArgs, WalSync};
 use crate::config::Config;
 use crate::http::{AnswerBounds, App, Settings};
 use crate::live_config::LiveConfig;
@@ -344,6 +345,10 @@ fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeM
         query_max_memory_total: total,
         write_body_size_max: args.ingest.body_size_max,
         write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
+        admission_status: match args.ingest.admission_status {
+            AdmissionStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            AdmissionStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        },
         features,
         auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
         admin_api: args.enable_admin_api,

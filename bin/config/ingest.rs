@@ -1,12 +1,16 @@
 //! Section `ingest`: what becomes of series at the door.
 
+mod budget;
 mod ha;
 mod preset;
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize};
-use varve_ingest::{HaSettings, RelabelConfig, RuleState, Rules};
+use varve_ingest::{Budgets, HaSettings, RelabelConfig, RuleState, Rules};
 
+use budget::{AmountsConfig, TeamConfig};
 use ha::HaConfig;
 
 /// What the section says.
@@ -17,6 +21,15 @@ pub(crate) struct IngestConfig {
     metric_relabel_configs: Vec<RuleConfig>,
     /// Rules that come with Varve, by name; they stand behind the others. Default none.
     presets: Vec<String>,
+    /// How much may come in of all teams together. Default any number.
+    budget: AmountsConfig,
+    /// The label whose value is the team of a series. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    team_label: Option<String>,
+    /// How much may come in of teams, by name; the empty name is for what belongs to none. Default none; up to 998.
+    teams: BTreeMap<String, TeamConfig>,
+    /// How much may come in of each team that is not among them. Default any number.
+    team_maximum: AmountsConfig,
     /// HA pairs, of which one is stored. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     ha: Option<HaConfig>,
@@ -66,6 +79,26 @@ impl IngestConfig {
             configs.extend(preset.iter().map(RuleConfig::to_relabel));
         }
         Rules::new(configs).context("ingest.metric_relabel_configs")
+    }
+
+    /// Returns the label whose value is the team of a series; empty if there is none.
+    pub(crate) fn team_label(&self) -> &str {
+        self.team_label.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the budgets.
+    ///
+    /// # Errors
+    /// What cannot be had, by its key.
+    pub(crate) fn budgets(&self) -> Result<Budgets> {
+        let budgets = Budgets {
+            team_label: self.team_label.clone().filter(|label| !label.is_empty()),
+            total: self.budget.amounts(),
+            teams: self.teams.iter().map(|(name, config)| (name.clone(), config.budget())).collect(),
+            team_maximum: self.team_maximum.amounts(),
+        };
+        budgets.check().context("ingest")?;
+        Ok(budgets)
     }
 
     /// Returns how HA pairs are known, if there are any.

@@ -18,7 +18,7 @@ pub(super) async fn prometheus(State(app): State<Arc<App>>, request: Request) ->
         Ok(import) => import,
         Err((status, reason)) => return answer(status, &reason),
     };
-    match ingest(app, request, move |receiver, body| receiver.import(body, &import)).await {
+    match ingest(app, request, move |receiver, origin, body| receiver.import(origin, body, &import)).await {
         Ok(written) if written.rejects.is_empty() => StatusCode::NO_CONTENT.into_response(),
         Ok(written) => answer(StatusCode::BAD_REQUEST, &written.rejects.to_string()),
         Err(response) => response,

@@ -56,6 +56,7 @@ mod server;
 mod stats;
 mod status;
 mod targets;
+mod teams;
 mod tsdb_status;
 mod union;
 mod usage;
@@ -117,6 +118,8 @@ pub(crate) struct Settings {
     pub(crate) query_max_memory_total: usize,
     pub(crate) write_body_size_max: usize,
     pub(crate) write_bytes_in_flight_max: usize,
+    /// Status of the answer to a write that has waited in vain.
+    pub(crate) admission_status: StatusCode,
     pub(crate) features: Features,
     pub(crate) auto_reload: bool,
     pub(crate) admin_api: bool,

@@ -28,7 +28,7 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
             return answer(StatusCode::BAD_REQUEST, &reason);
         }
     };
-    match ingest(app, request, move |receiver, body| receiver.write_otlp(compression, body)).await {
+    match ingest(app, request, move |receiver, origin, body| receiver.write_otlp(origin, compression, body)).await {
         Ok(written) if written.rejects.is_empty() => StatusCode::OK.into_response(),
         Ok(written) => answer(StatusCode::BAD_REQUEST, &written.rejects.to_string()),
         Err(response) => response,

@@ -18,7 +18,7 @@ use super::openapi::{
 use super::{
     App, admin, churn, cors, exemplars, features, federate, ha, health, import, labels, lifecycle, metadata,
     notifications, otlp, plain, queries, query, rejects, relabel, remote_read, rules, search, self_metrics, series,
-    status, targets, tsdb_status, usage, write,
+    status, targets, teams, tsdb_status, usage, write,
 };
 
 const LIMIT: Parameter = optional("limit", Integer, "How many elements of the result are returned at most.");
@@ -257,6 +257,9 @@ fn state() -> Vec<Endpoint> {
             .about("status", "Tells what was asked for, by whom, and when last")
             .takes(const { &[optional("metric", Text, "Only this metric."), LIMIT, TIMEOUT] })
             .gives::<Untyped>(),
+        get("/api/v1/status/teams", teams::teams)
+            .about("status", "Tells what each team has of its budget, and what it borrows")
+            .gives::<teams::Teams>(),
         get("/api/v1/status/churn", churn::status)
             .about("status", "Tells which labels made new series")
             .takes(const { &[optional("time", Time, "End of the hour that is looked at; now by default."), TIMEOUT] })

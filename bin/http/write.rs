@@ -1,12 +1,13 @@
 //! /api/v1/write: remote write 1.0 and 2.0, as the content type says. Answers are plain text, as the remote-write specification has it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_ingest::{Receiver, Version, WriteError, Written};
+use varve_ingest::{Origin, Receiver, Version, WriteError, Written};
 use varve_tsdb::{Error, QueryContext};
 
 use super::call::Call;
@@ -14,10 +15,14 @@ use super::error::{LimitHit, RETRY_AFTER_S};
 use super::muffler::Muffler;
 use super::request_body::{BodyError, BodyLimits, read};
 use super::running::Class;
+use super::teams::named_team;
 use super::{App, plain};
 
 /// How long a write request may wait for a place; its sender gives up at about this age.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The longest that a sender is told to hold back, in seconds: its samples of known series wait too.
+const RETRY_AFTER_MAX_S: u128 = 30;
 
 /// The messages of both versions, as content types name them.
 const MESSAGE_V1: &str = "prometheus.WriteRequest";
@@ -31,7 +36,7 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
         Ok(version) => version,
         Err(reason) => return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("{reason}\n")),
     };
-    let outcome = ingest(app, request, move |receiver, body| receiver.write(version, body)).await;
+    let outcome = ingest(app, request, move |receiver, origin, body| receiver.write(origin, version, body)).await;
     // A request that is to be repeated confirms nothing.
     let counts = outcome.as_ref().map(Counts::of).unwrap_or_default();
     let mut response = match outcome {
@@ -49,7 +54,7 @@ pub(super) async fn write(State(app): State<Arc<App>>, request: Request) -> Resp
 pub(super) async fn ingest(
     app: Arc<App>,
     request: Request,
-    work: impl FnOnce(&Receiver, &[u8]) -> Result<Written, WriteError> + Send + 'static,
+    work: impl FnOnce(&Receiver, &Origin<'_>, &[u8]) -> Result<Written, WriteError> + Send + 'static,
 ) -> Result<Written, Response> {
     // A budget of its own tells what this request holds; what all hold is bounded by the one that it draws on.
     let memory = app.write_memory.child("--ingest.bytes-in-flight-max", app.settings.write_bytes_in_flight_max);
@@ -60,6 +65,9 @@ pub(super) async fn ingest(
         what: "--ingest.body-size-max",
         timeout: app.settings.read_timeout,
     };
+    let asks_for_users = app.web.current().auth.is_some();
+    let team = named_team(request.headers(), request.extensions(), asks_for_users);
+    let admission_status = app.settings.admission_status;
     let call = Call::current();
     let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| {
         app.rejects.refuse(call.sender(), name(&refused), refused.to_string());
@@ -68,9 +76,9 @@ pub(super) async fn ingest(
     let waiting = QueryContext::new(WAIT_MAX, app.write_memory.clone());
     let entry = app.running.enter(Arc::clone(&call), Class::Write, &ctx);
     let unavailable = |reason: &str| answer(StatusCode::SERVICE_UNAVAILABLE, reason);
-    let permit = app.admit(Class::Write, &waiting).await.map_err(|refused| {
+    let place = app.admit(Class::Write, &waiting).await.map_err(|refused| {
         app.metrics.count_limit(refused.limit);
-        unavailable(&refused.message)
+        answer(admission_status, &refused.message)
     })?;
     let store = app.store().ok_or_else(|| unavailable("the server is stopping"))?;
     // Runs to its end even if the sender goes: half a request would only be sent again.
@@ -78,14 +86,18 @@ pub(super) async fn ingest(
     let written = tokio::task::spawn_blocking(move || {
         entry.request.begin();
         noting.began(&entry.request);
-        let written = work(&store.receiver, &body);
+        let place = RefCell::new(place);
+        // Who waits leaves its place to requests that can go on.
+        let lend = || place.borrow_mut().lend();
+        let origin = Origin { team: team.as_deref(), begins_to_wait: Some(&lend) };
+        let written = work(&store.receiver, &origin, &body);
         noting.rejects.note(|| call.sender(), &written);
         noting.ended(&entry.request, written.as_ref().err().map(ToString::to_string).as_deref());
-        drop((charge, permit));
+        drop((charge, place));
         written
     });
     match written.await {
-        Ok(written) => written.map_err(|error| refuse(&error)),
+        Ok(written) => written.map_err(|error| refuse(&error, admission_status)),
         Err(_panic_is_logged) => {
             app.metrics.panics.inc();
             Err(answer(StatusCode::INTERNAL_SERVER_ERROR, "the request ended in a panic, see the server's log"))
@@ -190,22 +202,28 @@ fn refuse_body(refused: &BodyError) -> Response {
 }
 
 /// Answers so that a sender repeats what can be mended by repeating (5xx), and drops what cannot (4xx).
-fn refuse(error: &WriteError) -> Response {
+fn refuse(error: &WriteError, admission_status: StatusCode) -> Response {
     let status = match error {
         WriteError::Malformed(_) => StatusCode::BAD_REQUEST,
         WriteError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        WriteError::Busy { .. } | WriteError::Moved => StatusCode::SERVICE_UNAVAILABLE,
+        WriteError::Busy { .. } | WriteError::Throttled { .. } => admission_status,
+        WriteError::Moved => StatusCode::SERVICE_UNAVAILABLE,
         WriteError::Store(
             Error::Limit { .. } | Error::Poisoned { .. } | Error::Io { .. } | Error::ReplayFailed { .. },
         ) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    if status.is_server_error()
+    if (status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS)
         && let Some(left_out) = REFUSED.admit(kind(error), Instant::now())
     {
         tracing::warn!(%error, left_out, "Write request not stored");
     }
     let mut response = answer(status, &error.to_string());
+    if let WriteError::Throttled { retry_after, .. } = error {
+        let seconds = retry_after.as_millis().div_ceil(1000).min(RETRY_AFTER_MAX_S);
+        let value = HeaderValue::from_str(&seconds.to_string()).expect("digits make a header");
+        response.headers_mut().insert(header::RETRY_AFTER, value);
+    }
     if let Some(flag) = limit_hit(error) {
         response.extensions_mut().insert(LimitHit(flag));
     }
@@ -218,6 +236,7 @@ static REFUSED: Muffler = Muffler::new();
 fn kind(error: &WriteError) -> &'static str {
     match error {
         WriteError::Busy { .. } => "busy",
+        WriteError::Throttled { scarce, .. } => scarce.name(),
         WriteError::Moved => "moved",
         WriteError::Store(Error::Limit { what, .. }) => what,
         WriteError::Store(Error::Poisoned { .. }) => "poisoned",
@@ -232,6 +251,7 @@ fn limit_hit(error: &WriteError) -> Option<&'static str> {
     match error {
         WriteError::TooLarge { flag, .. } => Some(flag),
         WriteError::Busy { .. } => Some("--ingest.bytes-in-flight-max"),
+        WriteError::Throttled { scarce, .. } => Some(scarce.setting()),
         WriteError::Store(Error::Limit { what, .. }) => Some(what),
         _ => None,
     }
@@ -239,7 +259,7 @@ fn limit_hit(error: &WriteError) -> Option<&'static str> {
 
 pub(super) fn answer(status: StatusCode, reason: &str) -> Response {
     let mut response = plain(status, format!("{reason}\n"));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
+    if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
     }
     response
@@ -248,6 +268,7 @@ pub(super) fn answer(status: StatusCode, reason: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_ingest::Scarce;
 
     fn check(encoding: &'static str, content_type: &'static str, expect: Result<Version, &str>) {
         let mut headers = HeaderMap::new();
@@ -282,11 +303,25 @@ mod tests {
         for (error, status) in
             [(full, 503), (WriteError::Moved, 503), (WriteError::Busy { in_flight: 1, size: 1, limit: 1 }, 503)]
         {
-            let response = refuse(&error);
+            let response = refuse(&error, StatusCode::SERVICE_UNAVAILABLE);
             assert_eq!(response.status(), status);
             assert_eq!(response.headers()[header::RETRY_AFTER], RETRY_AFTER_S);
         }
+        let throttled = |retry_after| WriteError::Throttled {
+            scarce: Scarce::TotalNewSeries,
+            team: Arc::from(""),
+            n_series: 1,
+            retry_after,
+        };
+        for (retry_after_ms, expect) in [(1000, "1"), (1001, "2"), (1_000_000, "30")] {
+            let error = throttled(Duration::from_millis(retry_after_ms));
+            for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS] {
+                let response = refuse(&error, status);
+                assert_eq!(response.status(), status);
+                assert_eq!(response.headers()[header::RETRY_AFTER], expect);
+            }
+        }
         let large = WriteError::TooLarge { what: "body", size: 2, limit: 1, flag: "--x" };
-        assert_eq!(refuse(&large).status(), 413);
+        assert_eq!(refuse(&large, StatusCode::TOO_MANY_REQUESTS).status(), 413);
     }
 }

@@ -5,13 +5,13 @@ use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 use super::{family, family_of, label};
 use crate::store::Store;
 use crate::usage::UsageStats;
-use varve_ingest::{HaCluster, RuleStats};
+use varve_ingest::{HaCluster, RuleStats, TeamStatus};
 
 /// Reads the figures.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
     let (db, receiver) = (&store.db, &store.receiver);
     let families = [tsdb(&db.stats()), replay(&db.replay_status()), ingest(&receiver.stats())];
-    [families.concat(), rules(store), usage(&store.usage.stats()), ha(store)].concat()
+    [families.concat(), rules(store), teams(store), usage(&store.usage.stats()), ha(store)].concat()
 }
 
 fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
@@ -160,6 +160,8 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         ("busy", stats.requests_busy),
         ("failed", stats.requests_failed),
     ];
+    let n_throttled = stats.requests_throttled.values().sum();
+    let requests = requests.into_iter().chain([("throttled", n_throttled)]);
     let by_outcome = requests.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64));
     let by_reason = stats.rejected.iter().map(|(reason, n)| (vec![label("reason", reason.name())], *n as f64));
     let mut families = vec![
@@ -190,6 +192,13 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
             "Exemplars of write requests that were stored, repetitions included.",
             stats.exemplars.stored,
         ),
+        gauge("varve_ingest_creating", "Write requests that make series now.", stats.turns.creating),
+        gauge(
+            "varve_ingest_waiting",
+            "Write requests that wait now, for a turn to make series or what else is scarce.",
+            stats.turns.waiting,
+        ),
+        gauge("varve_ingest_waiting_bytes", "Memory that waiting write requests hold.", stats.turns.waiting_bytes),
         gauge("varve_ingest_in_flight_bytes", "Memory that write requests at work hold.", stats.in_flight_bytes),
         counter("varve_ingest_route_hits_total", "Series of write requests that were known.", stats.route.hits),
         counter(
@@ -207,6 +216,12 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         let by_reason = refused.map(|(refusal, n)| (vec![label("reason", refusal.name())], *n as f64));
         let help = "Exemplars of write requests that were not stored.";
         families.push(family_of("varve_ingest_exemplars_refused_total", help, MetricType::COUNTER, by_reason));
+    }
+    if n_throttled > 0 {
+        let throttled = stats.requests_throttled.iter();
+        let by_scarce = throttled.map(|(scarce, n)| (vec![label("scarce", scarce.name())], *n as f64));
+        let help = "Write requests of which a part has to come again, by what was scarce.";
+        families.push(family_of("varve_ingest_throttled_total", help, MetricType::COUNTER, by_scarce));
     }
     if !stats.rejected.is_empty() {
         let help = "What was not stored of write requests: samples, or what the reason is about.";
@@ -287,6 +302,41 @@ fn ha(store: &Store) -> Vec<MetricFamily> {
         ),
     ]);
     families
+}
+
+/// Returns what teams have; nothing where there are none.
+fn teams(store: &Store) -> Vec<MetricFamily> {
+    let (_, teams) = store.receiver.team_stats();
+    if teams.iter().all(|team| team.name.is_empty()) {
+        return Vec::new();
+    }
+    let family = |name: &str, help: &str, kind: MetricType, value: fn(&TeamStatus) -> u64| {
+        let by_team = teams.iter().map(|team| (vec![label("team", &team.name)], value(team) as f64));
+        family_of(name, help, kind, by_team)
+    };
+    vec![
+        family("varve_ingest_team_active_series", "Series of a team in memory.", MetricType::GAUGE, |team| {
+            team.use_now.active_series
+        }),
+        family(
+            "varve_ingest_team_borrowed_series",
+            "Those of them that are above what is guaranteed to it.",
+            MetricType::GAUGE,
+            |team| team.borrowed.active_series,
+        ),
+        family("varve_ingest_team_new_series_total", "Series of a team that were made.", MetricType::COUNTER, |team| {
+            team.new_series
+        }),
+        family("varve_ingest_team_samples_total", "Samples of a team that came in.", MetricType::COUNTER, |team| {
+            team.samples
+        }),
+        family(
+            "varve_ingest_team_series_refused_total",
+            "Times that a new series of a team was refused because a budget of active series was used up.",
+            MetricType::COUNTER,
+            |team| team.series_refused,
+        ),
+    ]
 }
 
 fn usage(stats: &UsageStats) -> Vec<MetricFamily> {

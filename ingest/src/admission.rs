@@ -1,6 +1,9 @@
-//! Bytes in flight: what all requests being worked on may hold together.
+//! Bytes in flight: what all requests being worked on may hold together. Where there is no room a request waits a little
+//! before it takes any, and not at all for more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::error::WriteError;
 
@@ -9,6 +12,9 @@ use crate::error::WriteError;
 pub(crate) struct Admission {
     in_flight: AtomicU64,
     limit: u64,
+    /// Held when bytes are given back, and by who waits for them while it looks.
+    giving_back: Mutex<()>,
+    given_back: Condvar,
 }
 
 /// Bytes reserved by one request; they are given back on drop.
@@ -20,14 +26,52 @@ pub(crate) struct Permit<'a> {
 
 impl Admission {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { in_flight: AtomicU64::new(0), limit: limit as u64 }
+        Self {
+            in_flight: AtomicU64::new(0),
+            limit: limit as u64,
+            giving_back: Mutex::default(),
+            given_back: Condvar::new(),
+        }
     }
 
     /// Reserves `size` bytes, or refuses at once: a sender that waits outside costs nothing.
     pub(crate) fn admit(&self, size: usize) -> Result<Permit<'_>, WriteError> {
-        let mut permit = Permit { admission: self, size: 0 };
-        permit.grow(size)?;
-        Ok(permit)
+        self.reserve(0, size as u64)?;
+        Ok(Permit { admission: self, size: size as u64 })
+    }
+
+    /// Reserves `size` bytes for a request that has `own` already.
+    fn reserve(&self, own: u64, size: u64) -> Result<(), WriteError> {
+        let limit = self.limit;
+        let grown = |in_flight: u64| {
+            let alone = in_flight == own;
+            let after = in_flight.saturating_add(size);
+            (alone || after <= limit).then_some(after)
+        };
+        match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown) {
+            Ok(_) => Ok(()),
+            Err(in_flight) => Err(WriteError::Busy { in_flight, size, limit }),
+        }
+    }
+
+    /// Reserves `size` bytes, and waits for them until then.
+    pub(crate) fn admit_until(&self, size: usize, until: Instant) -> Result<Permit<'_>, WriteError> {
+        // Fast path: there is room.
+        if let Ok(permit) = self.admit(size) {
+            return Ok(permit);
+        }
+        let mut guard = self.giving_back.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let refused = match self.admit(size) {
+                Ok(permit) => return Ok(permit),
+                Err(refused) => refused,
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(refused);
+            }
+            guard = self.given_back.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
@@ -38,25 +82,23 @@ impl Admission {
 impl Permit<'_> {
     /// Reserves `size` bytes more. What is refused leaves the permit as it was.
     pub(crate) fn grow(&mut self, size: usize) -> Result<(), WriteError> {
-        let (size, own, limit) = (size as u64, self.size, self.admission.limit);
-        let grown = |in_flight: u64| {
-            let alone = in_flight == own;
-            let after = in_flight.saturating_add(size);
-            (alone || after <= limit).then_some(after)
-        };
-        match self.admission.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown) {
-            Ok(_) => {
-                self.size += size;
-                Ok(())
-            }
-            Err(in_flight) => Err(WriteError::Busy { in_flight, size, limit }),
-        }
+        self.admission.reserve(self.size, size as u64)?;
+        self.size += size as u64;
+        Ok(())
+    }
+
+    /// Returns the bytes that are reserved.
+    pub(crate) fn size(&self) -> usize {
+        usize::try_from(self.size).unwrap_or(usize::MAX)
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.admission.in_flight.fetch_sub(self.size, Ordering::Relaxed);
+        // Under the lock, so that nobody looks before and waits after this.
+        drop(self.admission.giving_back.lock().unwrap_or_else(PoisonError::into_inner));
+        self.admission.given_back.notify_all();
     }
 }
 
@@ -75,6 +117,20 @@ mod tests {
         first.grow(30).unwrap();
         assert_eq!(admission.in_flight(), 90);
         drop(first);
+        assert_eq!(admission.in_flight(), 0);
+    }
+
+    #[test]
+    fn who_waits_is_let_in_when_there_is_room() {
+        let admission = Admission::new(100);
+        let first = admission.admit(60).unwrap();
+        assert!(admission.admit_until(41, Instant::now()).is_err());
+        let late = Instant::now() + std::time::Duration::from_secs(600);
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| drop(admission.admit_until(41, late).unwrap()));
+            drop(first);
+            second.join().unwrap();
+        });
         assert_eq!(admission.in_flight(), 0);
     }
 

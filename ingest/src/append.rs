@@ -9,8 +9,8 @@ use crate::scratch::Outgoing;
 
 /// Where samples and exemplars come from; `tag` is what they were pushed with.
 pub(crate) trait Source {
-    /// Returns where the series of a sample is now.
-    fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError>;
+    /// Returns where the series of a sample is now; `None` if it is nowhere and must not be made here.
+    fn resolve(&self, tag: u32) -> Result<Option<SeriesHandle>, WriteError>;
     /// Returns where it is if the store has it; makes none.
     fn find(&self, tag: u32) -> Option<SeriesHandle>;
     /// Prints the labels of a sample's series.
@@ -22,7 +22,8 @@ pub(crate) trait Source {
 }
 
 /// Appends what is in `out` and resolves series that have moved again. Counts in `rejects` what is not stored and
-/// returns how many samples are; exemplars are counted in `out`.
+/// returns how many samples are; exemplars are counted in `out`, which also gets the tags of series that are nowhere any
+/// more: all of their samples and exemplars are to come again.
 ///
 /// # Errors
 /// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`] times.
@@ -33,6 +34,7 @@ pub(crate) fn append(
     rejects: &mut Rejects,
 ) -> Result<u64, WriteError> {
     let mut n_stored = 0;
+    out.homeless.clear();
     for _ in 0..ROUNDS_MAX {
         if out.batch.is_empty() {
             return Ok(n_stored);
@@ -87,6 +89,14 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
             _ => source.resolve(tag)?,
         };
         last = Some((tag, handle));
+        let Some(handle) = handle else {
+            if out.homeless.last() != Some(&tag) {
+                out.homeless.push(tag);
+            }
+            // It counts when it comes again.
+            out.histograms_rejected += u64::from(histogram.is_some());
+            continue;
+        };
         match histogram {
             None => out.batch.push_with_start(handle, sample, start_ms, tag),
             Some(histogram) => {
@@ -97,6 +107,7 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
     for (tag, exemplar) in out.moved_exemplars.drain(..) {
         match source.find(tag) {
             Some(handle) => out.batch.push_exemplar(handle, exemplar, tag),
+            None if out.homeless.contains(&tag) => {}
             None => out.exemplars.refuse(ExemplarRefusal::UnknownSeries),
         }
     }

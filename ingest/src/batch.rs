@@ -170,6 +170,15 @@ impl DecodedBatch {
         })
     }
 
+    /// Returns the float samples of one series.
+    pub(crate) fn samples_of(&self, series_idx: usize) -> SeriesSamples<'_> {
+        let first_idx = series_idx.checked_sub(1).map_or(0, |before| self.series[before].samples_end as usize);
+        let end = self.series[series_idx].samples_end as usize;
+        let start_of = |idx: usize| self.starts.partition_point(|&(of, _)| (of as usize) < idx);
+        let starts = &self.starts[start_of(first_idx)..start_of(end)];
+        SeriesSamples { samples: &self.samples[first_idx..end], first_idx, starts }
+    }
+
     /// Iterates over the label pairs in `labels`, of a series or an exemplar, as they were sent.
     pub(crate) fn label_pairs<'a>(&'a self, message: &'a [u8], labels: Span) -> LabelPairs<'a> {
         LabelPairs::new(self.version, message, &self.symbols, labels)
@@ -181,10 +190,16 @@ impl DecodedBatch {
         &self.histograms[series_idx.checked_sub(1).map_or(0, end)..end(series_idx)]
     }
 
+    /// Counts the samples of a series, floats and histograms.
+    pub(crate) fn n_samples_of(&self, series_idx: usize) -> usize {
+        let (floats, histograms) = series_idx.checked_sub(1).map_or((0, 0), |before| self.series[before].ends());
+        let (floats_end, histograms_end) = self.series[series_idx].ends();
+        ((floats_end - floats) + (histograms_end - histograms)) as usize
+    }
+
     /// Tells whether a series came with neither floats nor histograms.
     pub(crate) fn has_no_samples(&self, series_idx: usize) -> bool {
-        let before = series_idx.checked_sub(1).map_or((0, 0), |idx| self.series[idx].ends());
-        before == self.series[series_idx].ends()
+        self.n_samples_of(series_idx) == 0
     }
 
     /// Empties the batch and keeps its memory.

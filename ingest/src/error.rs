@@ -1,5 +1,10 @@
 //! Why a whole write request was not accepted, by what the sender can do about it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::budget::Scarce;
+
 /// Why a write request failed as a whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,6 +36,19 @@ pub enum WriteError {
         size: u64,
         /// The bound.
         limit: u64,
+    },
+    /// Something is used up at the moment. What is not concerned is stored; sending the request again stores the rest
+    /// (HTTP 503).
+    #[error("{}", throttled(.scarce, .team, *.n_series))]
+    Throttled {
+        /// What is used up.
+        scarce: Scarce,
+        /// Of which team; empty for what belongs to none.
+        team: Arc<str>,
+        /// Series of the request that are not stored; 0 if nothing of it has been looked at.
+        n_series: u64,
+        /// After what time sending it again may help.
+        retry_after: Duration,
     },
     /// Series kept leaving the store's memory while the request was written. Some samples may be stored; sending the
     /// request again is safe (HTTP 503).
@@ -96,6 +114,16 @@ pub enum Malformed {
         /// What is wrong there.
         reason: &'static str,
     },
+}
+
+fn throttled(scarce: &Scarce, team: &str, n_series: u64) -> String {
+    let of_team = if team.is_empty() { String::new() } else { format!(" (team {team:?})") };
+    match n_series {
+        0 => format!("{scarce}{of_team}; nothing of the request is stored, send it again"),
+        _ => {
+            format!("{scarce}{of_team}; samples of {n_series} series wait, the rest is stored: send the request again")
+        }
+    }
 }
 
 fn stored_before(n_stored: u64) -> String {

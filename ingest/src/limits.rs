@@ -1,5 +1,7 @@
 //! What bounds a write request. docs/limits.md says what the sender gets for each.
 
+use std::time::Duration;
+
 use crate::error::WriteError;
 use crate::remote_write::v2::RESOLVED_FACTOR;
 
@@ -30,6 +32,12 @@ pub struct Limits {
     /// Bytes of the route cache. Default 1 GiB, some 30 million series at 28 bytes a slot, four of five slots filled;
     /// memory is taken as series come. Not under 70 KiB, the smallest cache there is.
     pub route_cache_size_max: usize,
+    /// How long a request waits for what is scarce at the moment before its sender is told to come again. Default 2 s.
+    pub admission_wait: Duration,
+    /// Requests that make series at the same time; others wait for their turn. Default 1.
+    pub creation_concurrency_max: usize,
+    /// Requests that wait at the same time. Default 256. They hold at most a quarter of `bytes_in_flight_max`.
+    pub waiting_max: usize,
 }
 
 impl Default for Limits {
@@ -45,6 +53,9 @@ impl Default for Limits {
             label_value_size_max: 65_536,
             bytes_in_flight_max: 512 << 20,
             route_cache_size_max: 1 << 30,
+            admission_wait: Duration::from_secs(2),
+            creation_concurrency_max: 1,
+            waiting_max: 256,
         }
     }
 }

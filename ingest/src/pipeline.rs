@@ -1,12 +1,14 @@
 //! From a request body to samples in the store, and the outcome for the sender.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use varve_tsdb::{Db, Labels, Matcher, Sample, SeriesHandle};
 
 use crate::admission::{Admission, Permit};
 use crate::append::{Source, append};
 use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry};
+use crate::budget::{Budgets, Ledger, Team, TeamStatus};
 use crate::compose::Composer;
 use crate::compression::Compression;
 use crate::error::WriteError;
@@ -17,10 +19,13 @@ use crate::otlp::{self, OtlpSettings};
 use crate::rejects::Rejects;
 use crate::relabel::{Fallen, RuleStats, Rules, Ruling};
 use crate::remote_write::{Version, snappy, v1, v2};
-use crate::request::Request;
-use crate::route::{RouteCache, RouteHasher};
+use crate::request::{Context, Request};
+use crate::route::{RouteCache, RouteHasher, Scope};
 use crate::scratch::{Outgoing, Passage, Scratch, ScratchPool};
 use crate::stats::{Counters, Stats};
+use crate::waiting::Door;
+
+pub use crate::waiting::Origin;
 
 /// Accepts write requests for a store. Shared by all request threads.
 #[derive(Debug)]
@@ -30,6 +35,7 @@ pub struct Receiver {
     hasher: RouteHasher,
     routes: RouteCache,
     admission: Admission,
+    door: Door,
     scratch: ScratchPool,
     counters: Counters,
     otlp: RwLock<Arc<OtlpSettings>>,
@@ -83,6 +89,7 @@ impl Receiver {
     #[must_use]
     pub fn new(db: Arc<Db>, limits: Limits) -> Self {
         Self {
+            door: Door::new(Ledger::new(Arc::clone(&db)), &limits),
             db,
             limits,
             hasher: RouteHasher::new(),
@@ -105,7 +112,7 @@ impl Receiver {
     /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.counters.read(self.routes.stats(), self.admission.in_flight())
+        self.counters.read(self.routes.stats(), self.admission.in_flight(), self.door.turns.stats())
     }
 
     /// Writes a remote-write request: a snappy block that holds the version's message. On return what is not in
@@ -113,8 +120,8 @@ impl Receiver {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn write(&self, version: Version, body: &[u8]) -> Result<Written, WriteError> {
-        let outcome = self.scratch.with(|scratch| self.receive(version, body, scratch));
+    pub fn write(&self, origin: &Origin<'_>, version: Version, body: &[u8]) -> Result<Written, WriteError> {
+        let outcome = self.scratch.with(|scratch| self.receive(origin, version, body, scratch));
         self.counters.note(body.len(), &outcome);
         outcome
     }
@@ -123,8 +130,13 @@ impl Receiver {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn write_otlp(&self, compression: Compression, body: &[u8]) -> Result<Written, WriteError> {
-        let outcome = self.scratch.with(|scratch| self.receive_otlp(compression, body, scratch));
+    pub fn write_otlp(
+        &self,
+        origin: &Origin<'_>,
+        compression: Compression,
+        body: &[u8],
+    ) -> Result<Written, WriteError> {
+        let outcome = self.scratch.with(|scratch| self.receive_otlp(origin, compression, body, scratch));
         self.counters.note(body.len(), &outcome);
         outcome
     }
@@ -165,6 +177,18 @@ impl Receiver {
         ruling.verdicts.stats(&ruling.rules)
     }
 
+    /// Puts other budgets into force, for series that are there too. Cost: with another label for teams each series is
+    /// looked at once here, and resolved again when it comes next.
+    pub fn set_budgets(&self, budgets: Budgets) {
+        self.door.ledger.set(budgets);
+    }
+
+    /// Tells how all teams together stand, and each of them, by name.
+    #[must_use]
+    pub fn team_stats(&self) -> (TeamStatus, Vec<TeamStatus>) {
+        self.door.ledger.status()
+    }
+
     fn ruling(&self) -> Arc<Ruling> {
         Arc::clone(&self.ruling.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -176,19 +200,20 @@ impl Receiver {
 
     fn receive_otlp(
         &self,
+        origin: &Origin<'_>,
         compression: Compression,
         body: &[u8],
         scratch: &mut Scratch,
     ) -> Result<Written, WriteError> {
         self.limits.check_body(body.len())?;
-        let mut permit = self.admission.admit(body.len())?;
+        let mut permit = self.enter(origin, body.len(), body.len())?;
         let settings = Arc::clone(&self.otlp.read().unwrap_or_else(PoisonError::into_inner));
         let message = compression.decompress(body, &self.limits, &mut permit)?;
         let Scratch { message: text, batch, passage } = scratch;
         let mut rejects = Rejects::default();
         let mut composer = self.composer(batch, text, &mut permit);
         otlp::translate(&message, &settings, &mut composer, &mut rejects)?;
-        self.store(text, batch, permit, rejects, passage)
+        self.store(origin, (text, batch), permit, rejects, passage)
     }
 
     /// Appends samples that the process itself has made, such as its own metrics.
@@ -210,17 +235,52 @@ impl Receiver {
         Ok(Written { samples_stored, rejects, ..Written::default() })
     }
 
-    fn receive(&self, version: Version, body: &[u8], scratch: &mut Scratch) -> Result<Written, WriteError> {
+    fn receive(
+        &self,
+        origin: &Origin<'_>,
+        version: Version,
+        body: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<Written, WriteError> {
         self.limits.check_body(body.len())?;
         let size = snappy::declared_size(body, &self.limits)?;
-        let permit = self.admission.admit(body.len() + size)?;
+        let permit = self.enter(origin, body.len(), body.len() + size)?;
         let Scratch { message, batch, passage } = scratch;
         let message = snappy::decompress(body, size, message)?;
         match version {
             Version::V1 => v1::decode(message, &self.hasher, &self.limits, batch)?,
             Version::V2 => v2::decode(message, &self.hasher, &self.limits, batch)?,
         }
-        self.store(message, batch, permit, Rejects::default(), passage)
+        self.store(origin, (message, batch), permit, Rejects::default(), passage)
+    }
+
+    /// Lets a request in whose body has so many bytes, and reserves `size` bytes for it. Under overload it waits here,
+    /// before anything is decompressed, and is sent away from here.
+    pub(crate) fn enter(&self, origin: &Origin<'_>, body_size: usize, size: usize) -> Result<Permit<'_>, WriteError> {
+        let until = self.door.until();
+        self.wait_for_log(until)?;
+        self.door.pass(origin, self.team(origin), body_size)?;
+        self.admission.admit_until(size, until)
+    }
+
+    /// Waits for a log that has no room on its disk.
+    fn wait_for_log(&self, until: Instant) -> Result<(), WriteError> {
+        loop {
+            match self.db.ready() {
+                Err(varve_tsdb::Error::Io { .. }) if Instant::now() < until => std::thread::sleep(LOG_PAUSE),
+                ready => return Ok(ready?),
+            }
+        }
+    }
+
+    /// Returns what requests wait for.
+    #[cfg(test)]
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    fn team(&self, origin: &Origin<'_>) -> Option<Team> {
+        origin.team.map(|name| self.door.ledger.team_named(name))
     }
 
     /// Lends scratch to a request of another protocol.
@@ -231,11 +291,6 @@ impl Receiver {
     /// Counts a request of another protocol.
     pub(crate) fn note(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
         self.counters.note(body_size, outcome);
-    }
-
-    /// Reserves bytes in flight.
-    pub(crate) fn admit(&self, size: usize) -> Result<Permit<'_>, WriteError> {
-        self.admission.admit(size)
     }
 
     /// Begins a request of another protocol.
@@ -251,8 +306,8 @@ impl Receiver {
     /// Writes a decoded request, whatever it came as.
     pub(crate) fn store(
         &self,
-        message: &[u8],
-        batch: &DecodedBatch,
+        origin: &Origin<'_>,
+        (message, batch): (&[u8], &DecodedBatch),
         mut permit: Permit<'_>,
         rejects: Rejects,
         passage: &mut Passage,
@@ -261,13 +316,17 @@ impl Receiver {
         permit.grow(decoded_size(batch))?;
         let Passage { routes, order, outgoing } = passage;
         let ruling = &*self.ruling();
+        let team = self.team(origin);
         let ha = self.ha.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let standing = Standing::of(ha.as_deref(), message, batch, &self.hasher);
-        let salt = ruling.generation ^ standing.salt();
+        let standing = &Standing::of(ha.as_deref(), message, batch, &self.hasher);
+        let rules = ruling.generation ^ standing.salt();
+        let scope = Scope::new(rules, self.door.ledger.generation(), team.unwrap_or_default());
         let is_known =
-            |series: &SeriesEntry| series.key.filter(|_| standing.trusts_routes()).map(|key| key.under(salt));
+            |series: &SeriesEntry| series.key.filter(|_| standing.trusts_routes()).map(|key| key.under(scope));
         self.routes.lookup(batch.series.iter().map(is_known), routes, order);
-        let context = (&*self.db, &self.limits, &self.routes, ruling, &standing);
+        let Self { db, limits, routes: cache, door, .. } = self;
+        let size = permit.size();
+        let context = Context { db, limits, routes: cache, ruling, standing, door, origin, team, scope, size };
         Request::new(context, (message, batch), rejects).write(routes, outgoing)
     }
 }
@@ -279,8 +338,8 @@ struct Own<'a> {
 }
 
 impl Source for Own<'_> {
-    fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError> {
-        Ok(self.db.series(self.series[tag as usize])?)
+    fn resolve(&self, tag: u32) -> Result<Option<SeriesHandle>, WriteError> {
+        Ok(Some(self.db.series(self.series[tag as usize])?))
     }
 
     fn find(&self, tag: u32) -> Option<SeriesHandle> {
@@ -303,6 +362,9 @@ fn decoded_size(batch: &DecodedBatch) -> usize {
         + batch.exemplars_size
         + histograms_size
 }
+
+/// Between two looks at a log that has no room on its disk.
+const LOG_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of memory for each sample: decoded, and in the store's batch.
 const DECODED_SAMPLE_SIZE: usize = 16 + 32;

@@ -42,6 +42,10 @@ pub enum Reason {
     TooManyClusters,
     /// The store keeps metadata of [`METADATA_FAMILIES_MAX`] metric families already.
     TooManyFamilies,
+    /// A new series of a team whose budget of active series is used up.
+    TeamSeries,
+    /// A new series when the budget of active series of all teams is used up.
+    TotalSeries,
 }
 
 /// What one reason cost a request.
@@ -104,6 +108,8 @@ impl Reason {
             Self::InvalidMetadata => "invalid_metadata",
             Self::TooManyClusters => "too_many_ha_clusters",
             Self::TooManyFamilies => "too_many_families",
+            Self::TeamSeries => "team_active_series",
+            Self::TotalSeries => "active_series",
         }
     }
 
@@ -146,6 +152,8 @@ impl fmt::Display for Reason {
             Self::TooManyFamilies => {
                 return write!(f, "metadata of more than {METADATA_FAMILIES_MAX} metric families");
             }
+            Self::TeamSeries => "new series of a team that has as many as it may, see ingest.teams",
+            Self::TotalSeries => "new series when all teams have as many as they may, see ingest.budget",
         })
     }
 }

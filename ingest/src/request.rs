@@ -1,6 +1,8 @@
 //! A decoded request on its way into the store: each series by its route, or resolved, then its samples and exemplars.
 //!
-//! Used by `pipeline`. Known series do not wait for new ones: where the store creates none, theirs are stored all the same.
+//! Used by `pipeline`. Known series do not wait for new ones: the first go stores theirs, and as many new ones as there are
+//! turns and budgets for; further goes have the rest (`waiting`). Where the store makes no series, known ones are stored
+//! all the same.
 
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use varve_tsdb::{Db, Labels, SeriesHandle};
 
 use crate::append::{Source, append};
 use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry, SeriesSamples};
+use crate::budget::{Lasting, Refusal, Team};
 use crate::error::WriteError;
 use crate::exemplars::{self, ExemplarRefusal};
 use crate::ha::{Judged, Standing};
@@ -16,25 +19,45 @@ use crate::limits::Limits;
 use crate::metadata;
 use crate::pipeline::Written;
 use crate::rejects::{Example, Reason, Rejects};
-use crate::relabel::{Ruled, Ruling};
+use crate::relabel::{Ruled, Ruling, Verdict};
 use crate::remote_write::wire::Reader;
 use crate::remote_write::{LabelPairs, Version, histogram, v1};
-use crate::route::{Route, RouteCache};
+use crate::route::{Route, RouteCache, Scope};
 use crate::scratch::Outgoing;
+use crate::turns::Turn;
+use crate::waiting::{Door, Origin, Rest};
 
-/// What requests share, and where this one stands.
-type Context<'a> = (&'a Db, &'a Limits, &'a RouteCache, &'a Ruling, &'a Standing<'a>);
+/// What a request works with.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) db: &'a Db,
+    pub(crate) limits: &'a Limits,
+    pub(crate) routes: &'a RouteCache,
+    pub(crate) ruling: &'a Ruling,
+    pub(crate) standing: &'a Standing<'a>,
+    pub(crate) door: &'a Door,
+    pub(crate) origin: &'a Origin<'a>,
+    /// The team that the sender names.
+    pub(crate) team: Option<Team>,
+    /// What its routes depend on.
+    pub(crate) scope: Scope,
+    /// Bytes that it holds.
+    pub(crate) size: usize,
+}
 
 /// A decoded request on its way into the store.
 pub(crate) struct Request<'a> {
-    db: &'a Db,
-    limits: &'a Limits,
-    routes: &'a RouteCache,
-    ruling: &'a Ruling,
-    standing: &'a Standing<'a>,
+    context: Context<'a>,
     message: &'a [u8],
     batch: &'a DecodedBatch,
     rejects: Rejects,
+    /// What is not stored yet.
+    rest: Rest,
+    /// The turn of the go at hand: `None` if nobody has asked for one yet.
+    turn: Option<Option<Turn<'a>>>,
+    /// Series that it has made.
+    n_made: usize,
+    n_stored: u64,
     /// Histograms that were handed to the store.
     n_histograms: u64,
     /// Samples that rules have dropped, and how many of them are histograms.
@@ -43,42 +66,46 @@ pub(crate) struct Request<'a> {
     /// Likewise of those that another replica of their pair stores.
     n_left_out: u64,
     n_left_out_histograms: u64,
+    /// Those of them that are of the request's own pair, whose count is noted once.
+    n_left_out_own: u64,
+    /// Memory for the labels of one series.
+    texts: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Request<'a> {
     /// Begins with a decoded message; `rejects` has what was refused before.
-    pub(crate) fn new(
-        (db, limits, routes, ruling, standing): Context<'a>,
-        (message, batch): (&'a [u8], &'a DecodedBatch),
-        rejects: Rejects,
-    ) -> Self {
+    pub(crate) fn new(context: Context<'a>, (message, batch): (&'a [u8], &'a DecodedBatch), rejects: Rejects) -> Self {
         Self {
-            db,
-            limits,
-            routes,
-            ruling,
-            standing,
+            context,
             message,
             batch,
             rejects,
+            rest: Rest::default(),
+            turn: None,
+            n_made: 0,
+            n_stored: 0,
             n_histograms: 0,
             n_dropped: 0,
             n_dropped_histograms: 0,
             n_left_out: 0,
             n_left_out_histograms: 0,
+            n_left_out_own: 0,
+            texts: Vec::new(),
         }
     }
 
     /// Writes it; `routes` has the route of each series that has one.
-    pub(crate) fn write(mut self, routes: &[Option<Route>], out: &mut Outgoing) -> Result<Written, WriteError> {
+    pub(crate) fn write(mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<Written, WriteError> {
         self.check_unknown(routes)?;
         out.clear();
+        self.ask_for_samples(routes, None, out);
         let creation = self.push(routes, out);
-        self.push_exemplars(routes, out);
-        let mut rejects = std::mem::take(&mut self.rejects);
-        let samples_stored = append(self.db, &self, out, &mut rejects)?;
-        // Known series do not wait for new ones: theirs are stored, and the sender repeats the request.
-        creation?;
+        self.push_exemplars(routes, None, out);
+        self.append(routes, out, creation)?;
+        let rest = if self.rest.series.is_empty() { Ok(()) } else { self.write_rest(routes, out) };
+        self.count(out);
+        rest?;
+        let (samples_stored, rejects) = (self.n_stored, std::mem::take(&mut self.rejects));
         let histograms_stored = self.n_histograms - out.histograms_rejected;
         let exemplars = std::mem::take(&mut out.exemplars);
         let mut written = Written {
@@ -93,8 +120,88 @@ impl<'a> Request<'a> {
             ignored: Rejects::default(),
         };
         let refused = if self.is_v2() { &mut written.ignored } else { &mut written.rejects };
-        metadata::write(self.db, self.message, &self.batch.families, refused)?;
+        metadata::write(self.context.db, self.message, &self.batch.families, refused)?;
         Ok(written)
+    }
+
+    /// Goes on with what was left, until nothing is or time is over.
+    fn write_rest(&mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
+        let Context { door, origin, size, .. } = self.context;
+        let waiting = door.wait(origin, size, &self.rest)?;
+        let mut is_stuck = false;
+        while !self.rest.series.is_empty() {
+            // Without a pause only where all that was missing is a turn.
+            if is_stuck || self.rest.is_scarce() {
+                waiting.pause(&self.rest)?;
+            }
+            // What is known already needs no turn: it is left of teams that send too many samples.
+            if self.rest.series.iter().any(|&(tag, _)| routes[tag as usize].is_none()) {
+                self.turn = Some(Some(waiting.turn(&self.rest)?));
+            }
+            let left = self.rest.next_go();
+            out.batch.clear();
+            self.ask_for_samples(routes, Some(&left), out);
+            let creation = self.push_left(&left, routes, out);
+            self.push_exemplars(routes, Some(&left), out);
+            self.append(routes, out, creation)?;
+            is_stuck = self.rest.series.len() == left.len();
+        }
+        Ok(())
+    }
+
+    /// Appends what is pushed and ends the go. Known series do not wait for new ones: theirs are stored before an error
+    /// tells the sender to repeat the request.
+    fn append(
+        &mut self,
+        routes: &mut [Option<Route>],
+        out: &mut Outgoing,
+        creation: Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        self.turn = None;
+        self.n_made = 0;
+        let mut rejects = std::mem::take(&mut self.rejects);
+        let appended = append(self.context.db, self, out, &mut rejects);
+        self.rejects = rejects;
+        self.n_stored += appended?;
+        creation?;
+        for &tag in &out.homeless {
+            // The route that it had leads nowhere.
+            routes[tag as usize] = None;
+            let place = self.rest.series.partition_point(|&(other, _)| other < tag);
+            self.rest.series.insert(place, (tag, None));
+        }
+        Ok(())
+    }
+
+    /// Asks for the samples of known series if they are bounded, and holds back those of teams that send too many.
+    fn ask_for_samples(&mut self, routes: &[Option<Route>], left: Option<&[(u32, Option<Team>)]>, out: &mut Outgoing) {
+        let Context { ruling, door, .. } = self.context;
+        if !door.ledger.bounds_samples() {
+            return;
+        }
+        let mut add = |tag: usize| {
+            if let Some(Route::Series(_, verdict)) = routes[tag] {
+                out.asked.add_any(verdict, self.batch.n_samples_of(tag));
+            }
+        };
+        match left {
+            None => (0..routes.len()).for_each(add),
+            Some(left) => left.iter().for_each(|&(tag, _)| add(tag as usize)),
+        }
+        let mut asked = Vec::new();
+        ruling.verdicts.by_team(&mut out.asked, &mut asked);
+        door.ledger.admit_samples(&asked, |team, refusal| self.rest.hold(team, refusal));
+    }
+
+    /// Counts the samples that were pushed, for rules and teams, and those that were left out.
+    fn count(&self, out: &mut Outgoing) {
+        self.context.standing.count_own(self.n_left_out_own);
+        let Outgoing { tally, by_team, .. } = out;
+        self.context.ruling.verdicts.count(tally, by_team);
+        let of_teams: u64 = by_team.iter().map(|(_, n)| n).sum();
+        by_team.push((Team::NONE, self.n_stored.saturating_sub(of_teams)));
+        self.context.door.ledger.count_samples(by_team);
+        by_team.clear();
     }
 
     fn is_v2(&self) -> bool {
@@ -111,68 +218,119 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Pushes the samples of all series that can be had. Fails with the first series that the store did not create;
-    /// no other is created after that.
+    /// Pushes the samples of all series that can be had now. Fails with the first series that the store did not make; no
+    /// other is made after that.
     fn push(&mut self, routes: &[Option<Route>], to: &mut Outgoing) -> Result<(), WriteError> {
-        let (mut creation, mut texts) = (Ok(()), Vec::new());
-        // Samples left out of the request's own pair, whose count is noted once.
-        let mut n_own = 0;
-        for ((tag, (series, samples)), route) in (0u32..).zip(self.batch.series()).zip(routes) {
-            let is_left_out = route.is_none() && self.standing.leaves_out(self.pairs(series));
-            let route = match route {
-                Some(route) => *route,
-                None if is_left_out => Route::Standby,
-                None if self.is_empty(tag, samples) => match self.labels(series, &mut texts) {
-                    Ok(_) => {
-                        self.note_empty(series);
-                        continue;
-                    }
-                    Err(reason) => Route::Refused(reason),
-                },
-                None if creation.is_ok() => match self.find(series, &mut texts) {
-                    Ok(route) => route,
-                    Err(error) => {
-                        creation = Err(error);
-                        continue;
-                    }
-                },
-                None => continue,
-            };
-            let n_histograms = self.batch.histograms_of(tag as usize).len();
-            let n_samples = samples.samples.len() + n_histograms;
-            match route {
-                Route::Series(..) | Route::Dropped(_) if n_samples == 0 => self.note_empty(series),
-                Route::Series(handle, verdict) => {
-                    to.tally.add(verdict, n_samples);
-                    for (sample, start_ms) in samples.with_starts() {
-                        to.batch.push_with_start(handle, sample, start_ms, tag);
-                    }
-                    self.push_histograms(handle, tag, to)?;
+        let batch = self.batch;
+        let mut creation = Ok(());
+        for ((tag, (series, samples)), route) in (0u32..).zip(batch.series()).zip(routes) {
+            self.place((tag, series, samples), *route, None, to, &mut creation)?;
+        }
+        creation
+    }
+
+    /// Likewise of series that were left.
+    fn push_left(
+        &mut self,
+        left: &[(u32, Option<Team>)],
+        routes: &[Option<Route>],
+        to: &mut Outgoing,
+    ) -> Result<(), WriteError> {
+        let batch = self.batch;
+        let mut creation = Ok(());
+        for &(tag, team) in left {
+            let idx = tag as usize;
+            let of = (tag, &batch.series[idx], batch.samples_of(idx));
+            self.place(of, routes[idx], team, to, &mut creation)?;
+        }
+        creation
+    }
+
+    /// Pushes the samples of one series, or leaves it.
+    fn place(
+        &mut self,
+        (tag, series, samples): (u32, &SeriesEntry, SeriesSamples<'_>),
+        route: Option<Route>,
+        team: Option<Team>,
+        to: &mut Outgoing,
+        creation: &mut Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let is_known = route.is_some();
+        let is_left_out = !is_known && self.context.standing.leaves_out(self.pairs(series));
+        let route = match route {
+            Some(route) => route,
+            None if is_left_out => Route::Standby,
+            None if self.is_empty(tag, samples) => match self.labels(series) {
+                Ok(_) => {
+                    self.note_empty(series);
+                    return Ok(());
                 }
-                Route::Dropped(verdict) => {
-                    to.tally.add(verdict, n_samples);
-                    self.n_dropped += n_samples as u64;
-                    self.n_dropped_histograms += n_histograms as u64;
+                Err(reason) => Route::Refused(reason),
+            },
+            None if creation.is_err() => return Ok(()),
+            None => match self.resolve_new(tag, series, team) {
+                Ok(Resolved::To(route)) => route,
+                Ok(Resolved::Waits(team)) => {
+                    self.rest.leave(tag, Some(team));
+                    return Ok(());
                 }
-                Route::Standby => {
-                    self.n_left_out += n_samples as u64;
-                    self.n_left_out_histograms += n_histograms as u64;
-                    if is_left_out {
-                        n_own += n_samples as u64;
-                    } else {
-                        self.standing.count(self.pairs(series), n_samples as u64);
-                    }
+                Ok(Resolved::Refused) => return Ok(()),
+                Err(error) => {
+                    *creation = Err(error);
+                    return Ok(());
                 }
-                Route::Refused(reason) => {
-                    let labels = || print(self.message, self.batch, series);
-                    let example = || Example::of_series(labels()).with(samples.samples.first().copied());
-                    self.rejects.add(reason, 1, n_samples as u64, example);
+            },
+        };
+        let n_histograms = self.batch.histograms_of(tag as usize).len();
+        let n_samples = samples.samples.len() + n_histograms;
+        match route {
+            Route::Series(..) | Route::Dropped(_) if n_samples == 0 => self.note_empty(series),
+            Route::Series(_, verdict) if self.rest.holds_any() && self.is_held(verdict) => {
+                self.rest.leave(tag, None);
+            }
+            Route::Series(handle, verdict) => {
+                if !is_known {
+                    self.charge(verdict, n_samples);
+                }
+                to.tally.add(verdict, n_samples);
+                for (sample, start_ms) in samples.with_starts() {
+                    to.batch.push_with_start(handle, sample, start_ms, tag);
+                }
+                self.push_histograms(handle, tag, to)?;
+            }
+            Route::Dropped(verdict) => {
+                to.tally.add(verdict, n_samples);
+                self.n_dropped += n_samples as u64;
+                self.n_dropped_histograms += n_histograms as u64;
+            }
+            Route::Standby => {
+                self.n_left_out += n_samples as u64;
+                self.n_left_out_histograms += n_histograms as u64;
+                if is_left_out {
+                    self.n_left_out_own += n_samples as u64;
+                } else {
+                    self.context.standing.count(self.pairs(series), n_samples as u64);
                 }
             }
+            Route::Refused(reason) => {
+                let labels = || print(self.message, self.batch, series);
+                let example = || Example::of_series(labels()).with(samples.samples.first().copied());
+                self.rejects.add(reason, 1, n_samples as u64, example);
+            }
         }
-        self.ruling.verdicts.count(&mut to.tally);
-        self.standing.count_own(n_own);
-        creation
+        Ok(())
+    }
+
+    /// Takes samples of a series that had no route from its team's budget: they were not asked for.
+    fn charge(&self, verdict: Verdict, n_samples: usize) {
+        let Context { ruling, door, .. } = self.context;
+        if door.ledger.bounds_samples() {
+            door.ledger.charge_samples(ruling.verdicts.team_of(verdict), n_samples as u64);
+        }
+    }
+
+    fn is_held(&self, verdict: Verdict) -> bool {
+        self.rest.holds(self.context.ruling.verdicts.team_of(verdict))
     }
 
     /// Pushes the histograms of a series but for those that are none.
@@ -215,10 +373,15 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Pushes the exemplars of all series that the store has by now.
-    fn push_exemplars(&self, routes: &[Option<Route>], out: &mut Outgoing) {
+    /// Pushes the exemplars of series that the store has by now: of all, or of those that were left before this go. Those
+    /// that wait come later.
+    fn push_exemplars(&self, routes: &[Option<Route>], left: Option<&[(u32, Option<Team>)]>, out: &mut Outgoing) {
+        let has = |all: &[(u32, Option<Team>)], tag: u32| all.binary_search_by_key(&tag, |&(tag, _)| tag).is_ok();
         for of_series in self.batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
             let tag = of_series[0].series_idx;
+            if has(&self.rest.series, tag) || left.is_some_and(|left| !has(left, tag)) {
+                continue;
+            }
             if self.is_v2() && self.batch.has_no_samples(tag as usize) {
                 of_series.iter().for_each(|_| out.exemplars.refuse(ExemplarRefusal::NoSamples));
                 continue;
@@ -243,14 +406,15 @@ impl<'a> Request<'a> {
             Some(Route::Standby) => Err(ExemplarRefusal::Standby),
             Some(Route::Refused(_)) => Err(unknown),
             None => {
-                let labels = self.labels(&self.batch.series[tag as usize], &mut Vec::new()).map_err(|_| unknown)?;
-                let labels = match self.standing.judge(labels) {
+                let texts = &mut Vec::new();
+                let labels = self.labels_in(&self.batch.series[tag as usize], texts).map_err(|_| unknown)?;
+                let labels = match self.context.standing.judge(labels) {
                     Judged::Taken { labels, .. } => labels,
                     Judged::Standby => return Err(ExemplarRefusal::Standby),
                     Judged::Refused(_) => return Err(unknown),
                 };
-                match self.ruling.rules.apply(labels, &mut Vec::new()) {
-                    Ruled::Kept(labels) => self.db.find(&labels).ok_or(unknown),
+                match self.context.ruling.rules.apply(labels, &mut Vec::new()) {
+                    Ruled::Kept(labels) => self.context.db.find(&labels).ok_or(unknown),
                     Ruled::Dropped => Err(ExemplarRefusal::Dropped),
                     Ruled::Invalid(_) => Err(unknown),
                 }
@@ -258,41 +422,125 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Resolves a series by its labels and notes where it is. `texts` is scratch.
-    fn find(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Route, WriteError> {
-        let (route, is_lasting) = match self.labels(series, texts).map(|labels| self.standing.judge(labels)) {
-            Ok(Judged::Taken { labels, is_lasting }) => (self.rule(labels)?, is_lasting),
-            Ok(Judged::Standby) => (Route::Standby, false),
-            Ok(Judged::Refused(reason)) => (Route::Refused(reason), false),
-            Err(reason) => (Route::Refused(reason), self.standing.trusts_routes()),
-        };
-        if let Some(key) = series.key.filter(|_| is_lasting) {
-            self.routes.insert(key.under(self.ruling.generation ^ self.standing.salt()), route);
+    /// Resolves a series by its labels, makes it if it may be made now, and notes where it is.
+    fn resolve_new(&mut self, tag: u32, series: &SeriesEntry, team: Option<Team>) -> Result<Resolved, WriteError> {
+        // It was looked at before, and its team gets nothing in this go.
+        if let Some(team) = team.filter(|&team| !self.may_make(team)) {
+            return Ok(Resolved::Waits(team));
         }
-        Ok(route)
+        let mut texts = std::mem::take(&mut self.texts);
+        let looked_up = self.look_up(series, &mut texts);
+        self.texts = texts;
+        let found = match looked_up {
+            LookedUp::Route(route) => return Ok(Resolved::To(route)),
+            LookedUp::Unknown(found) => found,
+        };
+        let team = found.team;
+        if !self.may_make(team) {
+            return Ok(Resolved::Waits(team));
+        }
+        let grant = match self.context.door.ledger.admit_series(team) {
+            Ok(grant) => grant,
+            Err(Refusal::Lasting(lasting)) => {
+                self.refuse_series(tag, team, lasting);
+                return Ok(Resolved::Refused);
+            }
+            Err(refusal) => {
+                self.rest.stop_series(team, refusal);
+                return Ok(Resolved::Waits(team));
+            }
+        };
+        let handle = self.context.db.series_for(&found.labels, team.group())?;
+        drop(grant);
+        self.n_made += 1;
+        let route = Route::Series(handle, found.verdict(self.context.ruling));
+        Ok(Resolved::To(self.note_route(series, route, found.is_lasting)))
     }
 
-    /// Puts a label set through the rules and resolves what is left.
-    fn rule(&self, labels: Labels) -> Result<Route, WriteError> {
-        let mut acted = Vec::new();
-        let ruled = self.ruling.rules.apply(labels, &mut acted);
-        let verdict = self.ruling.verdicts.of(&acted);
-        Ok(match ruled {
-            Ruled::Kept(labels) => match label_set::check(labels) {
-                Ok(labels) => Route::Series(self.db.series(&labels)?, verdict),
-                Err(reason) => Route::Refused(reason),
+    /// Tells whether a team may make a series in this go, as far as is known. Asks for a turn the first time.
+    fn may_make(&mut self, team: Team) -> bool {
+        let turns = &self.context.door.turns;
+        let turn = self.turn.get_or_insert_with(|| turns.try_turn());
+        turn.is_some() && self.n_made < MADE_PER_TURN && self.rest.may_have_series(team)
+    }
+
+    /// Looks a series up by its labels. What it is in the store, or what rules and checks make of it, is noted as its
+    /// route if it lasts. `texts` is scratch.
+    fn look_up(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> LookedUp {
+        let standing = self.context.standing;
+        let (route, is_lasting) = match self.labels_in(series, texts).map(|labels| standing.judge(labels)) {
+            Ok(Judged::Taken { labels, is_lasting }) => match self.rule(labels, is_lasting) {
+                LookedUp::Route(route) => (route, is_lasting),
+                unknown @ LookedUp::Unknown(_) => return unknown,
             },
-            Ruled::Dropped => Route::Dropped(verdict),
+            Ok(Judged::Standby) => (Route::Standby, false),
+            Ok(Judged::Refused(reason)) => (Route::Refused(reason), false),
+            Err(reason) => (Route::Refused(reason), standing.trusts_routes()),
+        };
+        LookedUp::Route(self.note_route(series, route, is_lasting))
+    }
+
+    /// Puts a label set through the rules and looks for what is left.
+    fn rule(&self, labels: Labels, is_lasting: bool) -> LookedUp {
+        let Context { db, ruling, door, .. } = self.context;
+        let mut acted = Vec::new();
+        LookedUp::Route(match ruling.rules.apply(labels, &mut acted) {
             Ruled::Invalid(refused) => Route::Refused(label_set::reason(&refused)),
+            Ruled::Dropped => Route::Dropped(ruling.verdicts.of(Team::NONE, &acted)),
+            Ruled::Kept(labels) => match label_set::check(labels) {
+                Err(reason) => Route::Refused(reason),
+                Ok(labels) => {
+                    let team = self.context.team.unwrap_or_else(|| door.ledger.team_of(&labels));
+                    let found = Found { labels, team, acted, is_lasting };
+                    match db.find_for(&found.labels, team.group()) {
+                        Some(handle) => Route::Series(handle, found.verdict(ruling)),
+                        None => return LookedUp::Unknown(found),
+                    }
+                }
+            },
         })
     }
 
-    fn labels(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Labels, Reason> {
+    fn note_route(&self, series: &SeriesEntry, route: Route, is_lasting: bool) -> Route {
+        if let Some(key) = series.key.filter(|_| is_lasting) {
+            self.context.routes.insert(key.under(self.context.scope), route);
+        }
+        route
+    }
+
+    /// Notes that a series is not made, and why; its samples are lost.
+    fn refuse_series(&mut self, tag: u32, team: Team, lasting: Lasting) {
+        let (reason, used, limit) = match lasting {
+            Lasting::TeamSeries(used, limit) => (Reason::TeamSeries, used, limit),
+            Lasting::TotalSeries(used, limit) => (Reason::TotalSeries, used, limit),
+        };
+        let n_samples = self.batch.n_samples_of(tag as usize) as u64;
+        let mut rejects = std::mem::take(&mut self.rejects);
+        let example = || {
+            let name = self.context.door.ledger.name(team);
+            let of_team = if name.is_empty() { String::new() } else { format!(" of team {name:?}") };
+            let labels = self.print(tag);
+            let text = format!("series {labels}{of_team}, with {used} of {limit} active");
+            Example { text, labels, timestamp_ms: None, value: None }
+        };
+        rejects.add(reason, 1, n_samples, example);
+        self.rejects = rejects;
+    }
+
+    fn labels(&mut self, series: &SeriesEntry) -> Result<Labels, Reason> {
+        let mut texts = std::mem::take(&mut self.texts);
+        let labels = self.labels_in(series, &mut texts);
+        self.texts = texts;
+        labels
+    }
+
+    /// Parses labels; `texts` is scratch.
+    fn labels_in(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Labels, Reason> {
         // Fast path: labels as most senders write them.
         if !self.is_v2() && v1::plain_texts(self.message, series.labels, texts) {
-            return label_set::parse_texts(texts, self.limits);
+            return label_set::parse_texts(texts, self.context.limits);
         }
-        label_set::parse(self.pairs(series), self.limits, texts)
+        label_set::parse(self.pairs(series), self.context.limits, texts)
     }
 
     fn pairs(&self, series: &SeriesEntry) -> LabelPairs<'a> {
@@ -301,10 +549,12 @@ impl<'a> Request<'a> {
 }
 
 impl Source for Request<'_> {
-    fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError> {
-        match self.find(&self.batch.series[tag as usize], &mut Vec::new())? {
-            Route::Series(handle, _) => Ok(handle),
-            Route::Dropped(_) | Route::Standby | Route::Refused(_) => Err(WriteError::Moved),
+    fn resolve(&self, tag: u32) -> Result<Option<SeriesHandle>, WriteError> {
+        match self.look_up(&self.batch.series[tag as usize], &mut Vec::new()) {
+            LookedUp::Route(Route::Series(handle, _)) => Ok(Some(handle)),
+            LookedUp::Route(Route::Dropped(_) | Route::Standby | Route::Refused(_)) => Err(WriteError::Moved),
+            // It has left the store: to make it again is for the next go.
+            LookedUp::Unknown(_) => Ok(None),
         }
     }
 
@@ -320,6 +570,43 @@ impl Source for Request<'_> {
         self.is_v2()
     }
 }
+
+/// What became of a series without a route.
+enum Resolved {
+    To(Route),
+    /// It is to be made later, for this team.
+    Waits(Team),
+    /// It is not made, and that is noted.
+    Refused,
+}
+
+/// What a look-up by labels found.
+enum LookedUp {
+    Route(Route),
+    /// The store does not have it.
+    Unknown(Found),
+}
+
+/// A series that the store may have, or be given.
+struct Found {
+    labels: Labels,
+    team: Team,
+    /// The rules that had a hand in it.
+    acted: Vec<u16>,
+    /// Its route may be noted.
+    is_lasting: bool,
+}
+
+impl Found {
+    /// Returns what its samples count for; counts it for the rules.
+    fn verdict(&self, ruling: &Ruling) -> Verdict {
+        ruling.verdicts.of(self.team, &self.acted)
+    }
+}
+
+/// Series that a request makes in one turn: as many as a Prometheus sends at a time. It takes tens of milliseconds, which
+/// is how long the next one waits.
+const MADE_PER_TURN: usize = 2_000;
 
 fn print(message: &[u8], batch: &DecodedBatch, series: &SeriesEntry) -> String {
     label_set::print(batch.label_pairs(message, series.labels))

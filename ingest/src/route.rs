@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use varve_tsdb::SeriesHandle;
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
+use crate::budget::Team;
 use crate::rejects::Reason;
 use crate::relabel::Verdict;
 
@@ -31,6 +32,18 @@ pub struct RouteHasher {
 /// 128 bits that stand for the encoded bytes of a label set: the first 32 choose the stripe, the next 32 the home slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RouteKey([u32; 4]);
+
+/// What a route depends on besides the label set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Scope(u32, u32);
+
+impl Scope {
+    /// Makes one of how often the rules and the budgets have changed (or another salt), and of the team that the sender names.
+    pub(crate) fn new(rules: u32, budgets: u32, team: Team) -> Self {
+        // Not the last bit, which a slot has for something else.
+        Self(rules ^ budgets.rotate_left(16), u32::from(team.number()) << 1)
+    }
+}
 
 /// Where the samples of a label set go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,14 +190,14 @@ fn lock(stripe: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl RouteKey {
-    /// Returns the key under rules of a generation, or another salt: what other rules have made of a label set is not found.
+    /// Returns the key as it stands under rules, budgets and a team: what others have made of a label set is not found.
     #[inline]
-    pub(crate) fn under(self, generation: u32) -> Self {
+    pub(crate) fn under(self, scope: Scope) -> Self {
         let [a, b, c, d] = self.0;
-        Self([a, b, c ^ generation, d])
+        Self([a, b, c ^ scope.0, d ^ scope.1])
     }
 
-    /// Returns 32 bits of the hash, for [`RouteKey::under`].
+    /// Returns 32 bits of the hash, for a [`Scope`].
     pub(crate) fn salt(self) -> u32 {
         self.0[2]
     }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use varve_tsdb::{Exemplar, Rejected, WriteBatch};
 
 use crate::batch::DecodedBatch;
+use crate::budget::Team;
 use crate::exemplars::ExemplarCounts;
 use crate::relabel::Tally;
 use crate::route::{Route, RouteKey};
@@ -40,8 +41,14 @@ pub(crate) struct Outgoing {
     pub(crate) exemplars: ExemplarCounts,
     /// Histograms that were refused so far.
     pub(crate) histograms_rejected: u64,
-    /// Samples in which rules had a hand.
+    /// Samples of teams, and those in which rules had a hand.
     pub(crate) tally: Tally,
+    /// Samples that are asked for.
+    pub(crate) asked: Tally,
+    /// Samples by team.
+    pub(crate) by_team: Vec<(Team, u64)>,
+    /// Tags of series that left the store while the request was written.
+    pub(crate) homeless: Vec<u32>,
 }
 
 impl Outgoing {
@@ -49,6 +56,7 @@ impl Outgoing {
         self.batch.clear();
         self.exemplars = ExemplarCounts::default();
         self.histograms_rejected = 0;
+        self.by_team.clear();
     }
 }
 

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::budget::Scarce;
 use crate::error::WriteError;
 use crate::exemplars::ExemplarCounts;
 use crate::pipeline::Written;
 use crate::rejects::{Reason, Rejects};
 use crate::route::RouteStats;
+use crate::turns::TurnStats;
 
 /// What a [`Receiver`](crate::Receiver) has done since it was made, and what it holds now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub struct Stats {
     pub requests_too_large: u64,
     /// Requests refused for want of room, to come again.
     pub requests_busy: u64,
+    /// Requests of which a part has to come again because something was scarce, by what.
+    pub requests_throttled: BTreeMap<Scarce, u64>,
     /// Requests that the store failed or refused, to come again.
     pub requests_failed: u64,
     /// Bytes of request bodies as they came.
@@ -42,6 +46,8 @@ pub struct Stats {
     pub route: RouteStats,
     /// Bytes held by requests now.
     pub in_flight_bytes: u64,
+    /// Requests that make series or wait now.
+    pub turns: TurnStats,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +64,8 @@ pub(crate) struct Counters {
     samples_left_out: AtomicU64,
     /// A lock will do: only requests with exemplars take it.
     exemplars: Mutex<ExemplarCounts>,
+    /// A lock will do: only requests that have waited take it.
+    throttled: Mutex<BTreeMap<Scarce, u64>>,
     /// A lock will do: only requests with rejects take it.
     rejected: Mutex<BTreeMap<Reason, u64>>,
 }
@@ -79,6 +87,10 @@ impl Counters {
             Err(WriteError::Malformed(_)) => &self.malformed,
             Err(WriteError::TooLarge { .. }) => &self.too_large,
             Err(WriteError::Busy { .. }) => &self.busy,
+            Err(WriteError::Throttled { scarce, .. }) => {
+                *self.throttled.lock().unwrap_or_else(PoisonError::into_inner).entry(*scarce).or_default() += 1;
+                return;
+            }
             Err(WriteError::Moved | WriteError::Store(_)) => &self.failed,
         };
         add(requests, 1);
@@ -101,7 +113,7 @@ impl Counters {
         }
     }
 
-    pub(crate) fn read(&self, route: RouteStats, in_flight_bytes: u64) -> Stats {
+    pub(crate) fn read(&self, route: RouteStats, in_flight_bytes: u64, turns: TurnStats) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             requests_stored: read(&self.stored),
@@ -109,6 +121,7 @@ impl Counters {
             requests_malformed: read(&self.malformed),
             requests_too_large: read(&self.too_large),
             requests_busy: read(&self.busy),
+            requests_throttled: self.throttled.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             requests_failed: read(&self.failed),
             received_bytes: read(&self.received_bytes),
             samples_stored: read(&self.samples_stored),
@@ -118,6 +131,7 @@ impl Counters {
             rejected: self.rejected.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             route,
             in_flight_bytes,
+            turns,
         }
     }
 }

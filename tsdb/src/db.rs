@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::exemplars::ExemplarSet;
 use crate::flush::FlushStats;
 use crate::fs::{Fs, Lock};
+use crate::groups::{GroupCounts, SeriesGroup};
 use crate::index::Texts;
 use crate::labels::Labels;
 use crate::lanes::Lanes;
@@ -93,14 +94,15 @@ impl Db {
         check_versions(&*fs, &wal_dir, &epochs)?;
         let blocks = Blocks::open(&fs, path, options.page_cache_size_bytes)?;
         let logs = open_logs(&wal_dir, epoch, &options)?;
-        let shards = make_shards(&wal_dir, &logs, &options)?;
+        let group_counts = GroupCounts::default();
+        let shards = make_shards(&wal_dir, &logs, &options, &group_counts)?;
         // New folders must outlive a power cut as well; the log syncs only the entries of its segments.
         for dir in [&epoch.dir(&wal_dir), &wal_dir, blocks.dir(), path] {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
 
         let source = Source { wal_dir: wal_dir.clone(), epochs, quarantine: path.join("quarantine") };
-        let store = Arc::new(Store::new(options, (wal_dir, epoch), (logs, shards), blocks));
+        let store = Arc::new(Store::new(options, (wal_dir, epoch), (logs, shards), group_counts, blocks));
         let replayer = if store.options.wal_replay_in_background {
             Some(Replayer::start(&store, source)?)
         } else {
@@ -142,13 +144,21 @@ impl Db {
     /// [`Error::Limit`] if the label set is too large or the head's memory is used up; [`Error::Poisoned`] or
     /// [`Error::Io`] if the series is new and its shard's log takes no appends; [`Error::ReplayFailed`].
     pub fn series(&self, labels: &Labels) -> Result<SeriesHandle> {
+        self.series_for(labels, SeriesGroup::NONE)
+    }
+
+    /// As [`Db::series`]; the group gets the series if no other has it.
+    ///
+    /// # Errors
+    /// As [`Db::series`].
+    pub fn series_for(&self, labels: &Labels, group: SeriesGroup) -> Result<SeriesHandle> {
         if labels.size() > LABELS_SIZE_MAX {
             let (used, limit) = (labels.size() as u64, LABELS_SIZE_MAX as u64);
             return Err(Error::Limit { what: "bytes of a label set", used, limit });
         }
         self.store.replaying.check()?;
         let shards = &self.store.shards;
-        shards[shard_of(labels, shards.len())].series(labels, &self.store.next_ref)
+        shards[shard_of(labels, shards.len())].series(labels, group, &self.store.next_ref)
     }
 
     /// Returns where a series lives, or `None` if it is not in memory.
@@ -156,6 +166,44 @@ impl Db {
     pub fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
         let shards = &self.store.shards;
         shards[shard_of(labels, shards.len())].find(labels)
+    }
+
+    /// As [`Db::find`]; the group gets the series if no other has it.
+    #[must_use]
+    pub fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
+        let shards = &self.store.shards;
+        shards[shard_of(labels, shards.len())].find_for(labels, group)
+    }
+
+    /// Counts the series in memory that belong to a group.
+    #[must_use]
+    pub fn n_series_of(&self, group: SeriesGroup) -> u64 {
+        self.store.group_counts.of(group)
+    }
+
+    /// Counts the series in memory.
+    #[must_use]
+    pub fn n_series(&self) -> u64 {
+        self.store.group_counts.total()
+    }
+
+    /// Has each series in memory belong to the group that `group_of` gives to its value of `label`, and all others to
+    /// none; without a label all belong to none. Locks one shard after the other while it looks at all their series.
+    pub fn regroup(&self, label: Option<&str>, mut group_of: impl FnMut(&str) -> SeriesGroup) {
+        for shard in &self.store.shards {
+            match label {
+                Some(label) => shard.head_mut().regroup(label, &mut group_of),
+                None => shard.head_mut().ungroup(),
+            }
+        }
+    }
+
+    /// Tells whether the logs take appends, as far as is known; asks the disk only after it has failed.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] for good, [`Error::Io`] while the disk is full.
+    pub fn ready(&self) -> Result<()> {
+        self.store.logs.iter().try_for_each(|log| log.wal().ready())
     }
 
     /// Appends samples and exemplars. On return all of them but those in [`WriteBatch::rejected`] and
@@ -516,11 +564,11 @@ fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc
     (0..epoch.logs).map(open).collect()
 }
 
-fn make_shards(wal_dir: &Path, logs: &[Arc<Log>], options: &Options) -> Result<Box<[Shard]>> {
+fn make_shards(wal_dir: &Path, logs: &[Arc<Log>], options: &Options, counts: &GroupCounts) -> Result<Box<[Shard]>> {
     let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
     let size_max = options.head_size_max_bytes / options.shards;
     let log = |idx: u16| Arc::clone(&logs[usize::from(idx) % logs.len()]);
-    Ok((0..options.shards as u16).map(|idx| Shard::new(idx, seed, log(idx), size_max)).collect())
+    Ok((0..options.shards as u16).map(|idx| Shard::new(idx, seed, log(idx), size_max).counting_in(counts)).collect())
 }
 
 #[cfg(test)]

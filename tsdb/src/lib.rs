@@ -43,6 +43,7 @@ mod error;
 mod exemplars;
 mod flush;
 mod fs;
+mod groups;
 mod head;
 mod histogram;
 mod importing;
@@ -88,6 +89,7 @@ pub use flush::FlushStats;
 pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, ReadOnlyFs, RealFs, SystemClock};
 #[cfg(any(test, feature = "testing"))]
 pub use fs::{Fault, FaultFs, ManualClock, MemFs, PowerCut};
+pub use groups::SeriesGroup;
 pub use histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint};
 pub use index::Texts;
 pub use labels::{Labels, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::batch::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle, ShardBatch};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
+use crate::groups::{GroupCounts, SeriesGroup};
 use crate::head::{Appended, Bounds, Garbage, Head, NewSeries, Ranks, SlotRef, SlotSort};
 use crate::index::SymbolId;
 use crate::labels::Labels;
@@ -82,6 +83,12 @@ impl Shard {
         }
     }
 
+    /// Counts its series where others count too. Comes before the first series.
+    pub(crate) fn counting_in(self, counts: &GroupCounts) -> Self {
+        self.head_mut().count_in(counts.clone());
+        self
+    }
+
     /// Returns the log that the shard's series are in.
     pub(crate) fn wal(&self) -> &Wal {
         self.log.wal()
@@ -100,14 +107,15 @@ impl Shard {
         self.head.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns where a series lives, and makes it under the next free number if it is new.
+    /// Returns where a series lives, and makes it under the next free number if it is new. The group gets it if no other
+    /// has it.
     ///
     /// # Errors
     /// As [`Db::series`](crate::Db::series).
-    pub(crate) fn series(&self, labels: &Labels, next_ref: &AtomicU64) -> Result<SeriesHandle> {
+    pub(crate) fn series(&self, labels: &Labels, group: SeriesGroup, next_ref: &AtomicU64) -> Result<SeriesHandle> {
         // Known series do not wait for what new ones need.
         if let Err(refused) = self.wal().ready() {
-            return self.find(labels).ok_or(refused);
+            return self.find_for(labels, group).ok_or(refused);
         }
         let mut head = self.head_mut();
         if let Err(refused) = self.check_size(&head) {
@@ -120,7 +128,24 @@ impl Shard {
             self.wal().append_series(new_ref.get(), labels);
             new_ref.take();
         }
+        head.claim(slot, group);
         Ok(self.handle(&head, slot))
+    }
+
+    /// Returns where a series lives, if it does; the group gets it if no other has it.
+    pub(crate) fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
+        let head = self.head();
+        let slot = head.find(labels)?;
+        let (generation, is_free) = (head.generation(slot), head.group(slot) == SeriesGroup::NONE);
+        drop(head);
+        // Seldom: a series that the log brought back, or that nobody has claimed yet.
+        if is_free && group != SeriesGroup::NONE {
+            let mut head = self.head_mut();
+            if head.is_current(SlotRef { slot, generation }) {
+                head.claim(slot, group);
+            }
+        }
+        Some(SeriesHandle { shard: self.idx, generation, slot })
     }
 
     /// Returns where a series lives, if it does.

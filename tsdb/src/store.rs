@@ -10,6 +10,7 @@ use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
 use crate::exemplars::Exemplars;
 use crate::flush::Flushing;
+use crate::groups::GroupCounts;
 use crate::head::Bounds;
 use crate::logs::Log;
 use crate::metadata::Metadata;
@@ -27,6 +28,8 @@ pub(crate) type Families = BTreeMap<String, Metadata>;
 pub(crate) struct Store {
     pub(crate) options: Options,
     pub(crate) shards: Box<[Shard]>,
+    /// How many series the shards have together.
+    pub(crate) group_counts: GroupCounts,
     /// Shard by shard in turn: there are at most as many.
     pub(crate) logs: Box<[Arc<Log>]>,
     pub(crate) blocks: Blocks,
@@ -62,6 +65,7 @@ impl Store {
         options: Options,
         (wal_dir, epoch): (PathBuf, Epoch),
         (logs, shards): (Box<[Arc<Log>]>, Box<[Shard]>),
+        group_counts: GroupCounts,
         blocks: Blocks,
     ) -> Self {
         Self {
@@ -73,6 +77,7 @@ impl Store {
             wal_dir,
             epoch,
             shards,
+            group_counts,
             logs,
             blocks,
             requests: Requests::new(),

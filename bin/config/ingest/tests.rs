@@ -25,6 +25,34 @@ fn what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
+fn budgets_are_read_and_checked() {
+    let parse = |text: &str| serde_yaml_ng::from_str::<IngestConfig>(text).map_err(anyhow::Error::from)?.budgets();
+    let text = "{team_label: namespace, budget: {active_series: 100}, team_maximum: {samples_per_second: 5}, \
+                teams: {a: {guaranteed: {active_series: 60}}, '': {maximum: {new_series_per_second: 1}}}}";
+    let budgets = parse(text).unwrap();
+    assert_eq!((budgets.team_label.as_deref(), budgets.total.active_series), (Some("namespace"), Some(100)));
+    assert_eq!(budgets.teams["a"].guaranteed.active_series, Some(60));
+    assert_eq!(budgets.teams[""].maximum.new_series_per_second, Some(1));
+    assert_eq!((budgets.team_maximum.samples_per_second, budgets.team_maximum.active_series), (Some(5), None));
+    let printed = serde_yaml_ng::to_string(&serde_yaml_ng::from_str::<IngestConfig>(text).unwrap()).unwrap();
+    assert_eq!(parse(&printed).unwrap(), budgets);
+    assert_eq!(parse("{}").unwrap(), Budgets::default());
+    for (text, expect) in [
+        ("{budget: {series: 1}}", "unknown field `series`"),
+        ("{teams: {a: {minimum: {}}}}", "unknown field `minimum`"),
+        ("{budget: {active_series: 0}}", "ingest: budget.active_series: must be from 1 to"),
+        ("{budget: {active_series: -1}}", "budget.active_series"),
+        (
+            "{budget: {active_series: 9}, teams: {a: {guaranteed: {active_series: 10}}}}",
+            "10 is guaranteed to all teams",
+        ),
+    ] {
+        let refused = format!("{:#}", parse(text).unwrap_err());
+        assert!(refused.contains(expect), "{text}: {refused}, expected {expect}");
+    }
+}
+
+#[test]
 fn ha_pairs_are_those_of_the_operator_unless_it_is_said_otherwise() {
     let ha = |text: &str| serde_yaml_ng::from_str::<IngestConfig>(text).map_err(anyhow::Error::from)?.ha();
     assert_eq!(ha("{}").unwrap(), None);

@@ -37,7 +37,7 @@ impl Fixture {
     }
 
     fn write_message(&self, message: &[u8]) -> Result<Written, WriteError> {
-        self.receiver.write(Version::V1, &pack(message))
+        self.receiver.write(&Origin::default(), Version::V1, &pack(message))
     }
 
     /// Writes what must be stored whole.
@@ -219,7 +219,7 @@ fn a_malformed_request_stores_nothing_not_even_of_known_series() {
     }
     let whole = pack(&good);
     for body in [&whole[..whole.len() - 1], b"", b"\x00\x00", b"not snappy"] {
-        let refused = fixture.receiver.write(Version::V1, body).unwrap_err();
+        let refused = fixture.receiver.write(&Origin::default(), Version::V1, body).unwrap_err();
         assert!(matches!(refused, WriteError::Malformed(Malformed::Snappy(_))), "{refused}");
     }
     assert_eq!((fixture.contents(), fixture.n_series()), (before, 1));
@@ -401,7 +401,7 @@ fn what_is_too_large_is_refused_and_stores_nothing() {
         ),
     ];
     for (body, expect) in bodies {
-        let refused = fixture.receiver.write(Version::V1, body).unwrap_err();
+        let refused = fixture.receiver.write(&Origin::default(), Version::V1, body).unwrap_err();
         assert!(matches!(refused, WriteError::TooLarge { .. }));
         assert_eq!(refused.to_string(), expect);
     }
@@ -506,7 +506,7 @@ fn damaged_bodies_never_panic_and_store_all_they_claim() {
         if cut {
             body.truncate(end.index(body.len()));
         }
-        if let Ok(written) = fixture.receiver.write(Version::V1, &body) {
+        if let Ok(written) = fixture.receiver.write(&Origin::default(), Version::V1, &body) {
             prop_assert!(written.samples_stored + written.rejects.n_samples() <= 20);
         }
     });
@@ -525,7 +525,7 @@ fn version_2_is_stored_with_its_start_timestamps_and_says_how_much() {
     let (sent, start) = (Histogram { timestamp: T, ..Histogram::default() }, Start { start_timestamp: T - 7 });
     of_histogram.histograms.push([sent.encode_to_vec(), start.encode_to_vec()].concat());
     for _twice in 0..2 {
-        let written = fixture.receiver.write(Version::V2, &pack(&request.encode_to_vec())).unwrap();
+        let written = fixture.receiver.write(&Origin::default(), Version::V2, &pack(&request.encode_to_vec())).unwrap();
         assert_eq!((written.samples_stored, written.histograms_stored), (4, 1));
         assert_eq!(written.exemplars.refused[&ExemplarRefusal::NoSamples], 1);
         let reasons: Vec<_> = written.rejects.iter().map(|of| (of.reason, of.count)).collect();

@@ -10,8 +10,9 @@
 //!
 //! Invariants
 //! 1. A verdict belongs to the rules that it was made by: other rules have other keys in the route cache.
-//! 2. Verdict 0 is that no rule had a hand in it; there are at most [`VERDICTS_MAX`]. Where there would be more, a label
-//!    set counts for the last of its rules only.
+//! 2. Verdict 0 is that no rule had a hand in it and that it belongs to no team; there are at most [`VERDICTS_MAX`], and
+//!    one for each team besides. Where there would be more, a label set counts for its team and the last of its rules only,
+//!    or if that is one too many for its team only.
 //!
 //! Threads: rules do not change, but that they may fall back once; a request holds those that it began with.
 
@@ -23,6 +24,7 @@ mod rates;
 mod rule;
 
 use std::collections::HashMap;
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -32,6 +34,7 @@ use varve_tsdb::{Labels, Matcher};
 pub use config::{RelabelConfig, RelabelError, RuleState};
 pub use rule::Fallen;
 
+use crate::budget::Team;
 use armed::Dropped;
 use builder::Builder;
 use rates::Rates;
@@ -55,7 +58,7 @@ pub(crate) enum Ruled {
     Invalid(varve_tsdb::LabelsError),
 }
 
-/// Which rules had a hand in a label set, as a number of [`Verdicts`].
+/// Which team a label set belongs to and which rules had a hand in it, as a number of [`Verdicts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Verdict(u16);
 
@@ -181,7 +184,7 @@ impl Ruling {
     }
 }
 
-/// The sets of rules that had a hand in label sets, and how much they had.
+/// The teams with the sets of rules that had a hand in their label sets, and how much they had.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
     known: RwLock<Known>,
@@ -191,12 +194,14 @@ pub(crate) struct Verdicts {
 
 #[derive(Debug, Default)]
 struct Known {
-    by_rules: HashMap<Box<[u16]>, u16>,
+    /// By the number of the team, and the rules after that.
+    by_cause: HashMap<Box<[u16]>, u16>,
     counts: Vec<Counts>,
 }
 
 #[derive(Debug)]
 struct Counts {
+    team: Team,
     rules: Box<[u16]>,
     series: AtomicU64,
     samples: AtomicU64,
@@ -206,47 +211,71 @@ impl Verdicts {
     /// Makes one for nothing, and one for each rule alone.
     pub(crate) fn new(rules: &Rules) -> Self {
         let mut known = Known::default();
-        known.add(&[]);
+        known.add(Team::NONE, &[]);
         for (idx, _) in (0..).zip(&rules.rules) {
-            known.add(&[idx]);
+            known.add(Team::NONE, &[idx]);
         }
         Self { known: RwLock::new(known), started: Instant::now(), rates: Mutex::default() }
     }
 
-    /// Returns the verdict for a set of rules, and counts a label set under it.
-    pub(crate) fn of(&self, acted: &[u16]) -> Verdict {
-        // Fast path: no rule had a hand in it, so there is none to count it for.
-        if acted.is_empty() {
+    /// Returns the verdict for a team and a set of rules, and counts a label set under it.
+    pub(crate) fn of(&self, team: Team, acted: &[u16]) -> Verdict {
+        // Fast path: no rule had a hand in it, so there is none to count it for, and it belongs to no team.
+        if acted.is_empty() && team == Team::NONE {
             return Verdict(0);
         }
         let read = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&verdict) = read.by_rules.get(acted) {
+        if let Some(&verdict) = read.by_cause.get(&*cause(team, acted)) {
             read.counts[usize::from(verdict)].series.fetch_add(1, Ordering::Relaxed);
             return Verdict(verdict);
         }
         drop(read);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let verdict = known.add(acted);
+        let verdict = known.add(team, acted);
         known.counts[usize::from(verdict)].series.fetch_add(1, Ordering::Relaxed);
         Verdict(verdict)
     }
 
-    /// Counts the samples of a request.
-    pub(crate) fn count(&self, tally: &mut Tally) {
+    /// Counts the samples of a request for the rules, and adds to `by_team` those of teams.
+    pub(crate) fn count(&self, tally: &mut Tally, by_team: &mut Vec<(Team, u64)>) {
+        self.drain(tally, |counts, n_samples| {
+            counts.samples.fetch_add(n_samples, Ordering::Relaxed);
+            if counts.team != Team::NONE {
+                by_team.push((counts.team, n_samples));
+            }
+        });
+    }
+
+    /// Adds the samples of a request to `by_team`, a team once, and counts nothing.
+    pub(crate) fn by_team(&self, tally: &mut Tally, by_team: &mut Vec<(Team, u64)>) {
+        self.drain(tally, |counts, n_samples| by_team.push((counts.team, n_samples)));
+        by_team.sort_unstable_by_key(|&(team, _)| team);
+        by_team.dedup_by(|(other, n), (team, sum)| {
+            let is_same = other == team;
+            *sum += if is_same { *n } else { 0 };
+            is_same
+        });
+    }
+
+    fn drain(&self, tally: &mut Tally, mut each: impl FnMut(&Counts, u64)) {
         if tally.touched.is_empty() {
             return;
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         for verdict in tally.touched.drain(..) {
-            let n_samples = std::mem::take(&mut tally.n_samples[usize::from(verdict)]);
-            known.counts[usize::from(verdict)].samples.fetch_add(n_samples, Ordering::Relaxed);
+            each(&known.counts[usize::from(verdict)], std::mem::take(&mut tally.n_samples[usize::from(verdict)]));
         }
+    }
+
+    /// Returns the team of a verdict.
+    pub(crate) fn team_of(&self, Verdict(verdict): Verdict) -> Team {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).counts[usize::from(verdict)].team
     }
 
     /// Sums up by rule.
     pub(crate) fn stats(&self, rules: &Rules) -> Vec<RuleStats> {
         let mut stats: Vec<_> = rules.rules.iter().map(Rule::stats).collect();
-        for Counts { rules, series, samples } in &self.known.read().unwrap_or_else(PoisonError::into_inner).counts {
+        for Counts { rules, series, samples, .. } in &self.known.read().unwrap_or_else(PoisonError::into_inner).counts {
             for &idx in rules {
                 stats[usize::from(idx)].series += series.load(Ordering::Relaxed);
                 stats[usize::from(idx)].samples += samples.load(Ordering::Relaxed);
@@ -260,19 +289,25 @@ impl Verdicts {
 }
 
 impl Known {
-    fn add(&mut self, acted: &[u16]) -> u16 {
-        if let Some(&verdict) = self.by_rules.get(acted) {
+    fn add(&mut self, team: Team, acted: &[u16]) -> u16 {
+        let of_cause = cause(team, acted);
+        if let Some(&verdict) = self.by_cause.get(&of_cause) {
             return verdict;
         }
-        if self.counts.len() >= VERDICTS_MAX {
-            let last = acted.last().expect("the empty set is the first that is known");
-            return self.by_rules[std::slice::from_ref(last)];
+        // There is always room for a team alone: its budget depends on it.
+        if self.counts.len() >= VERDICTS_MAX && !acted.is_empty() {
+            let last = &acted[acted.len() - 1..];
+            return self.by_cause.get(&cause(team, last)).copied().unwrap_or_else(|| self.add(team, &[]));
         }
-        let verdict = u16::try_from(self.counts.len()).expect("VERDICTS_MAX is within 16 bits");
-        self.by_rules.insert(acted.into(), verdict);
-        self.counts.push(Counts { rules: acted.into(), series: AtomicU64::new(0), samples: AtomicU64::new(0) });
+        let verdict = u16::try_from(self.counts.len()).expect("VERDICTS_MAX and TEAMS_MAX are within 16 bits");
+        self.by_cause.insert(of_cause, verdict);
+        self.counts.push(Counts { team, rules: acted.into(), series: AtomicU64::new(0), samples: AtomicU64::new(0) });
         verdict
     }
+}
+
+fn cause(team: Team, acted: &[u16]) -> Box<[u16]> {
+    iter::once(team.number()).chain(acted.iter().copied()).collect()
 }
 
 /// Samples of a request by verdict.
@@ -284,9 +319,16 @@ pub(crate) struct Tally {
 
 impl Tally {
     #[inline]
-    pub(crate) fn add(&mut self, Verdict(verdict): Verdict, n_samples: usize) {
-        // Fast path: no rule had a hand in it.
-        if verdict == 0 || n_samples == 0 {
+    pub(crate) fn add(&mut self, verdict: Verdict, n_samples: usize) {
+        // Fast path: no rule had a hand in it, and it belongs to no team.
+        if verdict != Verdict::default() {
+            self.add_any(verdict, n_samples);
+        }
+    }
+
+    /// As [`Tally::add`], of no rule and no team too.
+    pub(crate) fn add_any(&mut self, Verdict(verdict): Verdict, n_samples: usize) {
+        if n_samples == 0 {
             return;
         }
         let idx = usize::from(verdict);
@@ -302,7 +344,7 @@ impl Tally {
 
 /// The most rules that there can be.
 pub const RULES_MAX: usize = 4_096;
-/// The most sets of rules that are told apart.
+/// The most sets of rules, by team, that are told apart.
 const VERDICTS_MAX: usize = 16_384;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Read};
 use crate::compose::Composer;
 use crate::compression::Compression;
 use crate::error::{Malformed, WriteError};
-use crate::pipeline::{Receiver, Written};
+use crate::pipeline::{Origin, Receiver, Written};
 use crate::rejects::Rejects;
 use crate::scratch::Scratch;
 pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine};
@@ -85,9 +85,9 @@ impl Receiver {
     /// # Errors
     /// See [`WriteError`]; of [`Malformed::Line`] the lines before may be stored, and it says so. Of the other errors a part
     /// may be stored too.
-    pub fn import(&self, body: &[u8], import: &Import) -> Result<Written, WriteError> {
+    pub fn import(&self, origin: &Origin<'_>, body: &[u8], import: &Import) -> Result<Written, WriteError> {
         let outcome = self.with_scratch(|scratch| {
-            let mut importer = Importer { receiver: self, import, scratch, written: Written::default() };
+            let mut importer = Importer { receiver: self, origin, import, scratch, written: Written::default() };
             importer.run(body)
         });
         self.note(body.len(), &outcome);
@@ -97,6 +97,7 @@ impl Receiver {
 
 struct Importer<'a> {
     receiver: &'a Receiver,
+    origin: &'a Origin<'a>,
     import: &'a Import,
     scratch: &'a mut Scratch,
     /// What has become of the batches so far.
@@ -136,7 +137,7 @@ impl Importer<'_> {
 
     /// Reads and stores a batch; returns whether the body is at its end.
     fn batch<R: BufRead>(&mut self, lines: &mut Lines<R>, family: &mut Family) -> Result<bool, WriteError> {
-        let mut permit = self.receiver.admit(BUFFER_SIZE + LINE_SIZE_MAX)?;
+        let mut permit = self.receiver.enter(self.origin, BUFFER_SIZE, BUFFER_SIZE + LINE_SIZE_MAX)?;
         let Scratch { message: text, batch, passage } = &mut *self.scratch;
         let mut composer = self.receiver.composer(batch, text, &mut permit);
         let mut n_samples = 0;
@@ -152,7 +153,7 @@ impl Importer<'_> {
         if is_end {
             family.flush(&mut composer)?;
         }
-        let written = self.receiver.store(text, batch, permit, Rejects::default(), passage)?;
+        let written = self.receiver.store(self.origin, (text, batch), permit, Rejects::default(), passage)?;
         self.written.add(written);
         Ok(is_end)
     }

@@ -94,7 +94,7 @@ impl Fixture {
     fn import(&self, text: &str, format: TextFormat, extra: &[(&str, &str)]) -> Result<Written, String> {
         let extra_labels = extra.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let import = Import { format, compression: Compression::Identity, now_ms: NOW_MS, extra_labels };
-        self.receiver.import(text.as_bytes(), &import).map_err(|error| error.to_string())
+        self.receiver.import(&Origin::default(), text.as_bytes(), &import).map_err(|error| error.to_string())
     }
 
     /// Series with their samples' times.

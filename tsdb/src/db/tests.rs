@@ -4,6 +4,7 @@ mod cardinality;
 mod crash;
 mod damage;
 mod formats;
+mod groups;
 mod histograms;
 mod model;
 mod replaying;

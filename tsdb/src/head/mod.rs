@@ -17,6 +17,7 @@ mod append;
 mod copy;
 mod evict;
 mod freeze;
+mod grouping;
 mod histograms;
 mod label_sets;
 mod late;

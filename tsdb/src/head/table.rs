@@ -9,6 +9,7 @@ use hashbrown::DefaultHashBuilder;
 use super::label_sets::{LabelSets, NONE};
 use super::recent::Recent;
 use crate::error::{Error, Result};
+use crate::groups::Groups;
 use crate::index::{Column, Index, Numbers, SLOTS_MAX, SymbolId, Symbols, WideTable};
 use crate::labels::{Labels, LabelsBuilder};
 
@@ -61,6 +62,7 @@ pub(super) struct Table {
     first_generation: u32,
     /// Counts the series that were removed.
     n_removed: u64,
+    pub(super) groups: Groups,
     /// The last series that was made: the next one resembles it.
     recent: Recent,
     /// Memory for the words of a label set.
@@ -92,6 +94,7 @@ impl Table {
             ranks: Column::default(),
             first_generation: 0,
             n_removed: 0,
+            groups: Groups::default(),
             recent: Recent::default(),
             words: Vec::new(),
         }
@@ -115,6 +118,7 @@ impl Table {
             + self.rows.size()
             + self.ranks.size()
             + self.numbers.size()
+            + self.groups.size()
     }
 
     pub(super) fn find(&self, labels: &Labels) -> Option<u32> {
@@ -220,6 +224,7 @@ impl Table {
                 self.ranks.push(UNRANKED);
             }
         }
+        self.groups.insert();
         self.index.insert(slot, self.label_sets.pairs(labels_at));
         let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
         let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
@@ -244,6 +249,7 @@ impl Table {
         self.rows[slot as usize] = Row { generation, ..VACANT };
         self.ranks[slot as usize] = UNRANKED;
         self.numbers.give_back(slot);
+        self.groups.remove(slot);
         self.n_removed += 1;
     }
 
@@ -251,6 +257,7 @@ impl Table {
     pub(super) fn cut_ends(&mut self) {
         self.rows.truncate(self.numbers.end());
         self.ranks.truncate(self.numbers.end());
+        self.groups.truncate(self.numbers.end());
         self.label_sets.cut_end();
         self.symbols.cut_end();
     }

@@ -127,6 +127,15 @@ impl Index {
         Ok(())
     }
 
+    /// Calls `each` with every value of a label and the slots of its series.
+    pub(crate) fn for_each_value(&self, symbols: &Symbols, name: &str, mut each: impl FnMut(&str, RoaringBitmap)) {
+        for (value, postings) in self.values(symbols, name).into_iter().flat_map(Values::iter) {
+            let mut slots = RoaringBitmap::new();
+            postings.union_into(&mut slots);
+            each(symbols.text(value), slots);
+        }
+    }
+
     /// Counts the series of each value of a label, and the bytes that the index over them takes.
     ///
     /// # Errors

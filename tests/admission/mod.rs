@@ -1,0 +1,159 @@
+//! Admission: budgets of teams in a running server, what their senders are told, and a storm of new series that a real
+//! Prometheus sends.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{Http, Prometheus, Server, TimeSeries, WriteRequest, missing, series, wait_until};
+
+const T0: i64 = 1_700_000_000_000;
+const HEADERS: [(&str, &str); 2] = [("content-encoding", "snappy"), ("content-type", "application/x-protobuf")];
+
+/// A configuration file that can be written anew.
+struct Config(TempDir);
+
+impl Config {
+    fn new(ingest: &Value) -> Self {
+        let config = Self(TempDir::new().expect("make a temporary directory"));
+        config.write(ingest);
+        config
+    }
+
+    fn write(&self, ingest: &Value) {
+        // JSON is YAML.
+        std::fs::write(self.0.path().join("varve.yml"), json!({ "ingest": ingest }).to_string()).expect("write");
+    }
+
+    fn flag(&self) -> String {
+        format!("--config.file={}", self.0.path().join("varve.yml").display())
+    }
+}
+
+fn of(team: &str, i: usize, time_ms: i64) -> TimeSeries {
+    series(&[("__name__", "m"), ("i", &i.to_string()), ("namespace", team)], &[(time_ms, 1.0)])
+}
+
+/// Returns what the server says of a team: series in memory, borrowed ones, samples, refused series.
+fn team(server: &Server, name: &str) -> [u64; 4] {
+    let data = server.http().get("/api/v1/status/teams").data();
+    let teams = data["teams"].as_array().expect("teams are a list");
+    let team = teams.iter().find(|team| team["team"] == name).unwrap_or_else(|| panic!("{name} is not in {data}"));
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("a number in {team}"));
+    [&team["use"]["activeSeries"], &team["borrowed"]["activeSeries"], &team["samples"], &team["seriesRefused"]]
+        .map(number)
+}
+
+#[test]
+fn teams_have_budgets_that_a_reload_changes() {
+    let config = Config::new(&json!({
+        "team_label": "namespace",
+        "teams": {"a": {"guaranteed": {"active_series": 1}, "maximum": {"active_series": 2}}},
+    }));
+    let server = Server::start(&[&config.flag()]);
+    let request = |t: i64| WriteRequest::new((0..4).map(|i| of("a", i, t)).chain([of("b", 9, t)]));
+    let refused = server.http().write(&request(T0)).expect_status(400);
+    let expect = "new series of a team that has as many as it may, see ingest.teams: 2 series with 2 samples, e.g. series \
+                  {__name__=\"m\", i=\"2\", namespace=\"a\"} of team \"a\", with 2 of 2 active\n";
+    assert_eq!(refused.text(), expect);
+    assert_eq!((team(&server, "a"), team(&server, "b")), ([2, 1, 2, 2], [1, 1, 1, 0]));
+    assert_eq!(server.metric("varve_ingest_team_active_series{team=\"a\"}"), 2.0);
+    assert_eq!(server.metric("varve_ingest_rejected_total{reason=\"team_active_series\"}"), 2.0);
+
+    let reload = |what: &str| {
+        let n_before = server.log().matches(what).count();
+        server.signal("HUP");
+        wait_until("the configuration to be read", || server.log().matches(what).count() > n_before);
+    };
+    config.write(&json!({"team_label": "namespace", "budget": {"active_series": 0}}));
+    reload("Error reloading config");
+    config.write(&json!({"team_label": "namespace", "budget": {"active_series": 6}}));
+    reload("Completed loading of configuration file");
+    server.http().write(&request(T0 + 1)).expect_status(204);
+    assert_eq!(team(&server, "a"), [4, 4, 6, 2]);
+
+    // A sender may name its team, which stands for the whole request; here one series too many for all of them.
+    let headers = [HEADERS[0], HEADERS[1], ("X-Scope-OrgID", "named")];
+    let answer =
+        server.http().post("/api/v1/write", &headers, &WriteRequest::new([of("a", 7, T0), of("a", 8, T0)]).to_body());
+    assert!(answer.expect_status(400).text().starts_with("new series when all teams have as many as they may"));
+    assert_eq!(team(&server, "named"), [1, 1, 1, 1]);
+}
+
+#[test]
+fn series_belong_to_the_team_of_their_label_after_a_restart() {
+    let config = Config::new(&json!({"team_label": "namespace", "team_maximum": {"active_series": 3}}));
+    let mut server = Server::start(&[&config.flag()]);
+    server.http().write(&WriteRequest::new((0..3).map(|i| of("a", i, T0)))).expect_status(204);
+    server.kill();
+    server.restart(&[&config.flag()]);
+    assert_eq!(team(&server, "a"), [3, 3, 0, 0]);
+    let answer = server.http().write(&WriteRequest::new((0..4).map(|i| of("a", i, T0 + 1))));
+    answer.expect_status(400);
+    assert_eq!(team(&server, "a"), [3, 3, 3, 1]);
+}
+
+#[test]
+fn what_comes_too_fast_is_to_come_again() {
+    let config = Config::new(&json!({"budget": {"new_series_per_second": 1}}));
+    let known = WriteRequest::new([of("a", 0, T0)]);
+    for (flags, status) in [(&[][..], 503), (&["--ingest.admission-status=429"][..], 429)] {
+        let flags: Vec<&str> = flags.iter().copied().chain(["--ingest.admission-wait=0s"]).collect();
+        let config_flag = config.flag();
+        let server = Server::start(&[&[&*config_flag][..], &flags].concat());
+        server.http().write(&known).expect_status(204);
+        let many = WriteRequest::new((0..100).map(|i| of("a", i, T0 + 1)));
+        let answer = server.http().write(&many).expect_status(status);
+        assert_eq!(answer.headers["retry-after"], "1");
+        assert!(
+            answer.text().starts_with("new series come too fast, see ingest.budget.new_series_per_second; samples of ")
+        );
+        // What was known is stored.
+        let stored =
+            server.http().query("/api/v1/query", &[("query", "m{i=\"0\"}[1m]"), ("time", "1700000001")]).data();
+        assert_eq!(stored["result"][0]["values"].as_array().map(Vec::len), Some(2));
+        assert_eq!(server.metric("varve_ingest_throttled_total{scarce=\"new_series\"}"), 1.0);
+    }
+}
+
+/// Counts the samples that a Prometheus has sent to others, those that it lost, and those it sent again.
+fn sent(http: &Http) -> [f64; 3] {
+    let text = http.get("/metrics").text();
+    let sum = |name: &str| -> f64 {
+        let of_name = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        of_name.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    };
+    let lost =
+        sum("prometheus_remote_storage_samples_failed_total") + sum("prometheus_remote_storage_samples_dropped_total");
+    [sum("prometheus_remote_storage_samples_total"), lost, sum("prometheus_remote_storage_samples_retried_total")]
+}
+
+#[test]
+fn every_sample_of_a_storm_arrives_from_a_real_prometheus_at_its_default_settings() {
+    if missing(&["prometheus"]) {
+        return;
+    }
+    const N_SERIES: usize = 20_000;
+    let config = Config::new(&json!({"budget": {"new_series_per_second": 4000}}));
+    let server = Server::start(&[&config.flag(), "--ingest.admission-wait=100ms"]);
+    let url = server.http().url("/api/v1/write");
+    let prometheus = Prometheus::start(&json!({"remote_write": [{"url": url}]}).to_string());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    // Ahead of the clock: a remote write leaves out what is older than its own start.
+    let time_ms = now.as_millis() as i64 + 300_000;
+    let numbers: Vec<usize> = (0..N_SERIES).collect();
+    for chunk in numbers.chunks(2_000) {
+        prometheus.http().write(&WriteRequest::new(chunk.iter().map(|&i| of("storm", i, time_ms)))).expect_status(204);
+    }
+    let time = (time_ms / 1000 + 1).to_string();
+    let n_stored = || {
+        let data = server.http().query("/api/v1/query", &[("query", "count(m)"), ("time", &time)]).data();
+        data["result"][0]["value"][1].as_str().map_or(0, |n| n.parse::<usize>().expect("a count is a number"))
+    };
+    wait_until("all samples of the storm", || n_stored() == N_SERIES);
+    wait_until("the sender to know", || sent(prometheus.http())[0] >= N_SERIES as f64);
+    let [_, lost, _] = sent(prometheus.http());
+    assert_eq!(lost, 0.0);
+    assert!(server.metric("varve_ingest_requests_total{outcome=\"throttled\"}") > 0.0, "it was a storm");
+}

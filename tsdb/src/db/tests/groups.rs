@@ -1,0 +1,55 @@
+//! Series are counted by group: while they come, when they leave the head, and over a restart.
+
+use super::*;
+use crate::SeriesGroup;
+
+fn group(number: u16) -> SeriesGroup {
+    SeriesGroup::new(number).unwrap()
+}
+
+/// Counts all series, those of no group, and those of groups 1 and 2.
+fn counts(db: &Db) -> [u64; 4] {
+    [db.n_series(), db.n_series_of(SeriesGroup::NONE), db.n_series_of(group(1)), db.n_series_of(group(2))]
+}
+
+#[test]
+fn a_series_belongs_to_the_first_group_that_claims_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
+    append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0)]);
+    (1..5).for_each(|i| assert!(db.series_for(&series_labels(i), group(1)).is_ok()));
+    (4..7).for_each(|i| assert!(db.series_for(&series_labels(i), group(2)).is_ok()));
+    assert_eq!(counts(&db), [7, 1, 4, 2]);
+    assert!(db.find_for(&series_labels(0), group(2)).is_some());
+    assert!(db.find_for(&series_labels(9), group(2)).is_none());
+    assert_eq!(counts(&db), [7, 0, 4, 3]);
+}
+
+#[test]
+fn series_that_leave_the_head_are_counted_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    append(&db, &[(0, NOW_MS - 7_200_000, 1.0), (1, NOW_MS, 1.0)]);
+    (0..2).for_each(|i| assert!(db.find_for(&series_labels(i), group(1)).is_some()));
+    assert_eq!(counts(&db), [2, 0, 2, 0]);
+    db.flush().unwrap();
+    db.flush().unwrap();
+    assert_eq!(counts(&db), [1, 0, 1, 0]);
+}
+
+#[test]
+fn groups_are_made_of_a_label_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    (0..10).for_each(|i| assert!(append(&db, &[(i, NOW_MS, 1.0)]).is_empty()));
+    drop(db);
+    let db = open(dir.path());
+    assert_eq!(counts(&db), [10, 10, 0, 0]);
+    db.regroup(Some("i"), |value| group(if value < "4" { 1 } else { 2 }));
+    assert_eq!(counts(&db), [10, 0, 4, 6]);
+    db.regroup(Some("nothing"), |_| group(1));
+    assert_eq!(counts(&db), [10, 10, 0, 0]);
+    db.regroup(Some("i"), |_| group(1));
+    db.regroup(None, |_| group(1));
+    assert_eq!(counts(&db), [10, 10, 0, 0]);
+}

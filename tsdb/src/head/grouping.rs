@@ -1,0 +1,42 @@
+//! Which group each series is counted in.
+
+use roaring::RoaringBitmap;
+
+use super::Head;
+use crate::groups::{GroupCounts, SeriesGroup};
+
+impl Head {
+    /// Counts series where others count too. Comes before the first series.
+    pub(crate) fn count_in(&mut self, counts: GroupCounts) {
+        debug_assert_eq!(self.len(), 0, "what is counted already would be lost");
+        self.table.groups.count_in(counts);
+    }
+
+    /// Returns the group of a series.
+    pub(crate) fn group(&self, slot: u32) -> SeriesGroup {
+        self.table.groups.of(slot)
+    }
+
+    /// Has a series belong to a group if it belongs to none.
+    pub(crate) fn claim(&mut self, slot: u32, group: SeriesGroup) {
+        if self.group(slot) == SeriesGroup::NONE {
+            self.table.groups.set(slot, group);
+        }
+    }
+
+    /// Has each series belong to the group that `group_of` gives to its value of a label; the others belong to none.
+    pub(crate) fn regroup(&mut self, label: &str, group_of: &mut dyn FnMut(&str) -> SeriesGroup) {
+        self.ungroup();
+        let table = &mut self.table;
+        table.index.for_each_value(&table.symbols, label, |value, slots: RoaringBitmap| {
+            let group = group_of(value);
+            slots.into_iter().for_each(|slot| table.groups.set(slot, group));
+        });
+    }
+
+    /// Has all series belong to no group.
+    pub(crate) fn ungroup(&mut self) {
+        // Slots are less than 2^31.
+        (0..self.table.end() as u32).for_each(|slot| self.table.groups.set(slot, SeriesGroup::NONE));
+    }
+}
