@@ -73,6 +73,15 @@ impl Prometheus {
         assert_eq!(answer.status, 200, "{answer:?}\n{}", self.process.output());
     }
 
+    /// Ends it at once, as the machine might.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
     pub(crate) fn http(&self) -> &Http {
         &self.http
     }

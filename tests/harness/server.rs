@@ -25,6 +25,15 @@ impl Server {
         Self::start_as(flags, &Access::default())
     }
 
+    /// Likewise, on a data directory that `fill` makes.
+    pub(crate) fn start_on(flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
+        let dir = TempDir::new().expect("make a temporary directory");
+        let data_dir = dir.path().join("data");
+        fill(&data_dir);
+        let (process, http) = start(&data_dir, flags);
+        Self { process, http, dir }
+    }
+
     /// Starts a server that is spoken with in another way.
     pub(crate) fn start_as(flags: &[&str], access: &Access) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");

@@ -3,8 +3,12 @@
 //! The recorded directory is that of ../shared/prometheus-data; without it, or without the programs, these tests say so and
 //! pass.
 
+mod damaged;
+mod made;
 mod own;
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Prometheus, missing, promtool, wait_until};
+use crate::harness::{Http, Prometheus, Server, missing, promtool, wait_until};
 
 /// The oldest and the newest sample of the recorded directory, in seconds.
 const START: &str = "1795251960";
@@ -92,6 +96,28 @@ fn recovered(dir: &Path, original: &Path, flags: &[&str]) -> PathBuf {
     target
 }
 
+/// Recovers a directory, and counts the samples that it then has, those of its blocks included.
+fn recovered_samples(dir: &Path, out: &Path) -> u64 {
+    let output = recover(dir, out, &["--format=json"]);
+    assert!(output.status.code().is_some_and(|code| code < 2), "{output:?}");
+    let in_block = |path: std::path::PathBuf| {
+        let meta = std::fs::read(path.join("meta.json")).ok()?;
+        serde_json::from_slice::<Value>(&meta).ok()?["stats"]["numSamples"].as_u64()
+    };
+    let of = |dir: &Path| {
+        let entries = std::fs::read_dir(dir).expect("list a folder");
+        entries.filter_map(|entry| in_block(entry.expect("list a folder").path())).sum::<u64>()
+    };
+    of(dir) + of(out)
+}
+
+/// Runs `varve tsdb`, and returns what it says.
+fn tsdb(args: &[&OsStr]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_varve")).arg("tsdb").args(args).output().expect("run varve");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("varve prints text")
+}
+
 fn dump(dir: &Path) -> String {
     let output = promtool(&["tsdb", "dump", dir.to_str().expect("a path of a test is text")]);
     assert!(output.status.success(), "{output:?}");
@@ -128,19 +154,51 @@ fn prometheus_answers_from_recovered_blocks_as_from_the_directory() {
     let target = recovered(dir.path(), &original, &[]);
     let theirs = Prometheus::start_on(CONFIG, &FLAGS, |data| copy_dir(&original, data));
     let ours = Prometheus::start_on(CONFIG, &FLAGS, |data| copy_dir(&target, data));
-    for query in QUERIES {
-        let ask = |prometheus: &Prometheus| {
-            let params = [("query", query), ("start", START), ("end", END), ("step", "7")];
-            let mut data = prometheus.http().query("/api/v1/query_range", &params).data();
+    assert_same_answers(theirs.http(), ours.http(), &QUERIES, (START, END));
+    scrapes_on(&ours);
+}
+
+/// Asserts that two servers answer range queries alike, and with something.
+fn assert_same_answers(theirs: &Http, ours: &Http, queries: &[&str], (start, end): (&str, &str)) {
+    for query in queries {
+        let ask = |http: &Http| {
+            let params = [("query", *query), ("start", start), ("end", end), ("step", "7")];
+            let mut data = http.query("/api/v1/query_range", &params).data();
             let result = data["result"].as_array_mut().expect("a range query gives a list");
             result.sort_by_key(|series| series["metric"].to_string());
             data
         };
-        let (expected, found) = (ask(&theirs), ask(&ours));
+        let (expected, found) = (ask(theirs), ask(ours));
         assert!(!expected["result"].as_array().expect("checked above").is_empty(), "{query} finds nothing");
         assert!(found == expected, "{query}:\n{found}\n{expected}");
     }
-    scrapes_on(&ours);
+}
+
+#[test]
+fn varve_answers_from_what_is_imported_as_prometheus_from_the_directory() {
+    let Some((dir, original)) = recorded(&["prometheus"]) else { return };
+    let flags = [FLAGS[0], "--enable-feature=exemplar-storage"];
+    let theirs = Prometheus::start_on(CONFIG, &flags, |data| copy_dir(&original, data));
+    let ours = Server::start_on(&["--storage.tsdb.retention.time=100y"], |data| {
+        let said = tsdb(&["import".as_ref(), original.as_os_str(), data.as_os_str()]);
+        assert!(said.contains("exemplars and metadata of"), "{said}");
+    });
+    assert_same_answers(theirs.http(), ours.http(), &QUERIES, (START, END));
+    let metadata = ours.http().query("/api/v1/metadata", &[("metric", "node_cpu_seconds_total")]).data();
+    assert_eq!(metadata["node_cpu_seconds_total"][0]["type"], "counter", "{metadata}");
+    let params = [("query", "{__name__=~'.+'}"), ("start", START), ("end", END)];
+    let exemplars = |http: &Http| -> BTreeSet<String> {
+        let data = http.query("/api/v1/query_exemplars", &params).data();
+        let of_series = |series: &Value| {
+            let exemplars = series["exemplars"].as_array().expect("exemplars are a list").clone();
+            exemplars.iter().map(|it| format!("{} {it}", series["seriesLabels"])).collect::<Vec<_>>()
+        };
+        data.as_array().expect("series are a list").iter().flat_map(of_series).collect()
+    };
+    // A Prometheus that starts leaves those out that are older than its log.
+    let (expected, found) = (exemplars(theirs.http()), exemplars(ours.http()));
+    assert!(!expected.is_empty() && expected.is_subset(&found), "{found:?}\n{expected:?}");
+    drop(dir);
 }
 
 /// A Prometheus on recovered blocks takes new samples at once.
@@ -165,15 +223,10 @@ fn scrapes_on(prometheus: &Prometheus) {
 fn what_is_imported_is_exported_to_blocks_that_dump_as_the_directory() {
     let Some((dir, original)) = recorded(&["promtool"]) else { return };
     let (data, exported) = (dir.path().join("data"), dir.path().join("exported"));
-    let varve = |args: &[&std::ffi::OsStr]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_varve")).arg("tsdb").args(args).output().expect("run varve");
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).expect("varve prints text")
-    };
-    let said = varve(&["import".as_ref(), original.as_os_str(), data.as_os_str()]);
+    let said = tsdb(&["import".as_ref(), original.as_os_str(), data.as_os_str()]);
     assert!(said.contains("blocks were taken in"), "{said}");
     let flags = ["--external-label=cluster=a".as_ref(), "--to-blocks".as_ref(), exported.as_os_str()];
-    let said = varve(&[&["export".as_ref(), data.as_os_str()][..], &flags].concat());
+    let said = tsdb(&[&["export".as_ref(), data.as_os_str()][..], &flags].concat());
     assert_eq!(said.lines().count(), 1, "{said}");
     std::fs::create_dir(exported.join("wal")).expect("make a folder");
     assert!(dump(&exported) == dump(&original), "the dumps differ");

@@ -6,6 +6,8 @@ use super::ChunkError;
 
 /// Most bits that one load gives, whatever the place in a byte.
 const PEEK_MAX: u32 = 57;
+/// Least bytes by which a buffer grows.
+const GROWTH_MIN: usize = 24;
 /// Widths of an integer of variable length; the width at place `i` has a prefix of `i + 1` ones and a zero. An integer
 /// that fits none has 64 bits behind eight ones; 0 is a single zero.
 const WIDTHS: [u32; 7] = [3, 6, 9, 12, 18, 25, 56];
@@ -44,9 +46,18 @@ impl BitWriter {
             self.n_gathered = n_bits;
             return;
         }
+        if self.bytes.capacity() - self.bytes.len() < size_of::<u64>() {
+            self.grow();
+        }
         self.bytes.extend_from_slice(&self.gathered.to_be_bytes());
         self.gathered = bits.checked_shl(64 - self.n_gathered).unwrap_or(0);
         self.n_gathered = n_bits - 64;
+    }
+
+    /// Makes room for more, a little at a time: a million chunks may grow at once.
+    #[cold]
+    fn grow(&mut self) {
+        self.bytes.reserve_exact((self.bytes.len() / 4).max(GROWTH_MIN));
     }
 
     /// Appends an unsigned LEB128 integer, byte by byte.

@@ -110,9 +110,9 @@ impl Encoder {
         }
     }
 
-    /// Takes the chunks that are finished; one that grows stays.
-    pub fn drain(&mut self) -> impl Iterator<Item = Chunk> + '_ {
-        self.chunks.drain(..)
+    /// Takes the chunks that are finished, and their memory; one that grows stays.
+    pub fn drain(&mut self) -> impl Iterator<Item = Chunk> + use<> {
+        std::mem::take(&mut self.chunks).into_iter()
     }
 
     /// Tells whether there are chunks to drain.
@@ -159,17 +159,18 @@ struct FloatRun {
     max_ms: i64,
 }
 
+/// The rarer one is boxed: there may be a million of them.
 #[derive(Debug)]
 enum FloatState {
     Xor(XorState),
-    Xor2(Xor2State, Starts),
+    Xor2(Box<(Xor2State, Starts)>),
 }
 
 impl FloatRun {
     fn start(starts: StartTimes, sample: Sample, start_ms: i64) -> Self {
         let (state, header_size) = match starts {
             StartTimes::Dropped => (FloatState::Xor(XorState::default()), 2),
-            StartTimes::Kept => (FloatState::Xor2(Xor2State::default(), Starts::default()), 3),
+            StartTimes::Kept => (FloatState::Xor2(Box::default()), 3),
         };
         let (min_ms, max_ms) = (sample.timestamp_ms, sample.timestamp_ms);
         let mut run = Self { state, bits: BitWriter::behind(header_size), n_samples: 0, min_ms, max_ms };
@@ -184,7 +185,8 @@ impl FloatRun {
     fn push(&mut self, sample: Sample, start_ms: i64) {
         match &mut self.state {
             FloatState::Xor(state) => state.put(&mut self.bits, sample),
-            FloatState::Xor2(state, starts) => {
+            FloatState::Xor2(state_and_starts) => {
+                let (state, starts) = &mut **state_and_starts;
                 state.put(&mut self.bits, sample);
                 starts.put(&mut self.bits, self.n_samples, self.max_ms, start_ms);
             }
@@ -199,7 +201,7 @@ impl FloatRun {
         let [high, low] = u16::try_from(n_samples).unwrap_or(u16::MAX).to_be_bytes();
         let (encoding, bytes) = match self.state {
             FloatState::Xor(_) => (Encoding::Xor, self.bits.finish(&[high, low])),
-            FloatState::Xor2(_, starts) => (Encoding::Xor2, self.bits.finish(&[high, low, starts.header()])),
+            FloatState::Xor2(it) => (Encoding::Xor2, self.bits.finish(&[high, low, it.1.header()])),
         };
         Chunk { encoding, min_ms, max_ms, n_samples, bytes }
     }

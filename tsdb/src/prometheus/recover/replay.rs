@@ -27,7 +27,7 @@ use crate::prometheus::wal::{
 use crate::sample::{SampleColumns, TimeRange};
 
 /// Bytes of decompressed records that are worked on at once; one record may be larger.
-const BATCH_SIZE: usize = 16 << 20;
+const BATCH_SIZE: usize = 4 << 20;
 /// Least bytes of chunks in memory, whatever the budget: below that there would be more files than samples.
 const CHUNKS_SIZE_MIN: usize = 16 << 20;
 /// What a batch takes, decoded and compressed, for each of its bytes.
@@ -172,6 +172,8 @@ struct Replay {
     shards: Vec<Shard>,
     tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
     unknown: UnknownSamples,
+    /// Memory of the batch before: to give it back and ask for it again would cost more than to fill it.
+    routed: Vec<Routed>,
 }
 
 impl Replay {
@@ -181,7 +183,7 @@ impl Replay {
         let table = SeriesTable::new(0);
         let shards = (0..options.concurrency).map(shard).collect();
         let unknown = UnknownSamples::create(fs, &out.join(UNKNOWN_SAMPLES))?;
-        Ok(Self { input, table, shards, tombstones: HashMap::new(), unknown })
+        Ok(Self { input, table, shards, tombstones: HashMap::new(), unknown, routed: Vec::new() })
     }
 
     fn apply(&mut self, records: Vec<Record>, report: &mut Report, options: &RecoverOptions) -> Result<()> {
@@ -199,23 +201,27 @@ impl Replay {
         self.define(&sound, report);
         self.delete(&sound, report);
         let group_len = sound.len().div_ceil(self.shards.len() * 4).max(1);
-        let routed: Vec<_> = sound.par_chunks(group_len).map(|records| self.route(records)).collect();
+        let groups = sound.par_chunks(group_len);
+        let mut all_routed = std::mem::take(&mut self.routed);
+        all_routed.resize_with(groups.len(), Routed::default);
+        groups.zip(&mut all_routed).for_each(|(records, routed)| self.route(records, routed));
         let (head, valid_from_ms, n_shards) = (&self.input.head_chunks, self.input.valid_from_ms, self.shards.len());
         self.shards.par_iter_mut().enumerate().for_each(|(idx, shard)| {
             debug_assert!(idx < n_shards, "as many lists as shards");
-            for routed in &routed {
+            for routed in &all_routed {
                 let share = Share { items: &routed.shards[idx], extras: &routed.extras, is_late: routed.is_late };
                 shard.apply(&share, head, valid_from_ms);
             }
         });
-        for routed in routed {
+        for routed in &mut all_routed {
             report.n_covered += routed.n_covered;
             report.n_unknown_schema += routed.n_unknown_schema;
             report.n_exemplars += routed.n_exemplars;
             report.n_metadata += routed.n_metadata;
-            report.faults.append(routed.faults);
+            report.faults.append(std::mem::take(&mut routed.faults));
             routed.unknown.iter().try_for_each(|sample| self.unknown.push(sample, report))?;
         }
+        self.routed = all_routed;
         self.spill(options)
     }
 
@@ -294,8 +300,8 @@ impl Replay {
     }
 
     /// Decodes the samples of records and finds their series.
-    fn route(&self, records: &[Decoded]) -> Routed {
-        let mut routed = Routed { shards: vec![Vec::new(); self.shards.len()], ..Routed::default() };
+    fn route(&self, records: &[Decoded], routed: &mut Routed) {
+        routed.clear(self.shards.len());
         let (mut samples, mut histograms) = (Vec::new(), Vec::new());
         for record in records {
             routed.is_late = record.log == Log::Late;
@@ -303,7 +309,7 @@ impl Replay {
                 Some(RecordType::Samples | RecordType::SamplesV2) => {
                     samples.clear();
                     let decoded = decode_samples(&record.bytes, &mut samples);
-                    samples.iter().for_each(|sample| self.route_sample(sample, &mut routed));
+                    samples.iter().for_each(|sample| self.route_sample(sample, routed));
                     decoded.err()
                 }
                 Some(
@@ -315,14 +321,14 @@ impl Replay {
                     | RecordType::FloatHistogramsV2,
                 ) => {
                     let decoded = decode_histograms(&record.bytes, &mut histograms);
-                    histograms.drain(..).for_each(|histogram| self.route_histogram(histogram, &mut routed));
+                    histograms.drain(..).for_each(|histogram| self.route_histogram(histogram, routed));
                     decoded.map(|n_unknown| routed.n_unknown_schema += n_unknown).err()
                 }
                 Some(RecordType::Tombstones) => {
                     let mut tombstones = Vec::new();
                     // Damage was noted before.
                     let _ = decode_tombstones(&record.bytes, &mut tombstones);
-                    tombstones.iter().filter(|it| is_forget(it)).for_each(|it| self.route_forget(it, &mut routed));
+                    tombstones.iter().filter(|it| is_forget(it)).for_each(|it| self.route_forget(it, routed));
                     None
                 }
                 Some(RecordType::Exemplars) => {
@@ -343,7 +349,6 @@ impl Replay {
                 routed.faults.push(&record.segment.path, record.offset, FaultKind::Damage, bad.to_string());
             }
         }
-        routed
     }
 
     #[inline]
@@ -405,7 +410,7 @@ impl Replay {
             report.spilled_size += shard.file.size();
         }
         report.n_series = self.table.len() as u64;
-        let Self { input, table, shards, tombstones, unknown } = self;
+        let Self { input, table, shards, tombstones, unknown, routed: _ } = self;
         unknown.finish()?;
         let Input { head, head_chunks, valid_from_ms, .. } = input;
         Ok(Replayed { table, shards, tombstones, head, head_chunks, valid_from_ms })
@@ -439,6 +444,17 @@ impl Replay {
 }
 
 impl Routed {
+    /// Forgets what a batch before had, and keeps the memory.
+    fn clear(&mut self, n_shards: usize) {
+        let mut shards = std::mem::take(&mut self.shards);
+        let (mut extras, mut unknown) = (std::mem::take(&mut self.extras), std::mem::take(&mut self.unknown));
+        shards.resize_with(n_shards, Vec::new);
+        shards.iter_mut().for_each(Vec::clear);
+        extras.clear();
+        unknown.clear();
+        *self = Self { shards, extras, unknown, ..Self::default() };
+    }
+
     fn push(&mut self, series: SeriesIdx, item: Item) {
         let n_shards = self.shards.len() as u32;
         self.shards[(series % n_shards) as usize].push(Item { slot: series / n_shards, ..item });

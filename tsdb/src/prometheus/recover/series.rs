@@ -18,7 +18,7 @@ pub(super) struct SeriesTable {
     pairs: Vec<(SymbolId, SymbolId)>,
     starts: Vec<u64>,
     by_labels: HashTable<SeriesIdx>,
-    by_number: HashMap<u64, SeriesIdx>,
+    by_number: Numbers,
     seed: u64,
     scratch: Vec<(SymbolId, SymbolId)>,
 }
@@ -30,7 +30,7 @@ impl SeriesTable {
             pairs: Vec::new(),
             starts: vec![0],
             by_labels: HashTable::new(),
-            by_number: HashMap::new(),
+            by_number: Numbers::default(),
             seed,
             scratch: Vec::new(),
         }
@@ -43,13 +43,13 @@ impl SeriesTable {
 
     /// Estimates the bytes in memory.
     pub(super) fn size(&self) -> usize {
-        self.pairs.len() * 8 + self.starts.len() * 16 + self.by_number.len() * 24 + self.symbols.size()
+        self.pairs.len() * 8 + self.starts.len() * 16 + self.by_number.size() + self.symbols.size()
     }
 
     /// Returns the series that records call `number`.
     #[inline]
     pub(super) fn find(&self, number: u64) -> Option<SeriesIdx> {
-        self.by_number.get(&number).copied()
+        self.by_number.get(number)
     }
 
     /// Gives a series a number, and makes the series if there is none of these labels; `None` if labels are doubled or
@@ -87,7 +87,7 @@ impl SeriesTable {
         if let Some(&found) = self.by_labels.find(pairs_hash, |&series| of(all, starts, series) == pairs.as_slice()) {
             return Some(found);
         }
-        let series = SeriesIdx::try_from(self.len()).ok()?;
+        let series = SeriesIdx::try_from(self.len()).ok().filter(|&series| series != NO_SERIES)?;
         self.pairs.extend_from_slice(pairs);
         self.starts.push(self.pairs.len() as u64);
         let (all, starts) = (&self.pairs, &self.starts);
@@ -97,11 +97,15 @@ impl SeriesTable {
 
     /// Puts texts and series in order.
     pub(super) fn order(&self) -> Order<'_> {
-        let mut ids: Vec<SymbolId> = self.pairs.iter().flat_map(|&(name, value)| [name, value]).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let symbols = || self.pairs.iter().flat_map(|&(name, value)| [name, value]);
+        let mut ranks = vec![u32::MAX; symbols().map(|id| id.0 as usize + 1).max().unwrap_or(0)];
+        let mut ids = Vec::new();
+        for id in symbols() {
+            if std::mem::replace(&mut ranks[id.0 as usize], 0) == u32::MAX {
+                ids.push(id);
+            }
+        }
         ids.sort_unstable_by_key(|&id| self.symbols.text(id));
-        let mut ranks = vec![0; ids.iter().map(|id| id.0 as usize + 1).max().unwrap_or(0)];
         for (rank, id) in (0..).zip(&ids) {
             ranks[id.0 as usize] = rank;
         }
@@ -111,6 +115,53 @@ impl SeriesTable {
         series.sort_unstable_by(|&a, &b| order.labels(a).cmp(order.labels(b)));
         order.series = series;
         order
+    }
+}
+
+/// Series by the numbers that records give them. Prometheus counts them up, so most are found by their place in a list.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// By number; [`NO_SERIES`] where there is none.
+    dense: Vec<SeriesIdx>,
+    /// Numbers that would make the list mostly empty.
+    sparse: HashMap<u64, SeriesIdx>,
+    len: usize,
+}
+
+/// Stands for a number that no series has.
+const NO_SERIES: SeriesIdx = SeriesIdx::MAX;
+/// Places of the list for each number that is given, at most, and those that it may have in any case.
+const PLACES_OF_NUMBER: usize = 4;
+const PLACES_MIN: usize = 1 << 16;
+
+impl Numbers {
+    #[inline]
+    fn get(&self, number: u64) -> Option<SeriesIdx> {
+        // Fast path: in the list. What is not there is behind its end or not given, but for the few of the table.
+        match usize::try_from(number).ok().and_then(|place| self.dense.get(place)) {
+            Some(&series) if series != NO_SERIES => Some(series),
+            _ => self.sparse.get(&number).copied(),
+        }
+    }
+
+    fn insert(&mut self, number: u64, series: SeriesIdx) {
+        self.len += usize::from(self.get(number).is_none());
+        let places_max = self.len.saturating_mul(PLACES_OF_NUMBER).saturating_add(PLACES_MIN);
+        match usize::try_from(number).ok().filter(|&place| place < places_max) {
+            Some(place) => {
+                if place >= self.dense.len() {
+                    self.dense.resize(place + 1, NO_SERIES);
+                }
+                self.dense[place] = series;
+                self.sparse.remove(&number);
+            }
+            None => _ = self.sparse.insert(number, series),
+        }
+    }
+
+    /// Estimates the bytes in memory.
+    fn size(&self) -> usize {
+        self.dense.capacity() * size_of::<SeriesIdx>() + self.sparse.capacity() * 24
     }
 }
 
@@ -146,6 +197,24 @@ fn hash(pairs: &[(SymbolId, SymbolId)], seed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_found_again_whatever_they_are() {
+        let mut numbers = Numbers::default();
+        let given = [5, 0, 70_000, u64::MAX, 1 << 40, 65_535, 65_536 + 4 * 7, 131_000];
+        for (series, number) in (0..).zip(given) {
+            numbers.insert(number, series);
+        }
+        // Some that were sparse are dense by now, and are given to others.
+        (0..40_000).for_each(|number| numbers.insert(number, 7));
+        numbers.insert(70_000, 8);
+        for (number, expect) in
+            [(5, Some(7)), (70_000, Some(8)), (u64::MAX, Some(3)), (1 << 40, Some(4)), (40_000, None)]
+        {
+            assert_eq!(numbers.get(number), expect, "{number}");
+        }
+        assert!(numbers.dense.len() <= 4 * numbers.len + PLACES_MIN && numbers.sparse.len() < given.len());
+    }
 
     #[test]
     fn series_are_known_by_labels_and_numbers() {

@@ -53,7 +53,7 @@ impl SeriesState {
     pub(super) fn add_head_chunks(&mut self, places: Range<usize>, all: &[HeadChunk], valid_from_ms: i64) {
         self.take_head_chunks(i64::MAX, all, valid_from_ms);
         for place in places.clone().filter(|&place| all[place].is_late) {
-            self.parts.push(Part::of_head(place as u32, &all[place], true));
+            self.add_part(Part::of_head(place as u32, &all[place], true));
         }
         self.head = places.start as u32..places.end as u32;
     }
@@ -73,7 +73,7 @@ impl SeriesState {
             self.close();
             // A chunk that is not behind the others cannot be from one process: what it adds is kept.
             let overlaps = chunk.min_ms <= self.last_ms;
-            self.parts.push(Part::of_head(place, chunk, overlaps));
+            self.add_part(Part::of_head(place, chunk, overlaps));
             self.last_ms = self.last_ms.max(chunk.max_ms);
         }
     }
@@ -105,7 +105,7 @@ impl SeriesState {
         }
         self.last_ms = timestamp_ms;
         if self.encoder.has_finished() {
-            self.parts.extend(self.encoder.drain().map(|chunk| Part::new(chunk, false)));
+            self.encoder.drain().for_each(|chunk| self.add_part(Part::new(chunk, false)));
         }
         Outcome::Taken
     }
@@ -122,7 +122,15 @@ impl SeriesState {
 
     /// Ends the open chunk.
     fn close(&mut self) {
-        self.parts.extend(self.encoder.finish().into_iter().map(|chunk| Part::new(chunk, false)));
+        self.encoder.finish().into_iter().for_each(|chunk| self.add_part(Part::new(chunk, false)));
+    }
+
+    /// Adds a part. Most series have one or two: room for four at once would take more than their samples do.
+    fn add_part(&mut self, part: Part) {
+        if self.parts.len() == self.parts.capacity() {
+            self.parts.reserve_exact(self.parts.len().max(1));
+        }
+        self.parts.push(part);
     }
 
     /// Turns late samples into chunks.
@@ -140,7 +148,7 @@ impl SeriesState {
                 Value::Histogram(histogram) => encoder.push_histogram(timestamp_ms, histogram, start_ms),
             }
         }
-        self.parts.extend(encoder.finish().into_iter().map(|chunk| Part::new(chunk, true)));
+        encoder.finish().into_iter().for_each(|chunk| self.add_part(Part::new(chunk, true)));
     }
 
     /// Ends everything.

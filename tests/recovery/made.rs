@@ -1,0 +1,179 @@
+//! A directory that a real Prometheus makes here: its log compressed by zstd, with a checkpoint, late samples, native
+//! histograms, exemplars, metadata, deletions, and ended by SIGKILL.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{assert_same_answers, copy_dir, dump, recovered, tsdb};
+use crate::harness::{Exemplar, Http, Label, Prometheus, Server, WriteRequest, missing, series, wait_until};
+
+const FLAGS: [&str; 6] = [
+    "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records",
+    "--storage.tsdb.wal-compression-type=zstd",
+    "--storage.tsdb.min-block-duration=6m",
+    "--storage.tsdb.max-block-duration=18m",
+    "--storage.tsdb.retention.time=100y",
+    "--web.enable-admin-api",
+];
+const STORAGE: &str = "storage: {tsdb: {out_of_order_time_window: 30m}}";
+/// Times that Prometheus is started and killed. Each start begins a segment, and there have to be four for a checkpoint.
+const LIVES: i64 = 4;
+/// Minutes that a life writes.
+const MINUTES: i64 = 15;
+const QUERIES: [&str; 7] = [
+    "made",
+    "late",
+    "sum by (i) (rate(made[3m]))",
+    "count_over_time(late[5m])",
+    "prometheus_http_request_duration_seconds",
+    "histogram_quantile(0.9, prometheus_http_request_duration_seconds)",
+    "count by (job) ({job='self'})",
+];
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
+    i64::try_from(now.as_millis()).expect("times fit")
+}
+
+fn write(http: &Http, request: &WriteRequest) {
+    let answer = http.write(request);
+    assert!(answer.status < 300, "{answer:?}");
+}
+
+/// Twenty series, a sample a minute.
+fn minute(at: i64) -> WriteRequest {
+    let one = |i: i64| series(&[("__name__", "made"), ("i", &i.to_string())], &[(at, (at / 1000 % 977 + i) as f64)]);
+    WriteRequest::new((0..20).map(one))
+}
+
+fn has_checkpoint(dir: &Path) -> bool {
+    let names = std::fs::read_dir(dir.join("wal")).expect("list a log").map(|entry| entry.unwrap().file_name());
+    names
+        .map(|name| name.to_string_lossy().into_owned())
+        .any(|it| it.starts_with("checkpoint.") && !it.ends_with("tmp"))
+}
+
+/// Makes the directory, and returns it with the time of its first sample and one behind its last, in seconds.
+fn make() -> (TempDir, PathBuf, (String, String)) {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let made = dir.path().join("made");
+    let config = format!("{{{STORAGE}}}");
+    // The last minute that is written is over when it is written.
+    let start = now_ms() - (LIVES * MINUTES + 1) * 60_000;
+    for life in 0..LIVES {
+        let mut prometheus = Prometheus::start_on(&config, &FLAGS, |data| {
+            if life > 0 {
+                copy_dir(&made, data);
+                std::fs::remove_dir_all(&made).expect("remove a folder");
+            }
+        });
+        for at in 0..MINUTES {
+            write(prometheus.http(), &minute(start + (life * MINUTES + at) * 60_000));
+        }
+        if life == LIVES - 1 {
+            let data_dir = prometheus.data_dir();
+            wait_until("a checkpoint", || has_checkpoint(&data_dir));
+            fill(&prometheus);
+        }
+        prometheus.kill();
+        copy_dir(&prometheus.data_dir(), &made);
+    }
+    // A query that goes on for a minute has steps behind the last sample, whatever their distance.
+    (dir, made, ((start / 1000).to_string(), (now_ms() / 1000 + 60).to_string()))
+}
+
+/// What is there beside samples in order.
+fn fill(prometheus: &Prometheus) {
+    let http = prometheus.http();
+    let now = now_ms();
+    for minutes in [4, 9, 2, 11] {
+        let at = now - minutes * 60_000;
+        let late = |i: i64| series(&[("__name__", "late"), ("i", &i.to_string())], &[(at - i * 1000, minutes as f64)]);
+        write(http, &WriteRequest::new((0..5).map(late)));
+    }
+    let label = |name: &str, value: &str| Label { name: name.into(), value: value.into() };
+    let mut with_exemplar = series(&[("__name__", "made"), ("i", "1")], &[(now - 500, 1.0)]);
+    with_exemplar.exemplars =
+        vec![Exemplar { labels: vec![label("trace_id", "abc")], value: 2.5, timestamp_ms: now - 500 }];
+    write(http, &WriteRequest::new([with_exemplar]));
+    let target = http.address();
+    let targets = format!("static_configs: [{{targets: ['{target}']}}]");
+    prometheus.reload(&format!(
+        "{{{STORAGE}, scrape_configs: [{{job_name: self, scrape_interval: 1s, scrape_timeout: 1s, {targets}}}]}}"
+    ));
+    let found = |query: &str| {
+        let data = http.query("/api/v1/query", &[("query", query)]).data();
+        data["result"].as_array().is_some_and(|result| !result.is_empty())
+    };
+    wait_until("scraped histograms", || found("histogram_count(prometheus_http_request_duration_seconds) > 0"));
+    wait_until("three scrapes", || found("count_over_time(up{job='self'}[1m]) >= 3"));
+    let answer = http.post("/api/v1/admin/tsdb/delete_series?match[]=made%7Bi%3D%223%22%7D", &[], b"");
+    assert_eq!(answer.status, 204, "{answer:?}");
+    // A scrape may bear a time a little ahead, and the deletion goes up to the newest.
+    write(http, &WriteRequest::new([series(&[("__name__", "made"), ("i", "3")], &[(now_ms() + 500, 33.0)])]));
+}
+
+fn wal(verb: &str, dir: &Path, flags: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
+    let output = command.args(["wal", verb]).arg(dir).arg("--format=json").args(flags).output().expect("run varve");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("varve prints text");
+    text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON")).collect()
+}
+
+#[test]
+fn all_that_prometheus_writes_passes_through() {
+    if missing(&["prometheus", "promtool"]) {
+        return;
+    }
+    let (dir, made, (start, end)) = make();
+    for verb in ["inspect", "verify"] {
+        let found = &wal(verb, &made, &[])[0];
+        assert!(found["checkpoint"].is_u64(), "{found}");
+        let segments = found["segments"].as_array().expect("segments are a list");
+        let n_of = |kind: &str| segments.iter().filter_map(|it| it["records"][kind].as_u64()).sum::<u64>();
+        for kind in ["series", "samples", "histogram_samples", "exemplars", "metadata", "tombstones"] {
+            assert!(n_of(kind) > 0, "{kind}: {found}");
+        }
+        assert!(segments.iter().any(|it| it["compressions"]["zstd"].as_u64().is_some_and(|n| n > 0)), "{found}");
+        assert!(segments.iter().any(|it| it["path"].as_str().is_some_and(|path| path.contains("/wbl/"))), "{found}");
+    }
+    for (flags, n_min) in [
+        (["--type=tombstones", "--match={__name__=~'.+'}"], 1),
+        (["--type=exemplars", "--match=made{i='1'}"], 1),
+        (["--type=metadata", "--match={job='self'}"], 10),
+        (["--type=samples", "--match=late"], 20),
+    ] {
+        let records = wal("dump", &made, &flags);
+        let items = records.as_array().expect("collected above").iter().filter_map(|it| it["items"].as_array());
+        let n: usize = items.map(Vec::len).sum();
+        assert!(n >= n_min, "{flags:?}: {n}");
+    }
+    assert!(wal("replay", &made, &[])[0]["samples"].as_u64().is_some_and(|n| n > 0));
+
+    let expected = dump(&made);
+    assert!(expected.lines().count() > 1000, "{expected}");
+    let target = recovered(dir.path(), &made, &[]);
+    assert!(dump(&target) == expected, "the dumps of the directory and of the recovered blocks differ");
+
+    let (data, exported) = (dir.path().join("data"), dir.path().join("exported"));
+    let said = tsdb(&["import".as_ref(), made.as_os_str(), data.as_os_str()]);
+    assert!(said.contains("exemplars and metadata of"), "{said}");
+    tsdb(&["export".as_ref(), data.as_os_str(), "--to-blocks".as_ref(), exported.as_os_str()]);
+    std::fs::create_dir(exported.join("wal")).expect("make a folder");
+    assert!(dump(&exported) == expected, "the dumps of the directory and of the exported blocks differ");
+
+    let theirs = Prometheus::start_on(&format!("{{{STORAGE}}}"), &FLAGS, |data| copy_dir(&made, data));
+    let ours = Server::start_on(&["--storage.tsdb.retention.time=100y"], |own| copy_dir(&data, own));
+    assert_same_answers(theirs.http(), ours.http(), &QUERIES, (&start, &end));
+    let params = [("query", "made"), ("start", &*start), ("end", &*end)];
+    let exemplars = |http: &Http| http.query("/api/v1/query_exemplars", &params).data();
+    assert!(exemplars(ours.http())[0]["exemplars"][0]["labels"]["trace_id"] == "abc");
+    assert_eq!(exemplars(ours.http()), exemplars(theirs.http()));
+    let metadata = ours.http().query("/api/v1/metadata", &[("metric", "prometheus_http_requests_total")]).data();
+    assert_eq!(metadata["prometheus_http_requests_total"][0]["type"], "counter", "{metadata}");
+}
