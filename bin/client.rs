@@ -82,6 +82,11 @@ impl Url {
         let authority = if with_port { authority.to_owned() } else { format!("{authority}:80") };
         Ok(Self { authority, path: path.trim_end_matches('/').to_owned() })
     }
+
+    /// Returns the URL of a path below this one.
+    pub(crate) fn join(&self, path: &str) -> Self {
+        Self { authority: self.authority.clone(), path: format!("{}{path}", self.path) }
+    }
 }
 
 impl std::fmt::Display for Url {

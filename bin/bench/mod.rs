@@ -12,6 +12,7 @@ mod message;
 mod peer;
 mod process;
 mod query;
+mod unbounded;
 mod verify;
 mod write;
 
@@ -19,5 +20,6 @@ pub(crate) use args::{BenchCommand, FleetCommand};
 pub(crate) use calibrate::calibrate;
 pub(crate) use compare::compare;
 pub(crate) use query::query;
+pub(crate) use unbounded::unbounded;
 pub(crate) use verify::verify;
 pub(crate) use write::write;
