@@ -9,15 +9,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use varve_ingest::Limits;
 use varve_tsdb::Regexp;
 
 use crate::advise::AdviseCommand;
 use crate::bench::BenchCommand;
+use crate::check::CheckCommand;
 use crate::client::Url;
 use crate::log;
 use crate::quantity::{parse_duration, parse_size};
+use crate::query::QueryCommand;
 use crate::recovery::{ExportArgs, ImportArgs, WalCommand};
+use crate::tsdb::{AnalyzeArgs, CreateBlocksCommand, DumpArgs, ListArgs};
 
 /// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
 #[derive(Debug, Parser)]
@@ -34,7 +38,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Runs the store: takes writes, answers queries
     Serve(Box<ServeArgs>),
-    /// Works on a data directory that no server has open
+    /// Works on data directories, of Varve and of Prometheus
     #[command(subcommand)]
     Tsdb(TsdbCommand),
     /// Tells from a data directory what its server does or did
@@ -43,15 +47,38 @@ pub(crate) enum Command {
     /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
     #[command(subcommand)]
     Wal(WalCommand),
-    /// Asks a running server
+    /// Asks a running server, Varve or another one that speaks Prometheus' API
     #[command(subcommand)]
     Query(QueryCommand),
+    /// Checks configuration, rules, metrics and servers
+    #[command(subcommand)]
+    Check(CheckCommand),
     /// Tells which metrics and labels nobody needs
     #[command(subcommand)]
     Advise(AdviseCommand),
     /// Makes a fleet up, writes it to a server and reads it back
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Prints what a shell needs to complete this command line
+    Completion(CompletionArgs),
+    /// Prints the manual page of a command
+    Man(ManArgs),
+}
+
+/// Arguments of `varve completion`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// Arguments of `varve man`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ManArgs {
+    /// The command, for instance: query instant [default: all of varve]
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 /// `varve tsdb ...`.
@@ -65,6 +92,17 @@ pub(crate) enum TsdbCommand {
     Export(ExportArgs),
     /// Tells which labels made the new series of the last hour, of a running server or of a data directory
     Churn(ChurnArgs),
+    /// Lists the blocks of a data directory
+    List(ListArgs),
+    /// Tells what metrics, labels and encodings of a block cost
+    Analyze(AnalyzeArgs),
+    /// Prints all samples of a data directory
+    Dump(DumpArgs),
+    /// Prints all floats of a data directory in the OpenMetrics format
+    DumpOpenmetrics(DumpArgs),
+    /// Makes blocks of Prometheus
+    #[command(subcommand)]
+    CreateBlocksFrom(CreateBlocksCommand),
 }
 
 /// Arguments of `varve tsdb compact`.
@@ -110,58 +148,20 @@ pub(crate) struct ChurnArgs {
     pub(crate) json: bool,
 }
 
-/// `varve query ...`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum QueryCommand {
-    /// Evaluates a query and shows what each operator of its plan did: series, samples, bytes, time
-    Explain(ExplainArgs),
-}
-
-/// Arguments of `varve query explain`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ExplainArgs {
-    /// The query
-    #[arg(value_name = "EXPR")]
-    pub(crate) query: String,
-
-    /// The server
-    #[arg(long = "url", value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
-    pub(crate) url: Url,
-
-    /// Time of an instant query: seconds since the epoch or RFC 3339 [default: now]
-    #[arg(long = "time", value_name = "TIME")]
-    pub(crate) time: Option<String>,
-
-    /// First time of a range query
-    #[arg(long = "start", value_name = "TIME")]
-    pub(crate) start: Option<String>,
-
-    /// Last time of a range query
-    #[arg(long = "end", value_name = "TIME")]
-    pub(crate) end: Option<String>,
-
-    /// Distance of the times of a range query
-    #[arg(long = "step", value_name = "DURATION")]
-    pub(crate) step: Option<String>,
-
-    /// Form of the answer
-    #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: ExplainOutput,
-}
-
-/// Values of `--output`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExplainOutput {
-    Text,
-    Json,
-}
-
 /// Flags of `varve serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
     /// Configuration file; not needed
     #[arg(long = "config.file", value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,
+
+    /// Read the configuration file again when it says something else
+    #[arg(long = "config.auto-reload")]
+    pub(crate) config_auto_reload: bool,
+
+    /// How often --config.auto-reload looks at the file
+    #[arg(long = "config.auto-reload-interval", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
+    pub(crate) config_auto_reload_interval: Duration,
 
     /// Address to listen on; port 0 takes any free one and logs it
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
@@ -450,6 +450,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     Ok(Invocation { command: Cli::from_arg_matches(&matches)?.command, flags })
 }
 
+/// Returns the command line, for pages about it: by its plain name.
+pub(crate) fn description() -> clap::Command {
+    Cli::command().display_name("varve").version(env!("CARGO_PKG_VERSION"))
+}
+
 fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
     let cli = Cli::command();
     let command = cli.find_subcommand(command).expect("clap matched a subcommand that it has");
@@ -536,6 +541,23 @@ mod tests {
         check_refused("--web.listen-address=::1:80", "stands in brackets");
         check_refused("--storage.wal.sync=sometimes", "[possible values: interval, always, never]");
         check_refused("--query.time=5m", "unexpected argument '--query.time'");
+    }
+
+    fn check_width(command: &clap::Command) {
+        for help in [command.clone().render_help(), command.clone().render_long_help()] {
+            for line in help.to_string().lines() {
+                // The usage is one line, however long.
+                assert!(line.chars().count() <= 60 || line.starts_with("Usage:"), "{}: {line}", command.get_name());
+            }
+        }
+        command.get_subcommands().for_each(check_width);
+    }
+
+    #[test]
+    fn help_reads_well_on_a_narrow_terminal() {
+        let mut command = Cli::command().term_width(60);
+        command.build();
+        check_width(&command);
     }
 
     #[test]

@@ -108,7 +108,11 @@ impl Config {
         Ok(config)
     }
 
-    fn parse(text: &str) -> Result<Self> {
+    /// Reads and checks a text; paths stay as they are written.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         // An empty document is YAML's null: no setting at all.
         let config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)?.unwrap_or_default();
         let TsdbConfig { in_order_max_age, out_of_order_time_window, ahead_max } = config.storage.tsdb;
@@ -132,6 +136,7 @@ impl Config {
             bail!("storage.exemplars.max_exemplars: must be at most {EXEMPLARS_MAX}");
         }
         config.ingest.rules()?;
+        config.ingest.ha()?;
         config.otlp.settings(0)?;
         Ok(config)
     }

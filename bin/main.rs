@@ -7,7 +7,9 @@
 
 mod advise;
 mod allocator;
+mod auto_reload;
 mod bench;
+mod check;
 mod churn;
 mod cli;
 mod client;
@@ -19,14 +21,18 @@ mod log;
 mod machine;
 mod metrics;
 mod pressure;
+mod process;
 mod promql_text;
 mod quantity;
+mod query;
 mod query_log;
 mod recovery;
+mod rejects;
 mod ring;
 mod self_scrape;
 mod shutdown;
 mod store;
+mod tsdb;
 mod usage;
 mod web_config;
 
@@ -44,16 +50,24 @@ fn main() -> ExitCode {
     };
     let result = match invocation.command {
         cli::Command::Serve(args) => {
-            allocator::give_back_at_once();
+            allocator::take_no_more_than_needed();
             command::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Churn(args)) => command::churn(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Import(args)) => return recovery::import(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Export(args)) => return recovery::export(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::List(args)) => return tsdb::list(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::Analyze(args)) => return tsdb::analyze(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::Dump(args)) => return tsdb::dump(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::DumpOpenmetrics(args)) => return tsdb::dump_openmetrics(&args),
+        cli::Command::Tsdb(cli::TsdbCommand::CreateBlocksFrom(command)) => return tsdb::create_blocks(&command),
+        cli::Command::Completion(args) => command::completion(&args),
+        cli::Command::Man(args) => command::man(&args),
         cli::Command::Status(command) => command::status(&command),
         cli::Command::Wal(command) => return recovery::wal(&command),
-        cli::Command::Query(cli::QueryCommand::Explain(args)) => command::explain(&args),
+        cli::Command::Check(command) => return check::check(&command),
+        cli::Command::Query(command) => return query::query(&command),
         cli::Command::Bench(command) => command::bench(&command),
         cli::Command::Advise(command) => return end(command::advise(&command)),
     };

@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::Receiver;
+use varve_ingest::{Elections, ElectionsFound, Fallen, Receiver};
+use varve_query::promql::ast::Expr;
+use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
-use varve_tsdb::{Db, Options};
+use varve_tsdb::{Clock, Db, Matcher, Options, RealFs, SystemClock};
 
 use crate::config::Config;
-use crate::usage::Usage;
+use crate::promql_text;
+use crate::usage::{Requester, Usage};
 
 /// What requests work on.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub(crate) struct Store {
     pub(crate) receiver: Receiver,
     pub(crate) engine: Engine,
     pub(crate) usage: Usage,
+    /// Who leads HA pairs.
+    pub(crate) elections: Arc<Elections>,
     lookback_delta_ms: i64,
 }
 
@@ -41,9 +46,41 @@ impl Store {
         let lookback_delta_ms = options.engine.lookback_delta_ms;
         // Only now is it certain that the directory is ours.
         let usage = Usage::open(path);
-        let store = Self { db, receiver, engine: Engine::new(options.engine), usage, lookback_delta_ms };
+        let elections = Arc::new(open_elections(path));
+        let engine = Engine::new(options.engine);
+        let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms };
         store.reload(&options.config)?;
         Ok(store)
+    }
+
+    /// Notes what a query uses.
+    pub(crate) fn note_query(&self, who: &Requester, expr: &Expr) {
+        self.note(who, &usage::of(expr));
+    }
+
+    /// Notes what a call about series or labels selects, and which labels it shows.
+    pub(crate) fn note_selectors(&self, who: &Requester, selectors: &[Vec<Matcher>], labels: &LabelSet) {
+        let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
+        self.note(who, &selectors.iter().map(used).collect::<Vec<_>>());
+    }
+
+    /// Notes a use, and lets rules fall back that drop what is asked for. Our own tools look at everything, which is none.
+    fn note(&self, who: &Requester, selectors: &[SelectorUse]) {
+        if who.is_tool() || selectors.is_empty() {
+            return;
+        }
+        self.usage.note(who, selectors);
+        for SelectorUse { matchers, .. } in selectors {
+            let fallen = || Fallen {
+                at_ms: SystemClock.now_ms(),
+                selector: promql_text::selector(matchers),
+                who: who.to_string(),
+            };
+            for rule in self.receiver.note_asked(matchers, fallen) {
+                let (selector, who) = (promql_text::selector(matchers), who.to_string());
+                tracing::warn!(rule, selector, who, "A rule that drops what is asked for falls back to shadow");
+            }
+        }
     }
 
     /// Puts into force what a configuration says of ingestion: sections `ingest` and `otlp`. Requests at work end under the
@@ -53,8 +90,30 @@ impl Store {
     /// What is wrong with the configuration; nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
         let (otlp, rules) = (config.otlp.settings(self.lookback_delta_ms)?, config.ingest.rules()?);
+        let ha = config.ingest.ha()?;
         self.receiver.set_otlp(otlp);
         self.receiver.set_rules(rules);
+        self.receiver.set_ha(ha, &self.elections);
         Ok(())
     }
+}
+
+fn open_elections(data_dir: &Path) -> Elections {
+    let (elections, found) = Elections::open(Arc::new(RealFs), data_dir.join("ha"));
+    match found {
+        ElectionsFound::Sound => {}
+        ElectionsFound::Newer(version) => {
+            tracing::warn!(
+                version,
+                "The file of HA pairs is of a newer version; it is left as it is, and a restart elects anew"
+            );
+        }
+        ElectionsFound::Damaged(reason) => {
+            tracing::error!(
+                reason,
+                "The file of HA pairs cannot be read; it is kept aside, and leaders are elected anew"
+            );
+        }
+    }
+    elections
 }

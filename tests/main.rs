@@ -8,8 +8,10 @@
 mod harness;
 
 mod advise;
+mod cli;
 mod crash;
 mod damage;
+mod ha;
 mod http;
 mod otlp;
 mod prometheus;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::args::Format;
@@ -115,21 +116,15 @@ fn more(text: &mut String, n: usize, lines_max: usize) {
     }
 }
 
-/// Returns rows in columns of equal width, the first `n_numbers` of them to the right.
+/// Returns rows in columns, the first `n_numbers` of them to the right.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]], n_numbers: usize) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..N).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-            let cell = if column < n_numbers { format!("  {cell:>width$}") } else { format!("  {cell:<width$}") };
-            line.push_str(&cell);
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).add_rows(rows);
+    for (column, idx) in table.column_iter_mut().zip(0..) {
+        column.set_padding((2, 0));
+        column.set_cell_alignment(if idx < n_numbers { CellAlignment::Right } else { CellAlignment::Left });
     }
-    text
+    table.trim_fmt() + "\n"
 }
 
 fn add(text: &mut String, line: std::fmt::Arguments<'_>) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
+use varve_ingest::Version;
 
 use super::fleet::{ACTIVE_SERIES_MAX, FleetOptions, SERIES_PER_NODE_MAX};
 use crate::client::Url;
@@ -27,12 +28,14 @@ pub(crate) enum BenchCommand {
 /// Commands of `varve bench fleet`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
-    /// Writes the fleet's samples to a server by remote write 1.0
+    /// Writes the fleet's samples to a server by remote write
     Write(WriteArgs),
     /// Reads every k-th series back and compares each sample
     Verify(VerifyArgs),
     /// Asks what dashboards ask, and tells how long it takes
     Query(QueryArgs),
+    /// Writes and asks at the same time, and tells what each costs the other
+    Mixed(MixedArgs),
     /// Asks for all series from many clients at once, while writes go on
     Unbounded(UnboundedArgs),
     /// Checks that peers need for an hour of the fleet the bytes a sample that they are known for
@@ -97,6 +100,10 @@ pub(crate) struct WriteArgs {
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) rate: u64,
 
+    /// Version of remote write
+    #[arg(long, value_name = "VERSION", default_value = "1.0", value_parser = parse_version)]
+    pub(crate) remote_write_version: Version,
+
     /// Process of the server, to report its CPU and memory
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
@@ -131,6 +138,29 @@ pub(crate) struct QueryArgs {
     /// Time of the last scrape; ranges are the hour before it
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) time: i64,
+
+    /// How often each question is asked
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) repeats: u8,
+}
+
+/// Flags of `varve bench fleet mixed`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MixedArgs {
+    /// The server, for instance http://127.0.0.1:9898, without data of the fleet; its APIs are expected below
+    #[arg(value_name = "URL", value_parser = Url::parse)]
+    pub(crate) url: Url,
+
+    #[command(flatten)]
+    pub(crate) fleet: FleetArgs,
+
+    /// Samples a second that arrive while questions are asked
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rate: u64,
+
+    /// Clients that ask one question after the other in the last part
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) clients: u8,
 
     /// How often each question is asked
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..))]
@@ -274,6 +304,14 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         interval if interval.as_millis() == 0 => Err("must be at least 1ms".to_owned()),
         interval => Ok(interval),
+    }
+}
+
+fn parse_version(text: &str) -> Result<Version, String> {
+    match text {
+        "1.0" => Ok(Version::V1),
+        "2.0" => Ok(Version::V2),
+        _ => Err("expected 1.0 or 2.0".to_owned()),
     }
 }
 

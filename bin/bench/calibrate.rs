@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use serde_json::Value;
+use varve_ingest::Version;
 use varve_tsdb::{Labels, METRIC_NAME, Sample};
 
 use super::args::{CalibrateArgs, now_ms};
@@ -97,7 +98,7 @@ fn prometheus(program: &Path, fleet: &Fleet, n_rounds: i64) -> Result<f64> {
     })?;
     fill(&peer, fleet, n_rounds)?;
     let mut client = Client::new(&peer.url("/api/v1/write"))?;
-    let answer = client.write(end_of_hour(fleet.options().start_ms + HOUR_MS / 4 * 7)?)?;
+    let answer = client.write(end_of_hour(fleet.options().start_ms + HOUR_MS / 4 * 7)?, Version::V1)?;
     ensure!(answer.is_success(), "the last sample is refused with {}: {}", answer.status, answer.text());
     let (size, n_samples) = peer.wait("compact", PATIENCE, |_| Ok(block(&data)))?;
     peer.stop()?;
@@ -113,6 +114,7 @@ fn fill(peer: &Peer, fleet: &Fleet, n_rounds: i64) -> Result<u64> {
         n_connections: 2,
         samples_per_request: 2_000,
         rate: None,
+        version: Version::V1,
         pid: Some(peer.pid()),
     };
     let written = write_fleet(fleet, 0..n_rounds, &options)?;
@@ -125,7 +127,7 @@ fn fill(peer: &Peer, fleet: &Fleet, n_rounds: i64) -> Result<u64> {
 fn end_of_hour(timestamp_ms: i64) -> Result<Bytes> {
     let labels = Labels::from_pairs([(METRIC_NAME, "varve_bench_end")]).context("name a series")?;
     let mut request = WriteRequest::default();
-    request.push(&EncodedLabels::new(&labels), Sample { timestamp_ms, value: 1.0 });
+    request.push(&EncodedLabels::new(&labels, Version::V1), Sample { timestamp_ms, value: 1.0 });
     request.take_body()
 }
 

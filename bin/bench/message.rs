@@ -1,12 +1,19 @@
-//! The messages of remote write 1.0 (`prompb/remote.proto`), encoded from parts that are kept encoded.
+//! The messages of remote write 1.0 (`prompb/remote.proto`) and 2.0 (`io/prometheus/write/v2/types.proto`), encoded from
+//! parts that are kept encoded.
+
+use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use varve_ingest::Version;
 use varve_tsdb::{Labels, Sample};
 
-// Tags of fields: the field's number and its wire type.
-const SERIES: u8 = 1 << 3 | LENGTH;
+// Tags of fields: the field's number and its wire type. Samples are alike in both versions.
+const SERIES_V1: u8 = 1 << 3 | LENGTH;
+const SERIES_V2: u8 = 5 << 3 | LENGTH;
+const SYMBOL: u8 = 4 << 3 | LENGTH;
 const SERIES_LABEL: u8 = 1 << 3 | LENGTH;
+const SERIES_LABEL_REFS: u8 = 1 << 3 | LENGTH;
 const SERIES_SAMPLE: u8 = 2 << 3 | LENGTH;
 const LABEL_NAME: u8 = 1 << 3 | LENGTH;
 const LABEL_VALUE: u8 = 2 << 3 | LENGTH;
@@ -16,41 +23,91 @@ const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
 const LENGTH: u8 = 2;
 
-/// The labels of a series, encoded.
+/// The labels of a series as a request takes them.
 #[derive(Debug, Clone)]
-pub(super) struct EncodedLabels(Box<[u8]>);
+pub(super) enum EncodedLabels {
+    /// The field of the message.
+    V1(Box<[u8]>),
+    /// The symbols that the request's table shall have: name and value in turn.
+    V2(Box<[Box<str>]>),
+}
 
 /// A write request while samples gather in it.
 #[derive(Debug, Default)]
 pub(super) struct WriteRequest {
-    message: Vec<u8>,
+    series: Vec<u8>,
+    /// Of version 2.0: the numbers of the symbols, and their fields in the message.
+    symbols: HashMap<Box<str>, u32>,
+    symbol_fields: Vec<u8>,
+    /// The field of a series' labels while it is made.
+    label_refs: Vec<u8>,
     n_samples: usize,
 }
 
 impl EncodedLabels {
-    pub(super) fn new(labels: &Labels) -> Self {
-        let mut encoded = Vec::with_capacity(labels.size() + 6 * labels.len());
-        let mut label = Vec::new();
-        for (name, value) in labels {
-            label.clear();
-            push_bytes(LABEL_NAME, name.as_bytes(), &mut label);
-            push_bytes(LABEL_VALUE, value.as_bytes(), &mut label);
-            push_bytes(SERIES_LABEL, &label, &mut encoded);
+    pub(super) fn new(labels: &Labels, version: Version) -> Self {
+        match version {
+            Version::V1 => Self::V1(label_fields(labels).into()),
+            Version::V2 => Self::V2(labels.iter().flat_map(|(name, value)| [name.into(), value.into()]).collect()),
         }
-        Self(encoded.into())
     }
 }
 
+fn label_fields(labels: &Labels) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(labels.size() + 6 * labels.len());
+    let mut label = Vec::new();
+    for (name, value) in labels {
+        label.clear();
+        push_bytes(LABEL_NAME, name.as_bytes(), &mut label);
+        push_bytes(LABEL_VALUE, value.as_bytes(), &mut label);
+        push_bytes(SERIES_LABEL, &label, &mut encoded);
+    }
+    encoded
+}
+
 impl WriteRequest {
-    /// Adds a series with one sample.
+    /// Adds a series with one sample; all of a request are of one version.
     pub(super) fn push(&mut self, labels: &EncodedLabels, sample: Sample) {
         let mut point = [0; 20];
         let len = encode_sample(sample, &mut point);
-        self.message.push(SERIES);
-        push_varint((labels.0.len() + 2 + len) as u64, &mut self.message);
-        self.message.extend_from_slice(&labels.0);
-        push_bytes(SERIES_SAMPLE, &point[..len], &mut self.message);
+        let tag = match labels {
+            EncodedLabels::V1(_) => SERIES_V1,
+            EncodedLabels::V2(symbols) => {
+                self.gather_refs(symbols);
+                SERIES_V2
+            }
+        };
+        let labels = match labels {
+            EncodedLabels::V1(fields) => fields,
+            EncodedLabels::V2(_) => &self.label_refs[..],
+        };
+        self.series.push(tag);
+        push_varint((labels.len() + 2 + len) as u64, &mut self.series);
+        self.series.extend_from_slice(labels);
+        push_bytes(SERIES_SAMPLE, &point[..len], &mut self.series);
         self.n_samples += 1;
+    }
+
+    /// Puts the field of the symbols' numbers into `label_refs`; symbols that are new to the request get one.
+    fn gather_refs(&mut self, symbols: &[Box<str>]) {
+        if self.symbols.is_empty() {
+            self.add_symbol("");
+        }
+        let mut refs = Vec::with_capacity(2 * symbols.len());
+        for symbol in symbols {
+            let known = self.symbols.get(symbol).copied();
+            push_varint(known.unwrap_or_else(|| self.add_symbol(symbol)).into(), &mut refs);
+        }
+        self.label_refs.clear();
+        push_bytes(SERIES_LABEL_REFS, &refs, &mut self.label_refs);
+    }
+
+    fn add_symbol(&mut self, symbol: &str) -> u32 {
+        let number =
+            u32::try_from(self.symbols.len()).expect("a request holds fewer symbols than bytes, and those are few");
+        push_bytes(SYMBOL, symbol.as_bytes(), &mut self.symbol_fields);
+        self.symbols.insert(symbol.into(), number);
+        number
     }
 
     pub(super) fn n_samples(&self) -> usize {
@@ -59,8 +116,11 @@ impl WriteRequest {
 
     /// Compresses the request into a body and empties it.
     pub(super) fn take_body(&mut self) -> Result<Bytes> {
-        let body = snap::raw::Encoder::new().compress_vec(&self.message).context("compress a request")?;
-        self.message.clear();
+        // Symbols stand before what names them, as Prometheus has it.
+        self.symbol_fields.append(&mut self.series);
+        let body = snap::raw::Encoder::new().compress_vec(&self.symbol_fields).context("compress a request")?;
+        self.symbol_fields.clear();
+        self.symbols.clear();
         self.n_samples = 0;
         Ok(body.into())
     }
@@ -96,22 +156,36 @@ fn push_varint(mut rest: u64, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use varve_ingest::{DecodedBatch, Limits, RouteHasher, decode_v1};
+    use varve_ingest::{DecodedBatch, Limits, RouteHasher, decode_v1, decode_v2};
 
     use super::*;
 
-    #[test]
-    fn the_receiver_understands_what_is_sent() {
-        let labels = Labels::from_pairs([("__name__", "up"), ("job", "x".repeat(300).as_str())]).unwrap();
-        let encoded = EncodedLabels::new(&labels);
+    fn the_receiver_understands_what_is_sent(version: Version) {
+        let sets = [("job", "x".repeat(300)), ("instance", "up".to_owned())];
+        let sets = sets.map(|(name, value)| Labels::from_pairs([("__name__", "up"), (name, value.as_str())]).unwrap());
+        let samples = [(i64::MAX, -0.0), (-1, f64::INFINITY), (1_760_000_000_000, 0.1)];
         let mut request = WriteRequest::default();
-        for sample in [(i64::MAX, -0.0), (-1, f64::INFINITY), (1_760_000_000_000, 0.1)] {
-            request.push(&encoded, Sample { timestamp_ms: sample.0, value: sample.1 });
-        }
-        let body = request.take_body().unwrap();
-        let message = snap::raw::Decoder::new().decompress_vec(&body).unwrap();
         let mut batch = DecodedBatch::default();
-        decode_v1(&message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();
-        assert_eq!(request.n_samples(), 0);
+        // The second request knows nothing of the first one's symbols.
+        for _ in 0..2 {
+            for (i, (timestamp_ms, value)) in samples.into_iter().enumerate() {
+                request.push(&EncodedLabels::new(&sets[i % 2], version), Sample { timestamp_ms, value });
+            }
+            assert_eq!(request.n_samples(), 3);
+            let message = snap::raw::Decoder::new().decompress_vec(&request.take_body().unwrap()).unwrap();
+            let decode = if version == Version::V1 { decode_v1 } else { decode_v2 };
+            decode(&message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();
+            assert_eq!((request.n_samples(), batch.n_samples()), (0, 3));
+        }
+    }
+
+    #[test]
+    fn the_receiver_understands_version_1() {
+        the_receiver_understands_what_is_sent(Version::V1);
+    }
+
+    #[test]
+    fn the_receiver_understands_version_2() {
+        the_receiver_understands_what_is_sent(Version::V2);
     }
 }

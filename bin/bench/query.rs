@@ -194,6 +194,14 @@ pub(super) fn median(times: &mut [Duration]) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
+/// Returns the geometric mean of the medians; `None` if one was refused.
+pub(super) fn geometric_mean(questions: &[Asked], is_metadata: bool) -> Option<f64> {
+    let of_kind = questions.iter().filter(|asked| asked.is_metadata == is_metadata);
+    let logs: Option<Vec<f64>> = of_kind.map(|asked| asked.median_ms.map(f64::ln)).collect();
+    let logs = logs.filter(|logs| !logs.is_empty())?;
+    Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
 /// Returns the one number that an instant query gives, 0 if it gives none.
 pub(super) fn scalar(client: &mut Client, query: &str, time_ms: i64) -> Result<f64> {
     let path = format!("/api/v1/query?nocache=1&query={}&time={}", escape(query), time_ms as f64 / 1e3);
@@ -229,6 +237,18 @@ mod tests {
         assert_eq!(path, "/api/v1/series?start=3600&end=7200&match[]=a%7Bb%3D%22c%22%7D");
         assert_eq!(Ask::Metadata("labels").path(7_200), "/api/v1/labels?start=3600&end=7200");
         assert!(Ask::Range("up").path(7_200).ends_with("start=3600&end=7200&step=60&query=up"));
+    }
+
+    fn asked(median_ms: Option<f64>) -> Asked {
+        Asked { name: "up", is_metadata: false, median_ms, answer_bytes: 1, n_results: 1, refusal: None }
+    }
+
+    #[test]
+    fn a_mean_needs_every_answer() {
+        let mean = geometric_mean(&[asked(Some(2.0)), asked(Some(8.0))], false).unwrap();
+        assert!((mean - 4.0).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[asked(Some(2.0)), asked(None)], false), None);
+        assert_eq!(geometric_mean(&[asked(Some(2.0))], true), None);
     }
 
     #[test]

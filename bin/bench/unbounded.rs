@@ -9,12 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use varve_ingest::Version;
 
 use super::args::UnboundedArgs;
 use super::fleet::Fleet;
-use super::process;
 use super::write::{WriteOptions, Written, write_fleet};
 use crate::client::{Client, Url, escape};
+use crate::process;
 
 /// How often the server's memory is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -57,6 +58,7 @@ pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
     let fleet = Fleet::new(args.fleet.options(args.start));
     let options = WriteOptions {
         url: args.url.join("/api/v1/write"),
+        version: Version::V1,
         n_connections: WRITERS,
         samples_per_request: SAMPLES_PER_REQUEST,
         rate: Some(args.rate as f64),

@@ -12,19 +12,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
+use varve_ingest::Version;
 use varve_tsdb::Sample;
 
 use super::args::WriteArgs;
 use super::fleet::{Fleet, SeriesId};
 use super::message::{EncodedLabels, WriteRequest};
-use super::process::{self, Usage};
 use crate::client::{Answer, Client, Url};
+use crate::process::{self, Usage};
 
 /// Waits between attempts, as Prometheus' `min_backoff` and `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// How long a request is tried; Prometheus tries for ever, but a bench must end.
 const RETRY_MAX: Duration = Duration::from_secs(300);
+/// In so many parts the server's memory over the time of writing is told.
+const PARTS_MAX: usize = 10;
 
 /// How to write.
 #[derive(Debug, Clone)]
@@ -34,6 +37,7 @@ pub(super) struct WriteOptions {
     pub(super) samples_per_request: usize,
     /// Samples a second, all connections together; `None` for no limit.
     pub(super) rate: Option<f64>,
+    pub(super) version: Version,
     pub(super) pid: Option<u32>,
 }
 
@@ -50,6 +54,8 @@ pub(super) struct Written {
     latencies: Vec<Duration>,
     duration: Duration,
     server: Option<(Usage, Usage)>,
+    /// Memory of the server after each round, in bytes.
+    resident_bytes: Vec<u64>,
 }
 
 /// Writes a fleet and prints what it cost.
@@ -67,6 +73,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<()> {
         n_connections: size(args.connections),
         samples_per_request: size(args.samples_per_request),
         rate: (args.rate > 0).then_some(args.rate as f64),
+        version: args.remote_write_version,
         pid: args.pid,
     };
     let written = write_fleet(&fleet, 0..args.fleet.n_rounds(), &options)?;
@@ -88,6 +95,7 @@ pub(super) fn write_fleet(fleet: &Fleet, rounds: Range<i64>, options: &WriteOpti
         written.add(result.map_err(|_| anyhow::anyhow!("a sender panicked"))??);
     }
     written.latencies.sort_unstable();
+    written.resident_bytes = shared.resident_bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
     written.server = before.zip(options.pid.map(process::usage).transpose()?);
     Ok(written)
 }
@@ -105,6 +113,7 @@ struct Shared<'a> {
     /// When the next request of any connection is due, if there is a rate.
     due: Mutex<Instant>,
     failed: Mutex<Option<anyhow::Error>>,
+    resident_bytes: Mutex<Vec<u64>>,
 }
 
 /// The labels of the series at a place.
@@ -132,6 +141,14 @@ impl<'a> Shared<'a> {
             round_end: Barrier::new(options.n_connections),
             due: Mutex::new(Instant::now()),
             failed: Mutex::default(),
+            resident_bytes: Mutex::default(),
+        }
+    }
+
+    /// Notes how much memory the server has. If it has ended, the next request tells.
+    fn note_memory(&self) {
+        if let Some(Ok(usage)) = self.options.pid.map(process::usage) {
+            self.resident_bytes.lock().unwrap_or_else(PoisonError::into_inner).push(usage.resident_bytes);
         }
     }
 
@@ -150,7 +167,10 @@ impl<'a> Sender<'a> {
                 // The others learn of it at the end of the round: all leave there together.
                 shared.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }
-            shared.round_end.wait();
+            let is_leader = shared.round_end.wait().is_leader();
+            if is_leader {
+                shared.note_memory();
+            }
             if shared.has_failed() {
                 break;
             }
@@ -187,8 +207,10 @@ impl<'a> Sender<'a> {
     }
 
     fn sample(&mut self, known: &mut Vec<Known>, at: usize, series: SeriesId, sample: Sample) -> Result<()> {
-        let encode =
-            || Known { generation: series.generation, labels: EncodedLabels::new(&self.shared.fleet.labels(series)) };
+        let encode = || {
+            let labels = EncodedLabels::new(&self.shared.fleet.labels(series), self.shared.options.version);
+            Known { generation: series.generation, labels }
+        };
         match known.get_mut(at) {
             Some(known) if known.generation == series.generation => {}
             Some(known) => *known = encode(),
@@ -217,7 +239,7 @@ impl<'a> Sender<'a> {
         let (since, mut backoff) = (Instant::now(), BACKOFF_MIN);
         loop {
             let started = Instant::now();
-            let failed = match self.client.write(body.clone()) {
+            let failed = match self.client.write(body.clone(), self.shared.options.version) {
                 Ok(answer) if !is_retried(answer.status) => return Ok((answer, started.elapsed())),
                 failed => failed,
             };
@@ -259,6 +281,13 @@ impl Written {
         self.latencies.extend(other.latencies);
     }
 
+    /// Adds what was written after this.
+    pub(super) fn append(&mut self, later: Self) {
+        self.duration += later.duration;
+        self.add(later);
+        self.latencies.sort_unstable();
+    }
+
     /// Turns refused samples into an error.
     pub(super) fn check(&self) -> Result<()> {
         match &self.refusal {
@@ -293,6 +322,10 @@ impl fmt::Display for Written {
         let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
         writeln!(f, "server CPU   {cpu:.1} s, {:.2} s a million samples", cpu * 1e6 / self.n_samples.max(1) as f64)?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        writeln!(f, "server RSS   {:.0} MiB, peak {:.0} MiB", mib(after.resident_bytes), mib(after.peak_bytes))
+        writeln!(f, "server RSS   {:.0} MiB, peak {:.0} MiB", mib(after.resident_bytes), mib(after.peak_bytes))?;
+        let n_rounds = self.resident_bytes.len();
+        let parts = PARTS_MAX.min(n_rounds);
+        let after_part = |part: usize| format!("{:.0}", mib(self.resident_bytes[(part + 1) * n_rounds / parts - 1]));
+        writeln!(f, "  in between {} MiB", (0..parts).map(after_part).collect::<Vec<_>>().join(" "))
     }
 }

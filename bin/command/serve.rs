@@ -33,7 +33,7 @@ use crate::query_log::QueryLog;
 use crate::shutdown::{Received, Signals};
 use crate::store::{Store, StoreOptions};
 use crate::web_config::WebConfig;
-use crate::{http, log, machine, self_scrape};
+use crate::{auto_reload, http, log, machine, self_scrape};
 
 /// How long running queries may go on after the signal.
 const QUERY_GRACE: Duration = Duration::from_secs(2);
@@ -41,12 +41,14 @@ const QUERY_GRACE: Duration = Duration::from_secs(2);
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 /// How often the wait for queries looks whether they have ended.
 const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// How often the usage record is written, if it has changed.
+/// How often the usage record is written, if it has changed, and what of HA pairs could not be written before.
 const USAGE_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Blocking threads besides one per connection: opening and closing the store, the self-scrape.
 const THREADS_SPARE: usize = 8;
 /// Turns the search endpoints on.
 const SEARCH_FEATURE: &str = "search-api";
+/// Does what --config.auto-reload does.
+const AUTO_RELOAD_FEATURE: &str = "auto-reload-config";
 /// Prometheus' names of features of other parts than PromQL; Varve always or never has them.
 const OTHER_FEATURES: [&str; 6] = [
     "exemplar-storage",
@@ -110,7 +112,10 @@ async fn run(args: ServeArgs, app: Arc<App>, options: StoreOptions) -> Result<()
     app.start_ring(&of_error);
     app.set_store(Arc::clone(&store));
     tracing::info!("Server is ready to receive web requests.");
-    let saving = tokio::spawn(keep_usage(Arc::clone(&store)));
+    if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {
+        tokio::spawn(auto_reload::run(Arc::clone(&app), path, args.config_auto_reload_interval));
+    }
+    let saving = tokio::spawn(keep_records(Arc::clone(&store)));
     let of_replay = Arc::clone(&app);
     let mut replay =
         Replay::watch(store, of_error, started, move || of_replay.notifications.set(http::STARTING_UP, false));
@@ -264,20 +269,23 @@ async fn shut_down(
     Ok(())
 }
 
-/// Writes the usage record every now and then.
-async fn keep_usage(store: Arc<Store>) {
+/// Writes every now and then what is kept besides samples.
+async fn keep_records(store: Arc<Store>) {
     loop {
         tokio::time::sleep(USAGE_SAVE_INTERVAL).await;
         let store = Arc::clone(&store);
-        if tokio::task::spawn_blocking(move || save_usage(&store)).await.is_err() {
+        if tokio::task::spawn_blocking(move || save(&store)).await.is_err() {
             return;
         }
     }
 }
 
-fn save_usage(store: &Store) {
+fn save(store: &Store) {
     if let Err(error) = store.usage.save() {
         tracing::error!(%error, "Cannot write the usage record; trying again later");
+    }
+    if let Err(error) = store.elections.save() {
+        tracing::error!(%error, "Cannot write who leads HA pairs; trying again later");
     }
 }
 
@@ -289,7 +297,7 @@ async fn wait_for_queries(app: &App) {
 }
 
 fn close(store: Arc<Store>) -> Result<()> {
-    save_usage(&store);
+    save(&store);
     store.db.sync().map_err(|e| anyhow!("sync the log: {e}"))
 }
 
@@ -298,6 +306,8 @@ fn features(names: &[String]) -> Features {
     for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
         if features.enable(name) || name == SEARCH_FEATURE {
             tracing::info!(option = name, "Feature enabled");
+        } else if name == AUTO_RELOAD_FEATURE {
+            tracing::warn!(option = name, "This option for --enable-feature is deprecated, use --config.auto-reload");
         } else if OTHER_FEATURES.contains(&name) {
             tracing::warn!(option = name, "This option for --enable-feature has no effect on Varve");
         } else {
@@ -305,6 +315,10 @@ fn features(names: &[String]) -> Features {
         }
     }
     features
+}
+
+fn has_feature(args: &ServeArgs, feature: &str) -> bool {
+    args.enable_feature.iter().any(|name| name.trim() == feature)
 }
 
 fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeMap<String, String>) -> Settings {
@@ -332,9 +346,10 @@ fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeM
         write_body_size_max: args.ingest.body_size_max,
         write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
         features,
+        auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
         admin_api: args.enable_admin_api,
         lifecycle: args.enable_lifecycle,
-        search: args.enable_feature.iter().any(|name| name.trim() == SEARCH_FEATURE),
+        search: has_feature(args, SEARCH_FEATURE),
         search_limit_max: args.search_max_limit,
         cors_origin: args.cors_origin.clone(),
         notifications_subscribers_max: args.max_notifications_subscribers,

@@ -1,10 +1,13 @@
 //! Section `ingest`: what becomes of series at the door.
 
+mod ha;
 mod preset;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize};
-use varve_ingest::{RelabelConfig, RuleState, Rules};
+use varve_ingest::{HaSettings, RelabelConfig, RuleState, Rules};
+
+use ha::HaConfig;
 
 /// What the section says.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
@@ -14,6 +17,9 @@ pub(crate) struct IngestConfig {
     metric_relabel_configs: Vec<RuleConfig>,
     /// Rules that come with Varve, by name; they stand behind the others. Default none.
     presets: Vec<String>,
+    /// HA pairs, of which one is stored. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ha: Option<HaConfig>,
 }
 
 /// A relabel configuration as Prometheus has it, with a name and a state.
@@ -35,6 +41,8 @@ struct RuleConfig {
     #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     state: StateConfig,
+    /// Whether the rule falls back to shadow when somebody asks for what it drops. Default not.
+    armed: bool,
 }
 
 /// How a rule's state is written.
@@ -59,17 +67,36 @@ impl IngestConfig {
         }
         Rules::new(configs).context("ingest.metric_relabel_configs")
     }
+
+    /// Returns how HA pairs are known, if there are any.
+    ///
+    /// # Errors
+    /// A label that cannot be, or a timeout out of its bounds.
+    pub(crate) fn ha(&self) -> Result<Option<HaSettings>> {
+        self.ha.as_ref().map(HaConfig::settings).transpose()
+    }
 }
 
 impl RuleConfig {
     fn to_relabel(&self) -> RelabelConfig {
-        let Self { source_labels, separator, regex, modulus, target_label, replacement, action, name, state } =
+        let Self { source_labels, separator, regex, modulus, target_label, replacement, action, name, state, armed } =
             self.clone();
         let state = match state {
             StateConfig::Enforce => RuleState::Enforce,
             StateConfig::Shadow => RuleState::Shadow,
         };
-        RelabelConfig { source_labels, separator, regex, modulus, target_label, replacement, action, name, state }
+        RelabelConfig {
+            source_labels,
+            separator,
+            regex,
+            modulus,
+            target_label,
+            replacement,
+            action,
+            name,
+            state,
+            armed,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use varve_query::QueryStats;
 
 use super::params::Form;
+use crate::rejects::Sender;
 
 /// Bytes of a user agent that are kept.
 const USER_AGENT_SIZE_MAX: usize = 256;
@@ -100,6 +101,12 @@ impl Call {
     /// Returns the call that the running task works for; one without a name outside of any.
     pub(crate) fn current() -> Arc<Self> {
         CURRENT.try_with(Arc::clone).unwrap_or_else(|_outside| Self::of(&Request::default(), String::new()))
+    }
+
+    /// Returns what is told of the sender of a write.
+    pub(crate) fn sender(&self) -> Sender {
+        let (user_agent, user, path) = (self.user_agent.clone(), Arc::clone(&self.user), self.route.clone());
+        Sender { address: self.client, user_agent, user, path }
     }
 
     /// Notes the parameters; the first note stands.

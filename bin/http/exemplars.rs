@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use varve_query::promql::{self, Features};
+use varve_query::usage::LabelSet;
 use varve_tsdb::{Exemplar, SeriesExemplars, TimeRange};
 
 use super::App;
@@ -12,14 +13,16 @@ use super::error::ApiError;
 use super::json;
 use super::params::Form;
 use super::run::{Class, Work, run};
+use crate::usage::Requester;
 
 /// GET and POST /api/v1/query_exemplars.
-pub(super) async fn query_exemplars(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn query_exemplars(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let features = app.settings.features;
     let read = read_range(&form).and_then(|range| Ok((range, form.timeout()?)));
     match read {
         Ok((range, timeout)) => {
-            run(&app, Class::Query, timeout, move |work| answer(work, form.first("query"), &features, range)).await
+            run(&app, Class::Query, timeout, move |work| answer(work, &who, form.first("query"), &features, range))
+                .await
         }
         Err(refused) => refused.into_response(),
     }
@@ -33,7 +36,13 @@ fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
     Ok(range)
 }
 
-fn answer(work: &mut Work, query: &str, features: &Features, range: TimeRange) -> Result<(), ApiError> {
+fn answer(
+    work: &mut Work,
+    who: &Requester,
+    query: &str,
+    features: &Features,
+    range: TimeRange,
+) -> Result<(), ApiError> {
     // Prometheus does not name the parameter here.
     let expr = promql::parse(query, features).map_err(|refused| ApiError::bad_data(refused.to_string()))?;
     let selectors = promql::selectors(&expr);
@@ -41,6 +50,8 @@ fn answer(work: &mut Work, query: &str, features: &Features, range: TimeRange) -
         // Nothing written is a 204, as in Prometheus.
         return Ok(());
     }
+    // The whole label set of each series that is selected stands in the answer.
+    work.store.note_selectors(who, &selectors, &LabelSet::all());
     let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
     work.out.leave_gate();
     work.open();

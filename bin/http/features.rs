@@ -54,7 +54,8 @@ fn list(settings: &Settings) -> FeatureList {
         all_functions.map(|function| (function.name.to_owned(), is_on(function.experimental))).collect();
     let operators = settings.features.operators().map(|(name, on)| (name.to_owned(), on)).collect();
     let tsdb = named(&[("exemplar_storage", true), ("isolation", true), ("native_histograms", true)]);
-    let prometheus = named(&[("agent_mode", false), ("server_mode", true), ("auto_reload_config", false)]);
+    let prometheus =
+        named(&[("agent_mode", false), ("server_mode", true), ("auto_reload_config", settings.auto_reload)]);
     [
         ("api", api),
         ("prometheus", prometheus),

@@ -27,12 +27,14 @@ mod exemplars;
 mod features;
 mod federate;
 mod flight;
+mod ha;
 mod health;
 mod import;
 mod json;
 mod labels;
 mod lifecycle;
 mod metadata;
+mod muffler;
 mod notifications;
 mod openapi;
 mod otlp;
@@ -40,6 +42,8 @@ mod params;
 mod queries;
 mod query;
 mod redirect;
+mod rejects;
+mod relabel;
 mod remote_read;
 mod request_body;
 mod routes;
@@ -78,6 +82,7 @@ use crate::live_config::LiveConfig;
 use crate::metrics::{MemoryFigures, Metrics};
 use crate::pressure::Pressure;
 use crate::query_log::QueryLog;
+use crate::rejects::RejectLog;
 use crate::ring::Ring;
 use crate::store::Store;
 use crate::web_config::WebConfig;
@@ -114,6 +119,7 @@ pub(crate) struct Settings {
     pub(crate) write_body_size_max: usize,
     pub(crate) write_bytes_in_flight_max: usize,
     pub(crate) features: Features,
+    pub(crate) auto_reload: bool,
     pub(crate) admin_api: bool,
     pub(crate) lifecycle: bool,
     /// The experimental search endpoints.
@@ -156,6 +162,7 @@ pub(crate) struct App {
     pressure: Pressure,
     web: WebConfig,
     pub(crate) query_log: QueryLog,
+    pub(crate) rejects: RejectLog,
     /// Starts with the store, in its directory.
     ring: OnceLock<Ring>,
     /// What all queries and metadata calls may hold.
@@ -215,6 +222,7 @@ impl App {
             pressure,
             web,
             query_log: metrics.query_log(),
+            rejects: RejectLog::default(),
             ring: OnceLock::new(),
             memory: MemoryBudget::with_relief(MEMORY_OF_ALL, settings.query_max_memory_total, relief),
             write_memory: MemoryBudget::new("--ingest.bytes-in-flight-max", settings.write_bytes_in_flight_max),

@@ -47,7 +47,7 @@ pub(super) async fn range(State(app): State<Arc<App>>, who: Requester, form: For
 
 /// GET and POST /api/v1/query_explain: evaluates a query, at one time or, with `start`, `end` and `step`, over a range, and
 /// answers with what each operator of its plan did instead of its value.
-pub(super) async fn explain(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn explain(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let (times, options) = match (|| {
         let times = if ["start", "end", "step"].iter().all(|name| form.first(name).is_empty()) {
             Times::Instant(form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms()))
@@ -63,7 +63,7 @@ pub(super) async fn explain(State(app): State<Arc<App>>, form: Form) -> Response
     note_times(times);
     let call = Call::current();
     run(&app, Class::Query, options.timeout, move |work| {
-        let result = options.evaluate(work, times, options.stats.asked())?;
+        let result = options.evaluate(work, &who, times, options.stats.asked())?;
         result.stats.iter().for_each(|stats| call.note_stats(stats));
         work.out.leave_gate();
         work.open();
@@ -82,10 +82,9 @@ async fn evaluate(app: &Arc<App>, who: Requester, options: Options, times: Times
     let call = Call::current();
     let is_logged = app.query_log.is_enabled();
     run_shared(app, Class::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
-        work.store.usage.query(&who, &options.query, &work.store.engine.options().features);
         // The query log has statistics also where the answer has none.
         let asked = if is_logged { options.stats.asked_for_log() } else { options.stats.asked() };
-        let result = options.evaluate(work, times, asked)?;
+        let result = options.evaluate(work, &who, times, asked)?;
         result.stats.iter().for_each(|stats| call.note_stats(stats));
         write_result(work, result, &options)
     })
@@ -145,10 +144,12 @@ impl Options {
         Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit, stats })
     }
 
-    fn evaluate(&self, work: &Work, times: Times, stats: Asked) -> Result<QueryResult, ApiError> {
+    fn evaluate(&self, work: &Work, who: &Requester, times: Times, stats: Asked) -> Result<QueryResult, ApiError> {
         let Self { query, lookback_delta_ms, .. } = self;
-        let lookback_delta_ms = *lookback_delta_ms;
-        Ok(work.store.engine.run(&work.store.db, &work.ctx, &Request { query, times, lookback_delta_ms, stats })?)
+        let request = Request { query, times, lookback_delta_ms: *lookback_delta_ms, stats };
+        let parsed = work.store.engine.parse(query)?;
+        work.store.note_query(who, parsed.expr());
+        Ok(work.store.engine.run_parsed(&work.store.db, &work.ctx, parsed, &request)?)
     }
 }
 

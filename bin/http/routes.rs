@@ -16,9 +16,9 @@ use super::openapi::{
     self, ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, SyntaxTree, Untyped, optional, required,
 };
 use super::{
-    App, admin, churn, cors, exemplars, features, federate, health, import, labels, lifecycle, metadata, notifications,
-    otlp, plain, queries, query, redirect, remote_read, rules, search, self_metrics, series, status, targets,
-    tsdb_status, usage, write,
+    App, admin, churn, cors, exemplars, features, federate, ha, health, import, labels, lifecycle, metadata,
+    notifications, otlp, plain, queries, query, redirect, rejects, relabel, remote_read, rules, search, self_metrics,
+    series, status, targets, tsdb_status, usage, write,
 };
 
 const LIMIT: Parameter = optional("limit", Integer, "How many elements of the result are returned at most.");
@@ -261,6 +261,15 @@ fn state() -> Vec<Endpoint> {
             .about("status", "Tells which labels made new series")
             .takes(const { &[optional("time", Time, "End of the hour that is looked at; now by default."), TIMEOUT] })
             .gives::<Untyped>(),
+        get("/api/v1/status/rejects", rejects::status)
+            .about("status", "Tells what of writes was not stored, by reason, with the last case of each")
+            .gives::<rejects::Rejects>(),
+        get("/api/v1/status/relabel", relabel::status)
+            .about("status", "Tells what each rule of ingestion does")
+            .gives::<relabel::RelabelStatus>(),
+        get("/api/v1/status/ha", ha::status)
+            .about("status", "Tells which replicas of HA pairs are stored")
+            .gives::<ha::HaStatus>(),
         get("/api/v1/features", features::features)
             .about("features", "Lists features, and whether they are on")
             .gives::<features::FeatureList>(),

@@ -53,7 +53,7 @@ impl Call {
     fn answer(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
         let selectors =
             parse_selectors(&self.selectors).map_err(|reason| ApiError::invalid_parameter("match[]", reason))?;
-        work.store.usage.selectors(who, &selectors, &LabelSet::all());
+        work.store.note_selectors(who, &selectors, &LabelSet::all());
         work.open();
         work.out.buffer().push(b'[');
         let truncated = self.write_series(work, &selectors)?;

@@ -1,7 +1,7 @@
 //! /api/v1/write: remote write 1.0 and 2.0, as the content type says. Answers are plain text, as the remote-write specification has it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -11,6 +11,7 @@ use varve_tsdb::{Error, QueryContext};
 
 use super::call::Call;
 use super::error::{LimitHit, RETRY_AFTER_S};
+use super::muffler::Muffler;
 use super::request_body::{BodyError, BodyLimits, read};
 use super::running::Class;
 use super::{App, plain};
@@ -59,9 +60,13 @@ pub(super) async fn ingest(
         what: "--ingest.body-size-max",
         timeout: app.settings.read_timeout,
     };
-    let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| refuse_body(&refused))?;
+    let call = Call::current();
+    let body = read(request.into_body(), limits, &mut charge).await.map_err(|refused| {
+        app.rejects.refuse(call.sender(), name(&refused), refused.to_string());
+        refuse_body(&refused)
+    })?;
     let waiting = QueryContext::new(WAIT_MAX, app.write_memory.clone());
-    let entry = app.running.enter(Call::current(), Class::Write, &ctx);
+    let entry = app.running.enter(Arc::clone(&call), Class::Write, &ctx);
     let unavailable = |reason: &str| answer(StatusCode::SERVICE_UNAVAILABLE, reason);
     let permit = app.admit(Class::Write, &waiting).await.map_err(|refused| {
         app.metrics.count_limit(refused.limit);
@@ -74,6 +79,7 @@ pub(super) async fn ingest(
         entry.request.begin();
         noting.began(&entry.request);
         let written = work(&store.receiver, &body);
+        noting.rejects.note(|| call.sender(), &written);
         noting.ended(&entry.request, written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, permit));
         written
@@ -97,9 +103,11 @@ struct Counts {
 
 impl Counts {
     fn of(written: &Written) -> Self {
-        // What rules have dropped has been dealt with: a sender would count it as failed otherwise.
-        let all = written.samples_stored + written.samples_dropped;
-        let (histograms, exemplars) = (written.histograms_stored + written.histograms_dropped, &written.exemplars);
+        // What rules have dropped, and what another replica stores, has been dealt with: a sender would count it as failed
+        // otherwise.
+        let all = written.samples_stored + written.samples_dropped + written.samples_left_out;
+        let histograms = written.histograms_stored + written.histograms_dropped + written.histograms_left_out;
+        let exemplars = &written.exemplars;
         Self { samples: all - histograms, histograms, exemplars: exemplars.stored }
     }
 
@@ -157,6 +165,16 @@ pub(super) fn text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
 }
 
+/// Returns the reason under which a body that could not be read is listed.
+fn name(refused: &BodyError) -> &'static str {
+    match refused {
+        BodyError::TooLarge { .. } => "too_large",
+        BodyError::Broken(_) => "body_broken",
+        BodyError::Slow(_) => "body_slow",
+        BodyError::Memory(_) => "busy",
+    }
+}
+
 fn refuse_body(refused: &BodyError) -> Response {
     let status = match refused {
         BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -182,14 +200,31 @@ fn refuse(error: &WriteError) -> Response {
         ) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    if status.is_server_error() {
-        tracing::warn!(%error, "Write request not stored");
+    if status.is_server_error()
+        && let Some(left_out) = REFUSED.admit(kind(error), Instant::now())
+    {
+        tracing::warn!(%error, left_out, "Write request not stored");
     }
     let mut response = answer(status, &error.to_string());
     if let Some(flag) = limit_hit(error) {
         response.extensions_mut().insert(LimitHit(flag));
     }
     response
+}
+
+/// Requests that were not stored: all that come while the disk is full, say.
+static REFUSED: Muffler = Muffler::new();
+
+fn kind(error: &WriteError) -> &'static str {
+    match error {
+        WriteError::Busy { .. } => "busy",
+        WriteError::Moved => "moved",
+        WriteError::Store(Error::Limit { what, .. }) => what,
+        WriteError::Store(Error::Poisoned { .. }) => "poisoned",
+        WriteError::Store(Error::Io { .. }) => "io",
+        WriteError::Store(Error::ReplayFailed { .. }) => "replay",
+        _ => "other",
+    }
 }
 
 /// Returns the flag of the bound that a request hit.

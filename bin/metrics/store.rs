@@ -5,13 +5,13 @@ use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 use super::{family, family_of, label};
 use crate::store::Store;
 use crate::usage::UsageStats;
-use varve_ingest::RuleStats;
+use varve_ingest::{HaCluster, RuleStats};
 
 /// Reads the figures.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
     let (db, receiver) = (&store.db, &store.receiver);
     let families = [tsdb(&db.stats()), replay(&db.replay_status()), ingest(&receiver.stats())];
-    [families.concat(), rules(store), usage(&store.usage.stats())].concat()
+    [families.concat(), rules(store), usage(&store.usage.stats()), ha(store)].concat()
 }
 
 fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
@@ -181,6 +181,11 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
             stats.samples_dropped,
         ),
         counter(
+            "varve_ingest_samples_left_out_total",
+            "Samples of write requests that were left out because another replica of their HA pair leads.",
+            stats.samples_left_out,
+        ),
+        counter(
             "varve_ingest_exemplars_stored_total",
             "Exemplars of write requests that were stored, repetitions included.",
             stats.exemplars.stored,
@@ -216,21 +221,72 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
     if rules.is_empty() {
         return Vec::new();
     }
-    let family = |name: &str, help: &str, n: fn(&RuleStats) -> u64| {
+    let of_all = |name: &str, help: &str, kind, n: fn(&RuleStats) -> f64| {
         let by_rule = rules.iter().map(|rule| {
             let labels = vec![label("rule", &rule.name), label("state", rule.state.name())];
-            (labels, n(rule) as f64)
+            (labels, n(rule))
         });
-        family_of(name, help, MetricType::COUNTER, by_rule)
+        family_of(name, help, kind, by_rule)
     };
-    vec![
+    let family = |name: &str, help: &str, n: fn(&RuleStats) -> f64| of_all(name, help, MetricType::COUNTER, n);
+    let mut families = vec![
         family(
             "varve_ingest_rule_series_total",
             "Label sets that a rule dropped or changed, or in shadow would have, when they were first seen under these rules.",
-            |rule| rule.series,
+            |rule| rule.series as f64,
         ),
-        family("varve_ingest_rule_samples_total", "Samples of such label sets.", |rule| rule.samples),
-    ]
+        family("varve_ingest_rule_samples_total", "Samples of such label sets.", |rule| rule.samples as f64),
+        of_all(
+            "varve_ingest_rule_samples_per_second",
+            "Samples of such label sets per second, since the figures were read before.",
+            MetricType::GAUGE,
+            |rule| rule.samples_per_second,
+        ),
+    ];
+    let armed: Vec<_> = rules.iter().filter(|rule| rule.armed).collect();
+    if !armed.is_empty() {
+        let by_rule =
+            armed.iter().map(|rule| (vec![label("rule", &rule.name)], f64::from(u8::from(rule.fallen.is_some()))));
+        let help = "Times that an armed rule fell back to shadow because somebody asked for what it drops.";
+        families.push(family_of("varve_ingest_rule_fallbacks_total", help, MetricType::COUNTER, by_rule));
+    }
+    families
+}
+
+/// Returns who leads HA pairs; of clusters nothing where none was heard.
+fn ha(store: &Store) -> Vec<MetricFamily> {
+    let clusters = store.elections.clusters();
+    let unsaved = "Changes of the leader of an HA pair that could not be written at once.";
+    let mut families = vec![counter("varve_ha_unsaved_total", unsaved, store.elections.n_unsaved())];
+    if clusters.is_empty() {
+        return families;
+    }
+    let family = |name: &str, help: &str, kind, value: fn(&HaCluster) -> f64| {
+        let of = |cluster: &HaCluster| (vec![label("cluster", &cluster.cluster)], value(cluster));
+        family_of(name, help, kind, clusters.iter().map(of))
+    };
+    let leaders = clusters.iter().map(|of| {
+        let labels = vec![label("cluster", &of.cluster), label("replica", &of.leader.replica)];
+        (labels, of.leader.silent.as_secs_f64())
+    });
+    families.extend([
+        family_of(
+            "varve_ha_leader_silent_seconds",
+            "Time since something came of the replica that leads, by which it is known who leads.",
+            MetricType::GAUGE,
+            leaders,
+        ),
+        family("varve_ha_leader_changes_total", "Changes of the replica that leads.", MetricType::COUNTER, |of| {
+            of.n_changes as f64
+        }),
+        family(
+            "varve_ha_samples_left_out_total",
+            "Samples left out because their replica does not lead.",
+            MetricType::COUNTER,
+            |of| of.samples_left_out as f64,
+        ),
+    ]);
+    families
 }
 
 fn usage(stats: &UsageStats) -> Vec<MetricFamily> {

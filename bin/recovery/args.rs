@@ -9,14 +9,16 @@ use crate::quantity::parse_size;
 /// `varve wal ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WalCommand {
-    /// Says what is in the logs of a Prometheus data directory
+    /// Says what is in the log of a data directory, and what takes how many bytes
     Inspect(InspectArgs),
-    /// Reads logs, head chunks and blocks of a Prometheus data directory to the last byte, and says what is damaged
+    /// Reads the log of a data directory to the last byte, with Prometheus' also head chunks and blocks, and says what is damaged
     Verify(InspectArgs),
-    /// Prints the records of a Prometheus data directory
+    /// Prints the records of a log
     Dump(DumpArgs),
-    /// Writes damaged segments of a Prometheus log anew with all records that are whole; says so first
+    /// Writes damaged files of a log anew with all records that are whole; says so first
     Repair(RepairArgs),
+    /// Replays a log without serving it, and says how long that takes
+    Replay(ReplayArgs),
     /// Turns log and head chunks of a Prometheus that cannot start into blocks
     Recover(RecoverArgs),
 }
@@ -58,9 +60,11 @@ pub(crate) struct RecoverArgs {
 
 /// Arguments of `varve wal inspect` and `varve wal verify`.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "Exit codes: 0 sound, 1 faults were found, 2 it could not be done.")]
+#[command(after_help = "\
+Of a directory in use is seen what was written when a file was read; the end of the newest files may look torn. \
+Exit codes: 0 sound, 1 faults were found, 2 it could not be done.")]
 pub(crate) struct InspectArgs {
-    /// Prometheus' data directory; it is read alone, and may be in use
+    /// Data directory of Varve or Prometheus; it is read alone, without its lock, and may be in use
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
@@ -72,7 +76,7 @@ pub(crate) struct InspectArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Exit codes: 0 sound, 1 faults were found, and mended with --write, 2 it could not be done.")]
 pub(crate) struct RepairArgs {
-    /// Prometheus' data directory, which no Prometheus uses
+    /// Data directory of Varve or Prometheus, which no server has open
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
@@ -87,17 +91,51 @@ pub(crate) struct RepairArgs {
 /// Arguments of `varve wal dump`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DumpArgs {
-    /// Prometheus' data directory; it is read alone, and may be in use
+    /// Data directory of Varve or Prometheus; it is read alone, without its lock, and may be in use
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
-    /// Records of this type alone, by Prometheus' name: series, samples, tombstones, ...
+    /// Records of this type alone: series, samples, exemplars, ...
     #[arg(long = "type", value_name = "NAME")]
     pub(crate) record_type: Option<String>,
 
     /// What is said of the series of this number alone
     #[arg(long, value_name = "N")]
     pub(crate) series: Option<u64>,
+
+    /// What is said of the series of this selector alone
+    #[arg(long = "match", value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+
+    /// First millisecond since the epoch
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) start: Option<i64>,
+
+    /// Last millisecond since the epoch
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) end: Option<i64>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Arguments of `varve wal replay`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+A log of Varve is replayed as at a start of the server, with its blocks beside it, one of Prometheus as `recover` reads it; \
+nothing is written. Exit codes: 0 sound, 1 faults were found, 2 it could not be done.")]
+pub(crate) struct ReplayArgs {
+    /// Data directory of Varve or Prometheus; it is read alone, without its lock
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// Workers [0: the number of cores]
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub(crate) concurrency: usize,
+
+    /// Memory that the replay of a log of Varve may hold beside the heads [0: as much as a server gives it]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) memory: usize,
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,

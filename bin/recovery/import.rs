@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use varve_query::promql::parse_selector;
+use varve_tsdb::prometheus::beside::{BesideBlocks, read_beside_blocks};
 use varve_tsdb::prometheus::block::BlockReader;
+use varve_tsdb::prometheus::chunk::StartTimes;
 use varve_tsdb::prometheus::export::{ExportOptions, export};
-use varve_tsdb::prometheus::fault::Faults;
+use varve_tsdb::prometheus::fault::{FaultKind, Faults};
 use varve_tsdb::prometheus::import::import_block;
 use varve_tsdb::prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
-use varve_tsdb::{Db, Error, Fs, Options, QueryContext, RealFs, TimeRange};
+use varve_tsdb::{Db, Error, Fs, Options, QueryContext, RealFs, TimeRange, WriteBatch};
 
 use super::Verdict;
 use super::args::{ExportArgs, ImportArgs};
@@ -19,6 +21,8 @@ use crate::machine;
 
 /// What an import makes, inside the data directory, before it is taken in.
 const STAGING: &str = "import.tmp";
+/// Exemplars that are appended with one request.
+const EXEMPLARS_AT_ONCE: usize = 1000;
 
 /// Builds blocks of all that a Prometheus data directory holds, then has them taken in at once.
 pub(super) fn import(args: &ImportArgs) -> Result<Verdict> {
@@ -41,7 +45,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<Verdict> {
     remove_dir(&staging)?;
     eprint!("{}", fault_lines(&faults));
     println!("{} samples in {} blocks were built", built.n_samples, built.n_blocks);
-    take_in(&args.path)?;
+    take_in(args)?;
     Ok(if faults.n_unsound() == 0 { Verdict::Sound } else { Verdict::Faults })
 }
 
@@ -55,6 +59,7 @@ fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &Path, faults: &mut Fault
     let options = RecoverOptions {
         memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
         concurrency: machine::cores().min(CONCURRENCY_MAX),
+        starts: StartTimes::Kept,
         ..RecoverOptions::default()
     };
     let (logs, blocks_dir) = (staging.join("logs"), staging.join("blocks"));
@@ -66,28 +71,69 @@ fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &Path, faults: &mut Fault
     let mut built = Built::default();
     for source in &sources {
         // The number in the name decides which of two samples at one time stands: that of Prometheus' older block.
-        let imported = import_block(fs, source, &blocks_dir, built.n_blocks + 1, faults)
-            .with_context(|| format!("read the block {source:?}"))?;
-        built.n_blocks += imported.n_blocks;
-        built.n_samples += imported.n_samples;
+        match import_block(fs, source, &blocks_dir, built.n_blocks + 1, faults) {
+            Ok(imported) => {
+                built.n_blocks += imported.n_blocks;
+                built.n_samples += imported.n_samples;
+            }
+            // A block that tells nothing costs itself alone.
+            Err(Error::Corrupt { path, offset, reason }) => faults.push(&path, offset, FaultKind::Damage, reason),
+            Err(error @ Error::Version { .. }) => faults.push(source, 0, FaultKind::Unknown, error.to_string()),
+            Err(Error::Io { op, path, source: error }) if path.starts_with(&args.source) => {
+                faults.push(&path, 0, FaultKind::Damage, format!("{op}: {error}"));
+            }
+            Err(error) => return Err(error).with_context(|| format!("import the block {source:?}")),
+        }
     }
     Ok(built)
 }
 
-/// Takes the blocks in, or says how the server does that has the directory open.
-fn take_in(path: &Path) -> Result<()> {
-    match Db::open(path, Options { background: false, ..Options::default() }) {
+/// Takes the blocks in, and what the log has beside them; or says how the server does that has the directory open.
+fn take_in(args: &ImportArgs) -> Result<()> {
+    let path = &args.path;
+    let options = Options { background: false, ..Options::default() };
+    let exemplars_max = options.exemplars_max;
+    match Db::open(path, options) {
         Ok(db) => {
             let n_blocks = db.import().context("take the blocks in")?;
             println!("{n_blocks} blocks were taken in");
-            Ok(())
+            let beside = read_beside_blocks(&RealFs, &args.source, exemplars_max).context("read the log")?;
+            take_in_beside(&db, beside)
         }
         Err(Error::Locked { .. }) => {
             println!("a server has {path:?} open; it takes them in with: POST /api/v1/admin/tsdb/import");
+            println!(
+                "exemplars and metadata are not among them: import again when no server has it open to have these"
+            );
             Ok(())
         }
         Err(error) => Err(error).with_context(|| format!("open data directory {path:?}")),
     }
+}
+
+/// Stores exemplars and metadata. What the store knows of a metric family stands.
+fn take_in_beside(db: &Db, beside: BesideBlocks) -> Result<()> {
+    let known = db.metadata();
+    let new: Vec<_> = beside.metadata.into_iter().filter(|(family, _)| !known.contains_key(family)).collect();
+    let n_families = new.len();
+    db.set_metadata(new.iter().map(|(family, metadata)| (family.as_str(), metadata.clone())))
+        .context("keep metadata")?;
+    let (mut batch, mut n_rejected) = (WriteBatch::default(), 0);
+    for (at, exemplars) in (0_u32..).zip(beside.exemplars.chunks(EXEMPLARS_AT_ONCE)) {
+        for (labels, exemplar) in exemplars {
+            batch.push_exemplar(db.series(labels).context("keep exemplars")?, exemplar.clone(), at);
+        }
+        db.append(&mut batch).context("keep exemplars")?;
+        n_rejected += batch.rejected_exemplars().len();
+        batch.clear();
+    }
+    let n_exemplars = beside.exemplars.len() - n_rejected;
+    println!("{n_exemplars} exemplars and metadata of {n_families} metric families were taken in");
+    let n_left_out = beside.n_exemplars_left_out + n_rejected as u64;
+    if n_left_out + beside.n_metadata_left_out > 0 {
+        println!("left out: {n_left_out} exemplars, metadata of {} series", beside.n_metadata_left_out);
+    }
+    Ok(())
 }
 
 /// Writes the samples of a data directory to Prometheus' blocks.

@@ -1,15 +1,19 @@
 //! The tools for logs and data directories: `varve wal`, and what `varve tsdb` does with Prometheus' directories.
 //!
+//! Whose directory it is is found out ([`directory`]); `own` are the tools for Varve's, `prom` those for Prometheus'.
+//! Reports go to standard output, progress and what stands beside a dump to standard error.
+//!
 //! Exit codes, for scripts: 0 sound, 1 faults were found, 2 it could not be done.
 
 mod args;
+mod directory;
+mod filter;
 mod import;
-mod inspect;
+mod item;
+mod own;
 mod progress;
-mod recover;
-mod repair;
+mod prom;
 mod report;
-mod table;
 
 use std::process::ExitCode;
 
@@ -17,6 +21,8 @@ use anyhow::Result;
 use varve_tsdb::prometheus::inspect::Depth;
 
 pub(crate) use args::{ExportArgs, ImportArgs, WalCommand};
+use directory::Owner;
+pub(crate) use report::fault_lines;
 
 /// What a tool found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,13 +33,33 @@ enum Verdict {
 
 /// Runs `varve wal ...`.
 pub(crate) fn wal(command: &WalCommand) -> ExitCode {
-    exit_code(match command {
-        WalCommand::Inspect(args) => inspect::run(args, Depth::Summary),
-        WalCommand::Verify(args) => inspect::run(args, Depth::Everything),
-        WalCommand::Dump(args) => inspect::dump(args),
-        WalCommand::Repair(args) => repair::run(args),
-        WalCommand::Recover(args) => recover::run(args),
-    })
+    exit_code(run(command))
+}
+
+fn run(command: &WalCommand) -> Result<Verdict> {
+    match command {
+        WalCommand::Inspect(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => own::inspect::inspect(args),
+            Owner::Prometheus => prom::inspect::run(args, Depth::Summary),
+        },
+        WalCommand::Verify(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => own::inspect::verify(args),
+            Owner::Prometheus => prom::inspect::run(args, Depth::Everything),
+        },
+        WalCommand::Dump(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => own::dump::run(args),
+            Owner::Prometheus => prom::dump::run(args),
+        },
+        WalCommand::Repair(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => own::repair::run(args),
+            Owner::Prometheus => prom::repair::run(args),
+        },
+        WalCommand::Replay(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => own::replay::run(args),
+            Owner::Prometheus => prom::replay::run(args),
+        },
+        WalCommand::Recover(args) => prom::recover::run(args),
+    }
 }
 
 /// Runs `varve tsdb import`.

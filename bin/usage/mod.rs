@@ -1,6 +1,6 @@
 //! What queries have used: which metrics, by which of their labels, who asked, and when last.
 //!
-//! Used by the handlers of queries and metadata calls, each with one call; read by /api/v1/status/usage. The record is kept
+//! Filled by [`Store`](crate::store::Store) for the handlers of queries and metadata calls; read by /api/v1/status/usage. The record is kept
 //! in the file `usage` of the data directory, [docs/format/usage.md], written once a minute and when the server stops: what
 //! was asked in the last minute before a crash may be missing.
 //!
@@ -19,8 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use varve_query::promql::{Features, parse};
-use varve_query::usage::{self, LabelSet, SelectorUse};
+use varve_query::usage::{LabelSet, SelectorUse};
 use varve_tsdb::{Clock, METRIC_NAME, MatchOp, Matcher, SystemClock};
 
 pub(crate) use record::{Entry, Requester, Snapshot, UsageStats};
@@ -61,26 +60,8 @@ impl Usage {
         Self { record: Mutex::new(record), path, is_changed: AtomicBool::new(false) }
     }
 
-    /// Notes what a query uses. One that does not parse uses nothing.
-    pub(crate) fn query(&self, who: &Requester, query: &str, features: &Features) {
-        if who.is_tool() {
-            return;
-        }
-        if let Ok(expr) = parse(query, features) {
-            self.note(who, &usage::of(&expr));
-        }
-    }
-
-    /// Notes what a call about series or labels selects, and which labels it shows.
-    pub(crate) fn selectors(&self, who: &Requester, selectors: &[Vec<Matcher>], labels: &LabelSet) {
-        if who.is_tool() || selectors.is_empty() {
-            return;
-        }
-        let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
-        self.note(who, &selectors.iter().map(used).collect::<Vec<_>>());
-    }
-
-    fn note(&self, who: &Requester, selectors: &[SelectorUse]) {
+    /// Notes what a query, or a call about series or labels, uses.
+    pub(crate) fn note(&self, who: &Requester, selectors: &[SelectorUse]) {
         let uses: Vec<Use> = selectors.iter().flat_map(uses).collect();
         self.record().note(who, &uses, SystemClock.now_ms());
         self.is_changed.store(true, Ordering::Release);
@@ -143,9 +124,17 @@ fn uses(used: &SelectorUse) -> Vec<Use> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_query::promql::{Features, parse};
+    use varve_query::usage::of;
 
     fn grafana() -> Requester {
         Requester { user_agent: "Grafana/12".into(), dashboard: "d".into(), panel: "2".into(), rule: "".into() }
+    }
+
+    fn note(usage: &Usage, query: &str) {
+        if let Ok(expr) = parse(query, &Features::default()) {
+            usage.note(&grafana(), &of(&expr));
+        }
     }
 
     /// Notes queries and returns `text labels` of what was used.
@@ -153,7 +142,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let usage = Usage::open(folder.path());
         for query in queries {
-            usage.query(&grafana(), query, &Features::default());
+            note(&usage, query);
         }
         let print = |entry: &Entry| {
             let labels: Vec<_> = entry.matched.iter().chain(&entry.grouped).map(|name| &**name).collect();
@@ -178,24 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn calls_about_series_count_and_our_tools_do_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let usage = Usage::open(folder.path());
-        let selectors = [vec![Matcher::equal(METRIC_NAME, "a")]];
-        usage.selectors(&grafana(), &selectors, &LabelSet::Only(["x".to_owned()].into()));
-        let tool = Requester { user_agent: TOOLS_AGENT.into(), ..grafana() };
-        usage.selectors(&tool, &selectors, &LabelSet::all());
-        usage.query(&tool, "b", &Features::default());
-        let snapshot = usage.snapshot();
-        let [entry] = snapshot.metrics.as_slice() else { panic!("{snapshot:?}") };
-        assert_eq!((entry.n_queries, entry.all_labels, entry.grouped.contains("x")), (1, false, true));
-    }
-
-    #[test]
     fn the_record_survives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let usage = Usage::open(folder.path());
-        usage.query(&grafana(), "sum by (x) (a)", &Features::default());
+        note(&usage, "sum by (x) (a)");
         usage.save().unwrap();
         let before = usage.snapshot();
         let after = Usage::open(folder.path());
@@ -212,14 +187,14 @@ mod tests {
         let path = folder.path().join("usage");
         std::fs::write(&path, b"VUSE\x01damaged").unwrap();
         let usage = Usage::open(folder.path());
-        usage.query(&grafana(), "a", &Features::default());
+        note(&usage, "a");
         usage.save().unwrap();
         assert_eq!(std::fs::read(folder.path().join("usage.damaged")).unwrap(), b"VUSE\x01damaged");
         assert_eq!(Usage::open(folder.path()).snapshot().metrics.len(), 1);
 
         std::fs::write(&path, b"VUSE\x02and more").unwrap();
         let usage = Usage::open(folder.path());
-        usage.query(&grafana(), "a", &Features::default());
+        note(&usage, "a");
         usage.save().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"VUSE\x02and more");
     }

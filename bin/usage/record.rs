@@ -1,6 +1,7 @@
 //! The record in memory: a table of metrics and one of selectors that name none.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 /// Bytes that the texts of a record take, and what stands around them, about.
@@ -116,8 +117,19 @@ pub(super) struct Table {
 
 impl Requester {
     /// Tells whether one of our own tools asks.
-    pub(super) fn is_tool(&self) -> bool {
+    pub(crate) fn is_tool(&self) -> bool {
         self.user_agent.starts_with(super::TOOLS_AGENT)
+    }
+}
+
+impl fmt::Display for Requester {
+    /// Writes the user agent and what Grafana tells besides: `Grafana/12 (dashboard x, panel 2)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.user_agent)?;
+        let told = [("dashboard", &self.dashboard), ("panel", &self.panel), ("rule", &self.rule)];
+        let told: Vec<_> =
+            told.iter().filter(|(_, id)| !id.is_empty()).map(|(what, id)| format!("{what} {id}")).collect();
+        if told.is_empty() { Ok(()) } else { write!(f, " ({})", told.join(", ")) }
     }
 }
 

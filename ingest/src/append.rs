@@ -4,7 +4,7 @@ use varve_tsdb::{Db, RejectExemplar, RejectReason, Rejected, SeriesHandle};
 
 use crate::error::WriteError;
 use crate::exemplars::ExemplarRefusal;
-use crate::rejects::{Reason, Rejects};
+use crate::rejects::{Example, Reason, Rejects};
 use crate::scratch::Outgoing;
 
 /// Where samples and exemplars come from; `tag` is what they were pushed with.
@@ -51,7 +51,7 @@ fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut 
         if rejected.reason == RejectReason::Moved {
             out.moved.push(rejected.clone());
         } else {
-            let example = || format!("series {} at {}", source.print(rejected.tag), rejected.sample.timestamp_ms);
+            let example = || Example::of_sample(source.print(rejected.tag), rejected.sample);
             rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
             out.histograms_rejected += u64::from(rejected.histogram.is_some());
         }
@@ -70,7 +70,7 @@ fn note_exemplars(source: &impl Source, out: &mut Outgoing, rejects: &mut Reject
             out.moved_exemplars.push((rejected.tag, rejected.exemplar.clone()));
         } else {
             if rejected.reason == RejectExemplar::OutOfOrder && source.tells_exemplars() {
-                rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || format!("series {}", source.print(rejected.tag)));
+                rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || Example::of_series(source.print(rejected.tag)));
             }
             out.exemplars.refuse(ExemplarRefusal::Store(rejected.reason));
         }

@@ -21,6 +21,8 @@ pub enum ExemplarRefusal {
     NoSamples,
     /// A rule drops its series.
     Dropped,
+    /// Another replica of its HA pair leads.
+    Standby,
     /// Its labels are not UTF-8, have no name or one name twice.
     InvalidLabels,
 }
@@ -37,6 +39,7 @@ impl ExemplarRefusal {
             Self::Store(RejectExemplar::Moved) | Self::UnknownSeries => "unknown_series",
             Self::NoSamples => "no_samples",
             Self::Dropped => "dropped",
+            Self::Standby => "ha_standby",
             Self::InvalidLabels => "invalid_labels",
         }
     }

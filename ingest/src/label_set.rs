@@ -12,27 +12,56 @@ use varve_tsdb::{LABELS_SIZE_MAX, Labels, LabelsError, is_legacy_name};
 use crate::limits::Limits;
 use crate::rejects::Reason;
 
-/// Checks and sorts the labels of a series.
+/// Checks and sorts the labels of a series. `texts` is scratch.
 ///
 /// # Errors
 /// The first reason found why Prometheus, or a limit, refuses them.
-pub(crate) fn parse<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>, limits: &Limits) -> Result<Labels, Reason> {
-    let (mut texts, mut size) = (Vec::with_capacity(16), 0);
+pub(crate) fn parse<'a>(
+    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    limits: &Limits,
+    texts: &mut Vec<(&'a str, &'a str)>,
+) -> Result<Labels, Reason> {
+    texts.clear();
+    let mut size = 0;
     for (name, value) in pairs {
-        if texts.len() >= limits.labels_per_series_max {
-            return Err(Reason::TooManyLabels);
-        }
-        let name = text(name, limits.label_name_size_max, Reason::LabelNameTooLong)?;
-        let value = text(value, limits.label_value_size_max, Reason::LabelValueTooLong)?;
-        // The store would refuse it with an error that looks as if a retry could help. Checked before it is copied: symbols
-        // make large label sets of few bytes.
-        size += name.len() + value.len();
-        if size > LABELS_SIZE_MAX {
-            return Err(Reason::LabelSetTooLarge);
-        }
-        texts.push((name, value));
+        check_pair(texts.len(), name, value, &mut size, limits)?;
+        texts.push((text(name)?, text(value)?));
     }
-    check(Labels::from_unsorted(&mut texts).map_err(|refused| reason(&refused))?)
+    build(texts)
+}
+
+/// As [`parse`], of texts.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_texts(texts: &mut [(&str, &str)], limits: &Limits) -> Result<Labels, Reason> {
+    let mut size = 0;
+    for (idx, (name, value)) in texts.iter().enumerate() {
+        check_pair(idx, name.as_bytes(), value.as_bytes(), &mut size, limits)?;
+    }
+    build(texts)
+}
+
+/// Checks the sizes of a label; `size` is that of all before it.
+#[inline]
+fn check_pair(idx: usize, name: &[u8], value: &[u8], size: &mut usize, limits: &Limits) -> Result<(), Reason> {
+    if idx >= limits.labels_per_series_max {
+        return Err(Reason::TooManyLabels);
+    }
+    if name.len() > limits.label_name_size_max {
+        return Err(Reason::LabelNameTooLong);
+    }
+    if value.len() > limits.label_value_size_max {
+        return Err(Reason::LabelValueTooLong);
+    }
+    // The store would refuse it with an error that looks as if a retry could help. Checked before it is copied: symbols
+    // make large label sets of few bytes.
+    *size += name.len() + value.len();
+    if *size > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(()) }
+}
+
+fn build(texts: &mut [(&str, &str)]) -> Result<Labels, Reason> {
+    check(Labels::from_unsorted(texts).map_err(|refused| reason(&refused))?)
 }
 
 /// Checks what rules, too, can make wrong: a label set has a metric name and a size that the store takes.
@@ -69,10 +98,7 @@ pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> St
     out
 }
 
-fn text(bytes: &[u8], size_max: usize, too_long: Reason) -> Result<&str, Reason> {
-    if bytes.len() > size_max {
-        return Err(too_long);
-    }
+fn text(bytes: &[u8]) -> Result<&str, Reason> {
     std::str::from_utf8(bytes).map_err(|_| Reason::InvalidUtf8)
 }
 
@@ -98,7 +124,7 @@ mod tests {
         || Limits { labels_per_series_max: 3, label_name_size_max: 8, label_value_size_max: 4, ..Limits::default() };
 
     fn check(pairs: Pairs<'_>, expect: Result<&str, Reason>) {
-        let found = parse(pairs.iter().copied(), &LIMITS()).map(|labels| labels.to_string());
+        let found = parse(pairs.iter().copied(), &LIMITS(), &mut Vec::new()).map(|labels| labels.to_string());
         assert_eq!(found.as_deref(), expect.as_ref().copied(), "{}", print(pairs.iter().copied()));
     }
 

@@ -7,8 +7,9 @@
 //! 2. `remote_write` decompresses into a pooled buffer and decodes in place: samples and places of label sets go to flat
 //!    columns of a [`DecodedBatch`], strings stay where they are. Each label set is hashed as it lies in the message.
 //! 3. `route` looks the hashes up: a series seen before is a handle, a label set refused before is the reason why.
-//!    Only what is unknown has its labels parsed, checked (`label_set`) and resolved by [`varve_tsdb::Db::series`].
-//!    Then the rules of `relabel` keep, rewrite or drop it; a dropped label set is a route too.
+//!    Only what is unknown has its labels parsed and checked (`label_set`). Of HA pairs (`ha`) only the series of the
+//!    replica that leads go on. Then the rules of `relabel` keep, rewrite or drop it; a dropped label set is a route too.
+//!    What is left is resolved by [`varve_tsdb::Db::series`].
 //! 4. `append` hands samples and exemplars to the store and resolves series again that have moved in memory meanwhile.
 //! 5. What was not stored is counted per [`Reason`] with one example ([`Rejects`]); the rest is stored.
 //!
@@ -32,6 +33,7 @@ mod compose;
 mod compression;
 mod error;
 mod exemplars;
+mod ha;
 mod label_set;
 mod limits;
 mod metadata;
@@ -50,12 +52,13 @@ pub use batch::DecodedBatch;
 pub use compression::Compression;
 pub use error::{Malformed, WriteError};
 pub use exemplars::{ExemplarCounts, ExemplarRefusal};
+pub use ha::{Elections, ElectionsFound, HaCluster, HaReplica, HaSettings};
 pub use limits::Limits;
 pub use otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 pub use pipeline::{Receiver, Written};
-pub use rejects::{Reason, Reject, Rejects};
-pub use relabel::{RULES_MAX, RelabelConfig, RelabelError, RuleState, RuleStats, Rules};
+pub use rejects::{Example, Reason, Reject, Rejects};
+pub use relabel::{Fallen, RULES_MAX, RelabelConfig, RelabelError, RuleState, RuleStats, Rules};
 pub use remote_write::{Version, decode_v1, decode_v2};
 pub use route::{RouteHasher, RouteStats};
 pub use stats::Stats;
-pub use text::{Import, TextFormat};
+pub use text::{BadLine, ExemplarPart, Import, Line, LineReader, MetadataLine, Pairs, SampleLine, TextFormat};

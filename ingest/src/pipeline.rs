@@ -2,19 +2,20 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use varve_tsdb::{Db, Labels, Sample, SeriesHandle};
+use varve_tsdb::{Db, Labels, Matcher, Sample, SeriesHandle};
 
 use crate::admission::{Admission, Permit};
 use crate::append::{Source, append};
-use crate::batch::{DecodedBatch, HistogramEntry};
+use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry};
 use crate::compose::Composer;
 use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::exemplars::ExemplarCounts;
+use crate::ha::{Elections, Ha, HaSettings, Standing};
 use crate::limits::Limits;
 use crate::otlp::{self, OtlpSettings};
 use crate::rejects::Rejects;
-use crate::relabel::{RuleStats, Rules, Ruling};
+use crate::relabel::{Fallen, RuleStats, Rules, Ruling};
 use crate::remote_write::{Version, snappy, v1, v2};
 use crate::request::Request;
 use crate::route::{RouteCache, RouteHasher};
@@ -33,10 +34,11 @@ pub struct Receiver {
     counters: Counters,
     otlp: RwLock<Arc<OtlpSettings>>,
     ruling: RwLock<Arc<Ruling>>,
+    ha: RwLock<Option<Arc<Ha>>>,
 }
 
 /// The outcome of a request that was not refused as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Written {
     /// Samples stored, floats and histograms, exact repetitions of stored ones included.
     pub samples_stored: u64,
@@ -46,6 +48,10 @@ pub struct Written {
     pub samples_dropped: u64,
     /// How many of them are histograms.
     pub histograms_dropped: u64,
+    /// Samples left out because another replica of their HA pair leads, floats and histograms.
+    pub samples_left_out: u64,
+    /// How many of them are histograms.
+    pub histograms_left_out: u64,
     /// What became of exemplars. Those that make the answer a 400 are in `rejects` as well.
     pub exemplars: ExemplarCounts,
     /// What was not stored. Empty: the sender gets 204; else 400 with its text, since sending again cannot help.
@@ -61,6 +67,8 @@ impl Written {
         self.histograms_stored += other.histograms_stored;
         self.samples_dropped += other.samples_dropped;
         self.histograms_dropped += other.histograms_dropped;
+        self.samples_left_out += other.samples_left_out;
+        self.histograms_left_out += other.histograms_left_out;
         self.exemplars.add(&other.exemplars);
         self.rejects.merge(other.rejects);
         self.ignored.merge(other.ignored);
@@ -84,6 +92,7 @@ impl Receiver {
             counters: Counters::default(),
             otlp: RwLock::default(),
             ruling: RwLock::new(Arc::new(Ruling::new(Rules::default(), 0))),
+            ha: RwLock::default(),
         }
     }
 
@@ -124,9 +133,29 @@ impl Receiver {
     /// with. Cost: each series is resolved again when it comes next.
     pub fn set_rules(&self, rules: Rules) {
         let mut ruling = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
+        rules.inherit(&ruling.rules);
         *ruling = Arc::new(Ruling::new(rules, ruling.generation.wrapping_add(1)));
         drop(ruling);
         self.routes.clear();
+    }
+
+    /// Lets the armed rules fall back to shadow that have dropped what a selector may ask for, for series that are known
+    /// too. Returns their names; none is returned twice.
+    pub fn note_asked(&self, matchers: &[Matcher], fallen: impl Fn() -> Fallen) -> Vec<String> {
+        let fell = self.ruling().rules.fall_back(matchers, fallen);
+        if !fell.is_empty() {
+            let mut ruling = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
+            *ruling = Arc::new(ruling.anew());
+            drop(ruling);
+            self.routes.clear();
+        }
+        fell
+    }
+
+    /// Puts other settings of HA pairs into force, or none, for series that are known too; who leads comes from `elections`.
+    pub fn set_ha(&self, settings: Option<HaSettings>, elections: &Arc<Elections>) {
+        let ha = settings.map(|settings| Arc::new(Ha::new(settings, Arc::clone(elections))));
+        *self.ha.write().unwrap_or_else(PoisonError::into_inner) = ha;
     }
 
     /// Returns what each rule has done since it was put into force.
@@ -232,9 +261,14 @@ impl Receiver {
         permit.grow(decoded_size(batch))?;
         let Passage { routes, order, outgoing } = passage;
         let ruling = &*self.ruling();
-        let keys = batch.series.iter().map(|series| series.key.map(|key| key.under(ruling.generation)));
-        self.routes.lookup(keys, routes, order);
-        Request::new(&self.db, &self.limits, &self.routes, ruling, (message, batch), rejects).write(routes, outgoing)
+        let ha = self.ha.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let standing = Standing::of(ha.as_deref(), message, batch, &self.hasher);
+        let salt = ruling.generation ^ standing.salt();
+        let is_known =
+            |series: &SeriesEntry| series.key.filter(|_| standing.trusts_routes()).map(|key| key.under(salt));
+        self.routes.lookup(batch.series.iter().map(is_known), routes, order);
+        let context = (&*self.db, &self.limits, &self.routes, ruling, &standing);
+        Request::new(context, (message, batch), rejects).write(routes, outgoing)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use varve_tsdb::{LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, RejectReason};
+use varve_tsdb::{LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, RejectReason, Sample};
+
+use crate::ha::CLUSTERS_MAX;
 
 /// Why something of a request was not stored. The words are Prometheus' where it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,12 +38,14 @@ pub enum Reason {
     InvalidHistogram,
     /// Metadata has no metric family name, is too long or not UTF-8.
     InvalidMetadata,
+    /// There is no room for another cluster of HA pairs.
+    TooManyClusters,
     /// The store keeps metadata of [`METADATA_FAMILIES_MAX`] metric families already.
     TooManyFamilies,
 }
 
 /// What one reason cost a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Reject {
     /// Why.
     pub reason: Reason,
@@ -50,12 +54,25 @@ pub struct Reject {
     /// How many samples, floats and histograms, were not stored.
     pub n_samples: u64,
     /// The first case.
-    pub example: String,
+    pub example: Example,
+}
+
+/// A case of something that was not stored.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Example {
+    /// What the sender is told of it.
+    pub text: String,
+    /// The labels as they were sent, cut if they are long; empty if the reason is not about a series.
+    pub labels: String,
+    /// The time of the sample; `None` if there is none.
+    pub timestamp_ms: Option<i64>,
+    /// Its value; of a histogram, the sum.
+    pub value: Option<f64>,
 }
 
 /// What of a request was not stored, in the order in which the reasons came up. Its `Display` is the body of the 400:
 /// one line, because senders log the first line or the first kilobyte of an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rejects {
     rejects: Vec<Reject>,
 }
@@ -85,6 +102,7 @@ impl Reason {
             Self::Untranslatable => "otlp_untranslatable",
             Self::InvalidHistogram => "invalid_histogram",
             Self::InvalidMetadata => "invalid_metadata",
+            Self::TooManyClusters => "too_many_ha_clusters",
             Self::TooManyFamilies => "too_many_families",
         }
     }
@@ -124,6 +142,7 @@ impl fmt::Display for Reason {
             Self::Untranslatable => "OTLP that cannot be translated",
             Self::InvalidHistogram => "invalid native histogram",
             Self::InvalidMetadata => "invalid metadata",
+            Self::TooManyClusters => return write!(f, "more than {CLUSTERS_MAX} clusters of HA pairs"),
             Self::TooManyFamilies => {
                 return write!(f, "metadata of more than {METADATA_FAMILIES_MAX} metric families");
             }
@@ -139,7 +158,7 @@ impl fmt::Display for Reject {
         if one == "series" && self.n_samples > 0 {
             write!(f, " with {} {}", self.n_samples, if self.n_samples == 1 { "sample" } else { "samples" })?;
         }
-        write!(f, ", e.g. {}", self.example)
+        write!(f, ", e.g. {}", self.example.text)
     }
 }
 
@@ -169,13 +188,43 @@ impl Rejects {
     }
 
     /// Counts `count` things under a reason, which cost `n_samples` samples. Only the first example is made.
-    pub(crate) fn add(&mut self, reason: Reason, count: u64, n_samples: u64, example: impl FnOnce() -> String) {
+    pub(crate) fn add<E: Into<Example>>(
+        &mut self,
+        reason: Reason,
+        count: u64,
+        n_samples: u64,
+        example: impl FnOnce() -> E,
+    ) {
         if let Some(reject) = self.rejects.iter_mut().find(|reject| reject.reason == reason) {
             reject.count += count;
             reject.n_samples += n_samples;
         } else {
-            self.rejects.push(Reject { reason, count, n_samples, example: example() });
+            self.rejects.push(Reject { reason, count, n_samples, example: example().into() });
         }
+    }
+}
+
+impl Example {
+    /// Makes one of a series.
+    pub(crate) fn of_series(labels: String) -> Self {
+        Self { text: format!("series {labels}"), labels, ..Self::default() }
+    }
+
+    /// Likewise, and of one of its samples.
+    pub(crate) fn of_sample(labels: String, sample: Sample) -> Self {
+        let text = format!("series {labels} at {}", sample.timestamp_ms);
+        Self { text, labels, ..Self::default() }.with(Some(sample))
+    }
+
+    /// Adds a sample.
+    pub(crate) fn with(self, sample: Option<Sample>) -> Self {
+        Self { timestamp_ms: sample.map(|of| of.timestamp_ms), value: sample.map(|of| of.value), ..self }
+    }
+}
+
+impl From<String> for Example {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
     }
 }
 

@@ -10,16 +10,20 @@ use crate::append::{Source, append};
 use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry, SeriesSamples};
 use crate::error::WriteError;
 use crate::exemplars::{self, ExemplarRefusal};
+use crate::ha::{Judged, Standing};
 use crate::label_set;
 use crate::limits::Limits;
 use crate::metadata;
 use crate::pipeline::Written;
-use crate::rejects::{Reason, Rejects};
+use crate::rejects::{Example, Reason, Rejects};
 use crate::relabel::{Ruled, Ruling};
 use crate::remote_write::wire::Reader;
-use crate::remote_write::{Version, histogram, v1};
+use crate::remote_write::{LabelPairs, Version, histogram, v1};
 use crate::route::{Route, RouteCache};
 use crate::scratch::Outgoing;
+
+/// What requests share, and where this one stands.
+type Context<'a> = (&'a Db, &'a Limits, &'a RouteCache, &'a Ruling, &'a Standing<'a>);
 
 /// A decoded request on its way into the store.
 pub(crate) struct Request<'a> {
@@ -27,6 +31,7 @@ pub(crate) struct Request<'a> {
     limits: &'a Limits,
     routes: &'a RouteCache,
     ruling: &'a Ruling,
+    standing: &'a Standing<'a>,
     message: &'a [u8],
     batch: &'a DecodedBatch,
     rejects: Rejects,
@@ -35,15 +40,15 @@ pub(crate) struct Request<'a> {
     /// Samples that rules have dropped, and how many of them are histograms.
     n_dropped: u64,
     n_dropped_histograms: u64,
+    /// Likewise of those that another replica of their pair stores.
+    n_left_out: u64,
+    n_left_out_histograms: u64,
 }
 
 impl<'a> Request<'a> {
     /// Begins with a decoded message; `rejects` has what was refused before.
     pub(crate) fn new(
-        db: &'a Db,
-        limits: &'a Limits,
-        routes: &'a RouteCache,
-        ruling: &'a Ruling,
+        (db, limits, routes, ruling, standing): Context<'a>,
         (message, batch): (&'a [u8], &'a DecodedBatch),
         rejects: Rejects,
     ) -> Self {
@@ -52,12 +57,15 @@ impl<'a> Request<'a> {
             limits,
             routes,
             ruling,
+            standing,
             message,
             batch,
             rejects,
             n_histograms: 0,
             n_dropped: 0,
             n_dropped_histograms: 0,
+            n_left_out: 0,
+            n_left_out_histograms: 0,
         }
     }
 
@@ -78,6 +86,8 @@ impl<'a> Request<'a> {
             histograms_stored,
             samples_dropped: self.n_dropped,
             histograms_dropped: self.n_dropped_histograms,
+            samples_left_out: self.n_left_out,
+            histograms_left_out: self.n_left_out_histograms,
             exemplars,
             rejects,
             ignored: Rejects::default(),
@@ -104,18 +114,22 @@ impl<'a> Request<'a> {
     /// Pushes the samples of all series that can be had. Fails with the first series that the store did not create;
     /// no other is created after that.
     fn push(&mut self, routes: &[Option<Route>], to: &mut Outgoing) -> Result<(), WriteError> {
-        let mut creation = Ok(());
+        let (mut creation, mut texts) = (Ok(()), Vec::new());
+        // Samples left out of the request's own pair, whose count is noted once.
+        let mut n_own = 0;
         for ((tag, (series, samples)), route) in (0u32..).zip(self.batch.series()).zip(routes) {
+            let is_left_out = route.is_none() && self.standing.leaves_out(self.pairs(series));
             let route = match route {
                 Some(route) => *route,
-                None if self.is_empty(tag, samples) => match self.labels(series) {
+                None if is_left_out => Route::Standby,
+                None if self.is_empty(tag, samples) => match self.labels(series, &mut texts) {
                     Ok(_) => {
                         self.note_empty(series);
                         continue;
                     }
                     Err(reason) => Route::Refused(reason),
                 },
-                None if creation.is_ok() => match self.find(series) {
+                None if creation.is_ok() => match self.find(series, &mut texts) {
                     Ok(route) => route,
                     Err(error) => {
                         creation = Err(error);
@@ -140,13 +154,24 @@ impl<'a> Request<'a> {
                     self.n_dropped += n_samples as u64;
                     self.n_dropped_histograms += n_histograms as u64;
                 }
+                Route::Standby => {
+                    self.n_left_out += n_samples as u64;
+                    self.n_left_out_histograms += n_histograms as u64;
+                    if is_left_out {
+                        n_own += n_samples as u64;
+                    } else {
+                        self.standing.count(self.pairs(series), n_samples as u64);
+                    }
+                }
                 Route::Refused(reason) => {
-                    let example = || format!("series {}", print(self.message, self.batch, series));
+                    let labels = || print(self.message, self.batch, series);
+                    let example = || Example::of_series(labels()).with(samples.samples.first().copied());
                     self.rejects.add(reason, 1, n_samples as u64, example);
                 }
             }
         }
         self.ruling.verdicts.count(&mut to.tally);
+        self.standing.count_own(n_own);
         creation
     }
 
@@ -168,8 +193,9 @@ impl<'a> Request<'a> {
                     self.n_histograms += 1;
                 }
                 Err(invalid) => {
-                    let series = self.print(tag);
-                    let example = || format!("series {series} at {timestamp_ms}: {invalid}");
+                    let labels = self.print(tag);
+                    let text = format!("series {labels} at {timestamp_ms}: {invalid}");
+                    let example = || Example { text, labels, timestamp_ms: Some(timestamp_ms), value: None };
                     self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
                 }
             }
@@ -184,7 +210,7 @@ impl<'a> Request<'a> {
     /// Version 2.0 does not take a series without samples; 1.0 has them for nothing.
     fn note_empty(&mut self, series: &SeriesEntry) {
         if self.is_v2() {
-            let example = || format!("series {}", print(self.message, self.batch, series));
+            let example = || Example::of_series(print(self.message, self.batch, series));
             self.rejects.add(Reason::NoSamples, 1, 0, example);
         }
     }
@@ -214,9 +240,15 @@ impl<'a> Request<'a> {
         match route {
             Some(Route::Series(handle, _)) => Ok(handle),
             Some(Route::Dropped(_)) => Err(ExemplarRefusal::Dropped),
+            Some(Route::Standby) => Err(ExemplarRefusal::Standby),
             Some(Route::Refused(_)) => Err(unknown),
             None => {
-                let labels = self.labels(&self.batch.series[tag as usize]).map_err(|_| unknown)?;
+                let labels = self.labels(&self.batch.series[tag as usize], &mut Vec::new()).map_err(|_| unknown)?;
+                let labels = match self.standing.judge(labels) {
+                    Judged::Taken { labels, .. } => labels,
+                    Judged::Standby => return Err(ExemplarRefusal::Standby),
+                    Judged::Refused(_) => return Err(unknown),
+                };
                 match self.ruling.rules.apply(labels, &mut Vec::new()) {
                     Ruled::Kept(labels) => self.db.find(&labels).ok_or(unknown),
                     Ruled::Dropped => Err(ExemplarRefusal::Dropped),
@@ -226,14 +258,16 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Resolves a series by its labels and notes where it is.
-    fn find(&self, series: &SeriesEntry) -> Result<Route, WriteError> {
-        let route = match self.labels(series) {
-            Ok(labels) => self.rule(labels)?,
-            Err(reason) => Route::Refused(reason),
+    /// Resolves a series by its labels and notes where it is. `texts` is scratch.
+    fn find(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Route, WriteError> {
+        let (route, is_lasting) = match self.labels(series, texts).map(|labels| self.standing.judge(labels)) {
+            Ok(Judged::Taken { labels, is_lasting }) => (self.rule(labels)?, is_lasting),
+            Ok(Judged::Standby) => (Route::Standby, false),
+            Ok(Judged::Refused(reason)) => (Route::Refused(reason), false),
+            Err(reason) => (Route::Refused(reason), self.standing.trusts_routes()),
         };
-        if let Some(key) = series.key {
-            self.routes.insert(key.under(self.ruling.generation), route);
+        if let Some(key) = series.key.filter(|_| is_lasting) {
+            self.routes.insert(key.under(self.ruling.generation ^ self.standing.salt()), route);
         }
         Ok(route)
     }
@@ -253,16 +287,24 @@ impl<'a> Request<'a> {
         })
     }
 
-    fn labels(&self, series: &SeriesEntry) -> Result<Labels, Reason> {
-        label_set::parse(self.batch.label_pairs(self.message, series.labels), self.limits)
+    fn labels(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Labels, Reason> {
+        // Fast path: labels as most senders write them.
+        if !self.is_v2() && v1::plain_texts(self.message, series.labels, texts) {
+            return label_set::parse_texts(texts, self.limits);
+        }
+        label_set::parse(self.pairs(series), self.limits, texts)
+    }
+
+    fn pairs(&self, series: &SeriesEntry) -> LabelPairs<'a> {
+        self.batch.label_pairs(self.message, series.labels)
     }
 }
 
 impl Source for Request<'_> {
     fn resolve(&self, tag: u32) -> Result<SeriesHandle, WriteError> {
-        match self.find(&self.batch.series[tag as usize])? {
+        match self.find(&self.batch.series[tag as usize], &mut Vec::new())? {
             Route::Series(handle, _) => Ok(handle),
-            Route::Dropped(_) | Route::Refused(_) => Err(WriteError::Moved),
+            Route::Dropped(_) | Route::Standby | Route::Refused(_) => Err(WriteError::Moved),
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) enum Route {
     Series(SeriesHandle, Verdict),
     /// Nowhere: rules drop them.
     Dropped(Verdict),
+    /// Nowhere: another replica of its HA pair leads. Never noted, as that changes.
+    Standby,
     /// Nowhere, and the sender is told.
     Refused(Reason),
 }
@@ -175,11 +177,16 @@ fn lock(stripe: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl RouteKey {
-    /// Returns the key under rules of a generation: what other rules have made of a label set is not found.
+    /// Returns the key under rules of a generation, or another salt: what other rules have made of a label set is not found.
     #[inline]
     pub(crate) fn under(self, generation: u32) -> Self {
         let [a, b, c, d] = self.0;
         Self([a, b, c ^ generation, d])
+    }
+
+    /// Returns 32 bits of the hash, for [`RouteKey::under`].
+    pub(crate) fn salt(self) -> u32 {
+        self.0[2]
     }
 
     pub(crate) fn to_bytes(self) -> [u8; 16] {

@@ -31,6 +31,8 @@ pub struct Stats {
     pub samples_stored: u64,
     /// Samples that rules have dropped, floats and histograms.
     pub samples_dropped: u64,
+    /// Samples left out because another replica of their HA pair leads, floats and histograms.
+    pub samples_left_out: u64,
     /// What became of exemplars.
     pub exemplars: ExemplarCounts,
     /// What was not stored of requests that were not refused whole: samples, or what the reason counts where it costs no
@@ -53,6 +55,7 @@ pub(crate) struct Counters {
     received_bytes: AtomicU64,
     samples_stored: AtomicU64,
     samples_dropped: AtomicU64,
+    samples_left_out: AtomicU64,
     /// A lock will do: only requests with exemplars take it.
     exemplars: Mutex<ExemplarCounts>,
     /// A lock will do: only requests with rejects take it.
@@ -67,6 +70,7 @@ impl Counters {
             Ok(written) => {
                 add(&self.samples_stored, written.samples_stored);
                 add(&self.samples_dropped, written.samples_dropped);
+                add(&self.samples_left_out, written.samples_left_out);
                 self.note_exemplars(&written.exemplars);
                 self.note_rejects(&written.rejects);
                 self.note_rejects(&written.ignored);
@@ -109,6 +113,7 @@ impl Counters {
             received_bytes: read(&self.received_bytes),
             samples_stored: read(&self.samples_stored),
             samples_dropped: read(&self.samples_dropped),
+            samples_left_out: read(&self.samples_left_out),
             exemplars: self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             rejected: self.rejected.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             route,

@@ -3,7 +3,8 @@
 //! The texts are Prometheus' (`util/annotations`), the place in the query behind them included.
 //!
 //! Invariants
-//! 1. No two annotations of a query have the same text; where one comes again, the place of the last stands.
+//! 1. No two annotations of a query have the same text; where one comes again, the place of the last stands, but for
+//!    start timestamps that overlap, which are counted at the place of the first.
 //! 2. Annotations come in the order in which they were first made.
 
 use std::fmt;
@@ -90,8 +91,8 @@ pub(crate) enum Remark {
     NotGauge,
     /// Exponential buckets and buckets with bounds of their own.
     MixedSchemas,
-    /// A start timestamp before the sample before, and not that of it.
-    StartsOverlap,
+    /// A start timestamp before the sample before, and not that of it; in so many windows.
+    StartsOverlap(u64),
     /// A function of numbers passed over the histograms among them.
     Ignored,
     /// See [`Note::ResetsCollide`].
@@ -175,7 +176,9 @@ impl Annotations {
         }
         match self.list.iter_mut().find(|known| known.text == text) {
             Some(known) => {
-                known.span = span;
+                if !note.is_counted() {
+                    known.span = span;
+                }
                 known.note.absorb(note);
             }
             None => self.list.push(Annotation { note, text, span }),
@@ -219,10 +222,15 @@ impl Annotations {
 }
 
 impl Note {
-    /// Tells whether two notes say the same; NaN is the same as NaN.
+    /// Tells whether two notes say the same, however often; NaN is the same as NaN.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::InvalidQuantile(a), Self::InvalidQuantile(b)) => a.to_bits() == b.to_bits(),
+            (Self::OfSeries { metric_name, .. }, Self::OfSeries { metric_name: other_name, .. })
+                if self.is_counted() && other.is_counted() =>
+            {
+                metric_name == other_name
+            }
             _ => self == other,
         }
     }
@@ -257,8 +265,16 @@ impl Note {
         format!("{severity}: {self}")
     }
 
+    /// Tells whether it says how often it was made.
+    fn is_counted(&self) -> bool {
+        matches!(self, Self::OfSeries { remark: Remark::StartsOverlap(_), .. })
+    }
+
     /// Returns what the text leaves out so that like annotations are counted as one.
     fn details(&self) -> String {
+        if let Self::OfSeries { remark: Remark::StartsOverlap(n @ 2..), .. } = self {
+            return format!(" ({n} occurrences)");
+        }
         let Self::ForcedMonotonicity(forced) = self else { return String::new() };
         format!(
             ", from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
@@ -271,7 +287,14 @@ impl Note {
         )
     }
 
-    fn absorb(&mut self, other: Self) {
+    /// Takes over the details of a note of the same text.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        if let Self::OfSeries { remark: Remark::StartsOverlap(n), .. } = self
+            && let Self::OfSeries { remark: Remark::StartsOverlap(more), .. } = other
+        {
+            *n += more;
+            return;
+        }
         let (Self::ForcedMonotonicity(a), Self::ForcedMonotonicity(b)) = (self, other) else { return };
         a.times_ms = (a.times_ms.0.min(b.times_ms.0), a.times_ms.1.max(b.times_ms.1));
         a.bounds = (a.bounds.0.min(b.bounds.0), a.bounds.1.max(b.bounds.1));
@@ -353,7 +376,7 @@ impl Remark {
             Self::MixedSchemas => {
                 "vector contains a mix of histograms with exponential and custom buckets schemas for metric name"
             }
-            Self::StartsOverlap => "sample has start time that overlaps with previous sample timestamp for metric",
+            Self::StartsOverlap(_) => "sample has start time that overlaps with previous sample timestamp for metric",
             Self::Ignored => "ignored histograms in a range containing both floats and histograms for metric name",
             Self::ResetsCollide(_) | Self::BoundsReconciled(_) => "",
         }
@@ -392,6 +415,19 @@ mod tests {
         let text = "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"x\"";
         assert_eq!(annotations.infos().collect::<Vec<_>>(), [format!("{text} (2:7)")]);
         assert_eq!(annotations.warnings().count(), 0);
+    }
+
+    #[test]
+    fn overlapping_starts_are_counted_at_the_place_of_the_first() {
+        let note = |n, name: &str| Remark::StartsOverlap(n).about(name);
+        let text = |name: &str| {
+            format!(
+                "PromQL warning: sample has start time that overlaps with previous sample timestamp for metric \"{name}\""
+            )
+        };
+        let annotations = annotate("rate(x[5m])", &[(note(1, "x"), 5), (note(2, "x"), 0), (note(1, "y"), 0)]);
+        let expect = [text("x") + " (3 occurrences) (1:6)", text("y") + " (1:1)"];
+        assert_eq!(annotations.warnings().collect::<Vec<_>>(), expect);
     }
 
     #[test]

@@ -68,6 +68,21 @@ pub struct Request<'a> {
     pub stats: Asked,
 }
 
+/// A query that has been parsed.
+#[derive(Debug, Clone)]
+pub struct Parsed {
+    expr: Expr,
+    timings: Timings,
+}
+
+impl Parsed {
+    /// Returns its syntax tree.
+    #[must_use]
+    pub fn expr(&self) -> &Expr {
+        &self.expr
+    }
+}
+
 /// Which statistics are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
@@ -154,13 +169,35 @@ impl Engine {
         self.run(db, ctx, &Request { query, times, lookback_delta_ms, stats: Asked::Nothing })
     }
 
+    /// Parses a query, for callers that want to look at it before it is evaluated.
+    ///
+    /// # Errors
+    /// [`Error::Parse`].
+    pub fn parse(&self, query: &str) -> Result<Parsed, Error> {
+        let timings = Timings::start();
+        Ok(Parsed { expr: promql::parse(query, &self.options.features)?, timings })
+    }
+
     /// Evaluates a query.
     ///
     /// # Errors
     /// See [`Error`]; nothing is held after one. [`Error::Invalid`] for steps that are no such, or more than [`STEPS_MAX`].
     pub fn run(&self, db: &Db, ctx: &QueryContext, request: &Request<'_>) -> Result<QueryResult, Error> {
-        let mut timings = Timings::start();
-        let expr = promql::parse(request.query, &self.options.features)?;
+        self.run_parsed(db, ctx, self.parse(request.query)?, request)
+    }
+
+    /// Evaluates a query of which [`Engine::parse`] has made `parsed`.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub fn run_parsed(
+        &self,
+        db: &Db,
+        ctx: &QueryContext,
+        parsed: Parsed,
+        request: &Request<'_>,
+    ) -> Result<QueryResult, Error> {
+        let Parsed { expr, mut timings } = parsed;
         let grid = grid(&expr, request.times)?;
         let step_ms = if matches!(request.times, Times::Instant(_)) { 0 } else { grid.step_ms };
         let times = QueryTimes { start_ms: grid.start_ms, end_ms: grid.end_ms, step_ms };

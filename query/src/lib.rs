@@ -32,9 +32,9 @@ pub mod usage;
 mod value;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
-pub use engine::{Asked, Engine, EngineOptions, QueryResult, Request, STEPS_MAX, Times};
+pub use engine::{Asked, Engine, EngineOptions, Parsed, QueryResult, Request, STEPS_MAX, Times};
 pub use error::Error;
-pub use histogram::{Bucket, FloatHistogram, MixedSchemas};
+pub use histogram::{Bucket, FloatHistogram, MixedSchemas, print_stored};
 pub use promql::Features;
 pub use stats::{Operator, QueryStats, SampleStats, StepSamples, Timings};
 pub use value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};

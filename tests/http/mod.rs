@@ -7,6 +7,7 @@ mod like_prometheus;
 mod metadata;
 mod protocol;
 mod query;
+mod rejects;
 mod stats;
 mod usage;
 mod web_config;
@@ -18,10 +19,10 @@ use serde_json::Value;
 use crate::harness::{Http, WriteRequest, series};
 
 /// The time of the first sample of all tests here, in milliseconds: 2023-11-14T22:13:20Z.
-const T0: i64 = 1_700_000_000_000;
+pub(crate) const T0: i64 = 1_700_000_000_000;
 
 /// Returns the data that the tests of reading use: 20 samples, 15 s apart, of series of several kinds.
-fn data() -> WriteRequest {
+pub(crate) fn data() -> WriteRequest {
     let samples = |value: fn(i64) -> f64| (0..20).map(|i| (T0 + i * 15_000, value(i))).collect::<Vec<_>>();
     let mut all = vec![
         series(&[("__name__", "up"), ("instance", "a:1"), ("job", "x")], &samples(|_| 1.0)),

@@ -55,6 +55,37 @@ fn queries_are_recorded_with_who_asked() {
 }
 
 #[test]
+fn every_way_of_asking_is_recorded_but_that_of_our_own_tools() {
+    let server = Server::start(&["--enable-feature=search-api"]);
+    let http = server.http();
+    http.query("/api/v1/query_explain", &[("query", "sum by (a) (explained)")]).expect_status(200);
+    let range = [("start", "0"), ("end", "1"), ("query", "with_exemplars{b=\"1\"}")];
+    http.query("/api/v1/query_exemplars", &range).expect_status(200);
+    let search = [("match[]", "searched"), ("label", "c")];
+    http.query("/api/v1/search/label_values", &search).expect_status(200);
+    http.query("/api/v1/search/label_names", &[("match[]", "searched")]).expect_status(200);
+    http.query("/federate", &[("match[]", "federated")]).expect_status(200);
+    let tool = [("User-Agent", "varve-tools")];
+    http.call("GET", "/api/v1/query?query=looked_at", &tool, b"").expect_status(200);
+    http.call("GET", "/api/v1/series?match[]=looked_at", &tool, b"").expect_status(200);
+
+    for (metric, matched, grouped, all_labels, queries) in [
+        ("explained", json!([]), json!(["a"]), false, 1),
+        ("with_exemplars", json!(["b"]), json!([]), true, 1),
+        ("searched", json!([]), json!(["c"]), false, 2),
+        ("federated", json!([]), json!([]), true, 1),
+    ] {
+        let found = usage(&server, metric);
+        assert_eq!(
+            [&found["matchedLabels"], &found["groupedLabels"], &found["allLabels"], &found["queries"]],
+            [&matched, &grouped, &json!(all_labels), &json!(queries)],
+            "{metric}"
+        );
+    }
+    assert_eq!(usage(&server, "looked_at"), Value::Null);
+}
+
+#[test]
 fn the_label_that_made_new_series_is_told() {
     let mut server = Server::start(&[]);
     let hour = 3_600_000;

@@ -3,6 +3,8 @@
 //! The recorded directory is that of ../shared/prometheus-data; without it, or without the programs, these tests say so and
 //! pass.
 
+mod own;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,7 +41,7 @@ const QUERIES: [&str; 14] = [
 ];
 
 /// Returns a copy of the recorded directory, unless it or a program is missing.
-fn recorded(programs: &[&str]) -> Option<(TempDir, PathBuf)> {
+pub(crate) fn recorded(programs: &[&str]) -> Option<(TempDir, PathBuf)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/prometheus-data/mixed");
     if missing(programs) {
         return None;
@@ -54,7 +56,7 @@ fn recorded(programs: &[&str]) -> Option<(TempDir, PathBuf)> {
     Some((dir, copy))
 }
 
-fn copy_dir(from: &Path, to: &Path) {
+pub(crate) fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("make a folder");
     for entry in std::fs::read_dir(from).expect("list a folder") {
         let path = entry.expect("list a folder").path();

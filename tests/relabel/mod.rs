@@ -31,6 +31,8 @@ const SERIES: &[&[(&str, &str)]] = &[
     &[("__name__", "text"), ("text", "a\nb"), ("job", "aaa")],
     &[("__name__", "text"), ("text", "a$1b"), ("path", "été"), ("label_é", "u")],
     &[("__name__", "x:y"), ("same", "s"), ("instance", "nohost"), ("job", "ΑΣ")],
+    &[("__name__", "имя"), ("a.b", "1"), ("ключ", "значение"), ("__tmp_x", "1"), ("job", "x")],
+    &[("__name__", "letters"), ("letters", "ǅİﬀßΣςſK"), ("job", "__name__"), ("label_a", "old")],
 ];
 
 #[test]
@@ -196,6 +198,77 @@ fn rules_drop_count_and_are_reloaded_for_known_series() {
     reload("Error reloading config");
     write(T0 + 5);
     assert_eq!(count("samples", "enforce"), 3.0);
+}
+
+#[test]
+fn a_file_that_says_something_else_is_read_again_by_itself() {
+    let dir = tempfile::tempdir().expect("make a temporary directory");
+    let file = dir.path().join("varve.yml");
+    let configure = |text: &str| {
+        // As a whole, so that no half of it is read.
+        let new = dir.path().join("new.yml");
+        std::fs::write(&new, text).expect("write the configuration");
+        std::fs::rename(&new, &file).expect("put the configuration in place");
+    };
+    configure("{}");
+    let server = Server::start(&[
+        &format!("--config.file={}", file.display()),
+        "--config.auto-reload",
+        "--config.auto-reload-interval=20ms",
+    ]);
+    let n_rules = || server.http().get("/api/v1/status/relabel").data()["rules"].as_array().expect("a list").len();
+    assert_eq!(n_rules(), 0);
+    configure("ingest: {metric_relabel_configs: [{action: keep}]}");
+    wait_until("the rule to be loaded", || n_rules() == 1);
+    configure("nonsense: 1");
+    wait_until("the file to be refused", || server.log().contains("Error reloading config"));
+    configure("{}");
+    wait_until("the rule to be gone", || n_rules() == 0);
+    assert_eq!(server.log().matches("Error reloading config").count(), 1);
+    // Nothing was read where nothing had changed.
+    assert_eq!(server.log().matches("Completed loading of configuration file").count(), 2);
+}
+
+#[test]
+fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
+    let dir = tempfile::tempdir().expect("make a temporary directory");
+    let file = dir.path().join("varve.yml");
+    let rule = "{source_labels: [__name__, job], regex: up;a, action: drop, name: no-up, armed: true}";
+    let text = format!("ingest: {{metric_relabel_configs: [{rule}]}}");
+    std::fs::write(&file, text).expect("write the configuration");
+    let server = Server::start(&[&format!("--config.file={}", file.display())]);
+    let write = |time_ms: i64| {
+        let up = series(&[("__name__", "up"), ("job", "a")], &[(time_ms, 1.0)]);
+        server.http().write(&WriteRequest::new([up])).expect_status(204);
+    };
+    let ask = |query: &str, agent: &str| {
+        let body = format!("query={query}");
+        let form = ("Content-Type", "application/x-www-form-urlencoded");
+        let headers = [form, ("User-Agent", agent), ("X-Dashboard-Uid", "d1")];
+        server.http().post("/api/v1/query", &headers, body.as_bytes()).expect_status(200);
+    };
+    let rule = || server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
+    write(T0);
+    // Others, and our own tools, do not ask for it.
+    ask("up{job=\"b\"}", "Grafana/12");
+    ask("down", "Grafana/12");
+    ask("up", "varve-tools");
+    write(T0 + 1);
+    assert_eq!(
+        [&rule()["state"], &rule()["fallenBack"], &rule()["samples"]],
+        [&json!("enforce"), &Value::Null, &json!(2)]
+    );
+    ask("sum(rate(up[5m]))", "Grafana/12");
+    write(T0 + 2);
+    let (rule, fallen) = (rule(), rule()["fallenBack"].clone());
+    assert_eq!([&rule["state"], &rule["armed"], &rule["samples"]], [&json!("shadow"), &json!(true), &json!(3)]);
+    assert_eq!(
+        [&fallen["selector"], &fallen["who"]],
+        [&json!("{__name__=\"up\"}"), &json!("Grafana/12 (dashboard d1)")]
+    );
+    assert_eq!(server.metric("varve_ingest_samples_stored_total"), 1.0);
+    assert_eq!(server.metric("varve_ingest_rule_fallbacks_total{rule=\"no-up\"}"), 1.0);
+    wait_until("the log to tell", || server.log().contains("falls back to shadow"));
 }
 
 const T0: i64 = 1_700_000_000_000;

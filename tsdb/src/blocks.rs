@@ -9,6 +9,7 @@
 //! 3. Every delete rule that concerns a block is in its `deleted`.
 
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -20,6 +21,7 @@ use crate::compact::{precedence, superseded};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::importing::Importing;
 use crate::index::Texts;
 use crate::matcher::Matcher;
 use crate::sample::{SampleColumns, TimeRange};
@@ -71,6 +73,8 @@ struct Found {
     blocks: Vec<Arc<Block>>,
     /// Files that a crash left unfinished.
     unfinished: Vec<PathBuf>,
+    /// Imports that a crash left unfinished.
+    importing: Vec<Importing>,
     n_damaged: u64,
     last_id: u64,
 }
@@ -82,13 +86,18 @@ impl Found {
             Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
             names => names.map_err(Error::io("list", dir))?,
         };
-        let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), n_damaged: 0, last_id: 0 };
+        let importing: Vec<_> = names.iter().filter_map(|name| Importing::parse(name)).collect();
+        let last_id = importing.iter().map(|of| of.last().0).max().unwrap_or(0);
+        let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), importing, n_damaged: 0, last_id };
         for name in names {
             let path = dir.join(&name);
             if BlockId::is_unfinished(&name) {
                 found.unfinished.push(path);
             } else if let Some(id) = BlockId::parse(&name) {
                 found.last_id = found.last_id.max(id.0);
+                if found.importing.iter().any(|of| of.has(id)) {
+                    continue;
+                }
                 let opened = Block::open(fs, &path, cache).map(Arc::new);
                 found.blocks.extend(or_damaged(opened, &path, &mut found.n_damaged)?);
             }
@@ -112,8 +121,9 @@ impl Found {
         Ok(())
     }
 
-    /// Removes unfinished files and blocks that a merged one has replaced.
-    fn clear(&mut self, fs: &dyn Fs) -> Result<()> {
+    /// Removes unfinished files, what is left of imports, and blocks that a merged one has replaced.
+    fn clear(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        self.importing.iter().try_for_each(|importing| importing.undo(fs, dir))?;
         let metas: Vec<BlockMeta> = self.blocks.iter().map(|block| block.meta().clone()).collect();
         let replaced = superseded(&metas);
         let is_replaced = |block: &Arc<Block>| replaced.binary_search(&block.meta().origin.id).is_ok();
@@ -263,7 +273,7 @@ impl Blocks {
         let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
         let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
-        found.clear(&**fs)?;
+        found.clear(&**fs, &dir)?;
         let list = found.stored(&tombstones)?;
         Ok(Self {
             fs: Arc::clone(fs),
@@ -305,6 +315,12 @@ impl Blocks {
     /// Returns a number that no block has.
     pub(crate) fn next_id(&self) -> BlockId {
         BlockId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns `n` numbers in a row that no block has; `n` is not 0.
+    pub(crate) fn next_ids(&self, n: u64) -> RangeInclusive<u64> {
+        let first = self.next_id.fetch_add(n, Ordering::Relaxed);
+        first..=first + n - 1
     }
 
     /// Returns the number of the flush that begins now.
@@ -352,11 +368,20 @@ impl Blocks {
     /// # Errors
     /// As [`Block::select`].
     pub(crate) fn add(&self, new: Vec<Arc<Block>>) -> Result<()> {
+        self.add_once(new, || Ok(()))
+    }
+
+    /// As [`Blocks::add`], once `commit` has done what makes them the store's.
+    ///
+    /// # Errors
+    /// As [`Block::select`], and those of `commit`; nothing has changed then.
+    pub(crate) fn add_once(&self, new: Vec<Arc<Block>>, commit: impl FnOnce() -> Result<()>) -> Result<()> {
         let tombstones = self.tombstones();
         let mut list = self.list().to_vec();
         for block in new {
             list.push(Arc::new(StoredBlock::new(block, &tombstones)?));
         }
+        commit()?;
         self.publish(list);
         Ok(())
     }

@@ -10,6 +10,7 @@
 //! <data>/import/*.block              blocks that the next import takes in
 //! ```
 
+mod analysis;
 mod stats;
 
 use std::collections::BTreeMap;
@@ -35,12 +36,13 @@ use crate::metadata::Metadata;
 use crate::options::{Options, WalSync};
 use crate::replaying::{ReplayStatus, Replayer, Source, replay};
 use crate::sample::TimeRange;
-use crate::select::{Need, SeriesSet};
+use crate::select::{Need, SelectHints, SeriesSet};
 use crate::shard::{Appending, Shard, ShardAppend, shard_of};
 use crate::store::Store;
 use crate::syncer::Syncer;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
 
+pub use analysis::SeriesCost;
 pub use stats::{BlockSummary, Stats};
 
 /// The largest label set, in bytes of names and values.
@@ -228,8 +230,23 @@ impl Db {
     /// [`Error::Interrupted`], [`Error::Limit`] if the request's memory is used up, [`Error::Io`] and
     /// [`Error::Corrupt`] if a block cannot be read, [`Error::Replaying`] and [`Error::ReplayFailed`].
     pub fn select(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        self.select_with(ctx, matchers, range, SelectHints::default())
+    }
+
+    /// Selects as [`Db::select`] for callers that can do without some labels or samples.
+    ///
+    /// # Errors
+    /// As [`Db::select`].
+    pub fn select_with(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+        hints: SelectHints,
+    ) -> Result<SeriesSet> {
         self.store.replaying.wait_for(ctx, range)?;
-        SeriesSet::new(ctx, &self.store, matchers, range, Need::Samples)
+        let need = if hints.only_newest { Need::Newest } else { Need::Samples };
+        SeriesSet::new(ctx, &self.store, matchers, range, need, hints)
     }
 
     /// Selects as [`Db::select`] for callers that want labels only: samples of the heads are not copied, and a series'
@@ -239,7 +256,7 @@ impl Db {
     /// As [`Db::select`].
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
         self.store.replaying.wait_for(ctx, range)?;
-        SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels)
+        SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels, SelectHints::default())
     }
 
     /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
@@ -375,7 +392,8 @@ impl Db {
     }
 
     /// Makes a data directory of its own below `snapshots`, with all that was acknowledged before, consistent at one
-    /// instant; blocks are hard links. Returns its path. With `skip_head` only what is in blocks already.
+    /// instant; blocks are hard links. Metadata and exemplars come with it. Returns its path. With `skip_head` only those
+    /// samples that are in blocks already.
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Io`] if the name is taken.

@@ -100,6 +100,8 @@ impl Store {
 
     /// Freezes all shards at one instant: no request is in one of them and not in another.
     fn freeze(&self) -> Result<()> {
+        // Nobody waits for these writes, but all would for those of the cut.
+        self.logs.iter().try_for_each(|log| log.wal().write_out())?;
         let _pause = self.requests.pause();
         let freeze = |(idx, log): (usize, &Arc<Log>)| log.freeze(self.shards_of(idx).map(|(_, shard)| shard));
         self.logs.iter().enumerate().try_for_each(freeze)
@@ -198,17 +200,7 @@ impl Store {
             return 0;
         }
         let before_ms = newest_ms.saturating_sub(self.options.series_idle_ms);
-        let mut n_evicted = 0;
-        for shard in self.shards.iter() {
-            loop {
-                let n = shard.head_mut().evict(before_ms, BATCH_SERIES);
-                n_evicted += n as u64;
-                if n < BATCH_SERIES {
-                    break;
-                }
-            }
-        }
-        n_evicted
+        self.shards.iter().map(|shard| shard.evict(before_ms) as u64).sum()
     }
 }
 

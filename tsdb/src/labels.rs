@@ -59,11 +59,15 @@ impl Labels {
     /// # Errors
     /// As [`Labels::from_pairs`].
     pub fn from_unsorted(pairs: &mut [(&str, &str)]) -> Result<Self, LabelsError> {
-        pairs.sort_unstable_by_key(|&(name, _)| name);
+        // Fast path: senders sort them, and then no name is there twice.
+        let ascends = pairs.windows(2).all(|w| w[0].0 < w[1].0);
+        if !ascends {
+            pairs.sort_unstable_by_key(|&(name, _)| name);
+        }
         if pairs.first().is_some_and(|&(name, _)| name.is_empty()) {
             return Err(LabelsError::EmptyName);
         }
-        if let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
+        if !ascends && let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
             return Err(LabelsError::DuplicateName(twice[0].0.to_owned()));
         }
         let mut builder = LabelsBuilder::with_capacity(pairs.iter().map(|(n, v)| n.len() + v.len() + 2).sum());
@@ -94,7 +98,13 @@ impl Labels {
     /// Counts the labels.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.iter().count()
+        let (mut n_texts, mut at) = (0, 0);
+        while at < self.0.len() {
+            let (len, start) = unpack_len(self.0.as_bytes(), at);
+            at = start + len;
+            n_texts += 1;
+        }
+        n_texts / 2
     }
 
     /// Tells whether the set has no labels.
@@ -113,6 +123,12 @@ impl Labels {
     #[must_use]
     pub fn as_packed(&self) -> &str {
         &self.0
+    }
+
+    /// Tells whether both are one text in memory. Sets that are not may still be equal.
+    #[must_use]
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns the set of the labels for which `keep` is true.
@@ -244,6 +260,11 @@ impl<'a> LabelsIter<'a> {
 /// Returns the length that stands at `at`, and where the text behind it begins.
 #[inline]
 fn unpack_len(packed: &[u8], mut at: usize) -> (usize, usize) {
+    // Fast path: one digit.
+    let first = packed[at];
+    if first & 0x40 == 0 {
+        return (usize::from(first), at + 1);
+    }
     let (mut len, mut shift) = (0, 0);
     loop {
         let digit = packed[at];
@@ -298,31 +319,47 @@ impl PackedLabel {
     }
 }
 
-/// Builds one [`Labels`] after the other from labels that are packed already.
+/// Builds one [`Labels`] after the other; the next may begin as the last one did.
 #[derive(Debug, Default)]
 pub(crate) struct PackedBuilder {
     packed: String,
-    /// Of the last label.
-    name: Range<usize>,
+    /// Where the name of each label lies, and where the label ends.
+    labels: Vec<(Range<usize>, usize)>,
 }
 
 impl PackedBuilder {
     /// Starts another set.
     pub(crate) fn clear(&mut self) {
-        self.packed.clear();
-        self.name = 0..0;
+        self.truncate(0);
+    }
+
+    /// Starts another set with the first `n_labels` of the last one, or with all if it has less.
+    pub(crate) fn truncate(&mut self, n_labels: usize) {
+        self.labels.truncate(n_labels);
+        self.packed.truncate(self.labels.last().map_or(0, |&(_, end)| end));
+    }
+
+    /// Appends a label, whose name must be behind the last one and whose value must not be empty.
+    #[inline]
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
+        push_text(&mut self.packed, name);
+        let name = self.packed.len() - name.len()..self.packed.len();
+        push_text(&mut self.packed, value);
+        self.labels.push((name, self.packed.len()));
     }
 
     /// Appends a label that lies in `text`; false if it is none, or its name is not behind the last one.
     #[inline]
     pub(crate) fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
         let name = &text[label.name_start..label.name_end];
-        if *name <= self.packed[self.name.clone()] || label.name_end == label.end {
+        let last = self.labels.last().map_or("", |(name, _)| &self.packed[name.clone()]);
+        if name <= last || label.name_end == label.end {
             return false;
         }
         let offset = self.packed.len();
         self.packed.push_str(&text[label.start..label.end]);
-        self.name = offset + (label.name_start - label.start)..offset + (label.name_end - label.start);
+        let name = offset + (label.name_start - label.start)..offset + (label.name_end - label.start);
+        self.labels.push((name, self.packed.len()));
         true
     }
 

@@ -241,7 +241,10 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.memory.release(self.size);
+        // Fast path: nothing was reserved.
+        if self.size > 0 {
+            self.memory.release(self.size);
+        }
     }
 }
 

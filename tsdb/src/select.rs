@@ -2,15 +2,19 @@
 //!
 //! A selection first copies what it needs of the heads, a few hundred series under a lock, so that nothing that is
 //! written or flushed later concerns it; then it merges the label-ordered streams of heads and blocks while the caller
-//! reads. Samples of blocks are decoded when the caller asks for them.
+//! reads. Samples of blocks are decoded when the caller asks for them. Whole label sets are needed to merge streams: where
+//! there is one stream only, no more labels are made than the caller asks for.
 //!
 //! Invariants
 //! 1. A selection sees every request that had ended when it began, whole, and nothing of any other.
 //! 2. A series comes once, however many heads and blocks have samples of it.
 //! 3. Where several have a sample at one time, the one that was accepted first stands.
 
+mod heads;
+mod hints;
+
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,14 +24,15 @@ use crate::block::{Recent, SeriesCursor};
 use crate::blocks::StoredBlock;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::{HeadCopies, SlotRef, Visible};
+use crate::head::{HeadCopies, Visible};
 use crate::labels::Labels;
 use crate::matcher::Matcher;
 use crate::memory::Charge;
 use crate::requests::Reader;
 use crate::sample::{SampleColumns, TimeRange};
-use crate::shard::Shard;
 use crate::store::Store;
+use heads::HeadStream;
+pub use hints::{LabelHint, SelectHints};
 
 /// Series that are copied, or whose labels are looked up, under one lock.
 const BATCH_SERIES: usize = 256;
@@ -39,7 +44,9 @@ pub struct SeriesSet {
     range: TimeRange,
     streams: Vec<Stream>,
     /// The next series of each stream that is not at its end.
-    next: BinaryHeap<Reverse<(Labels, usize, u32)>>,
+    next: BinaryHeap<Reverse<(Labels, usize, Place)>>,
+    /// The labels that the streams give: all, where there are several.
+    labels: LabelHint,
     /// Series still to come from all streams, at most.
     left: u64,
     failed: bool,
@@ -53,8 +60,19 @@ pub struct SeriesSet {
 pub(crate) enum Need {
     /// Labels and samples.
     Samples,
+    /// Labels, and of the samples the newest.
+    Newest,
     /// Only the labels of series that have samples in the range.
     Labels,
+}
+
+/// Where a stream has a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Which head.
+    part: u32,
+    /// The slot, or of a block the ordinal.
+    at: u32,
 }
 
 /// What a selection asks of each head.
@@ -68,22 +86,10 @@ struct Selection<'a> {
     visible: &'a Visible,
 }
 
-/// The selected series of one head or one block.
+/// The selected series of all heads or of one block.
 enum Stream {
-    Head(HeadStream),
+    Heads(Box<HeadStream>),
     Block(Box<BlockStream>),
-}
-
-struct HeadStream {
-    store: Arc<Store>,
-    shard: usize,
-    copies: Arc<HeadCopies>,
-    /// The slots that were copied, ascending: the place of a slot here is that of its samples in `copies`. Empty if only
-    /// labels are needed.
-    copied: Vec<SlotRef>,
-    /// In label order.
-    series: std::vec::IntoIter<SlotRef>,
-    labels: VecDeque<(Labels, u32)>,
 }
 
 struct BlockStream {
@@ -132,6 +138,7 @@ impl SeriesSet {
         matchers: &[Matcher],
         range: TimeRange,
         need: Need,
+        hints: SelectHints,
     ) -> Result<Self> {
         let mut charge = ctx.charge();
         let reader = store.reading.enter();
@@ -140,10 +147,7 @@ impl SeriesSet {
         let blocks = store.blocks.list();
         let copy = store.requests.copy();
         let selection = Selection { ctx, store, matchers, range, need, visible: &copy.visible };
-        let mut heads = Vec::new();
-        for shard in 0..store.shards.len() {
-            heads.extend(HeadStream::new(&selection, shard, &mut charge)?.map(Stream::Head));
-        }
+        let heads = HeadStream::new(&selection, &mut charge)?;
         drop((copy, copying));
         // Blocks come first: they are the older ones.
         let mut streams = Vec::new();
@@ -155,14 +159,16 @@ impl SeriesSet {
                 streams.push(Stream::Block(Box::new(BlockStream::new(ctx, stored, ordinals, range))));
             }
         }
-        streams.append(&mut heads);
+        streams.extend(heads.map(|heads| Stream::Heads(Box::new(heads))));
         let left = streams.iter().map(Stream::len).sum();
         let n_streams = streams.len();
+        let is_whole = n_streams > 1 || streams.iter().any(|stream| stream.has_label(hints.whole_where));
         let mut set = Self {
             ctx: ctx.clone(),
             range,
             streams,
             next: BinaryHeap::with_capacity(n_streams),
+            labels: if is_whole { LabelHint::All } else { hints.labels },
             left,
             failed: false,
             _reader: reader,
@@ -179,7 +185,7 @@ impl SeriesSet {
     }
 
     fn advance(&mut self, idx: usize) -> Result<()> {
-        if let Some((labels, place)) = self.streams[idx].next(&self.ctx, self.range)? {
+        if let Some((labels, place)) = self.streams[idx].next(&self.ctx, self.range, &self.labels)? {
             self.next.push(Reverse((labels, idx, place)));
         }
         Ok(())
@@ -187,10 +193,10 @@ impl SeriesSet {
 
     /// Takes the next series off all streams that have it.
     fn take_next(&mut self) -> Result<Option<Series>> {
+        // The streams look at the context.
         let Some(Reverse((labels, idx, place))) = self.next.pop() else { return Ok(None) };
-        self.ctx.check()?;
         let mut charge = self.ctx.charge();
-        let mut sources = vec![self.streams[idx].source(place)];
+        let (first, mut others) = (self.streams[idx].source(place), Vec::new());
         self.left = self.left.saturating_sub(1);
         // Fast path: only one stream is left, which has each series once.
         let is_alone = self.next.is_empty();
@@ -201,13 +207,13 @@ impl SeriesSet {
         {
             let Some(Reverse((_, idx, place))) = self.next.pop() else { break };
             // Streams are numbered in order of acceptance, and the heap gives equal labels in order of the streams.
-            sources.push(self.streams[idx].source(place));
+            others.push(self.streams[idx].source(place));
             self.left = self.left.saturating_sub(1);
             self.advance(idx)?;
         }
-        charge.grow(labels.size() + size_of::<Series>() + size_of::<Source>() * sources.len())?;
+        charge.grow(labels.size() + size_of::<Series>() + size_of::<Source>() * others.len())?;
         self.ctx.count_series(1)?;
-        Ok(Some(Series { labels, sources, range: self.range, ctx: self.ctx.clone(), _charge: charge }))
+        Ok(Some(Series { labels, first, others, range: self.range, ctx: self.ctx.clone(), _charge: charge }))
     }
 }
 
@@ -237,110 +243,31 @@ impl fmt::Debug for SeriesSet {
 impl Stream {
     fn len(&self) -> u64 {
         match self {
-            Self::Head(head) => (head.series.len() + head.labels.len()) as u64,
+            Self::Heads(heads) => heads.len(),
             Self::Block(block) => block.ordinals.len() as u64,
         }
     }
 
-    fn next(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<Option<(Labels, u32)>> {
+    fn next(&mut self, ctx: &QueryContext, range: TimeRange, labels: &LabelHint) -> Result<Option<(Labels, Place)>> {
         match self {
-            Self::Head(head) => head.next(ctx),
+            Self::Heads(heads) => heads.next(ctx, labels),
             Self::Block(block) => block.next(ctx, range),
         }
     }
 
-    fn source(&self, place: u32) -> Source {
+    /// Tells whether any series, selected or not, may have a label of one of these names.
+    fn has_label(&self, names: &[&str]) -> bool {
         match self {
-            Self::Head(head) => Source::Head(Arc::clone(&head.copies), head.place(place)),
-            Self::Block(block) => Source::Block(Arc::clone(&block.reads), place),
+            Self::Heads(heads) => heads.has_label(names),
+            Self::Block(_) => true,
         }
     }
-}
 
-impl HeadStream {
-    /// Copies what a selection needs of a shard's head; `None` if that is nothing.
-    fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<Self>> {
-        let Selection { ctx, store, matchers, range, need, .. } = *selection;
-        let of_store = &store.shards[shard];
-        let slots: Vec<SlotRef> = {
-            let head = of_store.head();
-            if !head.range().is_some_and(|of_head| of_head.overlaps(range)) {
-                return Ok(None);
-            }
-            let slots = head.select(ctx, matchers)?;
-            charge.grow_at_once(slots.len() as usize * size_of::<SlotRef>() * 2)?;
-            slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
-        };
-        let (copies, mut copied) = Self::copy(selection, of_store, slots, charge)?;
-        if copied.is_empty() {
-            return Ok(None);
+    fn source(&self, place: Place) -> Source {
+        match self {
+            Self::Heads(heads) => heads.source(place),
+            Self::Block(block) => Source::Block(Arc::clone(&block.reads), place.at),
         }
-        // Runs and what they are merged into, besides the list itself.
-        let sorting_size = copied.len() * size_of::<SlotRef>() * 3;
-        charge.grow(sorting_size)?;
-        let series = of_store.sort_slots(ctx, &copied)?.into_iter();
-        charge.shrink(sorting_size);
-        if need == Need::Labels {
-            // Only who reads samples asks for their places.
-            copied = Vec::new();
-        }
-        Ok(Some(Self {
-            store: Arc::clone(store),
-            shard,
-            copies: Arc::new(copies),
-            copied,
-            series,
-            labels: VecDeque::new(),
-        }))
-    }
-
-    /// Copies what is needed of `slots`, and returns it with those of them that have samples in the range.
-    fn copy(
-        selection: &Selection<'_>,
-        of_store: &Shard,
-        mut slots: Vec<SlotRef>,
-        charge: &mut Charge,
-    ) -> Result<(HeadCopies, Vec<SlotRef>)> {
-        let Selection { ctx, range, need, visible, .. } = *selection;
-        let (mut copies, mut scratch) = (HeadCopies::default(), HeadCopies::default());
-        let mut n_copied = 0;
-        for first in (0..slots.len()).step_by(BATCH_SERIES) {
-            ctx.check()?;
-            let before = copies.size();
-            let head = of_store.head();
-            for at in first..slots.len().min(first + BATCH_SERIES) {
-                let of = slots[at];
-                let found = match need {
-                    Need::Samples => head.copy_one(of, range, visible, &mut copies),
-                    Need::Labels => head.has_sample(of, range, visible, &mut scratch),
-                };
-                if found {
-                    // Those that are found move to the front, over those that are not: a second list would be as large.
-                    slots[n_copied] = of;
-                    n_copied += 1;
-                }
-            }
-            drop(head);
-            charge.grow(copies.size() - before)?;
-        }
-        slots.truncate(n_copied);
-        Ok((copies, slots))
-    }
-
-    fn next(&mut self, ctx: &QueryContext) -> Result<Option<(Labels, u32)>> {
-        if self.labels.is_empty() {
-            ctx.check()?;
-            let head = self.store.shards[self.shard].head();
-            for of in self.series.by_ref().take(BATCH_SERIES).filter(|&of| head.is_current(of)) {
-                self.labels.push_back((head.labels(of.slot), of.slot));
-            }
-        }
-        Ok(self.labels.pop_front())
-    }
-
-    /// Returns where the samples of a slot are in the copies.
-    fn place(&self, slot: u32) -> usize {
-        self.copied.partition_point(|of| of.slot < slot)
     }
 }
 
@@ -353,12 +280,12 @@ impl BlockStream {
         Self { reads, cursor, ordinals: ordinals.into_iter(), all }
     }
 
-    fn next(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<Option<(Labels, u32)>> {
+    fn next(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<Option<(Labels, Place)>> {
         while let Some(ordinal) = self.ordinals.next() {
             ctx.check()?;
             if self.has_samples(ordinal, range)? {
                 self.cursor.seek(ordinal)?;
-                return Ok(Some((self.cursor.labels()?, ordinal)));
+                return Ok(Some((self.cursor.labels()?, Place { part: 0, at: ordinal })));
             }
         }
         Ok(None)
@@ -382,8 +309,10 @@ impl BlockStream {
 #[derive(Debug)]
 pub struct Series {
     labels: Labels,
+    /// Where samples were accepted first.
+    first: Source,
     /// In order of acceptance.
-    sources: Vec<Source>,
+    others: Vec<Source>,
     range: TimeRange,
     ctx: QueryContext,
     _charge: Charge,
@@ -417,12 +346,12 @@ impl Series {
 
     fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
         // Fast path: one source.
-        if let [source] = &self.sources[..] {
+        if self.others.is_empty() {
             self.ctx.check()?;
-            return source.read(self.range, out);
+            return self.first.read(self.range, out);
         }
         let (mut merged, mut next) = (SampleColumns::default(), SampleColumns::default());
-        for source in &self.sources {
+        for source in [&self.first].into_iter().chain(&self.others) {
             self.ctx.check()?;
             next.clear();
             source.read(self.range, &mut next)?;

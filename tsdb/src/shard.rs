@@ -11,7 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::batch::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle, ShardBatch};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::{Appended, Bounds, Head, NewSeries, Ranks, SlotRef, SlotSort};
+use crate::head::{Appended, Bounds, Garbage, Head, NewSeries, Ranks, SlotRef, SlotSort};
+use crate::index::SymbolId;
 use crate::labels::Labels;
 use crate::logs::{Gathered, Log};
 use crate::replaying::{Held, HeldSample};
@@ -55,6 +56,8 @@ pub(crate) struct Appending {
 
 /// Values whose texts are copied under one lock.
 const BATCH_VALUES: usize = 4096;
+/// Slots whose ranks are looked up under one lock.
+const BATCH_SLOTS: usize = 4096;
 
 /// What one append to a shard did.
 #[derive(Debug, Clone, Copy)]
@@ -102,12 +105,14 @@ impl Shard {
     /// # Errors
     /// As [`Db::series`](crate::Db::series).
     pub(crate) fn series(&self, labels: &Labels, next_ref: &AtomicU64) -> Result<SeriesHandle> {
-        if let Some(handle) = self.find(labels) {
-            return Ok(handle);
+        // Known series do not wait for what new ones need.
+        if let Err(refused) = self.wal().ready() {
+            return self.find(labels).ok_or(refused);
         }
-        self.wal().ready()?;
         let mut head = self.head_mut();
-        self.check_size(&head)?;
+        if let Err(refused) = self.check_size(&head) {
+            return head.find(labels).map(|slot| self.handle(&head, slot)).ok_or(refused);
+        }
         let new_ref = self.log.next_ref(next_ref);
         let (slot, new) = head.find_or_create(labels, new_ref.get())?;
         if new == NewSeries::Yes {
@@ -115,14 +120,17 @@ impl Shard {
             self.wal().append_series(new_ref.get(), labels);
             new_ref.take();
         }
-        Ok(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
+        Ok(self.handle(&head, slot))
     }
 
     /// Returns where a series lives, if it does.
     pub(crate) fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
         let head = self.head();
-        let slot = head.find(labels)?;
-        Some(SeriesHandle { shard: self.idx, generation: head.generation(slot), slot })
+        Some(self.handle(&head, head.find(labels)?))
+    }
+
+    fn handle(&self, head: &Head, slot: u32) -> SeriesHandle {
+        SeriesHandle { shard: self.idx, generation: head.generation(slot), slot }
     }
 
     /// Returns `Ok` if the shard takes samples.
@@ -247,7 +255,10 @@ impl Shard {
     /// # Errors
     /// When the request ends.
     pub(crate) fn sort_slots(&self, ctx: &QueryContext, slots: &[SlotRef]) -> Result<Vec<SlotRef>> {
-        let mut sort = SlotSort::new(&self.head(), slots);
+        let mut sort = SlotSort::new(self.head().n_removed());
+        for slots in slots.chunks(BATCH_SLOTS) {
+            sort.add(&self.head(), slots);
+        }
         sort.sort_ranked();
         while !sort.step(&self.head()) {
             ctx.check()?;
@@ -261,10 +272,12 @@ impl Shard {
     /// # Errors
     /// When `ctx` ends; ranks stay as they are.
     pub(crate) fn rank_series(&self, ctx: &QueryContext) -> Result<Vec<SlotRef>> {
-        let (slots, n_removed) = {
+        let (n_removed, mut slots) = (self.head().n_removed(), Vec::new());
+        for step in 0.. {
             let head = self.head();
-            (head.slot_refs(), head.n_removed())
-        };
+            let Some(of_step) = head.slots_of_step(step) else { break };
+            slots.extend(head.slot_refs(of_step));
+        }
         let sorted = self.sort_slots(ctx, &slots)?;
         let ranks = Ranks::new(&sorted, n_removed);
         // Freed when the lock is gone.
@@ -272,12 +285,33 @@ impl Shard {
         Ok(sorted)
     }
 
+    /// Takes series out of the head that have had no samples since `last_before_ms`, gives their memory back, and returns
+    /// how many they were. The head is locked for some hundred of them at a time.
+    pub(crate) fn evict(&self, last_before_ms: i64) -> usize {
+        let mut n_removed = 0;
+        for step in 0.. {
+            let mut head = self.head_mut();
+            let Some(slots) = head.slots_of_step(step) else { break };
+            n_removed += head.evict(last_before_ms, slots);
+        }
+        // Fast path: no memory was freed.
+        if n_removed > 0 {
+            let tables = [Garbage::Ends, Garbage::LabelSets, Garbage::Texts, Garbage::Series, Garbage::Symbols];
+            let names = self.head().names();
+            for garbage in tables.into_iter().chain(names.into_iter().map(Garbage::Values)) {
+                (0..).take_while(|&step| self.head_mut().shrink(garbage, step)).for_each(drop);
+            }
+        }
+        n_removed
+    }
+
     /// Orders the values of labels that have many, so that a prefix leads to those that begin with it. The head is locked
     /// for some thousand values at a time. No series may leave the head meanwhile.
     pub(crate) fn order_values(&self) {
         let names = self.head().unordered_labels();
         for name in names {
-            let values = self.head_mut().begin_order(name);
+            self.head_mut().begin_order(name);
+            let values = self.values_of(name);
             let mut texts = Vec::with_capacity(values.len());
             for values in values.chunks(BATCH_VALUES) {
                 let head = self.head();
@@ -285,6 +319,24 @@ impl Shard {
             }
             texts.sort_unstable();
             self.head_mut().set_order(name, texts.into_iter().map(|(_, value)| value).collect());
+        }
+    }
+
+    fn values_of(&self, name: SymbolId) -> Vec<SymbolId> {
+        let (mut values, mut piece, mut n_pieces) = (Vec::new(), 0, 0);
+        loop {
+            let (mut of_piece, n) = self.head().values_of(name, piece);
+            if n > n_pieces && piece > 0 {
+                // The table has been split meanwhile, which happens once.
+                values.clear();
+                piece = 0;
+            } else if piece >= n {
+                return values;
+            } else {
+                values.append(&mut of_piece);
+                piece += 1;
+            }
+            n_pieces = n;
         }
     }
 

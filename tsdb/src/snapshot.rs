@@ -1,17 +1,20 @@
 //! Snapshots and imports: whole blocks out of the store and into it.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::block::{Block, BlockId, BlockOrigin};
 use crate::blocks::StoredBlock;
 use crate::compact::{Merging, merge};
 use crate::error::{Error, Result};
+use crate::importing::Importing;
 use crate::store::Store;
+use crate::wal::write_snapshot_log;
 
 impl Store {
-    /// Makes a data directory with hard links of all blocks; see [`Db::snapshot`](crate::Db::snapshot).
+    /// Makes a data directory with hard links of all blocks, and a log that has metadata and exemplars; see [`Db::snapshot`](crate::Db::snapshot).
     ///
     /// # Errors
     /// As there. What was made of the directory stays when it fails.
@@ -27,6 +30,10 @@ impl Store {
         let blocks_dir = dir.join("blocks");
         fs.create_dir(&blocks_dir).map_err(Error::io("create", &blocks_dir))?;
         self.blocks.link_into(dir, &blocks_dir)?;
+        let (metadata, exemplars) = (self.metadata(), self.exemplars.by_log(1));
+        let families = metadata.iter().map(|(family, metadata)| (family.as_str(), metadata));
+        let next_ref = self.next_ref.load(Ordering::SeqCst);
+        write_snapshot_log(&**fs, &dir.join("wal"), next_ref, families, &exemplars.concat())?;
         let parents = dir.ancestors().skip(1).take(2);
         for dir in [&blocks_dir, dir].into_iter().map(|dir| dir as &Path).chain(parents) {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
@@ -35,7 +42,7 @@ impl Store {
     }
 
     /// Takes in blocks; see [`Db::import`](crate::Db::import). Each is written anew, with numbers of this store, and
-    /// verified on the way.
+    /// verified on the way. What an import that fails, or a crash, leaves is removed ([`Importing`]).
     ///
     /// # Errors
     /// As there.
@@ -47,27 +54,37 @@ impl Store {
         }
         // Of two samples with one timestamp that of the earlier flush stands: what the heads hold goes first.
         self.flush()?;
-        let mut imported = Vec::with_capacity(paths.len());
+        let ids = self.blocks.next_ids(paths.len() as u64);
+        let (fs, blocks_dir) = (&*self.options.fs, self.blocks.dir());
+        let importing = Importing::begin(fs, blocks_dir, ids.clone())?;
+        if let Err(refused) = self.import_all(&paths, ids, &importing) {
+            if let Err(error) = importing.undo(fs, blocks_dir) {
+                tracing::error!(%error, "what an import left is removed at the next start");
+            }
+            return Err(refused);
+        }
+        // They are in the store; what stays of them here would only be taken in again, and change nothing.
         for path in &paths {
-            match self.import_one(path) {
-                Ok(block) => imported.extend(block),
-                Err(refused) => {
-                    self.blocks.discard(&imported);
-                    return Err(refused);
-                }
+            if let Err(error) = fs.remove(path) {
+                tracing::error!(?path, %error, "could not remove a block that was imported");
             }
         }
-        let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
-        self.blocks.add(imported)?;
-        if let Some(newest_ms) = newest_ms {
-            self.raise_newest(newest_ms);
+        // What is too old goes with the next round of the background if not now.
+        if let Err(error) = self.expire() {
+            tracing::error!(%error, "could not apply retention to what was imported");
         }
-        // They are in the store; what stays of them here would only be taken in again.
-        for path in &paths {
-            self.options.fs.remove(path).map_err(Error::io("remove", path))?;
-        }
-        self.expire()?;
         Ok(paths.len())
+    }
+
+    fn import_all(&self, paths: &[PathBuf], ids: RangeInclusive<u64>, importing: &Importing) -> Result<()> {
+        let mut imported = Vec::with_capacity(paths.len());
+        for (path, id) in paths.iter().zip(ids) {
+            imported.extend(self.import_one(path, BlockId(id))?);
+        }
+        let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
+        self.blocks.add_once(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
+        newest_ms.into_iter().for_each(|newest_ms| self.raise_newest(newest_ms));
+        Ok(())
     }
 
     fn importable(&self, dir: &Path) -> Result<Vec<PathBuf>> {
@@ -80,9 +97,8 @@ impl Store {
         }
     }
 
-    fn import_one(&self, path: &Path) -> Result<Option<Arc<Block>>> {
+    fn import_one(&self, path: &Path, id: BlockId) -> Result<Option<Arc<Block>>> {
         let source = self.blocks.open_foreign(path)?;
-        let id = self.blocks.next_id();
         let flush = self.blocks.next_flush();
         let origin = BlockOrigin {
             id,

@@ -12,14 +12,15 @@ mod server;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use varve_ingest::Version;
 use varve_tsdb::METRIC_NAME;
 
 use super::args::{CompareArgs, CompareFormat, now_ms};
 use super::fleet::{Fleet, SeriesId};
-use super::process::{self, Usage};
 use super::query::{ask_all, scalar};
 use super::write::{WriteOptions, Written, write_fleet};
 use crate::client::Client;
+use crate::process::{self, Usage};
 use report::{Figures, Report};
 use server::{Running, Server};
 
@@ -121,6 +122,7 @@ impl Bench {
             n_connections: CONNECTIONS,
             samples_per_request: SAMPLES_PER_REQUEST,
             rate: None,
+            version: Version::V1,
             pid: None,
         };
         let written = write_fleet(&self.fleet, rounds, &options)?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::super::query::Asked;
+use super::super::query::{Asked, geometric_mean};
 use super::server::Server;
 
 /// What one round found of one server.
@@ -101,14 +101,6 @@ fn figure_rows() -> Vec<Row> {
     rows.into_iter().map(row).collect()
 }
 
-/// Returns the geometric mean of the medians; `None` if one was refused.
-fn geometric_mean(questions: &[Asked], is_metadata: bool) -> Option<f64> {
-    let of_kind = questions.iter().filter(|asked| asked.is_metadata == is_metadata);
-    let logs: Option<Vec<f64>> = of_kind.map(|asked| asked.median_ms.map(f64::ln)).collect();
-    let logs = logs.filter(|logs| !logs.is_empty())?;
-    Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
-}
-
 impl Found {
     /// Returns the median over the rounds; `None` if a round has none.
     fn median(&self, row: &Row) -> Option<f64> {
@@ -158,18 +150,6 @@ fn cells(medians: &[Option<f64>], decimals: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn asked(median_ms: Option<f64>) -> Asked {
-        Asked { name: "up", is_metadata: false, median_ms, answer_bytes: 1, n_results: 1, refusal: None }
-    }
-
-    #[test]
-    fn a_mean_needs_every_answer() {
-        let mean = geometric_mean(&[asked(Some(2.0)), asked(Some(8.0))], false).unwrap();
-        assert!((mean - 4.0).abs() < 1e-12);
-        assert_eq!(geometric_mean(&[asked(Some(2.0)), asked(None)], false), None);
-        assert_eq!(geometric_mean(&[asked(Some(2.0))], true), None);
-    }
 
     #[test]
     fn ratios_are_those_of_the_first_to_the_others() {

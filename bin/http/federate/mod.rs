@@ -47,7 +47,7 @@ pub(super) async fn federate(State(app): State<Arc<App>>, who: Requester, header
     let mut external = app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
     let answer = run(&app, Class::Query, None, move |work| {
-        work.store.usage.selectors(&who, &selectors, &LabelSet::all());
+        work.store.note_selectors(&who, &selectors, &LabelSet::all());
         write(work, &selectors, range, format, external)
     });
     let answer = answer.await;

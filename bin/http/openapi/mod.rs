@@ -129,6 +129,12 @@ impl Described for i64 {
     }
 }
 
+impl Described for f64 {
+    fn schema(_: &mut Schemas) -> Value {
+        json!({ "type": "number" })
+    }
+}
+
 impl<T: Described> Described for Vec<T> {
     fn schema(schemas: &mut Schemas) -> Value {
         json!({ "type": "array", "items": T::schema(schemas) })

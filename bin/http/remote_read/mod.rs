@@ -139,7 +139,7 @@ impl Answering {
         mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         let matchers = query.matchers(&self.external).map_err(|reason| ApiError::new(ErrorKind::Internal, reason))?;
-        work.store.usage.selectors(&self.who, std::slice::from_ref(&matchers), &LabelSet::all());
+        work.store.note_selectors(&self.who, std::slice::from_ref(&matchers), &LabelSet::all());
         let mut columns = SampleColumns::default();
         let (db, ctx) = (&work.store.db, &work.ctx);
         let set = match query.wants_labels_only() {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use varve_query::usage::LabelSet;
 use varve_tsdb::{Clock, METRIC_NAME, Matcher, Metadata, SystemClock, Texts, TimeRange};
 
 use super::App;
@@ -19,6 +20,7 @@ use super::error::{ApiError, ErrorKind};
 use super::json;
 use super::params::{Form, parse_int, parse_selectors};
 use super::run::{Class, Work, run};
+use crate::usage::Requester;
 use score::{Algorithm, Term};
 
 /// How terms can be compared.
@@ -41,28 +43,39 @@ enum Field {
     LabelValues { label: String },
 }
 
+impl Field {
+    /// Returns the labels that an answer shows: that a label is there is asked of a metric, not what its values are.
+    fn labels(&self) -> LabelSet {
+        match self {
+            Self::MetricNames { .. } | Self::LabelNames => LabelSet::none(),
+            Self::LabelValues { label } => LabelSet::Only([label.clone()].into()),
+        }
+    }
+}
+
 /// GET and POST /api/v1/search/metric_names.
-pub(super) async fn metric_names(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn metric_names(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let field = |form: &Form| Ok(Field::MetricNames { with_metadata: boolean(form, "include_metadata", false)? });
-    search(&app, &form, "metric_names", field).await
+    search(&app, who, &form, "metric_names", field).await
 }
 
 /// GET and POST /api/v1/search/label_names.
-pub(super) async fn label_names(State(app): State<Arc<App>>, form: Form) -> Response {
-    search(&app, &form, "label_names", |_| Ok(Field::LabelNames)).await
+pub(super) async fn label_names(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
+    search(&app, who, &form, "label_names", |_| Ok(Field::LabelNames)).await
 }
 
 /// GET and POST /api/v1/search/label_values.
-pub(super) async fn label_values(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(super) async fn label_values(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let field = |form: &Form| match form.first("label") {
         "" => Err(ApiError::bad_data("missing required parameter \"label\"")),
         label => Ok(Field::LabelValues { label: label.to_owned() }),
     };
-    search(&app, &form, "label_values", field).await
+    search(&app, who, &form, "label_values", field).await
 }
 
 async fn search(
     app: &Arc<App>,
+    who: Requester,
     form: &Form,
     endpoint: &str,
     field: impl FnOnce(&Form) -> Result<Field, ApiError>,
@@ -76,7 +89,7 @@ async fn search(
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
     };
-    let mut answer = run(app, Class::Metadata, timeout, move |work| call.answer(work, &field)).await;
+    let mut answer = run(app, Class::Metadata, timeout, move |work| call.answer(work, &who, &field)).await;
     if answer.status() == StatusCode::OK {
         answer.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
     }
@@ -137,7 +150,8 @@ impl Call {
         Ok(Self { selectors, range, terms, case_sensitive, include_score, order, limit, batch_size })
     }
 
-    fn answer(&self, work: &mut Work, field: &Field) -> Result<(), ApiError> {
+    fn answer(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<(), ApiError> {
+        work.store.note_selectors(who, &self.selectors, &field.labels());
         let names = self.find(work, field)?;
         let mut charge = work.ctx.charge();
         charge.grow(names.len() * size_of::<(&str, f64)>())?;

@@ -16,6 +16,9 @@ use crate::remote_write::message::{
 };
 use crate::route::Route;
 
+mod armed;
+mod ha;
+
 /// A receiver over a store of its own.
 struct Fixture {
     receiver: Receiver,

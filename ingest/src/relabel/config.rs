@@ -23,6 +23,8 @@ pub struct RelabelConfig {
     pub name: Option<String>,
     /// Whether the rule counts only. Default `enforce`.
     pub state: RuleState,
+    /// Whether the rule falls back to shadow when somebody asks for what it drops. Default not.
+    pub armed: bool,
 }
 
 /// Whether a rule does what it says.

@@ -5,35 +5,44 @@
 //! the route cache keeps what came of it, with the [`Verdict`] that says which rules had a hand in it. From then on a
 //! sample of a dropped series costs a look-up.
 //!
-//! A rule in shadow is evaluated and counted where it stands, and changes nothing.
+//! A rule in shadow is evaluated and counted where it stands, and changes nothing. One that is armed falls back to that when
+//! a query asks for what it drops (`armed`).
 //!
 //! Invariants
 //! 1. A verdict belongs to the rules that it was made by: other rules have other keys in the route cache.
 //! 2. Verdict 0 is that no rule had a hand in it; there are at most [`VERDICTS_MAX`]. Where there would be more, a label
 //!    set counts for the last of its rules only.
 //!
-//! Threads: rules do not change; a request holds those that it began with.
+//! Threads: rules do not change, but that they may fall back once; a request holds those that it began with.
 
+mod armed;
 mod builder;
 mod config;
 mod letters;
+mod rates;
 mod rule;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
-use varve_tsdb::Labels;
+use varve_tsdb::{Labels, Matcher};
 
 pub use config::{RelabelConfig, RelabelError, RuleState};
+pub use rule::Fallen;
 
+use armed::Dropped;
 use builder::Builder;
+use rates::Rates;
 use rule::Rule;
 
 /// Checked rules, in order.
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
+    /// What those that are armed have dropped.
+    dropped: Dropped,
 }
 
 /// What the rules make of a label set.
@@ -51,16 +60,22 @@ pub(crate) enum Ruled {
 pub(crate) struct Verdict(u16);
 
 /// What rules have done so far.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RuleStats {
     /// The rule's name.
     pub name: String,
-    /// Whether it counts only.
+    /// Whether it counts only, as it is now.
     pub state: RuleState,
+    /// Whether it falls back to shadow when somebody asks for what it drops.
+    pub armed: bool,
+    /// That it has.
+    pub fallen: Option<Fallen>,
     /// Label sets that it dropped or changed, or would have, when they were first seen under these rules.
     pub series: u64,
     /// Their samples since then.
     pub samples: u64,
+    /// Likewise per second, of late.
+    pub samples_per_second: f64,
 }
 
 impl Rules {
@@ -81,7 +96,7 @@ impl Rules {
             }
             rules.push(rule);
         }
-        Ok(Self { rules })
+        Ok(Self { rules, dropped: Dropped::default() })
     }
 
     /// Returns what the rules leave of a label set; `None` if they drop it.
@@ -96,6 +111,24 @@ impl Rules {
         }
     }
 
+    /// Takes over that rules have fallen back which stand in both unchanged.
+    pub(crate) fn inherit(&self, before: &Self) {
+        for old in before.rules.iter().filter(|rule| rule.fallen.get().is_some()) {
+            if let Some(same) = self.rules.iter().find(|rule| rule.config == old.config) {
+                let _is_new = old.fallen.get().map(|fallen| same.fallen.set(fallen.clone()));
+            }
+        }
+    }
+
+    /// Lets the armed rules fall back that have dropped what a selector may ask for, and returns their names.
+    pub(crate) fn fall_back(&self, matchers: &[Matcher], fallen: impl Fn() -> Fallen) -> Vec<String> {
+        if !self.rules.iter().any(Rule::may_fall) {
+            return Vec::new();
+        }
+        let asked = self.dropped.asked(matchers).into_iter().map(|idx| &self.rules[usize::from(idx)]);
+        asked.filter(|rule| rule.fallen.set(fallen()).is_ok()).map(|rule| rule.name.clone()).collect()
+    }
+
     /// Puts a label set through the rules; `acted` gets the rules that had a hand in it.
     pub(crate) fn apply(&self, labels: Labels, acted: &mut Vec<u16>) -> Ruled {
         acted.clear();
@@ -106,8 +139,11 @@ impl Rules {
         for (idx, rule) in (0..).zip(&self.rules) {
             match rule.apply(&mut builder) {
                 rule::Effect::None => continue,
-                rule::Effect::Drops if rule.state == RuleState::Enforce => {
+                rule::Effect::Drops if rule.state() == RuleState::Enforce => {
                     acted.push(idx);
+                    if rule.config.armed {
+                        self.dropped.note(idx, rule.looks_at(), &builder);
+                    }
                     return Ruled::Dropped;
                 }
                 rule::Effect::Drops | rule::Effect::Changes => acted.push(idx),
@@ -127,15 +163,21 @@ impl Rules {
 /// The rules in force.
 #[derive(Debug)]
 pub(crate) struct Ruling {
-    pub(crate) rules: Rules,
-    pub(crate) verdicts: Verdicts,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) verdicts: Arc<Verdicts>,
     /// Counts how often the rules have changed.
     pub(crate) generation: u32,
 }
 
 impl Ruling {
     pub(crate) fn new(rules: Rules, generation: u32) -> Self {
-        Self { verdicts: Verdicts::new(&rules), rules, generation }
+        Self { verdicts: Arc::new(Verdicts::new(&rules)), rules: Arc::new(rules), generation }
+    }
+
+    /// Returns the same rules, of which some have fallen back: what they have made of label sets counts no more.
+    pub(crate) fn anew(&self) -> Self {
+        let generation = self.generation.wrapping_add(1);
+        Self { rules: Arc::clone(&self.rules), verdicts: Arc::clone(&self.verdicts), generation }
     }
 }
 
@@ -143,6 +185,8 @@ impl Ruling {
 #[derive(Debug)]
 pub(crate) struct Verdicts {
     known: RwLock<Known>,
+    started: Instant,
+    rates: Mutex<Rates>,
 }
 
 #[derive(Debug, Default)]
@@ -166,11 +210,15 @@ impl Verdicts {
         for (idx, _) in (0..).zip(&rules.rules) {
             known.add(&[idx]);
         }
-        Self { known: RwLock::new(known) }
+        Self { known: RwLock::new(known), started: Instant::now(), rates: Mutex::default() }
     }
 
     /// Returns the verdict for a set of rules, and counts a label set under it.
     pub(crate) fn of(&self, acted: &[u16]) -> Verdict {
+        // Fast path: no rule had a hand in it, so there is none to count it for.
+        if acted.is_empty() {
+            return Verdict(0);
+        }
         let read = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(&verdict) = read.by_rules.get(acted) {
             read.counts[usize::from(verdict)].series.fetch_add(1, Ordering::Relaxed);
@@ -197,14 +245,16 @@ impl Verdicts {
 
     /// Sums up by rule.
     pub(crate) fn stats(&self, rules: &Rules) -> Vec<RuleStats> {
-        let new = |rule: &Rule| RuleStats { name: rule.name.clone(), state: rule.state, series: 0, samples: 0 };
-        let mut stats: Vec<_> = rules.rules.iter().map(new).collect();
+        let mut stats: Vec<_> = rules.rules.iter().map(Rule::stats).collect();
         for Counts { rules, series, samples } in &self.known.read().unwrap_or_else(PoisonError::into_inner).counts {
             for &idx in rules {
                 stats[usize::from(idx)].series += series.load(Ordering::Relaxed);
                 stats[usize::from(idx)].samples += samples.load(Ordering::Relaxed);
             }
         }
+        let counts = stats.iter().map(|of| of.samples).collect();
+        let rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner).look(self.started.elapsed(), counts);
+        stats.iter_mut().zip(rates).for_each(|(of, rate)| of.samples_per_second = rate);
         stats
     }
 }

@@ -1,7 +1,9 @@
 //! One rule, applied to a label set.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
+use super::RuleStats;
 use super::builder::Builder;
 use super::config::{Action, RelabelConfig, RelabelError, RuleState, Template};
 use super::letters::{lower, upper};
@@ -9,10 +11,21 @@ use super::letters::{lower, upper};
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) name: String,
-    pub(super) state: RuleState,
-    source_labels: Vec<String>,
     separator: String,
     action: Action,
+    pub(super) config: RelabelConfig,
+    pub(super) fallen: OnceLock<Fallen>,
+}
+
+/// That a rule has fallen back to shadow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fallen {
+    /// When, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// What was asked for.
+    pub selector: String,
+    /// Who asked.
+    pub who: String,
 }
 
 /// What a rule does to a label set, or would.
@@ -26,9 +39,40 @@ pub(super) enum Effect {
 impl Rule {
     pub(super) fn new(config: RelabelConfig, idx: usize) -> Result<Self, RelabelError> {
         let action = config.compile()?;
+        if config.armed && !action.drops() {
+            return Err(RelabelError("'armed' is for rules that drop series".to_owned()));
+        }
         let separator = config.separator().to_owned();
-        let RelabelConfig { source_labels, name, state, .. } = config;
-        Ok(Self { name: name.unwrap_or_else(|| format!("#{idx}")), state, source_labels, separator, action })
+        let name = config.name.clone().unwrap_or_else(|| format!("#{idx}"));
+        Ok(Self { name, separator, action, config, fallen: OnceLock::new() })
+    }
+
+    /// Tells whether the rule is armed, and has not fallen back.
+    pub(super) fn may_fall(&self) -> bool {
+        self.config.armed && self.fallen.get().is_none()
+    }
+
+    /// Returns what is told of the rule, without counts.
+    pub(super) fn stats(&self) -> RuleStats {
+        RuleStats {
+            name: self.name.clone(),
+            state: self.state(),
+            armed: self.config.armed,
+            fallen: self.fallen.get().cloned(),
+            series: 0,
+            samples: 0,
+            samples_per_second: 0.0,
+        }
+    }
+
+    /// Returns the state that is in force.
+    pub(super) fn state(&self) -> RuleState {
+        if self.fallen.get().is_some() { RuleState::Shadow } else { self.config.state }
+    }
+
+    /// Returns the labels that decide whether the rule drops a series.
+    pub(super) fn looks_at(&self) -> impl Iterator<Item = &str> {
+        self.config.source_labels.iter().map(String::as_str).chain(self.action.compared())
     }
 
     /// Applies the rule; in shadow nothing changes.
@@ -42,7 +86,7 @@ impl Rule {
             Action::DropEqual(target) => labels.get(target) == value,
             _ => {
                 let value = joined.into_owned();
-                return match self.state {
+                return match self.state() {
                     RuleState::Enforce => self.rewrite(&value, labels),
                     RuleState::Shadow => self.rewrite(&value, &mut labels.clone()),
                 };
@@ -52,7 +96,7 @@ impl Rule {
     }
 
     fn join<'a>(&self, labels: &'a Builder<'_>) -> Cow<'a, str> {
-        match &self.source_labels[..] {
+        match &self.config.source_labels[..] {
             [] => Cow::Borrowed(""),
             [name] => Cow::Borrowed(labels.get(name)),
             names => {
@@ -101,6 +145,21 @@ fn delete(labels: &mut Builder<'_>, goes: impl Fn(&str) -> bool) -> bool {
 fn hash_modulo(value: &str, modulus: u64) -> u64 {
     let md5::Digest(hash) = md5::compute(value);
     hash[8..].iter().fold(0_u64, |hash, &byte| hash << 8 | u64::from(byte)) % modulus
+}
+
+impl Action {
+    /// Tells whether all it may do is to drop series.
+    fn drops(&self) -> bool {
+        matches!(self, Self::Keep(_) | Self::Drop(_) | Self::KeepEqual(_) | Self::DropEqual(_))
+    }
+
+    /// Returns the label that it compares others with.
+    fn compared(&self) -> Option<&str> {
+        match self {
+            Self::KeepEqual(target) | Self::DropEqual(target) => Some(target),
+            _ => None,
+        }
+    }
 }
 
 impl Template {

@@ -102,6 +102,7 @@ fn what_prometheus_refuses_is_refused_in_its_words() {
         "\"\" is invalid 'replacement' for labelmap action",
     );
     check(with("drop", |of| of.regex = Some("a(".into())), "error parsing regexp: missing closing ): `a(`");
+    check(with("replace", |of| of.armed = true), "rule 0: 'armed' is for rules that drop series");
     check(with("drop", |of| of.source_labels = vec![String::new()]), "\"\" is not a valid label name");
     let named = || with("drop", |of| of.name = Some("n".into()));
     let refused = Rules::new(vec![named(), named()]).unwrap_err().to_string();

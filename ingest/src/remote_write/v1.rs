@@ -42,12 +42,39 @@ pub(crate) fn decode(
 
 /// Checks the labels of a series that nobody has checked yet.
 pub(crate) fn check_labels(message: &[u8], labels: Span) -> Result<(), Malformed> {
-    LABELS_OF_SERIES.check(Reader::over(message, labels))
+    // Fast path: labels as every sender writes them.
+    let mut reader = Reader::over(message, labels);
+    loop {
+        match reader.key()? {
+            None => return Ok(()),
+            Some(LABELS) if plain_label(reader.message()?.rest()).is_some() => {}
+            Some(_) => return LABELS_OF_SERIES.check(Reader::over(message, labels)),
+        }
+    }
 }
 
 /// Iterates over the label pairs in `labels`, which [`check_labels`] has passed, now or when the same bytes came first.
 pub(crate) fn label_pairs(message: &[u8], labels: Span) -> LabelPairs<'_> {
     LabelPairs { reader: Reader::over(message, labels) }
+}
+
+/// Fills `texts` with the label pairs in `labels`, if all of them are ASCII in the form of [`plain_label`]; else false.
+///
+/// The bytes between are ASCII then, too, and whether all of it is text is asked once and not for each name and value.
+pub(crate) fn plain_texts<'a>(message: &'a [u8], labels: Span, texts: &mut Vec<(&'a str, &'a str)>) -> bool {
+    texts.clear();
+    let bytes = labels.of(message);
+    let Some(all) = std::str::from_utf8(bytes).ok().filter(|all| all.is_ascii()) else { return false };
+    let mut at = 0;
+    while let [LABEL_KEY, size @ ..0x80, rest @ ..] = &bytes[at..] {
+        let size = usize::from(*size);
+        let Some((name, value)) = rest.get(..size).and_then(plain_label) else { return false };
+        // Key and size of the label, and of its name; those of its value lie before that, which ends the label.
+        let (name_start, end) = (at + 4, at + 2 + size);
+        texts.push((&all[name_start..name_start + name.len()], &all[end - value.len()..end]));
+        at = end;
+    }
+    at == bytes.len()
 }
 
 /// Label names and values in the order in which they were sent.
@@ -158,7 +185,19 @@ fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, Malformed> {
     Ok(sample)
 }
 
+/// Returns name and value of a label that has both, in this order, none of 128 bytes or more, and nothing else.
+#[inline]
+fn plain_label(label: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [NAME_KEY, name_size @ ..0x80, rest @ ..] = label else { return None };
+    let (name, rest) = rest.split_at_checked(usize::from(*name_size))?;
+    let [VALUE_KEY, value_size @ ..0x80, value @ ..] = rest else { return None };
+    (usize::from(*value_size) == value.len()).then_some((name, value))
+}
+
 fn decode_label(mut reader: Reader<'_>) -> Result<(&[u8], &[u8]), Malformed> {
+    if let Some(plain) = plain_label(reader.rest()) {
+        return Ok(plain);
+    }
     let (mut name, mut value): (&[u8], &[u8]) = (b"", b"");
     while let Some(key) = reader.key()? {
         match key {
@@ -197,6 +236,10 @@ const TIME_SERIES: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 
 const LABEL_NAME: Key = len_key(1);
 const LABEL_VALUE: Key = len_key(2);
+/// These as the byte that a varint of them is.
+const LABEL_KEY: u8 = LABELS as u8;
+const NAME_KEY: u8 = LABEL_NAME as u8;
+const VALUE_KEY: u8 = LABEL_VALUE as u8;
 
 const SAMPLE_VALUE: Key = fixed64_key(1);
 const SAMPLE_TIMESTAMP: Key = varint_key(2);

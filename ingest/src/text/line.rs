@@ -6,43 +6,57 @@ use super::TextFormat;
 
 /// What a line says.
 #[derive(Debug, PartialEq)]
-pub(super) enum Line<'a> {
+pub enum Line<'a> {
+    /// A sample of a series.
     Sample(SampleLine<'a>),
+    /// Something about a family.
     Metadata(MetadataLine<'a>),
     /// It is empty or a comment.
     Nothing,
 }
 
 /// Label names and values.
-pub(super) type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
+/// A line with a sample.
 #[derive(Debug, PartialEq)]
-pub(super) struct SampleLine<'a> {
+pub struct SampleLine<'a> {
     /// With the metric name, in the order of the line.
-    pub(super) labels: Pairs<'a>,
-    pub(super) value: f64,
-    pub(super) timestamp_ms: Option<i64>,
-    pub(super) exemplar: Option<ExemplarPart<'a>>,
+    pub labels: Pairs<'a>,
+    /// The sample's value.
+    pub value: f64,
+    /// Its time, if the line has one.
+    pub timestamp_ms: Option<i64>,
+    /// Its exemplar, which only OpenMetrics has.
+    pub exemplar: Option<ExemplarPart<'a>>,
 }
 
+/// The exemplar of a line.
 #[derive(Debug, PartialEq)]
-pub(super) struct ExemplarPart<'a> {
-    pub(super) labels: Pairs<'a>,
-    pub(super) value: f64,
-    pub(super) timestamp_ms: Option<i64>,
+pub struct ExemplarPart<'a> {
+    /// Ascending.
+    pub labels: Pairs<'a>,
+    /// The value that was observed.
+    pub value: f64,
+    /// When, if the line says so.
+    pub timestamp_ms: Option<i64>,
 }
 
 /// A line on a family: its name and what it says.
 #[derive(Debug, PartialEq)]
-pub(super) enum MetadataLine<'a> {
+pub enum MetadataLine<'a> {
+    /// Name and help text.
     Help(Cow<'a, str>, Cow<'a, str>),
     /// The type as remote write numbers it.
     Type(Cow<'a, str>, i32),
+    /// Name and unit.
     Unit(Cow<'a, str>, &'a str),
 }
 
 impl MetadataLine<'_> {
-    pub(super) fn name(&self) -> &str {
+    /// Returns the family's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
         let (Self::Help(name, _) | Self::Type(name, _) | Self::Unit(name, _)) = self;
         name
     }

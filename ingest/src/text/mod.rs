@@ -16,7 +16,7 @@ use crate::error::{Malformed, WriteError};
 use crate::pipeline::{Receiver, Written};
 use crate::rejects::Rejects;
 use crate::scratch::Scratch;
-use line::{Line, MetadataLine, SampleLine};
+pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine};
 
 /// Which of the two formats a body has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,45 @@ pub enum TextFormat {
     Prometheus,
     /// OpenMetrics 1.0, timestamps in seconds; the last line is `# EOF`.
     OpenMetrics,
+}
+
+/// Reads a scrape body line by line, for tools that do not store it.
+#[derive(Debug)]
+pub struct LineReader<R> {
+    lines: Lines<R>,
+    format: TextFormat,
+}
+
+/// A line that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct BadLine {
+    /// Counts from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl<R: BufRead> LineReader<R> {
+    /// Reads a body of any length; a line has at most 2 MiB.
+    pub fn new(reader: R, format: TextFormat) -> Self {
+        Self { lines: Lines { reader, line: Vec::new(), number: 0, size: 0, size_max: u64::MAX }, format }
+    }
+
+    /// Reads the next line; `None` at the end.
+    ///
+    /// # Errors
+    /// What is wrong with the line; the reader is of no more use then.
+    pub fn read(&mut self) -> Result<Option<Line<'_>>, BadLine> {
+        let line = self.lines.number + 1;
+        self.lines.next(self.format).map_err(|error| {
+            let reason = match error {
+                LineError::Line(reason) => reason,
+                LineError::Request(error) => error.to_string(),
+            };
+            BadLine { line, reason }
+        })
+    }
 }
 
 /// How a body is imported.
@@ -74,6 +113,7 @@ struct Family {
 }
 
 /// How far the body has been read.
+#[derive(Debug)]
 struct Lines<R> {
     reader: R,
     line: Vec<u8>,

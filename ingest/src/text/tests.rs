@@ -199,3 +199,16 @@ fn the_scrapes_of_real_exporters_are_read_whole() {
     }
     eprintln!("{n_files} files");
 }
+
+#[test]
+fn lines_are_read_one_by_one() {
+    let body = "# TYPE a counter\na_total{b=\"c\"} 1 2.5\n# EOF\n";
+    let mut reader = LineReader::new(body.as_bytes(), TextFormat::OpenMetrics);
+    assert!(matches!(reader.read(), Ok(Some(Line::Metadata(MetadataLine::Type(name, 1)))) if name == "a"));
+    let Ok(Some(Line::Sample(sample))) = reader.read() else { panic!("the second line is a sample") };
+    assert_eq!((sample.value, sample.timestamp_ms, sample.labels.len()), (1.0, Some(2500), 2));
+    assert_eq!(reader.read(), Ok(None));
+    let mut reader = LineReader::new("a 1\nb\n".as_bytes(), TextFormat::Prometheus);
+    assert!(reader.read().is_ok());
+    assert_eq!(reader.read().unwrap_err().to_string(), "line 2: invalid value \"\" of a sample");
+}

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::Labels;
+use varve_tsdb::{Charge, Labels};
 
 use super::Evaluator;
 use super::column::Bits;
@@ -33,6 +33,13 @@ struct Histogram {
     buckets: Vec<(f64, usize)>,
     /// The steps at which there is a native histogram as well.
     blocked: Option<Bits>,
+}
+
+/// All classic histograms of a vector.
+struct Histograms {
+    list: Vec<Histogram>,
+    /// What the list takes.
+    _charge: Charge,
 }
 
 /// A series of native histograms.
@@ -83,7 +90,7 @@ impl Evaluator<'_> {
                 self.of_native(native, args[1].span, grid, |step, histogram| histogram.quantile(quantiles[step]))?;
             out.push(series)?;
         }
-        for histogram in &histograms {
+        for histogram in &histograms.list {
             let series = self.quantile_of(histogram, &vector, &quantiles, args[1].span, grid)?;
             out.push(series)?;
         }
@@ -107,7 +114,7 @@ impl Evaluator<'_> {
                     out.push(series)?;
                 }
             }
-            for histogram in &histograms {
+            for histogram in &histograms.list {
                 let series = self.quantile_of(histogram, &vector, quantiles, span, grid)?;
                 for series in by_quantile(series, quantiles, label) {
                     out.push(series)?;
@@ -130,7 +137,7 @@ impl Evaluator<'_> {
             )?;
         }
         let mut buckets = Vec::new();
-        for histogram in histograms {
+        for histogram in histograms.list {
             self.bounds.check()?;
             let mut column = self.bounds.column(grid.n_steps)?;
             for step in 0..grid.n_steps {
@@ -215,14 +222,8 @@ impl Evaluator<'_> {
 
     /// Groups series into histograms, in the order in which these appear. Series without a proper `le` are reported, and
     /// native histograms that are there as well, which go.
-    fn histograms(
-        &mut self,
-        vector: &Vector,
-        natives: &mut [Native],
-        span: Span,
-        grid: Grid,
-    ) -> Result<Vec<Histogram>> {
-        let mut histograms: Vec<Histogram> = Vec::new();
+    fn histograms(&mut self, vector: &Vector, natives: &mut [Native], span: Span, grid: Grid) -> Result<Histograms> {
+        let (mut histograms, mut charge): (Vec<Histogram>, _) = (Vec::new(), self.bounds.ctx.charge());
         let is_of_histogram = |name: &str| name != BUCKET_LABEL;
         let mut keys = Keys::default();
         for (at, series) in vector.series.iter().enumerate() {
@@ -234,8 +235,10 @@ impl Evaluator<'_> {
                 continue;
             };
             let (place, new) = keys.number(&series.labels, is_of_histogram);
+            charge.grow(2 * size_of::<(f64, usize)>())?;
             if new {
                 let labels = keys.labels()[place].clone();
+                charge.grow(Keys::size(&labels) + 2 * size_of::<Histogram>())?;
                 histograms.push(Histogram { labels, drop_name: true, buckets: Vec::new(), blocked: None });
             }
             histograms[place].buckets.push((upper, at));
@@ -251,7 +254,7 @@ impl Evaluator<'_> {
                 self.annotations.add(Note::ClassicAndNative(metric_name), span);
             }
         }
-        Ok(histograms)
+        Ok(Histograms { list: histograms, _charge: charge })
     }
 
     /// Returns the metric name where it is still known: with delayed name removal.

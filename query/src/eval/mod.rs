@@ -35,7 +35,7 @@ pub(crate) mod tally;
 pub(crate) mod workers;
 
 use hashbrown::HashMap;
-use varve_tsdb::{Charge, Db};
+use varve_tsdb::{Charge, Db, LabelHint};
 
 use binary::element::Complaints;
 use column::Column;
@@ -163,6 +163,17 @@ impl<'a> Evaluator<'a> {
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
+        self.each_with_labels(plan, grid, &LabelHint::All, sink)
+    }
+
+    /// As [`Evaluator::each_series`]; the series may lack labels that are not asked for.
+    fn each_with_labels(
+        &mut self,
+        plan: &Plan,
+        grid: Grid,
+        asked: &LabelHint,
+        sink: &mut dyn FnMut(Series) -> Result<()>,
+    ) -> Result<()> {
         self.bounds.check()?;
         if grid.n_steps == 0 {
             return Ok(());
@@ -171,16 +182,23 @@ impl<'a> Evaluator<'a> {
             return self.vector(plan, grid)?.series.into_iter().try_for_each(sink);
         }
         let started = self.profile.now();
-        self.stream(plan, grid, sink)?;
+        self.stream(plan, grid, asked, sink)?;
         self.profile.took(plan.id, started);
         Ok(())
     }
 
     /// Hands out the series of an expression that has a source.
-    fn stream(&mut self, plan: &Plan, grid: Grid, sink: &mut dyn FnMut(Series) -> Result<()>) -> Result<()> {
+    fn stream(
+        &mut self,
+        plan: &Plan,
+        grid: Grid,
+        asked: &LabelHint,
+        sink: &mut dyn FnMut(Series) -> Result<()>,
+    ) -> Result<()> {
         let source = self.source(plan).ok_or_else(|| mistyped(ValueType::Vector))?;
         let stages = self.stages(plan, source, grid)?;
-        let way = self.way(stages, grid);
+        let labels = self.labels_of_source(source, &stages, asked);
+        let way = Way { labels, ..self.way(stages, grid) };
         self.each_of_source(source, &way, grid, sink)
     }
 
@@ -201,7 +219,7 @@ impl<'a> Evaluator<'a> {
     /// Holds all series of an expression that has a source.
     fn collect(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
         let mut vector = self.bounds.vector();
-        self.stream(plan, grid, &mut |series| vector.push(series))?;
+        self.stream(plan, grid, &LabelHint::All, &mut |series| vector.push(series))?;
         Ok(vector)
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use varve_tsdb::{Charge, Labels, SeriesSet};
+use varve_tsdb::{Charge, Labels, SelectHints, SeriesSet};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::column::{Bits, Column};
@@ -83,10 +83,10 @@ impl Evaluator<'_> {
         let check = |made: &Made<'_>| made.unnamed.iter().try_for_each(|(before, after)| names.check(before, after));
         match &arg.kind {
             PlanKind::Range(range) => {
-                let set = self.select_range(range, over.windows, grid)?;
+                let set = self.select_range(range, over.windows, grid, way.hints())?;
                 let only_totals = range.selector.only_totals;
                 let make = |batch: Vec<_>, made: &mut Made<'_>| over.of_stored(&batch, only_totals, made);
-                self.run(plan.id, way, batches(set, grid.n_steps), make, check, sink)
+                self.run(plan.id, way, batches(set, batch_len(grid.n_steps)), make, check, sink)
             }
             PlanKind::Subquery(subquery) => {
                 let (inner, vector) = self.subquery(subquery, grid)?;
@@ -99,9 +99,15 @@ impl Evaluator<'_> {
     }
 
     /// Selects the samples that windows of `grid` may cover.
-    fn select_range(&self, range: &RangeSelector, windows: Windows, grid: Grid) -> Result<SeriesSet> {
+    fn select_range(
+        &self,
+        range: &RangeSelector,
+        windows: Windows,
+        grid: Grid,
+        hints: SelectHints,
+    ) -> Result<SeriesSet> {
         let (before_ms, after_ms) = windows.margins_ms;
-        self.select(&range.selector, grid, range.range_ms.saturating_add(before_ms), after_ms)
+        self.select(&range.selector, grid, (range.range_ms.saturating_add(before_ms), after_ms), hints)
     }
 
     /// Returns the steps at which any series has a sample in its window.
@@ -148,7 +154,7 @@ impl Evaluator<'_> {
         let mut samples = RangeSamples::new(self.bounds.ctx.charge(), false);
         match &arg.kind {
             PlanKind::Range(range) => {
-                for series in self.select_range(range, self.windows(arg, grid), grid)? {
+                for series in self.select_range(range, self.windows(arg, grid), grid, SelectHints::default())? {
                     let series = series?;
                     self.bounds.check()?;
                     samples.read(&series, range.selector.only_totals)?;
@@ -237,7 +243,6 @@ impl OverRange {
     fn of_stored(&self, batch: &[varve_tsdb::Series], only_totals: bool, made: &mut Made<'_>) -> Result<()> {
         let mut samples = RangeSamples::new(self.bounds.ctx.charge(), self.takes_starts);
         for series in batch {
-            self.bounds.check()?;
             samples.read(series, only_totals)?;
             self.make(&Input { labels: series.labels(), drop_name: false, samples: &samples }, true, made)?;
         }
@@ -293,7 +298,7 @@ impl OverRange {
             if window.histograms.is_empty() {
                 window_len_max = window_len_max.max(window.values.len());
                 if self.warns_of_starts && starts_overlap(window) {
-                    remarks.add(Remark::StartsOverlap);
+                    remarks.add(Remark::StartsOverlap(1));
                 }
                 if let Some(value) = floats(window, &params[..self.params.len()]) {
                     column.set(step, value);

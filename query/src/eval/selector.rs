@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{ResetHint, SampleColumns, SeriesSet, TimeRange, is_stale_nan};
+use varve_tsdb::{ResetHint, SampleColumns, SelectHints, SeriesSet, TimeRange, is_stale_nan};
 
 use super::Evaluator;
 use super::column::Column;
 use super::grid::Grid;
 use super::samples::RangeSamples;
 use super::series::{Bounds, Series};
-use super::stream::{Made, Way, batches};
+use super::stream::{BATCH_OF_NEWEST, Made, Way, batch_len, batches};
 use super::tally::Tally;
 use crate::annotations::Remark;
 use crate::error::{Error, Result};
@@ -64,10 +64,14 @@ impl Evaluator<'_> {
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
-        let set = self.select(selector, grid, lookback_ms, 0)?;
+        // Where one step looks at what is selected, it looks at the newest.
+        let only_newest = grid.n_steps == 1 && shift == selector.shift && take != Take::TimestampOfInfo;
+        let hints = SelectHints { only_newest, ..way.hints() };
+        let set = self.select(selector, grid, (lookback_ms, 0), hints)?;
+        let batch_len = if only_newest { BATCH_OF_NEWEST } else { batch_len(grid.n_steps) };
         let look = Look { take, shift, grid, lookback_ms, only_totals: selector.only_totals };
         let make = |batch: Vec<varve_tsdb::Series>, made: &mut Made<'_>| look.make(&batch, &way.bounds, made);
-        self.run(id, way, batches(set, grid.n_steps), make, |_| Ok(()), sink)
+        self.run(id, way, batches(set, batch_len), make, |_| Ok(()), sink)
     }
 
     /// Hands out for every series and step the value on the line between the samples around it.
@@ -80,7 +84,7 @@ impl Evaluator<'_> {
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
-        let set = self.select(selector, grid, lookback_ms, lookback_ms)?;
+        let set = self.select(selector, grid, (lookback_ms, lookback_ms), way.hints())?;
         let make = |batch: Vec<varve_tsdb::Series>, made: &mut Made<'_>| {
             let mut samples = RangeSamples::new(way.bounds.ctx.charge(), false);
             for series in batch {
@@ -102,17 +106,23 @@ impl Evaluator<'_> {
             }
             Ok(())
         };
-        self.run(plan.id, way, batches(set, grid.n_steps), make, |_| Ok(()), sink)
+        self.run(plan.id, way, batches(set, batch_len(grid.n_steps)), make, |_| Ok(()), sink)
     }
 
-    /// Selects the samples that the steps may look at: behind `before_ms` before the first, up to `after_ms` after the
-    /// last.
-    pub(super) fn select(&self, selector: &Selector, grid: Grid, before_ms: i64, after_ms: i64) -> Result<SeriesSet> {
+    /// Selects the samples that the steps may look at: behind the first of the margins before the first step, up to the
+    /// second after the last.
+    pub(super) fn select(
+        &self,
+        selector: &Selector,
+        grid: Grid,
+        (before_ms, after_ms): (i64, i64),
+        hints: SelectHints,
+    ) -> Result<SeriesSet> {
         let range = TimeRange {
             start_ms: selector.shift.apply(grid.start_ms).saturating_sub(before_ms).saturating_add(1),
             end_ms: selector.shift.apply(grid.end_ms).saturating_add(after_ms),
         };
-        Ok(self.db.select(&self.bounds.ctx, &selector.matchers, range)?)
+        Ok(self.db.select_with(&self.bounds.ctx, &selector.matchers, range, hints)?)
     }
 
     /// Hands out times of the samples of a plain selector, as `timestamp(selector)` does; `id` is that of the selector.
@@ -158,7 +168,6 @@ impl Look {
     fn make(&self, batch: &[varve_tsdb::Series], bounds: &Bounds, made: &mut Made<'_>) -> Result<()> {
         let mut samples = SampleColumns::default();
         for series in batch {
-            bounds.check()?;
             samples.clear();
             series.read(&mut samples)?;
             if self.take == Take::TimestampOfInfo && !samples.histograms.is_empty() {

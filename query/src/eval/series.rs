@@ -33,9 +33,12 @@ impl Series {
     }
 }
 
-/// Tells whether a label goes wherever the metric name goes.
+/// Labels that go wherever the metric name goes.
+pub(crate) const NAME_LABELS: [&str; 2] = ["__type__", "__unit__"];
+
+/// Tells whether a label is the metric name or goes wherever that goes.
 pub(crate) fn is_name_label(name: &str) -> bool {
-    matches!(name, METRIC_NAME | "__type__" | "__unit__")
+    name == METRIC_NAME || NAME_LABELS.contains(&name)
 }
 
 /// Returns a label set without the metric name, type and unit.
@@ -47,6 +50,9 @@ pub(crate) fn without_name(labels: &Labels) -> Labels {
         labels.clone()
     }
 }
+
+/// Columns of so many steps are made before they are charged.
+const SMALL_COLUMN_STEPS: usize = 512;
 
 /// How many samples a query holds, and how many it may.
 #[derive(Debug, Clone)]
@@ -140,7 +146,10 @@ impl Bounds {
 
     /// Returns a column without values; the caller charges it when it keeps it.
     pub(crate) fn column(&self, n_steps: usize) -> Result<Column> {
-        drop(self.charge_column(n_steps)?);
+        // Fast path: a small one does no harm before it is charged.
+        if n_steps > SMALL_COLUMN_STEPS {
+            drop(self.charge_column(n_steps)?);
+        }
         Ok(Column::absent(n_steps))
     }
 }

@@ -8,14 +8,14 @@
 //! 1. Series are handed on in ascending order of the labels that they have in the store.
 //! 2. What a batch holds is charged until its series are handed on.
 
-use varve_tsdb::{Charge, Labels, METRIC_NAME, MatchOp, SeriesSet};
+use varve_tsdb::{Charge, LabelHint, Labels, METRIC_NAME, MatchOp, SelectHints, SeriesSet};
 
 use super::binary::element::Complaints;
 use super::column::Column;
 use super::grid::Grid;
 use super::profile::Passed;
 use super::scalar::Scalars;
-use super::series::{Bounds, Series, series_size};
+use super::series::{Bounds, NAME_LABELS, Series, series_size};
 use super::tally::Tally;
 use super::{Evaluator, binary, call};
 use crate::annotations::{Annotations, Note};
@@ -25,19 +25,20 @@ use crate::plan::{Link, Plan, PlanKind, Selector};
 use crate::promql::Features;
 use crate::promql::ast::{Span, UnaryOp, ValueType};
 
-/// Series of a batch, at most.
-const BATCH_SERIES: usize = 64;
+/// Series of a batch, at most. To wake a thread takes as long as some dozens of series.
+const BATCH_SERIES: usize = 256;
 /// Values of a batch, at most, unless it is a single series.
 const BATCH_VALUES: usize = 1 << 11;
+/// Series of a batch of which only the newest sample is taken.
+pub(super) const BATCH_OF_NEWEST: usize = 2048;
 
 /// Returns how many series make a batch. This decides nothing but how the work is spread.
 pub(super) fn batch_len(n_steps: usize) -> usize {
     (BATCH_VALUES / n_steps.max(1)).clamp(1, BATCH_SERIES)
 }
 
-/// Cuts a selection into batches.
-pub(super) fn batches(mut set: SeriesSet, n_steps: usize) -> impl FnMut() -> Result<Option<Vec<varve_tsdb::Series>>> {
-    let len = batch_len(n_steps);
+/// Cuts a selection into batches of so many series.
+pub(super) fn batches(mut set: SeriesSet, len: usize) -> impl FnMut() -> Result<Option<Vec<varve_tsdb::Series>>> {
     move || {
         let batch: Vec<_> = set.by_ref().take(len).collect::<Result<_, _>>()?;
         Ok((!batch.is_empty()).then_some(batch))
@@ -130,6 +131,15 @@ pub(super) struct Way<'p> {
     /// A tally of the steps of the stream, to begin with.
     pub(super) tally: Tally,
     pub(super) n_steps: usize,
+    /// The labels that are needed of the series.
+    pub(super) labels: LabelHint,
+}
+
+impl Way<'_> {
+    /// Returns what a selection can do without.
+    pub(super) fn hints(&self) -> SelectHints {
+        SelectHints { only_newest: false, labels: self.labels.clone(), whole_where: &NAME_LABELS }
+    }
 }
 
 /// What a source makes of a batch.
@@ -158,9 +168,10 @@ pub(super) struct Said {
 impl Said {
     /// Adds a note, if it is not there.
     pub(super) fn add(&mut self, note: Note, span: Span) {
-        let is_known = |(known, known_span): &(Note, Span)| *known_span == span && known.is_same(&note);
-        if !self.list.iter().any(is_known) {
-            self.list.push((note, span));
+        let is_known = |(known, known_span): &&mut (Note, Span)| *known_span == span && known.is_same(&note);
+        match self.list.iter_mut().find(is_known) {
+            Some((known, _)) => known.absorb(note),
+            None => self.list.push((note, span)),
         }
     }
 
@@ -286,7 +297,18 @@ impl Evaluator<'_> {
             delayed: self.settings.features.delayed_name_removal,
             tally: self.tally.empty(grid.n_steps),
             n_steps: grid.n_steps,
+            labels: LabelHint::All,
         }
+    }
+
+    /// Returns the labels that are needed of a source's series where `asked` are those that the series must have in the end.
+    /// All of them, if series may be told apart by others on the way.
+    pub(super) fn labels_of_source(&self, source: &Plan, stages: &[Stage<'_>], asked: &LabelHint) -> LabelHint {
+        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
+        let is_told_apart = delayed_name_removal || type_and_unit_labels || !has_one_name(source);
+        let keeps_names =
+            matches!(source.kind, PlanKind::Selector(_)) && !stages.iter().any(|stage| stage.drops_name());
+        if is_told_apart && !(keeps_names && !type_and_unit_labels) { LabelHint::All } else { asked.clone() }
     }
 
     /// Lets batches become series on all threads, and hands these on in order; `source` is the number of the expression
@@ -347,6 +369,16 @@ pub(super) fn inner(plan: &Plan) -> Option<&Plan> {
             }
         }
         _ => None,
+    }
+}
+
+/// Tells whether all series that a source reads have the same metric name.
+fn has_one_name(source: &Plan) -> bool {
+    match &source.kind {
+        PlanKind::Selector(selector) => is_of_one_name(selector),
+        PlanKind::Range(range) => is_of_one_name(&range.selector),
+        PlanKind::Call(call) => call.args.iter().any(has_one_name),
+        _ => false,
     }
 }
 

@@ -33,6 +33,7 @@ pub use arithmetic::MixedSchemas;
 pub(crate) use mean::HistogramMean;
 pub(crate) use quantile::NanNote;
 pub(crate) use sum::HistogramSum;
+pub use text::print_stored;
 pub(crate) use trim::Keep;
 
 /// A native histogram with counts that are floats.

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use varve_tsdb::ResetHint;
+use varve_tsdb::{Histogram, HistogramCounts, ResetHint};
 
 use super::buckets::Buckets;
 use super::{Bucket, FloatHistogram};
-use crate::promql::number::short;
+use crate::promql::number::{plain, short};
 
 /// Most buckets, empty ones included, that a test expression prints; those behind it are left out.
 const PRINTED_BUCKETS_MAX: usize = 10_000;
@@ -14,24 +14,50 @@ const PRINTED_BUCKETS_MAX: usize = 10_000;
 impl fmt::Display for FloatHistogram {
     /// Writes `{count:3, sum:2.5, [-0.001,0.001]:1, (1,2]:2}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{{count:{}, sum:{}", short(self.count), short(self.sum))?;
-        let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
-        let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
-        let (lower, upper) = (-self.zero_threshold, self.zero_threshold);
-        let zero = Bucket { lower, upper, lower_inclusive: true, upper_inclusive: true, count: self.zero_count };
-        for bucket in negative.chain([zero]).chain(positive).filter(|bucket| bucket.count != 0.0) {
-            write!(f, ", {bucket}")?;
-        }
-        f.write_str("}")
+        self.write(f, short)
     }
 }
 
 impl fmt::Display for Bucket {
     /// Writes `(1,2]:3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, short)
+    }
+}
+
+/// Returns a histogram as Prometheus' tools print one that is stored: like a [`FloatHistogram`], but integer counts never have
+/// an exponent.
+#[must_use]
+pub fn print_stored(histogram: &Histogram) -> String {
+    let print_count = match histogram.counts {
+        HistogramCounts::Integer { .. } => plain,
+        HistogramCounts::Float { .. } => short,
+    };
+    let mut out = String::new();
+    FloatHistogram::from(histogram).write(&mut out, print_count).expect("a String takes everything");
+    out
+}
+
+impl Bucket {
+    fn write(&self, out: &mut dyn fmt::Write, print_count: fn(f64) -> String) -> fmt::Result {
         let (open, close) =
             (if self.lower_inclusive { '[' } else { '(' }, if self.upper_inclusive { ']' } else { ')' });
-        write!(f, "{open}{},{}{close}:{}", short(self.lower), short(self.upper), short(self.count))
+        write!(out, "{open}{},{}{close}:{}", short(self.lower), short(self.upper), print_count(self.count))
+    }
+}
+
+impl FloatHistogram {
+    fn write(&self, out: &mut dyn fmt::Write, print_count: fn(f64) -> String) -> fmt::Result {
+        write!(out, "{{count:{}, sum:{}", print_count(self.count), short(self.sum))?;
+        let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
+        let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
+        let (lower, upper) = (-self.zero_threshold, self.zero_threshold);
+        let zero = Bucket { lower, upper, lower_inclusive: true, upper_inclusive: true, count: self.zero_count };
+        for bucket in negative.chain([zero]).chain(positive).filter(|bucket| bucket.count != 0.0) {
+            out.write_str(", ")?;
+            bucket.write(out, print_count)?;
+        }
+        out.write_str("}")
     }
 }
 
@@ -94,7 +120,45 @@ fn dense(buckets: &Buckets) -> (i32, Vec<f64>) {
 mod tests {
     use super::super::span;
     use super::*;
-    use varve_tsdb::{Histogram, HistogramCounts};
+
+    #[test]
+    fn integer_counts_of_stored_histograms_have_no_exponent() {
+        let counts = |count: u32| {
+            [
+                HistogramCounts::Integer {
+                    count: count.into(),
+                    zero_count: count.into(),
+                    positive: Vec::new(),
+                    negative: Vec::new(),
+                },
+                HistogramCounts::Float {
+                    count: count.into(),
+                    zero_count: count.into(),
+                    positive: Vec::new(),
+                    negative: Vec::new(),
+                },
+            ]
+        };
+        let printed = counts(12_345_678).map(|counts| {
+            print_stored(&Histogram {
+                reset_hint: ResetHint::Unknown,
+                schema: 0,
+                zero_threshold: 0.5,
+                sum: 1e7,
+                counts,
+                positive_spans: Vec::new(),
+                negative_spans: Vec::new(),
+                custom_bounds: Vec::new(),
+            })
+        });
+        assert_eq!(
+            printed,
+            [
+                "{count:12345678, sum:1e+07, [-0.5,0.5]:12345678}",
+                "{count:1.2345678e+07, sum:1e+07, [-0.5,0.5]:1.2345678e+07}",
+            ]
+        );
+    }
 
     #[test]
     fn histograms_are_written_as_prometheus_writes_them() {

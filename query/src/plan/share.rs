@@ -109,7 +109,7 @@ fn is_shareable(plan: &Plan) -> bool {
 /// Tells whether an expression takes the series inside of it one by one.
 fn hands_on(plan: &Plan) -> bool {
     match &plan.kind {
-        PlanKind::Aggregate(aggregate) => !matches!(aggregate.op, AggregateOp::Quantile | AggregateOp::LimitRatio),
+        PlanKind::Aggregate(_) => true,
         PlanKind::Call(call) => matches!(call.implementation, Implementation::Absent | Implementation::Scalar),
         _ => false,
     }

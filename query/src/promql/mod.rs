@@ -38,6 +38,7 @@ mod token;
 pub use error::ParseError;
 pub(crate) use error::Place;
 pub use features::Features;
+pub use quote::quoted;
 pub use selectors::selectors;
 
 use ast::Expr;

@@ -106,8 +106,9 @@ fn write_escaped(out: &mut dyn Write, c: char, quote: char) -> fmt::Result {
     }
 }
 
-/// Returns a text as [`write_quoted`] writes it.
-pub(crate) fn quoted(text: impl AsRef<[u8]>) -> String {
+/// Returns a text in double quotes, escaped as Go's `strconv.Quote` does it.
+#[must_use]
+pub fn quoted(text: impl AsRef<[u8]>) -> String {
     let mut out = String::with_capacity(text.as_ref().len() + 2);
     let _ = write_quoted(&mut out, text.as_ref());
     out

@@ -141,6 +141,11 @@ impl<'a> Rows<'a> {
         self.sizes.get(series_idx) != 0
     }
 
+    /// Returns the bytes of a series' rows here.
+    pub(in crate::block) fn size(self, series_idx: usize) -> u64 {
+        self.sizes.get(series_idx).into()
+    }
+
     /// Returns the starts at `wanted` of the `n_samples` that a series has here, counted from the first wanted one.
     pub(in crate::block) fn starts(
         self,

@@ -53,6 +53,11 @@ impl<'a> BlockScan<'a> {
         self.ordinal += 1;
         Ok(Some(self.labels.symbols()))
     }
+
+    /// Returns the bytes that the values of the series take which [`BlockScan::next`] returned last.
+    pub(crate) fn rows_size(&self) -> u64 {
+        self.group.as_ref().map_or(0, |group| group.rows_size)
+    }
 }
 
 impl Block {
@@ -80,6 +85,8 @@ pub(in crate::block) struct LoadedGroup<'a> {
     pages: Vec<RowsRef>,
     /// Of the pages of rows; empty: not read yet.
     payloads: Vec<Vec<u8>>,
+    /// Bytes of the rows of the series that was read last.
+    rows_size: u64,
 }
 
 impl<'a> LoadedGroup<'a> {
@@ -88,7 +95,7 @@ impl<'a> LoadedGroup<'a> {
         block.map(group, &map)?;
         let pages: Vec<_> = group.pages_in(TimeRange::ALL).map(|(_, rows)| rows).collect();
         payloads.resize(pages.len(), Vec::new());
-        Ok(Self { block, group, map, pages, payloads })
+        Ok(Self { block, group, map, pages, payloads, rows_size: 0 })
     }
 
     fn end(&self) -> u32 {
@@ -96,6 +103,7 @@ impl<'a> LoadedGroup<'a> {
     }
 
     fn read(&mut self, ordinal: u32, timelines: &mut RecentTimelines<'a>, out: &mut SampleColumns) -> Result<()> {
+        self.rows_size = 0;
         for i in 0..self.pages.len() {
             self.read_page(i, (ordinal - self.group.first) as usize, timelines, out)?;
         }
@@ -120,6 +128,7 @@ impl<'a> LoadedGroup<'a> {
         let map = self.block.map(self.group, &self.map)?;
         let rows = Rows::parse(&self.payloads[i], self.group.n_series).map_err(unreadable)?;
         let timeline = map.timeline(i, series_idx);
+        self.rows_size += rows.size(series_idx);
         if rows.has(series_idx) != timeline.is_some() {
             return Err(unreadable(Damaged.into()));
         }

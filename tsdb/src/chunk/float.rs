@@ -1,7 +1,11 @@
 //! The encoding of float samples in chunks of the head.
 //!
+//! A sample's bytes stand the last one first, so that a chunk is read from its end: the newest sample is known, and each
+//! sample says how the one before it differs. What is asked for most is what came last, and that lies in the last block of
+//! a chunk; what is older is not touched.
+//!
 //! ```text
-//! sample   tag byte, [timestamp], [value]
+//! sample   tag byte, [timestamp], [value], in the order in which they are read
 //! tag      bit 7: a zigzag varint follows, by which the distance to the last sample differs from the distance before
 //!          bits 0..7: 0           the value repeats bit for bit
 //!                     1           both values are integers: their difference as zigzag varint
@@ -10,10 +14,11 @@
 //!                     96 + E      both values have at most E decimals, from 1 to 9: the difference of the integers that
 //!                                 they are when multiplied by 10^E, as zigzag varint
 //! ```
-//! The first sample follows a value of 0; its time stands beside the bytes and its distance to itself is 0. Every double
-//! comes back bit for bit. Counters that grow by integers take two or three bytes a sample, constants one bit or so.
+//! The first sample follows a value of 0; its distance to itself is 0. Every double comes back bit for bit: a difference of
+//! integers or decimals is exact, so it leads back as well. Counters that grow by integers take two or three bytes a sample,
+//! constants one bit or so.
 
-use super::Damaged;
+use super::{Damaged, Newest};
 use crate::varint::{take_bytes, take_i64, zigzag};
 
 /// Most bytes of an encoded sample: a tag, a difference of two 32 bit distances, a value.
@@ -77,7 +82,7 @@ pub(super) fn run_tag(n_samples: u8) -> u8 {
     RUN + n_samples
 }
 
-/// Encodes a sample to the front of `dst` and returns its size: `delta_of_delta_ms`, of at most 33 bits, says how much
+/// Encodes a sample to the end of `dst` and returns where it begins: `delta_of_delta_ms`, of at most 33 bits, says how much
 /// later it comes than the rhythm suggests.
 #[inline]
 pub(super) fn encode(
@@ -87,49 +92,51 @@ pub(super) fn encode(
     value: f64,
     scale: &mut Scale,
 ) -> usize {
-    let mut len = 1;
+    let mut at = SAMPLE_SIZE_MAX - 1;
     let mut tag = 0;
     if delta_of_delta_ms != 0 {
         tag = TIMESTAMP_FOLLOWS;
-        put(dst, &mut len, delta_of_delta_ms);
+        put(dst, &mut at, delta_of_delta_ms);
     }
-    dst[0] = tag | encode_value(dst, &mut len, last, value, scale);
-    len
+    dst[SAMPLE_SIZE_MAX - 1] = tag | encode_value(dst, &mut at, last, value, scale);
+    at
 }
 
+/// Encodes a value to end before `at`, and moves that to its begin; returns its form.
 #[inline]
-fn encode_value(dst: &mut [u8; SAMPLE_SIZE_MAX], len: &mut usize, last: f64, value: f64, scale: &mut Scale) -> u8 {
+fn encode_value(dst: &mut [u8; SAMPLE_SIZE_MAX], at: &mut usize, last: f64, value: f64, scale: &mut Scale) -> u8 {
     let xor = last.to_bits() ^ value.to_bits();
     if xor == 0 {
         return VALUE_SAME;
     }
     if let (Some(last), Some(value)) = (as_integer(last), as_integer(value)) {
-        put(dst, len, value - last);
+        put(dst, at, value - last);
         return VALUE_INTEGER;
     }
     if let Some((decimals, difference)) = scale.difference(last, value) {
-        put(dst, len, difference);
+        put(dst, at, difference);
         return VALUE_DECIMAL + decimals;
     }
     let (leading, trailing) = (xor.leading_zeros() / 8, xor.trailing_zeros() / 8);
     let size = (8 - leading - trailing) as usize;
-    let bytes = (xor >> (8 * trailing)).to_le_bytes();
-    dst[*len..*len + size].copy_from_slice(&bytes[..size]);
-    *len += size;
+    // The lowest byte is read first, so it stands last.
+    let bytes = (xor >> (8 * trailing)).to_be_bytes();
+    *at -= size;
+    dst[*at..*at + size].copy_from_slice(&bytes[8 - size..]);
     VALUE_XOR + (8 * leading) as u8 + size as u8 - 1
 }
 
-/// Appends a zigzag varint.
+/// Writes a zigzag varint to end before `at`, its last byte first, and moves `at` to its begin.
 #[inline]
-fn put(dst: &mut [u8; SAMPLE_SIZE_MAX], len: &mut usize, value: i64) {
+fn put(dst: &mut [u8; SAMPLE_SIZE_MAX], at: &mut usize, value: i64) {
     let mut rest = zigzag(value);
     while rest >= 0x80 {
-        dst[*len] = rest as u8 | 0x80;
-        *len += 1;
+        *at -= 1;
+        dst[*at] = rest as u8 | 0x80;
         rest >>= 7;
     }
-    dst[*len] = rest as u8;
-    *len += 1;
+    *at -= 1;
+    dst[*at] = rest as u8;
 }
 
 /// Returns a value as an integer if it is one of at most 2^52 in magnitude; -0 is none.
@@ -156,60 +163,98 @@ fn decimal_difference(last: f64, value: f64, decimals: u8) -> Option<i64> {
     Some(as_decimal(value, decimals)? - as_decimal(last, decimals)?)
 }
 
-/// Decodes the first `n_samples` samples, at least one, and appends them to the two columns.
+/// Decodes bytes that come newest first, down to the oldest sample that is not before `from_ms`, and appends these samples to
+/// the two columns, in order of time; nothing if the bytes are damaged.
 pub(super) fn decode(
-    mut src: &[u8],
-    first_ms: i64,
-    n_samples: usize,
+    newest: Newest,
+    from_ms: i64,
+    src: &[u8],
     timestamps_ms: &mut Vec<i64>,
     values: &mut Vec<f64>,
 ) -> Result<(), Damaged> {
-    let src = &mut src;
-    let (mut timestamp_ms, mut value, mut delta_ms) = (first_ms, 0.0_f64, 0_i64);
-    timestamps_ms.reserve(n_samples);
-    values.reserve(n_samples);
-    let mut left = n_samples;
-    while left > 0 {
-        let (&tag, rest) = src.split_first().ok_or(Damaged)?;
-        *src = rest;
-        if tag > RUN && tag <= RUN + RUN_MAX {
-            let n = usize::from(tag - RUN).min(left);
-            for _ in 0..n {
-                timestamp_ms = timestamp_ms.wrapping_add(delta_ms);
-                timestamps_ms.push(timestamp_ms);
-            }
-            values.resize(values.len() + n, value);
-            left -= n;
-            continue;
-        }
-        if tag & TIMESTAMP_FOLLOWS != 0 {
-            delta_ms = delta_ms.wrapping_add(take_i64(src).ok_or(Damaged)?);
-        }
-        timestamp_ms = timestamp_ms.wrapping_add(delta_ms);
-        value = decode_value(src, tag & !TIMESTAMP_FOLLOWS, value).ok_or(Damaged)?;
-        timestamps_ms.push(timestamp_ms);
-        values.push(value);
-        left -= 1;
+    let start = values.len();
+    if decode_back(newest, from_ms, src, timestamps_ms, values).is_none() {
+        timestamps_ms.truncate(start);
+        values.truncate(start);
+        return Err(Damaged);
     }
+    // A run may lead to samples before the first that is asked for.
+    while timestamps_ms.len() > start && timestamps_ms.last().is_some_and(|&oldest_ms| oldest_ms < from_ms) {
+        timestamps_ms.pop();
+        values.pop();
+    }
+    timestamps_ms[start..].reverse();
+    values[start..].reverse();
     Ok(())
 }
 
+/// Appends samples, the newest first, until one is before `from_ms`; `None` if the bytes end or cannot be meant.
 #[inline]
-fn decode_value(src: &mut &[u8], form: u8, last: f64) -> Option<f64> {
-    match form {
-        VALUE_SAME => Some(last),
-        VALUE_INTEGER => Some(as_integer(last)?.checked_add(take_i64(src)?)? as f64),
-        VALUE_XOR..=RUN => {
-            let (leading, size) = (u32::from((form - VALUE_XOR) / 8), u32::from((form - VALUE_XOR) % 8 + 1));
-            let trailing = 8_u32.checked_sub(leading + size)?;
-            let xor = take_le(src, size as usize)? << (8 * trailing);
-            Some(f64::from_bits(last.to_bits() ^ xor))
+fn decode_back(
+    newest: Newest,
+    from_ms: i64,
+    mut src: &[u8],
+    timestamps_ms: &mut Vec<i64>,
+    values: &mut Vec<f64>,
+) -> Option<()> {
+    let src = &mut src;
+    let (mut timestamp_ms, mut delta_ms) = (newest.timestamp_ms, i64::from(newest.delta_ms));
+    let mut value = Value { number: f64::from_bits(newest.bits), scaled: None };
+    let mut left = usize::from(newest.n_samples);
+    while left > 0 && timestamp_ms >= from_ms {
+        let (&tag, rest) = src.split_first()?;
+        *src = rest;
+        let is_run = tag > RUN && tag <= RUN + RUN_MAX;
+        for _ in 0..if is_run { usize::from(tag - RUN).min(left) } else { 1 } {
+            timestamps_ms.push(timestamp_ms);
+            values.push(value.number);
+            timestamp_ms = timestamp_ms.wrapping_sub(delta_ms);
+            left -= 1;
         }
-        _ => {
-            let decimals = form.checked_sub(VALUE_DECIMAL)?;
-            let power = POWERS_OF_TEN.get(usize::from(decimals))?;
-            Some(as_decimal(last, decimals)?.checked_add(take_i64(src)?)? as f64 / power)
+        if is_run {
+            continue;
         }
+        if tag & TIMESTAMP_FOLLOWS != 0 {
+            delta_ms = delta_ms.wrapping_sub(take_i64(src)?);
+        }
+        value.step_back(src, tag & !TIMESTAMP_FOLLOWS)?;
+    }
+    Some(())
+}
+
+/// A value on the way back through a chunk.
+struct Value {
+    number: f64,
+    /// The number of decimals that it was last taken by and the integer that it is with these: from one sample to the one
+    /// before it is then a subtraction.
+    scaled: Option<(u8, i64)>,
+}
+
+impl Value {
+    /// Takes how the value came of the one before it, and becomes that one; `None` if the bytes cannot be meant.
+    #[inline]
+    fn step_back(&mut self, src: &mut &[u8], form: u8) -> Option<()> {
+        match form {
+            VALUE_SAME => {}
+            VALUE_XOR..=RUN => {
+                let (leading, size) = (u32::from((form - VALUE_XOR) / 8), u32::from((form - VALUE_XOR) % 8 + 1));
+                let trailing = 8_u32.checked_sub(leading + size)?;
+                let xor = take_le(src, size as usize)? << (8 * trailing);
+                *self = Self { number: f64::from_bits(self.number.to_bits() ^ xor), scaled: None };
+            }
+            _ => {
+                let decimals = if form == VALUE_INTEGER { 0 } else { form.checked_sub(VALUE_DECIMAL)? };
+                let power = POWERS_OF_TEN.get(usize::from(decimals))?;
+                let scaled = match self.scaled {
+                    Some((same, scaled)) if same == decimals => scaled,
+                    _ if decimals == 0 => as_integer(self.number)?,
+                    _ => as_decimal(self.number, decimals)?,
+                };
+                let before = scaled.checked_sub(take_i64(src)?)?;
+                *self = Self { number: before as f64 / power, scaled: Some((decimals, before)) };
+            }
+        }
+        Some(())
     }
 }
 
@@ -229,11 +274,13 @@ mod tests {
     proptest! {
         #[test]
         fn damaged_bytes_are_refused_or_give_that_many_samples(
-            bytes in proptest::collection::vec(any::<u8>(), 0..200), n_samples in 1..300_usize,
+            bytes in proptest::collection::vec(any::<u8>(), 0..200), n_samples in 1..=u8::MAX,
+            (timestamp_ms, bits, delta_ms) in any::<(i64, u64, u32)>(),
         ) {
             let (mut timestamps, mut values) = (Vec::new(), Vec::new());
-            if decode(&bytes, 0, n_samples, &mut timestamps, &mut values).is_ok() {
-                prop_assert_eq!((timestamps.len(), values.len()), (n_samples, n_samples));
+            let newest = Newest { timestamp_ms, bits, delta_ms, n_samples };
+            if decode(newest, i64::MIN, &bytes, &mut timestamps, &mut values).is_ok() {
+                prop_assert_eq!((timestamps.len(), values.len()), (usize::from(n_samples), usize::from(n_samples)));
             }
         }
 

@@ -2,8 +2,8 @@
 //!
 //! The head keeps the state of one growing [`Chunk`] per series as a row of integers, and those that were closed in a
 //! sparse list. The bytes of all chunks lie in an arena, [`Blocks`]. The encoding, in [`float`], is byte-aligned: an
-//! append touches the row and a few bytes at the end of a chain, and a chunk can be read while it is open by copying its
-//! bytes.
+//! append touches the row and a few bytes at the end of a chain. A chunk is read from its newest sample on, which the row
+//! has, while it is open as well: what is read of it are the blocks that hold what is asked for.
 //!
 //! Invariants
 //! 1. Samples of a chunk ascend strictly in time and span less than 2^32 ms.
@@ -19,6 +19,11 @@ use float::{RUN_MAX, SAMPLE_SIZE_MAX, Scale};
 
 /// Samples after which a chunk is closed: two hours at a sample every 30 s.
 pub(crate) const CHUNK_SAMPLES_MAX: u8 = 240;
+
+/// Fewer samples than this at the end of a chunk are worth reading at once.
+const TAIL_SAMPLES: i64 = 24;
+/// So many bytes are gathered of a chunk before it is tried whether its last samples are in them: two blocks or so.
+const TAIL_SIZE: usize = 32;
 
 /// A chunk as the column of open chunks keeps it.
 pub(crate) type ChunkRow = [u64; 5];
@@ -44,6 +49,24 @@ pub(crate) struct Chunk {
     /// Samples in the run that the last byte stands for; 0 if it does not stand for one.
     run: u8,
     scale: Scale,
+}
+
+/// The newest sample of a chunk, from which it is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Newest {
+    pub(crate) timestamp_ms: i64,
+    bits: u64,
+    delta_ms: u32,
+    /// Samples of the chunk, this one included.
+    n_samples: u8,
+}
+
+#[cfg(test)]
+impl Newest {
+    /// Counts the samples of the chunk.
+    pub(crate) fn n_samples(self) -> usize {
+        usize::from(self.n_samples)
+    }
 }
 
 /// A chunk's bytes do not decode.
@@ -110,8 +133,8 @@ impl Chunk {
         } else {
             let last = f64::from_bits(self.last_bits);
             let mut bytes = [0; SAMPLE_SIZE_MAX];
-            let size = float::encode(&mut bytes, delta_of_delta_ms, last, sample.value, &mut self.scale);
-            self.write(blocks, &bytes[..size]);
+            let at = float::encode(&mut bytes, delta_of_delta_ms, last, sample.value, &mut self.scale);
+            self.write(blocks, &bytes[at..]);
             self.run = 0;
         }
         self.span_ms = span_ms;
@@ -179,48 +202,103 @@ impl Chunk {
         (self.n_samples > 0).then_some(TimeRange { start_ms: self.first_ms, end_ms })
     }
 
-    /// Appends the encoded bytes to `dst`, and returns how many they are.
-    pub(crate) fn copy_to(&self, blocks: &Blocks, dst: &mut Vec<u8>) -> usize {
-        let n_blocks = blocks.chain(self.tail).count();
-        let size = n_blocks.saturating_sub(1) * PAYLOAD_SIZE + usize::from(self.used);
-        let start = dst.len();
-        dst.resize(start + size, 0);
-        let mut end = size;
-        for number in blocks.chain(self.tail) {
-            let from = (end - 1) / PAYLOAD_SIZE * PAYLOAD_SIZE;
-            dst[start + from..start + end].copy_from_slice(&blocks.payload(number)[..end - from]);
-            end = from;
-        }
-        size
+    /// Returns what decoding begins with, or `None` if there are no samples.
+    #[inline]
+    pub(crate) fn newest(&self) -> Option<Newest> {
+        let last = self.last()?;
+        let (delta_ms, n_samples) = (self.delta_ms, self.n_samples);
+        Some(Newest { timestamp_ms: last.timestamp_ms, bits: self.last_bits, delta_ms, n_samples })
     }
 
-    /// Returns the bits of the sample at a time, if there is one. Decodes the chunk.
+    /// Appends the encoded bytes to `dst`, in the order in which they are decoded, and returns how many they are.
+    pub(crate) fn copy_to(&self, blocks: &Blocks, dst: &mut Vec<u8>) -> usize {
+        let start = dst.len();
+        let mut used = usize::from(self.used);
+        for number in blocks.chain(self.tail) {
+            dst.extend(blocks.payload(number)[..used].iter().rev());
+            used = PAYLOAD_SIZE;
+        }
+        dst.len() - start
+    }
+
+    /// Tells whether a few of the last samples are all that are not before a time, if their rhythm is even; then
+    /// [`Chunk::read_tail`] reads less than [`Chunk::copy_to`] copies.
+    #[inline]
+    pub(crate) fn has_short_tail(&self, from_ms: i64) -> bool {
+        let end_ms = self.first_ms.wrapping_add(i64::from(self.span_ms));
+        let n_expected = end_ms.saturating_sub(from_ms) / i64::from(self.delta_ms.max(1));
+        n_expected < TAIL_SAMPLES && n_expected < i64::from(self.n_samples) / 2
+    }
+
+    /// Appends the samples that are not before a time to the two columns, out of no more blocks than hold them.
+    ///
+    /// # Errors
+    /// [`Damaged`] if memory was overwritten.
+    pub(crate) fn read_tail(&self, blocks: &Blocks, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
+        tail.clear();
+        let Some(newest) = self.newest() else { return Ok(()) };
+        let mut used = usize::from(self.used);
+        for number in blocks.chain(self.tail) {
+            tail.bytes.extend(blocks.payload(number)[..used].iter().rev());
+            used = PAYLOAD_SIZE;
+            // One block more than samples of usual size need is still far less than all.
+            if tail.bytes.len() >= TAIL_SIZE
+                && float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values).is_ok()
+            {
+                return Ok(());
+            }
+        }
+        float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values)
+    }
+
+    /// Returns the bits of the sample at a time, if there is one. Decodes the chunk down to it.
     pub(crate) fn bits_at(&self, blocks: &Blocks, timestamp_ms: i64) -> Option<u64> {
         let last = self.last().filter(|last| self.first_ms <= timestamp_ms && timestamp_ms <= last.timestamp_ms)?;
         // Fast path: a request is repeated.
         if timestamp_ms == last.timestamp_ms {
             return Some(self.last_bits);
         }
-        let mut bytes = Vec::new();
-        self.copy_to(blocks, &mut bytes);
-        let (mut timestamps, mut values) = (Vec::new(), Vec::new());
-        decode(&bytes, self.first_ms, self.len(), &mut timestamps, &mut values).ok()?;
-        timestamps.binary_search(&timestamp_ms).ok().map(|idx| values[idx].to_bits())
+        let mut tail = Tail::default();
+        self.read_tail(blocks, timestamp_ms, &mut tail).ok()?;
+        tail.timestamps_ms.first().filter(|&&first_ms| first_ms == timestamp_ms)?;
+        tail.values.first().map(|value| value.to_bits())
     }
 }
 
-/// Decodes the first `n_samples` samples of a chunk's bytes and appends them to the two columns.
+/// The last samples of a chunk, and the bytes that they were read of. Reused from series to series.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    bytes: Vec<u8>,
+    timestamps_ms: Vec<i64>,
+    values: Vec<f64>,
+}
+
+impl Tail {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.timestamps_ms.clear();
+        self.values.clear();
+    }
+
+    /// Iterates over the samples in order of time.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> + '_ {
+        self.timestamps_ms.iter().zip(&self.values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value })
+    }
+}
+
+/// Appends the samples of a chunk that are not before `from_ms` to the two columns, in order of time; `src` is what
+/// [`Chunk::copy_to`] gave.
 ///
 /// # Errors
-/// [`Damaged`] if the bytes do not hold that many; the columns may have grown then.
+/// [`Damaged`] if the bytes do not hold that many; nothing is appended then.
 pub(crate) fn decode(
+    newest: Newest,
+    from_ms: i64,
     src: &[u8],
-    first_ms: i64,
-    n_samples: usize,
     timestamps_ms: &mut Vec<i64>,
     values: &mut Vec<f64>,
 ) -> Result<(), Damaged> {
-    float::decode(src, first_ms, n_samples, timestamps_ms, values)
+    float::decode(newest, from_ms, src, timestamps_ms, values)
 }
 
 #[cfg(test)]
@@ -246,9 +324,14 @@ mod tests {
             let (chunk, mut bytes) = (Chunk::from_row(*row), Vec::new());
             let size = chunk.copy_to(&blocks, &mut bytes);
             let (mut timestamps, mut values) = (Vec::new(), Vec::new());
-            decode(&bytes, chunk.first_ms, chunk.len(), &mut timestamps, &mut values).unwrap();
-            for (&timestamp_ms, value) in timestamps.iter().zip(&values) {
+            let newest = chunk.newest().unwrap();
+            decode(newest, i64::MIN, &bytes, &mut timestamps, &mut values).unwrap();
+            let mut tail = Tail::default();
+            for (at, (&timestamp_ms, value)) in timestamps.iter().zip(&values).enumerate() {
                 assert_eq!(chunk.bits_at(&blocks, timestamp_ms), Some(value.to_bits()));
+                chunk.read_tail(&blocks, timestamp_ms, &mut tail).unwrap();
+                assert_eq!(tail.timestamps_ms, timestamps[at..]);
+                assert!(tail.samples().zip(&values[at..]).all(|(a, b)| a.value.to_bits() == b.to_bits()));
             }
             (timestamps.into_iter().zip(values.into_iter().map(f64::to_bits)).collect(), size)
         };

@@ -71,6 +71,12 @@ pub struct BlockSummary {
     pub n_samples: u64,
     /// Bytes of the file.
     pub size_bytes: u64,
+    /// The share of it that values take.
+    pub values_bytes: u64,
+    /// The share of it that timestamps take.
+    pub timestamps_bytes: u64,
+    /// The share of it that the index takes.
+    pub index_bytes: u64,
 }
 
 impl Db {
@@ -104,6 +110,9 @@ impl BlockSummary {
             n_series: meta.n_series,
             n_samples: meta.n_samples,
             size_bytes: meta.size,
+            values_bytes: meta.values_size,
+            timestamps_bytes: meta.timestamps_size,
+            index_bytes: meta.index_size,
         }
     }
 }

@@ -7,6 +7,7 @@ mod formats;
 mod histograms;
 mod model;
 mod replaying;
+mod snapshot;
 mod visibility;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The only door to the disk and to the clock, so that tests can make both misbehave.
 //!
-//! [`RealFs`] is the operating system's file system. [`FaultFs`] is the same with little room, syncs that fail and
+//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] one that stays as it is. [`FaultFs`] is the same with little room, syncs that fail and
 //! reads that wait. [`MemFs`] is a disk in memory that fails at any chosen operation and forgets at a power cut all that
 //! a disk may.
 
@@ -11,6 +11,7 @@ mod fault;
 mod manual_clock;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
+mod read_only;
 mod real;
 
 use std::fmt::Debug;
@@ -25,6 +26,7 @@ pub use fault::FaultFs;
 pub use manual_clock::ManualClock;
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Fault, MemFs, PowerCut};
+pub use read_only::ReadOnlyFs;
 pub use real::RealFs;
 
 /// The disk, as far as the store uses it.

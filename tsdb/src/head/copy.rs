@@ -1,11 +1,14 @@
 //! What a reader needs of some series: copied under the lock, decoded without it.
+//!
+//! A chunk of which only the last few samples are needed is not copied: they are read at once, as they take no more time
+//! and memory than its bytes would.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::table::SlotRef;
 use super::{Head, Visible};
-use crate::chunk::{self, Blocks, Chunk, Damaged};
+use crate::chunk::{self, Blocks, Chunk, Damaged, Newest, Tail};
 use crate::histogram::{Layout, decode_counts};
 use crate::sample::{Sample, SampleColumns, TimeRange};
 use crate::starts;
@@ -13,8 +16,12 @@ use crate::starts;
 /// Encoded bytes of some series, in a few large buffers.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCopies {
+    /// Of a series' chunk that reaches to the end of the range its newest sample will do.
+    only_newest: bool,
     bytes: Vec<u8>,
-    late: Vec<Sample>,
+    /// Late ones, and the last ones of chunks.
+    samples: Vec<Sample>,
+    tail: Tail,
     histograms: Vec<HistogramCopy>,
     /// Bytes that the layouts of histograms take.
     layouts_size: usize,
@@ -46,8 +53,8 @@ struct HistogramCopy {
 #[derive(Debug)]
 enum Run {
     /// A chunk.
-    Chunk { bytes: Range<usize>, first_ms: i64, n_samples: u8, hidden: Range<usize> },
-    /// Late samples as they are.
+    Chunk { bytes: Range<usize>, newest: Newest, hidden: Range<usize> },
+    /// Samples as they are, all of them in the range and visible.
     Samples(Range<usize>),
     /// Histograms.
     Histograms(Range<usize>),
@@ -94,10 +101,15 @@ impl Head {
 }
 
 impl HeadCopies {
+    /// Makes copies of which only the newest sample of each series is asked for; there may be others.
+    pub(crate) fn of_newest() -> Self {
+        Self { only_newest: true, ..Self::default() }
+    }
+
     /// Empties the copies and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        self.late.clear();
+        self.samples.clear();
         self.histograms.clear();
         self.layouts_size = 0;
         self.runs.clear();
@@ -116,7 +128,7 @@ impl HeadCopies {
     /// Returns the bytes that the copies take.
     pub(crate) fn size(&self) -> usize {
         self.bytes.capacity()
-            + self.late.capacity() * size_of::<Sample>()
+            + self.samples.capacity() * size_of::<Sample>()
             + self.histograms.capacity() * size_of::<HistogramCopy>()
             + self.layouts_size
             + self.runs.capacity() * size_of::<Run>()
@@ -135,7 +147,7 @@ impl HeadCopies {
     #[cfg(test)]
     pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
         let len = |run: &Run| match run {
-            Run::Chunk { n_samples, .. } => usize::from(*n_samples),
+            Run::Chunk { newest, .. } => newest.n_samples(),
             Run::Samples(range) | Run::Histograms(range) => range.len(),
         };
         self.runs[self.runs_of(idx)].iter().map(len).sum()
@@ -164,16 +176,16 @@ impl HeadCopies {
     fn read_run(&self, run: &Run, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
         let from = out.len();
         match run {
-            Run::Chunk { bytes, first_ms, n_samples, hidden } => {
+            Run::Chunk { bytes, newest, hidden } => {
                 let bytes = &self.bytes[bytes.clone()];
-                chunk::decode(bytes, *first_ms, (*n_samples).into(), &mut out.timestamps_ms, &mut out.values)?;
+                chunk::decode(*newest, range.start_ms, bytes, &mut out.timestamps_ms, &mut out.values)?;
                 cut(from, range, out);
                 for hidden in &self.hidden[hidden.clone()] {
                     drop_inside(from, *hidden, out);
                 }
             }
             Run::Samples(samples) => {
-                self.late[samples.clone()].iter().for_each(|&sample| out.push(sample));
+                self.samples[samples.clone()].iter().for_each(|&sample| out.push(sample));
                 cut(from, range, out);
             }
             Run::Histograms(histograms) => {
@@ -211,7 +223,7 @@ impl HeadCopies {
 
     fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
         let plain = |run: &Run| match run {
-            Run::Chunk { first_ms, hidden, .. } => hidden.is_empty() && range.contains(*first_ms),
+            Run::Chunk { newest, hidden, .. } => hidden.is_empty() && range.contains(newest.timestamp_ms),
             Run::Samples(_) | Run::Histograms(_) => true,
         };
         if self.runs[self.runs_of(idx)].iter().any(plain) {
@@ -244,19 +256,43 @@ impl HeadCopies {
         if self.hidden[hidden.clone()].iter().any(hides) {
             return;
         }
+        let Some(newest) = chunk.newest() else { return };
+        if hidden.is_empty() && self.push_last(blocks, chunk, range) {
+            return;
+        }
         let at = self.bytes.len();
         let size = chunk.copy_to(blocks, &mut self.bytes);
-        // A chunk has at most 240 samples.
-        let n_samples = chunk.len() as u8;
-        self.runs.push(Run::Chunk { bytes: at..at + size, first_ms: of_chunk.start_ms, n_samples, hidden });
+        self.runs.push(Run::Chunk { bytes: at..at + size, newest, hidden });
+    }
+
+    /// Takes the last samples of a chunk, none of which is hidden, if no others are asked for and they are few.
+    fn push_last(&mut self, blocks: &Blocks, chunk: &Chunk, range: TimeRange) -> bool {
+        let from = self.samples.len();
+        match chunk.last().filter(|last| self.only_newest && last.timestamp_ms <= range.end_ms) {
+            Some(last) => self.samples.push(last),
+            // What is damaged is copied, so that its reader finds out.
+            None if chunk.has_short_tail(range.start_ms)
+                && chunk.read_tail(blocks, range.start_ms, &mut self.tail).is_ok() =>
+            {
+                self.samples.extend(self.tail.samples().take_while(|sample| sample.timestamp_ms <= range.end_ms));
+            }
+            None => return false,
+        }
+        self.end_samples(from);
+        true
     }
 
     /// Copies late samples, which ascend in time.
     pub(super) fn push_samples(&mut self, samples: impl Iterator<Item = Sample>) {
-        let from = self.late.len();
-        self.late.extend(samples);
-        if self.late.len() > from {
-            self.runs.push(Run::Samples(from..self.late.len()));
+        let from = self.samples.len();
+        self.samples.extend(samples);
+        self.end_samples(from);
+    }
+
+    /// Ends a run of samples, all of them in the range and visible.
+    fn end_samples(&mut self, from: usize) {
+        if self.samples.len() > from {
+            self.runs.push(Run::Samples(from..self.samples.len()));
         }
     }
 

@@ -1,31 +1,64 @@
 //! Eviction: series without new samples leave the head, and their memory is given back.
+//!
+//! Both take a lock for a bounded piece of the work at a time (`Shard::evict`): [`STEP`] slots or texts, or a piece of a
+//! table.
 
-use super::Head;
+use std::ops::Range;
+
+use super::{Head, STEP};
+use crate::index::SymbolId;
+
+/// Where memory is given back once series are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Garbage {
+    /// Behind the last series and the last symbol.
+    Ends,
+    /// Between label sets.
+    LabelSets,
+    /// Between texts.
+    Texts,
+    /// In the table of series.
+    Series,
+    /// In the table of texts.
+    Symbols,
+    /// In the table of a label's values.
+    Values(SymbolId),
+}
 
 impl Head {
-    /// Removes up to `n_max` series whose newest in-order sample is older than `last_before_ms` and of which no sample
-    /// is in memory. Goes on where the last call ended and looks at no slot twice; fewer than `n_max` means that no more
-    /// are to be found. Handles and [`SlotRef`](super::SlotRef)s of removed series no longer match.
-    pub(crate) fn evict(&mut self, last_before_ms: i64, n_max: usize) -> usize {
-        let (mut n_removed, end) = (0, self.table.end());
-        for _ in 0..end {
-            if n_removed == n_max {
-                break;
-            }
-            self.evict_cursor = if self.evict_cursor < end { self.evict_cursor } else { 0 };
-            // Slots are less than 2^31.
-            let slot = self.evict_cursor as u32;
-            self.evict_cursor += 1;
+    /// Removes series whose newest in-order sample is older than `last_before_ms` and of which no sample is in memory,
+    /// and returns how many. Handles and [`SlotRef`](super::SlotRef)s of removed series no longer match.
+    pub(crate) fn evict(&mut self, last_before_ms: i64, slots: Range<u32>) -> usize {
+        let mut n_removed = 0;
+        for slot in slots {
             if self.is_stale(slot, last_before_ms) {
                 self.table.remove(slot);
                 self.with_starts.remove(&slot);
                 n_removed += 1;
             }
         }
-        if n_removed > 0 {
-            self.table.shrink();
-        }
         n_removed
+    }
+
+    /// Does a step of giving memory back; false behind the last.
+    pub(crate) fn shrink(&mut self, garbage: Garbage, step: usize) -> bool {
+        let some = step * STEP..(step + 1) * STEP;
+        match garbage {
+            Garbage::Ends => {
+                self.table.cut_ends();
+                false
+            }
+            Garbage::LabelSets => self.table.gather_label_sets(some),
+            Garbage::Texts => self.table.symbols.gather_texts(some),
+            Garbage::Series => self.table.shrink_piece(step),
+            Garbage::Symbols => self.table.symbols.shrink_piece(step),
+            Garbage::Values(name) => self.table.index.shrink_piece(name, step),
+        }
+    }
+
+    /// Returns the names of all labels.
+    pub(crate) fn names(&self) -> Vec<SymbolId> {
+        self.table.index.names()
     }
 
     fn is_stale(&self, slot: u32, last_before_ms: i64) -> bool {

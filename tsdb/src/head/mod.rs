@@ -22,12 +22,16 @@ mod label_sets;
 mod late;
 mod order;
 mod pairs;
+mod projection;
+mod recent;
 mod rows;
 mod samples;
 mod starts;
 mod table;
 mod visible;
 
+use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -35,9 +39,11 @@ use roaring::RoaringBitmap;
 
 pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
+pub(crate) use evict::Garbage;
 pub(crate) use freeze::Frozen;
 pub(crate) use order::{Ranks, SlotSort};
 pub(crate) use pairs::Pair;
+pub(crate) use projection::Projection;
 pub(crate) use samples::AnySample;
 pub(crate) use starts::Order;
 pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
@@ -53,6 +59,9 @@ use crate::sample::TimeRange;
 use samples::Samples;
 use table::Table;
 
+/// What a walk over all series looks at under one lock.
+const STEP: usize = 512;
+
 /// All series of a shard.
 #[derive(Debug)]
 pub(crate) struct Head {
@@ -63,7 +72,6 @@ pub(crate) struct Head {
     frozen_is_visible: bool,
     /// Every reader sees the requests before this one.
     horizon: u32,
-    evict_cursor: usize,
     /// Series of which a sample had a start timestamp, since they are here.
     with_starts: HashSet<u32>,
 }
@@ -77,7 +85,6 @@ impl Head {
             frozen: None,
             frozen_is_visible: false,
             horizon: 0,
-            evict_cursor: 0,
             with_starts: HashSet::new(),
         }
     }
@@ -130,6 +137,20 @@ impl Head {
         self.table.labels(slot)
     }
 
+    /// Compares the labels of a series with those of another head's, as [`Labels`] do.
+    pub(crate) fn compare(&self, slot: u32, other: &Self, other_slot: u32) -> Ordering {
+        let mut theirs = other.pairs(other_slot);
+        for (name, value) in self.pairs(slot) {
+            let Some((other_name, other_value)) = theirs.next() else { return Ordering::Greater };
+            let order = self.symbol(name).cmp(other.symbol(other_name));
+            let order = order.then_with(|| self.symbol(value).cmp(other.symbol(other_value)));
+            if order != Ordering::Equal {
+                return order;
+            }
+        }
+        theirs.next().map_or(Ordering::Equal, |_| Ordering::Less)
+    }
+
     /// Returns how a slot was given.
     pub(crate) fn generation(&self, slot: u32) -> u32 {
         self.table.generation(slot)
@@ -145,9 +166,12 @@ impl Head {
         self.table.is_current(of)
     }
 
-    /// Returns one more than the highest slot in use, for walks over all series in bounded runs.
-    pub(crate) fn end(&self) -> usize {
-        self.table.end()
+    /// Returns the slots of a step of a walk over all series, which takes the lock anew for each; `None` behind the last.
+    pub(crate) fn slots_of_step(&self, step: usize) -> Option<Range<u32>> {
+        // Slots are less than 2^31.
+        let end = self.table.end() as u32;
+        let start = u32::try_from(step * STEP).ok().filter(|&start| start < end)?;
+        Some(start..end.min(start + STEP as u32))
     }
 
     /// Returns what a checkpoint keeps of a series: its number, its labels, the time of its newest in-order sample
@@ -197,17 +221,27 @@ impl Head {
         self.table.index.count_label(ctx, &self.table.symbols, name, counts)
     }
 
+    /// Tells whether any series has a label of this name.
+    pub(crate) fn has_label(&self, name: &str) -> bool {
+        self.table.index.has_label(&self.table.symbols, name)
+    }
+
     /// Returns the labels with many values whose order is to be made.
     pub(crate) fn unordered_labels(&self) -> Vec<SymbolId> {
         self.table.index.unordered()
     }
 
-    /// Begins to order the values of a label, and returns them.
-    pub(crate) fn begin_order(&mut self, name: SymbolId) -> Vec<SymbolId> {
-        self.table.index.begin_order(name)
+    /// Begins to order the values of a label.
+    pub(crate) fn begin_order(&mut self, name: SymbolId) {
+        self.table.index.begin_order(name);
     }
 
-    /// Takes the values that [`Head::begin_order`] returned back in order of their texts.
+    /// Returns the values of a label in a piece of its table, and the number of pieces, which may grow once.
+    pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
+        self.table.index.values_of(name, piece)
+    }
+
+    /// Takes the values that there were at [`Head::begin_order`], and maybe later ones, in order of their texts.
     pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
         self.table.index.set_order(name, ordered);
     }

@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::Head;
 use super::table::{SlotRef, UNRANKED};
@@ -43,22 +44,25 @@ struct Merge {
 }
 
 impl SlotSort {
-    /// Starts to sort slots: looks at the rank of each.
-    pub(crate) fn new(head: &Head, slots: &[SlotRef]) -> Self {
-        let (mut by_rank, mut unsorted) = (Vec::new(), Vec::new());
-        for &of in slots.iter().filter(|&&of| head.is_current(of)) {
-            match head.table.rank(of.slot) {
-                UNRANKED => unsorted.push(of),
-                rank => by_rank.push((rank, of)),
-            }
-        }
+    /// Starts without slots; `n_removed` series had been removed from the head before the first of them was looked at.
+    pub(crate) fn new(n_removed: u64) -> Self {
         Self {
-            by_rank,
+            by_rank: Vec::new(),
             ranked: Vec::new(),
-            unsorted,
+            unsorted: Vec::new(),
             runs: VecDeque::new(),
             merging: None,
-            n_removed: head.table.n_removed(),
+            n_removed,
+        }
+    }
+
+    /// Adds slots: looks at the rank of each. Those that name another series by now are left out.
+    pub(crate) fn add(&mut self, head: &Head, slots: &[SlotRef]) {
+        for &of in slots.iter().filter(|&&of| head.is_current(of)) {
+            match head.table.rank(of.slot) {
+                UNRANKED => self.unsorted.push(of),
+                rank => self.by_rank.push((rank, of)),
+            }
         }
     }
 
@@ -73,12 +77,14 @@ impl SlotSort {
     pub(crate) fn step(&mut self, head: &Head) -> bool {
         self.forget_removed(head);
         if !self.unsorted.is_empty() {
-            let mut run = self.unsorted.split_off(self.unsorted.len().saturating_sub(RUN_SERIES));
+            let run = self.unsorted.split_off(self.unsorted.len().saturating_sub(RUN_SERIES));
             if self.unsorted.is_empty() {
                 self.unsorted = Vec::new();
             }
-            run.sort_unstable_by(|a, b| head.table.compare(a.slot, b.slot));
-            self.runs.push_back(run);
+            // Each set is looked up once, and not for each comparison.
+            let mut run: Vec<_> = run.into_iter().map(|of| (head.table.label_words(of.slot), of)).collect();
+            run.sort_unstable_by(|(a, _), (b, _)| head.table.compare_words(a, b));
+            self.runs.push_back(run.into_iter().map(|(_, of)| of).collect());
             return false;
         }
         let Some(merge) = self.merging.take().or_else(|| self.next_merge()) else { return true };
@@ -135,13 +141,11 @@ impl Ranks {
     /// from the head before the first of them was looked at.
     pub(crate) fn new(sorted: &[SlotRef], n_removed: u64) -> Self {
         let end = sorted.iter().map(|of| of.slot as usize + 1).max().unwrap_or(0);
-        // Room for those that have come since.
-        let mut by_slot = Vec::with_capacity(end + end / 8);
-        by_slot.resize(end, UNRANKED);
+        let mut by_slot: Column<u32> = std::iter::repeat_n(UNRANKED, end).collect();
         for (of, rank) in sorted.iter().zip(0..) {
             by_slot[of.slot as usize] = rank;
         }
-        Self { by_slot: Column::new(by_slot), n_removed }
+        Self { by_slot, n_removed }
     }
 }
 
@@ -170,13 +174,9 @@ impl Merge {
 }
 
 impl Head {
-    /// Returns all series, to be ranked.
-    pub(crate) fn slot_refs(&self) -> Vec<SlotRef> {
-        // Slots are less than 2^31.
-        let slots = (0..self.end() as u32).map(|slot| self.slot_ref(slot));
-        let mut used = Vec::with_capacity(self.len());
-        used.extend(slots.filter(|&of| self.is_current(of)));
-        used
+    /// Returns the series of some slots, to be ranked.
+    pub(crate) fn slot_refs(&self, slots: Range<u32>) -> impl Iterator<Item = SlotRef> + '_ {
+        slots.map(|slot| self.slot_ref(slot)).filter(|&of| self.is_current(of))
     }
 
     /// Gives series the ranks that were made for them, and returns the old ones, to be dropped without the lock.

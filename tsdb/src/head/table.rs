@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
-use std::iter;
+use std::ops::Range;
 
 use hashbrown::DefaultHashBuilder;
 
 use super::label_sets::{LabelSets, NONE};
+use super::recent::Recent;
 use crate::error::{Error, Result};
 use crate::index::{Column, Index, Numbers, SLOTS_MAX, SymbolId, Symbols, WideTable};
 use crate::labels::{Labels, LabelsBuilder};
@@ -56,10 +57,14 @@ pub(super) struct Table {
     rows: Column<Row>,
     /// The place in label order among the series that have one; see `order`.
     ranks: Column<u32>,
-    /// The generation of slots that are new at the end: more than any had that was there before.
+    /// The generation of slots that are new at the end: as much as any slot has that series have left.
     first_generation: u32,
     /// Counts the series that were removed.
     n_removed: u64,
+    /// The last series that was made: the next one resembles it.
+    recent: Recent,
+    /// Memory for the words of a label set.
+    words: Vec<u32>,
 }
 
 /// The rank of a series that has none yet.
@@ -87,6 +92,8 @@ impl Table {
             ranks: Column::default(),
             first_generation: 0,
             n_removed: 0,
+            recent: Recent::default(),
+            words: Vec::new(),
         }
     }
 
@@ -127,49 +134,73 @@ impl Table {
     }
 
     fn find_words(&self, words: &[u32]) -> Option<u32> {
+        self.find_hashed(self.hasher.hash_one(words), words)
+    }
+
+    fn find_hashed(&self, hash: u64, words: &[u32]) -> Option<u32> {
         let same = |&slot: &u32| self.label_sets.words(self.rows[slot as usize].labels_at) == words;
-        self.by_labels.find(self.hasher.hash_one(words), same).copied()
+        self.by_labels.find(hash, same).copied()
     }
 
     pub(super) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
-        if let Some(slot) = self.find(labels) {
-            return Ok((slot, NewSeries::No));
+        let found = match self.recent.number(labels, &mut self.symbols) {
+            Some(()) => {
+                let (names, values) = (std::mem::take(&mut self.recent.names), std::mem::take(&mut self.recent.values));
+                let found = self.find_or_create_symbols(&names, &values, new_ref);
+                (self.recent.names, self.recent.values) = (names, values);
+                found
+            }
+            None => Err(full()),
+        };
+        if found.is_err() {
+            // What has got a number for this set alone has no use.
+            let symbols = std::mem::take(&mut self.recent).into_symbols();
+            symbols.for_each(|symbol| self.symbols.forget_unused(symbol));
         }
-        let (mut names, mut values) = (Vec::with_capacity(32), Vec::with_capacity(32));
-        for (name, value) in labels {
-            values.push(self.intern(value)?);
-            names.push(self.intern(name)?);
-        }
-        let slot = self.create(&names, &values, new_ref);
-        // The label set and its shape hold uses of their own.
-        names.iter().chain(&values).for_each(|&symbol| self.symbols.release(symbol));
-        Ok((slot?, NewSeries::Yes))
+        found
     }
 
-    /// As [`Table::find_or_create`], of names in ascending order and their values as symbols that are in use.
+    /// As [`Table::find_or_create`], of names in ascending order and their values as symbols.
     pub(super) fn find_or_create_symbols(
         &mut self,
         names: &[SymbolId],
         values: &[SymbolId],
         new_ref: SeriesRef,
     ) -> Result<(u32, NewSeries)> {
-        let found = self.label_sets.find_shape(names).and_then(|shape| {
-            let words: Vec<u32> = iter::once(shape).chain(values.iter().map(|value| value.0)).collect();
-            self.find_words(&words)
-        });
-        match found {
-            Some(slot) => Ok((slot, NewSeries::No)),
-            None => self.create(names, values, new_ref).map(|slot| (slot, NewSeries::Yes)),
-        }
+        let mut words = std::mem::take(&mut self.words);
+        words.clear();
+        let shape = self.label_sets.find_shape(names);
+        words.push(shape.unwrap_or_default());
+        words.extend(values.iter().map(|value| value.0));
+        let mut hash = self.hasher.hash_one(&words[..]);
+        let found = shape.and_then(|_| self.find_hashed(hash, &words));
+        let slot = found.map_or_else(
+            || {
+                if shape.is_none() {
+                    words[0] = self.new_shape(names)?;
+                    hash = self.hasher.hash_one(&words[..]);
+                }
+                self.create(&words, hash, new_ref)
+            },
+            Ok,
+        );
+        self.words = words;
+        slot.map(|slot| (slot, if found.is_some() { NewSeries::No } else { NewSeries::Yes }))
     }
 
     pub(super) fn intern(&mut self, text: &str) -> Result<SymbolId> {
         self.symbols.intern(text).ok_or_else(full)
     }
 
-    fn create(&mut self, names: &[SymbolId], values: &[SymbolId], new_ref: SeriesRef) -> Result<u32> {
+    /// Adds the shape of a list of names, which holds one use of each name for all its sets.
+    fn new_shape(&mut self, names: &[SymbolId]) -> Result<u32> {
+        names.iter().try_for_each(|&name| self.symbols.retain(name)).ok_or_else(full)?;
+        self.label_sets.add_shape(names).ok_or_else(full)
+    }
+
+    fn create(&mut self, words: &[u32], hash: u64, new_ref: SeriesRef) -> Result<u32> {
         let slot = self.numbers.take(SLOTS_MAX).ok_or_else(full)?;
-        match self.insert(slot, names, values, new_ref) {
+        match self.insert(slot, words, hash, new_ref) {
             Some(()) => Ok(slot),
             None => {
                 self.numbers.give_back(slot);
@@ -179,15 +210,9 @@ impl Table {
     }
 
     /// Adds a series. `None` if numbers are used up; what was counted up then stays: such a shard takes no new series.
-    fn insert(&mut self, slot: u32, names: &[SymbolId], values: &[SymbolId], series: SeriesRef) -> Option<()> {
-        let (shape, is_new) = self.label_sets.intern_shape(names)?;
-        if is_new {
-            // The shape holds one use of each name for all its sets.
-            names.iter().try_for_each(|&name| self.symbols.retain(name))?;
-        }
-        values.iter().try_for_each(|&value| self.symbols.retain(value))?;
-        let words: Vec<u32> = iter::once(shape).chain(values.iter().map(|value| value.0)).collect();
-        let labels_at = self.label_sets.push(&words)?;
+    fn insert(&mut self, slot: u32, words: &[u32], hash: u64, series: SeriesRef) -> Option<()> {
+        words[1..].iter().try_for_each(|&value| self.symbols.retain(SymbolId(value)))?;
+        let labels_at = self.label_sets.push(words)?;
         match self.rows.get_mut(slot as usize) {
             Some(row) => *row = Row { series, last_ms: i64::MIN, labels_at, ..*row },
             None => {
@@ -198,12 +223,14 @@ impl Table {
         self.index.insert(slot, self.label_sets.pairs(labels_at));
         let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
         let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
-        self.by_labels.insert_unique(hasher.hash_one(&*words), slot, rehash);
+        self.by_labels.insert_unique(hash, slot, rehash);
         Some(())
     }
 
     /// Removes a series; the slot may be given again, under another generation.
     pub(super) fn remove(&mut self, slot: u32) {
+        // It may be this one, and its symbols go.
+        self.recent = Recent::default();
         let labels_at = self.rows[slot as usize].labels_at;
         let hash = self.hasher.hash_one(self.label_sets.words(labels_at));
         self.by_labels.remove(hash, |&other| other == slot);
@@ -213,24 +240,36 @@ impl Table {
             names.iter().for_each(|&name| self.symbols.release(name));
         }
         let generation = self.rows[slot as usize].generation.wrapping_add(1);
+        self.first_generation = self.first_generation.max(generation);
         self.rows[slot as usize] = Row { generation, ..VACANT };
         self.ranks[slot as usize] = UNRANKED;
         self.numbers.give_back(slot);
         self.n_removed += 1;
     }
 
-    /// Gives memory of removed series back.
-    pub(super) fn shrink(&mut self) {
-        let end = self.numbers.end();
-        let cut = self.rows[end..].iter().map(|row| row.generation).max().unwrap_or(0);
-        self.first_generation = self.first_generation.max(cut);
-        self.rows.truncate(end);
-        self.ranks.truncate(end);
-        self.label_sets.shrink(self.rows.iter_mut().map(|row| &mut row.labels_at));
-        self.symbols.shrink();
-        self.index.shrink();
+    /// Gives the memory behind the last series and the last symbol back.
+    pub(super) fn cut_ends(&mut self) {
+        self.rows.truncate(self.numbers.end());
+        self.ranks.truncate(self.numbers.end());
+        self.label_sets.cut_end();
+        self.symbols.cut_end();
+    }
+
+    /// Moves the label sets of some slots together where few are left; false if there are no such slots.
+    pub(super) fn gather_label_sets(&mut self, slots: Range<usize>) -> bool {
+        for slot in slots.start..slots.end.min(self.rows.len()) {
+            let row = &mut self.rows[slot];
+            if row.is_used() {
+                row.labels_at = self.label_sets.gather(row.labels_at);
+            }
+        }
+        slots.start < self.rows.len()
+    }
+
+    /// Gives memory of a piece of the table back; false if there is no such piece.
+    pub(super) fn shrink_piece(&mut self, piece: usize) -> bool {
         let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
-        self.by_labels.shrink(|&slot| hasher.hash_one(sets.words(rows[slot as usize].labels_at)));
+        self.by_labels.shrink_piece(piece, |&slot| hasher.hash_one(sets.words(rows[slot as usize].labels_at)))
     }
 
     pub(super) fn labels(&self, slot: u32) -> Labels {
@@ -249,6 +288,12 @@ impl Table {
         self.label_sets.pairs(self.rows[slot as usize].labels_at)
     }
 
+    /// Returns the label set of a series as words: its shape, and the value of each of the shape's names.
+    #[inline]
+    pub(super) fn label_words(&self, slot: u32) -> &[u32] {
+        self.label_sets.words(self.rows[slot as usize].labels_at)
+    }
+
     /// Returns the text of a symbol.
     pub(super) fn symbol(&self, id: SymbolId) -> &str {
         self.symbols.text(id)
@@ -261,13 +306,23 @@ impl Table {
 
     /// Compares the labels of two series, as [`Labels`] do.
     pub(super) fn compare(&self, a: u32, b: u32) -> Ordering {
-        let pairs = |slot: u32| self.label_sets.pairs(self.rows[slot as usize].labels_at);
+        self.compare_words(self.label_words(a), self.label_words(b))
+    }
+
+    /// Compares the labels of two series, which are given as words.
+    pub(super) fn compare_words(&self, a: &[u32], b: &[u32]) -> Ordering {
         let text = |id: SymbolId| self.symbols.text(id);
-        // Equal symbols are equal texts: only the first that differ are read.
-        match pairs(a).zip(pairs(b)).find(|(a, b)| a != b) {
+        // Fast path: the same names. Equal symbols are equal texts: only the first that differ are read.
+        if a[0] == b[0] {
+            let differing = a.iter().zip(b).find(|(a, b)| a != b);
+            return differing.map_or(Ordering::Equal, |(&a, &b)| text(SymbolId(a)).cmp(text(SymbolId(b))));
+        }
+        let (a, b) = (self.label_sets.pairs_of(a), self.label_sets.pairs_of(b));
+        let n_labels = (a.len(), b.len());
+        match a.zip(b).find(|(a, b)| a != b) {
             Some(((name, a), (other, b))) if name == other => text(a).cmp(text(b)),
             Some(((a, _), (b, _))) => text(a).cmp(text(b)),
-            None => pairs(a).len().cmp(&pairs(b).len()),
+            None => n_labels.0.cmp(&n_labels.1),
         }
     }
 

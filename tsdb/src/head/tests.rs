@@ -192,24 +192,51 @@ fn requests_in_flight_are_hidden_wherever_their_samples_went() {
     assert_eq!(read(&head, of, TimeRange::ALL, &Visible::new(20, Vec::new())).len(), 2000);
 }
 
+/// Evicts up to `n_max` series from the slots behind `*from`, then those before, and gives their memory back.
+fn evict(head: &mut Head, before_ms: i64, from: &mut u32, n_max: usize) -> usize {
+    let (mut n, end) = (0, head.table.end() as u32);
+    for _ in 0..end {
+        if n == n_max {
+            break;
+        }
+        *from = if *from < end { *from } else { 0 };
+        n += head.evict(before_ms, *from..*from + 1);
+        *from += 1;
+    }
+    let tables = [Garbage::Ends, Garbage::LabelSets, Garbage::Texts, Garbage::Series, Garbage::Symbols];
+    for garbage in tables.into_iter().chain(head.names().into_iter().map(Garbage::Values)) {
+        (0..).take_while(|&step| head.shrink(garbage, step)).for_each(drop);
+    }
+    n
+}
+
+#[test]
+fn a_walk_comes_to_each_slot_once() {
+    let mut head = Head::new(0);
+    assert_eq!(head.slots_of_step(0), None);
+    (0..1025).for_each(|i| _ = make(&mut head, i));
+    let steps: Vec<_> = (0..).map_while(|step| head.slots_of_step(step)).collect();
+    assert_eq!(steps, [0..512, 512..1024, 1024..1025]);
+}
+
 #[test]
 fn memory_is_given_back_when_all_series_are_stale() {
     let mut head = Head::new(0);
-    let empty = head.size();
+    let (empty, mut from) = (head.size(), 0);
     let slots: Vec<_> = (0..20_000).map(|i| make(&mut head, i)).collect();
     for t in 0..10 {
         slots.iter().for_each(|&of| assert!(append(&mut head, &ANY, 0, of, t, 7).is_ok()));
     }
     let full = head.size();
-    assert_eq!(head.evict(100, usize::MAX), 0, "series with samples in memory stay");
+    assert_eq!(evict(&mut head, 100, &mut from, usize::MAX), 0, "series with samples in memory stay");
     let frozen = head.freeze().unwrap();
-    assert_eq!(head.evict(100, usize::MAX), 0, "also while they are frozen");
+    assert_eq!(evict(&mut head, 100, &mut from, usize::MAX), 0, "also while they are frozen");
     assert_eq!(frozen.slots().count(), 20_000);
     drop(frozen);
     head.drop_frozen();
-    assert_eq!(head.evict(9, usize::MAX), 0, "the newest sample is not that old");
-    assert_eq!((head.evict(10, 50), head.len()), (50, 19_950));
-    assert_eq!((head.evict(10, usize::MAX), head.len(), head.end()), (19_950, 0, 0));
+    assert_eq!(evict(&mut head, 9, &mut from, usize::MAX), 0, "the newest sample is not that old");
+    assert_eq!((evict(&mut head, 10, &mut from, 50), head.len()), (50, 19_950));
+    assert_eq!((evict(&mut head, 10, &mut from, usize::MAX), head.len(), head.table.end()), (19_950, 0, 0));
     assert!(head.size() < empty + full / 50, "{empty} {full} {}", head.size());
     assert!(slots.iter().all(|&of| append(&mut head, &ANY, 0, of, 100, 7) == Err(RejectReason::Moved)));
     for i in 0..20_000 {
@@ -218,9 +245,19 @@ fn memory_is_given_back_when_all_series_are_stale() {
     }
 }
 
-fn sorted(head: &Head, slots: Vec<SlotRef>) -> Vec<SlotRef> {
-    let mut sort = SlotSort::new(head, &slots);
+fn all_slots(head: &Head) -> Vec<SlotRef> {
+    head.slot_refs(0..head.table.end() as u32).collect()
+}
+
+fn started(head: &Head, slots: &[SlotRef]) -> SlotSort {
+    let mut sort = SlotSort::new(head.n_removed());
+    slots.chunks(1000).for_each(|slots| sort.add(head, slots));
     sort.sort_ranked();
+    sort
+}
+
+fn sorted(head: &Head, slots: Vec<SlotRef>) -> Vec<SlotRef> {
+    let mut sort = started(head, &slots);
     while !sort.step(head) {}
     sort.finish()
 }
@@ -231,12 +268,12 @@ fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
     let is_sorted = |head: &Head, slots: &[SlotRef]| {
         slots.iter().map(|of| head.labels(of.slot)).collect::<Vec<_>>().is_sorted_by(|a, b| a < b)
     };
-    let mut n_ranked = 0;
+    let (mut n_ranked, mut from) = (0, 0);
     for n_series in [10, 3000, 9000, 9020] {
         (n_ranked..n_series).for_each(|i| {
             make(&mut head, i);
         });
-        let mut slots = head.slot_refs();
+        let mut slots = all_slots(&head);
         slots.rotate_left(n_series / 2);
         let in_order = sorted(&head, slots);
         assert!(in_order.len() == n_series && is_sorted(&head, &in_order), "{n_series}");
@@ -246,18 +283,16 @@ fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
         n_ranked = n_series;
     }
     // Series go while a sort is under way, and others take their slots.
-    let mut sort = SlotSort::new(&head, &head.slot_refs());
-    sort.sort_ranked();
+    let mut sort = started(&head, &all_slots(&head));
     assert!(sort.step(&head), "all are ranked");
     (9020..14_000).for_each(|i| {
         make(&mut head, i);
     });
-    let mut sort = SlotSort::new(&head, &head.slot_refs());
-    sort.sort_ranked();
+    let mut sort = started(&head, &all_slots(&head));
     for round in 0.. {
         let done = sort.step(&head);
         if round % 3 == 0 && round < 15 {
-            assert_eq!(head.evict(0, 500), 500);
+            assert_eq!(evict(&mut head, 0, &mut from, 500), 500);
             (0..200).for_each(|i| {
                 make(&mut head, 20_000 + round * 1000 + i);
             });
@@ -270,12 +305,12 @@ fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
     assert!(in_order.len() == 14_000 - 2500 && is_sorted(&head, &in_order), "{}", in_order.len());
     // Ranks are made while series go and others take their slots.
     let ranks = Ranks::new(&in_order, head.n_removed());
-    assert_eq!(head.evict(0, 300), 300);
+    assert_eq!(evict(&mut head, 0, &mut from, 300), 300);
     (0..300).for_each(|i| {
         make(&mut head, 50_000 + i);
     });
     head.set_ranks(ranks);
-    let slots = head.slot_refs();
+    let slots = all_slots(&head);
     let in_order = sorted(&head, slots);
     assert!(in_order.len() == head.len() && is_sorted(&head, &in_order));
 }
@@ -442,7 +477,7 @@ proptest! {
                 }
                 Step::Evict(before) => {
                     let stale = |m: &Model| m.of.is_some() && m.live.is_empty() && m.frozen.is_empty() && m.last.is_none_or(|last| last < before);
-                    prop_assert_eq!(head.evict(before, 100), models.iter().filter(|m| stale(m)).count());
+                    prop_assert_eq!(evict(&mut head, before, &mut 0, 100), models.iter().filter(|m| stale(m)).count());
                     for model in models.iter_mut().filter(|m| stale(m)) {
                         gone.push(std::mem::take(model).of.unwrap());
                     }

@@ -3,8 +3,9 @@
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 
-use super::postings::{Postings, Values, insert_into};
+use super::postings::{Postings, Values};
 use super::select::{TERMS_PER_CHECK, Terms, select};
+use super::slot_set::SlotSet;
 use super::symbols::{SymbolId, Symbols};
 use super::texts::Texts;
 use super::value_order::ORDERED_VALUES_MIN;
@@ -17,19 +18,16 @@ use crate::matcher::Matcher;
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub(super) names: HashMap<SymbolId, Values>,
-    pub(super) all: RoaringBitmap,
+    pub(super) all: SlotSet,
     pub(super) size: usize,
 }
 
 impl Index {
     /// Adds a series by its label names and values.
     pub(crate) fn insert(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
-        insert_into(&mut self.all, slot);
+        self.all.insert(slot);
         for (name, value) in labels {
-            let values = self.names.entry(name).or_default();
-            let size = values.size();
-            values.insert(value, slot);
-            self.size = self.size + values.size() - size;
+            self.size = self.size.wrapping_add_signed(self.names.entry(name).or_default().insert(value, slot));
         }
     }
 
@@ -52,16 +50,20 @@ impl Index {
         many.filter(|(_, values)| values.order.is_outdated()).map(|(&name, _)| name).collect()
     }
 
-    /// Begins to order the values of a label, and returns them.
-    pub(crate) fn begin_order(&mut self, name: SymbolId) -> Vec<SymbolId> {
-        let Some(values) = self.names.get_mut(&name) else { return Vec::new() };
+    /// Begins to order the values of a label.
+    pub(crate) fn begin_order(&mut self, name: SymbolId) {
+        let Some(values) = self.names.get_mut(&name) else { return };
         self.size -= values.size();
         values.order.begin();
         self.size += values.size();
-        values.iter().map(|(value, _)| value).collect()
     }
 
-    /// Takes the values that [`Index::begin_order`] returned back in order of their texts.
+    /// Returns the values of a label in a piece of its table, and the number of pieces, which may grow once.
+    pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
+        self.names.get(&name).map_or((Vec::new(), 0), |values| values.of_piece(piece))
+    }
+
+    /// Takes the values that there were at [`Index::begin_order`], and maybe later ones, in order of their texts.
     pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
         let Some(values) = self.names.get_mut(&name) else { return };
         self.size -= values.size();
@@ -75,6 +77,11 @@ impl Index {
 
     fn values(&self, symbols: &Symbols, name: &str) -> Option<&Values> {
         self.names.get(&symbols.find(name)?)
+    }
+
+    /// Tells whether any series has a label of this name.
+    pub(crate) fn has_label(&self, symbols: &Symbols, name: &str) -> bool {
+        self.values(symbols, name).is_some()
     }
 
     /// Adds the names of the labels that series in `slots` (or any series) have to `names`.
@@ -151,7 +158,7 @@ struct HeadTerms<'a> {
 
 impl Terms for HeadTerms<'_> {
     fn all(&self) -> RoaringBitmap {
-        self.index.all.clone()
+        self.index.all.to_bitmap()
     }
 
     fn n_series(&self) -> u64 {
@@ -226,7 +233,9 @@ mod tests {
 
     fn order(symbols: &Symbols, index: &mut Index, name: &str) {
         let Some(name) = symbols.find(name) else { return };
-        let mut values = index.begin_order(name);
+        index.begin_order(name);
+        let (_, n_pieces) = index.values_of(name, 0);
+        let mut values: Vec<_> = (0..n_pieces).flat_map(|piece| index.values_of(name, piece).0).collect();
         values.sort_by_key(|&value| symbols.text(value));
         index.set_order(name, values);
     }

@@ -4,17 +4,20 @@
 //! answers which series matchers select and which names and values they have. Matching works on the values of a label,
 //! not on series: a regular expression runs once per distinct value.
 
+mod arena;
 mod column;
 mod lookup;
 mod numbers;
 mod postings;
 mod remove;
 mod select;
+mod slot_set;
 mod symbols;
 mod texts;
 mod value_order;
 mod wide_table;
 
+pub(crate) use arena::Arena;
 pub(crate) use column::Column;
 pub(crate) use lookup::Index;
 pub(crate) use numbers::Numbers;

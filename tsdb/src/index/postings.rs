@@ -5,13 +5,15 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 use roaring::RoaringBitmap;
 
 use super::column::Column;
 use super::numbers::Numbers;
+use super::slot_set::SlotSet;
 use super::symbols::SymbolId;
 use super::value_order::ValueOrder;
+use super::wide_table::WideTable;
 
 /// Slots are less than this: the highest bit says that an entry names an element of the pool.
 pub(crate) const SLOTS_MAX: u32 = 1 << 31;
@@ -24,7 +26,7 @@ const BITMAP_SIZE: usize = 192;
 /// The values of one label and the series that have them.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    table: HashTable<Entry>,
+    table: WideTable<Entry>,
     hasher: DefaultHashBuilder,
     pool: Column<Many>,
     numbers: Numbers,
@@ -46,7 +48,7 @@ struct Entry {
 enum Many {
     /// Ascending.
     Few(Vec<u32>),
-    Bitmap(Box<RoaringBitmap>),
+    Bitmap(Box<SlotSet>),
 }
 
 /// The series that have a label value.
@@ -57,70 +59,81 @@ pub(crate) enum Postings<'a> {
     /// Some slots, ascending.
     Few(&'a [u32]),
     /// Many slots.
-    Bitmap(&'a RoaringBitmap),
+    Bitmap(&'a SlotSet),
 }
 
 impl Values {
-    /// Adds a series to a value's.
-    pub(crate) fn insert(&mut self, value: SymbolId, slot: u32) {
+    /// Adds a series to a value's, and returns by how much [`Values::size`] has changed.
+    pub(crate) fn insert(&mut self, value: SymbolId, slot: u32) -> isize {
         debug_assert!(slot < SLOTS_MAX, "the head gives no such slot");
         let hash = self.hasher.hash_one(value);
         let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
-            let hasher = &self.hasher;
-            self.table.insert_unique(hash, Entry { value, slots: slot }, |entry| hasher.hash_one(entry.value));
-            self.order.add(value);
-            return;
+            return self.insert_value(hash, Entry { value, slots: slot });
         };
-        if entry.slots < SLOTS_MAX {
-            if entry.slots == slot {
-                return;
-            }
-            let few = vec![slot.min(entry.slots), slot.max(entry.slots)];
-            self.pool_size += few.capacity() * size_of::<u32>();
-            let number = self.numbers.take(SLOTS_MAX).expect("there are fewer values than slots");
-            match self.pool.get_mut(number as usize) {
-                Some(free) => *free = Many::Few(few),
-                None => self.pool.push(Many::Few(few)),
-            }
-            entry.slots = SLOTS_MAX + number;
-            return;
+        if entry.slots >= SLOTS_MAX {
+            let grown = self.pool[(entry.slots - SLOTS_MAX) as usize].insert(slot);
+            self.pool_size = self.pool_size.wrapping_add_signed(grown);
+            return grown;
         }
-        let grown = self.pool[(entry.slots - SLOTS_MAX) as usize].insert(slot);
-        self.pool_size = self.pool_size.wrapping_add_signed(grown);
+        if entry.slots == slot {
+            return 0;
+        }
+        let few = Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]);
+        let (few_size, size) = (few.size(), self.pool.size());
+        let number = self.numbers.take(SLOTS_MAX).expect("there are fewer values than slots");
+        match self.pool.get_mut(number as usize) {
+            Some(free) => *free = few,
+            None => self.pool.push(few),
+        }
+        entry.slots = SLOTS_MAX + number;
+        self.pool_size += few_size;
+        (self.pool.size() - size + few_size) as isize
+    }
+
+    #[cold]
+    fn insert_value(&mut self, hash: u64, entry: Entry) -> isize {
+        let size = self.table.size() + self.order.size();
+        let hasher = &self.hasher;
+        self.table.insert_unique(hash, entry, |entry| hasher.hash_one(entry.value));
+        self.order.add(entry.value);
+        (self.table.size() + self.order.size()) as isize - size as isize
     }
 
     /// Removes a series from a value's; with the last one the value is gone.
     pub(crate) fn remove(&mut self, value: SymbolId, slot: u32) {
         let hash = self.hasher.hash_one(value);
-        let Ok(mut entry) = self.table.find_entry(hash, |entry| entry.value == value) else {
+        let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
             return;
         };
-        let slots = entry.get().slots;
-        if slots < SLOTS_MAX {
-            if slots == slot {
-                entry.remove();
+        if entry.slots < SLOTS_MAX {
+            if entry.slots == slot {
+                self.table.remove(hash, |entry| entry.value == value);
                 self.order.remove();
             }
             return;
         }
-        let number = slots - SLOTS_MAX;
+        let number = entry.slots - SLOTS_MAX;
         let many = &mut self.pool[number as usize];
         self.pool_size -= many.size();
         if let Some(last) = many.remove(slot) {
-            entry.get_mut().slots = last;
+            entry.slots = last;
             *many = Many::Few(Vec::new());
             self.numbers.give_back(number);
         }
         self.pool_size += self.pool[number as usize].size();
     }
 
-    /// Gives memory back if much of it is not needed any more.
-    pub(crate) fn shrink(&mut self) {
+    /// Gives memory of a piece of the table back; false if there is no such piece.
+    pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
         self.pool.truncate(self.numbers.end());
-        if self.table.capacity() / 4 > self.table.len() {
-            let hasher = &self.hasher;
-            self.table.shrink_to(0, |entry| hasher.hash_one(entry.value));
-        }
+        let hasher = &self.hasher;
+        self.table.shrink_piece(piece, |entry| hasher.hash_one(entry.value))
+    }
+
+    /// Returns the values of a piece of the table, and the number of pieces.
+    pub(crate) fn of_piece(&self, piece: usize) -> (Vec<SymbolId>, usize) {
+        let values = self.table.entries_of(piece).into_iter().flatten().map(|entry| entry.value).collect();
+        (values, self.table.n_pieces())
     }
 
     /// Returns the series that have a value.
@@ -141,7 +154,7 @@ impl Values {
 
     /// Returns about how many bytes the table takes.
     pub(crate) fn size(&self) -> usize {
-        self.table.allocation_size() + self.pool.size() + self.pool_size + self.order.size()
+        self.table.size() + self.pool.size() + self.pool_size + self.order.size()
     }
 
     fn postings(&self, entry: Entry) -> Postings<'_> {
@@ -155,18 +168,19 @@ impl Values {
     }
 }
 
-/// Adds a slot to a set; tells whether it is new.
-pub(super) fn insert_into(set: &mut RoaringBitmap, slot: u32) -> bool {
-    // Fast path: slots are mostly given in ascending order.
-    set.try_push(slot).is_ok() || set.insert(slot)
-}
-
 impl Many {
     /// Adds a slot; returns by how much [`Many::size`] has changed, which itself counts all slots.
     fn insert(&mut self, slot: u32) -> isize {
         match self {
             Self::Few(slots) => {
-                let Err(at) = slots.binary_search(&slot) else { return 0 };
+                // Fast path: slots are mostly given in ascending order.
+                let at = match slots.last() {
+                    Some(&last) if last < slot => slots.len(),
+                    _ => match slots.binary_search(&slot) {
+                        Ok(_) => return 0,
+                        Err(at) => at,
+                    },
+                };
                 let before = slots.capacity() * size_of::<u32>();
                 if slots.len() < FEW_MAX {
                     if slots.len() == slots.capacity() {
@@ -174,15 +188,14 @@ impl Many {
                     }
                     slots.insert(at, slot);
                 } else {
-                    let mut bitmap: RoaringBitmap = slots.iter().copied().collect();
-                    bitmap.insert(slot);
-                    *self = Self::Bitmap(Box::new(bitmap));
+                    slots.insert(at, slot);
+                    *self = Self::Bitmap(Box::new(slots.iter().copied().collect()));
                 }
                 // Both are some hundred bytes.
                 self.size() as isize - before as isize
             }
             Self::Bitmap(bitmap) => {
-                let n_new = isize::from(insert_into(bitmap, slot));
+                let n_new = isize::from(bitmap.insert(slot));
                 n_new * size_of::<u16>() as isize
             }
         }
@@ -236,7 +249,7 @@ impl Postings<'_> {
                 set.insert(*slot);
             }
             Self::Few(slots) => set.extend(*slots),
-            Self::Bitmap(bitmap) => *set |= *bitmap,
+            Self::Bitmap(bitmap) => bitmap.union_into(set),
         }
     }
 
@@ -245,7 +258,7 @@ impl Postings<'_> {
         match self {
             Self::One(slot) => *set = std::iter::once(*slot).filter(|&slot| set.contains(slot)).collect(),
             Self::Few(slots) => *set = slots.iter().copied().filter(|&slot| set.contains(slot)).collect(),
-            Self::Bitmap(bitmap) => *set &= *bitmap,
+            Self::Bitmap(bitmap) => bitmap.intersect_into(set),
         }
     }
 
@@ -254,7 +267,7 @@ impl Postings<'_> {
         match self {
             Self::One(slot) => set.contains(*slot),
             Self::Few(slots) => slots.iter().any(|&slot| set.contains(slot)),
-            Self::Bitmap(bitmap) => !bitmap.is_disjoint(set),
+            Self::Bitmap(bitmap) => bitmap.intersects(set),
         }
     }
 }
@@ -287,7 +300,7 @@ mod tests {
                     model.entry(value).or_default().remove(&slot);
                 }
             }
-            values.shrink();
+            (0..).take_while(|&piece| values.shrink_piece(piece)).for_each(drop);
             model.retain(|_, slots| !slots.is_empty());
             prop_assert_eq!(values.len(), model.len());
             prop_assert_eq!(values.iter().map(|(value, _)| value.0).collect::<BTreeSet<_>>(), model.keys().copied().collect());
@@ -314,9 +327,9 @@ mod tests {
     fn what_is_removed_is_given_back() {
         let mut values = Values::default();
         let pairs = || (0..2000).flat_map(|value| (0..value % 100).map(move |slot| (SymbolId(value), slot)));
-        pairs().for_each(|(value, slot)| values.insert(value, slot));
+        pairs().for_each(|(value, slot)| _ = values.insert(value, slot));
         pairs().for_each(|(value, slot)| values.remove(value, slot));
-        values.shrink();
+        (0..).take_while(|&piece| values.shrink_piece(piece)).for_each(drop);
         assert_eq!((values.len(), values.pool_size), (0, 0));
         assert!(values.size() < 8192, "{}", values.size());
     }

@@ -19,12 +19,17 @@ impl Index {
         }
     }
 
-    /// Gives memory back if much of it is not needed any more.
-    pub(crate) fn shrink(&mut self) {
-        for values in self.names.values_mut() {
-            let size = values.size();
-            values.shrink();
-            self.size = self.size + values.size() - size;
-        }
+    /// Returns the names of all labels.
+    pub(crate) fn names(&self) -> Vec<SymbolId> {
+        self.names.keys().copied().collect()
+    }
+
+    /// Gives memory of a piece of the table of a label's values back; false if there is no such piece.
+    pub(crate) fn shrink_piece(&mut self, name: SymbolId, piece: usize) -> bool {
+        let Some(values) = self.names.get_mut(&name) else { return false };
+        let size = values.size();
+        let is_there = values.shrink_piece(piece);
+        self.size = self.size + values.size() - size;
+        is_there
     }
 }

@@ -1,9 +1,11 @@
 //! Label names and values, each kept once for as long as something refers to it.
 
 use std::fmt;
+use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::arena::Arena;
 use super::column::Column;
 use super::numbers::Numbers;
 use super::wide_table::WideTable;
@@ -14,10 +16,7 @@ pub(crate) struct SymbolId(pub(crate) u32);
 
 /// All label names and values of a shard.
 pub(crate) struct Symbols {
-    /// All texts, one after the other, with those between that are gone.
-    text: String,
-    /// Bytes of texts that are gone.
-    garbage_size: usize,
+    texts: Arena<String>,
     entries: Column<Entry>,
     numbers: Numbers,
     ids: WideTable<SymbolId>,
@@ -27,21 +26,17 @@ pub(crate) struct Symbols {
 /// Where a text stands.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    start: u64,
+    start: u32,
     size: u32,
     /// Counts what refers to the text.
     n_uses: u32,
 }
 
-/// Garbage below this is left alone.
-const GARBAGE_SIZE_MIN: usize = 1 << 16;
-
 impl Symbols {
     /// Starts empty; `seed` keeps senders from choosing texts that collide.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            text: String::new(),
-            garbage_size: 0,
+            texts: Arena::default(),
             entries: Column::default(),
             numbers: Numbers::default(),
             ids: WideTable::default(),
@@ -55,7 +50,7 @@ impl Symbols {
     /// If the symbol is not of this table.
     #[inline]
     pub(crate) fn text(&self, id: SymbolId) -> &str {
-        text_of(&self.text, &self.entries, id)
+        text_of(&self.texts, &self.entries, id)
     }
 
     /// Returns the symbol of a text, if there is one.
@@ -63,38 +58,45 @@ impl Symbols {
         self.ids.find(self.hash(text), |&id| self.text(id) == text).copied()
     }
 
-    /// Returns the symbol of a text, makes one if need be, and counts the use; `None` when 2^32 texts are there or the
-    /// text is larger than 4 GiB.
+    /// Returns the symbol of a text, makes one if need be, and counts the use; `None` when 2^32 texts or 4 GiB of
+    /// them are there.
     pub(crate) fn intern(&mut self, text: &str) -> Option<SymbolId> {
-        let id = match self.find(text) {
-            Some(id) => id,
-            None => self.insert(text)?,
-        };
+        let id = self.number(text)?;
         self.retain(id).map(|()| id)
     }
 
-    /// Counts a use of a symbol that is in use; `None` at 2^32 uses.
+    /// Returns the symbol of a text, and makes one if need be, of which the use is to be counted next; `None` as
+    /// [`Symbols::intern`].
+    pub(crate) fn number(&mut self, text: &str) -> Option<SymbolId> {
+        let hash = self.hash(text);
+        let (texts, entries) = (&self.texts, &self.entries);
+        match self.ids.find(hash, |&id| text_of(texts, entries, id) == text) {
+            Some(&id) => Some(id),
+            None => self.insert(hash, text),
+        }
+    }
+
+    /// Counts a use of a symbol; `None` at 2^32 uses.
     pub(crate) fn retain(&mut self, id: SymbolId) -> Option<()> {
         let entry = &mut self.entries[id.0 as usize];
         entry.n_uses = entry.n_uses.checked_add(1)?;
         Some(())
     }
 
-    fn insert(&mut self, text: &str) -> Option<SymbolId> {
+    fn insert(&mut self, hash: u64, text: &str) -> Option<SymbolId> {
         let size = u32::try_from(text.len()).ok()?;
-        let id = SymbolId(self.numbers.take(u32::MAX)?);
-        if self.text.capacity() - self.text.len() < text.len() {
-            self.text.reserve_exact(text.len().max(self.text.len() / 8));
-        }
-        let entry = Entry { start: self.text.len() as u64, size, n_uses: 0 };
-        self.text.push_str(text);
+        let start = self.texts.push(text)?;
+        let Some(id) = self.numbers.take(u32::MAX).map(SymbolId) else {
+            self.texts.release(start, text.len());
+            return None;
+        };
+        let entry = Entry { start, size, n_uses: 0 };
         match self.entries.get_mut(id.0 as usize) {
             Some(free) => *free = entry,
             None => self.entries.push(entry),
         }
-        let hash = self.hash(text);
-        let (all, entries, seed) = (&self.text, &self.entries, self.seed);
-        self.ids.insert_unique(hash, id, |&id| xxh3_64_with_seed(text_of(all, entries, id).as_bytes(), seed));
+        let (texts, entries, seed) = (&self.texts, &self.entries, self.seed);
+        self.ids.insert_unique(hash, id, |&id| xxh3_64_with_seed(text_of(texts, entries, id).as_bytes(), seed));
         Some(id)
     }
 
@@ -102,35 +104,49 @@ impl Symbols {
     pub(crate) fn release(&mut self, id: SymbolId) {
         let entry = &mut self.entries[id.0 as usize];
         entry.n_uses -= 1;
-        if entry.n_uses > 0 {
+        self.forget_unused(id);
+    }
+
+    /// Forgets a symbol if no use of it is counted.
+    pub(crate) fn forget_unused(&mut self, id: SymbolId) {
+        let Entry { start, size, n_uses } = self.entries[id.0 as usize];
+        if n_uses > 0 {
             return;
         }
-        let size = entry.size as usize;
         let hash = self.hash(self.text(id));
         self.ids.remove(hash, |&other| other == id);
-        self.garbage_size += size;
+        self.texts.release(start, size as usize);
         self.numbers.give_back(id.0);
     }
 
-    /// Gives memory back if much of it is not needed any more.
-    pub(crate) fn shrink(&mut self) {
+    /// Gives the memory behind the last symbol back.
+    pub(crate) fn cut_end(&mut self) {
         self.entries.truncate(self.numbers.end());
-        if self.garbage_size > self.text.len() / 2 && self.garbage_size > GARBAGE_SIZE_MIN {
-            let mut text = String::with_capacity(self.text.len() - self.garbage_size);
-            for id in self.ids.iter() {
-                let start = text.len() as u64;
-                text.push_str(text_of(&self.text, &self.entries, *id));
-                self.entries[id.0 as usize].start = start;
+    }
+
+    /// Moves the texts of some numbers together where few are left; false if there are no such numbers.
+    pub(crate) fn gather_texts(&mut self, numbers: Range<usize>) -> bool {
+        for number in numbers.start..numbers.end.min(self.entries.len()) {
+            let Entry { start, size, n_uses } = self.entries[number];
+            if n_uses > 0
+                && self.texts.is_sparse(start)
+                && let Some(moved) = self.texts.relocate(start, size as usize)
+            {
+                self.entries[number].start = moved;
             }
-            (self.text, self.garbage_size) = (text, 0);
         }
-        let (all, entries, seed) = (&self.text, &self.entries, self.seed);
-        self.ids.shrink(|&id| xxh3_64_with_seed(text_of(all, entries, id).as_bytes(), seed));
+        numbers.start < self.entries.len()
+    }
+
+    /// Gives memory of a piece of the table back; false if there is no such piece.
+    pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
+        let (texts, entries, seed) = (&self.texts, &self.entries, self.seed);
+        self.ids.shrink_piece(piece, |&id| xxh3_64_with_seed(text_of(texts, entries, id).as_bytes(), seed))
     }
 
     /// Returns the bytes that the table takes.
     pub(crate) fn size(&self) -> usize {
-        self.text.capacity() + self.entries.size() + self.numbers.size() + self.ids.size()
+        self.texts.size() + self.entries.size() + self.numbers.size() + self.ids.size()
     }
 
     fn hash(&self, text: &str) -> u64 {
@@ -145,10 +161,9 @@ impl fmt::Debug for Symbols {
 }
 
 #[inline]
-fn text_of<'a>(text: &'a str, entries: &[Entry], id: SymbolId) -> &'a str {
+fn text_of<'a>(texts: &'a Arena<String>, entries: &Column<Entry>, id: SymbolId) -> &'a str {
     let entry = &entries[id.0 as usize];
-    let start = entry.start as usize;
-    &text[start..start + entry.size as usize]
+    texts.run(entry.start, entry.size as usize)
 }
 
 #[cfg(test)]
@@ -181,17 +196,23 @@ mod tests {
         assert_eq!((symbols.text(a), symbols.text(b)), ("c", "b"));
     }
 
+    fn shrink(symbols: &mut Symbols) {
+        symbols.cut_end();
+        assert!((0..).take_while(|step| symbols.gather_texts(step * 100..(step + 1) * 100)).count() <= 100);
+        assert!((0..).take_while(|&piece| symbols.shrink_piece(piece)).count() <= 64);
+    }
+
     #[test]
     fn memory_of_gone_texts_is_given_back() {
         let mut symbols = Symbols::new(7);
         let ids: Vec<_> = (0..10_000).map(|i| symbols.intern(&format!("{i:064}")).unwrap()).collect();
         let full = symbols.size();
         ids.iter().filter(|id| id.0 % 16 != 0).for_each(|&id| symbols.release(id));
-        symbols.shrink();
-        assert!(symbols.size() < full / 3, "{} of {full}", symbols.size());
+        shrink(&mut symbols);
+        assert!(symbols.size() < full / 2, "{} of {full}", symbols.size());
         ids.iter().filter(|id| id.0 % 16 == 0).for_each(|&id| assert_eq!(symbols.text(id), format!("{:064}", id.0)));
         ids.iter().filter(|id| id.0 % 16 == 0).for_each(|&id| symbols.release(id));
-        symbols.shrink();
+        shrink(&mut symbols);
         assert!(symbols.size() < 100_000, "{}", symbols.size());
         assert_eq!(symbols.intern("x").map(|id| symbols.text(id)), Some("x"));
     }

@@ -130,27 +130,51 @@ fn records_of(
     Ok(())
 }
 
-/// Reads a data directory; `progress` is told of each file.
+/// Reads a data directory; `progress` is told of the bytes of its files that were read, and of all of them.
 ///
 /// # Errors
 /// [`Error::Io`] if the folder cannot be listed.
-pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(&Path)) -> Result<Inspection> {
+pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
     fs.list(dir).map_err(Error::io("list", dir))?;
     let mut inspection = Inspection::default();
+    let mut segments = Vec::new();
     for log in ["wal", "wbl"] {
         let files = WalFiles::list(fs, &dir.join(log), &mut inspection.faults)?;
         inspection.checkpoint = inspection.checkpoint.or(files.checkpoint);
-        for segment in files.segments {
-            progress(&segment.path);
-            inspection.segment(fs, &segment)?;
-        }
+        segments.extend(files.segments);
+    }
+    let (head_dir, blocks) = (dir.join("chunks_head"), BlockReader::list(fs, dir)?);
+    let sizes = segments.iter().map(|segment| size_of_file(fs, &segment.path));
+    let total =
+        sizes.sum::<u64>() + size_of_dir(fs, &head_dir) + blocks.iter().map(|dir| size_of_block(fs, dir)).sum::<u64>();
+    let mut done = 0;
+    let mut step = |size: u64| {
+        done += size;
+        progress(done, total);
+    };
+    for segment in segments {
+        inspection.segment(fs, &segment)?;
+        step(inspection.segments.last().map_or(0, |summary| summary.size));
     }
     inspection.head_chunks(fs, dir, depth)?;
-    for block in BlockReader::list(fs, dir)? {
-        progress(&block);
+    step(size_of_dir(fs, &head_dir));
+    for block in blocks {
         inspection.block(fs, &block, depth)?;
+        step(size_of_block(fs, &block));
     }
     Ok(inspection)
+}
+
+fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {
+    fs.open(path).and_then(|file| file.size()).unwrap_or(0)
+}
+
+fn size_of_dir(fs: &dyn Fs, dir: &Path) -> u64 {
+    fs.list(dir).unwrap_or_default().iter().map(|name| size_of_file(fs, &dir.join(name))).sum()
+}
+
+fn size_of_block(fs: &dyn Fs, dir: &Path) -> u64 {
+    size_of_file(fs, &dir.join("index")) + size_of_dir(fs, &dir.join("chunks"))
 }
 
 impl Inspection {
@@ -276,7 +300,7 @@ mod tests {
             return;
         }
         assert!(is_prometheus_directory(&RealFs, &dir));
-        let inspection = inspect(&RealFs, &dir, Depth::Everything, &mut |_| {}).unwrap();
+        let inspection = inspect(&RealFs, &dir, Depth::Everything, &mut |_, _| {}).unwrap();
         assert_eq!((inspection.faults.n_unsound(), inspection.segments.len(), inspection.blocks.len()), (0, 5, 3));
         assert!(inspection.segments.iter().map(|segment| segment.n_samples).sum::<u64>() > 900_000);
     }

@@ -7,6 +7,7 @@
 //! 1. No bytes make a reader panic, and a length is compared with what is there before anything is reserved for it.
 //! 2. What is read is never changed: originals stay as they are.
 
+pub mod beside;
 pub mod block;
 pub mod chunk;
 mod cursor;

@@ -15,6 +15,7 @@ use super::wal::{
 };
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::originals;
 
 /// The folder beside the log that keeps originals.
 pub const QUARANTINE: &str = "quarantine";
@@ -75,16 +76,15 @@ impl Repair {
             return Ok(());
         }
         let folder = if segment.is_checkpoint { quarantine.join("checkpoint") } else { quarantine.to_owned() };
-        let original = folder.join(segment.path.file_name().unwrap_or_default());
+        let name = segment.path.file_name().unwrap_or_default().to_string_lossy();
+        let mut original = folder.join(&*name);
         self.faults.append(found);
         if write {
             let tmp = segment.path.with_extension("mended.tmp");
             remove(fs, &tmp)?;
             mend(fs, segment, Some(&tmp), &mut Faults::default())?;
-            keep_original(fs, &segment.path, &folder, &original)?;
-            fs.rename(&tmp, &segment.path).map_err(Error::io("rename", &tmp))?;
-            let dir = segment.path.parent().unwrap_or(Path::new("."));
-            fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+            original = originals::keep(fs, &segment.path, &folder, &name)?;
+            originals::replace(fs, &tmp, &segment.path)?;
         }
         self.mended.push(MendedSegment { path: segment.path.clone(), original, n_kept });
         Ok(())
@@ -196,25 +196,6 @@ impl Pages {
         }
     }
 }
-
-/// Gives the original a second name; one that is kept from an earlier run stays.
-fn keep_original(fs: &dyn Fs, path: &Path, folder: &Path, original: &Path) -> Result<()> {
-    fs.create_dir(folder).map_err(Error::io("create", folder))?;
-    let mut name = original.to_owned();
-    for i in 1.. {
-        match fs.hard_link(path, &name) {
-            Ok(()) => break,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && i < ORIGINALS_MAX => {
-                name = original.with_extension(format!("{i}"));
-            }
-            Err(error) => return Err(Error::io("link", &name)(error)),
-        }
-    }
-    fs.sync_dir(folder).map_err(Error::io("sync", folder))
-}
-
-/// Most originals of one segment that are kept.
-const ORIGINALS_MAX: u32 = 1000;
 
 fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
     match fs.remove(path) {

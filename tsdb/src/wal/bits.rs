@@ -68,6 +68,11 @@ impl<'a> BitReader<'a> {
         Self { src, at: 0 }
     }
 
+    /// Returns how many bits were taken.
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
     /// Returns the next bits, [`TAKE_MAX`] of them or more, lowest first.
     #[inline]
     pub(super) fn peek(&self) -> u64 {

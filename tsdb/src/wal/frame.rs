@@ -32,6 +32,7 @@ pub(super) const COMPRESSED: u8 = 0x80;
 const MAGIC: [u8; 4] = *b"VWAL";
 const MARKER: u8 = 0xf5;
 
+const SALT_OFFSET: usize = 8;
 const HEADER_CRC_OFFSET: usize = 20;
 const CHECK_OFFSET: usize = 1;
 const RECORD_OFFSET: usize = 2;
@@ -41,14 +42,7 @@ const CRC_OFFSET: usize = 8;
 
 /// Returns the header of a new file.
 pub(super) fn file_header(kind: SegmentKind, salt: u64) -> [u8; HEADER_SIZE] {
-    let mut header = [0; HEADER_SIZE];
-    header[..4].copy_from_slice(&MAGIC);
-    header[4] = VERSION;
-    header[5] = kind_byte(kind);
-    header[8..16].copy_from_slice(&salt.to_le_bytes());
-    let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
-    header[HEADER_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
-    header
+    Framing { version: VERSION, salt }.file_header(kind)
 }
 
 /// Why the head of a file was not accepted.
@@ -73,7 +67,7 @@ pub(super) fn parse_file_header(bytes: &[u8], kind: SegmentKind) -> Result<Frami
     if header[5] != kind_byte(kind) || header[6..8] != [0; 2] || header[16..20] != [0; 4] {
         return Err(BadHeader::Damaged);
     }
-    Ok(Framing { version: header[4], salt: read_u64(header, 8) })
+    Ok(Framing { version: header[4], salt: read_u64(header, SALT_OFFSET) })
 }
 
 fn kind_byte(kind: SegmentKind) -> u8 {
@@ -92,6 +86,41 @@ pub(super) struct Framing {
 }
 
 impl Framing {
+    /// Returns what the header of a file may say that is damaged: those that a flipped bit was made of, and those of all
+    /// versions with the salt as it lies there. Sound frames tell which of them is right.
+    pub(super) fn guesses(header: &[u8; HEADER_SIZE], kind: SegmentKind) -> Vec<Self> {
+        let flipped = (0..HEADER_SIZE * 8).filter_map(|bit| {
+            let mut header = *header;
+            header[bit / 8] ^= 1 << (bit % 8);
+            parse_file_header(&header, kind).ok()
+        });
+        let salt = read_u64(header, SALT_OFFSET);
+        flipped.chain((1..=VERSION).rev().map(|version| Self { version, salt })).collect()
+    }
+
+    /// Returns the header of a file whose frames are such.
+    pub(super) fn file_header(self, kind: SegmentKind) -> [u8; HEADER_SIZE] {
+        let mut header = [0; HEADER_SIZE];
+        header[..4].copy_from_slice(&MAGIC);
+        header[4] = self.version;
+        header[5] = kind_byte(kind);
+        header[SALT_OFFSET..SALT_OFFSET + 8].copy_from_slice(&self.salt.to_le_bytes());
+        let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
+        header[HEADER_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
+        header
+    }
+
+    /// Appends a frame with a payload that a frame of the same version had.
+    pub(super) fn put_frame(self, dst: &mut Vec<u8>, sequence: u64, record: u8, payload: &[u8]) {
+        if self.version == 1 {
+            v1::put_frame(dst, self.salt, sequence, record, payload);
+            return;
+        }
+        let at = begin_frame(dst);
+        dst.extend_from_slice(payload);
+        finish_frame(dst, at, self.salt, sequence, record);
+    }
+
     /// Returns the version of the file.
     pub(super) fn version(self) -> u8 {
         self.version
@@ -238,6 +267,27 @@ mod tests {
         let other = Framing { salt: SALT + 1, ..FRAMING };
         let bytes = frame(b"x", 0);
         assert_eq!(other.check_frame(&bytes, 0, 0), None);
+    }
+
+    #[test]
+    fn a_damaged_header_is_guessed() {
+        for (version, kind) in [(1, SegmentKind::Samples), (2, SegmentKind::Series), (3, SegmentKind::Checkpoint)] {
+            let framing = Framing { version, salt: SALT };
+            let good = framing.file_header(kind);
+            assert_eq!(parse_file_header(&good, kind), Ok(framing));
+            for bit in 0..good.len() * 8 {
+                let mut bad = good;
+                bad[bit / 8] ^= 1 << (bit % 8);
+                assert!(Framing::guesses(&bad, kind).contains(&framing), "bit {bit}");
+            }
+            let mut bad = good;
+            bad[..8].fill(0);
+            assert!(Framing::guesses(&bad, kind).contains(&framing));
+            let mut bytes = Vec::new();
+            framing.put_frame(&mut bytes, 7, 1, b"payload");
+            assert_eq!(framing.frame_size(&bytes), Some(bytes.len()));
+            assert_eq!(framing.check_frame(&bytes, 7, 0), Some((7, 1)));
+        }
     }
 
     #[test]

@@ -38,8 +38,10 @@ mod refs;
 mod replay;
 mod reserve;
 mod samples;
+mod snapshot;
 mod starts;
 mod stream;
+pub mod survey;
 mod times;
 mod v1;
 mod v2;
@@ -52,6 +54,7 @@ pub(crate) use record::SampleColumn;
 pub use replay::ReplayStats;
 pub(crate) use replay::{Replay, ReplayProgress, Target, check_versions, replay_share, replay_workers};
 pub(crate) use reserve::Reserve;
+pub(crate) use snapshot::write_snapshot_log;
 pub(crate) use starts::{Start, ToldStarts};
 pub(crate) use writer::{Position, Wal, WalOptions};
 
@@ -72,7 +75,7 @@ pub(crate) enum Health {
 
 /// What a file of the log holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SegmentKind {
+pub enum SegmentKind {
     /// Samples and exemplars.
     Samples,
     /// Series definitions and metadata.
@@ -82,6 +85,12 @@ pub(crate) enum SegmentKind {
 }
 
 impl SegmentKind {
+    /// Returns its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.prefix().trim_end_matches('-')
+    }
+
     fn prefix(self) -> &'static str {
         match self {
             Self::Samples => "samples-",

@@ -1,5 +1,9 @@
 //! Compressed payloads: the size of the plain one as a varint, then one zstd frame.
 
+use std::{fmt, io};
+
+use zstd::bulk::Compressor;
+
 use super::frame::{COMPRESSED, PAYLOAD_SIZE_MAX};
 use crate::varint::{put_u64, take_u64};
 
@@ -7,30 +11,53 @@ use crate::varint::{put_u64, take_u64};
 const COMPRESSED_SIZE_MIN: usize = 256;
 const COMPRESSION_LEVEL: i32 = 1;
 
-/// Appends a record's payload, compressed if that makes it smaller, and returns the record's byte that says so.
-pub(super) fn pack(record: u8, payload: &[u8], dst: &mut Vec<u8>) -> u8 {
-    let at = dst.len();
-    if is_worth_packing(record, payload.len()) {
-        put_u64(dst, payload.len() as u64);
-        // An error would mean that zstd has no memory; the payload is written plain then.
-        if let Ok(compressed) = zstd::bulk::compress(payload, COMPRESSION_LEVEL)
-            && dst.len() - at + compressed.len() < payload.len()
-        {
-            dst.extend_from_slice(&compressed);
-            return record | COMPRESSED;
-        }
-        dst.truncate(at);
-    }
-    dst.extend_from_slice(payload);
-    record
+/// Compresses payloads, and keeps the memory that it takes for the next one.
+#[derive(Default)]
+pub(super) struct Packer {
+    compressor: Option<Compressor<'static>>,
+    compressed: Vec<u8>,
 }
 
-/// Tells whether [`pack`] would try to make a payload smaller.
+impl Packer {
+    /// Appends a record's payload, compressed if that makes it smaller, and returns the record's byte that says so.
+    pub(super) fn pack(&mut self, record: u8, payload: &[u8], dst: &mut Vec<u8>) -> u8 {
+        let at = dst.len();
+        if is_worth_packing(record, payload.len()) {
+            put_u64(dst, payload.len() as u64);
+            // An error would mean that zstd has no memory; the payload is written plain then.
+            if self.compress(payload).is_ok() && dst.len() - at + self.compressed.len() < payload.len() {
+                dst.extend_from_slice(&self.compressed);
+                return record | COMPRESSED;
+            }
+            dst.truncate(at);
+        }
+        dst.extend_from_slice(payload);
+        record
+    }
+
+    fn compress(&mut self, payload: &[u8]) -> io::Result<()> {
+        let compressor = match &mut self.compressor {
+            Some(compressor) => compressor,
+            none => none.insert(Compressor::new(COMPRESSION_LEVEL)?),
+        };
+        self.compressed.clear();
+        self.compressed.reserve(zstd::zstd_safe::compress_bound(payload.len()));
+        compressor.compress_to_buffer(payload, &mut self.compressed).map(|_| ())
+    }
+}
+
+impl fmt::Debug for Packer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Packer")
+    }
+}
+
+/// Tells whether [`Packer::pack`] would try to make a payload smaller.
 pub(super) fn is_worth_packing(record: u8, size: usize) -> bool {
     record & COMPRESSED == 0 && size >= COMPRESSED_SIZE_MIN
 }
 
-/// Undoes [`pack`]: returns the record and its plain payload, which may lie in `scratch`; `None` if it is damaged.
+/// Undoes [`Packer::pack`]: returns the record and its plain payload, which may lie in `scratch`; `None` if it is damaged.
 pub(super) fn unpack<'a>(record: u8, mut payload: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<(u8, &'a [u8])> {
     if record & COMPRESSED == 0 {
         return Some((record, payload));
@@ -48,9 +75,10 @@ mod tests {
 
     #[test]
     fn payloads_come_back_and_wrong_sizes_are_refused() {
+        let mut packer = Packer::default();
         for payload in [vec![], vec![1; 255], vec![1; 256], (0..=255).collect(), vec![7; 100_000]] {
             let mut packed = Vec::new();
-            let record = pack(3, &payload, &mut packed);
+            let record = packer.pack(3, &payload, &mut packed);
             assert_eq!(record & COMPRESSED != 0, packed.len() < payload.len());
             assert_eq!(unpack(record, &packed, &mut Vec::new()), Some((3, &payload[..])));
             if record & COMPRESSED != 0 {

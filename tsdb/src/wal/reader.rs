@@ -141,9 +141,30 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Opens a file whose header is damaged, as if it had said this.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn open_as(fs: &dyn Fs, path: &Path, framing: Framing, large_frames: &'a LargeFrames) -> Result<Self> {
+        let file = fs.open(path).map_err(Error::io("open", path))?;
+        let file_size = file.size().map_err(Error::io("read", path))?;
+        let window = Window { file, file_size, bytes: Vec::new(), start: 0, large_frames, holds_large: None };
+        Ok(Reader { path: path.to_owned(), window, framing, at: HEADER_SIZE as u64, next_sequence: 0 })
+    }
+
+    /// Returns what the frames of the file look like.
+    pub(super) fn framing(&self) -> Framing {
+        self.framing
+    }
+
     /// Returns the version of the file.
     pub(super) fn version(&self) -> u8 {
         self.framing.version()
+    }
+
+    /// Returns how many bytes a frame has before its payload.
+    pub(super) fn frame_header_size(&self) -> u64 {
+        self.framing.header_size() as u64
     }
 
     /// Returns the next piece; `None` at the end.

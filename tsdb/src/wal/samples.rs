@@ -55,9 +55,27 @@ pub(super) fn encode_samples(dst: &mut Vec<u8>, refs: &[SeriesRef], samples: &[S
     writer.finish();
 }
 
+/// How many bits each part of a record takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PartSizes {
+    /// What is there once: number, flags, the first ref and the first timestamp.
+    pub(super) head: u64,
+    /// The refs but the first.
+    pub(super) refs: u64,
+    /// The timestamps but the first.
+    pub(super) times: u64,
+    /// The values, and what fills the last byte up.
+    pub(super) values: u64,
+}
+
 /// Decodes samples into `out`, which is emptied first; `None` if the record is damaged.
-pub(super) fn decode_samples(mut src: &[u8], out: &mut SampleColumn) -> Option<()> {
-    let src = &mut src;
+pub(super) fn decode_samples(src: &[u8], out: &mut SampleColumn) -> Option<()> {
+    decode_sized(src, out).map(|_sizes| ())
+}
+
+/// Decodes samples as [`decode_samples`] does, and returns what takes how much.
+pub(super) fn decode_sized(mut src: &[u8], out: &mut SampleColumn) -> Option<PartSizes> {
+    let (size, src) = (src.len(), &mut src);
     out.clear();
     let n_samples = usize::try_from(take_u64(src)?).ok().filter(|n| (1..=RECORD_SAMPLES_MAX).contains(n))?;
     let flags = take_bytes(src, 1)?[0];
@@ -67,6 +85,7 @@ pub(super) fn decode_samples(mut src: &[u8], out: &mut SampleColumn) -> Option<(
     }
     out.refs.push(SeriesRef(take_u64(src)?));
     let first = Sample { timestamp_ms: take_i64(src)?, value: 0.0 };
+    let head = size - src.len();
     let mut table = Vec::new();
     match times {
         Times::Equal => out.samples.resize(n_samples, first),
@@ -78,11 +97,20 @@ pub(super) fn decode_samples(mut src: &[u8], out: &mut SampleColumn) -> Option<(
     }
     let mut reader = BitReader::new(src);
     decode_refs(&mut reader, k, n_samples, &mut out.refs)?;
+    let behind_refs = reader.position();
     if times == Times::Table {
         decode_runs(&mut reader, &table, n_samples, &mut out.samples)?;
     }
+    let behind_times = reader.position();
     decode_values(&mut reader, &mut out.samples)?;
-    reader.finish()
+    reader.finish()?;
+    let (in_bytes, in_bits) = (8 * (size - head - src.len()), behind_times - behind_refs);
+    Some(PartSizes {
+        head: 8 * head as u64,
+        refs: behind_refs as u64,
+        times: (in_bytes + in_bits) as u64,
+        values: (8 * src.len() - behind_times) as u64,
+    })
 }
 
 #[cfg(test)]
@@ -109,7 +137,8 @@ mod tests {
         let column = column(samples);
         let bytes = encode(&column);
         let mut back = SampleColumn::default();
-        decode_samples(&bytes, &mut back).unwrap();
+        let PartSizes { head, refs, times, values } = decode_sized(&bytes, &mut back).unwrap();
+        assert_eq!(head + refs + times + values, 8 * bytes.len() as u64, "parts are all there is");
         assert_eq!(back.refs, column.refs);
         let bits = |c: &SampleColumn| c.samples.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect::<Vec<_>>();
         assert_eq!(bits(&back), bits(&column));

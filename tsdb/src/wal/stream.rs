@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::SegmentKind;
 use super::frame::{FRAME_HEADER_SIZE, HEADER_SIZE, begin_frame, file_header, finish_frame};
-use super::payload::{is_worth_packing, pack};
+use super::payload::{Packer, is_worth_packing};
 use crate::error::{Error, Result};
 use crate::fs::{AppendFile, Fs};
 
@@ -15,6 +15,9 @@ pub(super) struct Frames {
     bytes: Vec<u8>,
     /// Where each frame begins, and what its record is.
     starts: Vec<(usize, u8)>,
+    packer: Packer,
+    /// Memory for [`Frames::compress`].
+    plain: (Vec<u8>, Vec<(usize, u8)>),
 }
 
 impl Frames {
@@ -45,7 +48,8 @@ impl Frames {
     /// Moves the frames of `other` behind these.
     pub(super) fn take(&mut self, other: &mut Self) {
         if self.is_empty() {
-            std::mem::swap(self, other);
+            std::mem::swap(&mut self.bytes, &mut other.bytes);
+            std::mem::swap(&mut self.starts, &mut other.starts);
             return;
         }
         let offset = self.bytes.len();
@@ -63,26 +67,33 @@ impl Frames {
         sequence
     }
 
-    /// Compresses the payloads of large frames that are not compressed yet.
+    /// Compresses the payloads of large frames that are not compressed yet. The memory that it takes is kept as long as
+    /// there are any: they come in floods.
     pub(super) fn compress(&mut self) {
         let large = |(i, &(start, record)): (usize, &(usize, u8))| {
             let end = self.starts.get(i + 1).map_or(self.bytes.len(), |next| next.0);
             is_worth_packing(record, end - start - FRAME_HEADER_SIZE)
         };
         if !self.starts.iter().enumerate().any(large) {
+            (self.packer, self.plain) = Default::default();
             return;
         }
-        let plain = std::mem::take(self);
-        for (i, &(start, record)) in plain.starts.iter().enumerate() {
-            let end = plain.starts.get(i + 1).map_or(plain.bytes.len(), |next| next.0);
-            self.add(record, &plain.bytes[start + FRAME_HEADER_SIZE..end]);
+        let (mut bytes, mut starts) = std::mem::take(&mut self.plain);
+        std::mem::swap(&mut self.bytes, &mut bytes);
+        std::mem::swap(&mut self.starts, &mut starts);
+        for (i, &(start, record)) in starts.iter().enumerate() {
+            let end = starts.get(i + 1).map_or(bytes.len(), |next| next.0);
+            self.add(record, &bytes[start + FRAME_HEADER_SIZE..end]);
         }
+        bytes.clear();
+        starts.clear();
+        self.plain = (bytes, starts);
     }
 
     /// Appends a frame, compressed if that makes it smaller.
     pub(super) fn add(&mut self, record: u8, payload: &[u8]) {
         let start = begin_frame(&mut self.bytes);
-        let record = pack(record, payload, &mut self.bytes);
+        let record = self.packer.pack(record, payload, &mut self.bytes);
         self.starts.push((start, record));
     }
 

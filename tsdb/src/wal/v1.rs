@@ -42,6 +42,21 @@ pub(super) fn check_frame(frame: &[u8], salt: u64) -> Option<(u64, u8)> {
     (read_u32(frame, 20) == crc).then(|| (read_u64(frame, 8), frame[16]))
 }
 
+/// Appends a frame with a payload that a frame had.
+pub(super) fn put_frame(dst: &mut Vec<u8>, salt: u64, sequence: u64, record: u8, payload: &[u8]) {
+    let mut header = [0; FRAME_HEADER_SIZE];
+    header[..4].copy_from_slice(&MARKER);
+    // A payload that was read has at most PAYLOAD_SIZE_MAX bytes.
+    header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    header[8..16].copy_from_slice(&sequence.to_le_bytes());
+    header[16] = record;
+    let crc = crc32c::crc32c(&salt.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc, &header[4..20]);
+    header[20..].copy_from_slice(&crc32c::crc32c_append(crc, payload).to_le_bytes());
+    dst.extend_from_slice(&header);
+    dst.extend_from_slice(payload);
+}
+
 /// Decodes samples into `out`, which is emptied first; `None` if the record is damaged.
 pub(super) fn decode_samples(mut src: &[u8], out: &mut SampleColumn) -> Option<()> {
     let src = &mut src;

@@ -238,6 +238,14 @@ impl Wal {
         self.check_poison()
     }
 
+    /// Hands what was appended to the operating system, so that a cut finds little to write.
+    ///
+    /// # Errors
+    /// As [`Wal::rotate`].
+    pub(crate) fn write_out(&self) -> Result<()> {
+        self.write_pending(&mut self.files())
+    }
+
     /// Cuts the log: all that was appended lies in closed segments on return, and what comes next goes to new ones.
     /// No request is in flight; definitions may come before or after the cut. Nothing is synced.
     ///

@@ -31,9 +31,15 @@ fn ours(message: &[u8]) -> Result<Told, WriteError> {
     let mut told = Told::default();
     for (series, samples) in batch.series() {
         check_labels(message, series.labels)?;
-        let pairs = label_pairs(message, series.labels).map(|(name, value)| (name.to_vec(), value.to_vec()));
+        let pairs: Vec<Pair> =
+            label_pairs(message, series.labels).map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        let mut texts = Vec::new();
+        if plain_texts(message, series.labels, &mut texts) {
+            let plain = texts.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+            assert!(plain.eq(pairs.iter().cloned()));
+        }
         let samples = samples.samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
-        told.series.push((pairs.collect(), samples.collect()));
+        told.series.push((pairs, samples.collect()));
     }
     for entry in &batch.histograms {
         let HistogramEntry::Sent(span) = entry else { panic!("{entry:?}") };
@@ -277,5 +283,26 @@ fn counts_over_the_limits_are_too_large() {
     ] {
         let refused = decode(&message).unwrap_err();
         assert!(matches!(refused, WriteError::TooLarge { what: w, .. } if w == what), "{refused}");
+    }
+}
+
+#[test]
+fn labels_are_plain_texts_if_they_are_short_ascii_and_nothing_else() {
+    let label = |name: &str, value: &str| {
+        let (name, value) = (name.to_owned().into_bytes(), value.to_owned().into_bytes());
+        message::Label { name, value }
+    };
+    let plain = |labels: Vec<message::Label>| {
+        let message = message::TimeSeries { labels, ..Default::default() }.encode_to_vec();
+        let mut texts = Vec::new();
+        let is_plain = plain_texts(&message, Span::new(0, message.len()), &mut texts);
+        is_plain.then(|| texts.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>())
+    };
+    let of_100 = "x".repeat(100);
+    assert_eq!(plain(vec![]), Some(vec![]));
+    assert_eq!(plain(vec![label("a", "1"), label("b", "2")]), Some(vec!["a=1".into(), "b=2".into()]));
+    assert_eq!(plain(vec![label("a", &of_100)]), Some(vec![format!("a={of_100}")]));
+    for other in [("", "1"), ("a", ""), ("a", "\u{fc}"), (&*of_100, &*of_100)] {
+        assert_eq!(plain(vec![label("a", "1"), label(other.0, other.1)]), None, "{other:?}");
     }
 }

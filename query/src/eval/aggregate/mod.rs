@@ -1,15 +1,16 @@
 //! Aggregations across series.
 //!
 //! `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` and `count_values` fold one series after the other into
-//! their groups and hold nothing else; `topk`, `bottomk` and `limitk` hold what they have picked so far; `quantile` and
-//! `limit_ratio` need all values at once.
+//! their groups and hold nothing else; `topk`, `bottomk`, `limitk` and `limit_ratio` hold what they have picked so far;
+//! `quantile` holds the values of each step.
 
 mod count_values;
 mod fold;
 mod histograms;
 mod pick;
+mod quantile;
 
-use varve_tsdb::{Charge, Labels, METRIC_NAME};
+use varve_tsdb::{Charge, LabelHint, Labels, METRIC_NAME};
 
 use super::Evaluator;
 use super::grid::Grid;
@@ -18,7 +19,6 @@ use super::scalar::Scalars;
 use super::series::{Bounds, Series, Vector};
 use crate::annotations::Note;
 use crate::error::{Error, Result};
-use crate::functions::over_time::quantile_of;
 use crate::plan::{Aggregate, Plan, PlanKind};
 use crate::promql::ast::{AggregateOp, Span};
 use fold::Fold;
@@ -27,17 +27,27 @@ use fold::Fold;
 struct Groups<'a> {
     aggregate: &'a Aggregate,
     keys: Keys,
+    /// The labels that came last, and the number of their group.
+    last: Option<(Labels, usize)>,
 }
 
 impl<'a> Groups<'a> {
     fn new(aggregate: &'a Aggregate) -> Self {
-        Self { aggregate, keys: Keys::default() }
+        Self { aggregate, keys: Keys::default(), last: None }
     }
 
     /// Returns the number of the group of a series, and whether it is new.
     fn number(&mut self, labels: &Labels) -> (usize, bool) {
+        // Fast path: series of which no more labels were read than make the groups.
+        if let Some((last, number)) = &self.last
+            && last.is_shared_with(labels)
+        {
+            return (*number, false);
+        }
         let aggregate = self.aggregate;
-        self.keys.number(labels, |name| is_grouping(aggregate, name))
+        let (number, is_new) = self.keys.number(labels, |name| is_grouping(aggregate, name));
+        self.last = Some((labels.clone(), number));
+        (number, is_new)
     }
 
     /// Returns the labels of a group.
@@ -50,6 +60,20 @@ impl<'a> Groups<'a> {
 fn is_grouping(aggregate: &Aggregate, name: &str) -> bool {
     let named = aggregate.grouping.iter().any(|label| label == name);
     if aggregate.without { name != METRIC_NAME && !named } else { named }
+}
+
+/// Returns the labels that make the groups of some aggregations, and the metric name, which functions look at.
+fn labels_for(aggregates: &[&Aggregate]) -> LabelHint {
+    match aggregates {
+        [alone] if alone.without => {
+            LabelHint::Without(alone.grouping.iter().filter(|name| *name != METRIC_NAME).cloned().collect())
+        }
+        all if all.iter().any(|aggregate| aggregate.without) => LabelHint::All,
+        all => {
+            let names = all.iter().flat_map(|aggregate| &aggregate.grouping).cloned();
+            LabelHint::With(names.chain([METRIC_NAME.to_owned()]).collect())
+        }
+    }
 }
 
 impl Evaluator<'_> {
@@ -69,10 +93,12 @@ impl Evaluator<'_> {
         let mut together = self.sharing.folds_with(plan, aggregate);
         together.retain(|(class, ..)| !self.kept.contains_key(class));
         let aggregates = together.iter().map(|(.., plan)| aggregate_of(plan));
-        let mut folds: Vec<_> = aggregates.flatten().map(|aggregate| Folds::new(aggregate, grid)).collect();
+        let aggregates: Vec<_> = aggregates.flatten().collect();
+        let asked = labels_for(&aggregates);
+        let mut folds: Vec<_> = aggregates.into_iter().map(|aggregate| Folds::new(aggregate, grid)).collect();
         let (bounds, before) = (self.bounds.clone(), self.before());
         let (mut charge, mut hold) = (bounds.ctx.charge(), bounds.samples.hold());
-        self.each_series(&aggregate.expr, grid, &mut |series| {
+        self.each_with_labels(&aggregate.expr, grid, &asked, &mut |series| {
             // As in Prometheus samples count until the aggregation is done, though they are not kept.
             hold.grow(series.column.n_samples())?;
             folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge))
@@ -91,43 +117,6 @@ impl Evaluator<'_> {
             }
         }
         Ok(own.unwrap_or_else(|| self.bounds.vector()))
-    }
-
-    /// `quantile(q, v)`
-    fn quantile(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
-        let (quantiles, range) = self.param(aggregate, grid)?;
-        let mut input = self.vector(&aggregate.expr, grid)?;
-        self.ignore_histograms(aggregate.op, &mut input, aggregate.expr.span, |_| true);
-        for q in range.outside(0.0, 1.0) {
-            self.annotations
-                .add(Note::InvalidQuantile(q), aggregate.param.as_ref().map_or_else(Default::default, |p| p.span));
-        }
-        let (groups, members) = members(aggregate, &input);
-        let mut vector = self.bounds.vector();
-        let mut values = Vec::new();
-        for (labels, members) in groups.into_iter().zip(members) {
-            let mut column = self.bounds.column(grid.n_steps)?;
-            for (step, &q) in quantiles.iter().enumerate() {
-                self.bounds.check()?;
-                values.clear();
-                values.extend(members.iter().filter_map(|&at| input.series[at].column.get(step)));
-                if !values.is_empty() {
-                    column.set(step, quantile_of(q, &mut values));
-                }
-            }
-            let drop_name = members.iter().any(|&at| input.series[at].drop_name);
-            vector.push(Series { labels, drop_name, column })?;
-        }
-        Ok(vector)
-    }
-
-    /// Removes the histograms of a vector, and says so if there are any at a step that `counts`.
-    fn ignore_histograms(&mut self, op: AggregateOp, input: &mut Vector, span: Span, counts: impl Fn(usize) -> bool) {
-        let any = |series: &Series| series.column.histograms().any(|(step, _)| counts(step));
-        if input.series.iter().any(any) {
-            self.annotations.add(Note::HistogramIgnored(op.as_str()), span);
-        }
-        input.keep_floats();
     }
 
     /// Evaluates the parameter of an aggregation.
@@ -206,18 +195,4 @@ impl ParamRange {
         let below = (self.min < low).then_some(self.min);
         [nan, above, below].into_iter().flatten()
     }
-}
-
-/// Returns the labels of the groups and the indexes of their series, both as they appear.
-fn members(aggregate: &Aggregate, input: &Vector) -> (Vec<Labels>, Vec<Vec<usize>>) {
-    let mut groups = Groups::new(aggregate);
-    let mut members: Vec<Vec<usize>> = Vec::new();
-    for (at, series) in input.series.iter().enumerate() {
-        let (number, new) = groups.number(&series.labels);
-        if new {
-            members.push(Vec::new());
-        }
-        members[number].push(at);
-    }
-    (groups.keys.into_labels(), members)
 }

@@ -12,7 +12,7 @@ use super::super::keys::Keys;
 use super::super::scalar::Scalars;
 use super::super::series::{Bounds, Series, Vector, series_size};
 use super::super::sort::compare;
-use super::{Groups, ParamRange, members};
+use super::{Groups, ParamRange};
 use crate::annotations::Note;
 use crate::error::{Error, Result};
 use crate::functions::Direction;
@@ -54,7 +54,32 @@ impl Evaluator<'_> {
     /// last.
     pub(super) fn limit_ratio(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let (ratios, range) = self.param(aggregate, grid)?;
-        let mut input = self.vector(&aggregate.expr, grid)?;
+        let bounds = self.bounds.clone();
+        let (mut picked, mut hold, mut charge) = (bounds.vector(), bounds.samples.hold(), bounds.ctx.charge());
+        let (mut groups, mut group_of) = (Groups::new(aggregate), Vec::new());
+        self.each_series(&aggregate.expr, grid, &mut |mut series| {
+            bounds.check()?;
+            let n_samples = series.column.n_samples();
+            let (number, is_new) = groups.number(&series.labels);
+            if is_new {
+                charge.grow(Keys::size(groups.labels(number)))?;
+            }
+            let offset = sampling_offset(&series.labels);
+            let is_picked = |ratio: f64| if ratio >= 0.0 { offset < ratio } else { offset >= 1.0 + ratio };
+            series.column.present.retain(|step| {
+                let ratio = ratios[step].clamp(-1.0, 1.0);
+                ratio != 0.0 && is_picked(ratio)
+            });
+            // As in Prometheus samples count until the aggregation is done, though they are not kept.
+            hold.grow(n_samples - series.column.n_samples())?;
+            if !series.column.present.is_empty() {
+                charge.grow(2 * size_of::<usize>())?;
+                group_of.push(number);
+                picked.push(series)?;
+            }
+            Ok(())
+        })?;
+        drop(hold);
         if range.max == 0.0 && range.min == 0.0 {
             return Ok(self.bounds.vector());
         }
@@ -65,21 +90,11 @@ impl Evaluator<'_> {
         for ratio in range.outside(-1.0, 1.0) {
             self.annotations.add(Note::InvalidRatio(ratio, ratio.signum()), span);
         }
-        for series in &mut input.series {
-            self.bounds.check()?;
-            let offset = sampling_offset(&series.labels);
-            let picked = |ratio: f64| if ratio >= 0.0 { offset < ratio } else { offset >= 1.0 + ratio };
-            series.column.present.retain(|step| {
-                let ratio = ratios[step].clamp(-1.0, 1.0);
-                ratio != 0.0 && picked(ratio)
-            });
-        }
         if grid.n_steps == 1 {
-            let order = order_of_limit_ratio(aggregate, &input);
-            reorder(&mut input, &order);
+            let order = order_of_limit_ratio(&picked, &group_of);
+            reorder(&mut picked, &order);
         }
-        input.drop_empty();
-        Ok(input)
+        Ok(picked)
     }
 }
 
@@ -209,20 +224,16 @@ impl<'a> Picks<'a> {
     }
 }
 
-/// Returns the series that are left at the only step in the order in which Prometheus' heap holds them.
-fn order_of_limit_ratio(aggregate: &Aggregate, input: &Vector) -> Vec<usize> {
-    let (_, groups) = members(aggregate, input);
-    let mut order = Vec::new();
-    for group in &groups {
-        let mut heap = Heap::new(aggregate.op, group.len());
-        for (at, &member) in group.iter().enumerate() {
-            if let Some(value) = input.series[member].column.get(0) {
-                heap.offer(Entry { value, at });
-            }
+/// Returns the series of the only step in the order in which Prometheus' heaps hold them, group after group.
+fn order_of_limit_ratio(picked: &Vector, group_of: &[usize]) -> Vec<usize> {
+    let n_groups = group_of.iter().map(|&number| number + 1).max().unwrap_or(0);
+    let mut heaps: Vec<_> = (0..n_groups).map(|_| Heap::new(AggregateOp::LimitRatio, usize::MAX)).collect();
+    for (at, (series, &number)) in picked.series.iter().zip(group_of).enumerate() {
+        if let Some(value) = series.column.get(0) {
+            heaps[number].offer(Entry { value, at });
         }
-        order.extend(heap.sorted().iter().map(|entry| group[entry.at]));
     }
-    order
+    heaps.iter().flat_map(|heap| heap.entries.iter().map(|entry| entry.at)).collect()
 }
 
 /// Puts the series named first, in this order; the others have no values.

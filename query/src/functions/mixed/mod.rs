@@ -14,7 +14,7 @@ pub(crate) use rate::interpolate;
 /// The value for the samples in a window that has histograms, and remarks about them; `None` if there is none.
 pub(crate) type MixedKernel = fn(&Window<'_>, &mut Remarks) -> Option<SampleValue>;
 
-/// What kernels have to say about a series, each thing once.
+/// What kernels have to say about a series, each thing once; of overlapping start timestamps, in how many windows.
 #[derive(Debug, Default)]
 pub(crate) struct Remarks {
     pub(crate) list: Vec<Remark>,
@@ -22,6 +22,14 @@ pub(crate) struct Remarks {
 
 impl Remarks {
     pub(crate) fn add(&mut self, remark: Remark) {
+        let known = self.list.iter_mut().find_map(|known| match known {
+            Remark::StartsOverlap(n) => Some(n),
+            _ => None,
+        });
+        if let (Remark::StartsOverlap(more), Some(n)) = (remark, known) {
+            *n += more;
+            return;
+        }
         if !self.list.contains(&remark) {
             self.list.push(remark);
         }

@@ -138,9 +138,12 @@ fn change(
     remarks.reconciled(change.minus(&start)?, Subtraction);
     if is_counter {
         let mut before = &start;
+        let mut overlap = false;
         for pair in samples.windows(2) {
-            if pair[0].times().overlaps(pair[1].times()) {
-                remarks.add(Remark::StartsOverlap);
+            // Once for each window.
+            if !overlap && pair[0].times().overlaps(pair[1].times()) {
+                remarks.add(Remark::StartsOverlap(1));
+                overlap = true;
             }
             if is_reset(&pair[0], &pair[1], before) {
                 remarks.reconciled(change.plus(before)?, Addition);

@@ -139,6 +139,8 @@ pub(crate) struct SeriesCursor {
     before: Vec<Symbol>,
     texts: TextCache,
     labels: PackedBuilder,
+    /// The symbols of the labels that were built last.
+    built: Vec<Symbol>,
 }
 
 impl SeriesCursor {
@@ -155,6 +157,7 @@ impl SeriesCursor {
             before: Vec::new(),
             texts: TextCache::new(dictionary.cursor(Access::Cached)),
             labels: PackedBuilder::default(),
+            built: Vec::new(),
         }
     }
 
@@ -216,12 +219,16 @@ impl SeriesCursor {
     /// # Errors
     /// As [`SeriesCursor::seek`].
     pub(crate) fn labels(&mut self) -> Result<Labels> {
-        self.labels.clear();
-        for &symbol in &self.row {
+        // Neighbours mostly begin alike.
+        let n_same = self.built.iter().zip(&self.row).take_while(|(built, symbol)| built == symbol).count();
+        self.built.truncate(n_same);
+        self.labels.truncate(n_same);
+        for &symbol in &self.row[n_same..] {
             let (packed, label) = self.texts.get(symbol)?;
             if !self.labels.push_packed(packed, label) {
                 return Err(self.entries.damaged());
             }
+            self.built.push(symbol);
         }
         Ok(self.labels.labels())
     }

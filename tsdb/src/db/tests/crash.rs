@@ -223,3 +223,63 @@ fn whatever_operation_fails_nothing_acknowledged_is_lost() {
         survive(operation, Fault::Cut, n);
     }
 }
+
+/// The store that blocks are imported from.
+const OTHER: &str = "/other";
+/// Where they are put.
+const IMPORT: &str = "/data/import";
+
+/// Makes blocks of two windows in a store of their own, and puts them where an import finds them. Returns their samples.
+fn prepare_import(fs: &MemFs) -> BTreeSet<(usize, i64)> {
+    let mut told = Told::default();
+    let db = Db::open(OTHER.as_ref(), options(fs, 1)).unwrap();
+    for window in 0..2 {
+        write(&db, NOW_MS + window * 7_200_000, &mut told).unwrap();
+    }
+    db.flush().unwrap();
+    fs.create_dir(IMPORT.as_ref()).unwrap();
+    let names = fs.list("/other/blocks".as_ref()).unwrap();
+    assert_eq!(names.len(), 2);
+    for name in &names {
+        let [from, to] = ["/other/blocks", IMPORT].map(|dir| Path::new(dir).join(name));
+        fs.hard_link(&from, &to).unwrap();
+    }
+    for dir in ["/", DATA, IMPORT] {
+        fs.sync_dir(dir.as_ref()).unwrap();
+    }
+    told.stored
+}
+
+#[test]
+fn an_import_takes_in_all_blocks_or_none_whatever_fails() {
+    let fs = MemFs::new();
+    let imported = prepare_import(&fs);
+    let db = Db::open(DATA.as_ref(), options(&fs, 1)).unwrap();
+    let start = fs.n_operations();
+    assert_eq!(db.import().unwrap(), 2);
+    let n = fs.n_operations() - start;
+    drop(db);
+    for (operation, fault) in
+        (0..n).flat_map(|n| [(n, Fault::Dies), (n, Fault::Cut), (n, Fault::Fails(ErrorKind::Other))])
+    {
+        let fs = MemFs::new();
+        prepare_import(&fs);
+        let db = Db::open(DATA.as_ref(), options(&fs, 1)).unwrap();
+        fs.fail_at(fs.n_operations() + operation, fault);
+        let ended = db.import();
+        let case = format!("{:?}, then {ended:?}", fs.failed());
+        if !matches!(fault, Fault::Dies) {
+            assert_eq!(found(&db).len(), if ended.is_ok() { imported.len() } else { 0 }, "{case}");
+        }
+        drop(db);
+        for cut in [PowerCut::LosesAll, PowerCut::KeepsAll, PowerCut::Seeded(operation)] {
+            let fs = fs.crash(cut);
+            let db = Db::open(DATA.as_ref(), options(&fs, 1)).unwrap_or_else(|e| panic!("{case}: {e}"));
+            let seen: BTreeSet<_> = found(&db).into_keys().collect();
+            assert!(seen.is_empty() || seen == imported, "{case}, {cut:?}: {} samples", seen.len());
+            assert!(seen.len() == imported.len() || ended.is_err(), "{case}, {cut:?}: what was taken in is lost");
+            db.import().unwrap_or_else(|e| panic!("{case}, {cut:?}: {e}"));
+            assert_eq!(found(&db).len(), imported.len(), "{case}, {cut:?}: it can be tried again");
+        }
+    }
+}

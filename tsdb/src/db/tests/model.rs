@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::LabelHint;
 use crate::histogram::tests::any_histogram;
 
 /// Times are counted in steps of ten minutes, so that a history goes over windows and days.
@@ -208,6 +209,7 @@ proptest! {
             prop_assert_eq!(contents(&db, &[], some), model.contents(some), "after {:?}", step);
             check_starts(&db, TimeRange::ALL);
             check_starts(&db, some);
+            check_hints(&db, some);
             prop_assert_eq!(labels(&db, some), model.contents(some).into_keys().collect::<Vec<_>>(), "after {:?}", step);
         }
         db.compact_fully().unwrap();
@@ -256,6 +258,34 @@ fn check_starts(db: &Db, range: TimeRange) {
         }
         let starts = columns.starts_ms.iter().map(|(_, start_ms)| *start_ms);
         assert!([0].into_iter().chain(starts).is_sorted_by(|a, b| a != b), "series {i}: {:?}", columns.starts_ms);
+    }
+}
+
+/// With hints the same series come in the same order, each with its newest sample and the labels that are asked for.
+fn check_hints(db: &Db, range: TimeRange) {
+    let without_i = LabelHint::Without(vec!["i".to_owned()]);
+    let newest = |hints| {
+        let set = db.select_with(&QueryContext::unbounded(), &[], range, hints).unwrap();
+        let last = set.filter_map(|series| {
+            let (series, mut columns) = (series.unwrap(), SampleColumns::default());
+            series.read(&mut columns).unwrap();
+            let last = columns.iter().last()?;
+            Some((
+                series.labels().clone(),
+                last.timestamp_ms,
+                last.value.to_bits(),
+                columns.start_ms(columns.len() - 1),
+            ))
+        });
+        last.collect::<Vec<_>>()
+    };
+    let all = newest(SelectHints::default());
+    assert!(all.is_sorted_by(|a, b| a.0 < b.0), "series come in the order of their labels");
+    let hinted = newest(SelectHints { only_newest: true, labels: without_i, ..SelectHints::default() });
+    assert_eq!(all.len(), hinted.len());
+    for (all, hinted) in all.iter().zip(hinted) {
+        assert_eq!((all.1, all.2, all.3), (hinted.1, hinted.2, hinted.3), "{}", all.0);
+        assert!(hinted.0 == all.0 || hinted.0 == all.0.filter(|name| name != "i"), "{} of {}", hinted.0, all.0);
     }
 }
 

@@ -12,6 +12,7 @@
 pub(super) mod buffered;
 mod chunks;
 mod index;
+mod merged;
 mod meta;
 mod reader;
 #[cfg(test)]
@@ -21,7 +22,8 @@ mod ulid;
 mod writer;
 
 pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
+pub use merged::{MergedBlocks, MergedSeries};
 pub use meta::{BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta};
-pub use reader::{BlockChunk, BlockReader, BlockSeries};
+pub use reader::{BlockChunk, BlockCursor, BlockReader, BlockSeries};
 pub use ulid::Ulid;
 pub use writer::{BlockWriter, Description, EncodedChunk};

@@ -37,6 +37,13 @@ pub struct BlockSeries<'a> {
     series: IndexedSeries<'a>,
 }
 
+/// Where a reader of the series of a block is.
+#[derive(Debug)]
+pub struct BlockCursor<'a> {
+    block: &'a BlockReader,
+    at: usize,
+}
+
 /// A chunk of a series of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockChunk {
@@ -81,6 +88,12 @@ impl BlockReader {
     #[must_use]
     pub fn meta(&self) -> &BlockMeta {
         &self.meta
+    }
+
+    /// Returns a cursor that stands before the first series.
+    #[must_use]
+    pub fn cursor(&self) -> BlockCursor<'_> {
+        BlockCursor { block: self, at: self.index.start() }
     }
 
     /// Hands out all series in the order of their labels; those that are damaged are noted and left out.
@@ -144,6 +157,14 @@ impl BlockReader {
     }
 }
 
+impl<'a> BlockCursor<'a> {
+    /// Returns the next series in the order of labels; those that are damaged are noted and left out.
+    pub fn next(&mut self, faults: &mut Faults) -> Option<BlockSeries<'a>> {
+        let series = self.block.index.next(&mut self.at, faults)?;
+        Some(BlockSeries { block: self.block, series })
+    }
+}
+
 impl<'a> BlockSeries<'a> {
     /// Returns names and values, in ascending order of names.
     #[must_use]
@@ -158,8 +179,14 @@ impl<'a> BlockSeries<'a> {
     }
 
     /// Returns the times that the chunks span, as the index has them.
-    pub(in crate::prometheus) fn chunk_ranges(&self) -> impl Iterator<Item = TimeRange> + '_ {
+    pub fn chunk_ranges(&self) -> impl Iterator<Item = TimeRange> + '_ {
         self.series.chunks.iter().map(|chunk| TimeRange { start_ms: chunk.min_ms, end_ms: chunk.max_ms })
+    }
+
+    /// Returns first time, last time and name of each chunk.
+    #[cfg(test)]
+    pub(super) fn chunk_places(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
+        self.series.chunks.iter().map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.name))
     }
 
     /// Tells whether a chunk has times of a range.

@@ -119,3 +119,91 @@ fn blocks_of_prometheus_are_read() {
         assert_eq!(faults.kept(), []);
     }
 }
+
+/// Writes an index of version 1 over chunks of one file: symbols are named by their offsets, series by theirs and not
+/// aligned. Source: Prometheus `tsdb/docs/format/index.md` and the readers of `tsdb/index/index.go`.
+fn write_v1(path: &Path, series: &[(&[(&str, &str)], &[(i64, i64, u64)])]) {
+    use crate::varint::{put_i64, put_u64};
+    let section = |dst: &mut Vec<u8>, content: &[u8]| {
+        dst.extend_from_slice(&(content.len() as u32).to_be_bytes());
+        dst.extend_from_slice(content);
+        dst.extend_from_slice(&crc32c::crc32c(content).to_be_bytes());
+    };
+    let mut texts: Vec<&str> = series.iter().flat_map(|it| it.0).flat_map(|&(name, value)| [name, value]).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    let mut index = 0xbaaa_d700_u32.to_be_bytes().to_vec();
+    index.push(1);
+    let mut symbols = (texts.len() as u32).to_be_bytes().to_vec();
+    let mut names = std::collections::BTreeMap::new();
+    for text in texts {
+        // Behind magic, version and the size of the section.
+        names.insert(text, (index.len() + 4 + symbols.len()) as u64);
+        put_u64(&mut symbols, text.len() as u64);
+        symbols.extend_from_slice(text.as_bytes());
+    }
+    let symbols_offset = index.len() as u64;
+    section(&mut index, &symbols);
+    let series_offset = index.len() as u64;
+    let mut all = (series.len() as u32).to_be_bytes().to_vec();
+    for (labels, chunks) in series {
+        all.extend_from_slice(&(index.len() as u32).to_be_bytes());
+        let mut entry = Vec::new();
+        put_u64(&mut entry, labels.len() as u64);
+        labels.iter().flat_map(|(name, value)| [name, value]).for_each(|text| put_u64(&mut entry, names[text]));
+        put_u64(&mut entry, chunks.len() as u64);
+        let (mut end, mut name) = (0, 0);
+        for (i, &(min_ms, max_ms, chunk)) in chunks.iter().enumerate() {
+            if i == 0 {
+                put_i64(&mut entry, min_ms);
+                put_u64(&mut entry, (max_ms - min_ms) as u64);
+                put_u64(&mut entry, chunk);
+            } else {
+                put_u64(&mut entry, (min_ms - end) as u64);
+                put_u64(&mut entry, (max_ms - min_ms) as u64);
+                put_i64(&mut entry, chunk as i64 - name as i64);
+            }
+            (end, name) = (max_ms, chunk);
+        }
+        put_u64(&mut index, entry.len() as u64);
+        index.extend_from_slice(&entry);
+        index.extend_from_slice(&crc32c::crc32c(&entry).to_be_bytes());
+    }
+    let postings_offset = index.len() as u64;
+    section(&mut index, &all);
+    let table_offset = index.len() as u64;
+    let mut table = 1_u32.to_be_bytes().to_vec();
+    table.extend_from_slice(&[2, 0, 0]);
+    put_u64(&mut table, postings_offset);
+    section(&mut index, &table);
+    let offsets = [symbols_offset, series_offset, postings_offset, table_offset, postings_offset, table_offset];
+    let contents: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_be_bytes()).collect();
+    index.extend_from_slice(&contents);
+    index.extend_from_slice(&crc32c::crc32c(&contents).to_be_bytes());
+    std::fs::write(path, index).unwrap();
+}
+
+#[test]
+fn an_index_of_version_1_is_read() {
+    let out = tempfile::tempdir().unwrap();
+    let dir = out.path().join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
+    let (whole, _) = read(&dir);
+    // The same series and chunks, as the index of version 2 has them.
+    let mut faults = Faults::default();
+    let block = BlockReader::open(&RealFs, &dir, &mut faults).unwrap();
+    let mut series = Vec::new();
+    block
+        .for_each(&mut faults, |of| {
+            series.push((of.labels().to_vec(), of.chunk_places().collect::<Vec<_>>()));
+            Ok(())
+        })
+        .unwrap();
+    let series: Vec<_> = series.iter().map(|(labels, chunks)| (&labels[..], &chunks[..])).collect();
+    write_v1(&dir.join("index"), &series);
+    let (found, faults) = read(&dir);
+    assert_eq!(faults.kept(), []);
+    assert!(found == whole);
+    let mut faults = Faults::default();
+    let block = BlockReader::open(&RealFs, &dir, &mut faults).unwrap();
+    assert_eq!((block.verify(&mut faults).unwrap(), faults.n_unsound()), (631, 0));
+}

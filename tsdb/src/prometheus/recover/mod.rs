@@ -37,7 +37,7 @@ use std::sync::Arc;
 pub use report::{LostSeries, Phase, Progress, RecordCounts, Report};
 
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, ReadOnlyFs};
 use crate::prometheus::chunk::StartTimes;
 
 /// Milliseconds of a block: Prometheus' own blocks begin at multiples of it.
@@ -84,11 +84,7 @@ pub fn recover(
     options: &RecoverOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report> {
-    if !(1..=CONCURRENCY_MAX).contains(&options.concurrency) {
-        return Err(Error::Options(format!("{} workers are not in 1 to {CONCURRENCY_MAX}", options.concurrency)));
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.concurrency).build();
-    let pool = pool.map_err(|error| Error::Options(format!("threads cannot be started: {error}")))?;
+    let pool = pool(options)?;
     fs.create_dir(out).map_err(Error::io("create", out))?;
     let mut report = Report::default();
     let input = input::Input::open(&**fs, source, &mut report)?;
@@ -98,4 +94,33 @@ pub fn recover(
     drop(replayed);
     scratch.remove()?;
     Ok(report)
+}
+
+/// Replays what [`recover`] would make blocks of, in memory whatever its budget, and writes nothing.
+///
+/// # Errors
+/// [`Error::Io`] if `source` cannot be listed; [`Error::Options`].
+pub fn replay_only(
+    fs: &Arc<dyn Fs>,
+    source: &Path,
+    options: &RecoverOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report> {
+    let pool = pool(options)?;
+    let fs: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::clone(fs)));
+    let options = RecoverOptions { memory_bytes: usize::MAX, ..options.clone() };
+    let mut report = Report::default();
+    let input = input::Input::open(&*fs, source, &mut report)?;
+    let nowhere = source.join(SCRATCH);
+    let scratch = part::Scratch::create(&fs, &nowhere)?;
+    replay::replay(&fs, input, &nowhere, &options, &pool, &scratch, &mut report, progress)?;
+    Ok(report)
+}
+
+fn pool(options: &RecoverOptions) -> Result<rayon::ThreadPool> {
+    if !(1..=CONCURRENCY_MAX).contains(&options.concurrency) {
+        return Err(Error::Options(format!("{} workers are not in 1 to {CONCURRENCY_MAX}", options.concurrency)));
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.concurrency).build();
+    pool.map_err(|error| Error::Options(format!("threads cannot be started: {error}")))
 }

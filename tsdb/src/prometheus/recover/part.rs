@@ -69,12 +69,10 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Opens the file of a shard.
-    pub(super) fn file(&self, shard: usize) -> Result<SpillFile> {
+    /// Names the file of a shard; it is made when something goes to it.
+    pub(super) fn file(&self, shard: usize) -> SpillFile {
         let path = self.dir.join(format!("shard-{shard:03}"));
-        let writer = self.fs.create(&path).map_err(Error::io("create", &path))?;
-        let reader = self.fs.open(&path).map_err(Error::io("open", &path))?;
-        Ok(SpillFile { path, writer, reader, size: 0, buffer: Vec::new() })
+        SpillFile { fs: Arc::clone(&self.fs), path, file: None, size: 0, buffer: Vec::new() }
     }
 
     /// Removes the folder.
@@ -95,9 +93,9 @@ impl Scratch {
 /// Chunks of a shard that did not fit in memory, one behind the other.
 #[derive(Debug)]
 pub(super) struct SpillFile {
+    fs: Arc<dyn Fs>,
     path: PathBuf,
-    writer: Arc<dyn AppendFile>,
-    reader: Arc<dyn ReadFile>,
+    file: Option<(Arc<dyn AppendFile>, Arc<dyn ReadFile>)>,
     size: u64,
     buffer: Vec<u8>,
 }
@@ -120,7 +118,18 @@ impl SpillFile {
     }
 
     pub(super) fn flush(&mut self) -> Result<()> {
-        self.writer.append(&self.buffer).map_err(Error::io("write", &self.path))?;
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let path = &self.path;
+        let (writer, _) = match &mut self.file {
+            Some(file) => file,
+            none => none.insert((
+                self.fs.create(path).map_err(Error::io("create", path))?,
+                self.fs.open(path).map_err(Error::io("open", path))?,
+            )),
+        };
+        writer.append(&self.buffer).map_err(Error::io("write", path))?;
         self.size += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -141,7 +150,8 @@ impl SpillFile {
             Place::Memory(bytes) => return Ok(bytes),
             Place::Spilled { offset, size } => {
                 dst.resize(*size as usize, 0);
-                self.reader.read_at(dst, *offset).map_err(Error::io("read", &self.path))?;
+                let (_, reader) = self.file.as_ref().expect("what was spilled is in the file");
+                reader.read_at(dst, *offset).map_err(Error::io("read", &self.path))?;
             }
             Place::Head(place) => head.0.read(&head.1[*place as usize], dst)?,
         }

@@ -176,10 +176,10 @@ struct Replay {
 
 impl Replay {
     fn new(fs: &Arc<dyn Fs>, input: Input, out: &Path, options: &RecoverOptions, scratch: &Scratch) -> Result<Self> {
-        let shard = |idx| Ok(Shard::new(scratch.file(idx)?, options.starts));
+        let shard = |idx| Shard::new(scratch.file(idx), options.starts);
         // The labels come from whoever wrote the directory: no salt is needed against them, and runs are alike.
         let table = SeriesTable::new(0);
-        let shards = (0..options.concurrency).map(shard).collect::<Result<_>>()?;
+        let shards = (0..options.concurrency).map(shard).collect();
         let unknown = UnknownSamples::create(fs, &out.join(UNKNOWN_SAMPLES))?;
         Ok(Self { input, table, shards, tombstones: HashMap::new(), unknown })
     }

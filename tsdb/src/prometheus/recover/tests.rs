@@ -1,6 +1,6 @@
-//! Recovery of the recorded directory of a real Prometheus, whole and damaged. Without the directory these tests pass.
-//!
-//! `VARVE_DAMAGE_VARIANTS` says how many damaged copies are tried, `VARVE_DAMAGE_SEED` where they begin.
+//! Recovery of the recorded directory of a real Prometheus. Without the directory these tests pass.
+
+mod damage;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,10 @@ use crate::prometheus::block::BlockReader;
 use crate::prometheus::export::{ExportOptions, export};
 use crate::prometheus::fault::Faults;
 use crate::prometheus::import::import_block;
-use crate::prometheus::wal::{PAGE_SIZE, RecordType, SegmentReader, WalFiles, decode_histograms, decode_samples};
 use crate::sample::{SampleColumns, TimeRange};
 
 /// Times, and values as bits, by labels.
 type Samples = BTreeMap<String, BTreeMap<i64, u64>>;
-
-const VARIANTS: u64 = 16;
 
 fn recorded() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/prometheus-data/mixed");
@@ -103,101 +100,6 @@ fn memory_and_workers_do_not_change_what_comes_out() {
     assert!(found == expected);
     assert_eq!(report.blocks, whole.blocks);
     assert!(!out.path().join(SCRATCH).exists() && !out.path().join(UNKNOWN_SAMPLES).exists());
-}
-
-/// What lies on each page of a log, in samples, those of records that reach into it included.
-fn samples_by_page(dir: &Path) -> BTreeMap<(PathBuf, u64), u64> {
-    let mut pages = BTreeMap::new();
-    let mut faults = Faults::default();
-    for segment in WalFiles::list(&RealFs, dir, &mut faults).unwrap().segments {
-        let mut reader = SegmentReader::open(&RealFs, &segment).unwrap();
-        while let Some(record) = reader.next(&mut faults) {
-            let bytes = record.compression.decode(&record.bytes).unwrap();
-            let (mut samples, mut histograms) = (Vec::new(), Vec::new());
-            match RecordType::of(&bytes) {
-                Some(RecordType::Samples | RecordType::SamplesV2) => decode_samples(&bytes, &mut samples).unwrap(),
-                Some(record_type) if record_type.name().contains("histogram") => {
-                    decode_histograms(&bytes, &mut histograms).unwrap();
-                }
-                _ => {}
-            }
-            let page = PAGE_SIZE as u64;
-            for page in record.offset / page..=(reader.position() - 1) / page {
-                *pages.entry((segment.path.clone(), page)).or_default() += (samples.len() + histograms.len()) as u64;
-            }
-        }
-    }
-    pages
-}
-
-/// A damaged file, and which of its pages.
-fn damage(dir: &Path, random: &mut impl FnMut(usize) -> usize) -> (PathBuf, std::ops::RangeInclusive<u64>) {
-    let folder = ["wal", "wal", "wbl"][random(3)];
-    let mut files: Vec<_> = std::fs::read_dir(dir.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let path = files[random(files.len())].clone();
-    let mut bytes = std::fs::read(&path).unwrap();
-    let at = random(bytes.len().max(1));
-    let page = |at: usize| (at / PAGE_SIZE) as u64;
-    let last = page(bytes.len());
-    let pages = match random(4) {
-        0 => {
-            bytes[at] ^= 1 << random(8);
-            page(at)..=page(at)
-        }
-        1 => {
-            let end = (at + 1 + random(9000)).min(bytes.len());
-            bytes[at..end].iter_mut().for_each(|byte| *byte = random(256) as u8);
-            page(at)..=page(end)
-        }
-        2 => {
-            bytes.truncate(at);
-            page(at)..=last
-        }
-        _ => {
-            let end = (at + 1 + random(70_000)).min(bytes.len());
-            bytes[at..end].fill(0);
-            page(at)..=page(end)
-        }
-    };
-    std::fs::write(&path, bytes).unwrap();
-    (path, pages)
-}
-
-#[test]
-fn damage_costs_the_damaged_pages_and_is_named() {
-    let Some(recorded) = recorded() else { return };
-    let variable = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let (n_variants, first) = (variable("VARVE_DAMAGE_VARIANTS", VARIANTS), variable("VARVE_DAMAGE_SEED", 1));
-    let source = logs_of(&recorded);
-    let options = RecoverOptions { concurrency: 2, ..RecoverOptions::default() };
-    let (whole, _, _out) = run(source.path(), &options);
-    for seed in first..first + n_variants {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = |end: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % end
-        };
-        let copy = tempfile::tempdir().unwrap();
-        copy_dir(source.path(), copy.path());
-        let mut by_page = samples_by_page(&copy.path().join("wal"));
-        by_page.extend(samples_by_page(&copy.path().join("wbl")));
-        let (path, pages) = damage(copy.path(), &mut random);
-        let (found, report, _out) = run(copy.path(), &options);
-        let in_pages: u64 = pages.map(|page| by_page.get(&(path.clone(), page)).copied().unwrap_or(0)).sum();
-        let mut n_lost = 0;
-        for (labels, samples) in &whole {
-            let found = found.get(labels);
-            n_lost += samples.keys().filter(|time| found.is_none_or(|found| !found.contains_key(time))).count() as u64;
-        }
-        for (labels, samples) in &found {
-            let whole = &whole[labels];
-            assert!(samples.iter().all(|(time, bits)| whole.get(time) == Some(bits)), "seed {seed}: {labels}");
-        }
-        let n_faults = report.faults.kept().len();
-        assert!(n_lost <= in_pages + report.n_unknown_samples, "seed {seed}: {n_lost} lost of {in_pages}: {report:?}");
-        assert!(n_lost == 0 || n_faults > 0, "seed {seed}: {n_lost} lost, nothing reported");
-    }
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub(in crate::wal) fn load(
     mut each: impl FnMut(Entry<'_>) -> Result<()>,
 ) -> Result<()> {
     let Opened::Sound(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else { return Ok(()) };
-    let mut loader = Loader { number, symbols: Symbols::default(), scratch: Vec::new() };
+    let mut loader = Loader::new(number);
     while let Some(item) = reader.next()? {
         if let Item::Frame(frame) = item {
             loader.frame(&frame, &mut each).ok_or_else(|| Error::Corrupt {
@@ -114,15 +114,31 @@ pub(in crate::wal) fn load(
     Ok(())
 }
 
-struct Loader {
+/// Reads the frames of a checkpoint, one after the other.
+#[derive(Debug)]
+pub(in crate::wal) struct Loader {
     number: u64,
     symbols: Symbols,
     scratch: Vec<u8>,
 }
 
 impl Loader {
+    /// Starts a checkpoint of a number.
+    pub(in crate::wal) fn new(number: u64) -> Self {
+        Self { number, symbols: Symbols::default(), scratch: Vec::new() }
+    }
+
+    /// Counts the symbols so far.
+    pub(in crate::wal) fn n_symbols(&self) -> u64 {
+        self.symbols.len() as u64
+    }
+
     /// Hands out what a frame holds; `None` if it does not decode.
-    fn frame(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Entry<'_>) -> Result<()>) -> Option<Result<()>> {
+    pub(in crate::wal) fn frame(
+        &mut self,
+        frame: &Frame<'_>,
+        each: &mut impl FnMut(Entry<'_>) -> Result<()>,
+    ) -> Option<Result<()>> {
         let (record, mut payload) = unpack(frame.record, frame.payload, &mut self.scratch)?;
         match record {
             BEGIN => {

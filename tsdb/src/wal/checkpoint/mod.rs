@@ -24,18 +24,18 @@ mod write;
 
 use std::path::Path;
 
-pub(super) use load::{Entry, examine, load};
+pub(super) use load::{Entry, Loader, examine, load};
 pub(super) use series::Described;
 pub(super) use write::write;
 
 use super::{Cut, SegmentKind};
 use crate::fs::Fs;
 
-const BEGIN: u8 = 16;
-const SYMBOLS: u8 = 17;
-const SERIES: u8 = 18;
-const END: u8 = 19;
-const EXEMPLARS: u8 = 20;
+pub(super) const BEGIN: u8 = 16;
+pub(super) const SYMBOLS: u8 = 17;
+pub(super) const SERIES: u8 = 18;
+pub(super) const END: u8 = 19;
+pub(super) const EXEMPLARS: u8 = 20;
 
 /// What the name of a checkpoint ends with while it is being written.
 pub(super) const TMP_SUFFIX: &str = ".tmp";

@@ -118,6 +118,11 @@ impl Symbols {
         src.is_empty().then_some(())
     }
 
+    /// Counts the symbols that are there.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Returns the place of a number among the symbols that are there, unless its frame was lost.
     #[inline]
     pub(super) fn place(&self, number: u64) -> Option<usize> {

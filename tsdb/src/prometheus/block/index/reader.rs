@@ -90,29 +90,40 @@ impl IndexReader {
         faults: &mut Faults,
         mut each: impl FnMut(IndexedSeries<'a>) -> Result<()>,
     ) -> Result<()> {
-        let mut at = self.series.start;
-        while at < self.series.end {
+        let mut at = self.start();
+        while let Some(series) = self.next(&mut at, faults) {
+            each(series)?;
+        }
+        Ok(())
+    }
+
+    /// Returns where [`IndexReader::next`] begins.
+    pub(in crate::prometheus::block) fn start(&self) -> usize {
+        self.series.start
+    }
+
+    /// Takes the first sound series from `at` on and moves `at` behind it; what is damaged in between is noted.
+    pub(in crate::prometheus::block) fn next(&self, at: &mut usize, faults: &mut Faults) -> Option<IndexedSeries<'_>> {
+        while *at < self.series.end {
             // An entry has a length that is not 0.
-            if self.bytes[at] == 0 {
-                at += 1;
+            if self.bytes[*at] == 0 {
+                *at += 1;
                 continue;
             }
-            if let Some((series, size)) = self.take(at) {
-                at += size;
-                each(series)?;
-                continue;
+            if let Some((series, size)) = self.take(*at) {
+                *at += size;
+                return Some(series);
             }
             let step = if self.is_v1 { 1 } else { SERIES_ALIGN as usize };
-            let next = (1..).map(|i| at / step * step + i * step).take_while(|&at| at < self.series.end);
+            let next = (1..).map(|i| *at / step * step + i * step).take_while(|&at| at < self.series.end);
             let found = next.into_iter().find(|&at| self.bytes[at] != 0 && self.take_small(at).is_some());
             // Without contents nobody knows where the series end: then this is what comes behind them.
             if self.postings.is_some() || found.is_some() {
-                faults.push(&self.path, at as u64, FaultKind::Damage, "a series cannot be read");
+                faults.push(&self.path, *at as u64, FaultKind::Damage, "a series cannot be read");
             }
-            let Some(found) = found else { break };
-            at = found;
+            *at = found.unwrap_or(self.series.end);
         }
-        Ok(())
+        None
     }
 
     /// Checks the postings and their table; returns how many there are.

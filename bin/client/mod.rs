@@ -1,10 +1,19 @@
-//! An HTTP/1.1 client for benches and tools: one connection, one request at a time, kept open between requests.
+//! An HTTP/1.1 client for benches and tools, in plain text or over TLS: one connection, one request at a time, kept open
+//! between requests.
 //!
 //! It is hyper's, which the server has anyway, on a runtime of the calling thread.
 
+mod access;
+mod tls;
+mod url;
+
 use std::net::ToSocketAddrs as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+
+pub(crate) use access::Access;
+pub(crate) use url::{Url, escape};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -12,10 +21,14 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{AUTHORIZATION, HOST, RETRY_AFTER};
+use hyper::header::{HOST, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use varve_ingest::Version;
 
 use crate::usage::TOOLS_AGENT;
 
@@ -25,15 +38,6 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 const READ_TIMEOUT: Duration = Duration::from_secs(1200);
 /// Size of an answer that is kept: that of a day of samples of a series, or a peer's own metrics.
 const ANSWER_SIZE_MAX: u64 = 64 << 20;
-
-/// An http URL.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Url {
-    /// Host and port.
-    authority: String,
-    /// Path, without a slash at its end.
-    path: String,
-}
 
 /// What a server answers.
 #[derive(Debug)]
@@ -60,39 +64,10 @@ pub(crate) struct Client {
     url: Url,
     runtime: Runtime,
     connection: Option<SendRequest<Full<Bytes>>>,
-    /// Sent with each request as a bearer token.
-    token: Option<String>,
-}
-
-impl Url {
-    /// Reads `http://host:port/path`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let Some(rest) = text.strip_prefix("http://") else {
-            return Err("expected http://host:port/path; only plain HTTP is spoken here".to_owned());
-        };
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if authority.is_empty() || path.contains(['?', '#']) || path.parse::<hyper::Uri>().is_err() && !path.is_empty()
-        {
-            return Err("expected http://host:port/path".to_owned());
-        }
-        let with_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if with_port { authority.to_owned() } else { format!("{authority}:80") };
-        Ok(Self { authority, path: path.trim_end_matches('/').to_owned() })
-    }
-
-    /// Returns the URL of a path below this one.
-    pub(crate) fn join(&self, path: &str) -> Self {
-        Self { authority: self.authority.clone(), path: format!("{}{path}", self.path) }
-    }
-}
-
-impl std::fmt::Display for Url {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.path)
-    }
+    /// What goes with each request.
+    access: Access,
+    /// How connections are encrypted, if the URL says so.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl Answer {
@@ -108,9 +83,11 @@ impl Answer {
 
 impl Client {
     /// Makes a client; the connection is opened with the first request.
+    ///
+    /// # Errors
+    /// If the operating system does not let it.
     pub(crate) fn new(url: &Url) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Ok(Self { url: url.clone(), runtime: runtime.context("start a runtime")?, connection: None, token: None })
+        Self::with_access(url, Access::default())
     }
 
     /// Makes a client that sends the bearer token of a file, if there is one, with each request.
@@ -118,9 +95,24 @@ impl Client {
     /// # Errors
     /// If the file cannot be read.
     pub(crate) fn with_token_file(url: &Url, path: Option<&Path>) -> Result<Self> {
-        let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("read token file {path:?}"));
-        let token = path.map(read).transpose()?.map(|token| token.trim().to_owned());
-        Ok(Self { token, ..Self::new(url)? })
+        Self::with_access(url, Access::with_token_file(path)?)
+    }
+
+    /// Makes a client that speaks to the server as `access` says.
+    ///
+    /// # Errors
+    /// If a certificate of it cannot be used.
+    pub(crate) fn with_access(url: &Url, mut access: Access) -> Result<Self> {
+        if let Some(basic) = &url.basic {
+            access.authorize("Basic", basic)?;
+        }
+        let tls = match url.is_https {
+            true => Some(Arc::new(tls::client_config(&access.tls)?)),
+            false => None,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("start a runtime")?;
+        Ok(Self { url: url.clone(), runtime, connection: None, access, tls })
     }
 
     /// Returns the URL that requests go to.
@@ -138,6 +130,13 @@ impl Client {
         self.read(Request::get(format!("{}{path}", self.url.path)), Excess::Dropped)
     }
 
+    /// Posts a form to `path` below the URL.
+    pub(crate) fn post_form(&mut self, path: &str, form: &str) -> Result<Answer> {
+        let request = Request::post(format!("{}{path}", self.url.path))
+            .header("content-type", "application/x-www-form-urlencoded");
+        self.send(request, Bytes::copy_from_slice(form.as_bytes()), READ_TIMEOUT, Excess::Refused)
+    }
+
     /// Posts nothing to `path` below the URL.
     pub(crate) fn post(&mut self, path: &str) -> Result<Answer> {
         self.read(Request::post(format!("{}{path}", self.url.path)), Excess::Refused)
@@ -148,11 +147,15 @@ impl Client {
     }
 
     /// Sends a write request to the URL itself.
-    pub(crate) fn write(&mut self, body: Bytes) -> Result<Answer> {
+    pub(crate) fn write(&mut self, body: Bytes, version: Version) -> Result<Answer> {
+        let (content_type, version) = match version {
+            Version::V1 => ("application/x-protobuf", "0.1.0"),
+            Version::V2 => ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0"),
+        };
         let request = Request::post(if self.url.path.is_empty() { "/" } else { &self.url.path })
-            .header("content-type", "application/x-protobuf")
+            .header("content-type", content_type)
             .header("content-encoding", "snappy")
-            .header("x-prometheus-remote-write-version", "0.1.0");
+            .header("x-prometheus-remote-write-version", version);
         self.send(request, body, WRITE_TIMEOUT, Excess::Refused)
     }
 
@@ -163,15 +166,15 @@ impl Client {
         timeout: Duration,
         excess: Excess,
     ) -> Result<Answer> {
-        let request = request.header(HOST, &self.url.authority).header("user-agent", TOOLS_AGENT);
-        let request = match &self.token {
-            Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
-            None => request,
-        };
-        let request = request.body(Full::new(body)).context("build a request")?;
-        let (url, connection) = (&self.url, &mut self.connection);
-        let answer = self.runtime.block_on(async {
-            match tokio::time::timeout(timeout, exchange(url, connection, request, excess)).await {
+        let request = request.header(HOST, self.url.authority()).header("user-agent", TOOLS_AGENT);
+        let mut request = request.body(Full::new(body)).context("build a request")?;
+        for (name, value) in &self.access.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        let Self { url, runtime, connection, access, tls } = self;
+        let answer = runtime.block_on(async {
+            let server = Server { url, access, tls: tls.as_ref() };
+            match tokio::time::timeout(timeout, exchange(&server, connection, request, excess)).await {
                 Ok(answer) => answer,
                 Err(_) => bail!("{url} has not answered within {timeout:?}"),
             }
@@ -183,8 +186,15 @@ impl Client {
     }
 }
 
+/// How to connect.
+struct Server<'a> {
+    url: &'a Url,
+    access: &'a Access,
+    tls: Option<&'a Arc<ClientConfig>>,
+}
+
 async fn exchange(
-    url: &Url,
+    server: &Server<'_>,
     connection: &mut Option<SendRequest<Full<Bytes>>>,
     request: Request<Full<Bytes>>,
     excess: Excess,
@@ -197,9 +207,9 @@ async fn exchange(
     let sender = if is_open { connection.take() } else { None };
     let sender = match sender {
         Some(sender) => sender,
-        None => connect(url).await?,
+        None => server.connect().await?,
     };
-    let sender = connection.insert(sender);
+    let (sender, url) = (connection.insert(sender), server.url);
     let response = sender.send_request(request).await.with_context(|| format!("send a request to {url}"))?;
     let (head, body) = response.into_parts();
     let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -224,44 +234,25 @@ async fn collect(mut body: Incoming, excess: Excess) -> Result<(Bytes, u64)> {
     Ok((kept.into(), n_bytes))
 }
 
-/// Escapes text for a query string.
-pub(crate) fn escape(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
-    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+impl Server<'_> {
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
+        let Self { url, access, tls } = self;
+        let authority = url.authority();
+        // Resolving blocks, but there is nothing else on this thread.
+        let found = (url.host.as_str(), url.port).to_socket_addrs().with_context(|| format!("find {authority}"))?;
+        let found: Vec<_> = found.collect();
+        let stream = TcpStream::connect(&found[..]).await.with_context(|| format!("connect to {authority}"))?;
+        stream.set_nodelay(true).context("set a connection up")?;
+        let Some(tls) = tls else { return set_up(stream).await };
+        let name = tls::server_name(&access.tls, &url.host)?;
+        let tls = TlsConnector::from(Arc::clone(tls));
+        set_up(tls.connect(name, stream).await.with_context(|| format!("speak TLS with {authority}"))?).await
+    }
 }
 
-async fn connect(url: &Url) -> Result<SendRequest<Full<Bytes>>> {
-    // Resolving blocks, but there is nothing else on this thread.
-    let found = url.authority.to_socket_addrs().with_context(|| format!("find {}", url.authority))?;
-    let found: Vec<_> = found.collect();
-    let stream = TcpStream::connect(&found[..]).await.with_context(|| format!("connect to {}", url.authority))?;
-    stream.set_nodelay(true).context("set a connection up")?;
+async fn set_up(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<SendRequest<Full<Bytes>>> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.context("set a connection up")?;
     // Its errors reach the requests.
     tokio::spawn(connection);
     Ok(sender)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(text: &str, expect: Option<&str>) {
-        assert_eq!(Url::parse(text).ok().map(|url| url.to_string()).as_deref(), expect, "{text}");
-    }
-
-    #[test]
-    fn text_is_escaped_for_a_query_string() {
-        assert_eq!(escape("{a=\"b\"}"), "%7Ba%3D%22b%22%7D");
-    }
-
-    #[test]
-    fn urls_are_read_with_port_and_path() {
-        check("http://localhost:9898/api/v1/write", Some("http://localhost:9898/api/v1/write"));
-        check("http://[::1]:9898/", Some("http://[::1]:9898"));
-        check("http://store", Some("http://store:80"));
-        check("https://store:1", None);
-        check("http:///write", None);
-        check("http://store:1/a b", None);
-    }
 }

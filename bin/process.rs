@@ -9,15 +9,15 @@ const TICKS_PER_S: u64 = 100;
 
 /// What a process has used up to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Usage {
-    pub(super) cpu: Duration,
-    pub(super) resident_bytes: u64,
+pub(crate) struct Usage {
+    pub(crate) cpu: Duration,
+    pub(crate) resident_bytes: u64,
     /// The most that was resident at any time.
-    pub(super) peak_bytes: u64,
+    pub(crate) peak_bytes: u64,
 }
 
 /// Reads what a process has used.
-pub(super) fn usage(pid: u32) -> Result<Usage> {
+pub(crate) fn usage(pid: u32) -> Result<Usage> {
     let read = |file: &str| {
         let path = format!("/proc/{pid}/{file}");
         std::fs::read_to_string(&path).with_context(|| format!("read {path}"))

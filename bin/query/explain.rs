@@ -1,19 +1,19 @@
-//! `varve query`: questions to a running server.
+//! `varve query explain`: what each operator of a query did.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::cli::{ExplainArgs, ExplainOutput};
-use crate::client::Client;
+use super::args::{ExplainArgs, ExplainOutput};
+use crate::client::{Client, escape};
 
 /// Runs `varve query explain`: has a server evaluate a query, and prints what each operator of its plan did.
 ///
 /// # Errors
 /// If the server does not answer, or answers with an error, which is told.
-pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
-    let answer = Client::new(&args.url)?.get(&path(args)?)?;
+pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
+    let answer = Client::with_access(&args.url, args.access.access()?)?.get(&path(args)?)?;
     if !answer.is_success() {
         bail!("{} says: {}", args.url, answer.text());
     }
@@ -28,7 +28,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
 }
 
 fn path(args: &ExplainArgs) -> Result<String> {
-    let mut path = format!("/api/v1/query_explain?query={}", encode(&args.query));
+    let mut path = format!("/api/v1/query_explain?query={}", escape(&args.query));
     let range = [("start", &args.start), ("end", &args.end), ("step", &args.step)];
     let n_given = range.iter().filter(|(_, value)| value.is_some()).count();
     if !matches!(n_given, 0 | 3) || (n_given == 3 && args.time.is_some()) {
@@ -36,23 +36,10 @@ fn path(args: &ExplainArgs) -> Result<String> {
     }
     for (name, value) in range.into_iter().chain([("time", &args.time)]) {
         if let Some(value) = value {
-            let _infallible = write!(path, "&{name}={}", encode(value));
+            let _infallible = write!(path, "&{name}={}", escape(value));
         }
     }
     Ok(path)
-}
-
-/// Encodes a text for a place behind `?`.
-fn encode(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        match byte {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' | b'.' => encoded.push(char::from(byte)),
-            _ => {
-                let _infallible = write!(encoded, "%{byte:02X}");
-            }
-        }
-        encoded
-    })
 }
 
 #[derive(Deserialize)]
@@ -136,10 +123,5 @@ mod tests {
         assert_eq!(lines[1], "20 samples queryable, 11 read, 7 held at most");
         assert_eq!(lines[4], "      12.000      1          2            4          100  sum");
         assert_eq!(lines[5], "      10.000      1          9           18            0    rate()");
-    }
-
-    #[test]
-    fn texts_are_encoded_byte_by_byte() {
-        assert_eq!(encode("sum(x{a=\"ä\"} )"), "sum%28x%7Ba%3D%22%C3%A4%22%7D%20%29");
     }
 }

@@ -1,23 +1,25 @@
 //! `varve wal recover`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use varve_tsdb::prometheus::block::BlockMeta;
 use varve_tsdb::prometheus::chunk::StartTimes;
 use varve_tsdb::prometheus::recover::{
     CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover,
 };
 use varve_tsdb::{Fs, RealFs};
 
-use super::args::{Format, RecoverArgs};
-use super::progress::ProgressLine;
-use super::report::{fault_json, fault_lines, time};
-use super::{Verdict, table};
 use crate::machine;
+use crate::recovery::Verdict;
+use crate::recovery::args::{Format, RecoverArgs};
+use crate::recovery::progress::Progress as ProgressBar;
+use crate::recovery::report::{Cost, fault_json, fault_lines, table, time};
 
 /// Recovers, and prints the report.
-pub(super) fn run(args: &RecoverArgs) -> Result<Verdict> {
+pub(in crate::recovery) fn run(args: &RecoverArgs) -> Result<Verdict> {
     if !args.source.is_dir() {
         bail!("data directory {:?} does not exist", args.source);
     }
@@ -33,17 +35,22 @@ pub(super) fn run(args: &RecoverArgs) -> Result<Verdict> {
         external_labels: args.external_labels.clone(),
     };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let line = ProgressLine::start();
+    let started = Instant::now();
+    let (reading, writing) = (ProgressBar::start("reading logs"), OnceLock::new());
     let show = |progress: Progress| {
-        let what = match progress.phase {
-            Phase::Read => "reading logs  ",
-            Phase::Write => "writing blocks",
+        let bar = match progress.phase {
+            Phase::Read => &reading,
+            Phase::Write => writing.get_or_init(|| {
+                reading.finish();
+                ProgressBar::start("writing blocks")
+            }),
         };
-        line.show(what, progress.done, progress.total, &format!("{} samples", progress.n_samples));
+        bar.show(progress.done, progress.total, &format!("{} samples", progress.n_samples));
     };
     let report = recover(&fs, &args.source, &args.to_blocks, &options, &show)
         .with_context(|| format!("recover {:?}", args.source))?;
-    let elapsed_s = line.finish().as_secs_f64();
+    writing.get().unwrap_or(&reading).finish();
+    let elapsed_s = started.elapsed().as_secs_f64();
     match args.output.format {
         Format::Table => print!("{}", text(&report, elapsed_s)),
         Format::Json => println!("{}", json(&report, elapsed_s)),
@@ -71,15 +78,14 @@ fn text(report: &Report, elapsed_s: f64) -> String {
         row("samples a second", format!("{rate:.0}")),
     ];
     rows.extend(report.records.iter().map(|(kind, n)| row(&format!("records of {}", kind.name()), n.to_string())));
-    let mut text = table::print(&rows);
+    rows.extend(Cost::now().rows().map(|(name, value)| row(name, value)));
+    let mut text = table(&[], rows.into_iter());
     text.push('\n');
-    let mut blocks = vec![["block", "from", "to", "series", "samples"].map(str::to_owned).to_vec()];
-    for block in &report.blocks {
-        let (from, to) = (time(block.min_ms), time(block.max_ms));
-        let stats = &block.stats;
-        blocks.push(vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]);
-    }
-    text.push_str(&table::print(&blocks));
+    let block = |block: &BlockMeta| {
+        let (from, to, stats) = (time(block.min_ms), time(block.max_ms), &block.stats);
+        vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
+    };
+    text.push_str(&table(&["block", "from", "to", "series", "samples"], report.blocks.iter().map(block)));
     text.push_str(&fault_lines(&report.faults));
     text.push_str(&lost(report));
     text
@@ -96,8 +102,9 @@ fn lost(report: &Report) -> String {
 }
 
 fn json(report: &Report, elapsed_s: f64) -> Value {
+    let cost = Cost::now();
     let records = report.records.iter().map(|(kind, n)| (kind.name().to_owned(), json!(n)));
-    let block = |block: &varve_tsdb::prometheus::block::BlockMeta| {
+    let block = |block: &BlockMeta| {
         json!({
             "ulid": block.ulid.to_string(),
             "minTime": block.min_ms,
@@ -112,6 +119,8 @@ fn json(report: &Report, elapsed_s: f64) -> Value {
     });
     json!({
         "elapsedSeconds": elapsed_s,
+        "cpuSeconds": cost.cpu_s,
+        "peakBytes": cost.peak_bytes,
         "readBytes": report.read_size,
         "segments": report.n_segments,
         "checkpoint": report.checkpoint,

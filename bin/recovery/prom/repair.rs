@@ -1,20 +1,16 @@
-//! `varve wal repair`.
+//! `varve wal repair` of logs of Prometheus.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::json;
 use varve_tsdb::RealFs;
-use varve_tsdb::prometheus::inspect::is_prometheus_directory;
 use varve_tsdb::prometheus::repair::repair;
 
-use super::Verdict;
-use super::args::{Format, RepairArgs};
-use super::report::{fault_json, fault_lines};
+use crate::recovery::Verdict;
+use crate::recovery::args::{Format, RepairArgs};
+use crate::recovery::report::{fault_json, fault_lines, verdict};
 
 /// Mends, or says what would be mended.
-pub(super) fn run(args: &RepairArgs) -> Result<Verdict> {
-    if !is_prometheus_directory(&RealFs, &args.dir) {
-        bail!("{:?} is no data directory of Prometheus; a Varve server mends its own log when it opens it", args.dir);
-    }
+pub(in crate::recovery) fn run(args: &RepairArgs) -> Result<Verdict> {
     let repair = repair(&RealFs, &args.dir, args.write).with_context(|| format!("repair {:?}", args.dir))?;
     let is_whole = repair.mended.is_empty() && repair.filled.is_empty();
     match args.output.format {
@@ -22,6 +18,7 @@ pub(super) fn run(args: &RepairArgs) -> Result<Verdict> {
             let mended =
                 repair.mended.iter().map(|it| json!({"path": it.path, "original": it.original, "kept": it.n_kept}));
             let report = json!({
+                "owner": "prometheus",
                 "written": args.write,
                 "mended": mended.collect::<Vec<_>>(),
                 "filled": repair.filled,
@@ -47,6 +44,5 @@ pub(super) fn run(args: &RepairArgs) -> Result<Verdict> {
             }
         }
     }
-    let is_sound = is_whole && repair.faults.n_unsound() == 0;
-    Ok(if is_sound { Verdict::Sound } else { Verdict::Faults })
+    Ok(if is_whole { verdict(&repair.faults) } else { Verdict::Faults })
 }

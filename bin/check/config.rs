@@ -1,0 +1,270 @@
+//! `varve check config`: Varve's own configuration file, or that of a Prometheus that writes into Varve.
+//!
+//! Of a Prometheus file those parts are looked at that Varve knows too: durations, external labels, relabelling everywhere,
+//! storage and OTLP settings, jobs, and the rule files that it names. What is not looked at is told.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_yaml_ng::{Mapping, Value};
+
+use super::args::ConfigArgs;
+use super::{Verdict, read, rules};
+use crate::config::Config;
+use crate::quantity::{parse_duration, print_duration};
+
+/// Sections that a Prometheus file has and a Varve file has not.
+const SECTIONS: [&str; 8] = [
+    "alerting",
+    "remote_read",
+    "remote_write",
+    "rule_files",
+    "runtime",
+    "scrape_config_files",
+    "scrape_configs",
+    "tracing",
+];
+/// Sections of a Prometheus file of which nothing is looked at.
+const UNREAD: [&str; 5] = ["alerting", "remote_read", "runtime", "scrape_config_files", "tracing"];
+/// What Prometheus' `global` has besides what Varve's has, and is a duration.
+const GLOBAL_DURATIONS: [&str; 4] = ["evaluation_interval", "rule_query_offset", "scrape_interval", "scrape_timeout"];
+/// Rule files that one configuration names.
+const RULE_FILES_MAX: usize = 20_000;
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Checks files one after the other.
+pub(super) fn check(args: &ConfigArgs) -> Verdict {
+    args.lint.warn(&["duplicate-rules", "too-long-scrape-interval"]);
+    let verdict = args.files.iter().map(|file| check_file(file, args)).max().unwrap_or(Verdict::Sound);
+    args.lint.settle(verdict)
+}
+
+fn check_file(file: &Path, args: &ConfigArgs) -> Verdict {
+    println!("Checking {}", file.display());
+    let checked = match Checked::of(file, args.syntax_only) {
+        Ok(checked) => checked,
+        Err(error) => {
+            eprintln!("  FAILED: {error:#}");
+            println!();
+            return Verdict::Errors;
+        }
+    };
+    if !checked.unread.is_empty() {
+        println!("  not looked at: {}", checked.unread.join(", "));
+    }
+    if !checked.rule_files.is_empty() {
+        println!("  SUCCESS: {} rule files found", checked.rule_files.len());
+    }
+    println!(" SUCCESS: {} is valid {} config file syntax\n", file.display(), checked.whose);
+    if args.syntax_only {
+        return Verdict::Sound;
+    }
+    let too_long = args.lint.is_on("too-long-scrape-interval") && checked.has_too_long_interval(args.lookback_delta);
+    let verdict = if too_long { Verdict::Lint } else { Verdict::Sound };
+    verdict.max(rules::check_files(&checked.rule_files, &args.lint))
+}
+
+/// What a file that is sound says.
+#[derive(Debug, Default)]
+struct Checked {
+    whose: &'static str,
+    rule_files: Vec<PathBuf>,
+    /// Jobs and how often they scrape.
+    jobs: Vec<(String, Duration)>,
+    unread: Vec<&'static str>,
+}
+
+impl Checked {
+    fn of(file: &Path, syntax_only: bool) -> Result<Self> {
+        let text = read(file)?;
+        let top: Option<Value> = serde_yaml_ng::from_str(&text)?;
+        let top = match top {
+            None | Some(Value::Null) => Mapping::new(),
+            Some(Value::Mapping(top)) => top,
+            Some(_) => bail!("it is no mapping of sections"),
+        };
+        let is_prometheus = SECTIONS.iter().any(|section| top.contains_key(section))
+            || GLOBAL_DURATIONS.iter().any(|key| top.get("global").is_some_and(|global| global.get(key).is_some()));
+        if !is_prometheus {
+            Config::load(file)?;
+            return Ok(Self { whose: "varve", ..Self::default() });
+        }
+        let mut checked = Self { whose: "prometheus", ..Self::default() };
+        checked.unread = UNREAD.into_iter().filter(|section| top.contains_key(section)).collect();
+        checked.check(&top)?;
+        if !syntax_only {
+            let folder = file.parent().unwrap_or(Path::new(""));
+            checked.rule_files = rule_files(top.get("rule_files"), folder)?;
+        }
+        Ok(checked)
+    }
+
+    fn check(&mut self, top: &Mapping) -> Result<()> {
+        let known = ["global", "storage", "otlp"];
+        for key in top.keys().filter_map(Value::as_str) {
+            ensure!(known.contains(&key) || SECTIONS.contains(&key), "section {key} is unknown");
+        }
+        let global = top.get("global").cloned().unwrap_or_default();
+        for key in GLOBAL_DURATIONS {
+            duration(&global, key).context("global")?;
+        }
+        check_shared(top, &global)?;
+        let default = duration(&global, "scrape_interval").context("global")?.unwrap_or(SCRAPE_INTERVAL);
+        let mut names = BTreeSet::new();
+        for (job, i) in items(top.get("scrape_configs")).zip(1..) {
+            let name = text(job, "job_name").unwrap_or_default();
+            ensure!(!name.is_empty(), "scrape_configs: entry {i} has no job_name");
+            ensure!(names.insert(name.clone()), "found multiple scrape configs with job name {name:?}");
+            let interval = check_job(job).with_context(|| format!("job {name:?}"))?.unwrap_or(default);
+            self.jobs.push((name, interval));
+        }
+        for (target, i) in items(top.get("remote_write")).zip(1..) {
+            let place = || format!("remote_write: entry {i}");
+            ensure!(
+                text(target, "url").is_some_and(|url| !url.is_empty()),
+                "{}: url for remote_write is empty",
+                place()
+            );
+            check_relabelling(target, "write_relabel_configs").with_context(place)?;
+        }
+        Ok(())
+    }
+
+    fn has_too_long_interval(&self, lookback_delta: Duration) -> bool {
+        let found = self.jobs.iter().find(|(_, interval)| *interval >= lookback_delta);
+        if let Some((job, interval)) = found {
+            let interval = print_duration(*interval);
+            eprintln!(
+                "  FAILED: too long scrape interval found, data point will be marked as stale - job: {job}, interval: {interval}"
+            );
+        }
+        found.is_some()
+    }
+}
+
+/// Checks what Varve's own file has too, as it does at a start.
+fn check_shared(top: &Mapping, global: &Value) -> Result<()> {
+    let mut ours = Mapping::new();
+    let mut take = |section: &str, value: Option<&Value>| {
+        ours.extend(value.map(|value| (Value::from(section), value.clone())));
+    };
+    take("otlp", top.get("otlp"));
+    take("global", pick(global, &["external_labels"]).as_ref());
+    let storage = top.get("storage").cloned().unwrap_or_default();
+    let tsdb = storage.get("tsdb").and_then(|tsdb| pick(tsdb, &["out_of_order_time_window"]));
+    let exemplars = storage.get("exemplars").and_then(|exemplars| pick(exemplars, &["max_exemplars"]));
+    let parts = [("tsdb", tsdb), ("exemplars", exemplars)];
+    let parts: Mapping = parts.into_iter().filter_map(|(key, value)| Some((Value::from(key), value?))).collect();
+    take("storage", Some(&Value::Mapping(parts)));
+    Config::parse(&serde_yaml_ng::to_string(&ours)?).map(drop)
+}
+
+/// Returns a mapping of those of its keys that are there.
+fn pick(of: &Value, keys: &[&str]) -> Option<Value> {
+    let picked: Mapping = keys.iter().filter_map(|key| Some((Value::from(*key), of.get(key)?.clone()))).collect();
+    (!picked.is_empty()).then_some(Value::Mapping(picked))
+}
+
+fn check_job(job: &Value) -> Result<Option<Duration>> {
+    let interval = duration(job, "scrape_interval")?;
+    duration(job, "scrape_timeout")?;
+    check_relabelling(job, "relabel_configs")?;
+    check_relabelling(job, "metric_relabel_configs")?;
+    Ok(interval)
+}
+
+/// Checks relabel configurations by our own rules, which are Prometheus'.
+fn check_relabelling(of: &Value, key: &str) -> Result<()> {
+    let Some(configs) = of.get(key) else { return Ok(()) };
+    let inner: Mapping = [(Value::from("metric_relabel_configs"), configs.clone())].into_iter().collect();
+    let ours: Mapping = [(Value::from("ingest"), Value::Mapping(inner))].into_iter().collect();
+    Config::parse(&serde_yaml_ng::to_string(&ours)?).map(drop).with_context(|| key.to_owned())
+}
+
+fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_sequence).into_iter().flatten()
+}
+
+fn text(of: &Value, key: &str) -> Option<String> {
+    of.get(key)?.as_str().map(str::to_owned)
+}
+
+fn duration(of: &Value, key: &str) -> Result<Option<Duration>> {
+    let Some(value) = of.get(key) else { return Ok(None) };
+    let text = value.as_str().with_context(|| format!("{key}: expected a duration"))?;
+    parse_duration(text).map(Some).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))
+}
+
+/// Returns the files that patterns choose; one without a wildcard has to be there.
+fn rule_files(patterns: Option<&Value>, folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for pattern in items(patterns).filter_map(Value::as_str) {
+        let whole = folder.join(pattern);
+        let whole = whole.to_str().context("a path of rule_files is not UTF-8")?;
+        let before = found.len();
+        for path in glob::glob(whole).with_context(|| format!("{pattern:?}"))? {
+            found.push(path?);
+            ensure!(found.len() <= RULE_FILES_MAX, "rule_files: more than {RULE_FILES_MAX} files");
+        }
+        let is_there = found.len() > before || pattern.contains('*');
+        ensure!(is_there, "{pattern:?} does not point to an existing file");
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Result<Checked> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("rules.yml"), "groups: []").unwrap();
+        let file = dir.path().join("config.yml");
+        std::fs::write(&file, text).unwrap();
+        Checked::of(&file, false)
+    }
+
+    #[test]
+    fn files_of_both_are_told_apart() {
+        assert_eq!(check("storage: {tsdb: {ahead_max: 5m}}").unwrap().whose, "varve");
+        assert_eq!(check("").unwrap().whose, "varve");
+        let checked = check(
+            "global: {scrape_interval: 6m, external_labels: {a: b}}\nrule_files: [rules.yml, 'more*.yml']\nalerting: {}\n\
+             scrape_configs:\n- {job_name: x, relabel_configs: [{action: drop, source_labels: [a], regex: b}]}\n\
+             - {job_name: y, scrape_interval: 1m}\nremote_write: [{url: 'http://v'}]\n",
+        );
+        let checked = checked.unwrap();
+        assert_eq!(
+            (checked.whose, checked.rule_files.len(), &checked.unread[..]),
+            ("prometheus", 1, &["alerting"][..])
+        );
+        assert!(checked.has_too_long_interval(Duration::from_secs(300)));
+        assert!(!checked.has_too_long_interval(Duration::from_secs(600)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let refused = |text: &str, expect: &str| {
+            let error = format!("{:#}", check(text).unwrap_err());
+            assert!(error.contains(expect), "{error}");
+        };
+        refused("storage: {tsdb: {nonsense: 1}}", "storage.tsdb: unknown field `nonsense`");
+        refused("scrape_configs: [{}]", "scrape_configs: entry 1 has no job_name");
+        refused("scrape_configs: [{job_name: a}, {job_name: a}]", "multiple scrape configs with job name \"a\"");
+        refused(
+            "scrape_configs: [{job_name: a, scrape_interval: x}]",
+            "job \"a\": scrape_interval: not a valid duration",
+        );
+        refused(
+            "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]",
+            "job \"a\": metric_relabel_configs: ingest.metric_relabel_configs: rule 0: unknown relabel action \"no\"",
+        );
+        refused("remote_write: [{}]", "remote_write: entry 1: url for remote_write is empty");
+        refused("{rule_files: [nowhere.yml]}", "\"nowhere.yml\" does not point to an existing file");
+        refused("{rule_files: [], global: {external_labels: {__name__: a}}}", "external_labels");
+        refused("{rule_files: [], scrapes: 1}", "section scrapes is unknown");
+        refused("- a", "it is no mapping of sections");
+    }
+}

@@ -1,0 +1,260 @@
+//! How a server is spoken to: who asks, with which headers, and whom to trust.
+//!
+//! The file is the HTTP client configuration of Prometheus' own tools (`promtool --http.config.file`). What of it is not
+//! supported is refused by name; nothing is left out quietly.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+
+/// Most bytes of a file with a password, a token or settings.
+const FILE_SIZE_MAX: u64 = 1 << 20;
+
+/// What goes with every request, and whom to trust. The default is nothing, and the roots of the operating system.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Access {
+    /// Secrets among them are marked as such.
+    pub(super) headers: HeaderMap,
+    pub(super) tls: TlsSettings,
+}
+
+/// Section `tls_config`; paths are relative to the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TlsSettings {
+    pub(super) ca: String,
+    pub(super) ca_file: PathBuf,
+    pub(super) cert: String,
+    pub(super) cert_file: PathBuf,
+    pub(super) key: Secret,
+    pub(super) key_file: PathBuf,
+    pub(super) server_name: String,
+    pub(super) insecure_skip_verify: bool,
+    pub(super) min_version: String,
+    pub(super) max_version: String,
+}
+
+/// A text that is not shown.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Secret(pub(super) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    basic_auth: Option<BasicAuth>,
+    authorization: Option<Authorization>,
+    bearer_token: Secret,
+    bearer_token_file: PathBuf,
+    tls_config: TlsSettings,
+    http_headers: BTreeMap<String, Header>,
+    /// Answers are taken as they come, which is what both values give where nobody redirects.
+    #[serde(rename = "follow_redirects")]
+    _follow_redirects: bool,
+    /// HTTP/1.1 is spoken in any case.
+    #[serde(rename = "enable_http2")]
+    _enable_http2: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct BasicAuth {
+    username: String,
+    username_file: PathBuf,
+    password: Secret,
+    password_file: PathBuf,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Authorization {
+    #[serde(rename = "type")]
+    scheme: String,
+    credentials: Secret,
+    credentials_file: PathBuf,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Header {
+    values: Vec<String>,
+    secrets: Vec<Secret>,
+    files: Vec<PathBuf>,
+}
+
+impl Access {
+    /// Sends the bearer token of a file, if there is one.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds what no header can.
+    pub(crate) fn with_token_file(path: Option<&Path>) -> Result<Self> {
+        let mut access = Self::default();
+        if let Some(path) = path {
+            let token = read(path).with_context(|| format!("read token file {path:?}"))?;
+            access.authorize("Bearer", token.trim())?;
+        }
+        Ok(access)
+    }
+
+    /// Reads a file of settings.
+    ///
+    /// # Errors
+    /// What of it is wrong or not supported, by its key; no secret is in the message.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let about = || format!("HTTP client configuration file {path:?}");
+        let text = read(path).with_context(|| format!("read {}", about()))?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new(""))).with_context(about)
+    }
+
+    fn parse(text: &str, folder: &Path) -> Result<Self> {
+        let file: Option<File> = serde_yaml_ng::from_str(text)?;
+        let file = file.unwrap_or_default();
+        let has_bearer = !file.bearer_token.0.is_empty() || file.bearer_token_file != Path::new("");
+        let n_ways =
+            u32::from(has_bearer) + u32::from(file.basic_auth.is_some()) + u32::from(file.authorization.is_some());
+        ensure!(n_ways <= 1, "at most one of basic_auth, authorization and bearer_token may be given");
+        let mut access = Self { tls: file.tls_config.in_folder(folder), ..Self::default() };
+        if let Some(of) = &file.basic_auth {
+            let user = either(&of.username, &of.username_file, folder).context("basic_auth.username")?;
+            let password = either(&of.password.0, &of.password_file, folder).context("basic_auth.password")?;
+            access.authorize("Basic", &STANDARD.encode(format!("{user}:{password}")))?;
+        }
+        if let Some(of) = &file.authorization {
+            let scheme = if of.scheme.is_empty() { "Bearer" } else { of.scheme.trim() };
+            ensure!(
+                !scheme.eq_ignore_ascii_case("basic"),
+                "authorization.type: give basic_auth for basic authentication"
+            );
+            let token = either(&of.credentials.0, &of.credentials_file, folder).context("authorization.credentials")?;
+            access.authorize(scheme, &token)?;
+        }
+        if has_bearer {
+            let token = either(&file.bearer_token.0, &file.bearer_token_file, folder).context("bearer_token")?;
+            access.authorize("Bearer", &token)?;
+        }
+        for (name, header) in &file.http_headers {
+            access.add_values(name, header, folder).with_context(|| format!("http_headers.{name}"))?;
+        }
+        Ok(access)
+    }
+
+    /// Adds a header to every request.
+    ///
+    /// # Errors
+    /// If it is none that HTTP can send.
+    pub(crate) fn add_header(&mut self, name: &str, value: &str) -> Result<()> {
+        let name = name.parse::<HeaderName>().map_err(|_| anyhow!("{name:?} is not the name of a header"))?;
+        let mut value =
+            HeaderValue::from_str(value).map_err(|_| anyhow!("the value of {name} is not that of a header"))?;
+        value.set_sensitive(true);
+        self.headers.append(name, value);
+        Ok(())
+    }
+
+    /// Says who asks; a URL with a user says so only where nothing else does.
+    pub(super) fn authorize(&mut self, scheme: &str, credentials: &str) -> Result<()> {
+        if !self.headers.contains_key(AUTHORIZATION) {
+            self.add_header(AUTHORIZATION.as_str(), &format!("{scheme} {credentials}"))?;
+        }
+        Ok(())
+    }
+
+    fn add_values(&mut self, name: &str, header: &Header, folder: &Path) -> Result<()> {
+        let texts = header.values.iter().chain(header.secrets.iter().map(|secret| &secret.0));
+        for value in texts {
+            self.add_header(name, value)?;
+        }
+        for path in &header.files {
+            self.add_header(name, read(&folder.join(path))?.trim())?;
+        }
+        Ok(())
+    }
+}
+
+impl TlsSettings {
+    fn in_folder(mut self, folder: &Path) -> Self {
+        for path in [&mut self.ca_file, &mut self.cert_file, &mut self.key_file] {
+            if path.as_os_str().is_empty() {
+                continue;
+            }
+            *path = folder.join(&*path);
+        }
+        self
+    }
+}
+
+/// Returns a text, or that of a file without blanks at its ends.
+fn either(text: &str, file: &Path, folder: &Path) -> Result<String> {
+    match (text.is_empty(), file.as_os_str().is_empty()) {
+        (_, true) => Ok(text.to_owned()),
+        (true, false) => Ok(read(&folder.join(file))?.trim().to_owned()),
+        (false, false) => bail!("give the text or its file, not both"),
+    }
+}
+
+/// Reads a small file of text.
+pub(super) fn read(path: &Path) -> Result<String> {
+    let size = std::fs::metadata(path).with_context(|| format!("read {path:?}"))?.len();
+    ensure!(size <= FILE_SIZE_MAX, "{path:?} has {size} bytes, more than {FILE_SIZE_MAX}");
+    std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authorization(text: &str) -> Result<String> {
+        let access = Access::parse(text, Path::new(""))?;
+        Ok(access.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default())
+    }
+
+    #[test]
+    fn all_ways_to_say_who_asks_are_taken() {
+        assert_eq!(authorization("").unwrap(), "");
+        assert_eq!(authorization("basic_auth: {username: ann, password: b}").unwrap(), "Basic YW5uOmI=");
+        assert_eq!(authorization("authorization: {credentials: abc}").unwrap(), "Bearer abc");
+        assert_eq!(authorization("authorization: {type: Token, credentials: abc}").unwrap(), "Token abc");
+        assert_eq!(authorization("bearer_token: abc").unwrap(), "Bearer abc");
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("token"), "abc\n").unwrap();
+        let access = Access::parse("authorization: {credentials_file: token}", dir.path()).unwrap();
+        assert_eq!(access.headers[AUTHORIZATION], "Bearer abc");
+        let access = Access::parse("http_headers: {X-Scope-OrgID: {values: [a]}}", dir.path()).unwrap();
+        assert_eq!(access.headers["x-scope-orgid"], "a");
+        assert!(!format!("{access:?}").contains("\"a\""), "{access:?}");
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_its_key() {
+        let check = |text: &str, expect: &str| {
+            let refused = format!("{:#}", authorization(text).unwrap_err());
+            assert!(refused.contains(expect), "{refused}");
+        };
+        check("oauth2: {client_id: x}", "unknown field `oauth2`");
+        check("proxy_url: http://p", "unknown field `proxy_url`");
+        check("{bearer_token: a, basic_auth: {username: b}}", "at most one of");
+        check("basic_auth: {password: a, password_file: b}", "basic_auth.password: give the text or its file");
+        check("authorization: {credentials_file: nowhere}", "authorization.credentials: read \"nowhere\"");
+        check("authorization: {credentials: \"s3\\ncret\"}", "the value of authorization is not that of a header");
+        check("http_headers: {\"a b\": {values: [c]}}", "\"a b\" is not the name of a header");
+    }
+
+    #[test]
+    fn files_are_looked_for_beside_the_settings() {
+        let access =
+            Access::parse("tls_config: {ca_file: ca.pem, server_name: store}", Path::new("/etc/varve")).unwrap();
+        assert_eq!(access.tls.ca_file, Path::new("/etc/varve/ca.pem"));
+        assert_eq!(access.tls.cert_file, Path::new(""));
+    }
+}

@@ -1,0 +1,155 @@
+//! Where a server is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// The URL of a server: `http://host:port/path` or `https://host:port/path`.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(super) is_https: bool,
+    /// Host without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// Path, without a slash at its end.
+    pub(super) path: String,
+    /// User and password that stood before the host, as basic authentication has them.
+    pub(super) basic: Option<String>,
+}
+
+impl Url {
+    /// Reads `http://host:port/path`; without a scheme it is http, as for Prometheus' tools.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let is_https = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return Err("expected http:// or https://".to_owned()),
+        };
+        let expected = || "expected http://host:port/path".to_owned();
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if path.contains(['?', '#']) || path.parse::<hyper::Uri>().is_err() && !path.is_empty() {
+            return Err(expected());
+        }
+        let (user, authority) = match authority.rsplit_once('@') {
+            Some((user, authority)) => (Some(user), authority),
+            None => (None, authority),
+        };
+        let (host, port) = split_port(authority).ok_or_else(expected)?;
+        let port = port.unwrap_or(if is_https { 443 } else { 80 });
+        let (host, path) = (host.to_owned(), path.trim_end_matches('/').to_owned());
+        let basic = user.map(|user| STANDARD.encode(unescape(user)));
+        Ok(Self { is_https, host, port, path, basic })
+    }
+
+    /// Returns the URL of a path below this one.
+    pub(crate) fn join(&self, path: &str) -> Self {
+        Self { path: format!("{}{path}", self.path), ..self.clone() }
+    }
+
+    /// Returns host and port as a request names them.
+    pub(super) fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Without the password.
+impl std::fmt::Display for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.is_https { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+impl std::fmt::Debug for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Splits `host:port`, `[address]:port` or either without a port; the host comes without brackets.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let is_host = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let port = port.map(|port| port.parse().ok()).map_or(Some(None), |port: Option<u16>| port.map(Some))?;
+    is_host(host).then_some((host, port))
+}
+
+/// Undoes the escapes of a URL; what is no escape stays.
+fn unescape(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let (mut unescaped, mut i) = (Vec::with_capacity(bytes.len()), 0);
+    while i < bytes.len() {
+        let hex = text.get(i + 1..i + 3).filter(|_| bytes[i] == b'%');
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                unescaped.push(byte);
+                i += 3;
+            }
+            None => {
+                unescaped.push(bytes[i]);
+                i += 1;
+            }
+        }
+    }
+    unescaped
+}
+
+/// Escapes text for a query string.
+pub(crate) fn escape(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
+    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Option<&str>) {
+        assert_eq!(Url::parse(text).ok().map(|url| url.to_string()).as_deref(), expect, "{text}");
+    }
+
+    #[test]
+    fn text_is_escaped_for_a_query_string() {
+        assert_eq!(escape("{a=\"b\"}"), "%7Ba%3D%22b%22%7D");
+    }
+
+    #[test]
+    fn urls_are_read_with_scheme_port_and_path() {
+        check("http://localhost:9898/api/v1/write", Some("http://localhost:9898/api/v1/write"));
+        check("http://[::1]:9898/", Some("http://[::1]:9898"));
+        check("http://[::1]", Some("http://[::1]:80"));
+        check("http://store", Some("http://store:80"));
+        check("https://store/a", Some("https://store:443/a"));
+        check("localhost:9090", Some("http://localhost:9090"));
+        check("ftp://store:1", None);
+        check("http:///write", None);
+        check("http://store:port", None);
+        check("http://[::1]1", None);
+        check("http://store:1/a b", None);
+        check("http://store:1/?a", None);
+    }
+
+    #[test]
+    fn a_password_is_taken_from_the_url_and_not_shown() {
+        let url = Url::parse("https://ann:a%40b@store").unwrap();
+        assert_eq!(url.basic.as_deref(), Some(STANDARD.encode("ann:a@b").as_str()));
+        assert_eq!(format!("{url:?}"), "https://store:443");
+    }
+}

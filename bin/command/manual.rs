@@ -1,0 +1,71 @@
+//! `varve completion` and `varve man`: the command line, told to shells and to people.
+
+use std::io::stdout;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cli::{CompletionArgs, ManArgs, description};
+
+/// Prints what a shell needs.
+///
+/// # Errors
+/// If it cannot be printed.
+pub(crate) fn completion(args: &CompletionArgs) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut description(), "varve", &mut text);
+    print(&text)
+}
+
+/// Prints the manual page of a command.
+///
+/// # Errors
+/// If there is no such command, or it cannot be printed.
+pub(crate) fn man(args: &ManArgs) -> Result<()> {
+    print(&page(&args.command)?)
+}
+
+fn page(path: &[String]) -> Result<Vec<u8>> {
+    let mut all = description();
+    all.build();
+    let mut command = &all;
+    for name in path {
+        let Some(found) = command.find_subcommand(name) else { bail!("there is no command {:?}", path.join(" ")) };
+        command = found;
+    }
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut text).context("write the page")?;
+    Ok(text)
+}
+
+fn print(text: &[u8]) -> Result<()> {
+    match std::io::Write::write_all(&mut stdout(), text) {
+        // Who reads has read enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("print"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_a_page() {
+        let page = |path: &[&str]| page(&path.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let text = String::from_utf8(page(&[]).unwrap()).unwrap();
+        assert!(text.contains(".TH varve 1") && text.contains("varve\\-query(1)"), "{text}");
+        let text = String::from_utf8(page(&["tsdb", "create-blocks-from", "openmetrics"]).unwrap()).unwrap();
+        assert!(text.contains("max\\-block\\-duration"), "{text}");
+        assert!(page(&["query", "nothing"]).is_err());
+    }
+
+    #[test]
+    fn each_shell_completes_all_commands() {
+        for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut description(), "varve", &mut text);
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.contains("dump-openmetrics") && text.contains("lookback-delta"), "{shell}");
+        }
+    }
+}

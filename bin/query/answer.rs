@@ -1,0 +1,166 @@
+//! What a server answers: Prometheus' JSON, read into values.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value as Json;
+
+use crate::client::Answer;
+
+/// Names and values, ascending.
+pub(super) type Labels = BTreeMap<String, String>;
+
+/// The data of an answer, and what was said besides.
+#[derive(Debug)]
+pub(super) struct Data {
+    data: Json,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The answer of a query.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+pub(super) enum Value {
+    Vector(Vec<Sample>),
+    Matrix(Vec<Stream>),
+    Scalar(Point),
+    String(Text),
+}
+
+/// A series at one time: a float or a histogram.
+#[derive(Debug, Deserialize)]
+pub(super) struct Sample {
+    pub(super) metric: Labels,
+    pub(super) value: Option<Point>,
+    pub(super) histogram: Option<HistogramPoint>,
+}
+
+/// A series at many times.
+#[derive(Debug, Deserialize)]
+pub(super) struct Stream {
+    pub(super) metric: Labels,
+    #[serde(default)]
+    pub(super) values: Vec<Point>,
+    #[serde(default)]
+    pub(super) histograms: Vec<HistogramPoint>,
+}
+
+/// A time in seconds, and a float.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(super) struct Point(pub(super) f64, #[serde(deserialize_with = "float")] pub(super) f64);
+
+/// A time in seconds, and a text.
+#[derive(Debug, Deserialize)]
+pub(super) struct Text(pub(super) f64, pub(super) String);
+
+/// A time in seconds, and a histogram.
+#[derive(Debug, Deserialize)]
+pub(super) struct HistogramPoint(pub(super) f64, pub(super) Histogram);
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Histogram {
+    #[serde(deserialize_with = "float")]
+    pub(super) count: f64,
+    #[serde(deserialize_with = "float")]
+    pub(super) sum: f64,
+    #[serde(default)]
+    pub(super) buckets: Vec<Bucket>,
+}
+
+/// Which bounds belong to it (0 the upper one, 1 the lower one, 2 neither, 3 both), the bounds, and the count.
+#[derive(Debug, Deserialize)]
+pub(super) struct Bucket(
+    pub(super) i32,
+    #[serde(deserialize_with = "float")] pub(super) f64,
+    #[serde(deserialize_with = "float")] pub(super) f64,
+    #[serde(deserialize_with = "float")] pub(super) f64,
+);
+
+#[derive(Deserialize)]
+struct Envelope {
+    status: String,
+    #[serde(default)]
+    data: Json,
+    #[serde(default, rename = "errorType")]
+    error_type: String,
+    #[serde(default)]
+    error: String,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+impl Data {
+    /// Takes the data out of an answer.
+    ///
+    /// # Errors
+    /// What the server says is wrong, as `kind: message`, or that it does not speak Prometheus' API.
+    pub(super) fn parse(answer: &Answer) -> Result<Self> {
+        let envelope: Envelope = match serde_json::from_slice(&answer.body) {
+            Ok(envelope) => envelope,
+            Err(_) if !answer.is_success() => {
+                let kind = if answer.status / 100 == 5 { "server_error" } else { "client_error" };
+                bail!("{kind}: {} (detail: {})", answer.status, answer.text())
+            }
+            Err(error) => return Err(anyhow!("bad_response: {error}")),
+        };
+        match envelope.status.as_str() {
+            "success" if answer.is_success() => Ok(Self { data: envelope.data, warnings: envelope.warnings }),
+            "error" => bail!("{}: {}", envelope.error_type, envelope.error),
+            _ => bail!("bad_response: inconsistent body for response code"),
+        }
+    }
+
+    /// Returns the answer of a query.
+    pub(super) fn value(&self) -> Result<Value> {
+        Value::deserialize(&self.data).context("query error: bad_response")
+    }
+
+    /// Returns label sets.
+    pub(super) fn label_sets(&self) -> Result<Vec<Labels>> {
+        Vec::deserialize(&self.data).context("query error: bad_response")
+    }
+
+    /// Returns texts.
+    pub(super) fn texts(&self) -> Result<Vec<String>> {
+        Vec::deserialize(&self.data).context("query error: bad_response")
+    }
+}
+
+/// Reads a float in quotes, as Go writes it.
+fn float<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is not a number")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(status: u16, body: &'static str) -> Result<Data> {
+        Data::parse(&Answer { status, retry_after: None, body: body.into(), n_bytes: body.len() as u64 })
+    }
+
+    #[test]
+    fn errors_are_told_with_their_kind() {
+        let check = |status, body, expect| assert_eq!(parse(status, body).unwrap_err().to_string(), expect);
+        check(400, r#"{"status":"error","errorType":"bad_data","error":"no"}"#, "bad_data: no");
+        check(502, "gone", "server_error: 502 (detail: gone)");
+        check(200, r#"{"status":"error","errorType":"execution","error":"x"}"#, "execution: x");
+        check(400, r#"{"status":"success"}"#, "bad_response: inconsistent body for response code");
+        assert!(parse(200, "<html>").unwrap_err().to_string().starts_with("bad_response: "));
+    }
+
+    #[test]
+    fn all_kinds_of_values_are_read() {
+        let value = |data: &str| Data { data: serde_json::from_str(data).unwrap(), warnings: Vec::new() }.value();
+        assert!(matches!(value(r#"{"resultType":"scalar","result":[1.5,"+Inf"]}"#), Ok(Value::Scalar(Point(t, v)))
+            if t == 1.5 && v == f64::INFINITY));
+        assert!(matches!(value(r#"{"resultType":"string","result":[1,"a"]}"#), Ok(Value::String(_))));
+        let histogram = r#"{"count":"1","sum":"2","buckets":[[3,"-1","1","1"]]}"#;
+        let vector = format!(r#"{{"resultType":"vector","result":[{{"metric":{{}},"histogram":[1,{histogram}]}}]}}"#);
+        assert!(matches!(value(&vector), Ok(Value::Vector(samples)) if samples[0].histogram.is_some()));
+        assert!(value(r#"{"resultType":"matrix","result":[{"metric":{},"values":[[1,"x"]]}]}"#).is_err());
+        assert!(value("[]").is_err());
+    }
+}

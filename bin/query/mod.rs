@@ -1,0 +1,198 @@
+//! `varve query`: questions to any server that speaks Prometheus' HTTP API, with the flags and the output of promtool.
+//!
+//! `answer` reads what the server says, `print` writes it as promtool does, `buckets` sums histograms up, `explain` shows
+//! the plan of a query, which Varve alone can tell.
+//!
+//! Bounds: an answer is taken up to the bound of [`crate::client`]; a longer one is refused.
+
+mod answer;
+mod args;
+mod buckets;
+mod explain;
+mod print;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+
+pub(crate) use args::{AccessArgs, QueryCommand};
+
+use answer::Data;
+use args::{Format, InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs, ServerArgs};
+
+use crate::client::{Client, escape};
+use crate::quantity::print_duration;
+
+/// Points that a range query has if no step is given, about.
+const POINTS: f64 = 250.0;
+/// How far back a range query begins if nothing else is said.
+const RANGE_S: f64 = 300.0;
+
+/// Runs `varve query ...`.
+pub(crate) fn query(command: &QueryCommand) -> ExitCode {
+    let asked = match command {
+        QueryCommand::Instant(args) => instant(args),
+        QueryCommand::Range(args) => range(args),
+        QueryCommand::Series(args) => series(args),
+        QueryCommand::Labels(args) => labels(args),
+        QueryCommand::Analyze(args) => buckets::analyze(args),
+        QueryCommand::Explain(args) => explain::explain(args),
+    };
+    match asked {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn instant(args: &InstantArgs) -> Result<()> {
+    let time_s =
+        args.time.as_deref().map(|time| parse_time(time).context("error parsing evaluation time")).transpose()?;
+    let mut params = vec![("query", args.expr.clone())];
+    params.extend(time_s.map(|time_s| ("time", time_s.to_string())));
+    let data = args.server.client()?.ask("/api/v1/query", &params)?;
+    print_value(&data, args.server.format)
+}
+
+fn range(args: &RangeArgs) -> Result<()> {
+    let end_s = args.end.as_deref().map_or_else(|| Ok(now_s()), parse_time).context("error parsing end time")?;
+    let start_s = args.start.as_deref().map_or(Ok(end_s - RANGE_S), parse_time).context("error parsing start time")?;
+    if start_s >= end_s {
+        bail!("start time is not before end time");
+    }
+    let step_s = match args.step {
+        Some(step) if !step.is_zero() => step.as_secs_f64(),
+        _ => ((end_s - start_s) / POINTS).floor().max(1.0),
+    };
+    let params = [
+        ("query", args.expr.clone()),
+        ("start", start_s.to_string()),
+        ("end", end_s.to_string()),
+        ("step", step_s.to_string()),
+    ];
+    let data = args.server.client()?.ask("/api/v1/query_range", &params)?;
+    print_value(&data, args.server.format)
+}
+
+fn series(args: &SeriesArgs) -> Result<()> {
+    let data = args.server.client()?.ask("/api/v1/series", &args.selection.params(&args.selectors)?)?;
+    let found = data.label_sets()?;
+    match args.server.format {
+        Format::Promql => found.iter().for_each(|labels| println!("{}", print::label_set(labels))),
+        Format::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
+    }
+    Ok(())
+}
+
+fn labels(args: &LabelsArgs) -> Result<()> {
+    let path = format!("/api/v1/label/{}/values", escape(&args.name));
+    let params = args.selection.params(&args.selectors)?;
+    // There is no POST for it.
+    let data = args.server.client()?.get(&path, &params)?;
+    for warning in &data.warnings {
+        eprintln!("query warning: {warning}");
+    }
+    let found = data.texts()?;
+    match args.server.format {
+        Format::Promql => found.iter().for_each(|value| println!("{value}")),
+        Format::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
+    }
+    Ok(())
+}
+
+fn print_value(data: &Data, format: Format) -> Result<()> {
+    let value = data.value()?;
+    match format {
+        Format::Promql => println!("{}", print::promql(&value)),
+        Format::Json => println!("{}", print::json(&value)),
+    }
+    Ok(())
+}
+
+/// A server that is asked.
+struct Asked(Client);
+
+impl ServerArgs {
+    fn client(&self) -> Result<Asked> {
+        let client = Client::with_access(&self.server, self.access.access()?);
+        client.context("error creating API client").map(Asked)
+    }
+}
+
+impl Asked {
+    /// Asks with POST, for which queries may be long; with GET where that is not taken.
+    fn ask(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
+        let answer = self.0.post_form(path, &encode(params)).context("query error")?;
+        match answer.status {
+            403 | 405 | 501 => self.get(path, params),
+            _ => Data::parse(&answer).context("query error"),
+        }
+    }
+
+    fn get(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
+        let answer = self.0.get(&format!("{path}?{}", encode(params))).context("query error")?;
+        Data::parse(&answer).context("query error")
+    }
+}
+
+impl SelectionArgs {
+    fn params(&self, selectors: &[String]) -> Result<Vec<(&'static str, String)>> {
+        let mut params: Vec<_> = selectors.iter().map(|selector| ("match[]", selector.clone())).collect();
+        for (name, what, text) in [("start", "start", &self.start), ("end", "end", &self.end)] {
+            if let Some(text) = text {
+                let time_s = parse_time(text).with_context(|| format!("error parsing {what} time"))?;
+                params.push((name, time_s.to_string()));
+            }
+        }
+        Ok(params)
+    }
+}
+
+fn encode(params: &[(&str, String)]) -> String {
+    let pairs = params.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+fn now_s() -> f64 {
+    Timestamp::now().as_millisecond() as f64 / 1000.0
+}
+
+/// Reads seconds since the epoch, or RFC 3339.
+fn parse_time(text: &str) -> Result<f64> {
+    if let Some(time_s) = text.parse().ok().filter(|time_s: &f64| time_s.is_finite()) {
+        return Ok(time_s);
+    }
+    match text.parse::<Timestamp>() {
+        Ok(time) => Ok(time.as_nanosecond() as f64 / 1e9),
+        Err(_) => bail!("cannot parse {text:?} to a valid timestamp"),
+    }
+}
+
+/// Writes the selector of a metric with a range, which `varve query analyze` asks for.
+fn range_selector(selector: &str, range: std::time::Duration) -> String {
+    format!("{selector}[{}]", print_duration(range))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn times_are_read_in_both_forms() {
+        assert_eq!(parse_time("1700000000.5").unwrap(), 1_700_000_000.5);
+        assert_eq!(parse_time("2023-11-14T22:13:20Z").unwrap(), 1_700_000_000.0);
+        for bad in ["", "yesterday", "NaN", "inf"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_escaped() {
+        assert_eq!(encode(&[("match[]", "{a=\"b c\"}".to_owned())]), "match%5B%5D=%7Ba%3D%22b%20c%22%7D");
+        assert_eq!(range_selector("up", Duration::from_secs(3600)), "up[1h]");
+    }
+}

@@ -1,0 +1,48 @@
+//! Whose data directory it is.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use varve_tsdb::prometheus::inspect::is_prometheus_directory;
+use varve_tsdb::{RealFs, log};
+
+/// Who writes to a data directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Varve,
+    Prometheus,
+}
+
+/// Finds out whose directory it is by what is in it.
+///
+/// # Errors
+/// If there is no such directory, or it is neither's.
+pub(super) fn owner(dir: &Path) -> Result<Owner> {
+    if !dir.is_dir() {
+        bail!("data directory {dir:?} does not exist");
+    }
+    if log::is_varve_directory(&RealFs, dir) {
+        return Ok(Owner::Varve);
+    }
+    if is_prometheus_directory(&RealFs, dir) {
+        return Ok(Owner::Prometheus);
+    }
+    bail!("{dir:?} is a data directory neither of Varve nor of Prometheus: there is no log, and no block")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |path: &str| std::fs::create_dir_all(dir.path().join(path)).unwrap();
+        assert!(owner(&dir.path().join("nowhere")).is_err());
+        assert!(owner(dir.path()).is_err());
+        make("prometheus/chunks_head");
+        make("varve/wal/000000-002");
+        assert_eq!(owner(&dir.path().join("prometheus")).unwrap(), Owner::Prometheus);
+        assert_eq!(owner(&dir.path().join("varve")).unwrap(), Owner::Varve);
+    }
+}

@@ -1,0 +1,147 @@
+//! `varve wal dump` of Varve's own logs: definitions first, then samples, frame by frame.
+
+use std::io::{BufWriter, Write, stdout};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use varve_tsdb::RealFs;
+use varve_tsdb::log::{Content, FoundFrame, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
+use varve_tsdb::prometheus::fault::Faults;
+
+use crate::recovery::Verdict;
+use crate::recovery::args::{DumpArgs, Format};
+use crate::recovery::filter::Filter;
+use crate::recovery::item;
+use crate::recovery::report::{fault_lines, verdict};
+
+/// Prints the records, a line each: as JSON, or as words.
+pub(in crate::recovery) fn run(args: &DumpArgs) -> Result<Verdict> {
+    let mut filter = Filter::new(args, &RECORD_NAMES)?;
+    let files = list(&RealFs, &args.dir).with_context(|| format!("list the log of {:?}", args.dir))?;
+    let mut files: Vec<LogFile> = files.into_iter().filter(|file| file.role == Role::Counts).collect();
+    files.sort_by_key(|file| file.kind == SegmentKind::Samples);
+    if filter.needs_labels() {
+        learn(&files, &mut filter)?;
+    }
+    let (mut out, mut faults) = (BufWriter::new(stdout().lock()), Faults::default());
+    let (mut stopped, mut n_gone) = (None, 0);
+    for file in &files {
+        let end = read_file(&RealFs, file, &mut faults, |frame| {
+            if stopped.is_none() {
+                let line = line(args.output.format, file, &frame, &filter);
+                stopped = line.and_then(|line| writeln!(out, "{line}").err());
+            }
+            Ok(())
+        })?;
+        n_gone += u64::from(end.is_gone);
+    }
+    if let Some(error) = stopped.or_else(|| out.flush().err()) {
+        return Err(error).context("print");
+    }
+    if n_gone > 0 {
+        eprintln!("{n_gone} files were removed meanwhile: a server is at work");
+    }
+    eprint!("{}", fault_lines(&faults));
+    Ok(verdict(&faults))
+}
+
+/// Reads all definitions, so that the filter knows which series match.
+fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
+    for file in files.iter().filter(|file| file.kind != SegmentKind::Samples) {
+        read_file(&RealFs, file, &mut Faults::default(), |frame| {
+            match &frame.content {
+                Content::Series(found) => found.iter().for_each(|(series, of)| filter.learn(*series, of.iter())),
+                Content::CheckpointSeries(found, _) => {
+                    found.iter().for_each(|(series, _, of)| filter.learn(*series, of.iter()));
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Prints a record; `None` if nothing of it is asked for.
+fn line(format: Format, file: &LogFile, frame: &FoundFrame<'_>, filter: &Filter) -> Option<String> {
+    let name = frame.content.name();
+    if !filter.record(name) {
+        return None;
+    }
+    let items = items(&frame.content, filter);
+    if items.is_empty() && !filter.shows_empty() {
+        return None;
+    }
+    Some(match format {
+        Format::Json => json!({
+            "path": file.path, "offset": frame.offset, "type": name, "frame": frame.sequence, "bytes": frame.size,
+            "compressed": frame.is_compressed, "items": items,
+        })
+        .to_string(),
+        Format::Table => {
+            let mut text = format!("{}:{} {name} ({} items)", file.path.display(), frame.offset, items.len());
+            items.iter().for_each(|item| text.push_str(&format!("\n  {item}")));
+            text
+        }
+    })
+}
+
+fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
+    match content {
+        Content::Series(found) => {
+            let found = found.iter().filter(|(series, _)| filter.series(*series));
+            found.map(|(series, of)| json!({"series": series, "labels": item::labels(of.iter())})).collect()
+        }
+        Content::CheckpointSeries(found, _) => {
+            let found = found.iter().filter(|(series, ..)| filter.series(*series));
+            let last = |last_ms: i64| (last_ms != i64::MIN).then_some(last_ms);
+            found
+                .map(|(series, last_ms, of)| {
+                    json!({"series": series, "last_ms": last(*last_ms), "labels": item::labels(of.iter())})
+                })
+                .collect()
+        }
+        Content::Samples(found, _) => {
+            let is_wanted = |series, timestamp_ms| filter.series(series) && filter.time(timestamp_ms);
+            let found = found.iter().filter(|it| is_wanted(it.series, it.sample.timestamp_ms));
+            found.map(|it| item::sample(it.series, it.sample.timestamp_ms, it.sample.value)).collect()
+        }
+        Content::Histograms(found) => {
+            let found = found.iter().filter(|it| filter.series(it.0) && filter.time(it.1));
+            found.map(|(series, time, of)| item::histogram(*series, *time, of)).collect()
+        }
+        Content::Exemplars(found) => {
+            let found = found.iter().filter(|it| filter.series(it.1) && filter.time(it.2.timestamp_ms));
+            found
+                .map(|(number, series, of)| json!({"number": number, "series": series, "exemplar": item::exemplar(of)}))
+                .collect()
+        }
+        Content::CheckpointExemplars(found) => {
+            let found = found.iter().filter(|(of, _)| filter.labels(&of.iter().collect::<Vec<_>>()));
+            let of_series = |all: &[(u64, varve_tsdb::Exemplar)]| {
+                let all = all.iter().filter(|(_, of)| filter.time(of.timestamp_ms));
+                all.map(|(number, of)| json!({"number": number, "exemplar": item::exemplar(of)})).collect::<Vec<_>>()
+            };
+            found.map(|(of, all)| json!({"labels": item::labels(of.iter()), "exemplars": of_series(all)})).collect()
+        }
+        Content::Metadata(found) => {
+            let found = found.iter().filter(|(family, _)| filter.family(family));
+            found
+                .map(|(family, of)| json!({"family": family, "type": of.kind, "unit": of.unit, "help": of.help}))
+                .collect()
+        }
+        Content::Starts(found) => {
+            let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
+            found
+                .map(|it| {
+                    json!({"series": it.series, "timestamp_ms": it.timestamp_ms, "start_ms": it.start_ms, "late": it.is_late})
+                })
+                .collect()
+        }
+        // What is about the checkpoint alone is no series' part.
+        _ if !filter.shows_empty() => Vec::new(),
+        Content::Begin(next_ref) | Content::End(next_ref) => vec![json!({"nextSeries": next_ref})],
+        Content::Symbols(n) => vec![json!({"symbols": n})],
+        Content::Unknown => Vec::new(),
+    }
+}

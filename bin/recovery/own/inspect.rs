@@ -1,0 +1,166 @@
+//! `varve wal inspect` and `verify` of Varve's own logs.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use varve_tsdb::RealFs;
+use varve_tsdb::log::{FileSummary, PartSizes, Role, Survey, survey};
+
+use crate::recovery::Verdict;
+use crate::recovery::args::{Format, InspectArgs};
+use crate::recovery::progress::Progress;
+use crate::recovery::report::{fault_json, fault_lines, table, time};
+
+/// Series without a definition that a table lists.
+const ORPHANS_LISTED: usize = 20;
+
+/// Says what is in the log.
+pub(in crate::recovery) fn inspect(args: &InspectArgs) -> Result<Verdict> {
+    let found = read(args)?;
+    match args.output.format {
+        Format::Table => print!("{}\n{}{}", files(&found), parts(&found.parts), wrong(&found)),
+        Format::Json => println!("{}", json(&found)),
+    }
+    Ok(verdict(&found))
+}
+
+/// Says whether all of it is sound.
+pub(in crate::recovery) fn verify(args: &InspectArgs) -> Result<Verdict> {
+    let found = read(args)?;
+    match args.output.format {
+        Format::Table => {
+            let n_bytes: u64 = found.files.iter().map(|file| file.end.size).sum();
+            let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
+            let said = if verdict(&found) == Verdict::Sound { "sound" } else { "faults were found" };
+            println!("{} files, {n_bytes} bytes, {n_frames} sound frames: {said}{}", found.files.len(), wrong(&found));
+        }
+        Format::Json => println!("{}", json(&found)),
+    }
+    Ok(verdict(&found))
+}
+
+fn read(args: &InspectArgs) -> Result<Survey> {
+    let progress = Progress::start("reading the log");
+    let found = survey(&RealFs, &args.dir, &mut |done, total| progress.show(done, total, ""));
+    progress.finish();
+    found.with_context(|| format!("read {:?}", args.dir))
+}
+
+fn verdict(found: &Survey) -> Verdict {
+    if found.faults.n_unsound() == 0 && found.n_orphaned == 0 { Verdict::Sound } else { Verdict::Faults }
+}
+
+fn files(found: &Survey) -> String {
+    let header = ["file", "version", "bytes", "frames", "series", "samples", "exemplars", "from", "to", ""];
+    table(&header, found.files.iter().map(row))
+}
+
+fn row(summary: &FileSummary) -> Vec<String> {
+    let (from, to) = summary.times.map_or_else(Default::default, |times| (time(times.start_ms), time(times.end_ms)));
+    vec![
+        summary.file.path.display().to_string(),
+        summary.end.version.map_or_else(String::new, |version| version.to_string()),
+        summary.end.size.to_string(),
+        summary.records.values().sum::<u64>().to_string(),
+        summary.n_series.to_string(),
+        summary.n_samples.to_string(),
+        summary.n_exemplars.to_string(),
+        from,
+        to,
+        role(summary).to_owned(),
+    ]
+}
+
+fn role(summary: &FileSummary) -> &'static str {
+    match summary.file.role {
+        _ if summary.end.is_gone => "gone",
+        Role::Counts => "",
+        Role::Replaced => "replaced",
+        Role::Unsound => "not used",
+    }
+}
+
+/// What takes how many bytes: name, bits, and samples that they are of.
+fn part_rows(parts: &PartSizes) -> Vec<(&'static str, u64, u64)> {
+    let n = parts.n_samples;
+    vec![
+        ("samples: heads of frames", 8 * parts.sample_frames, n),
+        ("samples: heads of records", parts.samples.head, n),
+        ("samples: series", parts.samples.refs, n),
+        ("samples: timestamps", parts.samples.times, n),
+        ("samples: values", parts.samples.values, n),
+        ("samples of versions 1 and 2", 8 * parts.older_samples, 0),
+        ("histograms", 8 * parts.histograms, 0),
+        ("start timestamps", 8 * parts.starts, 0),
+        ("exemplars", 8 * parts.exemplars, 0),
+        ("definitions of series", 8 * parts.series, 0),
+        ("metadata", 8 * parts.metadata, 0),
+        ("checkpoints", 8 * parts.checkpoints, 0),
+        ("heads of files", 8 * parts.file_headers, 0),
+        ("no sound frames", 8 * parts.unsound, 0),
+    ]
+}
+
+fn parts(parts: &PartSizes) -> String {
+    let rows = part_rows(parts);
+    let total: u64 = rows.iter().map(|(_, bits, _)| bits).sum();
+    let row = |&(name, bits, n_samples): &(&str, u64, u64)| {
+        let share = format!("{:.1}", bits as f64 * 100.0 / total.max(1) as f64);
+        let of_sample =
+            if n_samples == 0 { String::new() } else { format!("{:.3}", bits as f64 / 8.0 / n_samples as f64) };
+        vec![name.to_owned(), bits.div_ceil(8).to_string(), share, of_sample]
+    };
+    table(&["part of the log", "bytes", "%", "bytes a sample"], rows.iter().filter(|row| row.1 > 0).map(row))
+}
+
+/// Lists what is wrong, with an empty line in front; nothing if all is well.
+fn wrong(found: &Survey) -> String {
+    let mut text = fault_lines(&found.faults);
+    if found.n_orphaned > 0 {
+        let of_series = found.orphans.iter().take(ORPHANS_LISTED).map(|(series, n)| format!("{series} ({n})"));
+        let listed: Vec<_> = of_series.collect();
+        let more = if found.orphans.len() > listed.len() { ", ..." } else { "" };
+        let listed = listed.join(", ");
+        text.push_str(&format!("\n{} samples of series without a definition: {listed}{more}\n", found.n_orphaned));
+    }
+    if found.n_gone > 0 {
+        text.push_str(&format!("\n{} files were removed meanwhile: a server is at work\n", found.n_gone));
+    }
+    text
+}
+
+fn json(found: &Survey) -> Value {
+    let file = |summary: &FileSummary| {
+        let end = &summary.end;
+        json!({
+            "path": summary.file.path,
+            "kind": summary.file.kind.name(),
+            "use": match summary.file.role { Role::Counts => "counts", Role::Replaced => "replaced", Role::Unsound => "not used" },
+            "gone": end.is_gone,
+            "version": end.version,
+            "bytes": end.size,
+            "records": summary.records,
+            "series": summary.n_series,
+            "samples": summary.n_samples,
+            "exemplars": summary.n_exemplars,
+            "minTime": summary.times.map(|times| times.start_ms),
+            "maxTime": summary.times.map(|times| times.end_ms),
+            "damagedBytes": end.damaged_bytes,
+            "tornBytes": end.torn_bytes,
+            "missingFrames": end.n_missing_frames,
+        })
+    };
+    let parts = part_rows(&found.parts).into_iter().map(|(name, bits, _)| (name.to_owned(), json!(bits.div_ceil(8))));
+    let orphans = found.orphans.iter().map(|(series, n)| json!({"series": series, "samples": n}));
+    json!({
+        "owner": "varve",
+        "files": found.files.iter().map(file).collect::<Vec<_>>(),
+        "partBytes": parts.collect::<serde_json::Map<_, _>>(),
+        "partSamples": found.parts.n_samples,
+        "series": found.n_series,
+        "orphanedSamples": found.n_orphaned,
+        "orphanedSeries": orphans.collect::<Vec<_>>(),
+        "goneFiles": found.n_gone,
+        "faults": found.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
+        "nFaults": found.faults.n_unsound(),
+    })
+}

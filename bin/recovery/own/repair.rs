@@ -1,0 +1,52 @@
+//! `varve wal repair` of Varve's own logs.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use varve_tsdb::RealFs;
+use varve_tsdb::log::{Mended, Repair, repair};
+
+use crate::recovery::Verdict;
+use crate::recovery::args::{Format, RepairArgs};
+use crate::recovery::report::{fault_json, fault_lines, verdict};
+
+/// Mends, or says what would be mended.
+pub(in crate::recovery) fn run(args: &RepairArgs) -> Result<Verdict> {
+    let repair = repair(&RealFs, &args.dir, args.write).with_context(|| format!("repair {:?}", args.dir))?;
+    match args.output.format {
+        Format::Json => {
+            let mended = |it: &Mended| json!({"path": it.path, "original": it.original, "kept": it.n_kept});
+            let report = json!({
+                "owner": "varve",
+                "written": args.write,
+                "mended": repair.mended.iter().map(mended).collect::<Vec<_>>(),
+                "faults": repair.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
+                "nFaults": repair.faults.n_unsound(),
+            });
+            println!("{report}");
+        }
+        Format::Table => print!("{}", text(&repair, args.write)),
+    }
+    Ok(verdict(&repair.faults))
+}
+
+fn text(repair: &Repair, is_written: bool) -> String {
+    let mut text = String::new();
+    for it in &repair.mended {
+        let (path, original) = (it.path.display(), it.original.display());
+        let done = match (it.n_kept, is_written) {
+            (Some(n), true) => format!("mended {path}: {n} frames stay; the original: {original}"),
+            (Some(n), false) => format!("would mend {path}: {n} frames stay; the original: {original}"),
+            (None, true) => format!("set aside {path}: {original}"),
+            (None, false) => format!("would set aside {path}: {original}"),
+        };
+        text.push_str(&done);
+        text.push('\n');
+    }
+    text.push_str(&fault_lines(&repair.faults));
+    text.push_str(match (repair.faults.n_unsound(), is_written) {
+        (0, _) => "nothing to mend\n",
+        (_, false) => "nothing was written: add --write\n",
+        (_, true) => "",
+    });
+    text
+}

@@ -1,0 +1,184 @@
+//! `varve tsdb analyze`: what labels, metrics and encodings cost in a block.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use varve_tsdb::prometheus::block::{BlockChunk, BlockReader, BlockSeries, Ulid};
+use varve_tsdb::prometheus::chunk::{self, Encoding};
+use varve_tsdb::prometheus::fault::Faults;
+use varve_tsdb::{BlockSummary, Matcher, QueryContext, RealFs, SampleColumns};
+
+use super::args::AnalyzeArgs;
+use super::chunk_sizes::ChunkSizes;
+use super::columns::duration;
+use super::figures::{Figures, SeriesFigures};
+use super::source::{Owner, matches, open_varve, owner, parse_matchers};
+
+/// Prints the figures of a block.
+pub(super) fn analyze(args: &AnalyzeArgs) -> Result<Faults> {
+    let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
+    match owner(&args.path)? {
+        Owner::Prometheus => of_prometheus(args, &matchers),
+        Owner::Varve => of_varve(args, &matchers).map(|()| Faults::default()),
+    }
+}
+
+/// What the chunks of one encoding take.
+#[derive(Debug, Clone, Copy, Default)]
+struct EncodingFigures {
+    n_chunks: u64,
+    n_samples: u64,
+    bytes: u64,
+}
+
+fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Faults> {
+    let mut faults = Faults::default();
+    let name = match &args.block {
+        Some(name) => name.clone(),
+        None => last_block(&args.path)?,
+    };
+    let block = BlockReader::open(&RealFs, &args.path.join(&name), &mut faults)
+        .with_context(|| format!("open the block {name:?}"))?;
+    let meta = block.meta();
+    let length_ms = meta.max_ms.abs_diff(meta.min_ms);
+    let (mut figures, mut encodings, mut sizes) = (Figures::default(), BTreeMap::new(), ChunkSizes::default());
+    let mut of_chunks = Faults::default();
+    block.for_each(&mut faults, |series| {
+        if matches(matchers, series.labels()) {
+            let uncovered_ms = uncovered_ms(&series, length_ms);
+            let mut bytes = 0;
+            for chunk in series.chunks(&mut of_chunks) {
+                bytes += chunk.bytes.len() as u64;
+                count(&chunk, &mut encodings, args.extended.then_some(&mut sizes));
+            }
+            figures.add(series.labels().iter().copied(), SeriesFigures { uncovered_ms, bytes });
+        }
+        Ok(())
+    })?;
+    faults.append(of_chunks);
+    print_head(&meta.ulid.to_string(), length_ms, meta.stats.n_series, args, &figures);
+    print!("{}", figures.print(length_ms, args.limit));
+    println!("\nBytes of samples by encoding:");
+    for (code, of) in encodings {
+        let EncodingFigures { n_chunks, n_samples, bytes } = of;
+        let each = bytes as f64 / n_samples.max(1) as f64;
+        let name = encoding_name(code);
+        println!("{bytes} {name} ({n_chunks} chunks, {n_samples} samples, {each:.2} bytes each)");
+    }
+    if args.extended {
+        print!("{}", sizes.print());
+    }
+    Ok(faults)
+}
+
+fn print_head(name: &str, length_ms: u64, n_series: u64, args: &AnalyzeArgs, figures: &Figures) {
+    println!("Block ID: {name}");
+    println!("Duration: {}", duration(i64::try_from(length_ms).unwrap_or(i64::MAX)));
+    println!("Total Series: {n_series}");
+    if let Some(selector) = &args.selector {
+        println!("Matcher: {selector}");
+    }
+    println!("Label names: {}", figures.n_names());
+    if args.selector.is_some() {
+        println!("Matched series: {}", figures.n_series);
+    }
+}
+
+/// Returns the name of the block that was made last.
+fn last_block(path: &Path) -> Result<String> {
+    let blocks = BlockReader::list(&RealFs, path).context("list the blocks")?;
+    let names = blocks.iter().filter_map(|block| block.file_name()?.to_str());
+    // The first ten letters are the time; of blocks of one time the first counts, as for promtool.
+    let made = |name: &str| name.get(..10).map(str::to_owned);
+    let last = names.rev().max_by_key(|name| made(name)).filter(|name| Ulid::parse(name).is_some());
+    last.map(str::to_owned).context("no blocks found")
+}
+
+/// Returns the part of a block's time that lies before the first and behind the last sample of a series.
+fn uncovered_ms(series: &BlockSeries<'_>, length_ms: u64) -> u64 {
+    let mut ranges = series.chunk_ranges();
+    let Some(first) = ranges.next() else { return length_ms };
+    let last = ranges.last().unwrap_or(first);
+    length_ms.saturating_sub(last.end_ms.abs_diff(first.start_ms))
+}
+
+fn count(chunk: &BlockChunk, encodings: &mut BTreeMap<u8, EncodingFigures>, sizes: Option<&mut ChunkSizes>) {
+    let n_samples = chunk::n_samples(chunk.encoding, &chunk.bytes).unwrap_or(0) as u64;
+    let bytes = chunk.bytes.len() as u64;
+    let of = encodings.entry(chunk.encoding.code()).or_default();
+    of.n_chunks += 1;
+    of.n_samples += n_samples;
+    of.bytes += bytes;
+    let Some(sizes) = sizes else { return };
+    sizes.n_chunks += 1;
+    if matches!(chunk.encoding, Encoding::Xor | Encoding::Xor2) {
+        sizes.float_samples.add(n_samples);
+        sizes.float_bytes.add(bytes);
+    } else {
+        sizes.histogram_samples.add(n_samples);
+        sizes.histogram_bytes.add(bytes);
+        sizes.histogram_buckets.add(n_buckets(chunk));
+    }
+}
+
+/// Counts the buckets of all histograms of a chunk.
+fn n_buckets(chunk: &BlockChunk) -> u64 {
+    let mut columns = SampleColumns::default();
+    // What does not decode was noted when the chunk was read, or counts as far as it goes.
+    let _damage = chunk::decode(chunk.encoding, &chunk.bytes, &mut columns);
+    columns.histograms.iter().map(|(_, histogram)| histogram.n_buckets() as u64).sum()
+}
+
+/// Returns the name that Prometheus' code has for an encoding.
+fn encoding_name(code: u8) -> &'static str {
+    match Encoding::from_code(code) {
+        Some(Encoding::Xor) => "XOR",
+        Some(Encoding::Histogram) => "histogram",
+        Some(Encoding::FloatHistogram) => "floathistogram",
+        Some(Encoding::Xor2) => "XOR2",
+        Some(Encoding::HistogramSt) => "histogramST",
+        Some(Encoding::FloatHistogramSt) => "floathistogramST",
+        None => "unknown",
+    }
+}
+
+fn of_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
+    ensure!(!args.extended, "--extended tells of the chunks of Prometheus' blocks; those of Varve have none");
+    let db = open_varve(&args.path)?;
+    let block = find_block(db.blocks(), args.block.as_deref())?;
+    let length_ms = block.range.end_ms.saturating_add(1).abs_diff(block.range.start_ms);
+    let (mut figures, mut floats, mut histograms) =
+        (Figures::default(), EncodingFigures::default(), EncodingFigures::default());
+    db.scan_block(&QueryContext::unbounded(), block.number, &mut |labels, cost| {
+        let pairs: Vec<_> = labels.iter().collect();
+        if matches(matchers, &pairs) {
+            let uncovered_ms = length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
+            figures.add(pairs.into_iter(), SeriesFigures { uncovered_ms, bytes: cost.values_bytes });
+            let of = if cost.n_histograms > 0 { &mut histograms } else { &mut floats };
+            of.n_chunks += 1;
+            of.n_samples += cost.n_samples;
+            of.bytes += cost.values_bytes;
+        }
+    })
+    .context("read the block")?;
+    print_head(&block.number.to_string(), length_ms, block.n_series, args, &figures);
+    print!("{}", figures.print(length_ms, args.limit));
+    println!("\nBytes of samples by encoding:");
+    for (name, of) in [("floats", floats), ("histograms", histograms)] {
+        let EncodingFigures { n_chunks, n_samples, bytes } = of;
+        let each = bytes as f64 / n_samples.max(1) as f64;
+        println!("{bytes} {name} ({n_chunks} series, {n_samples} samples, {each:.2} bytes each)");
+    }
+    println!("\nBytes of the file by part:");
+    let parts = [("values", block.values_bytes), ("timestamps", block.timestamps_bytes), ("index", block.index_bytes)];
+    let others = block.size_bytes.saturating_sub(parts.iter().map(|(_, bytes)| bytes).sum());
+    parts.into_iter().chain([("others", others)]).for_each(|(name, bytes)| println!("{bytes} {name}"));
+    Ok(())
+}
+
+fn find_block(blocks: Vec<BlockSummary>, number: Option<&str>) -> Result<BlockSummary> {
+    let Some(number) = number else { return blocks.into_iter().next_back().context("no blocks found") };
+    let Ok(number) = number.parse::<u64>() else { bail!("block {number:?}: expected a number of `varve tsdb list`") };
+    blocks.into_iter().find(|block| block.number == number).with_context(|| format!("there is no block {number}"))
+}

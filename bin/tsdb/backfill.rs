@@ -1,0 +1,254 @@
+//! `varve tsdb create-blocks-from openmetrics`: blocks of Prometheus of a file of samples.
+//!
+//! The file is read once for the times in it, then once for each group of windows whose samples fit in memory together; most
+//! files are one group. Samples may stand in any order; of two at one time of a series the first in the file counts.
+//!
+//! Bounds: [`SAMPLES_MAX`] samples in memory, [`WINDOWS_MAX`] blocks.
+//!
+//! Crash: blocks that are finished stay; the same run again makes the same blocks under the same names.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::BufReader;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use varve_ingest::{Line, LineReader, Pairs, SampleLine, TextFormat};
+use varve_tsdb::prometheus::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
+use varve_tsdb::prometheus::chunk::{Encoder, StartTimes};
+use varve_tsdb::prometheus::recover::WINDOW_MS;
+use varve_tsdb::{Fs, Labels, RealFs, Sample};
+
+use super::args::BackfillArgs;
+use super::columns;
+use super::list::{header, row, size_of};
+
+/// Most samples that are held at once, 16 bytes each.
+const SAMPLES_MAX: u64 = 64 << 20;
+/// Most blocks: more than ten years of two hours each.
+const WINDOWS_MAX: usize = 50_000;
+/// The lengths of blocks that compaction of Prometheus goes well with: each three times the one before.
+const N_LENGTHS: u32 = 10;
+
+/// Makes the blocks, and prints them.
+pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
+    let max_ms = i64::try_from(args.max_block_duration.as_millis()).unwrap_or(i64::MAX);
+    let run = Run { args, length_ms: block_length_ms(max_ms) };
+    let counts = run.counts().context("getting min and max timestamp")?;
+    std::fs::create_dir_all(&args.output).with_context(|| format!("create output dir: {:?}", args.output))?;
+    let (mut wrote_header, mut n_repeated) = (false, 0);
+    for windows in groups(&counts)? {
+        for (window, series) in run.samples(&windows).context("process blocks")? {
+            let (meta, repeated) = run.write(window, series).context("process blocks")?;
+            n_repeated += repeated;
+            if !args.quiet {
+                let mut rows = if wrote_header { Vec::new() } else { vec![header()] };
+                let size = size_of(&args.output.join(meta.ulid.to_string()))?;
+                rows.push(row(&meta, size, args.human_readable));
+                print!("{}", columns::print(&rows));
+                wrote_header = true;
+            }
+        }
+    }
+    if n_repeated > 0 {
+        eprintln!("{n_repeated} samples were left out: their series has one of that time already");
+    }
+    Ok(())
+}
+
+/// Samples of a series, in the order of the file.
+type Samples = Vec<Sample>;
+
+struct Run<'a> {
+    args: &'a BackfillArgs,
+    length_ms: i64,
+}
+
+impl Run<'_> {
+    /// Counts the samples of each window.
+    fn counts(&self) -> Result<BTreeMap<i64, u64>> {
+        let mut counts = BTreeMap::new();
+        self.for_each(|timestamp_ms, _| {
+            *counts.entry(timestamp_ms.div_euclid(self.length_ms)).or_default() += 1;
+            ensure!(counts.len() <= WINDOWS_MAX, "the samples need more than {WINDOWS_MAX} blocks");
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+
+    /// Reads the samples of some windows.
+    fn samples(&self, windows: &BTreeSet<i64>) -> Result<BTreeMap<i64, HashMap<Labels, Samples>>> {
+        let mut found: BTreeMap<i64, HashMap<Labels, Samples>> = BTreeMap::new();
+        self.for_each(|timestamp_ms, sample| {
+            let window = timestamp_ms.div_euclid(self.length_ms);
+            if windows.contains(&window) {
+                let labels = labels(&sample.labels, &self.args.labels)?;
+                let sample = Sample { timestamp_ms, value: sample.value };
+                found.entry(window).or_default().entry(labels).or_default().push(sample);
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Hands out all samples of the file with their times.
+    fn for_each(&self, mut each: impl FnMut(i64, &SampleLine<'_>) -> Result<()>) -> Result<()> {
+        let path = &self.args.input;
+        let file = File::open(path).with_context(|| format!("open {path:?}"))?;
+        let mut lines = LineReader::new(BufReader::new(file), TextFormat::OpenMetrics);
+        while let Some(line) = lines.read()? {
+            let Line::Sample(sample) = line else { continue };
+            let timestamp_ms = sample.timestamp_ms.context("expected timestamp for series got none")?;
+            each(timestamp_ms, &sample)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the block of a window; returns how many samples were left out, too.
+    fn write(&self, window: i64, series: HashMap<Labels, Samples>) -> Result<(BlockMeta, u64)> {
+        let mut series: Vec<_> = series.into_iter().collect();
+        series.sort_by(|(a, _), (b, _)| a.iter().cmp(b.iter()));
+        let texts: BTreeSet<&str> =
+            series.iter().flat_map(|(labels, _)| labels.iter()).flat_map(|(name, value)| [name, value]).collect();
+        let symbols: Vec<&str> = texts.into_iter().collect();
+        let places: HashMap<&str, u32> = symbols.iter().copied().zip(0..).collect();
+        let fs: Arc<dyn Fs> = Arc::new(RealFs);
+        let mut writer = BlockWriter::create(&fs, &self.args.output, &format!("openmetrics-{window}"), &symbols)?;
+        let (mut min_ms, mut max_ms, mut n_repeated) = (i64::MAX, i64::MIN, 0);
+        let mut places_of = Vec::new();
+        for (labels, mut samples) in series.iter().map(|(labels, samples)| (labels, samples.clone())) {
+            // The sort keeps the order of the file among samples of one time.
+            samples.sort_by_key(|sample| sample.timestamp_ms);
+            let n = samples.len();
+            samples.dedup_by_key(|sample| sample.timestamp_ms);
+            n_repeated += (n - samples.len()) as u64;
+            for sample in [&samples[0], &samples[samples.len() - 1]] {
+                (min_ms, max_ms) = (min_ms.min(sample.timestamp_ms), max_ms.max(sample.timestamp_ms));
+            }
+            places_of.clear();
+            places_of.extend(labels.iter().map(|(name, value)| (places[name], places[value])));
+            let mut encoder = Encoder::new(StartTimes::Dropped);
+            samples.iter().for_each(|sample| encoder.push(*sample, 0));
+            let chunks = encoder.finish();
+            writer.add(&places_of, &chunks.iter().map(EncodedChunk::of).collect::<Vec<_>>())?;
+        }
+        let description = Description { min_ms, max_ms: max_ms.saturating_add(1), ..Description::default() };
+        Ok((writer.finish(description)?, n_repeated))
+    }
+}
+
+/// Returns the labels of a series: those of the line, and those of all in their place.
+fn labels(of_line: &Pairs<'_>, of_all: &[(String, String)]) -> Result<Labels> {
+    let is_own = |name: &str| of_all.iter().all(|(other, _)| other != name);
+    let own = of_line.iter().filter(|(name, _)| is_own(name)).map(|(name, value)| (&**name, &**value));
+    let mut pairs: Vec<_> = own.chain(of_all.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect();
+    // An empty value is none.
+    pairs.retain(|(_, value)| !value.is_empty());
+    Labels::from_unsorted(&mut pairs).context("labels of a series")
+}
+
+/// Puts consecutive windows together as long as their samples fit.
+fn groups(counts: &BTreeMap<i64, u64>) -> Result<Vec<BTreeSet<i64>>> {
+    let (mut groups, mut n): (Vec<BTreeSet<i64>>, u64) = (Vec::new(), 0);
+    for (&window, &count) in counts {
+        if count > SAMPLES_MAX {
+            bail!(
+                "the block number {window} since the epoch has {count} samples, more than {SAMPLES_MAX}: split the file"
+            );
+        }
+        match groups.last_mut() {
+            Some(group) if n + count <= SAMPLES_MAX => {
+                group.insert(window);
+                n += count;
+            }
+            _ => {
+                groups.push(BTreeSet::from([window]));
+                n = count;
+            }
+        }
+    }
+    Ok(groups)
+}
+
+/// Returns the longest of 2 h, 6 h, 18 h and so on that is not longer than asked for; 2 h at least.
+fn block_length_ms(max_ms: i64) -> i64 {
+    let lengths = (0..N_LENGTHS).map(|i| WINDOW_MS * 3_i64.pow(i));
+    lengths.take_while(|&length_ms| length_ms <= max_ms).last().unwrap_or(WINDOW_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use varve_tsdb::SampleColumns;
+    use varve_tsdb::prometheus::block::BlockReader;
+    use varve_tsdb::prometheus::fault::Faults;
+
+    /// Makes blocks of a text.
+    fn blocks_of(text: &str, output: &Path, labels: &[(&str, &str)]) -> Result<()> {
+        let input = output.join("input.om");
+        std::fs::write(&input, text)?;
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let args = BackfillArgs {
+            input,
+            output: output.to_owned(),
+            human_readable: false,
+            quiet: true,
+            labels,
+            max_block_duration: std::time::Duration::ZERO,
+        };
+        backfill(&args)
+    }
+
+    #[test]
+    fn a_block_is_made_of_each_window() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "# TYPE a counter\na_total{x=\"1\"} 2 7201\na_total{x=\"1\"} 1 7200\na_total{x=\"1\"} 9 7200\nb 5 -1\n# EOF\n";
+        blocks_of(text, dir.path(), &[("x", "2"), ("y", "")]).unwrap();
+        let mut faults = Faults::default();
+        let mut found = Vec::new();
+        for block in BlockReader::list(&RealFs, dir.path()).unwrap() {
+            let block = BlockReader::open(&RealFs, &block, &mut faults).unwrap();
+            let mut of_block = Faults::default();
+            block
+                .for_each(&mut faults, |series| {
+                    let mut columns = SampleColumns::default();
+                    series.read(&mut columns, &mut of_block);
+                    let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect();
+                    found.push((block.meta().min_ms, block.meta().max_ms, format!("{:?}", series.labels()), samples));
+                    Ok(())
+                })
+                .unwrap();
+        }
+        found.sort_by_key(|(min_ms, ..)| *min_ms);
+        let (a, b) = (r#"[("__name__", "a_total"), ("x", "2")]"#, r#"[("__name__", "b"), ("x", "2")]"#);
+        let expect = [
+            (-1000, -999, b.to_owned(), vec![(-1000, 5.0)]),
+            (7_200_000, 7_201_001, a.to_owned(), vec![(7_200_000, 1.0), (7_201_000, 2.0)]),
+        ];
+        assert_eq!(found, expect);
+        assert_eq!(faults.n_unsound(), 0);
+    }
+
+    #[test]
+    fn what_is_no_such_file_is_refused_with_the_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |text: &str| format!("{:#}", blocks_of(text, dir.path(), &[]).unwrap_err());
+        assert!(refused("a 1\n# EOF\n").contains("expected timestamp for series got none"));
+        assert!(refused("a 1 1\n").contains("line 2: data does not end with # EOF"));
+        assert!(refused("a{b=\"1\",b=\"2\"} 1 1\n# EOF\n").contains("labels of a series"));
+    }
+
+    #[test]
+    fn lengths_of_blocks_are_those_of_prometheus() {
+        let hours = |h: i64| h * 3_600_000;
+        for (max, expect) in [(0, 2), (2, 2), (5, 2), (6, 6), (17, 6), (24, 18), (1_000_000, 2 * 19_683)] {
+            assert_eq!(block_length_ms(hours(max)), hours(expect), "{max}");
+        }
+        let counts = BTreeMap::from([(1, SAMPLES_MAX), (2, 1), (3, SAMPLES_MAX - 1), (4, 1)]);
+        let expect = [BTreeSet::from([1]), BTreeSet::from([2, 3]), BTreeSet::from([4])];
+        assert_eq!(groups(&counts).unwrap(), expect);
+        assert!(groups(&BTreeMap::from([(1, SAMPLES_MAX + 1)])).is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! `varve tsdb analyze --extended`: how full the chunks of a block are.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How often each size is there.
+#[derive(Debug, Default)]
+pub(super) struct Sizes(BTreeMap<u64, u64>);
+
+/// Of a block's chunks.
+#[derive(Debug, Default)]
+pub(super) struct ChunkSizes {
+    pub(super) n_chunks: u64,
+    pub(super) float_samples: Sizes,
+    pub(super) float_bytes: Sizes,
+    pub(super) histogram_samples: Sizes,
+    pub(super) histogram_bytes: Sizes,
+    pub(super) histogram_buckets: Sizes,
+}
+
+impl ChunkSizes {
+    /// Prints a histogram of each.
+    pub(super) fn print(&self) -> String {
+        let parts = [
+            ("samples per float chunk", &self.float_samples),
+            ("bytes per float chunk", &self.float_bytes),
+            ("samples per histogram chunk", &self.histogram_samples),
+            ("bytes per histogram chunk", &self.histogram_bytes),
+            ("buckets per histogram chunk", &self.histogram_buckets),
+        ];
+        let mut out = "\nCompaction analysis:\n\n".to_owned();
+        parts.iter().for_each(|(what, sizes)| sizes.print(what, self.n_chunks, &mut out));
+        out
+    }
+}
+
+impl Sizes {
+    /// Counts a size.
+    pub(super) fn add(&mut self, size: u64) {
+        *self.0.entry(size).or_default() += 1;
+    }
+
+    fn print(&self, what: &str, total: u64, out: &mut String) {
+        let (Some((&min, _)), Some((&max, _))) = (self.0.first_key_value(), self.0.last_key_value()) else {
+            let _infallible = write!(out, "{what}: N/A\n\n");
+            return;
+        };
+        let n: u64 = self.0.values().sum();
+        let avg = self.0.iter().map(|(size, n)| size * n).sum::<u64>() / n;
+        let step = step(min, max);
+        let start = min - min % step;
+        let end = max - max % step + step;
+        let mut buckets = vec![0; usize::try_from((end - start) / step + 1).expect("about ten to a hundred steps")];
+        for (size, n) in &self.0 {
+            buckets[usize::try_from((size - start) / step).expect("below the number of buckets")] += n;
+        }
+        let _infallible = writeln!(out, "{what} (min/avg/max): {min}/{avg}/{max}");
+        let widths = [end, end + step, buckets.iter().copied().max().unwrap_or(0)].map(|n| n.to_string().len());
+        for (n, i) in buckets.iter().zip(0..) {
+            let (lower, upper) = (i * step + start + 1, (i + 1) * step + start);
+            let bar = "#".repeat(usize::try_from(100 * n / total.max(1)).expect("at most a hundred"));
+            let [first, second, third] = widths;
+            let _infallible = writeln!(out, "[{lower:first$}, {upper:second$}]: {n:third$} {bar}");
+        }
+        out.push('\n');
+    }
+}
+
+/// Returns a power of ten, of which about ten lie between the ends; at most 100,000.
+fn step(min: u64, max: u64) -> u64 {
+    let tenth = (max - min) / 10;
+    let mut step = 10;
+    while step < tenth && step <= 10_000 {
+        step *= 10;
+    }
+    step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_printed_as_bars() {
+        let mut sizes = ChunkSizes { n_chunks: 4, ..ChunkSizes::default() };
+        for size in [16, 22, 22, 120] {
+            sizes.float_samples.add(size);
+        }
+        let printed = sizes.print();
+        let expect = "\nCompaction analysis:\n\nsamples per float chunk (min/avg/max): 16/45/120\n\
+                      [ 11,  20]: 1 #########################\n[ 21,  30]: 2 ##################################################\n";
+        assert!(printed.starts_with(expect), "{printed}");
+        assert!(printed.contains("[111, 120]: 0 \n[121, 130]: 1 ####"), "{printed}");
+        assert!(printed.contains("bytes per float chunk: N/A\n\n"), "{printed}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Rows in columns, and times and sizes in them, to the letter as promtool prints them.
+
+use jiff::Timestamp;
+use varve_query::decimal::Plain;
+
+/// Narrowest column.
+const WIDTH_MIN: usize = 13;
+const PADDING: usize = 2;
+
+/// Prints rows; each column but the last is as wide as its longest cell and two more, and at least 13.
+pub(super) fn print(rows: &[Vec<String>]) -> String {
+    let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count() + PADDING).max().unwrap_or(0).max(WIDTH_MIN)
+    };
+    let widths: Vec<_> = (0..n_columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let is_last = i + 1 == row.len();
+            text.push_str(&if is_last { cell.clone() } else { format!("{cell:<width$}") });
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Writes a time: milliseconds, or for people in UTC to the second.
+pub(super) fn time(timestamp_ms: i64, human_readable: bool) -> String {
+    let second = timestamp_ms / 1000 * 1000;
+    match Timestamp::from_millisecond(second) {
+        Ok(time) if human_readable => time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
+        _ => timestamp_ms.to_string(),
+    }
+}
+
+/// Writes a size: bytes, or for people with all units, `30KiB250B`.
+pub(super) fn size(bytes: u64, human_readable: bool) -> String {
+    if !human_readable {
+        return bytes.to_string();
+    }
+    let (mut text, mut rest) = (String::new(), bytes);
+    for (shift, unit) in [(60, "EiB"), (50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")] {
+        let n = rest >> shift;
+        rest -= n << shift;
+        if n > 0 {
+            text.push_str(&format!("{n}{unit}"));
+        }
+    }
+    if text.is_empty() { "0B".to_owned() } else { text }
+}
+
+/// Writes a length of time as Go does: `12m0s`, `5m59.922s`, `2h0m0s`.
+pub(super) fn duration(ms: i64) -> String {
+    let (sign, ms) = (if ms < 0 { "-" } else { "" }, ms.unsigned_abs());
+    if ms == 0 {
+        return "0s".to_owned();
+    }
+    if ms < 1000 {
+        return format!("{sign}{ms}ms");
+    }
+    let (hours, minutes) = (ms / 3_600_000, ms / 60_000 % 60);
+    let seconds = Plain((ms % 60_000) as f64 / 1000.0);
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{seconds}s"),
+        (0, _) => format!("{sign}{minutes}m{seconds}s"),
+        _ => format!("{sign}{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_a_least_width() {
+        let rows = [vec!["a".to_owned(), "b".to_owned()], vec!["long enough to be wider".to_owned(), "c".to_owned()]];
+        assert_eq!(print(&rows), "a                        b\nlong enough to be wider  c\n");
+        assert_eq!(print(&[vec!["a".to_owned(), "b".to_owned()]]), "a            b\n");
+    }
+
+    #[test]
+    fn times_and_sizes_are_written_for_people_if_they_like() {
+        assert_eq!(time(1_795_251_960_999, false), "1795251960999");
+        assert_eq!(time(1_795_251_960_999, true), "2026-11-21 09:06:00 +0000 UTC");
+        assert_eq!((size(30_970, false), size(30_970, true)), ("30970".to_owned(), "30KiB250B".to_owned()));
+        assert_eq!((size(0, true), size(1 << 30, true)), ("0B".to_owned(), "1GiB".to_owned()));
+    }
+
+    #[test]
+    fn lengths_of_time_are_written_as_in_go() {
+        let all =
+            [(0, "0s"), (5, "5ms"), (1500, "1.5s"), (359_922, "5m59.922s"), (7_200_000, "2h0m0s"), (-60_000, "-1m0s")];
+        for (ms, expect) in all {
+            assert_eq!(duration(ms), expect);
+        }
+    }
+}

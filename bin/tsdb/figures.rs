@@ -1,0 +1,151 @@
+//! What labels cost in a block: series, churn, bytes; gathered series by series, listed largest first.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use varve_tsdb::METRIC_NAME;
+
+/// Bytes of a series' number in the list of a label pair.
+const POSTING_SIZE: u64 = 4;
+
+/// What is known of a series.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SeriesFigures {
+    /// Milliseconds of the block in which the series was not there.
+    pub(super) uncovered_ms: u64,
+    /// Bytes of its samples.
+    pub(super) bytes: u64,
+}
+
+/// Label names, with their values.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    names: HashMap<String, HashMap<String, PairFigures>>,
+    pub(super) n_series: u64,
+    n_entries: u64,
+}
+
+#[derive(Debug, Default)]
+struct PairFigures {
+    n_series: u64,
+    uncovered_ms: u64,
+    bytes: u64,
+}
+
+impl Figures {
+    /// Adds a series.
+    pub(super) fn add<'l>(&mut self, labels: impl Iterator<Item = (&'l str, &'l str)>, series: SeriesFigures) {
+        self.n_series += 1;
+        for (name, value) in labels {
+            self.n_entries += 1;
+            let pair = self.pair(name, value);
+            pair.n_series += 1;
+            pair.uncovered_ms = pair.uncovered_ms.wrapping_add(series.uncovered_ms);
+            pair.bytes += series.bytes;
+        }
+    }
+
+    /// Most series bring no new text: only then is one allocated.
+    fn pair(&mut self, name: &str, value: &str) -> &mut PairFigures {
+        if !self.names.contains_key(name) {
+            self.names.insert(name.to_owned(), HashMap::new());
+        }
+        let values = self.names.get_mut(name).expect("inserted above");
+        if !values.contains_key(value) {
+            values.insert(value.to_owned(), PairFigures::default());
+        }
+        values.get_mut(value).expect("inserted above")
+    }
+
+    /// Returns how many label names there are.
+    pub(super) fn n_names(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Prints the lists that promtool prints, `limit` entries of each, for a block of this length.
+    pub(super) fn print(&self, length_ms: u64, limit: usize) -> String {
+        let n_pairs: usize = self.names.values().map(HashMap::len).sum();
+        let mut out = format!(
+            "Postings (unique label pairs): {n_pairs}\nPostings entries (total label pairs): {}\n",
+            self.n_entries
+        );
+        // Series that were there for a part of the time, as if each of them had been there for all or none of it.
+        let churned = |uncovered_ms: u64| (uncovered_ms as f64 / length_ms.max(1) as f64) as u64;
+        let sum =
+            |values: &HashMap<String, PairFigures>, of: fn(&PairFigures) -> u64| values.values().map(of).sum::<u64>();
+        let mut list = |title: &str, entries: Vec<(u64, String)>| print_list(&mut out, title, entries, limit);
+        list("Label pairs most involved in churning", self.by_pair(|pair| churned(pair.uncovered_ms)));
+        list(
+            "Label names most involved in churning",
+            self.by_name(|values| churned(values.values().fold(0, |sum, pair| sum.wrapping_add(pair.uncovered_ms)))),
+        );
+        list("Most common label pairs", self.by_pair(|pair| pair.n_series));
+        list(
+            "Label names with highest cumulative label value length",
+            self.by_name(|values| values.keys().map(|value| value.len() as u64).sum()),
+        );
+        list("Highest cardinality labels", self.by_name(|values| values.len() as u64));
+        list("Highest cardinality metric names", self.by_metric(|pair| pair.n_series));
+        list("Metric names with most bytes of samples", self.by_metric(|pair| pair.bytes));
+        list("Label pairs with most bytes of samples", self.by_pair(|pair| pair.bytes));
+        list(
+            "Label names with most bytes of index (texts and lists of series)",
+            self.by_name(|values| {
+                values.keys().map(|value| value.len() as u64).sum::<u64>()
+                    + POSTING_SIZE * sum(values, |pair| pair.n_series)
+            }),
+        );
+        out
+    }
+
+    fn by_name(&self, of: impl Fn(&HashMap<String, PairFigures>) -> u64) -> Vec<(u64, String)> {
+        self.names.iter().map(|(name, values)| (of(values), name.clone())).collect()
+    }
+
+    fn by_pair(&self, of: impl Fn(&PairFigures) -> u64) -> Vec<(u64, String)> {
+        let pairs = self.names.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+        pairs.map(|(name, (value, pair))| (of(pair), format!("{name}={value}"))).collect()
+    }
+
+    fn by_metric(&self, of: impl Fn(&PairFigures) -> u64) -> Vec<(u64, String)> {
+        let metrics = self.names.get(METRIC_NAME).into_iter().flatten();
+        metrics.map(|(name, pair)| (of(pair), name.clone())).collect()
+    }
+}
+
+/// Prints the largest entries under a title; of equal ones those first that come first in the alphabet.
+fn print_list(out: &mut String, title: &str, mut entries: Vec<(u64, String)>, limit: usize) {
+    entries.sort_by(|(n, name), (other_n, other_name)| other_n.cmp(n).then_with(|| name.cmp(other_name)));
+    let _infallible = writeln!(out, "\n{title}:");
+    for (n, name) in entries.iter().take(limit) {
+        let _infallible = writeln!(out, "{n} {name}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_come_first() {
+        let mut figures = Figures::default();
+        let series = |uncovered_ms, bytes| SeriesFigures { uncovered_ms, bytes };
+        figures.add([("__name__", "a"), ("job", "x")].into_iter(), series(50, 10));
+        figures.add([("__name__", "a"), ("job", "y")].into_iter(), series(100, 1));
+        figures.add([("__name__", "b"), ("job", "y")].into_iter(), series(100, 30));
+        let printed = figures.print(100, 2);
+        assert!(printed.starts_with("Postings (unique label pairs): 4\nPostings entries (total label pairs): 6\n"));
+        for expect in [
+            "Label pairs most involved in churning:\n2 job=y\n1 __name__=a\n",
+            "Label names most involved in churning:\n2 __name__\n2 job\n",
+            "Most common label pairs:\n2 __name__=a\n2 job=y\n",
+            "Highest cardinality metric names:\n2 a\n1 b\n",
+            "Metric names with most bytes of samples:\n30 b\n11 a\n",
+            "Label pairs with most bytes of samples:\n31 job=y\n30 __name__=b\n",
+            "(texts and lists of series):\n14 __name__\n14 job\n",
+        ] {
+            assert!(printed.contains(expect), "{expect} is not in\n{printed}");
+        }
+        assert_eq!((figures.n_names(), figures.n_series), (2, 3));
+    }
+}

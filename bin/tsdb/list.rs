@@ -1,0 +1,75 @@
+//! `varve tsdb list`: the blocks of a data directory.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use varve_tsdb::prometheus::block::BlockMeta;
+use varve_tsdb::prometheus::fault::Faults;
+
+use super::args::ListArgs;
+use super::columns;
+use super::source::{Owner, open_blocks, open_varve, owner};
+
+/// Prints the blocks, ascending by time.
+pub(super) fn list(args: &ListArgs) -> Result<()> {
+    let mut rows = vec![header()];
+    match owner(&args.path)? {
+        Owner::Prometheus => {
+            for (dir, block) in open_blocks(&args.path, &mut Faults::default())? {
+                rows.push(row(block.meta(), size_of(&dir)?, args.human_readable));
+            }
+        }
+        Owner::Varve => {
+            for block in open_varve(&args.path)?.blocks() {
+                // As for Prometheus, the end is the millisecond behind the last one.
+                let (min_ms, max_ms) = (block.range.start_ms, block.range.end_ms.saturating_add(1));
+                let counts = [block.n_samples.to_string(), "-".to_owned(), block.n_series.to_string()];
+                rows.push(cells(
+                    &block.number.to_string(),
+                    min_ms,
+                    max_ms,
+                    counts,
+                    block.size_bytes,
+                    args.human_readable,
+                ));
+            }
+        }
+    }
+    print!("{}", columns::print(&rows));
+    Ok(())
+}
+
+/// Returns the names of the columns.
+pub(super) fn header() -> Vec<String> {
+    ["BLOCK ULID", "MIN TIME", "MAX TIME", "DURATION", "NUM SAMPLES", "NUM CHUNKS", "NUM SERIES", "SIZE"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// Returns what is said of a block of Prometheus.
+pub(super) fn row(meta: &BlockMeta, size: u64, human_readable: bool) -> Vec<String> {
+    let stats = &meta.stats;
+    let counts = [stats.n_samples, stats.n_chunks, stats.n_series].map(|n| n.to_string());
+    cells(&meta.ulid.to_string(), meta.min_ms, meta.max_ms, counts, size, human_readable)
+}
+
+fn cells(name: &str, min_ms: i64, max_ms: i64, counts: [String; 3], size: u64, human_readable: bool) -> Vec<String> {
+    let duration = columns::duration(max_ms.saturating_sub(min_ms));
+    let mut cells = vec![name.to_owned()];
+    cells.extend([columns::time(min_ms, human_readable), columns::time(max_ms, human_readable), duration]);
+    cells.extend(counts);
+    cells.push(columns::size(size, human_readable));
+    cells
+}
+
+/// Adds up the files of a block.
+pub(super) fn size_of(dir: &Path) -> Result<u64> {
+    let mut size = 0;
+    for folder in [dir.to_owned(), dir.join("chunks")] {
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("list {folder:?}"))? {
+            let metadata = entry.and_then(|entry| entry.metadata()).with_context(|| format!("list {folder:?}"))?;
+            size += if metadata.is_file() { metadata.len() } else { 0 };
+        }
+    }
+    Ok(size)
+}

@@ -1,0 +1,261 @@
+//! Who leads each cluster: pure, time comes from the caller.
+//!
+//! The replica that is heard first leads. It leads until nothing has come of it for the timeout and another one is heard,
+//! which leads from then on; that the first one comes back changes nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The most clusters that are known at a time.
+pub(crate) const CLUSTERS_MAX: usize = 1_024;
+/// Bytes of the name of a cluster or replica.
+pub(super) const NAME_SIZE_MAX: usize = 256;
+/// Replicas of a cluster that are told of besides its leader, those heard last.
+const STANDBYS_MAX: usize = 8;
+/// How long a cluster is silent until it may be forgotten for a new one.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
+
+/// An instant.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    /// By a clock that does not jump, since the process began to listen.
+    pub(super) since_start: Duration,
+    /// For people.
+    pub(super) wall_ms: i64,
+}
+
+/// What a replica may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    Leader,
+    Standby,
+    /// There are too many clusters.
+    NoRoom,
+}
+
+/// A cluster and who leads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HaCluster {
+    /// The value of the cluster label.
+    pub cluster: String,
+    /// Who leads, and how long nothing has come of it; since the start, if nothing has.
+    pub leader: HaReplica,
+    /// Since when, in milliseconds since the epoch.
+    pub since_ms: i64,
+    /// How often the leader has changed since the cluster was first heard.
+    pub n_changes: u64,
+    /// The others that were heard since the start, the last one first.
+    pub standbys: Vec<HaReplica>,
+    /// Samples that were left out because their replica does not lead, since the start.
+    pub samples_left_out: u64,
+}
+
+/// A replica.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HaReplica {
+    /// The value of the replica label.
+    pub replica: String,
+    /// How long nothing has come of it.
+    pub silent: Duration,
+}
+
+/// The clusters.
+#[derive(Debug, Default)]
+pub(super) struct Election {
+    clusters: BTreeMap<Box<str>, Cluster>,
+    n_changes: u64,
+}
+
+/// What is known of a cluster.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) leader: Box<str>,
+    pub(super) since_ms: i64,
+    pub(super) n_changes: u64,
+    heard: Duration,
+    standbys: Vec<(Box<str>, Duration)>,
+    samples_left_out: u64,
+}
+
+impl Election {
+    /// Decides about a request of a replica, and notes that it was heard.
+    pub(super) fn decide(&mut self, cluster: &str, replica: &str, now: Moment, timeout: Duration) -> Decision {
+        let Some(known) = self.clusters.get_mut(cluster) else { return self.found(cluster, replica, now) };
+        if *known.leader == *replica {
+            known.heard = now.since_start;
+            return Decision::Leader;
+        }
+        if now.since_start.saturating_sub(known.heard) < timeout {
+            known.note_standby(replica, now.since_start);
+            return Decision::Standby;
+        }
+        known.elect(replica, now);
+        self.n_changes += 1;
+        Decision::Leader
+    }
+
+    /// Adds a cluster that is led by whom it was heard of.
+    fn found(&mut self, cluster: &str, replica: &str, now: Moment) -> Decision {
+        if self.clusters.len() >= CLUSTERS_MAX && !self.forget(now) {
+            return Decision::NoRoom;
+        }
+        let found = Cluster { heard: now.since_start, ..Cluster::restored(replica.into(), now.wall_ms, 0) };
+        self.clusters.insert(cluster.into(), found);
+        self.n_changes += 1;
+        Decision::Leader
+    }
+
+    /// Forgets the cluster that has been silent for longest, if that is long.
+    fn forget(&mut self, now: Moment) -> bool {
+        let oldest = self.clusters.iter().min_by_key(|(_, cluster)| cluster.heard);
+        let is_silent = |cluster: &Cluster| now.since_start.saturating_sub(cluster.heard) >= FORGOTTEN_AFTER;
+        let Some(name) = oldest.filter(|(_, cluster)| is_silent(cluster)).map(|(name, _)| name.clone()) else {
+            return false;
+        };
+        self.clusters.remove(&name).is_some()
+    }
+
+    /// Counts samples that were left out.
+    pub(super) fn leave(&mut self, cluster: &str, n_samples: u64) {
+        if let Some(cluster) = self.clusters.get_mut(cluster) {
+            cluster.samples_left_out += n_samples;
+        }
+    }
+
+    /// Counts the changes of what must be kept.
+    pub(super) fn n_changes(&self) -> u64 {
+        self.n_changes
+    }
+
+    /// Iterates over the clusters by name.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Cluster)> {
+        self.clusters.iter().map(|(name, cluster)| (&**name, cluster))
+    }
+
+    /// Adds what was kept.
+    pub(super) fn restore(&mut self, cluster: Box<str>, restored: Cluster) {
+        self.clusters.insert(cluster, restored);
+    }
+
+    /// Returns all that people want to know.
+    pub(super) fn clusters(&self, now: Moment) -> Vec<HaCluster> {
+        let replica = |name: &str, heard: Duration| HaReplica {
+            replica: name.to_owned(),
+            silent: now.since_start.saturating_sub(heard),
+        };
+        let told = |(name, of): (&str, &Cluster)| HaCluster {
+            cluster: name.to_owned(),
+            leader: replica(&of.leader, of.heard),
+            since_ms: of.since_ms,
+            n_changes: of.n_changes,
+            standbys: of.standbys.iter().map(|(name, heard)| replica(name, *heard)).collect(),
+            samples_left_out: of.samples_left_out,
+        };
+        self.iter().map(told).collect()
+    }
+}
+
+impl Cluster {
+    /// Makes one whose leader counts as heard at the start.
+    pub(super) fn restored(leader: Box<str>, since_ms: i64, n_changes: u64) -> Self {
+        let heard = Duration::ZERO;
+        Self { leader, since_ms, n_changes, heard, standbys: Vec::new(), samples_left_out: 0 }
+    }
+
+    fn elect(&mut self, replica: &str, now: Moment) {
+        let (before, heard) = (std::mem::replace(&mut self.leader, replica.into()), self.heard);
+        self.standbys.retain(|(name, _)| **name != *replica);
+        self.standbys.push((before, heard));
+        self.standbys.truncate(STANDBYS_MAX);
+        (self.heard, self.since_ms) = (now.since_start, now.wall_ms);
+        self.n_changes += 1;
+    }
+
+    fn note_standby(&mut self, replica: &str, heard: Duration) {
+        self.standbys.retain(|(name, _)| **name != *replica);
+        self.standbys.insert(0, (replica.into(), heard));
+        self.standbys.truncate(STANDBYS_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Decision::{Leader, NoRoom, Standby};
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn at(seconds: u64) -> Moment {
+        Moment { since_start: Duration::from_secs(seconds), wall_ms: seconds as i64 * 1_000 }
+    }
+
+    /// Plays requests of `replica` at seconds.
+    fn check(election: &mut Election, requests: &[(u64, &str, Decision)]) {
+        for &(seconds, replica, expect) in requests {
+            assert_eq!(election.decide("c", replica, at(seconds), TIMEOUT), expect, "{replica} at {seconds}");
+        }
+    }
+
+    #[test]
+    fn the_first_leads_until_it_is_silent_for_the_timeout() {
+        let mut election = Election::default();
+        check(
+            &mut election,
+            &[
+                (0, "a", Leader),
+                (1, "b", Standby),
+                (20, "a", Leader),
+                (49, "b", Standby),
+                (50, "b", Leader),
+                (51, "a", Standby),
+                (79, "a", Standby),
+                (80, "c", Leader),
+                (81, "b", Standby),
+            ],
+        );
+        let [cluster] = &election.clusters(at(85))[..] else { panic!("one cluster") };
+        assert_eq!((cluster.leader.replica.as_str(), cluster.leader.silent.as_secs()), ("c", 5));
+        assert_eq!((cluster.since_ms, cluster.n_changes), (80_000, 2));
+        let standbys: Vec<_> = cluster.standbys.iter().map(|of| (of.replica.as_str(), of.silent.as_secs())).collect();
+        assert_eq!(standbys, [("b", 4), ("a", 6)]);
+    }
+
+    #[test]
+    fn clusters_do_not_know_each_other_and_samples_are_counted() {
+        let mut election = Election::default();
+        assert_eq!(election.decide("c", "a", at(0), TIMEOUT), Leader);
+        assert_eq!(election.decide("d", "b", at(0), TIMEOUT), Leader);
+        assert_eq!(election.decide("d", "a", at(0), TIMEOUT), Standby);
+        election.leave("d", 5);
+        election.leave("unknown", 5);
+        let counts: Vec<_> = election.clusters(at(0)).iter().map(|of| of.samples_left_out).collect();
+        assert_eq!((counts, election.n_changes()), (vec![0, 5], 2));
+    }
+
+    #[test]
+    fn what_is_kept_leads_and_has_the_whole_timeout_to_be_heard() {
+        let mut election = Election::default();
+        election.restore("c".into(), Cluster::restored("a".into(), 7, 3));
+        check(&mut election, &[(29, "b", Standby), (30, "b", Leader)]);
+        assert_eq!(election.clusters(at(30))[0].n_changes, 4);
+    }
+
+    #[test]
+    fn clusters_and_standbys_are_bounded() {
+        let mut election = Election::default();
+        for i in 0..CLUSTERS_MAX {
+            assert_eq!(election.decide(&format!("c{i}"), "a", at(i as u64), TIMEOUT), Leader);
+        }
+        assert_eq!(election.decide("new", "a", at(3_599), TIMEOUT), NoRoom);
+        assert_eq!(election.decide("c1", "a", at(3_599), TIMEOUT), Leader);
+        // Silent for an hour.
+        assert_eq!(election.decide("new", "a", at(3_600), TIMEOUT), Leader);
+        assert_eq!((election.iter().len(), election.iter().any(|(name, _)| name == "c0")), (CLUSTERS_MAX, false));
+        for i in 0..100 {
+            assert_eq!(election.decide("new", &format!("r{i}"), at(3_601), TIMEOUT), Standby);
+        }
+        let clusters = election.clusters(at(3_601));
+        let new = clusters.iter().find(|of| of.cluster == "new").unwrap();
+        assert_eq!((new.standbys.len(), new.standbys[0].replica.as_str()), (STANDBYS_MAX, "r99"));
+    }
+}

@@ -1,0 +1,131 @@
+//! HA pairs on their way through the pipeline.
+
+use std::time::Duration;
+
+use super::*;
+use crate::ha::{Elections, HaSettings};
+use varve_tsdb::RealFs;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+struct Pairs {
+    fixture: Fixture,
+    elections: Arc<Elections>,
+    _dir: tempfile::TempDir,
+}
+
+impl Pairs {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let elections = Arc::new(Elections::open(Arc::new(RealFs), dir.path().join("ha")).0);
+        let pairs = Self { fixture: Fixture::new(Limits::default()), elections, _dir: dir };
+        pairs.set_timeout(HOUR);
+        pairs
+    }
+
+    fn set_timeout(&self, failover_timeout: Duration) {
+        let [cluster_label, replica_label] = ["cluster", "replica"].map(str::to_owned);
+        let settings = HaSettings { cluster_label, replica_label, failover_timeout };
+        self.fixture.receiver.set_ha(Some(settings), &self.elections);
+    }
+
+    /// Writes a request; returns how many samples were stored and how many left out.
+    fn write(&self, timeseries: &[TimeSeries]) -> (u64, u64) {
+        let written = self.fixture.write(timeseries).unwrap();
+        assert!(written.rejects.is_empty(), "{}", written.rejects);
+        (written.samples_stored, written.samples_left_out)
+    }
+
+    /// All series with the times of their samples after [`T`].
+    fn contents(&self) -> Vec<(String, Vec<i64>)> {
+        let times = |samples: Vec<(i64, u64)>| samples.into_iter().map(|(at, _)| at - T).collect();
+        self.fixture.contents().into_iter().map(|(labels, samples)| (labels, times(samples))).collect()
+    }
+}
+
+fn of(cluster: &str, replica: &str, t: i64) -> TimeSeries {
+    series(&[("__name__", "up"), ("cluster", cluster), ("replica", replica)], &[(T + t, 1.0)])
+}
+
+#[test]
+fn one_of_a_pair_is_stored_without_its_name_and_the_other_left_out() {
+    let pairs = Pairs::new();
+    for t in 0..3 {
+        assert_eq!(pairs.write(&[of("c", "a", 10 * t)]), (1, 0));
+        assert_eq!(pairs.write(&[of("c", "b", 10 * t + 5)]), (0, 1));
+    }
+    // Patience is over at once.
+    pairs.set_timeout(Duration::ZERO);
+    assert_eq!(pairs.write(&[of("c", "b", 35)]), (1, 0));
+    pairs.set_timeout(HOUR);
+    assert_eq!(pairs.write(&[of("c", "a", 40)]), (0, 1));
+    assert_eq!(pairs.write(&[of("c", "b", 45)]), (1, 0));
+    assert_eq!(pairs.contents(), [(r#"{__name__="up", cluster="c"}"#.to_owned(), vec![0, 10, 20, 35, 45])]);
+    let [cluster] = &pairs.elections.clusters()[..] else { panic!("one cluster") };
+    assert_eq!((cluster.leader.replica.as_str(), cluster.samples_left_out, cluster.n_changes), ("b", 4, 1));
+    assert_eq!(pairs.fixture.receiver.stats().samples_left_out, 4);
+}
+
+#[test]
+fn series_of_others_in_a_request_are_taken_for_what_they_are() {
+    let pairs = Pairs::new();
+    assert_eq!(pairs.write(&[of("c", "a", 0)]), (1, 0));
+    assert_eq!(pairs.write(&[of("d", "b", 0)]), (1, 0));
+    let lone = |t: i64| series(&[("__name__", "lone"), ("cluster", "c")], &[(T + t, 1.0)]);
+    for t in 1..4 {
+        // Each way round, so that what one request has made known is met in the other.
+        assert_eq!(pairs.write(&[of("c", "b", t), of("d", "b", 10 * t), lone(10 * t)]), (2, 1));
+        assert_eq!(pairs.write(&[of("d", "a", t), lone(10 * t + 1), of("c", "a", 10 * t + 1)]), (2, 1));
+        assert_eq!(pairs.write(&[lone(10 * t + 2), of("c", "b", t), of("d", "a", t)]), (1, 2));
+        assert_eq!(pairs.write(&[of("c", "a", 10 * t + 3), of("d", "a", t), lone(10 * t + 3)]), (2, 1));
+    }
+    let left_out: Vec<_> = pairs.elections.clusters().iter().map(|of| of.samples_left_out).collect();
+    assert_eq!(left_out, [6, 9]);
+    let lone_times: Vec<_> = (1..4).flat_map(|t| (0..4).map(move |i| 10 * t + i)).collect();
+    assert_eq!(
+        pairs.contents(),
+        [
+            (r#"{__name__="lone", cluster="c"}"#.to_owned(), lone_times),
+            (r#"{__name__="up", cluster="c"}"#.to_owned(), vec![0, 11, 13, 21, 23, 31, 33]),
+            (r#"{__name__="up", cluster="d"}"#.to_owned(), vec![0, 10, 20, 30]),
+        ]
+    );
+}
+
+#[test]
+fn rules_see_what_is_left_and_exemplars_go_the_way_of_their_series() {
+    use crate::relabel::RelabelConfig;
+    let pairs = Pairs::new();
+    let from_replica = RelabelConfig {
+        source_labels: vec!["replica".to_owned()],
+        regex: Some(".+".to_owned()),
+        action: Some("drop".to_owned()),
+        ..RelabelConfig::default()
+    };
+    pairs.fixture.receiver.set_rules(Rules::new(vec![from_replica]).unwrap());
+    let with_exemplar = |replica: &str, t: i64| {
+        let mut series = of("c", replica, t);
+        series.exemplars.push(Exemplar { timestamp: T + t, ..Exemplar::default() });
+        [series]
+    };
+    let taken = pairs.fixture.write(&with_exemplar("a", 1)).unwrap();
+    assert_eq!((taken.samples_stored, taken.exemplars.stored), (1, 1));
+    let left_out = pairs.fixture.write(&with_exemplar("b", 2)).unwrap();
+    assert_eq!((left_out.samples_left_out, left_out.exemplars.refused[&ExemplarRefusal::Standby]), (1, 1));
+}
+
+#[test]
+fn a_request_of_a_standby_is_checked_all_the_same_and_pairs_can_be_turned_off() {
+    let pairs = Pairs::new();
+    assert_eq!(pairs.write(&[of("c", "a", 0)]), (1, 0));
+    let mut malformed = request(&[of("c", "b", 1)]);
+    // The label's name is longer than its label.
+    let at = malformed.windows(8).position(|bytes| bytes == b"__name__").unwrap();
+    malformed[at - 1] = 0x7f;
+    assert!(matches!(pairs.fixture.write_message(&malformed), Err(WriteError::Malformed(_))));
+    let refused = pairs.fixture.write(&[of("c", "b", 1), series(&[("job", "x")], &[(T, 1.0)])]).unwrap();
+    assert_eq!((refused.rejects.n_samples(), refused.samples_left_out), (1, 1));
+    pairs.fixture.receiver.set_ha(None, &pairs.elections);
+    assert_eq!(pairs.write(&[of("c", "b", 1), of("c", "a", 1)]), (2, 0));
+    assert_eq!(pairs.contents().len(), 3);
+}

@@ -1,0 +1,155 @@
+//! `varve check`.
+
+use tempfile::TempDir;
+
+use super::{check_alike, run, text, varve};
+use crate::harness::missing;
+
+const SOUND: &str = "\
+groups:
+- name: g
+  interval: 30s
+  rules:
+  - record: job:up:sum
+    expr: sum by (job) (up)
+  - alert: Down
+    expr: up == 0
+    for: 5m
+    labels: {severity: page}
+    annotations: {summary: '{{ $labels.instance }} is down'}
+";
+const DUPLICATES: &str = "\
+groups:
+- name: g
+  rules:
+  - {record: a, expr: up, labels: {x: '1'}}
+  - {record: a, expr: up * 2, labels: {x: '1'}}
+";
+/// Each is wrong in one way, which both tools tell alike.
+const BAD: &[&str] = &[
+    "groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(\n",
+    "groups:\n- name: g\n  rules:\n  - record: a\n    alert: b\n    expr: up\n",
+    "groups:\n- name: g\n  rules:\n  - expr: up\n",
+    "groups:\n- name: g\n  rules:\n  - record: a\n",
+    "groups:\n- name: g\n  rules:\n  - record: a\n    expr: up\n    for: 5m\n",
+    "groups:\n- name: g\n- name: g\n",
+    "groups:\n- name: ''\n",
+];
+
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(TempDir::new().expect("make a temporary directory"))
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).expect("write a file");
+        path.to_str().expect("a path of a test is text").to_owned()
+    }
+}
+
+#[test]
+fn rule_files_are_checked_as_promtool_checks_them() {
+    if missing(&["promtool"]) {
+        return;
+    }
+    let files = Files::new();
+    let (sound, duplicates) = (files.write("sound.yml", SOUND), files.write("duplicates.yml", DUPLICATES));
+    check_alike(&["check", "rules", &sound], "");
+    check_alike(&["check", "rules", &duplicates], "");
+    check_alike(&["check", "rules", "--lint=none", &duplicates], "");
+    let output = check_alike(&["check", "rules", "--lint-fatal", &sound, &duplicates], "");
+    assert_eq!(output.status.code(), Some(3));
+    check_alike(&["check", "rules"], SOUND);
+    for (text, i) in BAD.iter().zip(0..) {
+        let bad = files.write(&format!("bad{i}.yml"), text);
+        let output = check_alike(&["check", "rules", &bad], "");
+        assert_eq!(output.status.code(), Some(1), "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_rules_is_an_error_whatever_is_minded() {
+    let files = Files::new();
+    let unknown = files.write("unknown.yml", "groups:\n- {name: g, rules: [], nonsense: 1}\n");
+    assert_eq!(varve(&["check", "rules", &unknown]).status.code(), Some(1));
+    assert_eq!(varve(&["check", "rules", "--ignore-unknown-fields", &unknown]).status.code(), Some(0));
+    let both = [&files.write("bad.yml", BAD[0]), &files.write("duplicates.yml", DUPLICATES)];
+    assert_eq!(varve(&["check", "rules", "--lint-fatal", both[0], both[1]]).status.code(), Some(1));
+    assert_eq!(varve(&["check", "rules", "nowhere.yml"]).status.code(), Some(1));
+}
+
+#[test]
+fn metrics_are_minded_as_promtool_minds_them() {
+    if missing(&["promtool"]) {
+        return;
+    }
+    let sound = "# HELP a_total text\n# TYPE a_total counter\na_total{b=\"c\"} 1\n";
+    let minded = "# TYPE a counter\na 1\n# HELP bC text\n# TYPE bC gauge\nbC{le=\"1\"} 1\nc_ms 1\nd:e 1\n\
+                  # HELP f_gauge_total text\n# TYPE f_gauge_total gauge\nf_gauge_total 1\n# HELP h text\n# TYPE h histogram\n\
+                  h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\ng_milliseconds 1\ng_milliseconds 2\n\
+                  # TYPE i summary\ni{quantile=\"0.5\"} 1\ni_sum 1\ni_count 1\n";
+    assert_eq!(check_alike(&["check", "metrics"], sound).status.code(), Some(0));
+    assert_eq!(check_alike(&["check", "metrics"], minded).status.code(), Some(3));
+    let broken = run(env!("CARGO_BIN_EXE_varve"), &["check", "metrics"], "a b\n");
+    assert_eq!(broken.status.code(), run("promtool", &["check", "metrics"], "a b\n").status.code());
+    assert!(text(&broken.stderr).starts_with("error while linting: line 1: "), "{broken:?}");
+    // The table is the same but for its blanks.
+    let cells = |output: &std::process::Output| -> Vec<Vec<String>> {
+        let lines = text(&output.stdout);
+        lines.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let args = ["check", "metrics", "--extended"];
+    let body = "# HELP a_total text\n# TYPE a_total counter\na_total{b=\"c\"} 1\na_total{b=\"d\"} 1\n\
+                # HELP h text\n# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\n";
+    let (ours, theirs) = (run(env!("CARGO_BIN_EXE_varve"), &args, body), run("promtool", &args, body));
+    assert_eq!(cells(&ours), cells(&theirs));
+    assert_eq!(ours.status.code(), theirs.status.code());
+}
+
+#[test]
+fn configurations_of_both_are_checked_with_the_rules_that_they_name() {
+    let files = Files::new();
+    files.write("rules.yml", SOUND);
+    let varve_file = files.write("varve.yml", "storage: {tsdb: {out_of_order_time_window: 5m}}\n");
+    let output = varve(&["check", "config", &varve_file]);
+    assert!(output.status.success() && text(&output.stdout).contains("is valid varve config file"), "{output:?}");
+    let scraping = "global: {scrape_interval: 10m}\nrule_files: [rules.yml]\n\
+                    scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]\n";
+    let prometheus_file = files.write("prometheus.yml", scraping);
+    let bad = files.write("bad.yml", "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]\n");
+    let bad_rules = files.write("bad_rules.yml", BAD[0]);
+    let naming = files.write("naming.yml", &format!("rule_files: ['{bad_rules}']\n"));
+    let calls: [(&[&str], i32); 6] = [
+        (&[&prometheus_file], 0),
+        (&["--lint=all", &prometheus_file], 0),
+        (&["--lint=all", "--lint-fatal", &prometheus_file], 3),
+        (&[&bad], 1),
+        (&[&naming], 1),
+        (&["--syntax-only", &naming], 0),
+    ];
+    for (call, expect) in calls {
+        let args = [&["check", "config"][..], call].concat();
+        let ours = varve(&args);
+        assert_eq!(ours.status.code(), Some(expect), "{ours:?}");
+        if !missing(&["promtool"]) {
+            assert_eq!(run("promtool", &args, "").status.code(), Some(expect), "{args:?}");
+        }
+    }
+    if !missing(&["promtool"]) {
+        check_alike(&["check", "config", &prometheus_file], "");
+    }
+}
+
+#[test]
+fn web_configurations_are_checked() {
+    let files = Files::new();
+    let (sound, bad) = (files.write("sound.yml", ""), files.write("bad.yml", "nonsense: 1\n"));
+    let output = varve(&["check", "web-config", &sound]);
+    assert_eq!(text(&output.stderr), format!("{sound} SUCCESS\n"));
+    let output = varve(&["check", "web-config", &sound, &bad]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains(&format!("{bad} FAILED: ")), "{output:?}");
+}

@@ -1,0 +1,54 @@
+//! The tools, beside those of Prometheus: the same arguments, the same output, the same exit codes.
+
+mod check;
+mod query;
+mod tsdb;
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+/// Runs varve to its end.
+fn varve<S: AsRef<OsStr>>(args: &[S]) -> Output {
+    run(env!("CARGO_BIN_EXE_varve"), args, "")
+}
+
+/// Runs a program to its end with this standard input.
+fn run<S: AsRef<OsStr>>(program: &str, args: &[S], input: &str) -> Output {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("start a program");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    thread::scope(|scope| {
+        // Beside the reading below: who waits for its input may have said much already.
+        scope.spawn(move || {
+            let _ended_before_all_was_read = stdin.write_all(input.as_bytes());
+        });
+        child.wait_with_output().expect("wait for a program")
+    })
+}
+
+/// Runs varve and promtool with the same arguments, and expects the same output and exit code.
+fn check_alike(args: &[&str], input: &str) -> Output {
+    let (ours, theirs) = (run(env!("CARGO_BIN_EXE_varve"), args, input), run("promtool", args, input));
+    assert_eq!(text(&ours.stdout), text(&theirs.stdout), "standard output of {args:?}");
+    assert_eq!(text(&ours.stderr), text(&theirs.stderr), "standard error of {args:?}");
+    assert_eq!(ours.status.code(), theirs.status.code(), "exit code of {args:?}");
+    ours
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_shell_can_complete_and_people_can_read_about_all_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = varve(&["completion", shell]);
+        assert!(output.status.success() && text(&output.stdout).contains("dump-openmetrics"), "{output:?}");
+    }
+    let output = varve(&["man", "query", "range"]);
+    assert!(output.status.success() && text(&output.stdout).starts_with(".ie \\n(.g .ds Aq"), "{output:?}");
+    assert_eq!(varve(&["man", "nothing"]).status.code(), Some(1));
+}

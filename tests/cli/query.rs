@@ -1,0 +1,139 @@
+//! `varve query`, over http and https.
+
+use tempfile::TempDir;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use super::{check_alike, run, text, varve};
+use crate::harness::{Access, Prometheus, Server, missing};
+use crate::http::{T0, data};
+
+/// Calls of both tools; SERVER stands for the URL.
+const CALLS: &[&[&str]] = &[
+    &["query", "instant", "--time=1700000100", "SERVER", "up"],
+    &["query", "instant", "--time=1700000100", "-o", "json", "SERVER", "up"],
+    &["query", "instant", "--time=2023-11-14T22:15:00Z", "SERVER", "temperature"],
+    &["query", "instant", "--time=1700000100.5", "-o", "json", "SERVER", "temperature"],
+    &["query", "instant", "--time=1700000100", "SERVER", "special"],
+    &["query", "instant", "--time=1700000100", "SERVER", "huge or tiny"],
+    &["query", "instant", "--time=1700000100", "SERVER", "{'with.dots'}"],
+    &["query", "instant", "--time=1700000100", "SERVER", "1.5e9"],
+    &["query", "instant", "--time=1700000100", "-o", "json", "SERVER", "NaN"],
+    &["query", "instant", "--time=1700000100", "SERVER", "\"a text\""],
+    &["query", "instant", "--time=1700000100", "-o", "json", "SERVER", "\"a <text>\""],
+    &["query", "instant", "--time=1700000100", "SERVER", "up[1m]"],
+    &["query", "instant", "--time=1700000100", "SERVER", "nothing"],
+    &["query", "instant", "--time=1700000100", "-o", "json", "SERVER", "nothing"],
+    &["query", "instant", "--time=1700000100", "SERVER", "sum("],
+    &["query", "instant", "--time=1700000100", "SERVER", "up + on() group_left() up"],
+    &["query", "range", "--start=1700000000", "--end=1700000060", "--step=30s", "SERVER", "up"],
+    &[
+        "query",
+        "range",
+        "--start=1700000000",
+        "--end=1700000060",
+        "--step=30s",
+        "-o",
+        "json",
+        "SERVER",
+        "requests_total",
+    ],
+    &["query", "range", "--start=1700000000", "--end=1700000285", "SERVER", "sum by (code) (requests_total)"],
+    &["query", "range", "--start=1700000000", "--end=1700000285", "--header=X-Any=1", "SERVER", "sum(up)"],
+    &["query", "range", "--start=2", "--end=1", "SERVER", "up"],
+    &["query", "series", "--match=up", "--match={job='x'}", "--start=1700000000", "--end=1700000285", "SERVER"],
+    &["query", "series", "--match=temperature", "-o", "json", "SERVER"],
+    &["query", "series", "--match=nothing", "SERVER"],
+    &["query", "series", "--match={", "SERVER"],
+    &["query", "labels", "SERVER", "__name__"],
+    &["query", "labels", "SERVER", "room", "-o", "json"],
+    &["query", "labels", "SERVER", "code", "--match=up"],
+    &["query", "analyze", "--server=SERVER", "--type=histogram", "--match=latency_seconds_bucket", "--time=1700000285"],
+    &["check", "healthy", "--url=SERVER"],
+    &["check", "ready", "--url=SERVER"],
+];
+
+fn check_calls(url: &str) {
+    for call in CALLS {
+        let call: Vec<_> = call.iter().map(|arg| arg.replace("SERVER", url)).collect();
+        check_alike(&call.iter().map(String::as_str).collect::<Vec<_>>(), "");
+    }
+}
+
+#[test]
+fn answers_are_printed_as_promtool_prints_them() {
+    if missing(&["promtool"]) {
+        return;
+    }
+    let server = Server::start(&[]);
+    server.http().write(&data()).expect_status(204);
+    check_calls(&server.http().url(""));
+}
+
+#[test]
+fn a_prometheus_is_asked_like_a_varve() {
+    if missing(&["promtool", "prometheus"]) {
+        return;
+    }
+    let prometheus = Prometheus::start_with("{}", &["--storage.tsdb.retention.time=100y"]);
+    prometheus.http().write(&data()).expect_status(204);
+    check_calls(&prometheus.http().url(""));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error() {
+    let output = varve(&["query", "instant", "http://127.0.0.1:1", "up"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("query error: connect to 127.0.0.1:1"), "{output:?}");
+    let output = varve(&["check", "healthy", "--url=http://127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    // A server that is not ready, or no server of this kind, says so.
+    let server = Server::start(&[]);
+    let output = varve(&["check", "ready", &format!("--url={}", server.http().url("/nowhere"))]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("check failed: URL="), "{output:?}");
+}
+
+#[test]
+fn servers_are_asked_over_tls_with_password_or_token() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("a path of a test is text").to_owned();
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("write a file");
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("make a certificate");
+    write("cert.pem", &made.cert.pem());
+    write("key.pem", &made.signing_key.serialize_pem());
+    write(
+        "web.yml",
+        "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n\
+         bearer_tokens: [{name: a, token: t0ken, scopes: [read, write]}]\n",
+    );
+    let cert = Certificate::from_pem(made.cert.pem().as_bytes()).expect("a certificate in PEM");
+    let tls = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[cert])).build();
+    let access = Access { tls: Some(tls), authorization: Some("Bearer t0ken".to_owned()) };
+    let server = Server::start_as(&[&format!("--web.config.file={}", path("web.yml"))], &access);
+    server.http().write(&data()).expect_status(204);
+    let url = format!("https://{}", server.http().address());
+    let time = format!("--time={}", T0 / 1000);
+
+    write("client.yml", "authorization: {credentials: t0ken}\ntls_config: {ca_file: cert.pem}\n");
+    write("wrong.yml", "authorization: {credentials: wrong}\ntls_config: {ca_file: cert.pem}\n");
+    write("trusting.yml", "{bearer_token: t0ken, tls_config: {insecure_skip_verify: true}}\n");
+    write("untrusting.yml", "bearer_token: t0ken\n");
+    write("token", "t0ken\n");
+    let ask = |flag: &str| varve(&["query", "instant", &time, flag, &url, "count(up)"]);
+    for config in ["client.yml", "trusting.yml"] {
+        let output = ask(&format!("--http.config.file={}", path(config)));
+        assert!(text(&output.stdout).starts_with("{} => 2 @["), "{output:?}");
+    }
+    let output = ask(&format!("--http.config.file={}", path("wrong.yml")));
+    assert!(text(&output.stderr).contains("401"), "{output:?}");
+    for flag in [format!("--http.config.file={}", path("untrusting.yml")), format!("--token-file={}", path("token"))] {
+        let output = ask(&flag);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains("certificate"), "{output:?}");
+    }
+    let flag = format!("--http.config.file={}", path("client.yml"));
+    let output = varve(&["check", "healthy", "--url", &url, &flag]);
+    assert!(output.status.success(), "{output:?}");
+    let output = run(env!("CARGO_BIN_EXE_varve"), &["query", "explain", "up", "--url", &url, &flag], "");
+    assert!(output.status.success() && text(&output.stdout).contains("operator"), "{output:?}");
+}

@@ -1,0 +1,172 @@
+//! `varve tsdb`, on a directory that a real Prometheus left behind, and on what was imported from it.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use super::{check_alike, run, text, varve};
+use crate::harness::{missing, promtool};
+use crate::recovery::recorded;
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path of a test is text")
+}
+
+fn succeeded(output: Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+    text(&output.stdout)
+}
+
+/// Imports the recorded directory.
+fn imported(dir: &TempDir, original: &Path) -> PathBuf {
+    let data = dir.path().join("data");
+    succeeded(varve(&["tsdb", "import", path(original), path(&data)]));
+    data
+}
+
+#[test]
+fn both_kinds_of_directory_are_dumped_as_promtool_dumps_them() {
+    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let theirs = succeeded(promtool(&["tsdb", "dump", path(&original)]));
+    assert!(theirs.lines().count() > 900_000);
+    assert!(succeeded(varve(&["tsdb", "dump", path(&original)])) == theirs, "the dumps differ");
+    let data = imported(&dir, &original);
+    assert!(succeeded(varve(&["tsdb", "dump", path(&data)])) == theirs, "the dumps of what was imported differ");
+}
+
+#[test]
+fn parts_are_dumped_as_promtool_dumps_them() {
+    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let data = imported(&dir, &original);
+    let flags = ["--min-time=1795252700000", "--max-time=1795254400000", "--match={job='ooo'}", "--match=demo_odd"];
+    for command in ["dump", "dump-openmetrics"] {
+        let of = |path: &str| [&["tsdb", command, path][..], &flags].concat();
+        let theirs = succeeded(promtool(&of(path(&original))));
+        assert!(theirs.lines().count() > 1000, "{command}");
+        for of_dir in [&original, &data] {
+            assert!(succeeded(varve(&of(path(of_dir)))) == theirs, "{command} of {of_dir:?} differs");
+        }
+    }
+    let theirs = succeeded(promtool(&["tsdb", "dump-openmetrics", path(&original)]));
+    assert!(succeeded(varve(&["tsdb", "dump-openmetrics", path(&original)])) == theirs, "the dumps differ");
+}
+
+#[test]
+fn blocks_are_listed_as_promtool_lists_them() {
+    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    check_alike(&["tsdb", "list", path(&original)], "");
+    check_alike(&["tsdb", "list", "-r", path(&original)], "");
+    let data = imported(&dir, &original);
+    let list = succeeded(varve(&["tsdb", "list", path(&data)]));
+    assert!(list.starts_with("BLOCK ULID") && list.lines().count() > 1, "{list}");
+    let nowhere = varve(&["tsdb", "list", path(dir.path())]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(text(&nowhere.stderr).contains("neither of Prometheus nor of Varve"), "{nowhere:?}");
+}
+
+/// Splits what `analyze` says into what stands before the lists, and the lists with their titles. Of entries with the same
+/// number promtool prints any, in any order: the numbers are what counts.
+fn lists(text: &str) -> (String, Vec<(String, Vec<u64>)>) {
+    let mut parts = text.split("\n\n");
+    let head = parts.next().unwrap_or_default().to_owned();
+    let parts = parts.take_while(|part| !part.starts_with("Compaction analysis"));
+    let list = |part: &str| {
+        let (title, lines) = part.split_once('\n').unwrap_or((part, ""));
+        let number = |line: &str| line.split(' ').next().and_then(|number| number.parse().ok());
+        (title.to_owned(), lines.lines().filter_map(number).collect())
+    };
+    (head, parts.map(list).collect())
+}
+
+#[test]
+fn a_block_is_analyzed_as_promtool_does_it_and_its_bytes_are_told() {
+    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let calls: [&[&str]; 4] = [
+        &["--extended"],
+        &["--limit=5", "01M7YQXBGDD17SX867WS6E6B9M"],
+        &["--match={job='prometheus'}"],
+        &[
+            "--extended",
+            "--match={__name__=~'nh_.+|prometheus_http_request_duration_seconds'}",
+            "01M7YQXBGDD17SX867WS6E6B9M",
+        ],
+    ];
+    for call in calls {
+        let args = [&["tsdb", "analyze", path(&original)][..], call].concat();
+        let (ours, theirs) = (succeeded(varve(&args)), succeeded(promtool(&args)));
+        let ((our_head, our_lists), (their_head, their_lists)) = (lists(&ours), lists(&theirs));
+        assert_eq!(our_head, their_head, "{call:?}");
+        assert_eq!(our_lists[..their_lists.len()], their_lists, "{call:?}");
+        let compaction = |text: &str| text.split_once("Compaction analysis:").map(|(_, part)| part.to_owned());
+        assert_eq!(compaction(&ours), compaction(&theirs), "{call:?}");
+        assert!(ours.contains("\nBytes of samples by encoding:\n"), "{ours}");
+    }
+    let data = imported(&dir, &original);
+    let ours = succeeded(varve(&["tsdb", "analyze", path(&data)]));
+    for title in ["Most common label pairs:", "Metric names with most bytes of samples:", "Bytes of the file by part:"]
+    {
+        assert!(ours.contains(title), "{ours}");
+    }
+    assert_eq!(varve(&["tsdb", "analyze", path(&data), "nothing"]).status.code(), Some(1));
+}
+
+#[test]
+fn blocks_are_made_of_open_metrics_as_promtool_makes_them() {
+    if missing(&["promtool"]) {
+        return;
+    }
+    let dir = TempDir::new().expect("make a temporary directory");
+    let input = dir.path().join("input.om");
+    let mut lines = "# HELP a help\n# TYPE a counter\n".to_owned();
+    for i in 0..2000 {
+        let time = 1_700_000_000 + i * 13;
+        for job in ["x", "y\\\"z"] {
+            lines.push_str(&format!("a_total{{job=\"{job}\"}} {}.5 {time}.25\n", i * i));
+        }
+    }
+    lines.push_str("# TYPE g gauge\ng NaN 1700000000\ng +Inf 1700007200\n# EOF\n");
+    std::fs::write(&input, lines).expect("write a file");
+    for flags in [&[][..], &["--label=cluster=c", "--label=job=w"]] {
+        let of = |name: &str| dir.path().join(format!("{name}-{}", flags.len()));
+        let made = |program: &str, target: &Path| {
+            let args = [&["tsdb", "create-blocks-from", "openmetrics", path(&input), path(target)][..], flags].concat();
+            let said = succeeded(run(program, &args, ""));
+            std::fs::create_dir_all(target.join("wal")).expect("make a folder");
+            // But for names, chunks and sizes.
+            let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let rows: Vec<_> = said.lines().map(columns).filter(|row| row.len() == 8).collect();
+            rows.into_iter().map(|row| [&row[1..5], &row[6..7]].concat()).collect::<Vec<_>>()
+        };
+        let (ours, theirs) = (of("ours"), of("theirs"));
+        let rows = made(env!("CARGO_BIN_EXE_varve"), &ours);
+        assert_eq!(rows, made("promtool", &theirs), "{flags:?}");
+        assert!(rows.len() >= 4, "{rows:?}");
+        let dumps = [&ours, &theirs].map(|target| succeeded(promtool(&["tsdb", "dump", path(target)])));
+        assert!(dumps[0] == dumps[1] && dumps[0].lines().count() > 1000, "{flags:?}");
+        check_alike(&["tsdb", "list", path(&ours)], "");
+        assert!(promtool(&["tsdb", "analyze", path(&ours)]).status.success());
+    }
+    let quiet = varve(&["tsdb", "create-blocks-from", "openmetrics", "-q", path(&input), path(&dir.path().join("q"))]);
+    assert_eq!(succeeded(quiet), "");
+    std::fs::write(&input, "a 1 1\n").expect("write a file");
+    let cut = varve(&["tsdb", "create-blocks-from", "openmetrics", path(&input), path(dir.path())]);
+    assert_eq!(cut.status.code(), Some(1));
+    assert!(text(&cut.stderr).contains("data does not end with # EOF"), "{cut:?}");
+}
+
+#[test]
+fn damage_is_told_and_the_rest_is_dumped() {
+    let Some((_dir, original)) = recorded(&[]) else { return };
+    let whole = succeeded(varve(&["tsdb", "dump", path(&original)])).lines().count();
+    let chunks = original.join("01M7YQXBGDD17SX867WS6E6B9M/chunks/000001");
+    let mut bytes = std::fs::read(&chunks).expect("read a file");
+    bytes[5000] ^= 0xff;
+    std::fs::write(&chunks, bytes).expect("write a file");
+    let output = varve(&["tsdb", "dump", path(&original)]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("chunks/000001: byte "), "{}", text(&output.stderr));
+    let left = text(&output.stdout).lines().count();
+    assert!(left < whole && left > whole - 1000, "{left} of {whole}");
+}

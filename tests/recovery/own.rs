@@ -1,0 +1,133 @@
+//! `varve wal` on a data directory of Varve's own: beside a running server, after a kill, and damaged.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::harness::{Exemplar, Histogram, Label, Server, WriteRequest, series};
+
+const T: i64 = 1_700_000_000_000;
+
+fn wal(verb: &str, dir: &Path, flags: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
+    command.args(["wal", verb]).arg(dir).args(flags).output().expect("run varve")
+}
+
+/// Runs a tool that is expected to end so, and returns what it says.
+fn json(verb: &str, dir: &Path, flags: &[&str], code: i32) -> Value {
+    let output = wal(verb, dir, &[&["--format=json"], flags].concat());
+    assert_eq!(output.status.code(), Some(code), "{verb}: {output:?}");
+    serde_json::from_slice(&output.stdout).expect("the report is JSON")
+}
+
+/// Returns all items that a dump shows.
+fn dumped(dir: &Path, flags: &[&str]) -> Vec<Value> {
+    let output = wal("dump", dir, &[&["--format=json"], flags].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("varve prints text");
+    let items = |line: &str| {
+        let record: Value = serde_json::from_str(line).expect("a line is JSON");
+        record["items"].as_array().expect("a record has items").clone()
+    };
+    text.lines().flat_map(items).collect()
+}
+
+/// A server with ten series of three samples in three requests, an exemplar, and a histogram.
+fn filled(flags: &[&str]) -> Server {
+    let server = Server::start(flags);
+    for round in 0..3 {
+        let at = T + round * 15_000;
+        let of = |i: i64| series(&[("__name__", "up"), ("i", &i.to_string())], &[(at, (round * 10 + i) as f64)]);
+        let mut request = WriteRequest::new((0..10).map(of));
+        if round == 2 {
+            let label = |name: &str, value: &str| Label { name: name.into(), value: value.into() };
+            let labels = vec![label("trace", "abc")];
+            request.timeseries[3].exemplars = vec![Exemplar { labels, value: 7.5, timestamp_ms: at }];
+            let mut histogram = series(&[("__name__", "latency")], &[]);
+            histogram.histograms = vec![Histogram { sum: 0.0, timestamp_ms: at, ..Histogram::default() }];
+            request.timeseries.push(histogram);
+        }
+        let answer = server.http().write(&request);
+        assert!(answer.status < 300, "{answer:?}");
+    }
+    server
+}
+
+#[test]
+fn a_log_is_inspected_verified_dumped_and_replayed_beside_a_server() {
+    let server = filled(&[]);
+    let dir = server.data_dir();
+    for verb in ["inspect", "verify"] {
+        let found = json(verb, &dir, &[], 0);
+        let samples: u64 = found["files"].as_array().unwrap().iter().filter_map(|file| file["samples"].as_u64()).sum();
+        assert_eq!((samples, found["series"].as_u64(), found["nFaults"].as_u64()), (31, Some(11), Some(0)), "{found}");
+        assert!(found["partBytes"]["samples: values"].as_u64().is_some_and(|bytes| bytes > 0), "{found}");
+        assert!(wal(verb, &dir, &[]).status.success());
+    }
+    assert_eq!(dumped(&dir, &["--type=samples"]).len(), 30);
+    let of_three = dumped(&dir, &["--match=up{i=\"3\"}"]);
+    assert_eq!(of_three.iter().filter(|item| item["value"].is_string()).count(), 3, "{of_three:?}");
+    assert_eq!(of_three.iter().filter(|item| item["labels"]["i"] == "3").count(), 1, "{of_three:?}");
+    assert_eq!(of_three.iter().filter(|item| item["exemplar"]["labels"]["trace"] == "abc").count(), 1, "{of_three:?}");
+    let (start, end) = (format!("--start={}", T + 1), format!("--end={}", T + 15_000));
+    assert_eq!(dumped(&dir, &["--type=samples", &start, &end]).len(), 10);
+    assert_eq!(dumped(&dir, &["--type=histograms"]).len(), 1);
+    assert_eq!(wal("dump", &dir, &["--type=nonsense"]).status.code(), Some(2));
+    for concurrency in ["--concurrency=1", "--concurrency=2"] {
+        let replayed = json("replay", &dir, &[concurrency], 0);
+        assert_eq!((replayed["samples"].as_u64(), replayed["series"].as_u64()), (Some(31), Some(11)), "{replayed}");
+    }
+    // Who mends needs the directory for itself.
+    assert_eq!(wal("repair", &dir, &["--write"]).status.code(), Some(2));
+    assert_eq!(json("repair", &dir, &[], 0)["mended"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_damaged_log_is_mended_and_served_again() {
+    let mut server = filled(&["--storage.tsdb.shards=1"]);
+    server.kill();
+    let dir = server.data_dir();
+    assert_eq!(json("verify", &dir, &[], 0)["nFaults"], 0);
+
+    // The second of three requests: its frame begins where a dump says.
+    let output = wal("dump", &dir, &["--format=json", "--type=samples"]);
+    let text = String::from_utf8(output.stdout).expect("varve prints text");
+    let frames: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    let by_time = |frame: &&Value| frame["items"][0]["timestamp_ms"] == T + 15_000;
+    let frame = frames.iter().find(by_time).expect("the request is in the log");
+    let n_lost = frame["items"].as_array().map_or(0, Vec::len);
+    let path = frame["path"].as_str().expect("a path is text");
+    let offset = frame["offset"].as_u64().expect("an offset is a number");
+    let original = std::fs::read(path).expect("read a segment");
+    let mut bytes = original.clone();
+    bytes[usize::try_from(offset).unwrap() + 14] ^= 1;
+    std::fs::write(path, &bytes).expect("write a segment");
+
+    let fault = &json("verify", &dir, &[], 1)["faults"][0];
+    assert_eq!((fault["path"].as_str(), fault["offset"].as_u64()), (Some(path), Some(offset)), "{fault}");
+    let planned = json("repair", &dir, &[], 1);
+    assert_eq!((&planned["written"], planned["mended"].as_array().map(Vec::len)), (&Value::Bool(false), Some(1)));
+    assert!(std::fs::read(path).expect("read a segment") == bytes, "nothing is written without being asked");
+    let mended = json("repair", &dir, &["--write"], 1);
+    let kept = mended["mended"][0]["original"].as_str().expect("a path is text");
+    assert!(std::fs::read(kept).expect("read the original") == bytes);
+    assert_eq!(json("verify", &dir, &[], 0)["nFaults"], 0);
+    assert_eq!(json("repair", &dir, &[], 0)["mended"], Value::Array(Vec::new()));
+
+    server.restart(&["--storage.tsdb.shards=1"]);
+    let time = ((T + 30_000) / 1000).to_string();
+    let answer = server.http().query("/api/v1/query", &[("query", "sum(count_over_time(up[1m]))"), ("time", &time)]);
+    let count: usize = answer.data()["result"][0]["value"][1].as_str().unwrap().parse().unwrap();
+    assert_eq!(count, 30 - n_lost);
+}
+
+#[test]
+fn a_directory_of_nobody_is_refused() {
+    let dir = tempfile::TempDir::new().expect("make a temporary directory");
+    for verb in ["inspect", "verify", "dump", "repair", "replay"] {
+        let output = wal(verb, dir.path(), &[]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("neither of Varve nor of Prometheus"), "{output:?}");
+    }
+}

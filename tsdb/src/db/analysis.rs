@@ -1,0 +1,88 @@
+//! What the series of a block take on the disk, for `varve tsdb analyze`.
+
+use super::Db;
+use crate::context::QueryContext;
+use crate::error::Result;
+use crate::labels::Labels;
+use crate::sample::{SampleColumns, TimeRange};
+
+/// What a series takes in one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeriesCost {
+    /// From its first to its last sample.
+    pub range: TimeRange,
+    /// Samples.
+    pub n_samples: u64,
+    /// Those of them that are histograms.
+    pub n_histograms: u64,
+    /// Bytes of its values. Timestamps, which series share, and the index come on top.
+    pub values_bytes: u64,
+}
+
+impl Db {
+    /// Hands out the series of a block or part in the order of labels, with what each takes; returns whether there is such a
+    /// block. What was deleted since counts, as it still takes its place.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](crate::Error::Interrupted) when the request ends; what reading the block says.
+    pub fn scan_block(
+        &self,
+        ctx: &QueryContext,
+        number: u64,
+        each: &mut dyn FnMut(&Labels, SeriesCost),
+    ) -> Result<bool> {
+        let list = self.store.blocks.list();
+        let Some(stored) = list.iter().find(|stored| stored.block.meta().origin.id.0 == number) else {
+            return Ok(false);
+        };
+        let (mut scan, mut labels) = (stored.block.scan(), stored.block.series_cursor());
+        let (mut samples, mut ordinal) = (SampleColumns::default(), 0);
+        while scan.next(&mut samples)?.is_some() {
+            ctx.check()?;
+            labels.seek(ordinal)?;
+            ordinal += 1;
+            let Some(range) = samples.range() else { continue };
+            let (n_samples, n_histograms) = (samples.len() as u64, samples.histograms.len() as u64);
+            let values_bytes = scan.rows_size();
+            each(&labels.labels()?, SeriesCost { range, n_samples, n_histograms, values_bytes });
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+    use crate::options::Options;
+    use crate::sample::Sample;
+
+    #[test]
+    fn the_bytes_of_the_series_are_those_of_the_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), Options { background: false, ..Options::default() }).unwrap();
+        let mut batch = WriteBatch::default();
+        for name in ["a", "b"] {
+            let series = db.series(&Labels::from_pairs([("__name__", name)]).unwrap()).unwrap();
+            for i in 0..100 {
+                let sample = Sample { timestamp_ms: 1_000_000 + i * 1000, value: (i * i) as f64 * 1.1 };
+                batch.push(series, sample, 0);
+            }
+        }
+        db.append(&mut batch).unwrap();
+        db.flush().unwrap();
+        let block = db.blocks().remove(0);
+        let ctx = QueryContext::unbounded();
+        let mut found = Vec::new();
+        assert!(
+            db.scan_block(&ctx, block.number, &mut |labels, cost| found.push((labels.metric_name().to_owned(), cost)))
+                .unwrap()
+        );
+        assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(found.iter().all(|(_, cost)| cost.n_samples == 100 && cost.range == block.range));
+        let values_bytes: u64 = found.iter().map(|(_, cost)| cost.values_bytes).sum();
+        // The frames of pages come on top.
+        assert!((1..=block.values_bytes).contains(&values_bytes), "{values_bytes} of {}", block.values_bytes);
+        assert!(!db.scan_block(&ctx, block.number + 1, &mut |_, _| {}).unwrap());
+    }
+}

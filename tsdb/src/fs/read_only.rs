@@ -1,0 +1,134 @@
+//! A disk that is read and stays as it is, whatever is done to it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{AppendFile, Fs, Lock, ReadFile};
+
+/// Reads from another disk; what is written, renamed, cut or removed is not, and no lock is taken. For looks at a data
+/// directory that somebody else may have open: the code that reads it may do all that it does at a start.
+#[derive(Debug)]
+pub struct ReadOnlyFs(pub Arc<dyn Fs>);
+
+/// A file whose contents go nowhere.
+#[derive(Debug)]
+struct Nowhere;
+
+/// A lock that keeps nobody out.
+#[derive(Debug)]
+struct Open;
+
+impl Fs for ReadOnlyFs {
+    fn create_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A folder that is not there counts as made, and empty.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        match self.0.list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names,
+        }
+    }
+
+    fn read(&self, path: &Path, size_max: u64) -> io::Result<Vec<u8>> {
+        self.0.read(path, size_max)
+    }
+
+    fn create(&self, _path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        Ok(Arc::new(Nowhere))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.0.open(path)
+    }
+
+    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn hard_link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _path: &Path, _size: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, _path: &Path) -> io::Result<Box<dyn Lock>> {
+        Ok(Box::new(Open))
+    }
+}
+
+impl Lock for Open {}
+
+impl AppendFile for Nowhere {
+    fn append(&self, _bytes: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _size: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::Db;
+    use crate::fs::Clock;
+    use crate::fs::RealFs;
+    use crate::labels::Labels;
+    use crate::options::Options;
+    use crate::sample::Sample;
+    use crate::{SystemClock, WriteBatch};
+
+    #[test]
+    fn a_directory_is_replayed_and_stays_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { background: false, ..Options::default() };
+        let db = Db::open(dir.path(), options.clone()).unwrap();
+        let mut batch = WriteBatch::default();
+        let series = db.series(&Labels::from_pairs([("__name__", "up")]).unwrap()).unwrap();
+        batch.push(series, Sample { timestamp_ms: SystemClock.now_ms(), value: 1.0 }, 0);
+        db.append(&mut batch).unwrap();
+        let files = || walk(dir.path());
+        let before = files();
+        // The directory is in use, and its lock is not asked for.
+        let fs: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::new(RealFs)));
+        let other = Db::open(dir.path(), Options { fs, wal_logs: 1, shards: 4, ..options }).unwrap();
+        assert_eq!(other.stats().replayed.n_samples, 1);
+        drop(other);
+        assert_eq!(files(), before);
+    }
+
+    fn walk(dir: &Path) -> Vec<(std::path::PathBuf, u64)> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => found.extend(walk(&path)),
+                false => found.push((path.clone(), path.metadata().unwrap().len())),
+            }
+        }
+        found.sort();
+        found
+    }
+}

@@ -1,0 +1,123 @@
+//! Label sets of series, or the part of them that somebody asks for.
+//!
+//! Of few labels there are few sets, however many series: each is made once, and known again by the symbols of its values.
+
+use hashbrown::HashMap;
+
+use super::{Head, Pair};
+use crate::index::SymbolId;
+use crate::labels::{Labels, PackedBuilder};
+use crate::select::LabelHint;
+
+/// Label sets that are kept before all are forgotten.
+const KEPT_MAX: usize = 4096;
+
+/// Makes the label sets of one head's series, for as long as these stay in the head.
+#[derive(Debug, Default)]
+pub(crate) struct Projection {
+    /// By shape: which of its names are asked for.
+    places: HashMap<u32, Box<[usize]>>,
+    /// By shape and the values of these names.
+    made: HashMap<Box<[u32]>, Labels>,
+    key: Vec<u32>,
+    builder: PackedBuilder,
+    /// The labels that were built last, where all are asked for.
+    built: Vec<Pair>,
+}
+
+impl Projection {
+    /// Returns the labels of a series that `asked` asks for, which must be the same at all calls.
+    pub(crate) fn labels(&mut self, head: &Head, slot: u32, asked: &LabelHint) -> Labels {
+        // Fast path: a set of its own for each series.
+        if matches!(asked, LabelHint::All) {
+            return self.all(head, slot);
+        }
+        let words = head.table.label_words(slot);
+        let Self { places, made, key, builder, .. } = self;
+        if made.len() >= KEPT_MAX {
+            made.clear();
+            places.clear();
+        }
+        let places = places.entry(words[0]).or_insert_with(|| {
+            let names = head.pairs(slot).map(|(name, _)| head.symbol(name)).enumerate();
+            names.filter(|(_, name)| asked.asks_for(name)).map(|(place, _)| place).collect()
+        });
+        key.clear();
+        key.push(words[0]);
+        key.extend(places.iter().map(|place| words[1 + place]));
+        if let Some(known) = made.get(&**key) {
+            return known.clone();
+        }
+        builder.clear();
+        let names = head.pairs(slot).map(|(name, _)| name).enumerate();
+        let kept = names.filter(|(place, _)| places.contains(place)).map(|(_, name)| name);
+        for (name, &value) in kept.zip(&key[1..]) {
+            builder.push(head.symbol(name), head.symbol(SymbolId(value)));
+        }
+        let labels = builder.labels();
+        made.insert(key.as_slice().into(), labels.clone());
+        labels
+    }
+
+    fn all(&mut self, head: &Head, slot: u32) -> Labels {
+        // Neighbours in label order mostly begin alike.
+        let n_same = self.built.iter().copied().zip(head.pairs(slot)).take_while(|(built, pair)| built == pair).count();
+        self.built.truncate(n_same);
+        self.builder.truncate(n_same);
+        for (name, value) in head.pairs(slot).skip(n_same) {
+            self.builder.push(head.symbol(name), head.symbol(value));
+            self.built.push((name, value));
+        }
+        self.builder.labels()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::SeriesRef;
+
+    #[test]
+    fn series_that_agree_in_what_is_asked_for_share_a_set() {
+        let mut head = Head::new(0);
+        let labels = |pairs: &[(&str, &str)]| Labels::from_pairs(pairs.iter().copied()).unwrap();
+        let mut slot =
+            |number, pairs: &[(&str, &str)]| head.find_or_create(&labels(pairs), SeriesRef(number)).unwrap().0;
+        let slots = [
+            slot(1, &[("a", "1"), ("b", "1"), ("c", "1")]),
+            slot(2, &[("a", "1"), ("b", "2"), ("c", "1")]),
+            slot(3, &[("b", "3"), ("c", "1")]),
+            slot(4, &[("a", "2"), ("c", "2")]),
+        ];
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        for (asked, expect) in [
+            (
+                LabelHint::All,
+                [r#"{a="1", b="1", c="1"}"#, r#"{a="1", b="2", c="1"}"#, r#"{b="3", c="1"}"#, r#"{a="2", c="2"}"#],
+            ),
+            (
+                LabelHint::With(names(&["c", "a", "x"])),
+                [r#"{a="1", c="1"}"#, r#"{a="1", c="1"}"#, r#"{c="1"}"#, r#"{a="2", c="2"}"#],
+            ),
+            (LabelHint::Without(names(&["b", "c"])), [r#"{a="1"}"#, r#"{a="1"}"#, "{}", r#"{a="2"}"#]),
+        ] {
+            let mut projection = Projection::default();
+            let made = slots.map(|slot| projection.labels(&head, slot, &asked));
+            assert_eq!(made.each_ref().map(Labels::to_string), expect, "{asked:?}");
+            assert_eq!(made[0].is_shared_with(&made[1]), !matches!(asked, LabelHint::All));
+        }
+    }
+
+    #[test]
+    fn no_more_sets_are_kept_than_the_bound_says() {
+        let mut head = Head::new(0);
+        let mut projection = Projection::default();
+        let asked = LabelHint::With(vec!["a".to_owned()]);
+        for i in 0..=KEPT_MAX as u64 + 10 {
+            let labels = Labels::from_pairs([("a", &*i.to_string())]).unwrap();
+            let (slot, _) = head.find_or_create(&labels, SeriesRef(i)).unwrap();
+            assert_eq!(projection.labels(&head, slot, &asked), labels);
+            assert!(projection.made.len() <= KEPT_MAX);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Arenas: runs of values, each in one piece, whose memory is given back a piece at a time.
+//!
+//! As with [`Column`](super::Column), nothing is moved when an arena grows. A run lies within a piece of the arena, so a
+//! piece may end with a few values that are never used; a run that is longer than a piece has one of its own. A piece of
+//! which nothing is in use any more is freed. One of which little is in use is [`sparse`](Arena::is_sparse): its owner moves
+//! what is left, run by run, when it comes by.
+
+use std::ops::Range;
+
+/// What the pieces of an arena are: texts, or arrays of numbers.
+pub(crate) trait Piece: Default {
+    /// A run.
+    type Run: ?Sized;
+    /// Bytes of a value.
+    const VALUE_SIZE: usize;
+
+    /// Counts the values of a run.
+    fn len_of(run: &Self::Run) -> usize;
+    /// Starts empty, with room for so many values.
+    fn with_room(n: usize) -> Self;
+    /// Counts the values that there are, and those for which there is room.
+    fn filled(&self) -> (usize, usize);
+    /// Appends a run; there is room for it.
+    fn append(&mut self, run: &Self::Run);
+    /// Returns the run at a place.
+    fn run(&self, at: Range<usize>) -> &Self::Run;
+}
+
+/// Runs of values.
+#[derive(Debug)]
+pub(crate) struct Arena<P> {
+    pieces: Vec<Counted<P>>,
+    /// The piece that takes the next run, if there is one.
+    open: usize,
+    /// Numbers of pieces that are free.
+    free: Vec<usize>,
+    /// Values for which there is room.
+    room: usize,
+}
+
+/// A piece; empty if it is free, or if one before it is longer than a piece and stands for this one as well.
+#[derive(Debug, Default)]
+struct Counted<P> {
+    piece: P,
+    /// Values in use, and one more for each run.
+    n_used: usize,
+}
+
+/// Values of a piece.
+const PIECE_LEN: usize = 1 << 16;
+/// Values for which the first piece has room at first.
+const ROOM_MIN: usize = 256;
+/// A piece of which less than one in so many values is in use is sparse.
+const SPARSE: usize = 2;
+/// Pieces of an arena: places are 32 bits, and the last one of them is none.
+const PIECES_MAX: usize = (1 << 32) / PIECE_LEN - 1;
+
+impl<P: Piece> Arena<P> {
+    /// Adds a run and returns its place, which is less than `u32::MAX`; `None` if the arena is full.
+    pub(crate) fn push(&mut self, run: &P::Run) -> Option<u32> {
+        let n = P::len_of(run);
+        let fits = self.pieces.get(self.open).is_some_and(|open| {
+            let (len, room) = open.piece.filled();
+            len < PIECE_LEN && len + n <= room
+        });
+        if !fits {
+            self.open = self.make_room(n)?;
+        }
+        let place = self.open * PIECE_LEN + self.pieces[self.open].piece.filled().0;
+        let open = &mut self.pieces[self.open];
+        open.piece.append(run);
+        open.n_used += n + 1;
+        Some(u32::try_from(place).expect("there are no more than PIECES_MAX pieces"))
+    }
+
+    /// Makes room for a run and returns the number of its piece.
+    #[cold]
+    fn make_room(&mut self, n: usize) -> Option<usize> {
+        if let [only] = &mut self.pieces[..]
+            && self.free.is_empty()
+        {
+            // The first piece doubles until it is as large as the others.
+            let (len, room) = only.piece.filled();
+            if len + n <= PIECE_LEN {
+                let mut larger = P::with_room((2 * (len + n)).min(PIECE_LEN));
+                larger.append(only.piece.run(0..len));
+                self.room = self.room + larger.filled().1 - room;
+                only.piece = larger;
+                return Some(0);
+            }
+        }
+        let room = n.max(if self.pieces.is_empty() { ROOM_MIN } else { PIECE_LEN });
+        let number = match self.free.pop_if(|_| n <= PIECE_LEN) {
+            Some(number) => number,
+            None => {
+                let (number, n_pieces) = (self.pieces.len(), n.div_ceil(PIECE_LEN).max(1));
+                (number + n_pieces <= PIECES_MAX).then_some(())?;
+                (0..n_pieces).for_each(|_| self.pieces.push(Counted::default()));
+                number
+            }
+        };
+        self.pieces[number].piece = P::with_room(room);
+        self.room += self.pieces[number].piece.filled().1;
+        Some(number)
+    }
+
+    /// Returns the run of so many values at a place.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub(crate) fn run(&self, place: u32, n: usize) -> &P::Run {
+        let (number, at) = split(place);
+        self.pieces[number].piece.run(at..at + n)
+    }
+
+    /// Says that a run is not in use any more.
+    pub(crate) fn release(&mut self, place: u32, n: usize) {
+        let (number, _) = split(place);
+        let of = &mut self.pieces[number];
+        of.n_used -= n + 1;
+        if of.n_used > 0 {
+            return;
+        }
+        let (_, room) = std::mem::take(&mut of.piece).filled();
+        self.room -= room;
+        self.free.extend(number..number + n.div_ceil(PIECE_LEN).max(1));
+    }
+
+    /// Tells whether little of the piece that a run is in is in use: it should be moved.
+    pub(crate) fn is_sparse(&self, place: u32) -> bool {
+        let (number, _) = split(place);
+        let of = &self.pieces[number];
+        number != self.open && of.n_used < of.piece.filled().0 / SPARSE
+    }
+
+    /// Moves a run and returns its new place; `None` if it stays where it is, as the arena is full.
+    pub(crate) fn relocate(&mut self, place: u32, n: usize) -> Option<u32> {
+        let (number, at) = split(place);
+        debug_assert!(number != self.open, "what is in the open piece stays");
+        let piece = std::mem::take(&mut self.pieces[number].piece);
+        let moved = self.push(piece.run(at..at + n));
+        self.pieces[number].piece = piece;
+        let moved = moved?;
+        self.release(place, n);
+        Some(moved)
+    }
+
+    /// Returns the bytes that the arena takes.
+    pub(crate) fn size(&self) -> usize {
+        let pieces = self.pieces.capacity() * size_of::<Counted<P>>() + self.free.capacity() * size_of::<usize>();
+        self.room * P::VALUE_SIZE + pieces
+    }
+}
+
+/// Returns the number of a piece, and the place in it.
+#[inline]
+fn split(place: u32) -> (usize, usize) {
+    let place = place as usize;
+    (place / PIECE_LEN, place % PIECE_LEN)
+}
+
+impl<P> Default for Arena<P> {
+    fn default() -> Self {
+        Self { pieces: Vec::new(), open: 0, free: Vec::new(), room: 0 }
+    }
+}
+
+impl Piece for String {
+    type Run = str;
+    const VALUE_SIZE: usize = 1;
+
+    fn len_of(run: &str) -> usize {
+        run.len()
+    }
+
+    fn with_room(n: usize) -> Self {
+        Self::with_capacity(n)
+    }
+
+    fn filled(&self) -> (usize, usize) {
+        (self.len(), self.capacity())
+    }
+
+    fn append(&mut self, run: &str) {
+        self.push_str(run);
+    }
+
+    #[inline]
+    fn run(&self, at: Range<usize>) -> &str {
+        &self[at]
+    }
+}
+
+impl Piece for Vec<u32> {
+    type Run = [u32];
+    const VALUE_SIZE: usize = size_of::<u32>();
+
+    fn len_of(run: &[u32]) -> usize {
+        run.len()
+    }
+
+    fn with_room(n: usize) -> Self {
+        Self::with_capacity(n)
+    }
+
+    fn filled(&self) -> (usize, usize) {
+        (self.len(), self.capacity())
+    }
+
+    fn append(&mut self, run: &[u32]) {
+        self.extend_from_slice(run);
+    }
+
+    #[inline]
+    fn run(&self, at: Range<usize>) -> &[u32] {
+        &self[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn run(i: usize, n: usize) -> Vec<u32> {
+        (0..n).map(|k| (i * 7 + k) as u32).collect()
+    }
+
+    #[test]
+    fn runs_of_any_length_come_back() {
+        let lens = [0, 3, PIECE_LEN, 0, 2 * PIECE_LEN + 1, 1, PIECE_LEN - 1, 0, PIECE_LEN + 1, 2, 300, PIECE_LEN];
+        let mut arena = Arena::<Vec<u32>>::default();
+        let places: Vec<_> = lens.iter().enumerate().map(|(i, &n)| arena.push(&run(i, n)).unwrap()).collect();
+        for (i, (&n, &place)) in lens.iter().zip(&places).enumerate() {
+            assert_eq!(arena.run(place, n), run(i, n), "{i}");
+        }
+        lens.iter().zip(&places).for_each(|(&n, &place)| arena.release(place, n));
+        assert!(arena.size() < 4096, "{}", arena.size());
+        let n_pieces = arena.pieces.len();
+        (0..n_pieces).for_each(|_| _ = arena.push(&run(1, PIECE_LEN)).unwrap());
+        assert_eq!(arena.pieces.len(), n_pieces, "numbers are given again");
+    }
+
+    #[test]
+    fn small_arenas_take_little() {
+        let mut arena = Arena::<String>::default();
+        arena.push("x");
+        assert!(arena.size() < 1024, "{}", arena.size());
+        (0..1000).for_each(|_| _ = arena.push("0123456789"));
+        assert!(arena.size() < 33_000, "{}", arena.size());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_moved_out_of_sparse_pieces_stays_what_it_is(
+            lens in proptest::collection::vec(prop_oneof![0..2_000_usize, 30_000..70_000_usize], 1..60),
+            gone in proptest::collection::vec(any::<bool>(), 60),
+        ) {
+            let mut arena = Arena::<Vec<u32>>::default();
+            let runs: Vec<_> = lens.iter().enumerate().map(|(i, &n)| run(i, n)).collect();
+            let mut places: Vec<_> = runs.iter().map(|run| arena.push(run).unwrap()).collect();
+            let mut live: Vec<_> = (0..runs.len()).collect();
+            live.retain(|&i| {
+                if gone[i] {
+                    arena.release(places[i], runs[i].len());
+                }
+                !gone[i]
+            });
+            for &i in &live {
+                if arena.is_sparse(places[i]) {
+                    places[i] = arena.relocate(places[i], runs[i].len()).unwrap();
+                }
+                prop_assert!(!arena.is_sparse(places[i]));
+            }
+            for &i in &live {
+                prop_assert_eq!(arena.run(places[i], runs[i].len()), &runs[i][..]);
+            }
+            let used: usize = live.iter().map(|&i| runs[i].len()).sum();
+            // Half of each piece but the open one, and the ends of pieces into which the next run did not fit.
+            prop_assert!(arena.room <= 2 * used + 2 * PIECE_LEN + live.len() * 70_000);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Sets of slots that grow at their ends.
+//!
+//! Series that come one after the other have slots that follow each other, and many of their labels in common. The newest
+//! slots of a set, as long as they follow each other, are a range beside its bitmap, and adding one more is counting it up.
+
+use std::ops::Range;
+
+use roaring::RoaringBitmap;
+
+/// A set of slots.
+#[derive(Debug, Default)]
+pub(crate) struct SlotSet {
+    bitmap: RoaringBitmap,
+    /// Not in the bitmap, and above all that is, and ever was, there.
+    newest: Range<u32>,
+}
+
+impl SlotSet {
+    /// Adds a slot, which is less than `u32::MAX`; tells whether it is new.
+    #[inline]
+    pub(crate) fn insert(&mut self, slot: u32) -> bool {
+        // Fast path: the next one.
+        if slot == self.newest.end {
+            self.newest.end += 1;
+            return true;
+        }
+        if slot > self.newest.end {
+            self.settle();
+            self.newest = slot..slot + 1;
+            return true;
+        }
+        !self.newest.contains(&slot) && self.bitmap.insert(slot)
+    }
+
+    /// Removes a slot.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        if self.newest.contains(&slot) {
+            self.settle();
+        }
+        self.bitmap.remove(slot);
+    }
+
+    /// Moves the newest slots into the bitmap.
+    fn settle(&mut self) {
+        match self.newest.len() {
+            0 => {}
+            1 => _ = self.bitmap.insert(self.newest.start),
+            _ => _ = self.bitmap.insert_range(self.newest.clone()),
+        }
+        self.newest.start = self.newest.end;
+    }
+
+    /// Counts the slots.
+    pub(crate) fn len(&self) -> u64 {
+        self.bitmap.len() + self.newest.len() as u64
+    }
+
+    /// Iterates over the slots in ascending order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.bitmap.iter().chain(self.newest.clone())
+    }
+
+    /// Returns the slots as a bitmap.
+    pub(crate) fn to_bitmap(&self) -> RoaringBitmap {
+        let mut bitmap = self.bitmap.clone();
+        bitmap.insert_range(self.newest.clone());
+        bitmap
+    }
+
+    /// Adds the slots to `set`.
+    pub(crate) fn union_into(&self, set: &mut RoaringBitmap) {
+        *set |= &self.bitmap;
+        set.insert_range(self.newest.clone());
+    }
+
+    /// Leaves in `set` only what is here too.
+    pub(crate) fn intersect_into(&self, set: &mut RoaringBitmap) {
+        // What is in the range passes, and lies above all that is in the bitmap.
+        let mut among_newest = std::mem::take(set);
+        if self.newest.is_empty() {
+            *set = among_newest & &self.bitmap;
+            return;
+        }
+        *set = &among_newest & &self.bitmap;
+        among_newest.remove_range(..self.newest.start);
+        among_newest.remove_range(self.newest.end..);
+        *set |= among_newest;
+    }
+
+    /// Tells whether one of the slots is in `set`.
+    pub(crate) fn intersects(&self, set: &RoaringBitmap) -> bool {
+        !self.bitmap.is_disjoint(set) || set.range_cardinality(self.newest.clone()) > 0
+    }
+}
+
+impl FromIterator<u32> for SlotSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(slots: I) -> Self {
+        let mut set = Self::default();
+        slots.into_iter().for_each(|slot| _ = set.insert(slot));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn a_set_is_a_set(
+            steps in proptest::collection::vec((0..4_u8, 0_u32..60), 0..200),
+            other in proptest::collection::btree_set(0_u32..100, 0..40),
+        ) {
+            let (mut set, mut model, mut next) = (SlotSet::default(), BTreeSet::new(), 0);
+            for (step, slot) in steps {
+                match step {
+                    // The next one, one a little behind that, any, or one less.
+                    0 | 1 => {
+                        next += u32::from(step) * (1 + slot % 3);
+                        prop_assert_eq!(set.insert(next), model.insert(next));
+                        next += 1;
+                    }
+                    2 => prop_assert_eq!(set.insert(slot), model.insert(slot)),
+                    _ => {
+                        set.remove(slot);
+                        model.remove(&slot);
+                    }
+                }
+                next = next.max(model.last().map_or(0, |last| last + 1));
+                let other: RoaringBitmap = other.iter().copied().collect();
+                let bitmap: RoaringBitmap = model.iter().copied().collect();
+                prop_assert_eq!(set.len(), model.len() as u64);
+                prop_assert!(set.iter().eq(model.iter().copied()));
+                prop_assert_eq!(set.to_bitmap(), bitmap.clone());
+                let (mut union, mut both) = (other.clone(), other.clone());
+                set.union_into(&mut union);
+                set.intersect_into(&mut both);
+                prop_assert_eq!(set.intersects(&other), !both.is_empty());
+                prop_assert_eq!((union, both), (&other | &bitmap, &other & &bitmap));
+            }
+        }
+    }
+}

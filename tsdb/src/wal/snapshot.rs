@@ -1,0 +1,35 @@
+//! The log of a snapshot: what is in no block.
+//!
+//! Samples and series of a snapshot are in its blocks. Its log is that of the first epoch of a data directory, with a
+//! checkpoint that has no series, but metadata and exemplars.
+
+use std::iter;
+use std::path::Path;
+
+use super::{Cut, Epoch, checkpoint};
+use crate::error::{Error, Result};
+use crate::exemplars::NumberedExemplars;
+use crate::fs::Fs;
+use crate::metadata::Metadata;
+
+/// Writes the log of a snapshot below `wal_dir`, durably but for the entry of that folder. `next_ref` is the least number
+/// that no series ever had.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Limit`] if a label set is larger than any the store accepts.
+pub(crate) fn write_snapshot_log<'a>(
+    fs: &dyn Fs,
+    wal_dir: &Path,
+    next_ref: u64,
+    metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
+    exemplars: &[NumberedExemplars],
+) -> Result<()> {
+    let epoch = Epoch { number: 0, logs: 1 };
+    let log_dir = epoch.log_dir(wal_dir, 0);
+    fs.create_dir(&log_dir).map_err(Error::io("create", &log_dir))?;
+    checkpoint::write(fs, &log_dir, Cut(1), next_ref, metadata, iter::empty(), exemplars)?;
+    for dir in [&epoch.dir(wal_dir), wal_dir] {
+        fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Logs of all versions, whole and damaged with a seed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::context::QueryContext;
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::fs::{Fs, RealFs};
+use crate::options::Options;
+use crate::prometheus::fault::Faults;
+use crate::sample::{SampleColumns, TimeRange};
+
+/// Damaged copies of each version.
+const VARIANTS: u64 = 12;
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() { copy_dir(&path, &target) } else { std::fs::copy(&path, &target).map(|_| ()).unwrap() }
+    }
+}
+
+/// A copy of the directory that a version wrote.
+fn written_by(version: u32) -> tempfile::TempDir {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/format");
+    let dir = tempfile::tempdir().unwrap();
+    copy_dir(&fixtures.join(format!("wal-v{version}")), dir.path());
+    dir
+}
+
+fn look(dir: &Path) -> Survey {
+    survey(&RealFs, dir, &mut |done, total| assert!(done <= total)).unwrap()
+}
+
+fn open(dir: &Path) -> Result<Db> {
+    Db::open(dir, Options { background: false, ..Options::default() })
+}
+
+/// All samples that sound frames hold, in any order.
+fn samples(dir: &Path) -> Vec<(u64, i64)> {
+    let mut found = Vec::new();
+    for file in list(&RealFs, dir).unwrap() {
+        read_file(&RealFs, &file, &mut Faults::default(), |frame| {
+            match &frame.content {
+                Content::Samples(samples, _) => {
+                    found.extend(samples.iter().map(|it| (it.series, it.sample.timestamp_ms)));
+                }
+                Content::Histograms(histograms) => found.extend(histograms.iter().map(|it| (it.0, it.1))),
+                _ => {}
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    found.sort_unstable();
+    found
+}
+
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    list(&RealFs, dir).unwrap().into_iter().map(|it| (it.path.clone(), std::fs::read(&it.path).unwrap())).collect()
+}
+
+#[test]
+fn logs_of_all_versions_are_read_as_replay_reads_them() {
+    for version in 1..=3 {
+        let dir = written_by(version);
+        let found = look(dir.path());
+        let counts = |file: &&FileSummary| file.file.role == Role::Counts;
+        let n_samples: u64 = found.files.iter().filter(counts).map(|file| file.n_samples).sum();
+        let replayed = open(dir.path()).unwrap().stats().replayed;
+        assert_eq!(n_samples, replayed.n_samples + replayed.n_repeated + replayed.n_conflicting, "version {version}");
+        assert!(n_samples > 0 && found.n_series > 0 && found.n_series <= replayed.n_series);
+        // The directory of version 1 was damaged before it was kept.
+        let sum = |of: fn(&FileEnd) -> u64| found.files.iter().filter(counts).map(|file| of(&file.end)).sum::<u64>();
+        let damage = (sum(|end| end.damaged_bytes), sum(|end| end.torn_bytes), sum(|end| end.n_missing_frames));
+        assert_eq!(damage, (replayed.damaged_bytes, replayed.torn_bytes, replayed.n_missing_frames));
+        assert_eq!((found.faults.n_unsound() > 0, found.n_gone), (damage.0 > 0, 0), "{:?}", found.faults.kept());
+        assert_eq!(found.n_orphaned, replayed.n_orphaned);
+        assert!(found.files.iter().all(|file| file.end.version.is_none_or(|of| u32::from(of) == version)));
+    }
+}
+
+#[test]
+fn parts_are_all_that_files_consist_of() {
+    let dir = written_by(3);
+    let found = look(dir.path());
+    let PartSizes { file_headers, sample_frames, samples, n_samples, older_samples, .. } = found.parts;
+    let PartSizes { histograms, starts, exemplars, series, metadata, checkpoints, unsound, .. } = found.parts;
+    let bits = samples.head + samples.refs + samples.times + samples.values;
+    let bytes = file_headers + sample_frames + older_samples + histograms + starts + exemplars;
+    let size: u64 = found.files.iter().map(|file| file.end.size).sum();
+    assert_eq!(8 * (bytes + series + metadata + checkpoints + unsound) + bits, 8 * size);
+    assert!(n_samples > 0 && samples.values > 0 && series > 0 && checkpoints > 0);
+}
+
+/// A generator of numbers below what it is asked for.
+fn random(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    move |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end.max(1)
+    }
+}
+
+/// Damages a file of a log: a bit, some bytes, its header, or its first or last frame.
+fn damage(dir: &Path, random: &mut impl FnMut(usize) -> usize) {
+    let files: Vec<_> = files(dir).into_iter().filter(|(_, bytes)| bytes.len() > 60).collect();
+    let (path, mut bytes) = files[random(files.len())].clone();
+    let at = random(bytes.len());
+    let end = (at + 1 + random(40)).min(bytes.len());
+    match random(5) {
+        0 => bytes[at] ^= 1 << random(8),
+        1 => bytes[at..end].iter_mut().for_each(|byte| *byte = random(256) as u8),
+        2 => bytes[random(24)] ^= 1 << random(8),
+        3 => bytes[..8].fill(0),
+        _ => drop(bytes.drain(at..end)),
+    }
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_repaired_log_keeps_every_sound_frame_and_has_no_faults() {
+    for (version, seed) in (1..=3).flat_map(|version| (1..=VARIANTS).map(move |seed| (version, seed))) {
+        let dir = written_by(version);
+        let mut random = random(seed + 1000 * u64::from(version));
+        damage(dir.path(), &mut random);
+        let before = (files(dir.path()), samples(dir.path()));
+        let planned = repair(&RealFs, dir.path(), false).unwrap();
+        assert!(
+            files(dir.path()) == before.0,
+            "version {version}, seed {seed}: nothing is written without being asked"
+        );
+        let found = repair(&RealFs, dir.path(), true).unwrap();
+        let of = |repair: &Repair| repair.mended.iter().map(|it| (it.path.clone(), it.n_kept)).collect::<Vec<_>>();
+        assert_eq!(of(&found), of(&planned), "version {version}, seed {seed}");
+        for it in &found.mended {
+            assert!(std::fs::read(&it.original).unwrap() == before.0[&it.path], "the original is kept");
+        }
+        let after = samples(dir.path());
+        assert!(before.1.iter().all(|sample| after.binary_search(sample).is_ok()), "version {version}, seed {seed}");
+        let left = look(dir.path()).faults;
+        // What was lost of a checkpoint stays lost.
+        let is_known = |reason: &str| reason.starts_with("labels of ");
+        let unsound = left.kept().iter().filter(|it| it.kind.name() != "torn tail").find(|it| !is_known(&it.reason));
+        assert!(unsound.is_none(), "version {version}, seed {seed}: {unsound:?}");
+        let stats = open(dir.path()).unwrap().stats().replayed;
+        assert_eq!((stats.damaged_bytes, stats.n_missing_frames, stats.n_damaged_checkpoints), (0, 0, 0));
+    }
+}
+
+/// A bit of the header costs a server the whole file; a repair finds it.
+#[test]
+fn a_flipped_bit_of_a_header_costs_nothing_after_a_repair() {
+    let read = |dir: &Path| {
+        let db = open(dir).unwrap();
+        let ctx = QueryContext::unbounded();
+        let mut found = Vec::new();
+        for series in db.select(&ctx, &[], TimeRange::ALL).unwrap() {
+            let (series, mut columns) = (series.unwrap(), SampleColumns::default());
+            series.read(&mut columns).unwrap();
+            let samples = columns.iter().map(|it| (it.timestamp_ms, it.value.to_bits())).collect::<Vec<_>>();
+            found.push((series.labels().clone(), samples));
+        }
+        found
+    };
+    let whole = read(written_by(3).path());
+    let dir = written_by(3);
+    let path = list(&RealFs, dir.path()).unwrap().into_iter().rfind(|it| it.kind == SegmentKind::Samples).unwrap().path;
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[12] ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(look(dir.path()).faults.kept()[0].offset, 0);
+    repair(&RealFs, dir.path(), true).unwrap();
+    assert!(read(dir.path()) == whole);
+}
+
+#[test]
+fn a_newer_format_is_reported_and_left_alone() {
+    let dir = written_by(3);
+    let path = list(&RealFs, dir.path()).unwrap().pop().unwrap().path;
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4] = 99;
+    let crc = crc32c::crc32c(&bytes[..20]);
+    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let found = look(dir.path());
+    assert_eq!(found.faults.kept().iter().filter(|fault| fault.path == path).count(), 1);
+    let before = files(dir.path());
+    assert!(matches!(repair(&RealFs, dir.path(), true), Err(Error::Version { found: 99, .. })));
+    assert!(files(dir.path()) == before);
+}
+
+#[test]
+fn a_directory_in_use_is_not_repaired() {
+    let dir = written_by(3);
+    let db = open(dir.path()).unwrap();
+    assert!(matches!(repair(&RealFs, dir.path(), true), Err(Error::Locked { .. })));
+    assert!(repair(&RealFs, dir.path(), false).unwrap().mended.is_empty());
+    drop(db);
+    let lock = RealFs.lock(&dir.path().join("lock"));
+    assert!(lock.is_ok());
+}
