@@ -263,6 +263,10 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.wal.on-corruption", value_name = "WHAT", default_value = "quarantine")]
     pub(crate) wal_on_corruption: OnCorruption,
 
+    /// Remote reads at work at the same time [0: no bound]
+    #[arg(long = "storage.remote.read-concurrent-limit", value_name = "N", default_value = "10")]
+    pub(crate) remote_read_concurrent_limit: usize,
+
     /// Samples that remote read returns of a query in one message [0: no bound]
     #[arg(long = "storage.remote.read-sample-limit", value_name = "N", default_value = "50000000")]
     pub(crate) remote_read_sample_limit: usize,

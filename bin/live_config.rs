@@ -50,15 +50,16 @@ impl LiveConfig {
         self.state.read().unwrap_or_else(PoisonError::into_inner).status
     }
 
-    /// Reads the file again and puts it into force.
+    /// Reads the file again and puts it into force, which is what `apply` does outside of here.
     ///
     /// # Errors
-    /// As [`Config::load`]; if a setting differs that is read at the start only.
-    pub(crate) fn reload(&self) -> Result<()> {
+    /// As [`Config::load`]; if a setting differs that is read at the start only; what `apply` says.
+    pub(crate) fn reload(&self, apply: impl FnOnce(&Config) -> Result<()>) -> Result<()> {
         let read = self.path.as_deref().map(Config::load).transpose().map(Option::unwrap_or_default);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let checked = read.and_then(|config| {
             ensure!(config.storage == state.config.storage, "storage: a change takes effect with a restart only");
+            apply(&config)?;
             Ok(config)
         });
         state.status.is_success = checked.is_ok();
@@ -79,13 +80,18 @@ mod tests {
         std::fs::write(&path, "global: {external_labels: {a: b}}").unwrap();
         let live = LiveConfig::new(Some(path.clone()), Config::load(&path).unwrap());
         let label = || live.current().global.external_labels.get("a").cloned();
+        let apply = |config: &Config| {
+            let refused = config.global.external_labels.values().any(|value| value == "refused");
+            if refused { Err(anyhow::anyhow!("cannot be applied")) } else { Ok(()) }
+        };
         for (text, expect) in [
             ("nonsense: 1", Err("unknown field `nonsense`")),
             ("storage: {tsdb: {ahead_max: 1m}}", Err("storage: a change takes effect")),
+            ("global: {external_labels: {a: refused}}", Err("cannot be applied")),
             ("global: {external_labels: {a: c}}", Ok("c")),
         ] {
             std::fs::write(&path, text).unwrap();
-            match (live.reload(), expect) {
+            match (live.reload(apply), expect) {
                 (Ok(()), Ok(value)) => assert_eq!((label().as_deref(), live.status().is_success), (Some(value), true)),
                 (Err(refused), Err(part)) => {
                     assert!(format!("{refused:#}").contains(part), "{refused:#}");

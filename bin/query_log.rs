@@ -7,7 +7,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -23,6 +22,10 @@ pub(crate) struct QueryLog {
     failures: IntCounter,
 }
 
+/// A file that is open, or none.
+#[derive(Debug)]
+pub(crate) struct Opened(Option<(PathBuf, File)>);
+
 /// A query that has ended.
 #[derive(Debug)]
 pub(crate) struct LoggedQuery<'a> {
@@ -32,9 +35,8 @@ pub(crate) struct LoggedQuery<'a> {
     pub(crate) step_s: i64,
     /// Why it gave no value, or not all of it.
     pub(crate) error: Option<&'a str>,
-    pub(crate) waited: Duration,
-    pub(crate) worked: Duration,
-    pub(crate) n_samples: u64,
+    /// Timings and samples, as `stats=all` returns them.
+    pub(crate) stats: Value,
     pub(crate) n_series: u64,
     pub(crate) memory_peak_bytes: usize,
     pub(crate) client_ip: String,
@@ -48,19 +50,25 @@ impl QueryLog {
         Self { file: Arc::default(), enabled, failures }
     }
 
-    /// Writes to `path` from now on, or nowhere; a file that is written to already is opened anew, as after a rotation.
+    /// Opens a file to write to, or none; lines are appended to what it holds.
     ///
     /// # Errors
-    /// If it cannot be opened; then nothing has changed.
-    pub(crate) fn write_to(&self, path: Option<&Path>) -> Result<()> {
-        let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
-        let opened = match path {
-            Some(path) => Some((path.to_owned(), open(path).with_context(|| format!("open query log {path:?}"))?)),
-            None => None,
-        };
+    /// If it cannot be opened.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Opened> {
+        let Some(path) = path else { return Ok(Opened(None)) };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Opened(Some((path.to_owned(), file.with_context(|| format!("open query log {path:?}"))?))))
+    }
+
+    /// Writes there from now on. One that was written to already is a new file if it was moved away, as after a rotation.
+    pub(crate) fn write_to(&self, Opened(opened): Opened) {
         self.enabled.set(opened.is_some().into());
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = opened;
-        Ok(())
+    }
+
+    /// Tells whether queries are logged.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled.get() != 0
     }
 
     /// Appends a line.
@@ -78,7 +86,6 @@ impl QueryLog {
 
 impl LoggedQuery<'_> {
     fn to_json(&self, now: Timestamp) -> Value {
-        let worked = self.worked.as_secs_f64();
         let mut line = Map::new();
         line.insert("time".into(), format!("{now:.3}").into());
         line.insert("level".into(), "INFO".into());
@@ -91,21 +98,9 @@ impl LoggedQuery<'_> {
         if let Some(error) = self.error {
             line.insert("error".into(), error.into());
         }
-        line.insert(
-            "stats".into(),
-            json!({
-                "timings": {
-                    "evalTotalTime": worked,
-                    "resultSortTime": 0.0,
-                    "queryPreparationTime": 0.0,
-                    "innerEvalTime": worked,
-                    "execQueueTime": self.waited.as_secs_f64(),
-                    "execTotalTime": (self.waited + self.worked).as_secs_f64(),
-                },
-                "samples": { "samplesRead": self.n_samples },
-                "varve": { "series": self.n_series, "memoryPeakBytes": self.memory_peak_bytes },
-            }),
-        );
+        let mut stats = self.stats.clone();
+        stats["varve"] = json!({ "series": self.n_series, "memoryPeakBytes": self.memory_peak_bytes });
+        line.insert("stats".into(), stats);
         line.insert("spanID".into(), "0000000000000000".into());
         line.insert("traceID".into(), "00000000000000000000000000000000".into());
         line.insert(
@@ -126,21 +121,22 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    const QUERY: LoggedQuery<'_> = LoggedQuery {
-        query: "up == \"x\"",
-        start_ms: 1_700_000_000_000,
-        end_ms: 1_700_000_060_500,
-        step_s: 15,
-        error: Some("query was canceled"),
-        waited: Duration::from_millis(500),
-        worked: Duration::from_secs(1),
-        n_samples: 7,
-        n_series: 2,
-        memory_peak_bytes: 100,
-        client_ip: String::new(),
-        method: "GET",
-        path: "/api/v1/query_range",
-    };
+    /// Makes an entry; `stats` must be an object.
+    fn query(stats: Value) -> LoggedQuery<'static> {
+        LoggedQuery {
+            query: "up == \"x\"",
+            start_ms: 1_700_000_000_000,
+            end_ms: 1_700_000_060_500,
+            step_s: 15,
+            error: Some("query was canceled"),
+            stats,
+            n_series: 2,
+            memory_peak_bytes: 100,
+            client_ip: String::new(),
+            method: "GET",
+            path: "/api/v1/query_range",
+        }
+    }
 
     fn log() -> (QueryLog, IntCounter) {
         let failures = IntCounter::new("failures", "x").unwrap();
@@ -149,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_line_has_the_form_of_prometheus() {
-        let line = QUERY.to_json(Timestamp::UNIX_EPOCH);
+        let line = query(json!({ "timings": { "execTotalTime": 1.5 } })).to_json(Timestamp::UNIX_EPOCH);
         assert_eq!(line["time"], "1970-01-01T00:00:00.000Z");
         assert_eq!(line["params"]["start"], "2023-11-14T22:13:20.000Z");
         assert_eq!((&line["params"]["step"], &line["msg"]), (&json!(15), &json!("promql query logged")));
@@ -157,6 +153,7 @@ mod tests {
             (&line["error"], &line["stats"]["timings"]["execTotalTime"]),
             (&json!("query was canceled"), &json!(1.5))
         );
+        assert_eq!(line["stats"]["varve"], json!({ "series": 2, "memoryPeakBytes": 100 }));
         assert_eq!(line["httpRequest"]["path"], "/api/v1/query_range");
     }
 
@@ -165,15 +162,16 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("queries.log");
         let (log, failures) = log();
-        log.log(&QUERY);
-        log.write_to(Some(&path)).unwrap();
-        log.log(&QUERY);
-        log.write_to(Some(&path)).unwrap();
-        log.log(&QUERY);
-        assert!(log.write_to(Some(dir.path())).is_err(), "a folder is no log");
-        log.log(&QUERY);
-        log.write_to(None).unwrap();
-        log.log(&QUERY);
+        log.log(&query(json!({})));
+        log.write_to(QueryLog::open(Some(&path)).unwrap());
+        log.log(&query(json!({})));
+        log.write_to(QueryLog::open(Some(&path)).unwrap());
+        log.log(&query(json!({})));
+        assert!(QueryLog::open(Some(dir.path())).is_err(), "a folder is no log");
+        log.log(&query(json!({})));
+        log.write_to(QueryLog::open(None).unwrap());
+        assert!(!log.is_enabled());
+        log.log(&query(json!({})));
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((lines.len(), failures.get()), (3, 0));

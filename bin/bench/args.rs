@@ -36,6 +36,8 @@ pub(crate) enum FleetCommand {
     Query(QueryArgs),
     /// Writes and asks at the same time, and tells what each costs the other
     Mixed(MixedArgs),
+    /// Asks for all series from many clients at once, while writes go on
+    Unbounded(UnboundedArgs),
     /// Checks that peers need for an hour of the fleet the bytes a sample that they are known for
     Calibrate(CalibrateArgs),
 }
@@ -163,6 +165,33 @@ pub(crate) struct MixedArgs {
     /// How often each question is asked
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) repeats: u8,
+}
+
+/// Flags of `varve bench fleet unbounded`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct UnboundedArgs {
+    /// The server, which holds the fleet, for instance http://127.0.0.1:9898
+    #[arg(value_name = "URL", value_parser = Url::parse)]
+    pub(crate) url: Url,
+
+    #[command(flatten)]
+    pub(crate) fleet: FleetArgs,
+
+    /// Time of the first scrape, as `write` printed it; what is written now follows the last one
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) start: i64,
+
+    /// Samples a second that are written meanwhile
+    #[arg(long, value_name = "N", default_value = "30000", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rate: u64,
+
+    /// Clients that ask at the same time
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
+    pub(crate) clients: u64,
+
+    /// Process of the server, whose memory is watched
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: u32,
 }
 
 /// Flags of `varve bench compare`.

@@ -12,6 +12,7 @@ mod message;
 mod mixed;
 mod peer;
 mod query;
+mod unbounded;
 mod verify;
 mod write;
 
@@ -20,5 +21,6 @@ pub(crate) use calibrate::calibrate;
 pub(crate) use compare::compare;
 pub(crate) use mixed::mixed;
 pub(crate) use query::query;
+pub(crate) use unbounded::unbounded;
 pub(crate) use verify::verify;
 pub(crate) use write::write;

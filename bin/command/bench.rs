@@ -14,6 +14,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<()> {
         BenchCommand::Fleet(FleetCommand::Write(args)) => bench::write(args),
         BenchCommand::Fleet(FleetCommand::Verify(args)) => bench::verify(args),
         BenchCommand::Fleet(FleetCommand::Query(args)) => bench::query(args),
+        BenchCommand::Fleet(FleetCommand::Unbounded(args)) => bench::unbounded(args),
         BenchCommand::Fleet(FleetCommand::Mixed(args)) => bench::mixed(args),
         BenchCommand::Fleet(FleetCommand::Calibrate(args)) => bench::calibrate(args),
     }

@@ -30,6 +30,7 @@ use crate::live_config::LiveConfig;
 use crate::machine::Memory;
 use crate::pressure::Pressure;
 use crate::quantity::{print_duration, print_size};
+use crate::query_log::QueryLog;
 use crate::shutdown::{Received, Signals};
 use crate::store::{Store, StoreOptions};
 use crate::web_config::WebConfig;
@@ -74,13 +75,13 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .max_blocking_threads(args.max_connections + THREADS_SPARE)
+        .max_blocking_threads(http::requests_max(args.max_connections) + THREADS_SPARE)
         .build()
         .context("start the threads of the server")?;
     let pressure = Pressure::new(memory, args.memory_refuse_at);
     let web = WebConfig::load(args.web_config_file.as_deref())?;
     let app = Arc::new(App::new(settings, config, pressure, web).context("register metrics")?);
-    app.query_log.write_to(query_log_file.as_deref())?;
+    app.query_log.write_to(QueryLog::open(query_log_file.as_deref())?);
     let result = runtime.block_on(run(args, app, options));
     // A thread that still replays or computes must not hold the process: what was acknowledged is safe already.
     runtime.shutdown_background();
@@ -341,7 +342,7 @@ fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeM
         queue_timeout: args.query_queue_timeout,
         metadata_series_max: Some(args.query_max_metadata_series).filter(|&series_max| series_max > 0),
         write_concurrency: args.ingest.concurrency_max,
-        query_max_memory: or_default(args.query_max_memory, || total / 4),
+        query_max_memory: or_default(args.query_max_memory, || total / 4).min(total),
         query_max_memory_total: total,
         write_body_size_max: args.ingest.body_size_max,
         write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
@@ -358,6 +359,10 @@ fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeM
         cors_origin: args.cors_origin.clone(),
         notifications_subscribers_max: args.max_notifications_subscribers,
         lookback_delta_ms: millis(args.query_lookback_delta),
+        remote_read_concurrency: match args.remote_read_concurrent_limit {
+            0 => usize::MAX,
+            limit => limit,
+        },
         remote_read_samples_max: args.remote_read_sample_limit,
         remote_read_frame_size_max: args.remote_read_frame_size,
         retention: retention(args.retention_time, args.retention_size),

@@ -9,7 +9,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use varve_tsdb::Db;
+use varve_tsdb::prometheus::export::{ExportOptions, export};
+use varve_tsdb::{Db, Fs, QueryContext, RealFs};
 
 use super::App;
 use super::error::{ApiError, ErrorKind};
@@ -58,23 +59,38 @@ pub(super) async fn clean_tombstones(State(app): State<Arc<App>>) -> Response {
 
 /// Makes a snapshot and answers with its name.
 pub(super) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Response {
+    let ctx = app.context_without_deadline();
     run(app, move |db| {
         let skip_head = form.boolean("skip_head")?;
-        match form.first("format") {
-            "" | "varve" => {}
-            "prometheus" => {
-                let reason = "Varve does not write blocks of Prometheus yet; snapshots are data directories of its own";
-                return Err(ApiError::new(ErrorKind::Execution, reason));
+        let is_prometheus = match form.first("format") {
+            "" | "varve" => false,
+            "prometheus" if skip_head => {
+                let reason = "skip_head is not supported with format=prometheus: its blocks hold all that is there";
+                return Err(ApiError::invalid_parameter("skip_head", reason));
             }
+            "prometheus" => true,
             other => return Err(ApiError::invalid_parameter("format", format!("not supported value {other:?}"))),
-        }
+        };
         let random = getrandom::u64().map_err(|e| ApiError::new(ErrorKind::Internal, e.to_string()))?;
         let name = format!("{}-{:016x}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"), random >> 1);
-        db.snapshot(&name, skip_head)
-            .map_err(|e| ApiError::new(ErrorKind::Internal, format!("create snapshot: {e}")))?;
+        let made = match is_prometheus {
+            true => export_blocks(db, &name, &ctx),
+            false => db.snapshot(&name, skip_head).map(drop),
+        };
+        made.map_err(|error| {
+            let refused = refused(error);
+            ApiError { message: format!("create snapshot: {}", refused.message), ..refused }
+        })?;
         Ok(Some(json_of(&Snapshot { name })))
     })
     .await
+}
+
+/// Writes the samples of the store to a folder of blocks that Prometheus opens as its data directory.
+fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<()> {
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let all = ExportOptions::default();
+    export(db, &fs, ctx, &db.snapshot_path(name), &all).map(drop)
 }
 
 /// Flushes and merges everything.

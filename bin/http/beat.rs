@@ -12,6 +12,7 @@ use varve_tsdb::Interrupt;
 use super::App;
 use super::call::cut;
 use super::running::{Request, Stage};
+use super::stats;
 use crate::query_log::LoggedQuery;
 use crate::ring::{self, Record, Ring, State};
 
@@ -86,17 +87,23 @@ impl App {
     /// Notes that a request has ended, and why if it ended early.
     pub(super) fn ended(&self, request: &Request, reason: Option<&str>) {
         self.note(request, if reason.is_some() { State::Failed } else { State::Answered }, reason.unwrap_or_default());
+    }
+
+    /// Writes a query that has ended to the query log, and why if it ended early.
+    pub(super) fn log_query(&self, request: &Request, reason: Option<&str>) {
         let call = &request.call;
-        let Some(times) = call.times() else { return };
+        let Some(times) = call.times().filter(|_| self.query_log.is_enabled()) else { return };
+        let waited = request.waited();
         self.query_log.log(&LoggedQuery {
             query: &call.asked().text,
             start_ms: times.start_ms,
             end_ms: times.end_ms,
             step_s: times.step_ms / 1000,
             error: reason,
-            waited: request.waited(),
-            worked: request.age().saturating_sub(request.waited()),
-            n_samples: request.ctx.n_samples(),
+            stats: match call.stats() {
+                Some(stats) => stats::to_json(stats, waited),
+                None => stats::of_cut_query(waited, request.age().saturating_sub(waited), request.ctx.n_samples()),
+            },
             n_series: request.ctx.n_series(),
             memory_peak_bytes: request.ctx.memory().peak(),
             client_ip: call.client.map(|client| client.ip().to_string()).unwrap_or_default(),

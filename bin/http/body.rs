@@ -155,23 +155,24 @@ impl BodyWriter {
     }
 
     /// Hands over the rest; the answer is complete.
-    pub(crate) fn finish(mut self) -> Outcome {
+    pub(crate) fn finish(&mut self) -> Outcome {
         match self.send_rest() {
             Ok(()) => Outcome::Answered,
             Err(error) => self.fail(error),
         }
     }
 
-    /// Ends the answer with an error: the client gets its status, or a body that breaks off if the start is out.
-    pub(crate) fn fail(self, error: ApiError) -> Outcome {
-        match self.stage {
-            Stage::Held(answer) => {
-                // A client that has gone needs no answer.
-                let _gone = answer.send(Answer::Error(error));
-                Outcome::Answered
-            }
-            Stage::Flowing(_) | Stage::Gone => Outcome::Cut(error),
+    /// Ends the answer with an error: the client gets its status, or a body that breaks off if the start is out. That it does
+    /// when the writer is dropped: until then it can be noted.
+    pub(crate) fn fail(&mut self, error: ApiError) -> Outcome {
+        if !matches!(self.stage, Stage::Held(_)) {
+            return Outcome::Cut(error);
         }
+        if let Stage::Held(answer) = std::mem::replace(&mut self.stage, Stage::Gone) {
+            // A client that has gone needs no answer.
+            let _gone = answer.send(Answer::Error(error));
+        }
+        Outcome::Answered
     }
 
     fn check_size(&self) -> Result<(), ApiError> {

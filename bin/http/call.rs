@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use axum::extract::Request;
 use axum::http::{Method, header};
 use jiff::Timestamp;
+use varve_query::QueryStats;
 
 use super::params::Form;
 use crate::rejects::Sender;
@@ -42,6 +43,7 @@ pub(crate) struct Call {
     pub(crate) user: Arc<str>,
     asked: OnceLock<Asked>,
     times: OnceLock<Times>,
+    stats: OnceLock<QueryStats>,
     is_read: AtomicBool,
 }
 
@@ -86,6 +88,7 @@ impl Call {
             user,
             asked: OnceLock::new(),
             times: OnceLock::new(),
+            stats: OnceLock::new(),
             is_read: AtomicBool::new(false),
         })
     }
@@ -126,6 +129,16 @@ impl Call {
     /// Returns the times, if this is a query.
     pub(crate) fn times(&self) -> Option<Times> {
         self.times.get().copied()
+    }
+
+    /// Notes the statistics of a query that has its value; the first note stands.
+    pub(crate) fn note_stats(&self, stats: &QueryStats) {
+        self.stats.get_or_init(|| stats.clone());
+    }
+
+    /// Returns the statistics, if there are any.
+    pub(crate) fn stats(&self) -> Option<&QueryStats> {
+        self.stats.get()
     }
 
     /// Notes that the request only reads.

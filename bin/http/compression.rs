@@ -1,4 +1,4 @@
-//! Compressed answers: gzip, deflate or zstd, as the client asks.
+//! Compressed answers: gzip, deflate or zstd, as the client asks; and forms that come so.
 //!
 //! Of the codings that `Accept-Encoding` names the first that is known here is taken, as in Prometheus. A body is
 //! compressed piece by piece while it is sent, at the client's pace. The body of a cut answer ends in an error before the
@@ -6,7 +6,7 @@
 //!
 //! What an encoder holds is charged to the memory of all queries; where that has no room, the answer goes out as it is.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -18,11 +18,13 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use flate2::Compression;
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use hyper::body::Frame;
 use varve_tsdb::Charge;
 
 use super::App;
+use super::error::{ApiError, ErrorKind};
 
 /// Answers below this gain nothing.
 const SIZE_MIN: u64 = 1 << 10;
@@ -33,10 +35,14 @@ const PIECE_SIZE: usize = 32 << 10;
 /// zstd looks back 2 to this bytes: what keeps an encoder within [`ENCODER_SIZE`].
 const ZSTD_WINDOW_LOG: u32 = 18;
 const ZSTD_LEVEL: i32 = 1;
+/// A form in zstd may look back 2 to this bytes; RFC 9659's bound.
+const ZSTD_FORM_WINDOW_LOG: u32 = 23;
+/// Bytes of a form that are decoded, and charged, at a time.
+const DECODE_STEP: usize = 64 << 10;
 
 /// A coding of bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coding {
+pub(super) enum Coding {
     Gzip,
     Deflate,
     Zstd,
@@ -46,6 +52,46 @@ impl Coding {
     /// Returns the coding of a name.
     fn parse(name: &str) -> Option<Self> {
         [Self::Gzip, Self::Deflate, Self::Zstd].into_iter().find(|coding| coding.name() == name)
+    }
+
+    /// Returns the coding of a request's body by its header: `None` within if it has none, without if it is unknown.
+    pub(super) fn of_body(content_encoding: &str) -> Option<Option<Self>> {
+        match content_encoding.to_ascii_lowercase().as_str() {
+            "" | "identity" => Some(None),
+            "x-gzip" => Some(Some(Self::Gzip)),
+            name => Self::parse(name).map(Some),
+        }
+    }
+
+    /// Undoes the coding; what comes out is charged before it is kept.
+    ///
+    /// # Errors
+    /// If it is not coded so, if there are more than `size_max` bytes, or no memory for them.
+    pub(super) fn decode(self, coded: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>, ApiError> {
+        let refused = |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
+        let mut reader: Box<dyn Read + '_> = match self {
+            Self::Gzip => Box::new(MultiGzDecoder::new(coded)),
+            Self::Deflate => Box::new(ZlibDecoder::new(coded)),
+            Self::Zstd => {
+                charge.grow(1 << ZSTD_FORM_WINDOW_LOG)?;
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(coded).map_err(refused)?;
+                decoder.window_log_max(ZSTD_FORM_WINDOW_LOG).map_err(refused)?;
+                Box::new(decoder)
+            }
+        };
+        let mut plain = Vec::new();
+        loop {
+            // A vector that is full doubles.
+            charge.grow(2 * DECODE_STEP)?;
+            let n = (&mut reader).take(DECODE_STEP as u64).read_to_end(&mut plain).map_err(refused)?;
+            if plain.len() > size_max {
+                let text = format!("request body exceeds {size_max} bytes, the limit of form size");
+                return Err(ApiError::new(ErrorKind::TooLarge, text));
+            }
+            if n < DECODE_STEP {
+                return Ok(plain);
+            }
+        }
     }
 
     fn name(self) -> &'static str {
@@ -186,11 +232,36 @@ impl HttpBody for Compressed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+    use varve_tsdb::{MemoryBudget, QueryContext};
 
     fn check(accept: &str, expect: Option<Coding>) {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_str(accept).unwrap());
         assert_eq!(Coding::negotiate(&headers), expect, "{accept}");
+    }
+
+    #[test]
+    fn forms_are_decoded_within_their_bound() {
+        let plain = b"query=up&".repeat(20_000);
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
+            let mut encoder = Encoder::new(coding).unwrap();
+            encoder.write(&plain).unwrap();
+            let mut coded = encoder.take().to_vec();
+            coded.extend_from_slice(&encoder.finish().unwrap());
+            let decode = |coded: &[u8], size_max| {
+                coding.decode(coded, size_max, &mut QueryContext::unbounded().charge()).map_err(|refused| refused.kind)
+            };
+            assert_eq!(decode(&coded, plain.len()).as_ref(), Ok(&plain));
+            assert_eq!(decode(&coded, plain.len() - 1), Err(ErrorKind::TooLarge));
+            assert_eq!(decode(&coded[..coded.len() / 2], plain.len()), Err(ErrorKind::BadData));
+            assert_eq!(decode(b"query=up", plain.len()), Err(ErrorKind::BadData));
+            let memory = MemoryBudget::new("memory", DECODE_STEP);
+            let mut charge = QueryContext::new(Duration::from_secs(60), memory).charge();
+            assert_eq!(coding.decode(&coded, plain.len(), &mut charge).unwrap_err().kind, ErrorKind::Execution);
+        }
+        assert_eq!(Coding::of_body("GZIP"), Some(Some(Coding::Gzip)));
+        assert_eq!((Coding::of_body("identity"), Coding::of_body("br")), (Some(None), None));
     }
 
     #[test]

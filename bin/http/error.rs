@@ -47,6 +47,9 @@ pub(crate) enum ErrorKind {
 /// Seconds after which a client may repeat what was refused as unavailable.
 pub(crate) const RETRY_AFTER_S: &str = "5";
 
+/// The flag that bounds what all queries may hold. A single one is bounded by less.
+pub(crate) const MEMORY_OF_ALL: &str = "--query.max-memory-total";
+
 /// Nginx' code for a client that closed the connection, which Prometheus uses too.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
@@ -140,8 +143,10 @@ impl From<varve_tsdb::Error> for ApiError {
             Error::Interrupted(Interrupt::Deadline) => (ErrorKind::Timeout, Some("--query.timeout")),
             Error::Interrupted(Interrupt::Canceled | Interrupt::Killed) => (ErrorKind::Canceled, None),
             Error::Interrupted(Interrupt::Shutdown) => (ErrorKind::Unavailable, None),
-            Error::Interrupted(Interrupt::Heaviest) => (ErrorKind::Execution, Some("--query.max-memory-total")),
+            Error::Interrupted(Interrupt::Heaviest) => (ErrorKind::Execution, Some(MEMORY_OF_ALL)),
             Error::Interrupted(Interrupt::Pressure) => (ErrorKind::Execution, Some("--memory.refuse-at")),
+            // Others hold what there is: the same request may find room when they are through.
+            Error::Limit { what: MEMORY_OF_ALL, .. } => (ErrorKind::Unavailable, Some(MEMORY_OF_ALL)),
             Error::Limit { what, .. } => (ErrorKind::Execution, Some(*what)),
             Error::Replaying { .. } | Error::ReplayFailed { .. } => (ErrorKind::Unavailable, None),
             _ => (ErrorKind::Internal, None),
@@ -202,6 +207,11 @@ mod tests {
             422,
             r#"{"status":"error","errorType":"execution","error":"--query.max-memory: 2 exceeds the limit of 1"}"#,
         );
+        let short = || varve_tsdb::Error::Limit { what: MEMORY_OF_ALL, used: 2, limit: 1 };
+        let body = "--query.max-memory-total: 2 exceeds the limit of 1";
+        let body = format!(r#"{{"status":"error","errorType":"unavailable","error":"{body}"}}"#);
+        check(short(), 503, &body);
+        check(varve_query::Error::from(short()), 503, &body);
         let replaying = varve_tsdb::Error::Replaying { progress: "1 % of the log".into() };
         let body = "the time range that is asked for is not replayed yet: 1 % of the log";
         let body = format!(r#"{{"status":"error","errorType":"unavailable","error":"{body}"}}"#);

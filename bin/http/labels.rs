@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use varve_query::usage::LabelSet;
 use varve_tsdb::{Matcher, Texts, TimeRange};
@@ -24,10 +26,14 @@ pub(super) async fn names(State(app): State<Arc<App>>, who: Requester, form: For
 /// GET /api/v1/label/{name}/values.
 pub(super) async fn values(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     who: Requester,
+    uri: Uri,
     form: Form,
 ) -> Response {
+    let Ok(Path(name)) = name else {
+        return ApiError::bad_data(format!("invalid label name: {}", quote(uri.path()))).into_response();
+    };
     let name = unescape_label_name(&name);
     if name.is_empty() {
         return ApiError::bad_data("invalid label name: \"\"").into_response();
@@ -37,6 +43,12 @@ pub(super) async fn values(
         work.store.db.label_values(&work.ctx, &name, matchers, range)
     })
     .await
+}
+
+/// Returns the element of a path that a label name stands in, in quotes, as Go shows bytes that are no text.
+fn quote(path: &str) -> String {
+    let element = path.trim_end_matches("/values").rsplit('/').next().unwrap_or_default();
+    format!("\"{}\"", element.replace('%', "\\x").to_ascii_lowercase())
 }
 
 /// Answers with the union over all selectors of what `find` gives; `of` is the label that is asked about.

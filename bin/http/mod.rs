@@ -41,6 +41,7 @@ mod otlp;
 mod params;
 mod queries;
 mod query;
+mod redirect;
 mod rejects;
 mod relabel;
 mod remote_read;
@@ -88,7 +89,7 @@ use crate::store::Store;
 use crate::web_config::WebConfig;
 use admission::{Gate, GateFigures, Place, Queue};
 use call::Call;
-use error::{ApiError, LimitHit};
+use error::{ApiError, LimitHit, MEMORY_OF_ALL};
 use flight::Flights;
 use notifications::CONFIG_FAILED;
 use running::{Class, Running};
@@ -97,7 +98,7 @@ pub(crate) use notifications::{Notifications, SHUTTING_DOWN, STARTING_UP};
 
 pub(crate) use beat::beat;
 pub(crate) use body::AnswerBounds;
-pub(crate) use server::serve;
+pub(crate) use server::{requests_max, serve};
 
 /// What the server runs with; docs/config.md describes the flags that these come from.
 #[derive(Debug, Clone)]
@@ -132,6 +133,8 @@ pub(crate) struct Settings {
     pub(crate) cors_origin: Regexp,
     pub(crate) notifications_subscribers_max: usize,
     pub(crate) lookback_delta_ms: i64,
+    /// Remote reads at work at the same time.
+    pub(crate) remote_read_concurrency: usize,
     /// Samples of a query in an answer of remote read; 0: no bound.
     pub(crate) remote_read_samples_max: usize,
     pub(crate) remote_read_frame_size_max: usize,
@@ -155,6 +158,7 @@ pub(crate) struct App {
     store: RwLock<Option<Arc<Store>>>,
     queries: Gate,
     metadata_calls: Gate,
+    remote_reads: Gate,
     writes: Gate,
     running: Arc<Running>,
     flights: Arc<Flights>,
@@ -209,6 +213,12 @@ impl App {
             store: RwLock::new(None),
             queries: gate("--query.max-concurrency", "query", settings.query_max_concurrency, queue()),
             metadata_calls: gate("--query.metadata-concurrency", "metadata", settings.metadata_concurrency, queue()),
+            remote_reads: gate(
+                "--storage.remote.read-concurrent-limit",
+                "remote_read",
+                settings.remote_read_concurrency,
+                queue(),
+            ),
             writes: gate("--ingest.concurrency-max", "write", settings.write_concurrency, of_writes),
             running,
             flights: Arc::default(),
@@ -217,7 +227,7 @@ impl App {
             query_log: metrics.query_log(),
             rejects: RejectLog::default(),
             ring: OnceLock::new(),
-            memory: MemoryBudget::with_relief("--query.max-memory-total", settings.query_max_memory_total, relief),
+            memory: MemoryBudget::with_relief(MEMORY_OF_ALL, settings.query_max_memory_total, relief),
             write_memory: MemoryBudget::new("--ingest.bytes-in-flight-max", settings.write_bytes_in_flight_max),
             metrics,
             settings,
@@ -245,6 +255,7 @@ impl App {
         self.phase.store(STOPPING, Ordering::Release);
         self.queries.close();
         self.metadata_calls.close();
+        self.remote_reads.close();
     }
 
     /// Reads the configuration again.
@@ -252,7 +263,7 @@ impl App {
     /// # Errors
     /// As [`LiveConfig::reload`], and what was in force stays; if the query log cannot be opened.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
-        let reloaded = self.config.reload().and_then(|()| self.apply(&self.config.current()));
+        let reloaded = self.config.reload(|config| self.apply(config));
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());
         match &reloaded {
             Ok(()) => tracing::info!("Completed loading of configuration file"),
@@ -261,12 +272,14 @@ impl App {
         reloaded
     }
 
-    /// Puts into force what can be without a restart.
+    /// Puts into force what can be without a restart: all of it, or nothing.
     fn apply(&self, config: &Config) -> anyhow::Result<()> {
+        let log = QueryLog::open(config.global.query_log_file.as_deref())?;
         if let Some(store) = self.store() {
             store.reload(config)?;
         }
-        self.query_log.write_to(config.global.query_log_file.as_deref())
+        self.query_log.write_to(log);
+        Ok(())
     }
 
     /// Returns `None` while the store is open, else whether it is because the server stops.
@@ -303,12 +316,13 @@ impl App {
     /// Waits for a place for a request.
     async fn admit(&self, class: Class, ctx: &QueryContext) -> Result<Place, ApiError> {
         let is_short = match class {
-            Class::Query | Class::Metadata => self.pressure.check_queries(),
+            Class::Query | Class::Metadata | Class::RemoteRead => self.pressure.check_queries(),
             Class::Write => self.pressure.check_writes(),
         };
         is_short.map_err(|short| ApiError::unavailable(short).of_limit("--memory.refuse-at"))?;
         match class {
             Class::Query => self.queries.admit(ctx).await,
+            Class::RemoteRead => self.remote_reads.admit(ctx).await,
             Class::Write => self.writes.admit(ctx).await,
             Class::Metadata => {
                 if let Some(series_max) = self.settings.metadata_series_max {
@@ -319,10 +333,19 @@ impl App {
         }
     }
 
+    /// Starts work that ends when it is done, within the memory of a query.
+    fn context_without_deadline(&self) -> QueryContext {
+        QueryContext::new(Duration::MAX, self.memory_of_query())
+    }
+
+    fn memory_of_query(&self) -> MemoryBudget {
+        self.memory.child("--query.max-memory", self.settings.query_max_memory)
+    }
+
     /// Starts a request: its deadline, its cancel switch, its memory budget.
     fn context(&self, timeout: Option<Duration>) -> QueryContext {
         let timeout = timeout.map_or(self.settings.query_timeout, |timeout| timeout.min(self.settings.query_timeout));
-        let memory = self.memory.child("--query.max-memory", self.settings.query_max_memory);
+        let memory = self.memory_of_query();
         if self.settings.query_partial_during_replay {
             QueryContext::taking_partial(timeout, memory)
         } else {

@@ -1,25 +1,19 @@
 //! Parameters of the API: query strings and forms into checked values, in Go's reading and Prometheus' words.
 
+mod time;
+
 use std::time::Duration;
 
-use jiff::Timestamp;
 use varve_tsdb::{Matcher, TimeRange};
 
 use super::error::ApiError;
-use crate::quantity::parse_duration;
+use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
 /// Most parameters of one request.
 pub(crate) const PARAMETERS_MAX: usize = 10_000;
 
 /// Most points of a series in a range query.
 const POINTS_MAX: i128 = 11_000;
-
-const NANOS_PER_S: f64 = 1e9;
-const NANOS_PER_MS: i128 = 1_000_000;
-
-/// The earliest and latest time of Go, which clients of Prometheus send to mean "all of time".
-const TIME_MIN: &str = "-292273086-05-16T16:47:06Z";
-const TIME_MAX: &str = "292277025-08-18T07:12:54.999999999Z";
 
 /// The parameters of a request: those of the body, then those of the URL. The first of a name counts, as in Go.
 #[derive(Debug, Default)]
@@ -240,70 +234,6 @@ fn unescape(text: &[u8]) -> Result<String, String> {
 
 fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
-}
-
-/// Parses a time, in seconds since the epoch with fractions or in RFC 3339, into nanoseconds since the epoch.
-fn parse_time(text: &str) -> Result<i128, String> {
-    let invalid = || format!("cannot parse {text:?} to a valid timestamp");
-    if let Ok(seconds) = text.parse::<f64>() {
-        if !seconds.is_finite() {
-            return Err(invalid());
-        }
-        // Go's arithmetic step by step: milliseconds are rounded, then cut to whole nanoseconds.
-        let fraction = (seconds.fract() * 1000.0).round() / 1000.0;
-        return Ok(i128::from(seconds.trunc() as i64) * NANOS_PER_S as i128 + (fraction * NANOS_PER_S) as i128);
-    }
-    match text {
-        TIME_MIN => Ok(i128::from(TimeRange::ALL.start_ms) * NANOS_PER_MS),
-        TIME_MAX => Ok(i128::from(TimeRange::ALL.end_ms) * NANOS_PER_MS),
-        _ if is_rfc3339(text) => text.parse::<Timestamp>().map(Timestamp::as_nanosecond).map_err(|_| invalid()),
-        _ => Err(invalid()),
-    }
-}
-
-/// Tells whether a text has the shape `2006-01-02T15:04:05[.999]Z` or with an offset; jiff alone reads far more.
-fn is_rfc3339(text: &str) -> bool {
-    let shape = |text: &str, shape: &str| {
-        text.len() == shape.len()
-            && text.bytes().zip(shape.bytes()).all(|(b, s)| if s == b'0' { b.is_ascii_digit() } else { b == s })
-    };
-    let Some((date_time, rest)) = text.split_at_checked("0000-00-00T00:00:00".len()) else { return false };
-    let zone = match rest.strip_prefix('.') {
-        Some(fraction) => {
-            let zone = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
-            if zone.len() == fraction.len() {
-                return false;
-            }
-            zone
-        }
-        None => rest,
-    };
-    let leap_second = date_time.ends_with(":60");
-    let zone_shapes = ["Z", "+00:00", "-00:00"];
-    shape(date_time, "0000-00-00T00:00:00")
-        && !leap_second
-        && zone_shapes.iter().any(|zone_shape| shape(zone, zone_shape))
-}
-
-/// Parses a duration, in seconds with fractions or as `1h30m`, into nanoseconds.
-fn parse_signed_duration(text: &str) -> Result<i64, String> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        let nanos = seconds * NANOS_PER_S;
-        if nanos.is_nan() {
-            return Err(format!("cannot parse {text:?} to a valid duration"));
-        }
-        if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
-            return Err(format!("cannot parse {text:?} to a valid duration. It overflows int64"));
-        }
-        return Ok(nanos as i64);
-    }
-    let duration = parse_duration(text).map_err(|_| format!("cannot parse {text:?} to a valid duration"))?;
-    Ok(i64::try_from(duration.as_nanos()).expect("parse_duration ends at i64::MAX nanoseconds"))
-}
-
-fn to_ms(nanos: i128) -> i64 {
-    let ms = nanos.div_euclid(NANOS_PER_MS);
-    ms.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
 #[cfg(test)]

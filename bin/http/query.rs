@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use varve_query::{MatrixSeries, QueryResult, Request, Times, Value, VectorSample, promql};
+use varve_query::{Asked, MatrixSeries, QueryResult, Request, Times, Value, VectorSample, promql};
 use varve_tsdb::{Clock, SystemClock};
 
 use super::App;
@@ -61,8 +61,10 @@ pub(super) async fn explain(State(app): State<Arc<App>>, who: Requester, form: F
         Err(refused) => return refused.into_response(),
     };
     note_times(times);
+    let call = Call::current();
     run(&app, Class::Query, options.timeout, move |work| {
-        let result = options.evaluate(work, &who, times)?;
+        let result = options.evaluate(work, &who, times, options.stats.asked())?;
+        result.stats.iter().for_each(|stats| call.note_stats(stats));
         work.out.leave_gate();
         work.open();
         if let Some(stats) = &result.stats {
@@ -77,8 +79,13 @@ pub(super) async fn explain(State(app): State<Arc<App>>, who: Requester, form: F
 
 async fn evaluate(app: &Arc<App>, who: Requester, options: Options, times: Times) -> Response {
     note_times(times);
+    let call = Call::current();
+    let is_logged = app.query_log.is_enabled();
     run_shared(app, Class::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
-        let result = options.evaluate(work, &who, times)?;
+        // The query log has statistics also where the answer has none.
+        let asked = if is_logged { options.stats.asked_for_log() } else { options.stats.asked() };
+        let result = options.evaluate(work, &who, times, asked)?;
+        result.stats.iter().for_each(|stats| call.note_stats(stats));
         write_result(work, result, &options)
     })
     .await
@@ -137,10 +144,9 @@ impl Options {
         Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit, stats })
     }
 
-    fn evaluate(&self, work: &Work, who: &Requester, times: Times) -> Result<QueryResult, ApiError> {
-        let Self { query, lookback_delta_ms, stats, .. } = self;
-        let (lookback_delta_ms, stats) = (*lookback_delta_ms, stats.asked());
-        let request = Request { query, times, lookback_delta_ms, stats };
+    fn evaluate(&self, work: &Work, who: &Requester, times: Times, stats: Asked) -> Result<QueryResult, ApiError> {
+        let Self { query, lookback_delta_ms, .. } = self;
+        let request = Request { query, times, lookback_delta_ms: *lookback_delta_ms, stats };
         let parsed = work.store.engine.parse(query)?;
         work.store.note_query(who, parsed.expr());
         Ok(work.store.engine.run_parsed(&work.store.db, &work.ctx, parsed, &request)?)
@@ -156,7 +162,7 @@ fn write_result(work: &mut Work, result: QueryResult, options: &Options) -> Resu
     let limit = options.limit.unwrap_or(usize::MAX);
     work.open();
     let truncated = write_value(work, value, limit)?;
-    if let Some(stats) = stats {
+    if let Some(stats) = stats.filter(|_| options.stats != Wanted::None) {
         work.out.buffer().extend_from_slice(b",\"stats\":");
         stats::write(work.out.buffer(), &stats, work.queued, options.stats);
     }

@@ -12,8 +12,10 @@ use varve_tsdb::Charge;
 
 use super::App;
 use super::call::Call;
+use super::compression::Coding;
 use super::error::{ApiError, ErrorKind};
 use super::params::Form;
+use super::write::text;
 
 /// The largest form, in bytes; Go's limit.
 const FORM_SIZE_MAX: usize = 10 << 20;
@@ -141,14 +143,33 @@ async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
     let (parts, body) = request.into_parts();
     let mut form = Form::default();
     let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    if parts.method == Method::POST && is_form(content_type) {
+    if matches!(parts.method, Method::POST | Method::PUT) && is_form(content_type) {
         let limits = BodyLimits { size_max: FORM_SIZE_MAX, what: "form size", timeout: app.settings.read_timeout };
         let mut charge = app.context(None).charge();
-        form.add(&read(body, limits, &mut charge).await?)?;
+        let coding = text(&parts.headers, header::CONTENT_ENCODING);
+        let coding = Coding::of_body(coding).ok_or_else(|| {
+            let known = "gzip, deflate and zstd are";
+            ApiError::bad_data(format!("{coding} encoding of a form is not accepted; {known}"))
+        })?;
+        let body = read(body, limits, &mut charge).await?;
+        match coding {
+            None => form.add(&body)?,
+            Some(coding) => form = decode_form(coding, body, charge).await?,
+        }
     }
     form.add(parts.uri.query().unwrap_or_default().as_bytes())?;
     Call::current().note_form(&form);
     Ok(form)
+}
+
+/// Undoes the coding of a form on a blocking thread.
+async fn decode_form(coding: Coding, body: Vec<u8>, mut charge: Charge) -> Result<Form, ApiError> {
+    let decoding = tokio::task::spawn_blocking(move || {
+        let mut form = Form::default();
+        form.add(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?)?;
+        Ok(form)
+    });
+    decoding.await.unwrap_or_else(|panicked| Err(ApiError::new(ErrorKind::Internal, panicked.to_string())))
 }
 
 fn is_form(content_type: &[u8]) -> bool {

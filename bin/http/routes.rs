@@ -17,8 +17,8 @@ use super::openapi::{
 };
 use super::{
     App, admin, churn, cors, exemplars, features, federate, ha, health, import, labels, lifecycle, metadata,
-    notifications, otlp, plain, queries, query, rejects, relabel, remote_read, rules, search, self_metrics, series,
-    status, targets, teams, tsdb_status, usage, write,
+    notifications, otlp, plain, queries, query, redirect, rejects, relabel, remote_read, rules, search, self_metrics,
+    series, status, targets, teams, tsdb_status, usage, write,
 };
 
 const LIMIT: Parameter = optional("limit", Integer, "How many elements of the result are returned at most.");
@@ -316,7 +316,7 @@ fn messages() -> Vec<Endpoint> {
 fn administration() -> Vec<Endpoint> {
     const SNAPSHOT: &[Parameter] = &[
         optional("skip_head", Boolean, "Leave out what is not in blocks yet."),
-        optional("format", OneOf(&["varve"]), "Form of the snapshot."),
+        optional("format", OneOf(&["varve", "prometheus"]), "A data directory of Varve, or blocks of Prometheus."),
     ];
     vec![
         post_put("/api/v1/admin/tsdb/delete_series", admin::delete_series)
@@ -343,6 +343,10 @@ fn pages() -> Vec<Endpoint> {
             .takes(const { &[MATCH] })
             .gives_other("text/plain")
             .compressed(true),
+        get("/version", status::version)
+            .about("server", "Tells which API this is, and whose, in JSON as a text")
+            .gives_other("text/plain")
+            .always_open(),
         get("/metrics", health::metrics)
             .about("server", "Returns the server's own metrics")
             .gives_other("text/plain")
@@ -376,10 +380,10 @@ pub(super) fn router(app: &Arc<App>) -> Router<Arc<App>> {
     })
 }
 
-/// Answers OPTIONS of a path that is not served; any other method finds nothing.
+/// Answers OPTIONS of a path of the API that is not served; any other method finds nothing.
 async fn unknown(State(app): State<Arc<App>>, request: Request) -> Response {
-    if request.method() != Method::OPTIONS {
-        return not_found().await;
+    if request.method() != Method::OPTIONS || redirect::to_plain(request.method(), request.uri()).is_some() {
+        return not_found(request).await;
     }
     if let Some(is_stopping) = app.stopping() {
         return unavailable(is_stopping);
@@ -389,8 +393,11 @@ async fn unknown(State(app): State<Arc<App>>, request: Request) -> Response {
     response
 }
 
-async fn not_found() -> Response {
-    plain(StatusCode::NOT_FOUND, "404 page not found\n")
+/// Answers a path that is not served: there may be another spelling that is.
+async fn not_found(request: Request) -> Response {
+    let (method, uri) = (request.method(), request.uri());
+    let elsewhere = redirect::to_plain(method, uri).or_else(|| redirect::to_served(method, uri));
+    elsewhere.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n"))
 }
 
 #[cfg(test)]

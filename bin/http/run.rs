@@ -225,7 +225,12 @@ fn perform(app: &App, entry: &Entry, mut work: Work, job: impl FnOnce(&mut Work)
         }
     };
     let error = failed.or(cut);
-    app.ended(&entry.request, error.as_ref().map(|error| error.message.as_str()));
+    let reason = error.as_ref().map(|error| error.message.as_str());
+    app.ended(&entry.request, reason);
+    // As in Prometheus, what does not parse is no query yet.
+    if error.as_ref().is_none_or(|error| error.kind != ErrorKind::BadData) {
+        app.log_query(&entry.request, reason);
+    }
 }
 
 fn respond_on_board(landed: Landed, flight: Arc<Flight>) -> Response {

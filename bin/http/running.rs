@@ -18,6 +18,7 @@ use crate::ring::{Record, Ring};
 pub(crate) enum Class {
     Query,
     Metadata,
+    RemoteRead,
     Write,
 }
 
@@ -27,6 +28,7 @@ impl Class {
         match self {
             Self::Query => "query",
             Self::Metadata => "metadata",
+            Self::RemoteRead => "remote_read",
             Self::Write => "write",
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use varve_query::{Asked, Operator, QueryStats, SampleStats, StepSamples};
 
 use super::json;
@@ -36,6 +37,11 @@ impl Wanted {
             Self::Plan => Asked::OfPlan,
         }
     }
+
+    /// Returns what the engine is asked for when the query log wants statistics, too.
+    pub(super) fn asked_for_log(self) -> Asked {
+        if self == Self::None { Asked::OfQuery } else { self.asked() }
+    }
 }
 
 /// Writes timings and samples as an object; `queued` is how long the query has waited to be begun.
@@ -55,6 +61,29 @@ pub(super) fn write_explained(out: &mut Vec<u8>, stats: &QueryStats, queued: Dur
         write_operator(out, operator);
     }
     out.extend_from_slice(b"]}");
+}
+
+/// Returns timings and samples as an object, for the query log.
+pub(super) fn to_json(stats: &QueryStats, queued: Duration) -> Value {
+    let mut out = Vec::new();
+    write(&mut out, stats, queued, Wanted::All);
+    serde_json::from_slice(&out).expect("what is written here is JSON")
+}
+
+/// Returns what is known of a query that ended before it had its value, in the same shape.
+pub(super) fn of_cut_query(queued: Duration, worked: Duration, n_samples: u64) -> Value {
+    let seconds = worked.as_secs_f64();
+    json!({
+        "timings": {
+            "evalTotalTime": seconds,
+            "resultSortTime": 0.0,
+            "queryPreparationTime": 0.0,
+            "innerEvalTime": seconds,
+            "execQueueTime": queued.as_secs_f64(),
+            "execTotalTime": (queued + worked).as_secs_f64(),
+        },
+        "samples": { "totalQueryableSamples": n_samples, "samplesRead": n_samples },
+    })
 }
 
 fn write_members(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted: Wanted) {

@@ -37,14 +37,26 @@ described! {
 
 /// GET /api/v1/status/buildinfo.
 pub(super) async fn buildinfo() -> Response {
-    success(&BuildInfo {
-        version: PROMETHEUS_VERSION.to_owned(),
-        revision: concat!("varve-", env!("CARGO_PKG_VERSION")).to_owned(),
-        branch: "varve".to_owned(),
-        build_user: String::new(),
-        build_date: String::new(),
-        go_version: String::new(),
-    })
+    success(&BuildInfo::of_this())
+}
+
+/// GET /version: likewise, without an envelope; a text, as Prometheus has it.
+pub(super) async fn version() -> Response {
+    let text = serde_json::to_string(&BuildInfo::of_this()).expect("texts are JSON");
+    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
+}
+
+impl BuildInfo {
+    fn of_this() -> Self {
+        Self {
+            version: PROMETHEUS_VERSION.to_owned(),
+            revision: concat!("varve-", env!("CARGO_PKG_VERSION")).to_owned(),
+            branch: "varve".to_owned(),
+            build_user: String::new(),
+            build_date: String::new(),
+            go_version: String::new(),
+        }
+    }
 }
 
 /// GET /api/v1/status/flags.

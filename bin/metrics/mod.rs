@@ -44,6 +44,8 @@ pub(crate) struct Metrics {
     pub(crate) connections_evicted: IntCounter,
     /// Connections closed because the client took nothing for too long.
     pub(crate) connections_stalled: IntCounter,
+    /// Answers of HTTP/2 that were reset because their client took nothing of them.
+    pub(crate) streams_stalled: IntCounter,
     /// Requests without credentials that let them in.
     pub(crate) requests_denied: IntCounter,
     /// Connections that ended before they were encrypted.
@@ -100,6 +102,10 @@ impl Metrics {
             connections_stalled: counter(
                 "varve_http_connections_stalled_total",
                 "Connections closed because the client took nothing for --web.write-stall-timeout.",
+            )?,
+            streams_stalled: counter(
+                "varve_http_streams_stalled_total",
+                "Answers of HTTP/2 reset because the client took nothing of them for --web.write-stall-timeout.",
             )?,
             requests_denied: counter(
                 "varve_http_requests_denied_total",

@@ -44,7 +44,6 @@ pub(super) struct TlsServerConfig {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HttpServerConfig {
-    /// HTTP/2 is not spoken: true is exporter-toolkit's default and means that it may be.
     http2: Option<bool>,
     headers: BTreeMap<String, String>,
 }
@@ -92,6 +91,11 @@ pub(super) fn parse(text: &str) -> Result<File> {
 }
 
 impl HttpServerConfig {
+    /// Tells whether HTTP/2 is spoken, too.
+    pub(super) fn http2(&self) -> bool {
+        self.http2.unwrap_or(true)
+    }
+
     /// Returns the headers that go with every answer.
     ///
     /// # Errors
@@ -106,9 +110,6 @@ impl HttpServerConfig {
                 value.parse().map_err(|_| anyhow!("http_server_config.headers: the value of {name} is not valid"))?;
             Ok((name, value))
         };
-        if self.http2 == Some(true) {
-            tracing::warn!("http_server_config.http2: HTTP/2 is not spoken, HTTP/1.1 is");
-        }
         self.headers.iter().filter(|(_, value)| !value.is_empty()).map(header).collect()
     }
 }

@@ -9,6 +9,7 @@
 //! 2. Passwords and tokens are compared in constant time and never logged or shown.
 
 mod auth;
+mod client_certs;
 mod file;
 mod tls;
 
@@ -21,6 +22,7 @@ use axum::http::{HeaderName, HeaderValue};
 use tokio_rustls::rustls::ServerConfig;
 
 pub(crate) use auth::{Auth, Denied, Scope};
+pub(crate) use tls::ALPN_HTTP2;
 
 /// What the file says, kept up to date.
 #[derive(Debug, Default)]
@@ -32,10 +34,12 @@ pub(crate) struct WebConfig {
 }
 
 /// What is in effect.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Loaded {
     /// Connections are encrypted.
     pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// HTTP/2 is spoken, too.
+    pub(crate) http2: bool,
     /// Requests must say who sends them.
     pub(crate) auth: Option<Arc<Auth>>,
     /// Go with every answer.
@@ -98,11 +102,19 @@ impl Loaded {
         let file = file::parse(&text).with_context(about)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut files = vec![path.to_owned()];
-        let tls = file.tls_server_config.as_ref().map(|of| tls::server_config(of, folder, &mut files)).transpose();
+        let http2 = file.http_server_config.http2();
+        let tls =
+            file.tls_server_config.as_ref().map(|of| tls::server_config(of, http2, folder, &mut files)).transpose();
         let tls = tls.with_context(about)?.flatten();
         let auth = Auth::new(&file, folder, &mut files).with_context(about)?.map(Arc::new);
         let headers = file.http_server_config.headers().with_context(about)?;
-        Ok(Self { tls, auth, headers, files })
+        Ok(Self { tls, http2, auth, headers, files })
+    }
+}
+
+impl Default for Loaded {
+    fn default() -> Self {
+        Self { tls: None, http2: true, auth: None, headers: Vec::new(), files: Vec::new() }
     }
 }
 

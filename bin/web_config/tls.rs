@@ -7,11 +7,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::server::danger::ClientCertVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
+use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 
+use super::client_certs;
 use super::file::TlsServerConfig;
+
+/// What HTTP/2 is called while a connection is encrypted.
+pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
 /// Returns what rustls serves with; `None` for an empty section, which means plain text. Paths are relative to `folder`; the
 /// files that were read are added to `files`.
@@ -20,6 +22,7 @@ use super::file::TlsServerConfig;
 /// What is missing or not sound, with its key.
 pub(super) fn server_config(
     of: &TlsServerConfig,
+    http2: bool,
     folder: &Path,
     files: &mut Vec<PathBuf>,
 ) -> Result<Option<Arc<ServerConfig>>> {
@@ -33,9 +36,6 @@ pub(super) fn server_config(
         (_, None) => bail!("tls_server_config: missing one of key or key_file"),
         (Some(cert), Some(key)) => (cert, key),
     };
-    if !of.client_allowed_sans.is_empty() {
-        bail!("tls_server_config.client_allowed_sans is not supported");
-    }
     let provider = Arc::new(provider(of)?);
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions(of)?)?;
     let certs: Vec<_> =
@@ -43,13 +43,15 @@ pub(super) fn server_config(
     // Its error says what is wrong with the key, and nothing of what is in it.
     let key =
         PrivateKeyDer::from_pem_slice(&key).map_err(|_| anyhow!("tls_server_config.key: no private key in PEM"))?;
-    let builder = match client_verifier(of, client_ca, provider)? {
+    let builder = match client_certs::verifier(of, client_ca, provider)? {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(certs, key).context("tls_server_config: certificate and key")?;
     config.ignore_client_order = of.prefer_server_cipher_suites.unwrap_or(true);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let http1 = &b"http/1.1"[..];
+    let spoken = if http2 { vec![ALPN_HTTP2, http1] } else { vec![http1] };
+    config.alpn_protocols = spoken.into_iter().map(<[u8]>::to_vec).collect();
     Ok(Some(Arc::new(config)))
 }
 
@@ -66,35 +68,6 @@ fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Re
         }
         (false, false) => bail!("give the text or its file, not both"),
     }
-}
-
-/// Returns who may connect; `None` for all.
-fn client_verifier(
-    of: &TlsServerConfig,
-    client_ca: Option<Vec<u8>>,
-    provider: Arc<CryptoProvider>,
-) -> Result<Option<Arc<dyn ClientCertVerifier>>> {
-    let is_optional = match (&*of.client_auth_type, &client_ca) {
-        ("" | "NoClientCert", None) => return Ok(None),
-        ("" | "NoClientCert", Some(_)) => {
-            bail!("tls_server_config: client CAs have been configured without a client_auth_type")
-        }
-        ("RequireAndVerifyClientCert", _) => false,
-        ("VerifyClientCertIfGiven", _) => true,
-        ("RequestClientCert" | "RequireAnyClientCert", _) => bail!(
-            "tls_server_config.client_auth_type: a certificate that nobody verifies is worth nothing, give \
-             VerifyClientCertIfGiven or RequireAndVerifyClientCert"
-        ),
-        (other, _) => bail!("tls_server_config.client_auth_type: {other:?} is unknown"),
-    };
-    let ca = client_ca.context("tls_server_config.client_ca_file: it is missing")?;
-    let mut roots = RootCertStore::empty();
-    for cert in CertificateDer::pem_slice_iter(&ca) {
-        roots.add(cert.context("tls_server_config.client_ca")?).context("tls_server_config.client_ca")?;
-    }
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
-    Ok(Some(builder.build().context("tls_server_config.client_ca")?))
 }
 
 /// Returns the versions of TLS that are spoken: 1.2 and 1.3 if the file does not say otherwise.
@@ -147,7 +120,12 @@ mod tests {
 
     fn config(text: &str) -> Result<Option<Arc<ServerConfig>>> {
         let file = parse(&format!("tls_server_config:\n{text}")).unwrap();
-        server_config(&file.tls_server_config.unwrap_or_default(), Path::new(""), &mut Vec::new())
+        server_config(
+            &file.tls_server_config.unwrap_or_default(),
+            file.http_server_config.http2(),
+            Path::new(""),
+            &mut Vec::new(),
+        )
     }
 
     /// Writes texts in PEM as YAML.
@@ -162,6 +140,9 @@ mod tests {
     fn settings_are_taken_as_exporter_toolkit_takes_them() {
         assert!(config("  {}").unwrap().is_none());
         let tls = config(&with_cert("  client_auth_type: RequireAndVerifyClientCert\n  min_version: TLS13\n"));
+        assert_eq!(tls.unwrap().unwrap().alpn_protocols, [&b"h2"[..], b"http/1.1"]);
+        let tls =
+            config(&with_cert("  client_auth_type: RequireAndVerifyClientCert\nhttp_server_config: {http2: false}\n"));
         assert_eq!(tls.unwrap().unwrap().alpn_protocols, [b"http/1.1"]);
         let rest = "  client_auth_type: VerifyClientCertIfGiven\n  curve_preferences: [X25519, CurveP256]\n  \
                     cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]\n";
@@ -181,11 +162,9 @@ mod tests {
         check("  cert: x\n  cert_file: y\n  key: z", "not both");
         check("  client_auth_type: RequireAndVerifyClientCert", "missing one of cert");
         check(&with_cert(""), "without a client_auth_type");
-        check(&with_cert("  client_auth_type: RequireAnyClientCert\n"), "nobody verifies");
         check(&with_cert("  client_auth_type: Some\n"), "\"Some\" is unknown");
         check(&with_cert("  min_version: TLS10\n"), "the oldest is TLS12");
         check(&with_cert("  min_version: TLS13\n  max_version: TLS12\n"), "above max_version");
         check(&with_cert("  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n"), "unknown or not safe");
-        check(&with_cert("  client_allowed_sans: [x]\n"), "client_allowed_sans is not supported");
     }
 }

@@ -40,7 +40,7 @@ pub enum Error {
         /// What is said of it.
         text: String,
     },
-    /// The store failed. `internal`, 500.
+    /// The store failed, or has no memory left for now. `internal`, 500, or `unavailable`, 503.
     #[error(transparent)]
     Storage(varve_tsdb::Error),
 }
@@ -61,6 +61,8 @@ impl From<varve_tsdb::Error> for Error {
             varve_tsdb::Error::Interrupted(Interrupt::Pressure) => {
                 Self::Limit { what: "--memory.refuse-at", text: error.to_string() }
             }
+            // What all requests hold together passes; what one may hold does not.
+            varve_tsdb::Error::Limit { what: "--query.max-memory-total", .. } => Self::Storage(error),
             varve_tsdb::Error::Limit { what, .. } => Self::Limit { what, text: error.to_string() },
             other => Self::Storage(other),
         }

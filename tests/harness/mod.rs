@@ -2,6 +2,7 @@
 //! client, and the real programs that Varve works with.
 
 mod http;
+mod http2;
 pub(crate) mod otlp;
 mod peers;
 mod process;
@@ -9,6 +10,7 @@ mod remote_write;
 mod server;
 
 pub(crate) use http::{Access, Answer, Http, RawConnection};
+pub(crate) use http2::Http2;
 pub(crate) use peers::{NodeExporter, Prometheus, missing, promtool};
 pub(crate) use remote_write::{
     Exemplar, Histogram, Label, MetricMetadata, MetricType, TimeSeries, WriteRequest, series, snappy, v2,

@@ -118,8 +118,12 @@ fn health_and_metrics_are_plain_text() {
 #[test]
 fn other_paths_are_404_and_other_methods_405() {
     let server = Server::start(&[]);
-    for path in ["/nothing", "/api/v1/nothing", "/api/v2/query", "/api/v1/query/"] {
+    for path in ["/nothing", "/api/v1/nothing", "/api/v2/query", "/api/v1/nothing/", "/"] {
         server.http().get(path).expect_status(404);
+    }
+    // The client follows to the path that is meant.
+    for path in ["/api/v1/labels/", "//api/v1/labels", "/api/v1/./labels?limit=1"] {
+        server.http().get(path).expect_status(200);
     }
     server.http().get("/api/v1/write").expect_status(405);
     server.http().post("/api/v1/metadata", &[], b"").expect_status(405);

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::T0;
-use crate::harness::{Access, Server, WriteRequest, series, wait_until};
+use crate::harness::{Access, Http2, Server, WriteRequest, series, wait_until};
 
 const PASSWORD: &str = "s3cret-password";
 /// bcrypt of [`PASSWORD`] at its lowest cost, so that the test is quick.
@@ -157,6 +157,61 @@ fn connections_are_encrypted_and_clients_show_their_certificate() {
     std::fs::write(&path, config("VerifyClientCertIfGiven")).expect("write a file");
     let again = server.http().with(&Access { tls: Some(again.tls(false)), authorization: None });
     wait_until("the new certificate", || again.try_get("/-/healthy").is_ok_and(|answer| answer.status == 200));
+}
+
+#[test]
+fn http2_is_spoken_as_client_and_configuration_agree() {
+    let (dir, made) = (TempDir::new().expect("make a temporary directory"), make());
+    made.write_to(dir.path());
+    let path = dir.path().join("web.yml");
+    let tls = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n";
+    std::fs::write(&path, tls).expect("write a file");
+    let of = Access { tls: Some(made.tls(false)), authorization: None };
+    let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &of);
+    let address = server.http().address();
+    let chosen = |protocols: &[&str]| Http2::over_tls(address, &made.ca, protocols);
+    let (protocol, client) = chosen(&["h2", "http/1.1"]);
+    assert_eq!(protocol.as_deref(), Some("h2"));
+    let client = client.expect("HTTP/2 was chosen");
+    let write = WriteRequest::new([series(&[("__name__", "up"), ("job", "x")], &[(T0, 1.0)])]);
+    let headers = [("content-encoding", "snappy"), ("content-type", "application/x-protobuf")];
+    let written = client.head(client.send("POST", "/api/v1/write", &headers, &write.to_body()));
+    assert_eq!(written.status(), 204);
+    // Many at a time, in whatever order they are answered.
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let sent: Vec<_> = (0..100)
+        .map(|i| client.send("POST", "/api/v1/query", &form, format!("query=up%2B{i}&time=1700000000").as_bytes()))
+        .collect();
+    for (i, sent) in sent.into_iter().enumerate() {
+        let answer = client.head(sent);
+        assert_eq!((answer.status().as_u16(), answer.version()), (200, hyper::Version::HTTP_2));
+        let body = client.body(answer).expect("a whole answer");
+        assert!(String::from_utf8_lossy(&body).ends_with(&format!("[1700000000,\"{}\"]}}]}}}}", i + 1)), "{body:?}");
+    }
+    assert_eq!(chosen(&["http/1.1"]).0.as_deref(), Some("http/1.1"));
+    assert_eq!(chosen(&[]).0, None);
+
+    std::fs::write(&path, format!("{tls}http_server_config: {{http2: false}}\n")).expect("write a file");
+    wait_until("the new configuration", || chosen(&["h2", "http/1.1"]).0.as_deref() == Some("http/1.1"));
+    assert_eq!(client.get("/-/healthy").0, 200, "what is open stays");
+}
+
+#[test]
+fn clients_show_a_certificate_for_an_allowed_name() {
+    let (dir, made) = (TempDir::new().expect("make a temporary directory"), make());
+    made.write_to(dir.path());
+    let path = dir.path().join("web.yml");
+    let config = |allowed: &str| {
+        let tls = "cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem";
+        let client = "client_auth_type: RequireAndVerifyClientCert";
+        format!("tls_server_config: {{{tls}, {client}, client_allowed_sans: [{allowed}]}}\n")
+    };
+    std::fs::write(&path, config("other.example, 127.0.0.1")).expect("write a file");
+    let of = Access { tls: Some(made.tls(true)), authorization: None };
+    let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &of);
+    server.http().get("/-/healthy").expect_status(200);
+    std::fs::write(&path, config("other.example")).expect("write a file");
+    wait_until("the client to be refused", || server.http().with(&of).try_get("/-/healthy").is_err());
 }
 
 #[test]

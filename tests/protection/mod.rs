@@ -5,6 +5,7 @@ mod accounting;
 mod bounds;
 mod clients;
 mod gates;
+mod http2;
 mod last_words;
 mod pressure;
 mod running;

@@ -125,6 +125,8 @@ fn queries_are_logged_with_the_reason_of_their_end() {
     ingest(&server, SERIES_PER_REQUEST);
     server.http().query("/api/v1/query", &[("query", "load"), ("time", "1700000045")]).expect_status(200);
     server.http().query("/api/v1/query", &[("query", "load"), ("timeout", "0s")]).expect_status(503);
+    // As in Prometheus, what is no query is not logged.
+    server.http().query("/api/v1/query", &[("query", "load(")]).expect_status(400);
     server.http().query("/api/v1/series", &[("match[]", "load")]).expect_status(200);
     let connection = endless_query(&server);
     // A call is listed for a moment after its answer is there.
@@ -149,6 +151,13 @@ fn queries_are_logged_with_the_reason_of_their_end() {
     let answered = line(None);
     assert_eq!(answered["params"]["start"], "2023-11-14T22:14:05.000Z");
     assert_eq!(answered["httpRequest"]["clientIP"], "127.0.0.1");
+    let stats = &answered["stats"];
+    assert_eq!(stats["samples"]["totalQueryableSamples"], SERIES_PER_REQUEST);
+    assert!(stats["samples"]["peakSamples"].as_u64() >= Some(SERIES_PER_REQUEST as u64), "{stats}");
+    let times = stats["timings"].as_object().expect("an object");
+    let second = |name: &str| times[name].as_f64().unwrap_or_else(|| panic!("no {name} in {stats}"));
+    assert!(times.len() == 6 && second("execTotalTime") >= second("evalTotalTime"), "{stats}");
+    assert!(second("evalTotalTime") >= second("innerEvalTime") && second("innerEvalTime") > 0.0, "{stats}");
     line(Some("query timed out in expression evaluation"));
     let killed = line(Some("an operator ended it"));
     assert_eq!((&killed["params"]["step"], server.metric("prometheus_engine_query_log_enabled")), (&1.into(), 1.0));

@@ -446,9 +446,14 @@ impl Db {
     /// # Errors
     /// As [`Db::flush`]; [`Error::Io`] if the name is taken.
     pub fn snapshot(&self, name: &str, skip_head: bool) -> Result<PathBuf> {
-        let dir = self.path.join("snapshots").join(name);
+        let dir = self.snapshot_path(name);
         self.store.snapshot(&dir, skip_head)?;
         Ok(dir)
+    }
+
+    /// Returns the folder of the snapshot of a name, whether there is one or not.
+    pub fn snapshot_path(&self, name: &str) -> PathBuf {
+        self.path.join("snapshots").join(name)
     }
 
     /// Takes in the blocks that were put into the folder `import` of the data directory, all of them or none, removes

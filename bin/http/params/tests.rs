@@ -64,8 +64,8 @@ fn times_are_unix_seconds_or_rfc3339() {
     check_time("2015-06-03T13:21:58.555Z", Some(1_433_337_718_555));
     check_time("2015-06-03T14:21:58.555+01:00", Some(1_433_337_718_555));
     check_time("2015-06-03T14:21:58.5559999+01:00", Some(1_433_337_718_555));
-    check_time(TIME_MIN, Some(i64::MIN));
-    check_time(TIME_MAX, Some(i64::MAX));
+    check_time(time::TIME_MIN, Some(i64::MIN));
+    check_time(time::TIME_MAX, Some(i64::MAX));
     for bad in ["", "30s", "foo", "2015-06-03 14:21:58Z", "2015-06-03T14:21:58", "2015-13-03T14:21:58Z", "NaN", "Inf"] {
         check_time(bad, None);
     }

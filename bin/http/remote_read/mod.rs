@@ -65,7 +65,7 @@ pub(super) async fn read(State(app): State<Arc<App>>, who: Requester, request: R
         samples_max: app.settings.remote_read_samples_max,
         frame_size_max: app.settings.remote_read_frame_size_max,
     };
-    let answer = run(&app, Class::Query, None, move |work| {
+    let answer = run(&app, Class::RemoteRead, None, move |work| {
         let _charge = charge;
         if is_streamed { answering.stream(work, &request.queries) } else { answering.send(work, &request.queries) }
     });

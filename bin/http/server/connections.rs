@@ -20,6 +20,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct Connections {
     max: u32,
     places: Arc<Semaphore>,
+    /// For requests of HTTP/2, of all connections together.
+    streams: Arc<Semaphore>,
     next_id: AtomicU64,
     open: Arc<Mutex<HashMap<u64, Weak<Connection>>>>,
 }
@@ -33,12 +35,17 @@ pub(super) struct Connection {
     idle_since: Mutex<Instant>,
     evicted: Notify,
     all: Arc<Mutex<HashMap<u64, Weak<Connection>>>>,
+    streams: Arc<Semaphore>,
     _place: OwnedSemaphorePermit,
 }
 
 /// A request at work on a connection, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Connection>);
+pub(super) struct Busy {
+    connection: Arc<Connection>,
+    /// A request of HTTP/2 has a place of its own: there may be many on a connection.
+    _stream: Option<OwnedSemaphorePermit>,
+}
 
 /// The body of an answer, whose connection is busy until it is through: an idle connection may be closed, and that would cut it.
 #[derive(Debug)]
@@ -51,7 +58,8 @@ impl Connections {
     pub(super) fn new(max: usize) -> Self {
         let max = u32::try_from(max.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let places = Arc::new(Semaphore::new(max as usize));
-        Self { max, places, next_id: AtomicU64::new(0), open: Arc::default() }
+        let streams = Arc::new(Semaphore::new(max as usize));
+        Self { max, places, streams, next_id: AtomicU64::new(0), open: Arc::default() }
     }
 
     /// Takes a place for a connection; `on_eviction` is told when another one had to go for it.
@@ -80,6 +88,7 @@ impl Connections {
             idle_since: Mutex::new(Instant::now()),
             evicted: Notify::new(),
             all: Arc::clone(&self.open),
+            streams: Arc::clone(&self.streams),
             _place: place,
         });
         lock(&self.open).insert(id, Arc::downgrade(&connection));
@@ -105,12 +114,24 @@ impl Connection {
     /// Notes that a request has come.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.n_requests.fetch_add(1, Ordering::AcqRel);
-        Busy(Arc::clone(self))
+        Busy { connection: Arc::clone(self), _stream: None }
     }
 
     /// Tells whether a request is being worked on.
     pub(super) fn is_busy(&self) -> bool {
         self.n_requests.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until no request has been worked on for so long.
+    pub(super) async fn idle_for(&self, time: Duration) {
+        loop {
+            let idle = if self.is_busy() { Duration::ZERO } else { lock(&self.idle_since).elapsed() };
+            let left = time.saturating_sub(idle);
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
     }
 
     /// Waits until the connection has to go.
@@ -120,6 +141,12 @@ impl Connection {
 }
 
 impl Busy {
+    /// Waits for a place among the requests of HTTP/2.
+    pub(super) async fn enter_stream(&mut self) {
+        // Nobody closes it.
+        self._stream = Arc::clone(&self.connection.streams).acquire_owned().await.ok();
+    }
+
     /// Keeps the connection busy for as long as there is a body.
     pub(super) fn until_the_end_of(self, body: Body) -> BusyBody {
         BusyBody { body, _busy: self }
@@ -148,8 +175,8 @@ impl HttpBody for BusyBody {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        *lock(&self.0.idle_since) = Instant::now();
-        self.0.n_requests.fetch_sub(1, Ordering::AcqRel);
+        *lock(&self.connection.idle_since) = Instant::now();
+        self.connection.n_requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -193,6 +220,30 @@ mod tests {
         assert!(connection.is_busy());
         assert_eq!(axum::body::to_bytes(Body::new(body), 10).await.unwrap(), "abc");
         assert!(!connection.is_busy());
+    }
+
+    #[tokio::test]
+    async fn requests_of_http_2_share_their_places() {
+        let connections = Connections::new(2);
+        let (first, second) = (connections.enter(|| ()).await, connections.enter(|| ()).await);
+        let mut busy = [first.busy(), first.busy(), second.busy()];
+        busy[0].enter_stream().await;
+        busy[1].enter_stream().await;
+        assert!(tokio::time::timeout(Duration::from_millis(1), busy[2].enter_stream()).await.is_err());
+        let [one, _other, mut waiting] = busy;
+        drop(one);
+        waiting.enter_stream().await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_idle_when_nothing_is_worked_on() {
+        let connections = Connections::new(1);
+        let connection = connections.enter(|| ()).await;
+        let busy = connection.busy();
+        let idle = connection.idle_for(Duration::from_millis(1));
+        assert!(tokio::time::timeout(Duration::from_millis(5), idle).await.is_err());
+        drop(busy);
+        connection.idle_for(Duration::from_millis(1)).await;
     }
 
     #[tokio::test]

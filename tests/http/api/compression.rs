@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::super::T0;
-use crate::harness::{Server, WriteRequest, series};
+use crate::harness::{Server, WriteRequest, series, wait_until};
 
 /// Enough series for an answer of some hundred KiB.
 const N_SERIES: usize = 3000;
@@ -59,4 +59,37 @@ fn a_compressed_answer_that_is_cut_does_not_parse_as_complete() {
         assert!(decode(coding, &answer.body).is_err(), "{coding}");
     }
     assert_eq!(server.metric("varve_http_answers_cut_total"), 2.0);
+}
+
+fn encode(coding: &str, plain: &[u8]) -> Vec<u8> {
+    use flate2::Compression;
+    use flate2::read::{GzEncoder, ZlibEncoder};
+    let mut coded = Vec::new();
+    match coding {
+        "gzip" => drop(GzEncoder::new(plain, Compression::fast()).read_to_end(&mut coded).expect("encode")),
+        "deflate" => drop(ZlibEncoder::new(plain, Compression::fast()).read_to_end(&mut coded).expect("encode")),
+        _ => coded = zstd::encode_all(plain, 1).expect("encode"),
+    }
+    coded
+}
+
+#[test]
+fn forms_may_come_compressed() {
+    let server = Server::start(&[]);
+    let plain = b"query=vector(1)&time=1700000000";
+    let send = |coding: &str, body: &[u8]| {
+        server.http().call("POST", "/api/v1/query", &[super::FORM, ("Content-Encoding", coding)], body)
+    };
+    let expect = send("identity", plain).expect_status(200).text();
+    for coding in ["gzip", "deflate", "zstd"] {
+        assert_eq!(send(coding, &encode(coding, plain)).expect_status(200).text(), expect, "{coding}");
+        let (kind, error) = send(coding, plain).expect_status(400).error();
+        assert!(kind == "bad_data" && error.starts_with(&format!("decode {coding} form: ")), "{error}");
+        // Small as it comes, and more than a form may have.
+        let large = encode(coding, &vec![b'x'; (10 << 20) + 1]);
+        assert_eq!(send(coding, &large).expect_status(413).error().0, "bad_data");
+    }
+    let (_, error) = send("br", plain).expect_status(400).error();
+    assert_eq!(error, "br encoding of a form is not accepted; gzip, deflate and zstd are");
+    wait_until("all memory to be given back", || server.metric("varve_query_memory_bytes") == 0.0);
 }

@@ -31,10 +31,24 @@ fn the_configuration_is_read_again_on_request() {
     assert_eq!(server.metric("prometheus_config_last_reload_successful"), 0.0);
     assert_eq!(server.http().get("/api/v1/status/runtimeinfo").data()["reloadConfigSuccess"], false);
 
+    // What reads well and cannot be applied is a failure, too, and leaves what was in force.
+    std::fs::write(&path, "global: {external_labels: {cluster: two}}").expect("write the configuration");
+    server.http().post("/-/reload", &[], b"").expect_status(200);
+    let loaded = |name: &str| server.metric(&format!("prometheus_config_last_reload_{name}"));
+    let last_success = loaded("success_timestamp_seconds");
+    assert_eq!(loaded("successful"), 1.0);
+    std::fs::write(&path, "global: {external_labels: {cluster: three}, query_log_file: .}")
+        .expect("write the configuration");
+    let refused = server.http().post("/-/reload", &[], b"").expect_status(500).text();
+    assert!(refused.contains("open query log"), "{refused}");
+    assert_eq!((loaded("successful"), loaded("success_timestamp_seconds")), (0.0, last_success));
+    assert!(yaml().contains("cluster: two"));
+
     std::fs::write(&path, "{}").expect("write the configuration");
     server.signal("HUP");
     wait_until("the configuration to be read", || !yaml().contains("cluster"));
-    assert_eq!(notifications().as_array().map(Vec::len), Some(0));
+    wait_until("the reload to be noted", || notifications().as_array().map(Vec::len) == Some(0));
+    assert_eq!(loaded("successful"), 1.0);
 }
 
 #[test]

@@ -10,6 +10,9 @@ mod notifications;
 mod remote_read;
 mod schema;
 mod search;
+mod snapshot;
+
+use serde_json::Value;
 
 use super::data;
 use crate::harness::{Answer, Http, Prometheus, Server, missing};
@@ -36,6 +39,12 @@ fn ask(http: &Http, (method, path, body): Call) -> Answer {
     let mut headers = vec![ORIGIN];
     headers.extend((!body.is_empty()).then_some(FORM));
     http.call(method, path, &headers, body.as_bytes())
+}
+
+/// Sorts the elements of a result.
+fn sorted(mut data: Value) -> Value {
+    data["result"].as_array_mut().expect("a list of series").sort_by_key(Value::to_string);
+    data
 }
 
 #[test]

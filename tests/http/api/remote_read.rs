@@ -198,3 +198,13 @@ fn what_cannot_be_read_is_refused_in_plain_text() {
     assert_eq!(answer.header("content-type"), "application/x-protobuf");
     assert_eq!(varve.metric("varve_query_memory_bytes"), 0.0);
 }
+
+#[test]
+fn remote_reads_have_places_of_their_own() {
+    let server = server(&["--storage.remote.read-concurrent-limit=1", "--query.max-concurrency=1"]);
+    let up = || vec![query(0, "__name__", "up")];
+    read(server.http(), up(), &[]).expect_status(200);
+    let metrics = server.http().get("/metrics").text();
+    assert!(metrics.contains("varve_admission_wait_seconds_count{class=\"remote_read\"} 1"), "{metrics}");
+    assert!(metrics.contains("varve_admission_wait_seconds_count{class=\"query\"} 0"), "{metrics}");
+}

@@ -1,0 +1,220 @@
+//! Times and durations of requests, as Go reads them.
+//!
+//! A time is seconds since the epoch with fractions, or RFC 3339 as Go's `time.Parse` takes it: an hour may have one digit, a
+//! fraction may follow a comma and have any number of digits, of which nine count.
+
+use crate::quantity::parse_duration;
+use varve_tsdb::TimeRange;
+
+const NANOS_PER_S: i128 = 1_000_000_000;
+pub(super) const NANOS_PER_MS: i128 = 1_000_000;
+
+/// The earliest and latest time of Go, which clients of Prometheus send to mean "all of time".
+pub(super) const TIME_MIN: &str = "-292273086-05-16T16:47:06Z";
+pub(super) const TIME_MAX: &str = "292277025-08-18T07:12:54.999999999Z";
+
+/// Parses a time into nanoseconds since the epoch.
+pub(super) fn parse_time(text: &str) -> Result<i128, String> {
+    let invalid = || format!("cannot parse {text:?} to a valid timestamp");
+    if let Some(seconds) = parse_float(text) {
+        if !seconds.is_finite() {
+            return Err(invalid());
+        }
+        // Go's arithmetic step by step: milliseconds are rounded, then cut to whole nanoseconds.
+        let fraction = (seconds.fract() * 1000.0).round() / 1000.0;
+        return Ok(i128::from(seconds.trunc() as i64) * NANOS_PER_S + (fraction * NANOS_PER_S as f64) as i128);
+    }
+    match text {
+        TIME_MIN => Ok(i128::from(TimeRange::ALL.start_ms) * NANOS_PER_MS),
+        TIME_MAX => Ok(i128::from(TimeRange::ALL.end_ms) * NANOS_PER_MS),
+        _ => parse_rfc3339(text.as_bytes()).ok_or_else(invalid),
+    }
+}
+
+/// Parses a duration, in seconds with fractions or as `1h30m`, into nanoseconds.
+pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
+    if let Some(seconds) = parse_float(text) {
+        let nanos = seconds * NANOS_PER_S as f64;
+        if nanos.is_nan() {
+            return Err(format!("cannot parse {text:?} to a valid duration"));
+        }
+        if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
+            return Err(format!("cannot parse {text:?} to a valid duration. It overflows int64"));
+        }
+        return Ok(nanos as i64);
+    }
+    let duration = parse_duration(text).map_err(|_| format!("cannot parse {text:?} to a valid duration"))?;
+    Ok(i64::try_from(duration.as_nanos()).expect("parse_duration ends at i64::MAX nanoseconds"))
+}
+
+/// Returns milliseconds since the epoch, as far as they go.
+pub(super) fn to_ms(nanos: i128) -> i64 {
+    let ms = nanos.div_euclid(NANOS_PER_MS);
+    ms.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// Parses a number in decimal digits, between which there may be underscores.
+fn parse_float(text: &str) -> Option<f64> {
+    if !text.contains('_') {
+        return text.parse().ok();
+    }
+    let bytes = text.as_bytes();
+    let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+    let is_between = |at: usize| bytes[at] != b'_' || is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
+    if !(0..bytes.len()).all(is_between) {
+        return None;
+    }
+    text.replace('_', "").parse().ok()
+}
+
+/// What is left to read of a time.
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    /// Takes a byte if it is one of these.
+    fn take(&mut self, any_of: &[u8]) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        any_of.contains(first).then(|| self.0 = rest)?;
+        Some(*first)
+    }
+
+    /// Takes a number of exactly so many digits.
+    fn number(&mut self, n_digits: usize) -> Option<i64> {
+        let (digits, rest) = self.0.split_at_checked(n_digits)?;
+        let all = digits.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| 10 * n + i64::from(b - b'0')))?;
+        self.0 = rest;
+        Some(all)
+    }
+
+    /// Takes a fraction and returns it in nanoseconds; there may be none.
+    fn fraction(&mut self) -> i64 {
+        let [b'.' | b',', digits @ ..] = self.0 else { return 0 };
+        let n_digits = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+        if n_digits == 0 {
+            return 0;
+        }
+        let (fraction, rest) = digits.split_at(n_digits);
+        self.0 = rest;
+        (0..9).fold(0, |nanos, at| 10 * nanos + fraction.get(at).map_or(0, |b| i64::from(b - b'0')))
+    }
+
+    /// Takes what a time is ahead of UTC, in seconds.
+    fn zone(&mut self) -> Option<i64> {
+        let sign = match self.take(b"Z+-")? {
+            b'Z' => return Some(0),
+            b'+' => 1,
+            _ => -1,
+        };
+        let hours = self.number(2).filter(|&hours| hours <= 24)?;
+        self.take(b":")?;
+        let minutes = self.number(2).filter(|&minutes| minutes <= 60)?;
+        Some(sign * (3600 * hours + 60 * minutes))
+    }
+}
+
+/// Parses `2006-01-02T15:04:05.999Z`, or with an offset.
+fn parse_rfc3339(text: &[u8]) -> Option<i128> {
+    let mut rest = Rest(text);
+    let year = rest.number(4)?;
+    rest.take(b"-")?;
+    let month = rest.number(2).filter(|month| (1..=12).contains(month))?;
+    rest.take(b"-")?;
+    let day = rest.number(2).filter(|day| (1..=days_in(year, month)).contains(day))?;
+    rest.take(b"T")?;
+    let hour = rest.number(2).or_else(|| rest.number(1)).filter(|&hour| hour < 24)?;
+    rest.take(b":")?;
+    let minute = rest.number(2).filter(|&minute| minute < 60)?;
+    rest.take(b":")?;
+    let second = rest.number(2).filter(|&second| second < 60)?;
+    let nanos = rest.fraction();
+    let ahead = rest.zone()?;
+    if !rest.0.is_empty() {
+        return None;
+    }
+    let seconds = 86_400 * days_since_epoch(year, month, day) + 3600 * hour + 60 * minute + second - ahead;
+    Some(i128::from(seconds) * NANOS_PER_S + i128::from(nanos))
+}
+
+fn days_in(year: i64, month: i64) -> i64 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Counts the days from 1970-01-01 on, in the Gregorian calendar; a year begins in March, so that the leap day is its last.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    const DAYS_TO_EPOCH: i64 = 719_468;
+    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    146_097 * era + 365 * of_era + of_era / 4 - of_era / 100 + of_year - DAYS_TO_EPOCH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Option<i128>) {
+        assert_eq!(parse_time(text).ok(), expect, "{text}");
+    }
+
+    #[test]
+    fn times_are_read_as_go_reads_them() {
+        const S: i128 = NANOS_PER_S;
+        check("2023-11-14T22:13:20Z", Some(1_700_000_000 * S));
+        check("2023-11-14T22:13:20.5Z", Some(1_700_000_000 * S + S / 2));
+        check("2023-11-14T22:13:20,5Z", Some(1_700_000_000 * S + S / 2));
+        check("2023-11-14T22:13:20.1234567891Z", Some(1_700_000_000 * S + 123_456_789));
+        check("2023-11-14T23:13:20+01:00", Some(1_700_000_000 * S));
+        check("2023-11-14T22:13:20+24:60", Some(1_700_000_000 * S - 25 * 3600 * S));
+        check("2023-11-14T2:13:20Z", Some((1_700_000_000 - 20 * 3600) * S));
+        check("1969-12-31T23:59:59Z", Some(-S));
+        check("0000-01-01T00:00:00Z", Some(-62_167_219_200 * S));
+        check("9999-12-31T23:59:59Z", Some(253_402_300_799 * S));
+        check("2000-02-29T00:00:00Z", Some(951_782_400 * S));
+        check("1_000", Some(1000 * S));
+        check("1.00_5", Some(S + S / 200));
+        for text in [
+            "2023-11-14T22:13:20",
+            "2023-11-14",
+            "2023-11-14 22:13:20Z",
+            "2023-11-14T22:13:20z",
+            "2023-11-14T24:13:20Z",
+            "2023-11-14T22:60:20Z",
+            "2023-11-14T22:13:60Z",
+            "2023-11-14T22:13:20.Z",
+            "2023-11-14T22:13:20+25:00",
+            "2023-11-14T22:13:20+01:61",
+            "2023-11-14T22:13:20+0100",
+            "2023-11-14T22:13:20Z ",
+            "2023-02-29T00:00:00Z",
+            "1900-02-29T00:00:00Z",
+            "2023-13-01T00:00:00Z",
+            "2023-00-01T00:00:00Z",
+            "10000-01-01T00:00:00Z",
+            "NaN",
+            "Inf",
+            "_1",
+            "1_",
+            "1__0",
+            "1_.5",
+            "",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn each_day_has_its_number() {
+        let mut expect = days_since_epoch(1599, 12, 31);
+        for (year, month) in (1600..2401).flat_map(|year| (1..=12).map(move |month| (year, month))) {
+            for day in 1..=days_in(year, month) {
+                expect += 1;
+                assert_eq!(days_since_epoch(year, month, day), expect, "{year}-{month}-{day}");
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A client of HTTP/2: one connection, many requests at a time on it, each read as slowly as a test wants.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// What a client lets come in before it reads, in bytes: the protocol's own number.
+const WINDOW: u32 = (64 << 10) - 1;
+
+/// A connection.
+pub(crate) struct Http2 {
+    runtime: Runtime,
+    sender: SendRequest<Full<Bytes>>,
+    connection: JoinHandle<()>,
+}
+
+/// A request that was sent.
+pub(crate) struct Sent(JoinHandle<hyper::Result<Response<Incoming>>>);
+
+impl Http2 {
+    /// Connects in plain text, knowing that HTTP/2 is spoken.
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let runtime = runtime();
+        let stream = runtime.block_on(TcpStream::connect(address)).expect("connect");
+        Self::over(runtime, stream)
+    }
+
+    /// Connects over TLS, asking for these protocols; returns the one that was chosen, and the connection if that is `h2`.
+    pub(crate) fn over_tls(address: SocketAddr, ca_pem: &str, protocols: &[&str]) -> (Option<String>, Option<Self>) {
+        let mut roots = RootCertStore::empty();
+        let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).expect("a certificate in PEM");
+        roots.add(ca).expect("a certificate");
+        let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let runtime = runtime();
+        let stream = runtime.block_on(async {
+            let stream = TcpStream::connect(address).await.expect("connect");
+            let name = ServerName::from(address.ip());
+            TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("a handshake")
+        });
+        let chosen = stream.get_ref().1.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
+        let is_http2 = chosen.as_deref() == Some("h2");
+        (chosen, is_http2.then(|| Self::over(runtime, stream)))
+    }
+
+    fn over(runtime: Runtime, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        let (sender, connection) = runtime.block_on(async {
+            let mut builder = Builder::new(TokioExecutor::new());
+            builder.initial_stream_window_size(WINDOW).initial_connection_window_size(16 << 20);
+            let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.expect("a handshake");
+            let connection = tokio::spawn(async move { drop(connection.await) });
+            (sender, connection)
+        });
+        Self { runtime, sender, connection }
+    }
+
+    /// Sends a request and does not wait for the answer.
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Sent {
+        let request = Request::builder().method(method).uri(format!("http://varve{path}"));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(Full::new(Bytes::copy_from_slice(body))).expect("a valid request");
+        let mut sender = self.sender.clone();
+        Sent(self.runtime.spawn(async move { sender.send_request(request).await }))
+    }
+
+    /// Waits for the head of an answer; its body waits to be read.
+    pub(crate) fn head(&self, sent: Sent) -> Response<Incoming> {
+        self.runtime.block_on(sent.0).expect("the task does not panic").expect("an answer")
+    }
+
+    /// Reads the body of an answer; the error is why it broke off.
+    pub(crate) fn body(&self, response: Response<Incoming>) -> Result<Bytes, hyper::Error> {
+        self.runtime.block_on(response.into_body().collect()).map(|body| body.to_bytes())
+    }
+
+    /// GETs, and returns status and body of the whole answer.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let response = self.head(self.send("GET", path, &[], b""));
+        let status = response.status().as_u16();
+        let body = self.body(response).expect("a whole answer");
+        (status, String::from_utf8(body.to_vec()).expect("an answer is UTF-8"))
+    }
+
+    /// Tells whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.connection.is_finished()
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("start a runtime")
+}
