@@ -2,8 +2,7 @@
 //!
 //! Not a criterion bench: what counts is the 99th percentile of many requests that run beside others, not the time of one.
 //! Requests go from their bodies to their acknowledgement, without HTTP. Those of known series come at a steady rate; their
-//! bodies are made before, so that making them takes no time from the rest. The storm sends again what it is told to. See
-//! docs/performance.md.
+//! bodies are made before, so that making them takes no time from the rest. The storm sends again what it is told to.
 
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
