@@ -120,9 +120,12 @@ fn blocks_of_prometheus_are_read() {
     }
 }
 
+/// Labels of a series, and first time, last time and name of each of its chunks.
+type Indexed<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, i64, u64)]);
+
 /// Writes an index of version 1 over chunks of one file: symbols are named by their offsets, series by theirs and not
 /// aligned. Source: Prometheus `tsdb/docs/format/index.md` and the readers of `tsdb/index/index.go`.
-fn write_v1(path: &Path, series: &[(&[(&str, &str)], &[(i64, i64, u64)])]) {
+fn write_v1(path: &Path, series: &[Indexed<'_>]) {
     use crate::varint::{put_i64, put_u64};
     let section = |dst: &mut Vec<u8>, content: &[u8]| {
         dst.extend_from_slice(&(content.len() as u32).to_be_bytes());
