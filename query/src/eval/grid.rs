@@ -38,6 +38,13 @@ impl Grid {
         self.start_ms + self.step_ms * step as i64
     }
 
+    /// Returns the time of the last step; the end, if there is no step.
+    pub(crate) fn last_ms(self) -> i64 {
+        let Some(last) = self.n_steps.checked_sub(1) else { return self.end_ms };
+        let length_ms = i64::try_from(last).map_or(i64::MAX, |last| self.step_ms.saturating_mul(last));
+        self.start_ms.saturating_add(length_ms).min(self.end_ms)
+    }
+
     /// Iterates over the times of all steps.
     pub(crate) fn times_ms(self) -> impl ExactSizeIterator<Item = i64> {
         (0..self.n_steps).map(move |step| self.time_ms(step))
@@ -66,6 +73,14 @@ mod tests {
         assert_eq!(steps(1, 10, 5), [1, 6]);
         assert_eq!(steps(1, 1, 5), [1]);
         assert!(steps(2, 1, 5).is_empty());
+    }
+
+    #[test]
+    fn the_last_step_may_lie_before_the_end() {
+        assert_eq!(Grid::new(1, 10, 5).last_ms(), 6);
+        assert_eq!(Grid::new(1, 4, 5).last_ms(), 1);
+        assert_eq!(Grid::new(2, 1, 5).last_ms(), 1);
+        assert_eq!(Grid::new(i64::MIN, i64::MAX, 1).last_ms(), i64::MAX);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Evaluator<'_> {
     ) -> Result<SeriesSet> {
         let range = TimeRange {
             start_ms: selector.shift.apply(grid.start_ms).saturating_sub(before_ms).saturating_add(1),
-            end_ms: selector.shift.apply(grid.end_ms).saturating_add(after_ms),
+            end_ms: selector.shift.apply(grid.last_ms()).saturating_add(after_ms),
         };
         Ok(self.db.select_with(&self.bounds.ctx, &selector.matchers, range, hints)?)
     }
