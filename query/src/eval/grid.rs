@@ -38,11 +38,11 @@ impl Grid {
         self.start_ms + self.step_ms * step as i64
     }
 
-    /// Returns the time of the last step; the end, if there is no step.
+    /// Returns the time of the last step; the end, if there is no step or more than can be counted.
     pub(crate) fn last_ms(self) -> i64 {
-        let Some(last) = self.n_steps.checked_sub(1) else { return self.end_ms };
-        let length_ms = i64::try_from(last).map_or(i64::MAX, |last| self.step_ms.saturating_mul(last));
-        self.start_ms.saturating_add(length_ms).min(self.end_ms)
+        let last = self.n_steps.checked_sub(1).and_then(|last| i64::try_from(last).ok());
+        let length_ms = last.and_then(|last| self.step_ms.checked_mul(last));
+        length_ms.and_then(|length_ms| self.start_ms.checked_add(length_ms)).unwrap_or(self.end_ms)
     }
 
     /// Iterates over the times of all steps.
