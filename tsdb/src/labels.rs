@@ -361,7 +361,7 @@ impl PackedBuilder {
     /// Appends a label that lies in `text`; false if it is none, or its name is not behind the last one.
     #[inline]
     pub(crate) fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
-        let name = &text[label.name_start..label.name_end];
+        let name = &text.as_bytes()[label.name_start..label.name_end];
         if name <= self.last_name() || label.name_end == label.end {
             return false;
         }
@@ -378,7 +378,7 @@ impl PackedBuilder {
     pub(crate) fn push_from(&mut self, other: &Self, places: Range<usize>) -> bool {
         let pushed = &other.labels[places.clone()];
         let ([(first, _), ..], [.., (_, end)]) = (pushed, pushed) else { return true };
-        if other.packed[first.clone()] <= *self.last_name() {
+        if other.packed.as_bytes()[first.clone()] <= *self.last_name() {
             return false;
         }
         let start = places.start.checked_sub(1).map_or(0, |before| other.labels[before].1);
@@ -389,8 +389,8 @@ impl PackedBuilder {
         true
     }
 
-    fn last_name(&self) -> &str {
-        self.labels.last().map_or("", |(name, _)| &self.packed[name.clone()])
+    fn last_name(&self) -> &[u8] {
+        self.labels.last().map_or(&[], |(name, _)| &self.packed.as_bytes()[name.clone()])
     }
 
     /// Returns the set.

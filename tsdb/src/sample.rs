@@ -242,6 +242,22 @@ impl SampleColumns {
         n_conflicts
     }
 
+    /// Merges the samples from place `from` on, which came of another source, with those from `start` up to there. Where both
+    /// have a sample at one time the one of the earlier place stands.
+    pub(crate) fn join(&mut self, start: usize, from: usize) {
+        if start == from || from == self.len() {
+            return;
+        }
+        // Fast path: all of them are newer, and stay where they are.
+        if self.timestamps_ms[from - 1] < self.timestamps_ms[from] {
+            return self.unfollow(from);
+        }
+        let theirs = self.split_off(from);
+        let mut ours = self.split_off(start);
+        ours.merge(&theirs);
+        self.append(&mut ours);
+    }
+
     /// Takes the samples from a place on.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let starts_ms = starts::slice(&self.starts_ms, at..self.len());
@@ -329,6 +345,7 @@ mod tests {
         fn columns_are_maps_from_time_to_value(
             ours in proptest::collection::btree_map(0..40_i64, 0..3_u64, 0..20),
             theirs in proptest::collection::btree_map(0..60_i64, 0..3_u64, 0..20),
+            kept_before in proptest::collection::btree_map(0..40_i64, 0..3_u64, 0..3),
             start_ms in 0..50_i64, len_ms in 0..20_i64,
         ) {
             let mut merged = columns(&ours);
@@ -339,6 +356,13 @@ mod tests {
             prop_assert!(merged.timestamps_ms.is_sorted());
             let differ = |(t, v): (&i64, &u64)| ours.get(t).is_some_and(|our| our != v);
             prop_assert_eq!(n_conflicts as usize, theirs.iter().filter(|&sample| differ(sample)).count());
+
+            let (start, mut joined) = (kept_before.len(), columns(&kept_before));
+            joined.append(&mut columns(&ours));
+            joined.append(&mut columns(&theirs));
+            joined.join(start, start + ours.len());
+            let behind = joined.split_off(start);
+            prop_assert_eq!((map(&joined), map(&behind)), (kept_before, map(&merged)));
 
             let range = TimeRange { start_ms, end_ms: start_ms + len_ms };
             let (mut kept, mut removed) = (columns(&ours), columns(&ours));

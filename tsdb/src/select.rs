@@ -298,25 +298,22 @@ impl Series {
     /// [`Error::Interrupted`](crate::Error::Interrupted) when the request ends; what reading a block says.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
         let n_before = out.len();
-        self.read_all(out)?;
+        let read = self.read_all(out);
+        if read.is_err() {
+            out.truncate(n_before);
+        }
         self.ctx.count_samples(out.len() - n_before);
-        Ok(())
+        read
     }
 
     fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
-        // Fast path: one source.
-        if self.others.is_empty() {
-            self.ctx.check()?;
-            return self.first.read(self.range, out);
-        }
-        let (mut merged, mut next) = (SampleColumns::default(), SampleColumns::default());
+        let start = out.len();
         for source in [&self.first].into_iter().chain(&self.others) {
             self.ctx.check()?;
-            next.clear();
-            source.read(self.range, &mut next)?;
-            merged.merge(&next);
+            let from = out.len();
+            source.read(self.range, out)?;
+            out.join(start, from);
         }
-        out.append(&mut merged);
         Ok(())
     }
 }
