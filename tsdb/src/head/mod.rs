@@ -21,6 +21,7 @@ mod grouping;
 mod histograms;
 mod label_sets;
 mod late;
+mod load;
 mod order;
 mod pairs;
 mod projection;
