@@ -13,6 +13,8 @@ use crate::client::{Client, Url};
 /// How long a peer may take to start, and to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How often a peer that starts is asked whether it is ready. How long that takes is measured: it is exact to this.
+const START_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A folder under the system's temporary one, removed with its handle.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl Peer {
         let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
         let mut peer = Self { name, child, port };
         let mut client = Client::new(&peer.url(""))?;
-        peer.wait("start", PATIENCE, |peer| {
+        peer.wait_at(START_POLL_INTERVAL, "start", PATIENCE, |peer| {
             if let Some(status) = peer.child.try_wait().context("ask for the state of a child")? {
                 bail!("{} ended at once: {status}", peer.name);
             }
@@ -82,6 +84,16 @@ impl Peer {
         &mut self,
         what: &str,
         patience: Duration,
+        found: impl FnMut(&mut Self) -> Result<Option<T>>,
+    ) -> Result<T> {
+        self.wait_at(POLL_INTERVAL, what, patience, found)
+    }
+
+    fn wait_at<T>(
+        &mut self,
+        interval: Duration,
+        what: &str,
+        patience: Duration,
         mut found: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<T> {
         let started = Instant::now();
@@ -89,7 +101,7 @@ impl Peer {
             if let Some(found) = found(self)? {
                 return Ok(found);
             }
-            thread::sleep(POLL_INTERVAL);
+            thread::sleep(interval);
         }
         bail!("waited {patience:?} for {} to {what}", self.name)
     }

@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::context::QueryContext;
 use crate::error::Result;
 use crate::exemplars::NumberedExemplars;
 use crate::head::{SeriesRef, SlotRef};
@@ -139,11 +138,14 @@ impl Log {
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
         let Some(cut) = *self.cut() else { return Ok(()) };
-        let sorted = shards.map(|shard| Ok((shard, shard.rank_series(&QueryContext::unbounded())?)));
-        let sorted = sorted.collect::<Result<Vec<_>>>()?;
-        let series = sorted.iter().flat_map(|(shard, order)| {
-            order.sorted().chunks(BATCH_SERIES).flat_map(|slots| describe(shard, slots)).map(Ok)
+        let series = shards.flat_map(|shard| {
+            let slots = by_number(shard);
+            (0..slots.len()).step_by(BATCH_SERIES).flat_map(move |from| {
+                let end = slots.len().min(from + BATCH_SERIES);
+                describe(shard, &slots[from..end])
+            })
         });
+        let series = series.map(Ok);
         let families = families.into_iter().flatten().map(|(family, metadata)| (family.as_str(), metadata));
         self.wal.checkpoint(cut, series, next_ref, families, exemplars)?;
         *self.cut() = None;
@@ -155,10 +157,23 @@ impl Log {
     }
 }
 
-fn describe(shard: &Shard, slots: &[SlotRef]) -> Vec<(SeriesRef, Labels, i64)> {
+/// Returns the series of a shard by their numbers: in the order in which they were first seen, which is mostly that in which
+/// senders write them. They have their slots in this order after a restart, so that samples come to slots side by side.
+fn by_number(shard: &Shard) -> Vec<(SeriesRef, SlotRef)> {
+    let mut all = Vec::new();
+    for step in 0.. {
+        let head = shard.head();
+        let Some(slots) = head.slots_of_step(step) else { break };
+        all.extend(slots.filter_map(|slot| Some((head.number(slot)?, head.slot_ref(slot)))));
+    }
+    all.sort_unstable_by_key(|&(series, _)| series);
+    all
+}
+
+fn describe(shard: &Shard, slots: &[(SeriesRef, SlotRef)]) -> Vec<(SeriesRef, Labels, i64)> {
     let head = shard.head();
-    let current = slots.iter().filter(|&&of| head.is_current(of));
-    current.filter_map(|of| head.describe(of.slot)).collect()
+    let current = slots.iter().filter(|&&(_, of)| head.is_current(of));
+    current.filter_map(|&(_, of)| head.describe(of.slot)).collect()
 }
 
 /// The number of the next new series; nobody else gets one until it is dropped.

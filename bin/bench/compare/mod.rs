@@ -39,7 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const LAST_PART: i64 = 10;
 /// If its answer has not changed for so long, it will not become right.
 const SETTLED: Duration = Duration::from_secs(30);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How often it is asked: what is measured is exact to this.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const CONNECTIONS: usize = 2;
 const SAMPLES_PER_REQUEST: usize = 2_000;
 

@@ -13,7 +13,7 @@ use super::label_sets::LabelSets;
 use super::table::{Table, full};
 use super::{Head, SeriesRef};
 use crate::error::Result;
-use crate::index::{LabelBuilder, SymbolId};
+use crate::index::{Column, LabelBuilder, SymbolId};
 use crate::labels::Labels;
 
 impl Head {
@@ -91,10 +91,14 @@ struct Columns {
 impl Table {
     fn load(&mut self, words: &[u32], series: SeriesRef) -> Result<u32> {
         let hash = self.hash(words);
-        match self.find_hashed(hash, words) {
-            Some(slot) => Ok(slot),
-            None => self.place(words, hash, series),
+        if let Some(slot) = self.find_hashed(hash, words) {
+            return Ok(slot);
         }
+        let slot = self.place(words, series)?;
+        self.loaded_hashes.push(hash);
+        let hashes = &self.loaded_hashes;
+        self.by_labels.insert_unique(hash, slot, |&slot| hashes[slot as usize]);
+        Ok(slot)
     }
 
     fn load_labels(&mut self, labels: &Labels, series: SeriesRef) -> Result<u32> {
@@ -116,6 +120,7 @@ impl Table {
     }
 
     fn finish_loading(&mut self) -> Result<()> {
+        self.loaded_hashes = Column::default();
         let mut builder = LabelBuilder::default();
         for (name, stretches) in self.loaded_columns().labels {
             for Stretch { slot, n_series, first, step } in stretches {
@@ -178,5 +183,63 @@ impl Columns {
             self.labels.push((name, Vec::new()));
             self.labels.len() - 1
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::QueryContext;
+    use crate::matcher::{MatchOp, Matcher};
+    use proptest::prelude::*;
+
+    /// Loads series into one head and makes them in another, and asserts that both answer alike.
+    fn check(sets: &[Labels], asked: &[(&str, &str)]) -> Head {
+        let (mut loaded, mut grown) = (Head::new(1), Head::new(1));
+        for (number, labels) in (0..).map(SeriesRef).zip(sets) {
+            let (slot, _) = grown.find_or_create(labels, number).unwrap();
+            assert_eq!(loaded.load_labels(labels, number).unwrap(), slot, "of two that are equal the first stands");
+        }
+        loaded.finish_loading().unwrap();
+        assert_eq!(loaded.len(), grown.len());
+        for &(name, value) in asked {
+            let matchers = [Matcher::new(MatchOp::Equal, name, value).unwrap()];
+            let select = |head: &Head| head.select(&QueryContext::unbounded(), &matchers).unwrap();
+            assert_eq!(select(&loaded), select(&grown), "{name}={value}");
+        }
+        loaded
+    }
+
+    proptest! {
+        #[test]
+        fn a_head_that_was_loaded_answers_as_one_that_grew(
+            sets in proptest::collection::vec(proptest::collection::btree_map("[a-c]", "[a-d]", 0..4), 0..80),
+        ) {
+            let of = |set: &std::collections::BTreeMap<String, String>| {
+                Labels::from_pairs(set.iter().map(|(name, value)| (name.as_str(), value.as_str()))).unwrap()
+            };
+            let sets: Vec<_> = sets.iter().map(of).collect();
+            let asked: Vec<_> = ["a", "b", "c"].into_iter()
+                .flat_map(|name| ["", "a", "b", "c", "d"].map(|value| (name, value))).collect();
+            let mut loaded = check(&sets, &asked);
+            for labels in &sets {
+                prop_assert_eq!(&loaded.labels(loaded.find(labels).unwrap()), labels);
+            }
+            // Texts were counted as often as they are used: with the last series all of them are gone.
+            loaded.evict(i64::MAX, 0..sets.len() as u32);
+            prop_assert_eq!(loaded.len(), 0);
+            prop_assert!(["a", "b", "c", "d"].iter().all(|text| loaded.table.symbols.find(text).is_none()));
+        }
+    }
+
+    #[test]
+    fn label_sets_in_more_than_one_piece_of_memory_are_all_indexed() {
+        let of = |i: usize| {
+            let (all, some, own) = ((i / 5_000).to_string(), (i % 3).to_string(), i.to_string());
+            let pairs = [("all", all.as_str()), ("own", &own), ("some", if i % 2 == 0 { &some } else { "" })];
+            Labels::from_pairs(pairs).unwrap()
+        };
+        let sets: Vec<_> = (0..40_000).map(of).collect();
+        check(&sets, &[("all", "0"), ("all", "7"), ("some", "2"), ("some", ""), ("own", "39999"), ("own", "16384")]);
     }
 }

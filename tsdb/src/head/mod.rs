@@ -176,6 +176,11 @@ impl Head {
         Some(start..end.min(start + STEP as u32))
     }
 
+    /// Returns the number of a series on disk; `None` if no series has the slot.
+    pub(crate) fn number(&self, slot: u32) -> Option<SeriesRef> {
+        self.table.row(slot).filter(|row| row.is_used()).map(|row| row.series)
+    }
+
     /// Returns what a checkpoint keeps of a series: its number, its labels, the time of its newest in-order sample
     /// (`i64::MIN` if there was none); `None` if no series has the slot.
     pub(crate) fn describe(&self, slot: u32) -> Option<(SeriesRef, Labels, i64)> {

@@ -52,7 +52,9 @@ pub(super) struct Table {
     pub(super) index: Index,
     pub(super) label_sets: LabelSets,
     /// Slots by hash of the label set's words.
-    by_labels: WideTable<u32>,
+    pub(super) by_labels: WideTable<u32>,
+    /// These hashes by slot, while series are loaded: a table that grows would read all label sets again.
+    pub(super) loaded_hashes: Column<u64>,
     hasher: DefaultHashBuilder,
     numbers: Numbers,
     rows: Column<Row>,
@@ -88,6 +90,7 @@ impl Table {
             index: Index::default(),
             label_sets: LabelSets::default(),
             by_labels: WideTable::default(),
+            loaded_hashes: Column::default(),
             hasher: DefaultHashBuilder::default(),
             numbers: Numbers::default(),
             rows: Column::default(),
@@ -213,14 +216,17 @@ impl Table {
     /// Adds a series. If numbers are used up what was counted up then stays: such a shard takes no new series.
     fn create(&mut self, words: &[u32], hash: u64, new_ref: SeriesRef) -> Result<u32> {
         words[1..].iter().try_for_each(|&value| self.symbols.retain(SymbolId(value), 1)).ok_or_else(full)?;
-        let slot = self.place(words, hash, new_ref)?;
+        let slot = self.place(words, new_ref)?;
+        let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
+        let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
+        self.by_labels.insert_unique(hash, slot, rehash);
         self.groups.insert(1);
         self.index.insert(slot, self.label_sets.pairs(self.rows[slot as usize].labels_at));
         Ok(slot)
     }
 
-    /// Gives a series a slot from which it can be told, and by whose labels it is found; nothing else knows of it.
-    pub(super) fn place(&mut self, words: &[u32], hash: u64, series: SeriesRef) -> Result<u32> {
+    /// Gives a series a slot, and keeps its labels there; nothing else knows of it.
+    pub(super) fn place(&mut self, words: &[u32], series: SeriesRef) -> Result<u32> {
         let slot = self.numbers.take(SLOTS_MAX).ok_or_else(full)?;
         let Some(labels_at) = self.label_sets.push(words) else {
             self.numbers.give_back(slot);
@@ -233,9 +239,6 @@ impl Table {
                 self.ranks.push(UNRANKED);
             }
         }
-        let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
-        let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
-        self.by_labels.insert_unique(hash, slot, rehash);
         Ok(slot)
     }
 

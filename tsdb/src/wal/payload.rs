@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use zstd::bulk::Compressor;
+use zstd::bulk::{Compressor, Decompressor};
 
 use super::frame::{COMPRESSED, PAYLOAD_SIZE_MAX};
 use crate::varint::{put_u64, take_u64};
@@ -57,16 +57,35 @@ pub(super) fn is_worth_packing(record: u8, size: usize) -> bool {
     record & COMPRESSED == 0 && size >= COMPRESSED_SIZE_MIN
 }
 
-/// Undoes [`Packer::pack`]: returns the record and its plain payload, which may lie in `scratch`; `None` if it is damaged.
-pub(super) fn unpack<'a>(record: u8, mut payload: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<(u8, &'a [u8])> {
-    if record & COMPRESSED == 0 {
-        return Some((record, payload));
+/// Undoes [`Packer::pack`], and keeps the memory that it takes for the next payload.
+#[derive(Default)]
+pub(super) struct Unpacker {
+    decompressor: Option<Decompressor<'static>>,
+    plain: Vec<u8>,
+}
+
+impl Unpacker {
+    /// Returns the record and its plain payload; `None` if it is damaged.
+    pub(super) fn unpack<'a>(&'a mut self, record: u8, mut payload: &'a [u8]) -> Option<(u8, &'a [u8])> {
+        if record & COMPRESSED == 0 {
+            return Some((record, payload));
+        }
+        let size = usize::try_from(take_u64(&mut payload)?).ok().filter(|&size| size <= PAYLOAD_SIZE_MAX)?;
+        let decompressor = match &mut self.decompressor {
+            Some(decompressor) => decompressor,
+            none => none.insert(Decompressor::new().ok()?),
+        };
+        self.plain.clear();
+        self.plain.reserve_exact(size);
+        let written = decompressor.decompress_to_buffer(payload, &mut self.plain).ok()?;
+        (written == size).then_some((record & !COMPRESSED, &self.plain))
     }
-    let size = usize::try_from(take_u64(&mut payload)?).ok().filter(|&size| size <= PAYLOAD_SIZE_MAX)?;
-    scratch.clear();
-    scratch.reserve_exact(size);
-    let written = zstd::bulk::Decompressor::new().and_then(|mut d| d.decompress_to_buffer(payload, scratch)).ok()?;
-    (written == size).then_some((record & !COMPRESSED, scratch))
+}
+
+impl fmt::Debug for Unpacker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unpacker")
+    }
 }
 
 #[cfg(test)]
@@ -75,18 +94,18 @@ mod tests {
 
     #[test]
     fn payloads_come_back_and_wrong_sizes_are_refused() {
-        let mut packer = Packer::default();
+        let (mut packer, mut unpacker) = (Packer::default(), Unpacker::default());
         for payload in [vec![], vec![1; 255], vec![1; 256], (0..=255).collect(), vec![7; 100_000]] {
             let mut packed = Vec::new();
             let record = packer.pack(3, &payload, &mut packed);
             assert_eq!(record & COMPRESSED != 0, packed.len() < payload.len());
-            assert_eq!(unpack(record, &packed, &mut Vec::new()), Some((3, &payload[..])));
+            assert_eq!(unpacker.unpack(record, &packed), Some((3, &payload[..])));
             if record & COMPRESSED != 0 {
                 packed[0] ^= 1;
-                assert_eq!(unpack(record, &packed, &mut Vec::new()), None);
+                assert_eq!(unpacker.unpack(record, &packed), None);
                 let mut large = Vec::new();
                 put_u64(&mut large, u64::MAX);
-                assert_eq!(unpack(record, &large, &mut Vec::new()), None);
+                assert_eq!(unpacker.unpack(record, &large), None);
             }
         }
     }

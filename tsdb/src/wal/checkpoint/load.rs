@@ -12,7 +12,7 @@ use crate::fs::Fs;
 use crate::metadata::Metadata;
 use crate::varint::take_u64;
 use crate::wal::SegmentKind;
-use crate::wal::payload::unpack;
+use crate::wal::payload::Unpacker;
 use crate::wal::reader::{Frame, Item, LargeFrames, Opened, Reader};
 use crate::wal::record::{METADATA, decode_metadata};
 
@@ -119,13 +119,13 @@ pub(in crate::wal) fn load(
 pub(in crate::wal) struct Loader {
     number: u64,
     symbols: Symbols,
-    scratch: Vec<u8>,
+    unpacker: Unpacker,
 }
 
 impl Loader {
     /// Starts a checkpoint of a number.
     pub(in crate::wal) fn new(number: u64) -> Self {
-        Self { number, symbols: Symbols::default(), scratch: Vec::new() }
+        Self { number, symbols: Symbols::default(), unpacker: Unpacker::default() }
     }
 
     /// Counts the symbols so far.
@@ -139,7 +139,7 @@ impl Loader {
         frame: &Frame<'_>,
         each: &mut impl FnMut(Entry<'_>) -> Result<()>,
     ) -> Option<Result<()>> {
-        let (record, mut payload) = unpack(frame.record, frame.payload, &mut self.scratch)?;
+        let (record, mut payload) = self.unpacker.unpack(frame.record, frame.payload)?;
         match record {
             BEGIN => {
                 let sound = take_u64(&mut payload)? == self.number;

@@ -11,7 +11,8 @@
 //! 19 end       next ref                                                    once, last
 //! ```
 //! A symbol is a label name and value, numbered from 0 over the file; a symbols frame comes before the first series frame
-//! that needs it. Series are in label order, so that the symbols of neighbours resemble each other ([`series`]).
+//! that needs it. Series come by their numbers, shard after shard: senders write those of a target one after the other, so
+//! the symbols of neighbours resemble each other ([`series`]), and a replay finds neighbours side by side.
 //!
 //! Crash: written under a temporary name, synced, renamed, the folder synced; only then do older checkpoints go, and only
 //! when that is durable the segments before the cut. So a checkpoint that is there has all segments that it needs.

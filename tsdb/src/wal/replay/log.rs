@@ -24,7 +24,7 @@ use crate::wal::checkpoint::{self, Entry};
 use crate::wal::exemplars::{EXEMPLARS, decode_exemplars};
 use crate::wal::frame::HEADER_SIZE;
 use crate::wal::histograms::{LoggedHistogram, decode_histograms};
-use crate::wal::payload::unpack;
+use crate::wal::payload::Unpacker;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{self, DefinedLabel, SampleColumn};
 use crate::wal::starts::{STARTS, decode_starts};
@@ -152,10 +152,10 @@ impl Log {
             self.read(size, progress);
             progress.finish_file();
         }
-        let (mut loading, mut plain) = (OfSegments::default(), Vec::new());
+        let (mut loading, mut unpacker) = (OfSegments::default(), Unpacker::default());
         for number in std::mem::take(&mut self.series) {
             self.segment(SegmentKind::Series, number, shared, |log, frame, _version| {
-                let Some((record, payload)) = unpack(frame.record, frame.payload, &mut plain) else { return Ok(None) };
+                let Some((record, payload)) = unpacker.unpack(frame.record, frame.payload) else { return Ok(None) };
                 match record {
                     record::SERIES => log.series(payload, &mut loading, shared.target),
                     record::METADATA => Ok(log.metadata(payload, shared.target)),
@@ -170,11 +170,11 @@ impl Log {
 
     /// Replays the samples segments; `earlier` knows the series of earlier epochs.
     pub(super) fn samples(&mut self, shared: &Shared<'_>, earlier: &Places) -> Result<()> {
-        let (mut scratch, mut plain) = (Scratch::default(), Vec::new());
+        let (mut scratch, mut unpacker) = (Scratch::default(), Unpacker::default());
         scratch.by_shard.resize_with(shared.target.shards.len(), Vec::new);
         for number in std::mem::take(&mut self.samples) {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
-                let Some((record, payload)) = unpack(frame.record, frame.payload, &mut plain) else { return Ok(None) };
+                let Some((record, payload)) = unpacker.unpack(frame.record, frame.payload) else { return Ok(None) };
                 let decoded = match (record, version) {
                     (record::HISTOGRAMS, 2..) => {
                         return Ok(log.histograms(payload, earlier, &mut scratch, shared.target));

@@ -38,7 +38,8 @@ impl Places {
 
     /// Makes all that was added ready to be looked up. A series that was added twice has one place, whichever.
     pub(super) fn sort(&mut self) {
-        self.0.sort_unstable_by_key(|&(series, _)| series);
+        // They come in this order, or in a few runs of it.
+        self.0.sort_by_key(|&(series, _)| series);
         self.0.dedup_by_key(|&mut (series, _)| series);
         self.0.shrink_to_fit();
     }

@@ -11,7 +11,7 @@ use crate::sample::Sample;
 use crate::wal::checkpoint::{self, Entry, Loader};
 use crate::wal::exemplars::{EXEMPLARS, decode_exemplars};
 use crate::wal::histograms::decode_histograms;
-use crate::wal::payload::unpack;
+use crate::wal::payload::Unpacker;
 use crate::wal::reader::Frame;
 use crate::wal::record::{self, SampleColumn};
 use crate::wal::starts::{STARTS, decode_starts};
@@ -110,7 +110,7 @@ pub(super) struct Decoder {
     kind: SegmentKind,
     version: u8,
     loader: Loader,
-    plain: Vec<u8>,
+    unpacker: Unpacker,
     column: SampleColumn,
     samples: Vec<LoggedSample>,
 }
@@ -118,8 +118,8 @@ pub(super) struct Decoder {
 impl Decoder {
     /// Starts a file of a kind, a version, and a number.
     pub(super) fn new(kind: SegmentKind, version: u8, number: u64) -> Self {
-        let (loader, plain) = (Loader::new(number), Vec::new());
-        Self { kind, version, loader, plain, column: SampleColumn::default(), samples: Vec::new() }
+        let (loader, unpacker) = (Loader::new(number), Unpacker::default());
+        Self { kind, version, loader, unpacker, column: SampleColumn::default(), samples: Vec::new() }
     }
 
     /// Decodes a frame.
@@ -133,7 +133,7 @@ impl Decoder {
     }
 
     fn of_series(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
-        let (record, payload) = unpack(frame.record, frame.payload, &mut self.plain)?;
+        let (record, payload) = self.unpacker.unpack(frame.record, frame.payload)?;
         match record {
             record::SERIES => {
                 let mut series = Vec::new();
@@ -150,8 +150,8 @@ impl Decoder {
     }
 
     fn of_samples(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
-        let Self { version, plain, column, samples, .. } = self;
-        let (record, payload) = unpack(frame.record, frame.payload, plain)?;
+        let Self { version, unpacker, column, samples, .. } = self;
+        let (record, payload) = unpacker.unpack(frame.record, frame.payload)?;
         let sizes = match (record, *version) {
             (record::HISTOGRAMS, 2..) => {
                 let mut found = Vec::new();
