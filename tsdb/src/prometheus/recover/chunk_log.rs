@@ -211,7 +211,15 @@ mod tests {
         let min_ms = if i == 5 { i64::MIN } else { i as i64 * 1000 };
         let max_ms = if i == 5 { i64::MAX } else { min_ms + 7 };
         let encoding = [Encoding::Xor, Encoding::FloatHistogramSt][i % 2];
-        Part { min_ms, max_ms, n_samples: i as u32, encoding, is_late: i % 3 == 0, is_cut: i % 5 == 0, bytes }
+        Part {
+            min_ms,
+            max_ms,
+            n_samples: i as u32,
+            encoding,
+            is_late: i.is_multiple_of(3),
+            is_cut: i.is_multiple_of(5),
+            bytes,
+        }
     }
 
     fn walk(log: &ChunkLog, last: ChunkRef, mut each: impl FnMut(&Part<'_>)) {
