@@ -5,6 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+// First: its macros stand for those of the standard library in all that follows.
+#[macro_use]
+mod printing;
+
 mod advise;
 mod allocator;
 mod auto_reload;
@@ -65,7 +69,10 @@ fn main() -> ExitCode {
         cli::Command::Completion(args) => command::completion(&args),
         cli::Command::Man(args) => command::man(&args),
         cli::Command::Status(command) => command::status(&command),
-        cli::Command::Wal(command) => return recovery::wal(&command),
+        cli::Command::Wal(command) => {
+            allocator::take_no_more_than_needed();
+            return recovery::wal(&command);
+        }
         cli::Command::Check(command) => return check::check(&command),
         cli::Command::Query(command) => return query::query(&command),
         cli::Command::Bench(command) => command::bench(&command),

@@ -1,10 +1,11 @@
 //! `varve completion` and `varve man`: the command line, told to shells and to people.
 
-use std::io::stdout;
+use std::io::Write;
 
 use anyhow::{Context, Result, bail};
 
 use crate::cli::{CompletionArgs, ManArgs, description};
+use crate::printing::stdout;
 
 /// Prints what a shell needs.
 ///
@@ -38,11 +39,7 @@ fn page(path: &[String]) -> Result<Vec<u8>> {
 }
 
 fn print(text: &[u8]) -> Result<()> {
-    match std::io::Write::write_all(&mut stdout(), text) {
-        // Who reads has read enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("print"),
-    }
+    stdout().write_all(text).context("print")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! In memory: the indexes of the blocks, and the samples of one series.
 
-use std::io::{BufWriter, Write, stdout};
+use std::io::{BufWriter, Write};
 
 use anyhow::Result;
 use varve_query::decimal::General;
@@ -13,6 +13,7 @@ use varve_tsdb::{METRIC_NAME, SampleColumns, TimeRange, is_legacy_name};
 
 use super::args::DumpArgs;
 use super::source::{Selection, for_each, parse_matchers};
+use crate::printing::stdout;
 
 /// How a sample is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub(super) enum Format {
 pub(super) fn dump(args: &DumpArgs, format: Format) -> Result<Faults> {
     let selectors = args.selectors.iter().map(|selector| parse_matchers(selector)).collect::<Result<_>>()?;
     let selection = Selection { selectors, range: TimeRange { start_ms: args.min_time, end_ms: args.max_time } };
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = BufWriter::new(stdout());
     let sandbox = args.sandbox.sandbox_dir_root.as_deref();
     let faults =
         for_each(&args.path, sandbox, &selection, &mut |labels, columns| write(&mut out, format, labels, columns))?;

@@ -1,6 +1,7 @@
 //! The tools, beside those of Prometheus: the same arguments, the same output, the same exit codes.
 
 mod check;
+mod pipes;
 mod query;
 mod tsdb;
 

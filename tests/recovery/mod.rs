@@ -201,22 +201,56 @@ fn varve_answers_from_what_is_imported_as_prometheus_from_the_directory() {
     drop(dir);
 }
 
-/// A Prometheus on recovered blocks takes new samples at once.
+/// A Prometheus on recovered blocks scrapes on: a query across the seam finds all that was recovered, then all that was
+/// scraped since, in one series, and nothing is missing but the time in between.
 fn scrapes_on(prometheus: &Prometheus) {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set").as_secs();
-    if now_s <= END_S {
+    if now_s() <= END_S {
         eprintln!("skipped: the clock is behind the recorded data");
         return;
     }
-    let target = prometheus.http().address();
+    let http = prometheus.http();
+    let series = http.query("/api/v1/query", &[("query", "up"), ("time", END)]).data()["result"][0]["metric"].clone();
+    let label = |name: &str| series[name].as_str().expect("what is scraped has a job and an instance").to_owned();
+    let (job, instance) = (label("job"), label("instance"));
+    let recovered = times_of(http, &job, &instance);
+    assert!(!recovered.is_empty());
+    let target = http.address();
     prometheus.reload(&format!(
-        "{{global: {{scrape_interval: 1s}}, scrape_configs: [{{job_name: on, static_configs: [{{targets: ['{target}']}}]}}]}}"
+        "{{global: {{scrape_interval: 1s, scrape_timeout: 1s}}, scrape_configs: [{{job_name: '{job}', \
+         static_configs: [{{targets: ['{target}'], labels: {{instance: '{instance}'}}}}]}}]}}"
     ));
-    wait_until("new samples", || {
-        let answer = prometheus.http().query("/api/v1/query", &[("query", "count_over_time(up{job='on'}[1m])")]);
-        let count = answer.data()["result"][0]["value"][1].as_str().and_then(|count| count.parse::<u32>().ok());
-        count.is_some_and(|count| count >= 3)
-    });
+    let n_scrapes = std::env::var("VARVE_SEAM_SECONDS").map_or(15, |text| text.parse().expect("a number of seconds"));
+    for n_new in 1..=n_scrapes {
+        wait_until("the next scrape", || times_of(http, &job, &instance).len() >= recovered.len() + n_new);
+    }
+    let n_begun = n_begun(http);
+    let times = times_of(http, &job, &instance);
+    let (before, since) = times.split_at(recovered.len());
+    assert!(before == recovered && before.last() < since.first(), "{times:?}");
+    // Each scrape stores a sample, whatever becomes of it; that of the last one may be on its way.
+    assert!(since.len() + 1 >= n_begun, "{} samples of {n_begun} scrapes: {since:?}", since.len());
+}
+
+/// Returns the times of all samples of `up` of a target, from before what was recorded until now.
+fn times_of(http: &Http, job: &str, instance: &str) -> Vec<String> {
+    let range_s = now_s() - END_S + 24 * 60 * 60;
+    let query = format!("up{{job='{job}',instance='{instance}'}}[{range_s}s]");
+    let found = http.query("/api/v1/query", &[("query", &query)]).data();
+    assert_eq!(found["result"].as_array().map(Vec::len), Some(1), "one series: {found}");
+    let values = found["result"][0]["values"].as_array().expect("a range has samples");
+    values.iter().map(|sample| sample[0].to_string()).collect()
+}
+
+/// Counts the scrapes that Prometheus has begun, by what it says of the time between two of them.
+fn n_begun(http: &Http) -> usize {
+    let text = http.get("/metrics").text();
+    let counts = text.lines().filter(|line| line.starts_with("prometheus_target_interval_length_seconds_count"));
+    let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<usize>().ok());
+    counts.filter_map(count).sum::<usize>() + 1
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set").as_secs()
 }
 
 #[test]

@@ -28,6 +28,16 @@ pub(crate) fn take_u64(src: &mut &[u8]) -> Option<u64> {
         *src = rest;
         return Some(u64::from(first));
     }
+    // Fast path: up to eight bytes, and as many are there.
+    if let Some(bytes) = src.first_chunk() {
+        let word = u64::from_le_bytes(*bytes);
+        let ends = !word & 0x8080_8080_8080_8080;
+        if ends != 0 {
+            let size = ends.trailing_zeros() as usize / 8 + 1;
+            *src = &src[size..];
+            return Some(join_sevens(word & (ends ^ (ends - 1))));
+        }
+    }
     let mut value = u64::from(first & 0x7f);
     for (i, &byte) in rest.iter().take(VARINT_SIZE_MAX - 1).enumerate() {
         let shift = 7 * (i + 1);
@@ -41,6 +51,15 @@ pub(crate) fn take_u64(src: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+/// Joins the lower seven bits of each of eight bytes.
+#[inline]
+fn join_sevens(word: u64) -> u64 {
+    let word = word & 0x7f7f_7f7f_7f7f_7f7f;
+    let word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
+    word & 0x0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4
 }
 
 /// Takes a signed integer off the front of `src`.

@@ -1,6 +1,6 @@
 //! `varve wal dump` of Varve's own logs: definitions first, then samples, frame by frame.
 
-use std::io::{BufWriter, Write, stdout};
+use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use varve_tsdb::RealFs;
 use varve_tsdb::log::{Content, FoundFrame, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
 use varve_tsdb::prometheus::fault::Faults;
 
+use crate::printing::stdout;
 use crate::recovery::Verdict;
 use crate::recovery::args::{DumpArgs, Format};
 use crate::recovery::filter::Filter;
@@ -23,7 +24,7 @@ pub(in crate::recovery) fn run(args: &DumpArgs) -> Result<Verdict> {
     if filter.needs_labels() {
         learn(&files, &mut filter)?;
     }
-    let (mut out, mut faults) = (BufWriter::new(stdout().lock()), Faults::default());
+    let (mut out, mut faults) = (BufWriter::new(stdout()), Faults::default());
     let (mut stopped, mut n_gone) = (None, 0);
     for file in &files {
         let end = read_file(&RealFs, file, &mut faults, |frame| {

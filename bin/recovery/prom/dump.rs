@@ -1,6 +1,6 @@
 //! `varve wal dump` of logs of Prometheus.
 
-use std::io::{BufWriter, Write, stdout};
+use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use varve_tsdb::prometheus::wal::{
     decode_tombstones,
 };
 
+use crate::printing::stdout;
 use crate::recovery::Verdict;
 use crate::recovery::args::{DumpArgs, Format};
 use crate::recovery::filter::Filter;
@@ -28,7 +29,7 @@ pub(in crate::recovery) fn run(args: &DumpArgs) -> Result<Verdict> {
         })
         .with_context(|| format!("read {:?}", args.dir))?;
     }
-    let (mut out, mut faults) = (BufWriter::new(stdout().lock()), Faults::default());
+    let (mut out, mut faults) = (BufWriter::new(stdout()), Faults::default());
     let mut stopped = None;
     for_each_record(&RealFs, &args.dir, &mut faults, |record| {
         if stopped.is_none() {

@@ -43,14 +43,38 @@ impl ChunkWriter {
 
     /// Appends a chunk; returns its name for the index.
     pub(super) fn add(&mut self, chunk: &EncodedChunk<'_>) -> Result<u64> {
-        self.scratch.clear();
-        put_u64(&mut self.scratch, chunk.bytes.len() as u64);
-        let start = self.scratch.len();
-        self.scratch.push(chunk.encoding.code());
-        self.scratch.extend_from_slice(chunk.bytes);
-        let checksum = crc32c::crc32c(&self.scratch[start..]);
-        self.scratch.extend_from_slice(&checksum.to_be_bytes());
-        let size = self.scratch.len() as u64;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        frame(chunk, &mut scratch);
+        let name = self.append(&scratch);
+        self.scratch = scratch;
+        name
+    }
+
+    /// Appends framed chunks, of which each ends at one of `ends`; gives their names to `each`, by their places.
+    pub(super) fn add_framed(&mut self, bytes: &[u8], ends: &[usize], mut each: impl FnMut(usize, u64)) -> Result<()> {
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        // Fast path: all of them go to the same file.
+        if bytes.len() as u64 <= self.room() {
+            let first = if bytes.is_empty() { 0 } else { self.append(bytes)? };
+            starts.zip(0..ends.len()).for_each(|(start, i)| each(i, first + start as u64));
+            return Ok(());
+        }
+        for (i, (start, &end)) in starts.zip(ends).enumerate() {
+            each(i, self.append(&bytes[start..end])?);
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes that go to the open file.
+    fn room(&self) -> u64 {
+        let position = self.open.as_ref().map_or(HEADER_SIZE, BufferedFile::position);
+        self.segment_size_max.saturating_sub(position)
+    }
+
+    /// Appends bytes to the open file, or to the next one if they do not fit.
+    fn append(&mut self, bytes: &[u8]) -> Result<u64> {
+        let size = bytes.len() as u64;
         let is_full =
             |open: &BufferedFile| open.position() > HEADER_SIZE && open.position() + size > self.segment_size_max;
         if let Some(full) = self.open.take_if(|open| is_full(open)) {
@@ -61,7 +85,7 @@ impl ChunkWriter {
         }
         let open = self.open.as_mut().expect("made above");
         let name = (self.finished.len() as u64) << 32 | open.position();
-        open.write(&self.scratch)?;
+        open.write(bytes)?;
         Ok(name)
     }
 
@@ -82,4 +106,14 @@ impl ChunkWriter {
         file.write(&[VERSION, 0, 0, 0])?;
         Ok(file)
     }
+}
+
+/// Appends a chunk as it lies in a file.
+pub(super) fn frame(chunk: &EncodedChunk<'_>, dst: &mut Vec<u8>) {
+    put_u64(dst, chunk.bytes.len() as u64);
+    let start = dst.len();
+    dst.push(chunk.encoding.code());
+    dst.extend_from_slice(chunk.bytes);
+    let checksum = crc32c::crc32c(&dst[start..]);
+    dst.extend_from_slice(&checksum.to_be_bytes());
 }

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::ulid::Ulid;
+use super::writer::EncodedChunk;
+use crate::prometheus::chunk::Encoding;
 
 /// Most bytes of a description that are read.
 pub const META_SIZE_MAX: u64 = 16 << 20;
@@ -45,6 +47,25 @@ pub struct BlockStats {
     pub n_chunks: u64,
     /// Deletions that were not applied yet.
     pub n_tombstones: u64,
+}
+
+impl BlockStats {
+    /// Counts a chunk.
+    pub(super) fn add(&mut self, chunk: &EncodedChunk<'_>) {
+        self.n_chunks += 1;
+        match chunk.encoding {
+            Encoding::Xor | Encoding::Xor2 => self.n_floats += chunk.n_samples,
+            _ => self.n_histograms += chunk.n_samples,
+        }
+    }
+
+    /// Counts chunks and series that were counted apart.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.n_floats += other.n_floats;
+        self.n_histograms += other.n_histograms;
+        self.n_series += other.n_series;
+        self.n_chunks += other.n_chunks;
+    }
 }
 
 /// The section of Thanos: external labels, and the files with their sizes.

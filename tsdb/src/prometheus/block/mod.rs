@@ -11,6 +11,7 @@
 
 pub(super) mod buffered;
 mod chunks;
+mod group;
 mod index;
 mod merged;
 mod meta;
@@ -22,6 +23,8 @@ mod ulid;
 mod writer;
 
 pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
+pub(in crate::prometheus) use group::{Entries, SeriesGroup};
+pub(in crate::prometheus) use index::PostingsWriter;
 pub use merged::{MergedBlocks, MergedSeries};
 pub use meta::{BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta};
 pub use reader::{BlockChunk, BlockCursor, BlockReader, BlockSeries};

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
-use super::index::{IndexWriter, IndexedChunk};
+use super::group::{Entries, SeriesGroup};
+use super::index::{IndexWriter, IndexedChunk, PostingsWriter};
 use super::meta::{BlockMeta, BlockStats, ThanosMeta};
 use super::tombstones;
 use super::ulid::Ulid;
@@ -107,14 +108,28 @@ impl<'a> BlockWriter<'a> {
         for chunk in chunks {
             let name = self.chunks.add(chunk)?;
             self.scratch.push(IndexedChunk { min_ms: chunk.min_ms, max_ms: chunk.max_ms, name });
-            match chunk.encoding {
-                Encoding::Xor | Encoding::Xor2 => self.stats.n_floats += chunk.n_samples,
-                _ => self.stats.n_histograms += chunk.n_samples,
-            }
+            self.stats.add(chunk);
         }
-        self.stats.n_chunks += chunks.len() as u64;
         self.stats.n_series += 1;
         self.index.add(labels, &self.scratch)
+    }
+
+    /// Writes the chunks of series that were made ready, behind those that are there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(in crate::prometheus) fn place(&mut self, group: &mut SeriesGroup) -> Result<()> {
+        let SeriesGroup { bytes, ends, chunks, stats, .. } = group;
+        self.stats.merge(stats);
+        self.chunks.add_framed(bytes, ends, |i, name| chunks[i].name = name)
+    }
+
+    /// Writes the entries of series whose chunks are written; [`BlockWriter::finish_with`] takes their postings.
+    ///
+    /// # Errors
+    /// As [`BlockWriter::add`].
+    pub(in crate::prometheus) fn add_entries(&mut self, entries: &Entries) -> Result<()> {
+        self.index.add_entries(entries)
     }
 
     /// Returns how much is in the block so far.
@@ -127,9 +142,30 @@ impl<'a> BlockWriter<'a> {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn finish(mut self, description: Description) -> Result<BlockMeta> {
+    pub fn finish(self, description: Description) -> Result<BlockMeta> {
+        self.end(description, IndexWriter::finish)
+    }
+
+    /// Finishes a block of [`BlockWriter::add_entries`]: `postings` writes the postings of all labels, and is given the
+    /// numbers of the series.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(in crate::prometheus) fn finish_with(
+        self,
+        description: Description,
+        postings: impl FnOnce(&mut PostingsWriter<'_>, &[u32]) -> Result<()>,
+    ) -> Result<BlockMeta> {
+        self.end(description, |index| index.finish_with(postings))
+    }
+
+    fn end(
+        mut self,
+        description: Description,
+        finish_index: impl FnOnce(IndexWriter<'a>) -> Result<(u64, u128)>,
+    ) -> Result<BlockMeta> {
         self.stats.n_samples = self.stats.n_floats + self.stats.n_histograms;
-        let (index_size, mut hash) = self.index.finish()?;
+        let (index_size, mut hash) = finish_index(self.index)?;
         let mut files = Vec::new();
         for (path, size, chunk_hash) in self.chunks.finish()? {
             hash = hash.rotate_left(1) ^ chunk_hash;

@@ -12,13 +12,66 @@ const GROWTH_MIN: usize = 24;
 /// that fits none has 64 bits behind eight ones; 0 is a single zero.
 const WIDTHS: [u32; 7] = [3, 6, 9, 12, 18, 25, 56];
 
+/// What bits are appended to.
+pub(super) trait BitSink {
+    /// Appends the lowest `count` bits, at most 64; what is above them is ignored.
+    fn put(&mut self, bits: u64, count: u32);
+
+    /// Appends an unsigned LEB128 integer, byte by byte.
+    fn put_uvarint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.put(value & 0x7f | 0x80, 8);
+            value >>= 7;
+        }
+        self.put(value, 8);
+    }
+
+    /// Appends a signed LEB128 integer.
+    fn put_varint(&mut self, value: i64) {
+        self.put_uvarint(crate::varint::zigzag(value));
+    }
+}
+
+/// Appends the lowest `count` bits, at most 64, to those that do not fill eight bytes yet: `gathered`, from the highest one
+/// down, of which there are `n_gathered`. Returns eight bytes when they are full.
+#[inline]
+pub(super) fn gather(gathered: &mut u64, n_gathered: &mut u8, bits: u64, count: u32) -> Option<u64> {
+    debug_assert!(count <= 64, "{count} bits");
+    if count == 0 {
+        return None;
+    }
+    let bits = bits << (64 - count);
+    let before = u32::from(*n_gathered);
+    let word = *gathered | bits >> before;
+    let n_bits = before + count;
+    if n_bits < 64 {
+        (*gathered, *n_gathered) = (word, n_bits as u8);
+        return None;
+    }
+    *gathered = bits.checked_shl(64 - before).unwrap_or(0);
+    *n_gathered = (n_bits - 64) as u8;
+    Some(word)
+}
+
 /// Appends bits to a buffer.
 #[derive(Debug, Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits that do not fill eight bytes yet, from the highest one down, and how many they are (below 64).
+    /// What does not fill eight bytes yet: see [`gather`].
     gathered: u64,
-    n_gathered: u32,
+    n_gathered: u8,
+}
+
+impl BitSink for BitWriter {
+    #[inline]
+    fn put(&mut self, bits: u64, count: u32) {
+        if let Some(word) = gather(&mut self.gathered, &mut self.n_gathered, bits, count) {
+            if self.bytes.capacity() - self.bytes.len() < size_of::<u64>() {
+                self.grow();
+            }
+            self.bytes.extend_from_slice(&word.to_be_bytes());
+        }
+    }
 }
 
 impl BitWriter {
@@ -32,46 +85,10 @@ impl BitWriter {
         self.bytes.len() + self.n_gathered.div_ceil(8) as usize
     }
 
-    /// Appends the lowest `count` bits, at most 64; what is above them is ignored.
-    #[inline]
-    pub(super) fn put(&mut self, bits: u64, count: u32) {
-        debug_assert!(count <= 64, "{count} bits");
-        if count == 0 {
-            return;
-        }
-        let bits = bits << (64 - count);
-        self.gathered |= bits >> self.n_gathered;
-        let n_bits = self.n_gathered + count;
-        if n_bits < 64 {
-            self.n_gathered = n_bits;
-            return;
-        }
-        if self.bytes.capacity() - self.bytes.len() < size_of::<u64>() {
-            self.grow();
-        }
-        self.bytes.extend_from_slice(&self.gathered.to_be_bytes());
-        self.gathered = bits.checked_shl(64 - self.n_gathered).unwrap_or(0);
-        self.n_gathered = n_bits - 64;
-    }
-
     /// Makes room for more, a little at a time: a million chunks may grow at once.
     #[cold]
     fn grow(&mut self) {
         self.bytes.reserve_exact((self.bytes.len() / 4).max(GROWTH_MIN));
-    }
-
-    /// Appends an unsigned LEB128 integer, byte by byte.
-    pub(super) fn put_uvarint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.put(value & 0x7f | 0x80, 8);
-            value >>= 7;
-        }
-        self.put(value, 8);
-    }
-
-    /// Appends a signed LEB128 integer.
-    pub(super) fn put_varint(&mut self, value: i64) {
-        self.put_uvarint(crate::varint::zigzag(value));
     }
 
     /// Appends a signed integer in few bits if it is small.

@@ -4,7 +4,7 @@
 //! A histogram has one such number for each of its fields and buckets; a float sample has one for its value.
 
 use super::ChunkError;
-use super::bits::{BitReader, BitWriter};
+use super::bits::{BitReader, BitSink, BitWriter};
 
 /// A place in the samples of a chunk, and how its numbers follow each other.
 pub(super) trait Cell: Default {
@@ -85,11 +85,12 @@ pub(super) struct Xor {
     window: Option<Window>,
 }
 
-/// Where the bits that differ lie: zeros before them and behind them, fewer than 64 together.
+/// Where the bits that differ lie: zeros before them and behind them, fewer than 64 together. Bytes, as there may be a
+/// million of them at once.
 #[derive(Debug, Clone, Copy)]
 struct Window {
-    leading: u32,
-    trailing: u32,
+    leading: u8,
+    trailing: u8,
 }
 
 /// Most zeros before the bits that differ: what five bits hold.
@@ -100,7 +101,7 @@ impl Window {
     const WHOLE: Self = Self { leading: 0, trailing: 0 };
 
     fn of(delta: u64) -> Self {
-        Self { leading: delta.leading_zeros().min(LEADING_MAX), trailing: delta.trailing_zeros() }
+        Self { leading: delta.leading_zeros().min(LEADING_MAX) as u8, trailing: delta.trailing_zeros() as u8 }
     }
 
     fn covers(self, other: Self) -> bool {
@@ -108,11 +109,13 @@ impl Window {
     }
 
     fn width(self) -> u32 {
-        64 - self.leading - self.trailing
+        64 - u32::from(self.leading + self.trailing)
     }
 }
 
 impl Xor {
+    pub(super) const NEW: Self = Self { bits: 0, window: None };
+
     /// Starts from a value.
     pub(super) fn set(&mut self, value: f64) {
         self.bits = value.to_bits();
@@ -129,10 +132,19 @@ impl Xor {
         value.to_bits() ^ self.bits
     }
 
+    /// Appends a value in the way of encodings 1 to 3.
+    #[inline]
+    pub(super) fn put_next(&mut self, dst: &mut impl BitSink, value: f64) {
+        match self.delta(value) {
+            0 => dst.put(0, 1),
+            delta => self.put_delta(dst, delta, (0b10, 2), (0b11, 2)),
+        }
+    }
+
     /// Appends a difference that is not zero: whether it is in a new window, behind `same` or `new` as bits and their
     /// number, then the difference.
     #[inline]
-    pub(super) fn put_delta(&mut self, dst: &mut BitWriter, delta: u64, same: (u64, u32), new: (u64, u32)) {
+    pub(super) fn put_delta(&mut self, dst: &mut impl BitSink, delta: u64, same: (u64, u32), new: (u64, u32)) {
         self.bits ^= delta;
         let needed = Window::of(delta);
         match self.window {
@@ -156,7 +168,7 @@ impl Xor {
     pub(super) fn take_delta(&mut self, src: &mut BitReader<'_>, is_new: bool) -> Result<(), ChunkError> {
         if is_new {
             let header = src.take(11)?;
-            let (leading, width) = ((header >> 6) as u32, (header & 63) as u32);
+            let (leading, width) = ((header >> 6) as u8, (header & 63) as u8);
             let width = if width == 0 { 64 } else { width };
             let trailing = (64 - leading).checked_sub(width).ok_or(ChunkError::Invalid)?;
             self.window = Some(Window { leading, trailing });
@@ -177,10 +189,7 @@ impl Cell for Xor {
 
     #[inline]
     fn put(&mut self, dst: &mut BitWriter, value: f64) {
-        match self.delta(value) {
-            0 => dst.put(0, 1),
-            delta => self.put_delta(dst, delta, (0b10, 2), (0b11, 2)),
-        }
+        self.put_next(dst, value);
     }
 
     fn take_first(&mut self, src: &mut BitReader<'_>, _is_total: bool) -> Result<f64, ChunkError> {

@@ -34,8 +34,8 @@ fn decode_floats(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError
     let n_samples = n_samples(Encoding::Xor, bytes)?;
     let mut src = BitReader::new(&bytes[2..]);
     let mut state = XorState::default();
-    for _ in 0..n_samples {
-        let sample = state.take(&mut src)?;
+    for idx in 0..n_samples {
+        let sample = state.take(&mut src, idx)?;
         check_order(dst, sample.timestamp_ms)?;
         dst.push(sample);
     }

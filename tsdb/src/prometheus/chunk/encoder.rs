@@ -136,6 +136,12 @@ impl Encoder {
     }
 }
 
+/// Tells whether a chunk of floats is full.
+#[inline]
+pub(super) fn is_full(n_samples: usize, size: usize) -> bool {
+    n_samples >= SAMPLES_PER_CHUNK || size > FLOAT_SIZE_FULL
+}
+
 /// Appends a histogram to a chunk; returns the next chunk if it does not go there.
 fn follow<C: super::histogram::CountCell>(
     run: &mut HistogramRun<C>,
@@ -179,12 +185,12 @@ impl FloatRun {
     }
 
     fn is_full(&self) -> bool {
-        self.n_samples >= SAMPLES_PER_CHUNK || self.bits.size() > FLOAT_SIZE_FULL
+        is_full(self.n_samples, self.bits.size())
     }
 
     fn push(&mut self, sample: Sample, start_ms: i64) {
         match &mut self.state {
-            FloatState::Xor(state) => state.put(&mut self.bits, sample),
+            FloatState::Xor(state) => state.put(&mut self.bits, self.n_samples, sample),
             FloatState::Xor2(state_and_starts) => {
                 let (state, starts) = &mut **state_and_starts;
                 state.put(&mut self.bits, sample);

@@ -8,7 +8,7 @@
 //! ```
 
 use super::ChunkError;
-use super::bits::{BitReader, BitWriter};
+use super::bits::{BitReader, BitSink, BitWriter};
 use super::buckets;
 use crate::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts};
 

@@ -1,7 +1,7 @@
 //! Chunks: runs of samples of one series, bit for bit as Prometheus encodes them (`tsdb/chunkenc`).
 //!
 //! Used by blocks, head chunks and the out-of-order log, and by remote read. [`decode`] appends the samples of a chunk to
-//! columns; [`Encoder`] cuts samples into chunks.
+//! columns; [`Encoder`] cuts samples into chunks; `growing` is the same for a million series side by side.
 //!
 //! ```text
 //! u16   samples (of encodings 5 and 6 the lower 14 bits; the upper two are the reset header)
@@ -19,6 +19,7 @@ mod buckets;
 mod cell;
 mod decode;
 mod encoder;
+mod growing;
 mod histogram;
 mod layout;
 mod run;
@@ -30,6 +31,7 @@ mod xor2;
 
 pub use decode::decode;
 pub use encoder::{Encoder, SAMPLES_PER_CHUNK, StartTimes};
+pub(in crate::prometheus) use growing::{GrowingChunk, GrowingChunks};
 
 /// Most numbers, all fields of all histograms, that a chunk is decoded into.
 pub const CELLS_MAX: usize = 1 << 22;

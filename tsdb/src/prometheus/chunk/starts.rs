@@ -9,7 +9,7 @@
 //! A chunk of more than 127 samples has starts from there on, changed or not. Source: `tsdb/chunkenc/st.go`.
 
 use super::ChunkError;
-use super::bits::{BitReader, BitWriter};
+use super::bits::{BitReader, BitSink, BitWriter};
 
 /// The bits of the number of samples in chunks whose upper two bits are the reset header.
 pub(super) const COUNT_MASK: u16 = 0x3fff;

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use super::bits::BitSink;
 use super::*;
 use crate::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
 use crate::sample::{STALE_NAN_BITS, Sample, SampleColumns};

@@ -1,7 +1,7 @@
 //! Float chunks, encoding 1: times by the change of their step, values by the bits that changed.
 
 use super::ChunkError;
-use super::bits::{BitReader, BitWriter, fits};
+use super::bits::{BitReader, BitSink, fits};
 use super::cell::{Cell, Xor};
 use crate::sample::Sample;
 
@@ -9,47 +9,49 @@ use crate::sample::Sample;
 /// four ones.
 const WIDTHS: [u32; 3] = [14, 17, 20];
 
-/// The state of a chunk behind its samples so far.
-#[derive(Debug, Default)]
+/// The state of a chunk behind its samples so far; who has it counts them.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct XorState {
-    n_samples: usize,
-    timestamp_ms: i64,
+    pub(super) timestamp_ms: i64,
     step: i64,
     value: Xor,
 }
 
 impl XorState {
-    /// Appends a sample.
+    /// Begins behind a sample of another chunk.
+    pub(super) const fn behind(timestamp_ms: i64) -> Self {
+        Self { timestamp_ms, step: 0, value: Xor::NEW }
+    }
+
+    /// Appends a sample behind `n_samples` others.
     #[inline]
-    pub(super) fn put(&mut self, dst: &mut BitWriter, sample: Sample) {
+    pub(super) fn put(&mut self, dst: &mut impl BitSink, n_samples: usize, sample: Sample) {
         let step = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
-        match self.n_samples {
+        self.timestamp_ms = sample.timestamp_ms;
+        match n_samples {
             0 => {
                 dst.put_varint(sample.timestamp_ms);
-                self.value.put_first(dst, sample.value, false);
+                dst.put(sample.value.to_bits(), 64);
+                (self.step, self.value) = (0, Xor::NEW);
+                return self.value.set(sample.value);
             }
             1 => dst.put_uvarint(step.cast_unsigned()),
             _ => put_change(dst, step.wrapping_sub(self.step)),
         }
-        if self.n_samples > 0 {
-            self.value.put(dst, sample.value);
-            self.step = step;
-        }
-        self.timestamp_ms = sample.timestamp_ms;
-        self.n_samples += 1;
+        self.value.put_next(dst, sample.value);
+        self.step = step;
     }
 
-    /// Takes a sample.
+    /// Takes a sample behind `n_samples` others.
     #[inline]
-    pub(super) fn take(&mut self, src: &mut BitReader<'_>) -> Result<Sample, ChunkError> {
-        self.n_samples += 1;
-        if self.n_samples == 1 {
+    pub(super) fn take(&mut self, src: &mut BitReader<'_>, n_samples: usize) -> Result<Sample, ChunkError> {
+        if n_samples == 0 {
             self.timestamp_ms = src.take_varint()?;
             let value = self.value.take_first(src, false)?;
             return Ok(Sample { timestamp_ms: self.timestamp_ms, value });
         }
-        self.step = match self.n_samples {
-            2 => src.take_uvarint()?.cast_signed(),
+        self.step = match n_samples {
+            1 => src.take_uvarint()?.cast_signed(),
             _ => self.step.wrapping_add(take_change(src)?),
         };
         self.timestamp_ms = self.timestamp_ms.wrapping_add(self.step);
@@ -58,7 +60,7 @@ impl XorState {
 }
 
 #[inline]
-fn put_change(dst: &mut BitWriter, change: i64) {
+fn put_change(dst: &mut impl BitSink, change: i64) {
     if change == 0 {
         return dst.put(0, 1);
     }

@@ -12,7 +12,7 @@
 //! A staleness marker does not count as a value that a later one differs from. Source: `tsdb/chunkenc/xor2.go`.
 
 use super::ChunkError;
-use super::bits::{BitReader, BitWriter};
+use super::bits::{BitReader, BitSink, BitWriter};
 use super::cell::Xor;
 use crate::sample::{STALE_NAN_BITS, Sample, is_stale_nan};
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::report::Report;
+use super::shard::Head;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::prometheus::block::{BlockMeta, META_SIZE_MAX, Ulid};
@@ -43,6 +44,11 @@ impl Input {
         let segments = in_order.chain(wbl.segments.into_iter().map(|segment| (segment, Log::Late))).collect();
         let valid_from_ms = report.covered_before_ms.unwrap_or(i64::MIN);
         Ok(Self { segments, head, head_chunks, valid_from_ms })
+    }
+
+    /// Returns all head chunks, and since when they count.
+    pub(super) fn head(&self) -> Head<'_> {
+        Head { chunks: &self.head_chunks, valid_from_ms: self.valid_from_ms }
     }
 
     /// Returns the places of a series' head chunks.

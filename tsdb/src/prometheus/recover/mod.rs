@@ -5,11 +5,12 @@
 //!
 //! # How
 //! 1. `input`: blocks tell since when samples count; head chunks are listed; segments are put in order.
-//! 2. `replay`: records are read in order, in batches. The records of a batch are decoded by all workers, series are defined
-//!    in order, then each worker applies the samples of its share of the series, in order.
-//! 3. `series_state`: each series gathers chunks, none across a boundary of [`WINDOW_MS`]; above the memory budget chunks go to a file.
-//! 4. `output`: window by window, series in the order of labels: chunks as they are, or decoded, merged with what came
-//!    late, cut by deletions, and encoded again.
+//! 2. `queue` and `replay`: records are read in order, in batches, and decompressed by all workers. Series are defined in
+//!    order (`series`), samples are dealt out by series (`route`), then each worker applies those of its shards, in order.
+//! 3. `shard`: each series gathers chunks, none across a boundary of [`WINDOW_MS`]. Above the memory budget all of them go
+//!    to a file, those that still grow too (`chunk_log`).
+//! 4. `output`: window by window, series in the order of labels (`order`), many at a time on all workers: chunks as they
+//!    are, or decoded, merged with what came late or was cut by a spill, cut by deletions, and encoded again.
 //!
 //! # What Prometheus' replay does, and this too
 //! - Samples before the end of the newest block that is not of late samples are left out, except late ones.
@@ -19,17 +20,24 @@
 //!
 //! Crash: unfinished blocks and [`SCRATCH`] are removed by the next run, which makes the same blocks again.
 
+mod chunk_log;
 mod input;
+mod numbers;
+mod order;
 mod output;
-mod part;
+mod pairs;
+mod postings;
+mod queue;
 mod replay;
 mod report;
+mod route;
+mod scratch;
 mod series;
-mod series_state;
 mod shard;
 #[cfg(test)]
 mod tests;
 mod unknown;
+mod windows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -88,10 +96,9 @@ pub fn recover(
     fs.create_dir(out).map_err(Error::io("create", out))?;
     let mut report = Report::default();
     let input = input::Input::open(&**fs, source, &mut report)?;
-    let scratch = part::Scratch::create(fs, &out.join(SCRATCH))?;
+    let scratch = scratch::Scratch::create(fs, &out.join(SCRATCH))?;
     let replayed = replay::replay(fs, input, out, options, &pool, &scratch, &mut report, progress)?;
-    output::write(fs, &replayed, out, options, &pool, &mut report, progress)?;
-    drop(replayed);
+    output::write(fs, replayed, out, options, &pool, &mut report, progress)?;
     scratch.remove()?;
     Ok(report)
 }
@@ -112,7 +119,7 @@ pub fn replay_only(
     let mut report = Report::default();
     let input = input::Input::open(&*fs, source, &mut report)?;
     let nowhere = source.join(SCRATCH);
-    let scratch = part::Scratch::create(&fs, &nowhere)?;
+    let scratch = scratch::Scratch::create(&fs, &nowhere)?;
     replay::replay(&fs, input, &nowhere, &options, &pool, &scratch, &mut report, progress)?;
     Ok(report)
 }

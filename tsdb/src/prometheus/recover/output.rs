@@ -1,147 +1,153 @@
 //! Blocks of what was replayed, one per window of time, the oldest first.
+//!
+//! Series are prepared many at a time, by all workers, while those before them are written.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use super::part::{Part, Place};
+use super::RecoverOptions;
+use super::order::Order;
+use super::postings;
 use super::replay::Replayed;
 use super::report::{Phase, Progress, Report};
-use super::series::{Order, SeriesIdx};
-use super::{RecoverOptions, WINDOW_MS, WINDOWS_MAX};
-use crate::error::{Error, Result};
+use super::series::SeriesIdx;
+use super::shard::{Found, Place, Shard};
+use super::windows::{Windows, range_of};
+use crate::error::Result;
 use crate::fs::Fs;
-use crate::prometheus::block::{BlockWriter, Description, EncodedChunk, FROM_OUT_OF_ORDER};
-use crate::prometheus::chunk::{self, Chunk, ChunkError, Encoder, Encoding, StartTimes};
+use crate::prometheus::block::{
+    BlockMeta, BlockWriter, Description, EncodedChunk, Entries, FROM_OUT_OF_ORDER, PostingsWriter, SeriesGroup,
+};
+use crate::prometheus::chunk::{self, ChunkError, Encoder, Encoding, StartTimes};
 use crate::prometheus::fault::{FaultKind, Faults};
 use crate::sample::{SampleColumns, TimeRange};
 
-/// Series that are prepared at once.
-const GROUP_LEN: usize = 4096;
-
-/// What a block gets of a series.
-struct Prepared<'a> {
-    series: SeriesIdx,
-    chunks: Vec<PreparedChunk<'a>>,
-}
-
-struct PreparedChunk<'a> {
-    encoding: Encoding,
-    min_ms: i64,
-    max_ms: i64,
-    n_samples: u64,
-    bytes: Cow<'a, [u8]>,
-}
+/// Series that one worker prepares at once.
+const GROUP_LEN: usize = 256;
+/// Groups for each worker that are prepared before they are written.
+const GROUPS_OF_WORKER: usize = 4;
 
 /// Writes the blocks.
 pub(super) fn write(
     fs: &Arc<dyn Fs>,
-    replayed: &Replayed,
+    mut replayed: Replayed,
     out: &Path,
     options: &RecoverOptions,
     pool: &ThreadPool,
     report: &mut Report,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<()> {
-    let windows = windows(replayed)?;
-    let order = pool.install(|| replayed.table.order());
-    let newest_ms = parts(replayed).map(|part| part.max_ms).max().unwrap_or(i64::MIN);
-    let total = (windows.len() * order.series.len()) as u64;
-    for (done, window) in windows.iter().enumerate() {
-        let range = window_range(*window);
-        let output = Output { replayed, order: &order, range, starts: options.starts };
-        let texts = output.texts();
-        let (symbols, places) = &texts;
-        let writer = BlockWriter::create(fs, out, &format!("window-{window}"), symbols)?;
-        let done = (done * order.series.len()) as u64;
-        let step = |n: u64| {
-            let n_samples = report_samples(report);
-            progress(Progress { phase: Phase::Write, done: done + n, total, n_samples });
-        };
-        let (writer, oldest_ms, faults) = pool.install(|| output.add_series(writer, places, &step))?;
-        report.faults.append(faults);
-        if writer.stats().n_series == 0 {
-            writer.abandon()?;
-            continue;
-        }
-        let mut description = output.description(oldest_ms, newest_ms);
-        description.external_labels.clone_from(&options.external_labels);
-        report.blocks.push(writer.finish(description)?);
+    let mut windows = Windows::default();
+    replayed.shards.iter_mut().for_each(|shard| windows.append(std::mem::take(&mut shard.windows)));
+    let windows = windows.in_order()?;
+    let order = pool.install(|| Order::of(&replayed.table));
+    let newest_ms = replayed.shards.iter().map(Shard::newest_ms).max().unwrap_or(i64::MIN);
+    let (n_series, n_samples) = (order.series.len() as u64, report.n_samples + report.n_late_samples);
+    let total = windows.len() as u64 * n_series;
+    for (done, &window) in (0..).zip(&windows) {
+        let step = |n: u64| progress(Progress { phase: Phase::Write, done: done * n_series + n, total, n_samples });
+        let (replayed, order) = (&replayed, &order);
+        let output = Output { replayed, order, window, range: range_of(window), starts: options.starts };
+        report.blocks.extend(pool.install(|| output.write(fs, out, options, newest_ms, &mut report.faults, &step))?);
     }
     Ok(())
-}
-
-fn report_samples(report: &Report) -> u64 {
-    report.n_samples + report.n_late_samples
-}
-
-fn parts(replayed: &Replayed) -> impl Iterator<Item = &Part> {
-    replayed.shards.iter().flat_map(|shard| &shard.states).flat_map(|state| &state.parts)
-}
-
-/// Returns the windows that there are samples in, by their number since the epoch.
-fn windows(replayed: &Replayed) -> Result<BTreeSet<i64>> {
-    let mut windows = BTreeSet::new();
-    let too_many = |used: u64| {
-        let what = "blocks of two hours that the times of the samples need";
-        Err(Error::Limit { what, used, limit: WINDOWS_MAX as u64 })
-    };
-    for part in parts(replayed) {
-        let (first, last) = (part.min_ms.div_euclid(WINDOW_MS), part.max_ms.div_euclid(WINDOW_MS));
-        // Fast path: chunks of one window, mostly the same ones.
-        if last - first >= WINDOWS_MAX as i64 {
-            return too_many(last.abs_diff(first));
-        }
-        windows.extend(first..=last);
-        if windows.len() > WINDOWS_MAX {
-            return too_many(windows.len() as u64);
-        }
-    }
-    Ok(windows)
-}
-
-/// Returns the times of a window, as far as there are such times.
-fn window_range(window: i64) -> TimeRange {
-    let start_ms = window.saturating_mul(WINDOW_MS);
-    let end_ms = window.saturating_add(1).saturating_mul(WINDOW_MS);
-    TimeRange { start_ms, end_ms: if end_ms == i64::MAX { end_ms } else { end_ms - 1 } }
 }
 
 /// One block.
 struct Output<'a> {
     replayed: &'a Replayed,
     order: &'a Order<'a>,
+    window: i64,
     range: TimeRange,
     starts: StartTimes,
 }
 
-impl<'a> Output<'a> {
-    fn has_samples(&self, series: SeriesIdx) -> bool {
-        self.replayed.state(series).1.parts.iter().any(|part| self.overlaps(part))
-    }
+/// Series that were prepared.
+#[derive(Default)]
+struct Prepared {
+    group: SeriesGroup,
+    series: Vec<SeriesIdx>,
+    /// The oldest sample.
+    oldest_ms: Option<i64>,
+    faults: Faults,
+}
 
-    fn overlaps(&self, part: &Part) -> bool {
-        part.min_ms <= self.range.end_ms && self.range.start_ms <= part.max_ms
-    }
+/// What preparing a series needs, used again for the next one.
+#[derive(Default)]
+struct Buffers {
+    found: Vec<Found>,
+    bytes: Vec<u8>,
+    columns: SampleColumns,
+}
 
-    /// Returns the names and values of the series that may be in the block, and by place in all of them the place here.
-    fn texts(&self) -> (Vec<&'a str>, Vec<u32>) {
-        let mut places = vec![0; self.order.texts.len()];
-        for &series in self.order.series.iter().filter(|&&series| self.has_samples(series)) {
-            for (name, value) in self.order.labels(series) {
-                (places[name as usize], places[value as usize]) = (1, 1);
+impl Output<'_> {
+    /// Writes the block; none if all of its samples were deleted.
+    fn write(
+        &self,
+        fs: &Arc<dyn Fs>,
+        out: &Path,
+        options: &RecoverOptions,
+        newest_ms: i64,
+        faults: &mut Faults,
+        step: &(dyn Fn(u64) + Sync),
+    ) -> Result<Option<BlockMeta>> {
+        let series: Vec<_> = self.order.series.iter().copied().filter(|&series| self.may_have(series)).collect();
+        let (texts, places) = self.texts(&series);
+        let mut writer = BlockWriter::create(fs, out, &format!("window-{}", self.window), &texts)?;
+        let (mut written, mut oldest_ms) = (Vec::with_capacity(series.len()), None::<i64>);
+        let mut waves = series.chunks(GROUP_LEN * GROUPS_OF_WORKER * rayon::current_num_threads());
+        let mut next = waves.next().map(|wave| self.prepare_all(wave));
+        while let Some(prepared) = next {
+            let mut prepared = prepared?;
+            // Chunks are written while those of the next series are prepared.
+            let (placed, following) = rayon::join(
+                || prepared.iter_mut().try_for_each(|prepared| writer.place(&mut prepared.group)),
+                || waves.next().map(|wave| self.prepare_all(wave)),
+            );
+            placed?;
+            next = following;
+            let entries: Vec<_> = prepared.par_iter().map(|prepared| self.entries(prepared, &places)).collect();
+            for (prepared, entries) in prepared.into_iter().zip(entries) {
+                writer.add_entries(&entries)?;
+                written.extend_from_slice(&prepared.series);
+                oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
+                faults.append(prepared.faults);
             }
+            step(written.len() as u64);
+        }
+        let Some(oldest_ms) = oldest_ms else { return writer.abandon().map(|()| None) };
+        let mut description = self.description(oldest_ms, newest_ms);
+        description.external_labels.clone_from(&options.external_labels);
+        let postings =
+            |to: &mut PostingsWriter<'_>, numbers: &[u32]| postings::write(self.order, &written, numbers, to);
+        writer.finish_with(description, postings).map(Some)
+    }
+
+    fn may_have(&self, series: SeriesIdx) -> bool {
+        let (shard, slot) = self.replayed.place(series);
+        shard.may_have(slot, self.window)
+    }
+
+    /// Returns the names and values of some series, and by pair the places of its name and its value there.
+    fn texts(&self, series: &[SeriesIdx]) -> (Vec<&str>, Vec<(u32, u32)>) {
+        let Order { texts: all, pairs, .. } = self.order;
+        let mut is_used = vec![false; pairs.len()];
+        for &series in series {
+            self.order.labels(series).for_each(|pair| is_used[pair as usize] = true);
+        }
+        let mut places = vec![u32::MAX; all.len()];
+        for (&(name, value), _) in pairs.iter().zip(&is_used).filter(|(_, is_used)| **is_used) {
+            (places[name as usize], places[value as usize]) = (0, 0);
         }
         let mut texts = Vec::new();
-        for (place, text) in places.iter_mut().zip(&self.order.texts) {
-            if std::mem::replace(place, texts.len() as u32) == 1 {
-                texts.push(*text);
-            }
+        for (place, &text) in places.iter_mut().zip(all).filter(|(place, _)| **place == 0) {
+            *place = texts.len() as u32;
+            texts.push(text);
         }
+        let places = pairs.iter().map(|&(name, value)| (places[name as usize], places[value as usize])).collect();
         (texts, places)
     }
 
@@ -157,91 +163,117 @@ impl<'a> Output<'a> {
         Description { min_ms, max_ms, hints, external_labels: Vec::new() }
     }
 
-    /// Adds all series; returns the time of the oldest sample, too.
-    fn add_series<'w>(
-        &self,
-        mut writer: BlockWriter<'w>,
-        places: &[u32],
-        step: &dyn Fn(u64),
-    ) -> Result<(BlockWriter<'w>, i64, Faults)> {
-        let (mut oldest_ms, mut faults, mut labels) = (i64::MAX, Faults::default(), Vec::new());
-        for (i, group) in self.order.series.chunks(GROUP_LEN).enumerate() {
-            let prepared: Vec<_> = group.par_iter().map(|&series| self.prepare(series)).collect();
-            for prepared in prepared {
-                let (prepared, series_faults) = prepared?;
-                faults.append(series_faults);
-                let Some(Prepared { series, chunks }) = prepared else { continue };
-                labels.clear();
-                let place = |text: u32| places[text as usize];
-                labels.extend(self.order.labels(series).map(|(name, value)| (place(name), place(value))));
-                let chunks: Vec<_> = chunks.iter().map(PreparedChunk::encoded).collect();
-                oldest_ms = chunks.first().map_or(oldest_ms, |chunk| oldest_ms.min(chunk.min_ms));
-                writer.add(&labels, &chunks)?;
+    fn entries(&self, prepared: &Prepared, places: &[(u32, u32)]) -> Entries {
+        prepared.group.entries(|i| self.order.labels(prepared.series[i]).map(|pair| places[pair as usize]))
+    }
+
+    /// Prepares series, group by group.
+    fn prepare_all(&self, series: &[SeriesIdx]) -> Result<Vec<Prepared>> {
+        series.par_chunks(GROUP_LEN).map(|group| self.prepare(group)).collect()
+    }
+
+    fn prepare(&self, series: &[SeriesIdx]) -> Result<Prepared> {
+        let (mut prepared, mut buffers) = (Prepared::default(), Buffers::default());
+        for &series in series {
+            let (shard, slot) = self.replayed.place(series);
+            shard.find(slot, self.window, &mut buffers.bytes, &mut buffers.found)?;
+            // Fast path: nothing late, nothing deleted.
+            let is_plain = !self.replayed.tombstones.contains_key(&series)
+                && buffers.found.iter().all(|found| self.is_plain(found))
+                && self.copy(shard, slot, &mut buffers, &mut prepared)?;
+            let oldest_ms = match is_plain {
+                true => buffers.found.first().map(|found| found.min_ms),
+                false => self.encode(series, &mut buffers, &mut prepared)?,
+            };
+            if oldest_ms.is_some() {
+                prepared.group.end_series();
+                prepared.series.push(series);
+                prepared.oldest_ms = prepared.oldest_ms.into_iter().chain(oldest_ms).min();
             }
-            step(((i + 1) * GROUP_LEN).min(self.order.series.len()) as u64);
         }
-        Ok((writer, oldest_ms, faults))
+        Ok(prepared)
     }
 
-    /// Brings the chunks of a series in the block's range together.
-    fn prepare(&self, series: SeriesIdx) -> Result<(Option<Prepared<'a>>, Faults)> {
-        let mut faults = Faults::default();
-        let (_, state) = self.replayed.state(series);
-        let parts = || state.parts.iter().filter(|part| self.overlaps(part));
-        // Fast path: nothing late, nothing deleted.
-        let is_plain = !self.replayed.tombstones.contains_key(&series) && parts().all(|part| self.is_plain(part));
-        let mut chunks = Vec::new();
-        if is_plain {
-            for part in parts() {
-                chunks.push(self.copy(series, part)?);
-            }
-        } else {
-            let columns = self.merge(series, parts(), &mut faults)?;
-            let mut encoder = Encoder::new(self.starts);
-            encoder.push_columns(&columns);
-            chunks.extend(encoder.finish().into_iter().map(PreparedChunk::owned));
-        }
-        Ok(((!chunks.is_empty()).then_some(Prepared { series, chunks }), faults))
-    }
-
-    /// Tells whether a chunk can go into the block as it is. Head chunks may hold what does not decode.
-    fn is_plain(&self, part: &Part) -> bool {
-        let is_whole = self.range.start_ms <= part.min_ms && part.max_ms <= self.range.end_ms;
-        is_whole && !part.is_late && !matches!(part.place, Place::Head(_))
-    }
-
-    fn copy(&self, series: SeriesIdx, part: &'a Part) -> Result<PreparedChunk<'a>> {
-        let &Part { encoding, min_ms, max_ms, n_samples, .. } = part;
-        let bytes = match &part.place {
-            Place::Memory(bytes) => Cow::Borrowed(&**bytes),
-            Place::Spilled { .. } | Place::Head(_) => {
-                let mut bytes = Vec::new();
-                self.read(series, part, &mut bytes)?;
-                Cow::Owned(bytes)
+    /// Tells whether a chunk can go into the block as it is, if it decodes.
+    fn is_plain(&self, found: &Found) -> bool {
+        let is_whole = self.range.start_ms <= found.min_ms && found.max_ms <= self.range.end_ms;
+        let is_ours = match found.place {
+            Place::Growing | Place::Ended(_) => true,
+            // Of encodings 4 to 6, starts may have to be left out, and to be there.
+            Place::Head(_) => {
+                let is_known = matches!(found.encoding, Encoding::Xor | Encoding::Histogram | Encoding::FloatHistogram);
+                is_known && self.starts == StartTimes::Dropped && found.min_ms >= self.replayed.valid_from_ms
             }
         };
-        Ok(PreparedChunk { encoding, min_ms, max_ms, n_samples: u64::from(n_samples), bytes })
+        is_whole && is_ours && !found.is_late
     }
 
-    fn read<'b>(&'b self, series: SeriesIdx, part: &'b Part, scratch: &'b mut Vec<u8>) -> Result<&'b [u8]> {
-        let (shard, _) = self.replayed.state(series);
-        shard.file.read(part, (&self.replayed.head, &self.replayed.head_chunks), scratch)
+    /// Takes chunks as they are, and those that were cut as they were before; false if a head chunk does not hold what is
+    /// said of it: then none of them is taken.
+    fn copy(&self, shard: &Shard, slot: u32, buffers: &mut Buffers, prepared: &mut Prepared) -> Result<bool> {
+        let head = (&self.replayed.head, self.replayed.head_chunks.as_slice());
+        let Buffers { found, bytes, columns } = buffers;
+        let is_head = |found: &Found| matches!(found.place, Place::Head(_));
+        // Between head chunks one chunk of the log follows the other.
+        for run in found.chunk_by_mut(|a, b| !is_head(a) && !is_head(b)) {
+            if run.iter().any(|found| found.is_cut) {
+                self.join(shard, slot, run, (bytes, columns), prepared)?;
+                continue;
+            }
+            for found in run {
+                let bytes = shard.read(slot, found, head, bytes)?;
+                if is_head(found) && !holds(found, bytes, columns) {
+                    prepared.group.undo();
+                    return Ok(false);
+                }
+                let &mut Found { encoding, min_ms, max_ms, n_samples, .. } = found;
+                prepared.group.push(&EncodedChunk { encoding, min_ms, max_ms, n_samples: u64::from(n_samples), bytes });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Encodes chunks of the log, of which some were cut when memory was short, as they would be if they were not.
+    fn join(
+        &self,
+        shard: &Shard,
+        slot: u32,
+        run: &mut [Found],
+        (bytes, columns): (&mut Vec<u8>, &mut SampleColumns),
+        prepared: &mut Prepared,
+    ) -> Result<()> {
+        let head = (&self.replayed.head, self.replayed.head_chunks.as_slice());
+        columns.clear();
+        for found in run {
+            let decoded = chunk::decode(found.encoding, shard.read(slot, found, head, bytes)?, columns);
+            debug_assert_eq!(decoded, Ok(()), "what was encoded here");
+        }
+        let mut encoder = Encoder::new(self.starts);
+        encoder.push_columns(columns);
+        encoder.finish().iter().for_each(|chunk| prepared.group.push(&EncodedChunk::of(chunk)));
+        Ok(())
+    }
+
+    /// Brings samples together and encodes them again; returns the time of the first one, if any is left.
+    fn encode(&self, series: SeriesIdx, buffers: &mut Buffers, prepared: &mut Prepared) -> Result<Option<i64>> {
+        let columns = self.merge(series, buffers, &mut prepared.faults)?;
+        let mut encoder = Encoder::new(self.starts);
+        encoder.push_columns(&columns);
+        encoder.finish().iter().for_each(|chunk| prepared.group.push(&EncodedChunk::of(chunk)));
+        Ok(columns.timestamps_ms.first().copied())
     }
 
     /// Decodes chunks: those in order first, then late ones where there is no sample yet; then takes out what was deleted.
-    fn merge(
-        &self,
-        series: SeriesIdx,
-        parts: impl Iterator<Item = &'a Part> + Clone,
-        faults: &mut Faults,
-    ) -> Result<SampleColumns> {
-        let (mut columns, mut decoded, mut bytes) = (SampleColumns::default(), SampleColumns::default(), Vec::new());
+    fn merge(&self, series: SeriesIdx, buffers: &mut Buffers, faults: &mut Faults) -> Result<SampleColumns> {
+        let (shard, slot) = self.replayed.place(series);
+        let head = (&self.replayed.head, self.replayed.head_chunks.as_slice());
+        let (mut columns, mut decoded) = (SampleColumns::default(), SampleColumns::default());
         for is_late in [false, true] {
-            for part in parts.clone().filter(|part| part.is_late == is_late) {
+            for found in buffers.found.iter_mut().filter(|found| found.is_late == is_late) {
                 decoded.clear();
-                let bytes = self.read(series, part, &mut bytes)?;
-                if let Err(error) = chunk::decode(part.encoding, bytes, &mut decoded) {
-                    self.report(part, error, faults);
+                let bytes = shard.read(slot, found, head, &mut buffers.bytes)?;
+                if let Err(error) = chunk::decode(found.encoding, bytes, &mut decoded) {
+                    self.report(found, error, faults);
                 }
                 columns.merge(&decoded);
             }
@@ -261,8 +293,8 @@ impl<'a> Output<'a> {
         Ok(columns)
     }
 
-    fn report(&self, part: &Part, error: ChunkError, faults: &mut Faults) {
-        if let Place::Head(place) = part.place {
+    fn report(&self, found: &Found, error: ChunkError, faults: &mut Faults) {
+        if let Place::Head(place) = found.place {
             let chunk = &self.replayed.head_chunks[place as usize];
             let reason = format!("a chunk of series {}: {error}", chunk.series);
             faults.push(self.replayed.head.path(chunk), u64::from(chunk.offset), FaultKind::Damage, reason);
@@ -270,14 +302,10 @@ impl<'a> Output<'a> {
     }
 }
 
-impl PreparedChunk<'_> {
-    fn owned(chunk: Chunk) -> Self {
-        let Chunk { encoding, min_ms, max_ms, n_samples, bytes } = chunk;
-        Self { encoding, min_ms, max_ms, n_samples: n_samples as u64, bytes: Cow::Owned(bytes) }
-    }
-
-    fn encoded(&self) -> EncodedChunk<'_> {
-        let &Self { encoding, min_ms, max_ms, n_samples, .. } = self;
-        EncodedChunk { encoding, min_ms, max_ms, n_samples, bytes: &self.bytes }
-    }
+/// Tells whether a chunk decodes to as many samples, in that time, as is said of it.
+fn holds(found: &Found, bytes: &[u8], columns: &mut SampleColumns) -> bool {
+    columns.clear();
+    let decoded = chunk::decode(found.encoding, bytes, columns);
+    let times = (columns.timestamps_ms.first(), columns.timestamps_ms.last());
+    decoded.is_ok() && columns.len() == found.n_samples as usize && times == (Some(&found.min_ms), Some(&found.max_ms))
 }

@@ -7,37 +7,38 @@ use hashbrown::HashMap;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use super::input::{Input, Log};
-use super::part::Scratch;
+use super::input::Input;
+use super::queue::{BATCH_SIZE, Queue, Record};
 use super::report::{Phase, Progress, Report};
+use super::route::{Routed, Router, Shards, is_forget};
+use super::scratch::Scratch;
 use super::series::{SeriesIdx, SeriesTable};
-use super::series_state::{SeriesState, Value};
-use super::shard::{Extra, FORGET, Item, Shard, Share};
+use super::shard::{SERIES_SIZE, Shard, Share, Value};
 use super::unknown::{UnknownSample, UnknownSamples};
 use super::{RecoverOptions, UNKNOWN_SAMPLES};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::prometheus::chunk;
-use crate::prometheus::fault::{FaultKind, Faults};
+use crate::prometheus::fault::FaultKind;
 use crate::prometheus::head_chunks::{HeadChunk, HeadChunkFiles};
-use crate::prometheus::wal::{
-    Definition, RawRecord, RecordType, RefHistogram, RefSample, RefTombstone, Segment, SegmentReader,
-    decode_definitions, decode_exemplars, decode_histograms, decode_metadata, decode_samples, decode_tombstones,
-};
+use crate::prometheus::wal::{RecordType, RefTombstone, decode_tombstones, for_each_definition};
 use crate::sample::{SampleColumns, TimeRange};
 
-/// Bytes of decompressed records that are worked on at once; one record may be larger.
-const BATCH_SIZE: usize = 4 << 20;
-/// Least bytes of chunks in memory, whatever the budget: below that there would be more files than samples.
-const CHUNKS_SIZE_MIN: usize = 16 << 20;
-/// What a batch takes, decoded and compressed, for each of its bytes.
+/// Least bytes of chunks in memory, whatever the budget, and those for each series: with fewer, each sample would be moved to
+/// the file by itself.
+const CHUNKS_SIZE_MIN: usize = 1 << 20;
+const CHUNKS_SIZE_OF_SERIES_MIN: usize = 128;
+/// What a batch takes, decoded and compressed, for each of its bytes: two of them are there at once.
 const BATCH_FACTOR: usize = 6;
+/// Shards for each worker, so that they end at about the same time.
+const SHARDS_OF_WORKER: usize = 2;
 
 /// All that was replayed.
 #[derive(Debug)]
 pub(super) struct Replayed {
     pub(super) table: SeriesTable,
     pub(super) shards: Vec<Shard>,
+    layout: Shards,
     pub(super) tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
     pub(super) head: HeadChunkFiles,
     pub(super) head_chunks: Vec<HeadChunk>,
@@ -45,10 +46,11 @@ pub(super) struct Replayed {
 }
 
 impl Replayed {
-    /// Returns a series' shard and state.
-    pub(super) fn state(&self, series: SeriesIdx) -> (&Shard, &SeriesState) {
-        let shard = &self.shards[series as usize % self.shards.len()];
-        (shard, &shard.states[series as usize / self.shards.len()])
+    /// Returns a series' shard and its place there.
+    #[inline]
+    pub(super) fn place(&self, series: SeriesIdx) -> (&Shard, u32) {
+        let (shard, slot) = self.layout.place(series);
+        (&self.shards[shard], slot)
     }
 }
 
@@ -66,103 +68,19 @@ pub(super) fn replay(
 ) -> Result<Replayed> {
     let mut queue = Queue::new(Arc::clone(fs), input.segments.clone());
     let mut replay = Replay::new(fs, input, out, options, scratch)?;
-    let mut batch = queue.next_batch();
+    let mut batch = pool.install(|| queue.next_batch());
     while let Some(current) = batch {
+        let done = current.done;
         let (next, applied) =
-            pool.install(|| rayon::join(|| queue.next_batch(), || replay.apply(current, report, options)));
+            pool.install(|| rayon::join(|| queue.next_batch(), || replay.apply(&current.records, report, options)));
         applied?;
         batch = next;
         let n_samples = replay.shards.iter().map(|shard| shard.n_taken + shard.n_late).sum();
-        progress(Progress { phase: Phase::Read, done: queue.done, total: queue.total, n_samples });
+        progress(Progress { phase: Phase::Read, done, total: queue.total(), n_samples });
     }
-    report.read_size = queue.done;
+    report.read_size = queue.done();
     report.faults.append(queue.faults);
     pool.install(|| replay.finish(report))
-}
-
-/// The segments that are still to be read.
-struct Queue {
-    fs: Arc<dyn Fs>,
-    segments: std::vec::IntoIter<(Segment, Log)>,
-    open: Option<(Arc<Segment>, Log, SegmentReader)>,
-    /// A record that did not fit in the batch before.
-    waiting: Option<Record>,
-    faults: Faults,
-    /// Bytes of segments that were read to their end, and of all.
-    done: u64,
-    total: u64,
-}
-
-/// A record and where it was found.
-struct Record {
-    segment: Arc<Segment>,
-    log: Log,
-    raw: RawRecord,
-}
-
-impl Queue {
-    fn new(fs: Arc<dyn Fs>, segments: Vec<(Segment, Log)>) -> Self {
-        let size = |segment: &Segment| fs.open(&segment.path).and_then(|file| file.size()).unwrap_or(0);
-        let total = segments.iter().map(|(segment, _)| size(segment)).sum();
-        let segments = segments.into_iter();
-        Self { fs, segments, open: None, waiting: None, faults: Faults::default(), done: 0, total }
-    }
-
-    /// Returns records of one log, in order; `None` at the end.
-    fn next_batch(&mut self) -> Option<Vec<Record>> {
-        let (mut records, mut size) = (Vec::new(), 0_usize);
-        while let Some(record) = self.waiting.take().or_else(|| self.next()) {
-            let decoded_size = record.raw.compression.decoded_size(&record.raw.bytes);
-            let other_log = records.last().is_some_and(|last: &Record| last.log != record.log);
-            if !records.is_empty() && (other_log || size + decoded_size > BATCH_SIZE) {
-                self.waiting = Some(record);
-                break;
-            }
-            size += decoded_size + size_of::<Record>();
-            records.push(record);
-        }
-        (!records.is_empty()).then_some(records)
-    }
-
-    fn next(&mut self) -> Option<Record> {
-        loop {
-            if let Some((segment, log, reader)) = &mut self.open {
-                if let Some(raw) = reader.next(&mut self.faults) {
-                    return Some(Record { segment: Arc::clone(segment), log: *log, raw });
-                }
-                self.done += reader.size();
-                self.open = None;
-            }
-            let (segment, log) = self.segments.next()?;
-            match SegmentReader::open(&*self.fs, &segment) {
-                Ok(reader) => self.open = Some((Arc::new(segment), log, reader)),
-                Err(error) => self.faults.push(&segment.path, 0, FaultKind::Damage, error.to_string()),
-            }
-        }
-    }
-}
-
-/// A record, decompressed.
-struct Decoded {
-    segment: Arc<Segment>,
-    log: Log,
-    offset: u64,
-    bytes: Vec<u8>,
-    record_type: Option<RecordType>,
-}
-
-/// What some records that follow each other hold, by shard.
-#[derive(Default)]
-struct Routed {
-    is_late: bool,
-    shards: Vec<Vec<Item>>,
-    extras: Vec<Extra>,
-    unknown: Vec<UnknownSample>,
-    n_covered: u64,
-    n_unknown_schema: u64,
-    n_exemplars: u64,
-    n_metadata: u64,
-    faults: Faults,
 }
 
 /// A replay under way.
@@ -170,6 +88,7 @@ struct Replay {
     input: Input,
     table: SeriesTable,
     shards: Vec<Shard>,
+    layout: Shards,
     tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
     unknown: UnknownSamples,
     /// Memory of the batch before: to give it back and ask for it again would cost more than to fill it.
@@ -178,39 +97,23 @@ struct Replay {
 
 impl Replay {
     fn new(fs: &Arc<dyn Fs>, input: Input, out: &Path, options: &RecoverOptions, scratch: &Scratch) -> Result<Self> {
-        let shard = |idx| Shard::new(scratch.file(idx), options.starts);
-        // The labels come from whoever wrote the directory: no salt is needed against them, and runs are alike.
-        let table = SeriesTable::new(0);
-        let shards = (0..options.concurrency).map(shard).collect();
+        let layout = Shards::at_least(options.concurrency * SHARDS_OF_WORKER);
+        let shards = (0..layout.len()).map(|idx| Shard::new(scratch.file(idx), options.starts)).collect();
         let unknown = UnknownSamples::create(fs, &out.join(UNKNOWN_SAMPLES))?;
-        Ok(Self { input, table, shards, tombstones: HashMap::new(), unknown, routed: Vec::new() })
+        let (table, tombstones, routed) = (SeriesTable::default(), HashMap::new(), Vec::new());
+        Ok(Self { input, table, shards, layout, tombstones, unknown, routed })
     }
 
-    fn apply(&mut self, records: Vec<Record>, report: &mut Report, options: &RecoverOptions) -> Result<()> {
-        let decoded: Vec<_> = records.into_par_iter().map(decode).collect();
-        let mut sound = Vec::with_capacity(decoded.len());
-        for record in decoded {
-            match record {
-                Ok(record) => sound.push(record),
-                Err((segment, offset)) => {
-                    let reason = "a record cannot be decompressed";
-                    report.faults.push(&segment.path, offset, FaultKind::Damage, reason);
-                }
-            }
-        }
-        self.define(&sound, report);
-        self.delete(&sound, report);
-        let group_len = sound.len().div_ceil(self.shards.len() * 4).max(1);
-        let groups = sound.par_chunks(group_len);
+    fn apply(&mut self, records: &[Record], report: &mut Report, options: &RecoverOptions) -> Result<()> {
+        self.define(records, report);
+        self.delete(records, report);
         let mut all_routed = std::mem::take(&mut self.routed);
-        all_routed.resize_with(groups.len(), Routed::default);
-        groups.zip(&mut all_routed).for_each(|(records, routed)| self.route(records, routed));
-        let (head, valid_from_ms, n_shards) = (&self.input.head_chunks, self.input.valid_from_ms, self.shards.len());
+        self.route(records, &mut all_routed);
+        let head = self.input.head();
         self.shards.par_iter_mut().enumerate().for_each(|(idx, shard)| {
-            debug_assert!(idx < n_shards, "as many lists as shards");
             for routed in &all_routed {
                 let share = Share { items: &routed.shards[idx], extras: &routed.extras, is_late: routed.is_late };
-                shard.apply(&share, head, valid_from_ms);
+                shard.apply(&share, head);
             }
         });
         for routed in &mut all_routed {
@@ -225,18 +128,17 @@ impl Replay {
         self.spill(options)
     }
 
+    /// Finds the series of all samples; the lists come in the order of the records.
+    fn route(&self, records: &[Record], all_routed: &mut Vec<Routed>) {
+        let groups = records.par_chunks(records.len().div_ceil(self.shards.len() * 2).max(1));
+        all_routed.resize_with(groups.len(), Routed::default);
+        let router = Router { table: &self.table, shards: self.layout, valid_from_ms: self.input.valid_from_ms };
+        groups.zip(all_routed).for_each(|(records, routed)| router.route(records, routed));
+    }
+
     /// Defines the series of a batch, so that all of its samples find theirs.
-    fn define(&mut self, records: &[Decoded], report: &mut Report) {
-        let definitions: Vec<_> = records
-            .par_iter()
-            .map(|record| {
-                let mut definitions: Vec<Definition<'_>> = Vec::new();
-                let is_series = record.record_type == Some(RecordType::Series);
-                let bad = is_series.then(|| decode_definitions(&record.bytes, &mut definitions).err()).flatten();
-                (definitions, bad)
-            })
-            .collect();
-        for (record, (definitions, bad)) in records.iter().zip(definitions) {
+    fn define(&mut self, records: &[Record], report: &mut Report) {
+        for record in records {
             match record.record_type {
                 Some(record_type) => report.records.add(record_type),
                 None => {
@@ -244,36 +146,40 @@ impl Replay {
                     report.faults.push(&record.segment.path, record.offset, FaultKind::Unknown, reason);
                 }
             }
-            if let Some(bad) = bad {
-                report.faults.push(&record.segment.path, record.offset, FaultKind::Damage, bad.to_string());
-            }
-            for definition in definitions {
-                if self.define_one(&definition).is_none() {
-                    let reason = format!("the labels of series {} make no sense", definition.series);
-                    report.faults.push(&record.segment.path, record.offset, FaultKind::Damage, reason);
-                }
+            if record.record_type == Some(RecordType::Series) {
+                self.define_all(record, report);
             }
         }
     }
 
-    fn define_one(&mut self, definition: &Definition<'_>) -> Option<()> {
-        let (n_series, known) = (self.table.len(), self.table.find(definition.series));
-        let series = self.table.define(definition.series, definition.labels())?;
-        let n_shards = self.shards.len();
-        let shard = &mut self.shards[series as usize % n_shards];
+    fn define_all(&mut self, record: &Record, report: &mut Report) {
+        let decoded = for_each_definition(&record.bytes, |number, labels| {
+            if self.define_one(number, labels).is_none() {
+                let reason = format!("the labels of series {number} make no sense");
+                report.faults.push(&record.segment.path, record.offset, FaultKind::Damage, reason);
+            }
+        });
+        if let Err(bad) = decoded {
+            report.faults.push(&record.segment.path, record.offset, FaultKind::Damage, bad.to_string());
+        }
+    }
+
+    fn define_one(&mut self, number: u64, labels: &[(&str, &str)]) -> Option<()> {
+        let (n_series, known) = (self.table.len(), self.table.find(number));
+        let series = self.table.define(number, labels.iter().copied())?;
+        let (shard, slot) = self.layout.place(series);
+        let shard = &mut self.shards[shard];
         if series as usize == n_series {
             shard.push_series();
         }
         if known != Some(series) {
-            let places = self.input.head_chunks_of(definition.series);
-            let state = &mut shard.states[series as usize / n_shards];
-            state.add_head_chunks(places, &self.input.head_chunks, self.input.valid_from_ms);
+            shard.add_head_chunks(slot, self.input.head_chunks_of(number), self.input.head());
         }
         Some(())
     }
 
     /// Notes deletions. Those of all of time come with the samples: they are no deletions.
-    fn delete(&mut self, records: &[Decoded], report: &mut Report) {
+    fn delete(&mut self, records: &[Record], report: &mut Report) {
         for record in records.iter().filter(|record| record.record_type == Some(RecordType::Tombstones)) {
             let mut tombstones = Vec::new();
             if let Err(bad) = decode_tombstones(&record.bytes, &mut tombstones) {
@@ -299,100 +205,15 @@ impl Replay {
         }
     }
 
-    /// Decodes the samples of records and finds their series.
-    fn route(&self, records: &[Decoded], routed: &mut Routed) {
-        routed.clear(self.shards.len());
-        let (mut samples, mut histograms) = (Vec::new(), Vec::new());
-        for record in records {
-            routed.is_late = record.log == Log::Late;
-            let bad = match record.record_type {
-                Some(RecordType::Samples | RecordType::SamplesV2) => {
-                    samples.clear();
-                    let decoded = decode_samples(&record.bytes, &mut samples);
-                    samples.iter().for_each(|sample| self.route_sample(sample, routed));
-                    decoded.err()
-                }
-                Some(
-                    RecordType::Histograms
-                    | RecordType::FloatHistograms
-                    | RecordType::CustomHistograms
-                    | RecordType::CustomFloatHistograms
-                    | RecordType::HistogramsV2
-                    | RecordType::FloatHistogramsV2,
-                ) => {
-                    let decoded = decode_histograms(&record.bytes, &mut histograms);
-                    histograms.drain(..).for_each(|histogram| self.route_histogram(histogram, routed));
-                    decoded.map(|n_unknown| routed.n_unknown_schema += n_unknown).err()
-                }
-                Some(RecordType::Tombstones) => {
-                    let mut tombstones = Vec::new();
-                    // Damage was noted before.
-                    let _ = decode_tombstones(&record.bytes, &mut tombstones);
-                    tombstones.iter().filter(|it| is_forget(it)).for_each(|it| self.route_forget(it, routed));
-                    None
-                }
-                Some(RecordType::Exemplars) => {
-                    let mut exemplars = Vec::new();
-                    let decoded = decode_exemplars(&record.bytes, &mut exemplars);
-                    routed.n_exemplars += exemplars.len() as u64;
-                    decoded.err()
-                }
-                Some(RecordType::Metadata) => {
-                    let mut metadata = Vec::new();
-                    let decoded = decode_metadata(&record.bytes, &mut metadata);
-                    routed.n_metadata += metadata.len() as u64;
-                    decoded.err()
-                }
-                Some(RecordType::Series | RecordType::MmapMarkers) | None => None,
-            };
-            if let Some(bad) = bad {
-                routed.faults.push(&record.segment.path, record.offset, FaultKind::Damage, bad.to_string());
-            }
-        }
-    }
-
-    #[inline]
-    fn route_sample(&self, sample: &RefSample, routed: &mut Routed) {
-        let &RefSample { series, timestamp_ms, start_ms, value } = sample;
-        if timestamp_ms < self.input.valid_from_ms && !routed.is_late {
-            routed.n_covered += 1;
-            return;
-        }
-        let Some(found) = self.table.find(series) else {
-            routed.unknown.push(UnknownSample { series, timestamp_ms, value: Value::Float(value) });
-            return;
-        };
-        let extra = if start_ms == 0 { 0 } else { routed.push_extra(Extra { start_ms, histogram: None }) };
-        routed.push(found, Item { timestamp_ms, bits: value.to_bits(), slot: 0, extra });
-    }
-
-    fn route_histogram(&self, sample: RefHistogram, routed: &mut Routed) {
-        let RefHistogram { series, timestamp_ms, start_ms, histogram } = sample;
-        if timestamp_ms < self.input.valid_from_ms && !routed.is_late {
-            routed.n_covered += 1;
-            return;
-        }
-        let Some(found) = self.table.find(series) else {
-            routed.unknown.push(UnknownSample { series, timestamp_ms, value: Value::Histogram(histogram) });
-            return;
-        };
-        let extra = routed.push_extra(Extra { start_ms, histogram: Some(histogram) });
-        routed.push(found, Item { timestamp_ms, bits: 0, slot: 0, extra });
-    }
-
-    fn route_forget(&self, tombstone: &RefTombstone, routed: &mut Routed) {
-        if let Some(series) = self.table.find(tombstone.series) {
-            routed.push(series, Item { timestamp_ms: 0, bits: 0, slot: 0, extra: FORGET });
-        }
-    }
-
     /// Moves chunks to files when there are more than fit in memory.
     fn spill(&mut self, options: &RecoverOptions) -> Result<()> {
+        let n_series = self.table.len();
         let fixed = self.table.size()
-            + self.table.len() * size_of::<SeriesState>()
+            + n_series * SERIES_SIZE
             + self.input.head_chunks.len() * size_of::<HeadChunk>()
             + BATCH_SIZE * BATCH_FACTOR;
-        let budget = options.memory_bytes.saturating_sub(fixed).max(CHUNKS_SIZE_MIN);
+        let least = CHUNKS_SIZE_MIN + n_series * CHUNKS_SIZE_OF_SERIES_MIN;
+        let budget = options.memory_bytes.saturating_sub(fixed).max(least);
         if self.shards.iter().map(Shard::memory).sum::<usize>() <= budget {
             return Ok(());
         }
@@ -400,20 +221,21 @@ impl Replay {
     }
 
     fn finish(mut self, report: &mut Report) -> Result<Replayed> {
-        let (head, valid_from_ms) = (&self.input.head_chunks, self.input.valid_from_ms);
-        self.shards.par_iter_mut().for_each(|shard| shard.finish(head, valid_from_ms));
+        let head = self.input.head();
+        self.shards.par_iter_mut().for_each(|shard| shard.finish(head));
         self.keep_unknown_chunks(report)?;
         for shard in &self.shards {
             report.n_samples += shard.n_taken;
             report.n_late_samples += shard.n_late;
             report.n_not_newer += shard.n_not_newer;
-            report.spilled_size += shard.file.size();
+            report.spilled_size += shard.spilled_size();
         }
         report.n_series = self.table.len() as u64;
-        let Self { input, table, shards, tombstones, unknown, routed: _ } = self;
+        self.table.close();
+        let Self { input, table, shards, layout, tombstones, unknown, routed: _ } = self;
         unknown.finish()?;
         let Input { head, head_chunks, valid_from_ms, .. } = input;
-        Ok(Replayed { table, shards, tombstones, head, head_chunks, valid_from_ms })
+        Ok(Replayed { table, shards, layout, tombstones, head, head_chunks, valid_from_ms })
     }
 
     /// Keeps what head chunks hold of series without a definition.
@@ -441,44 +263,4 @@ impl Replay {
         }
         Ok(())
     }
-}
-
-impl Routed {
-    /// Forgets what a batch before had, and keeps the memory.
-    fn clear(&mut self, n_shards: usize) {
-        let mut shards = std::mem::take(&mut self.shards);
-        let (mut extras, mut unknown) = (std::mem::take(&mut self.extras), std::mem::take(&mut self.unknown));
-        shards.resize_with(n_shards, Vec::new);
-        shards.iter_mut().for_each(Vec::clear);
-        extras.clear();
-        unknown.clear();
-        *self = Self { shards, extras, unknown, ..Self::default() };
-    }
-
-    fn push(&mut self, series: SeriesIdx, item: Item) {
-        let n_shards = self.shards.len() as u32;
-        self.shards[(series % n_shards) as usize].push(Item { slot: series / n_shards, ..item });
-    }
-
-    fn push_extra(&mut self, extra: Extra) -> u32 {
-        self.extras.push(extra);
-        // A batch has far fewer samples than that.
-        self.extras.len() as u32
-    }
-}
-
-/// A deletion of all of time says that the series was moved to a block because it went silent.
-fn is_forget(tombstone: &RefTombstone) -> bool {
-    (tombstone.min_ms, tombstone.max_ms) == (i64::MIN, i64::MAX)
-}
-
-fn decode(record: Record) -> Result<Decoded, (Arc<Segment>, u64)> {
-    let Record { segment, log, raw: RawRecord { offset, compression, bytes } } = record;
-    let bytes = match compression.decode(&bytes) {
-        Some(std::borrow::Cow::Owned(bytes)) => bytes,
-        Some(std::borrow::Cow::Borrowed(_)) => bytes,
-        None => return Err((segment, offset)),
-    };
-    let record_type = RecordType::of(&bytes);
-    Ok(Decoded { segment, log, offset, bytes, record_type })
 }

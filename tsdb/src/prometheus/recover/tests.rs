@@ -17,7 +17,9 @@ use crate::prometheus::block::BlockReader;
 use crate::prometheus::export::{ExportOptions, export};
 use crate::prometheus::fault::Faults;
 use crate::prometheus::import::import_block;
+use crate::prometheus::wal::tests::segment;
 use crate::sample::{SampleColumns, TimeRange};
+use crate::varint::put_i64;
 
 /// Times, and values as bits, by labels.
 type Samples = BTreeMap<String, BTreeMap<i64, u64>>;
@@ -100,6 +102,61 @@ fn memory_and_workers_do_not_change_what_comes_out() {
     assert!(found == expected);
     assert_eq!(report.blocks, whole.blocks);
     assert!(!out.path().join(SCRATCH).exists() && !out.path().join(UNKNOWN_SAMPLES).exists());
+}
+
+/// A log of floats: each record is one time of all series.
+fn log_of(n_series: u64, n_times: i64) -> TempDir {
+    let one = |series: u64| {
+        let mut record = series.to_be_bytes().to_vec();
+        record.extend_from_slice(&[2, 8]);
+        record.extend_from_slice(b"__name__\x02up\x01i\x06");
+        record.extend_from_slice(format!("{series:06}").as_bytes());
+        record
+    };
+    let mut records = vec![(1..=n_series).fold(vec![1], |record, series| [record, one(series)].concat())];
+    for time in 0..n_times {
+        let mut record = [&[2][..], &1_u64.to_be_bytes(), &(time * 30_000).to_be_bytes()].concat();
+        for series in 1..=n_series {
+            put_i64(&mut record, series.cast_signed() - 1);
+            record.push(0);
+            let value = (series as f64).sqrt() * (time + 1) as f64;
+            record.extend_from_slice(&value.to_bits().to_be_bytes());
+        }
+        records.push(record);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("wal")).unwrap();
+    std::fs::write(dir.path().join("wal/00000000"), segment(&records).0).unwrap();
+    dir
+}
+
+#[test]
+fn chunks_that_still_grow_do_not_stay_in_memory_either() {
+    let source = log_of(4000, 59);
+    let (expected, whole, _out) = run(source.path(), &RecoverOptions::default());
+    assert_eq!((whole.faults.n_unsound(), n_samples(&expected), whole.spilled_size), (0, 4000 * 59, 0));
+    let options = RecoverOptions { memory_bytes: 1, concurrency: 2, ..RecoverOptions::default() };
+    let (found, report, _out) = run(source.path(), &options);
+    // No chunk is full, and what is moved is about what the chunks take.
+    let n_chunks: u64 = whole.blocks.iter().map(|block| block.stats.n_chunks).sum();
+    assert_eq!(n_chunks, 4000);
+    assert!(report.spilled_size > 1 << 20, "{}", report.spilled_size);
+    assert!(found == expected);
+    assert_eq!(report.blocks, whole.blocks);
+}
+
+#[test]
+fn progress_is_told_by_bytes() {
+    let source = log_of(4000, 200);
+    let (out, seen) = (tempfile::tempdir().unwrap(), std::sync::Mutex::new(Vec::new()));
+    let note = |it: Progress| seen.lock().unwrap().push((it.phase == Phase::Read, it.done, it.total));
+    recover(&fs(), source.path(), out.path(), &RecoverOptions::default(), &note).unwrap();
+    let seen = seen.into_inner().unwrap();
+    let read: Vec<_> = seen.iter().filter(|(is_read, ..)| *is_read).collect();
+    let size = std::fs::metadata(source.path().join("wal/00000000")).unwrap().len();
+    // One segment, and several steps all the same.
+    assert!(read.len() > 3 && read.iter().all(|(_, _, total)| *total == size), "{read:?}");
+    assert!(read.is_sorted_by(|a, b| a.1 < b.1) && read.last().unwrap().1 == size, "{read:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::report::{LOST_SERIES_MAX, LostSeries, Report};
-use super::series_state::Value;
+use super::shard::Value;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::histogram::HistogramCounts;

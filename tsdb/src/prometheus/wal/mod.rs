@@ -17,12 +17,13 @@ mod record;
 mod segments;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(in crate::prometheus) mod tests;
 
 pub use compression::{Compression, RECORD_SIZE_MAX};
 pub use record::{
-    Definition, RecordType, RefExemplar, RefHistogram, RefMetadata, RefSample, RefTombstone, decode_definitions,
-    decode_exemplars, decode_histograms, decode_metadata, decode_samples, decode_tombstones,
+    BadRecord, Definition, RecordType, RefExemplar, RefHistogram, RefMetadata, RefSample, RefTombstone,
+    decode_definitions, decode_exemplars, decode_histograms, decode_metadata, decode_samples, decode_tombstones,
 };
+pub(in crate::prometheus) use record::{for_each_definition, for_each_sample};
 pub use segments::{Segment, WalFiles};
 pub use stream::{PAGE_SIZE, RawRecord, SegmentReader};

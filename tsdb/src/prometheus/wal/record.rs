@@ -215,15 +215,38 @@ pub fn decode_definitions<'a>(record: &'a [u8], dst: &mut Vec<Definition<'a>>) -
     })
 }
 
+/// Decodes a record of type 1, series by series: its number, and its labels as they were written.
+pub(in crate::prometheus) fn for_each_definition<'a>(
+    record: &'a [u8],
+    mut each: impl FnMut(u64, &[(&'a str, &'a str)]),
+) -> Result<(), BadRecord> {
+    let mut labels = Vec::new();
+    decode(record, |src| {
+        let series = src.be_u64()?;
+        labels.clear();
+        for _ in 0..src.n_items()? {
+            labels.push((src.text()?, src.text()?));
+        }
+        each(series, &labels);
+        Some(())
+    })
+}
+
 /// Decodes a record of type 2 or 11.
 ///
 /// # Errors
 /// [`BadRecord`].
 pub fn decode_samples(record: &[u8], dst: &mut Vec<RefSample>) -> Result<(), BadRecord> {
+    for_each_sample(record, |sample| dst.push(sample))
+}
+
+/// Decodes a record of type 2 or 11, sample by sample.
+#[inline]
+pub(in crate::prometheus) fn for_each_sample(record: &[u8], mut each: impl FnMut(RefSample)) -> Result<(), BadRecord> {
     let mut series = SeriesAndTimes::of(record);
     decode(record, |src| {
         let (series, timestamp_ms, start_ms) = series.take(src)?;
-        dst.push(RefSample { series, timestamp_ms, start_ms, value: src.f64()? });
+        each(RefSample { series, timestamp_ms, start_ms, value: src.f64()? });
         Some(())
     })
 }

@@ -208,8 +208,8 @@ impl SegmentReader {
             self.buffer_offset += self.buffer.len() as u64;
             self.at = 0;
             let left = self.size.saturating_sub(self.buffer_offset);
-            self.buffer.clear();
             if left == 0 {
+                self.buffer.clear();
                 return false;
             }
             if self.read(READ_SIZE.min(usize::try_from(left).unwrap_or(READ_SIZE))).is_ok() {

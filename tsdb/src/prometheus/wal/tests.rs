@@ -9,7 +9,7 @@ use crate::fs::RealFs;
 use crate::prometheus::fault::{FaultKind, Faults};
 
 /// Writes records to pages as Prometheus does; returns where each begins, too.
-fn segment(records: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
+pub(in crate::prometheus) fn segment(records: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
     for record in records {
         let mut rest = &record[..];

@@ -15,7 +15,8 @@ mod reader;
 mod writer;
 
 pub(super) use reader::{IndexReader, IndexedSeries};
-pub(super) use writer::{IndexWriter, IndexedChunk};
+pub(in crate::prometheus) use writer::PostingsWriter;
+pub(super) use writer::{IndexWriter, IndexedChunk, put_entry};
 
 pub(super) const MAGIC: u32 = 0xbaaa_d700;
 pub(super) const VERSION: u8 = 2;

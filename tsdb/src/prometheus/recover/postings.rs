@@ -1,0 +1,88 @@
+//! The postings of a block: by label, which series have it. Made of the labels of the series, which are there anyway, some
+//! pairs at a time, so that no second list of all of them is in memory.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::order::Order;
+use super::series::SeriesIdx;
+use crate::error::Result;
+use crate::prometheus::block::PostingsWriter;
+
+/// Bytes of postings that one thread makes at once; one pair may have more.
+const SECTIONS_SIZE: usize = 8 << 20;
+
+/// Postings of pairs that follow each other.
+struct Sections {
+    pairs: Range<usize>,
+    /// By pair, where its section begins; at the end, where the last one ends.
+    starts: Vec<usize>,
+}
+
+/// Writes the postings of `series`, which are in order and have these numbers in the index.
+pub(super) fn write(
+    order: &Order<'_>,
+    series: &[SeriesIdx],
+    numbers: &[u32],
+    writer: &mut PostingsWriter<'_>,
+) -> Result<()> {
+    debug_assert_eq!(series.len(), numbers.len());
+    let mut counts = vec![0_u32; order.pairs.len()];
+    for &series in series {
+        order.labels(series).for_each(|pair| counts[pair as usize] += 1);
+    }
+    let sections = cut(&counts);
+    for some in sections.chunks(rayon::current_num_threads()) {
+        let made: Vec<_> = some.par_iter().map(|of| make(of, &counts, order, series, numbers)).collect();
+        for (of, bytes) in some.iter().zip(made) {
+            let each = of.pairs.clone().zip(of.starts.windows(2)).filter(|(pair, _)| counts[*pair] > 0);
+            let text = |text: u32| order.texts[text as usize];
+            writer.add(
+                &bytes,
+                each.map(|(pair, at)| {
+                    let (name, value) = order.pairs[pair];
+                    ((text(name), text(value)), at[1] - at[0])
+                }),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Cuts pairs into ranges of about [`SECTIONS_SIZE`] bytes.
+fn cut(counts: &[u32]) -> Vec<Sections> {
+    let (mut all, mut start, mut starts) = (Vec::new(), 0, vec![0]);
+    for (pair, &n_series) in counts.iter().enumerate() {
+        let at = starts.last().copied().unwrap_or(0);
+        // A pair that no series of the block has has no section.
+        starts.push(at + if n_series == 0 { 0 } else { PostingsWriter::section_size(n_series as usize) });
+        if at >= SECTIONS_SIZE || pair + 1 == counts.len() {
+            all.push(Sections { pairs: start..pair + 1, starts: std::mem::replace(&mut starts, vec![0]) });
+            start = pair + 1;
+        }
+    }
+    all
+}
+
+/// Makes sections: all series are looked at, and those that have one of the pairs stand there in order.
+fn make(of: &Sections, counts: &[u32], order: &Order<'_>, series: &[SeriesIdx], numbers: &[u32]) -> Vec<u8> {
+    let mut bytes = vec![0; of.starts.last().copied().unwrap_or(0)];
+    let mut next: Vec<usize> = of.starts.iter().map(|start| start + 8).collect();
+    for (&series, number) in series.iter().zip(numbers) {
+        for pair in order.labels(series) {
+            if let Some(place) = (pair as usize).checked_sub(of.pairs.start).filter(|_| (pair as usize) < of.pairs.end)
+            {
+                let at = next[place];
+                bytes[at..at + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
+                next[place] += size_of::<u32>();
+            }
+        }
+    }
+    for (pair, at) in of.pairs.clone().zip(of.starts.windows(2)) {
+        if counts[pair] > 0 {
+            PostingsWriter::end_section(&mut bytes[at[0]..at[1]]);
+        }
+    }
+    bytes
+}
