@@ -18,8 +18,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::Result;
 use crate::exemplars::NumberedExemplars;
@@ -91,7 +93,7 @@ impl Log {
 
     /// Begins to append a request's samples; others wait until it ends.
     pub(crate) fn append(&self) -> Appending<'_> {
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = self.gathered.lock();
         // After a panic it may hold what never got as far as the log.
         gathered.clear();
         Appending { wal: &self.wal, gathered }
@@ -99,7 +101,7 @@ impl Log {
 
     /// Returns the number of the next new series, to be kept locked until it is known whether that was used.
     pub(crate) fn next_ref(&self, next_ref: &AtomicU64) -> NextRef<'_> {
-        let mut refs = self.refs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refs = self.refs.lock();
         if refs.is_empty() {
             let start = next_ref.fetch_add(RESERVED_REFS, Ordering::Relaxed);
             *refs = start..start + RESERVED_REFS;
@@ -151,7 +153,7 @@ impl Log {
     }
 
     fn cut(&self) -> MutexGuard<'_, Option<Cut>> {
-        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cut.lock()
     }
 }
 

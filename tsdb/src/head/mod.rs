@@ -43,7 +43,7 @@ pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
 pub(crate) use evict::Garbage;
 pub(crate) use freeze::Frozen;
-pub(crate) use order::{Ranks, SlotSort};
+pub(crate) use order::{Ranks, SeriesOrder, SlotSort};
 pub(crate) use pairs::Pair;
 pub(crate) use projection::Projection;
 pub(crate) use samples::AnySample;
