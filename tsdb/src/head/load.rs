@@ -236,7 +236,7 @@ mod tests {
     fn label_sets_in_more_than_one_piece_of_memory_are_all_indexed() {
         let of = |i: usize| {
             let (all, some, own) = ((i / 5_000).to_string(), (i % 3).to_string(), i.to_string());
-            let pairs = [("all", all.as_str()), ("own", &own), ("some", if i % 2 == 0 { &some } else { "" })];
+            let pairs = [("all", all.as_str()), ("own", &own), ("some", if i.is_multiple_of(2) { &some } else { "" })];
             Labels::from_pairs(pairs).unwrap()
         };
         let sets: Vec<_> = (0..40_000).map(of).collect();
