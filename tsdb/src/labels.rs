@@ -363,6 +363,11 @@ impl PackedBuilder {
         true
     }
 
+    /// Returns the set as [`Labels::as_packed`] does.
+    pub(crate) fn as_packed(&self) -> &str {
+        &self.packed
+    }
+
     /// Returns the set.
     pub(crate) fn labels(&self) -> Labels {
         Labels(Arc::from(&*self.packed))

@@ -2,8 +2,8 @@
 //!
 //! A selection first copies what it needs of the heads, a few hundred series under a lock, so that nothing that is
 //! written or flushed later concerns it; then it merges the label-ordered streams of heads and blocks while the caller
-//! reads. Samples of blocks are decoded when the caller asks for them. Whole label sets are needed to merge streams: where
-//! there is one stream only, no more labels are made than the caller asks for.
+//! reads. Samples of blocks are decoded when the caller asks for them. Whole label sets are needed to merge streams; where
+//! there are only heads, no more labels are made than the caller asks for.
 //!
 //! Invariants
 //! 1. A selection sees every request that had ended when it began, whole, and nothing of any other.
@@ -12,11 +12,13 @@
 
 mod heads;
 mod hints;
+mod narrow;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::vec;
 
 use roaring::RoaringBitmap;
 
@@ -24,32 +26,43 @@ use crate::block::{Recent, SeriesCursor};
 use crate::blocks::StoredBlock;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::{HeadCopies, Visible};
+use crate::head::Visible;
 use crate::labels::Labels;
 use crate::matcher::Matcher;
 use crate::memory::Charge;
 use crate::requests::Reader;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
-use heads::HeadStream;
+use heads::{HeadReads, HeadStream};
 pub use hints::{LabelHint, SelectHints};
+use narrow::Narrow;
 
 /// Series that are copied, or whose labels are looked up, under one lock.
 const BATCH_SERIES: usize = 256;
+/// Series of the first batch that is made ready; each is twice the one before, up to [`BATCH_SERIES`].
+const FIRST_BATCH_SERIES: usize = 16;
+/// Bytes that a batch may take before they are charged.
+const CHARGED_AT_ONCE: usize = 64 << 10;
 
 /// The series of a selection, in label order. What it holds is charged to the request's memory budget. After an error
 /// it is at its end.
 pub struct SeriesSet {
-    ctx: QueryContext,
-    range: TimeRange,
+    reads: Arc<Reads>,
     streams: Vec<Stream>,
+    /// The series of a batch that are still to be handed out, and what the batch holds.
+    ready: vec::IntoIter<Found>,
+    batch: Arc<Batch>,
+    n_batch: usize,
+    /// What comes behind them.
+    failure: Option<Error>,
     /// The next series of each stream that is not at its end.
     next: BinaryHeap<Reverse<(Labels, usize, Place)>>,
-    /// The labels that the streams give: all, where there are several.
+    /// The labels that the streams give: all, where there are several, or a block.
     labels: LabelHint,
+    /// Leaves those of them that are asked for.
+    narrow: Option<Narrow>,
     /// Series still to come from all streams, at most.
     left: u64,
-    failed: bool,
     /// Keeps series in the heads that this selection may still look up.
     _reader: Reader,
     _charge: Charge,
@@ -84,6 +97,45 @@ struct Selection<'a> {
     range: TimeRange,
     need: Need,
     visible: &'a Visible,
+}
+
+/// What all series of a selection need to read their samples.
+#[derive(Debug)]
+struct Reads {
+    ctx: QueryContext,
+    range: TimeRange,
+    /// By the number of the stream.
+    streams: Vec<StreamReads>,
+}
+
+/// Where the samples of a stream's series are.
+#[derive(Debug)]
+enum StreamReads {
+    Heads(Vec<HeadReads>),
+    Block(Arc<BlockReads>),
+}
+
+/// What series that were made ready at once hold in common: charging and counting each by itself takes longer than making it.
+#[derive(Debug)]
+struct Batch {
+    reads: Arc<Reads>,
+    _charge: Charge,
+}
+
+/// A series, and where its samples are: the number of the stream, and the place there.
+#[derive(Debug)]
+struct Found {
+    labels: Labels,
+    /// Where samples were accepted first.
+    first: (usize, Place),
+    /// In order of acceptance.
+    others: Vec<(usize, Place)>,
+}
+
+impl Found {
+    fn size(&self) -> usize {
+        self.labels.size() + size_of::<Self>() + self.others.capacity() * size_of::<(usize, Place)>()
+    }
 }
 
 /// The selected series of all heads or of one block.
@@ -150,27 +202,36 @@ impl SeriesSet {
         let heads = HeadStream::new(&selection, &mut charge)?;
         drop((copy, copying));
         // Blocks come first: they are the older ones.
-        let mut streams = Vec::new();
+        let (mut streams, mut sources) = (Vec::new(), Vec::new());
         for stored in blocks.iter().filter(|stored| stored.meta().range.overlaps(range)) {
             ctx.check()?;
             let ordinals = stored.block.select(ctx, matchers)?;
             if !ordinals.is_empty() {
                 charge.grow(ordinals.serialized_size())?;
-                streams.push(Stream::Block(Box::new(BlockStream::new(ctx, stored, ordinals, range))));
+                let stream = BlockStream::new(ctx, stored, ordinals, range);
+                sources.push(StreamReads::Block(Arc::clone(&stream.reads)));
+                streams.push(Stream::Block(Box::new(stream)));
             }
         }
-        streams.extend(heads.map(|heads| Stream::Heads(Box::new(heads))));
+        if let Some((heads, reads)) = heads {
+            sources.push(StreamReads::Heads(reads));
+            streams.push(Stream::Heads(Box::new(heads)));
+        }
         let left = streams.iter().map(Stream::len).sum();
         let n_streams = streams.len();
-        let is_whole = n_streams > 1 || streams.iter().any(|stream| stream.has_label(hints.whole_where));
+        let (labels, narrow) = labels_and_narrow(hints, &streams)?;
+        let reads = Arc::new(Reads { ctx: ctx.clone(), range, streams: sources });
         let mut set = Self {
-            ctx: ctx.clone(),
-            range,
+            batch: Arc::new(Batch { reads: Arc::clone(&reads), _charge: ctx.charge() }),
+            reads,
             streams,
+            ready: Vec::new().into_iter(),
+            n_batch: FIRST_BATCH_SERIES,
+            failure: None,
             next: BinaryHeap::with_capacity(n_streams),
-            labels: if is_whole { LabelHint::All } else { hints.labels },
+            labels,
+            narrow,
             left,
-            failed: false,
             _reader: reader,
             _charge: charge,
         };
@@ -181,22 +242,53 @@ impl SeriesSet {
     /// Returns an upper bound on the number of series that are still to come.
     #[must_use]
     pub fn len_max(&self) -> usize {
-        usize::try_from(self.left).unwrap_or(usize::MAX)
+        usize::try_from(self.left).unwrap_or(usize::MAX).saturating_add(self.ready.len())
+    }
+
+    /// Tells whether the series come with all their labels.
+    #[must_use]
+    pub fn has_all_labels(&self) -> bool {
+        matches!(self.labels, LabelHint::All) && self.narrow.is_none()
     }
 
     fn advance(&mut self, idx: usize) -> Result<()> {
-        if let Some((labels, place)) = self.streams[idx].next(&self.ctx, self.range, &self.labels)? {
+        let Reads { ctx, range, .. } = &*self.reads;
+        if let Some((labels, place)) = self.streams[idx].next(ctx, *range, &self.labels)? {
             self.next.push(Reverse((labels, idx, place)));
         }
         Ok(())
     }
 
+    /// Makes the next series ready; none at the end. Those before an error are handed out before it.
+    fn fill(&mut self) -> Result<()> {
+        let reads = Arc::clone(&self.reads);
+        let mut charge = reads.ctx.charge();
+        let (mut found, mut uncharged) = (Vec::with_capacity(self.n_batch), 0);
+        while found.len() < self.n_batch && self.failure.is_none() {
+            match self.take_next() {
+                Ok(Some(next)) => {
+                    uncharged += next.size();
+                    found.push(next);
+                    if uncharged > CHARGED_AT_ONCE {
+                        charge.grow(std::mem::take(&mut uncharged))?;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        charge.grow(uncharged)?;
+        self.ready = found.into_iter();
+        self.batch = Arc::new(Batch { reads, _charge: charge });
+        self.n_batch = (2 * self.n_batch).min(BATCH_SERIES);
+        Ok(())
+    }
+
     /// Takes the next series off all streams that have it.
-    fn take_next(&mut self) -> Result<Option<Series>> {
+    fn take_next(&mut self) -> Result<Option<Found>> {
         // The streams look at the context.
         let Some(Reverse((labels, idx, place))) = self.next.pop() else { return Ok(None) };
-        let mut charge = self.ctx.charge();
-        let (first, mut others) = (self.streams[idx].source(place), Vec::new());
+        let mut others = Vec::new();
         self.left = self.left.saturating_sub(1);
         // Fast path: only one stream is left, which has each series once.
         let is_alone = self.next.is_empty();
@@ -207,30 +299,55 @@ impl SeriesSet {
         {
             let Some(Reverse((_, idx, place))) = self.next.pop() else { break };
             // Streams are numbered in order of acceptance, and the heap gives equal labels in order of the streams.
-            others.push(self.streams[idx].source(place));
+            others.push((idx, place));
             self.left = self.left.saturating_sub(1);
             self.advance(idx)?;
         }
-        charge.grow(labels.size() + size_of::<Series>() + size_of::<Source>() * others.len())?;
-        self.ctx.count_series(1)?;
-        Ok(Some(Series { labels, first, others, range: self.range, ctx: self.ctx.clone(), _charge: charge }))
+        self.reads.ctx.count_series(1)?;
+        let labels = match &mut self.narrow {
+            Some(narrow) => narrow.labels(&labels),
+            None => labels,
+        };
+        Ok(Some(Found { labels, first: (idx, place), others }))
     }
+}
+
+/// Returns the labels that streams are to give, and what leaves those of them that are asked for.
+fn labels_and_narrow(hints: SelectHints, streams: &[Stream]) -> Result<(LabelHint, Option<Narrow>)> {
+    let SelectHints { labels, whole_where, .. } = hints;
+    // Fast path: nobody asks for less.
+    if matches!(labels, LabelHint::All) {
+        return Ok((labels, None));
+    }
+    for stream in streams {
+        if stream.has_label(whole_where)? {
+            return Ok((LabelHint::All, None));
+        }
+    }
+    Ok(match streams {
+        [Stream::Heads(_)] => (labels, None),
+        _ => (LabelHint::All, Some(Narrow::new(labels))),
+    })
 }
 
 impl Iterator for SeriesSet {
     type Item = Result<Series>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
+        if self.ready.len() == 0
+            && !self.next.is_empty()
+            && self.failure.is_none()
+            && let Err(error) = self.fill()
+        {
+            self.failure = Some(error);
         }
-        let next = self.take_next();
-        self.failed = next.is_err();
-        if self.failed {
-            self.left = 0;
-            self.next.clear();
+        if let Some(found) = self.ready.next() {
+            return Some(Ok(Series { found, batch: Arc::clone(&self.batch) }));
         }
-        next.transpose()
+        let error = self.failure.take()?;
+        self.left = 0;
+        self.next.clear();
+        Some(Err(error))
     }
 }
 
@@ -256,17 +373,13 @@ impl Stream {
     }
 
     /// Tells whether any series, selected or not, may have a label of one of these names.
-    fn has_label(&self, names: &[&str]) -> bool {
+    fn has_label(&self, names: &[&str]) -> Result<bool> {
         match self {
-            Self::Heads(heads) => heads.has_label(names),
-            Self::Block(_) => true,
-        }
-    }
-
-    fn source(&self, place: Place) -> Source {
-        match self {
-            Self::Heads(heads) => heads.source(place),
-            Self::Block(block) => Source::Block(Arc::clone(&block.reads), place.at),
+            Self::Heads(heads) => Ok(heads.has_label(names)),
+            Self::Block(block) => {
+                let block = &block.reads.stored.block;
+                names.iter().try_fold(false, |found, name| Ok(found || block.has_label(name)?))
+            }
         }
     }
 }
@@ -308,28 +421,15 @@ impl BlockStream {
 /// One series of a selection, and where its samples are.
 #[derive(Debug)]
 pub struct Series {
-    labels: Labels,
-    /// Where samples were accepted first.
-    first: Source,
-    /// In order of acceptance.
-    others: Vec<Source>,
-    range: TimeRange,
-    ctx: QueryContext,
-    _charge: Charge,
-}
-
-/// Where samples of a series are.
-#[derive(Debug)]
-enum Source {
-    Head(Arc<HeadCopies>, usize),
-    Block(Arc<BlockReads>, u32),
+    found: Found,
+    batch: Arc<Batch>,
 }
 
 impl Series {
     /// Returns the series' labels.
     #[must_use]
     pub fn labels(&self) -> &Labels {
-        &self.labels
+        &self.found.labels
     }
 
     /// Appends the samples inside the range asked for to `out`, in order of time, staleness markers included. The
@@ -340,21 +440,23 @@ impl Series {
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
         let n_before = out.len();
         self.read_all(out)?;
-        self.ctx.count_samples(out.len() - n_before);
+        self.batch.reads.ctx.count_samples(out.len() - n_before);
         Ok(())
     }
 
     fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
+        let Found { first, others, .. } = &self.found;
+        let reads = &*self.batch.reads;
         // Fast path: one source.
-        if self.others.is_empty() {
-            self.ctx.check()?;
-            return self.first.read(self.range, out);
+        if others.is_empty() {
+            reads.ctx.check()?;
+            return reads.read(*first, out);
         }
         let (mut merged, mut next) = (SampleColumns::default(), SampleColumns::default());
-        for source in [&self.first].into_iter().chain(&self.others) {
-            self.ctx.check()?;
+        for source in [first].into_iter().chain(others) {
+            reads.ctx.check()?;
             next.clear();
-            source.read(self.range, &mut next)?;
+            reads.read(*source, &mut next)?;
             merged.merge(&next);
         }
         out.append(&mut merged);
@@ -362,15 +464,17 @@ impl Series {
     }
 }
 
-impl Source {
-    fn read(&self, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
-        match self {
-            Self::Head(copies, place) => copies.read(*place, range, out).map_err(|_damaged| Error::Corrupt {
-                path: "head".into(),
-                offset: 0,
-                reason: "a chunk in memory does not decode".to_owned(),
-            }),
-            Self::Block(reads, ordinal) => reads.read(*ordinal, range, out),
+impl Reads {
+    fn read(&self, (stream, place): (usize, Place), out: &mut SampleColumns) -> Result<()> {
+        match &self.streams[stream] {
+            StreamReads::Heads(heads) => {
+                heads[place.part as usize].read(place.at, self.range, out).map_err(|_damaged| Error::Corrupt {
+                    path: "head".into(),
+                    offset: 0,
+                    reason: "a chunk in memory does not decode".to_owned(),
+                })
+            }
+            StreamReads::Block(block) => block.read(place.at, self.range, out),
         }
     }
 }

@@ -123,6 +123,14 @@ impl Block {
         self.index.label_values(ctx, name, ordinals, values)
     }
 
+    /// Tells whether any series may have a label of this name.
+    ///
+    /// # Errors
+    /// As [`Block::select`].
+    pub(crate) fn has_label(&self, name: &str) -> Result<bool> {
+        self.index.has_label(name)
+    }
+
     /// Returns a cursor over the label sets.
     pub(crate) fn series_cursor(&self) -> SeriesCursor {
         self.index.series_cursor()

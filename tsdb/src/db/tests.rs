@@ -7,6 +7,8 @@ mod formats;
 mod groups;
 mod histograms;
 mod model;
+mod narrow;
+mod ranking;
 mod replaying;
 mod snapshot;
 mod visibility;

@@ -9,12 +9,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, RwLockReadGuard};
 
 use super::hints::LabelHint;
-use super::{BATCH_SERIES, Need, Place, Selection, Source};
+use super::{BATCH_SERIES, Need, Place, Selection};
+use crate::chunk::Damaged;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::head::{Head, HeadCopies, Projection, SlotRef};
+use crate::index::SymbolId;
 use crate::labels::Labels;
 use crate::memory::Charge;
+use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
 use crate::store::Store;
 
@@ -31,14 +34,29 @@ pub(super) struct HeadStream {
     labels: VecDeque<(Labels, Place)>,
 }
 
-/// What is selected of one head.
+/// One of the heads, of which something is selected.
 struct OfHead {
     shard: usize,
-    copies: Arc<HeadCopies>,
+    projection: Projection,
+}
+
+/// The samples that were copied of one head.
+#[derive(Debug)]
+pub(super) struct HeadReads {
+    copies: HeadCopies,
     /// The slots that were copied, ascending: the place of a slot here is that of its samples in `copies`. Empty if only
     /// labels are needed.
     copied: Vec<SlotRef>,
-    projection: Projection,
+}
+
+impl HeadReads {
+    /// Appends the samples of a slot that was copied.
+    ///
+    /// # Errors
+    /// [`Damaged`] if memory was overwritten.
+    pub(super) fn read(&self, slot: u32, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
+        self.copies.read(self.copied.partition_point(|of| of.slot < slot), range, out)
+    }
 }
 
 /// A series of one of the heads, by its place among them.
@@ -50,19 +68,20 @@ struct OneOf {
 
 impl HeadStream {
     /// Copies what a selection needs of all heads; `None` if that is nothing.
-    pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<Self>> {
-        let (mut heads, mut lists) = (Vec::new(), VecDeque::new());
+    pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<(Self, Vec<HeadReads>)>> {
+        let (mut heads, mut reads, mut lists) = (Vec::new(), Vec::new(), VecDeque::new());
         for shard in 0..selection.store.shards.len() {
-            let Some((of_head, sorted)) = OfHead::new(selection, shard, charge)? else { continue };
+            let Some((of_head, sorted)) = HeadReads::new(selection, shard, charge)? else { continue };
             // There are less than 2^32 shards.
             let head = heads.len() as u32;
             charge.grow(sorted.len() * size_of::<OneOf>())?;
             lists.push_back(sorted.into_iter().map(|of| OneOf { head, of }).collect());
-            heads.push(of_head);
+            heads.push(OfHead { shard, projection: Projection::default() });
+            reads.push(of_head);
         }
         let store = Arc::clone(selection.store);
         let Some(series) = merge_all(selection.ctx, &store, &heads, lists, charge)? else { return Ok(None) };
-        Ok(Some(Self { store, heads, series: series.into_iter(), labels: VecDeque::new() }))
+        Ok(Some((Self { store, heads, series: series.into_iter(), labels: VecDeque::new() }, reads)))
     }
 
     /// Counts the series that are still to come.
@@ -92,15 +111,9 @@ impl HeadStream {
         let locked = lock(&self.store, &self.heads);
         names.iter().any(|name| locked.iter().any(|head| head.has_label(name)))
     }
-
-    /// Returns where the samples of a series are.
-    pub(super) fn source(&self, place: Place) -> Source {
-        let OfHead { copies, copied, .. } = &self.heads[place.part as usize];
-        Source::Head(Arc::clone(copies), copied.partition_point(|of| of.slot < place.at))
-    }
 }
 
-impl OfHead {
+impl HeadReads {
     /// Copies what a selection needs of a shard's head, and returns it with its series in label order; `None` if that is
     /// nothing.
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<SlotRef>)>> {
@@ -128,7 +141,7 @@ impl OfHead {
             // Only who reads samples asks for their places.
             copied = Vec::new();
         }
-        Ok(Some((Self { shard, copies: Arc::new(copies), copied, projection: Projection::default() }, sorted)))
+        Ok(Some((Self { copies, copied }, sorted)))
     }
 }
 
@@ -191,12 +204,14 @@ fn merge_all(
 /// Merges two ordered lists, which have no series in common: a series is of one shard.
 fn merge(ctx: &QueryContext, store: &Store, heads: &[OfHead], a: &[OneOf], b: &[OneOf]) -> Result<Vec<OneOf>> {
     let (mut a, mut b, mut merged) = (a, b, Vec::with_capacity(a.len() + b.len()));
+    let mut twins = Twins::default();
     while !a.is_empty() && !b.is_empty() {
         ctx.check()?;
         let locked = lock(store, heads);
+        twins.clear();
         for _ in 0..MERGED_AT_ONCE {
             let ([first_a, rest_a @ ..], [first_b, rest_b @ ..]) = (a, b) else { break };
-            if compare(&locked, *first_a, *first_b) == Ordering::Less {
+            if compare(&locked, *first_a, *first_b, &mut twins) == Ordering::Less {
                 merged.push(*first_a);
                 a = rest_a;
             } else {
@@ -211,10 +226,47 @@ fn merge(ctx: &QueryContext, store: &Store, heads: &[OfHead], a: &[OneOf], b: &[
 }
 
 /// Compares the labels of two series. One that is gone, which is passed over later, may stand anywhere.
-fn compare(locked: &[RwLockReadGuard<'_, Head>], a: OneOf, b: OneOf) -> Ordering {
+fn compare(locked: &[RwLockReadGuard<'_, Head>], a: OneOf, b: OneOf, twins: &mut Twins) -> Ordering {
     let (head_a, head_b) = (&locked[a.head as usize], &locked[b.head as usize]);
     if !head_a.is_current(a.of) || !head_b.is_current(b.of) {
         return Ordering::Less;
     }
-    head_a.compare(a.of.slot, head_b, b.of.slot)
+    head_a.compare(a.of.slot, head_b, b.of.slot, |of_a, of_b| {
+        twins.order((a.head, of_a), (b.head, of_b), || head_a.symbol(of_a).cmp(head_b.symbol(of_b)))
+    })
+}
+
+/// Symbols of two heads that were found to be one text: of most labels there are few, and each head numbers texts by itself.
+/// Holds for as long as both are locked.
+#[derive(Default)]
+struct Twins {
+    /// By what the first symbol leads to.
+    known: Vec<Option<(OfHeadSymbol, OfHeadSymbol)>>,
+}
+
+/// The place of a head, and a symbol of it.
+type OfHeadSymbol = (u32, SymbolId);
+
+/// Pairs that are known at a time.
+const TWINS_MAX: usize = 512;
+
+impl Twins {
+    fn clear(&mut self) {
+        self.known.clear();
+        self.known.resize(TWINS_MAX, None);
+    }
+
+    /// Returns the order of two texts; `compare` tells it where it is not known that they are the same.
+    #[inline]
+    fn order(&mut self, a: OfHeadSymbol, b: OfHeadSymbol, compare: impl FnOnce() -> Ordering) -> Ordering {
+        let place = (a.1.0 ^ a.0.rotate_right(8)) as usize % TWINS_MAX;
+        if self.known[place] == Some((a, b)) {
+            return Ordering::Equal;
+        }
+        let order = compare();
+        if order == Ordering::Equal {
+            self.known[place] = Some((a, b));
+        }
+        order
+    }
 }

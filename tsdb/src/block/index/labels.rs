@@ -60,6 +60,14 @@ impl Index {
         }
     }
 
+    /// Tells whether there is a label of this name.
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub(in crate::block) fn has_label(&self, name: &str) -> Result<bool> {
+        Ok(!self.dictionary.range(name, "")?.is_empty())
+    }
+
     /// Returns all series if the dictionary has symbols that are in none of them, so that it alone does not tell.
     fn all_if_unused(&self) -> Option<RoaringBitmap> {
         (self.n_unused > 0).then(|| self.all())
