@@ -138,7 +138,7 @@ impl Reach {
 
     /// Returns what is added at the start. A counter, whose first value and change are given, is not extrapolated below 0.
     #[inline]
-    pub(super) fn to_start(&self, kind: Kind, first_value: f64, change: f64) -> f64 {
+    pub(super) fn to_start(self, kind: Kind, first_value: f64, change: f64) -> f64 {
         if kind.is_counter && change > 0.0 && first_value >= 0.0 {
             let to_zero = self.sampled * (first_value / change);
             if to_zero < self.to_start {
