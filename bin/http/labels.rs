@@ -104,7 +104,7 @@ impl Call {
         let mut selectors = selectors.into_iter();
         let mut texts = find(work, &selectors.next().unwrap_or_default(), self.range)?;
         for matchers in selectors {
-            texts.extend(find(work, &matchers, self.range)?);
+            texts.extend(&find(work, &matchers, self.range)?)?;
         }
         work.open();
         work.array(texts.iter().take(self.limit), |out, text| json::write_html_string(out, text.as_bytes()))?;

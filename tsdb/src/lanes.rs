@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::context::Interrupt;
 use crate::error::{Error, Result};
+use crate::ranking::Ranking;
 use crate::store::Store;
 
 /// How often the flush lane looks at the clock and at the heads' memory.
@@ -100,14 +101,18 @@ fn again_after_panics(name: &str, n_panics: &AtomicU64, stop: &Stop, pause: Dura
 
 fn flush_lane(store: &Store, stop: &Stop) {
     let options = &store.options;
-    let mut last = Instant::now();
+    let (mut last, mut ranking) = (Instant::now(), Ranking::default());
     report("take the reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
         let is_due = last.elapsed() >= options.flush_interval
             || store.samples_size() >= options.flush_size_bytes
             || last.elapsed() >= BLOCKED_CHECK && store.is_blocked();
         // A flush would wait for the replay, and who stops the lane for both.
-        if !is_due || !store.replaying.is_done() {
+        if !store.replaying.is_done() {
+            continue;
+        }
+        if !is_due {
+            report("rank series", ranking.look(store));
             continue;
         }
         report("flush the heads", flush(store));

@@ -58,6 +58,7 @@ mod options;
 mod originals;
 #[expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
 pub mod prometheus;
+mod ranking;
 mod regexp;
 mod replaying;
 mod requests;

@@ -13,14 +13,16 @@
 mod blocks;
 mod heads;
 mod hints;
+mod narrow;
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
+use std::vec;
 
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::{HeadCopies, Visible};
+use crate::head::Visible;
 use crate::labels::{Labels, compare_packed};
 use crate::matcher::Matcher;
 use crate::memory::Charge;
@@ -28,25 +30,39 @@ use crate::requests::Reader;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
 use blocks::{BlockReads, BlockStream};
-use heads::HeadStream;
+use heads::{HeadReads, HeadStream};
 pub use hints::{LabelHint, SelectHints};
+use narrow::Narrow;
 
 /// Series that are copied, or whose labels are looked up, under one lock.
 const BATCH_SERIES: usize = 256;
 
+/// Series of the first batch that is made ready; each is twice the one before, up to [`BATCH_SERIES`].
+const FIRST_BATCH_SERIES: usize = 16;
+/// Bytes that a batch may take before they are charged.
+const CHARGED_AT_ONCE: usize = 64 << 10;
+
 /// The series of a selection, in label order. What it holds is charged to the request's memory budget. After an error
 /// it is at its end.
 pub struct SeriesSet {
-    ctx: QueryContext,
-    range: TimeRange,
+    reads: Arc<Reads>,
     streams: Vec<Stream>,
+    /// The series of a batch that are still to be handed out, and what the batch holds.
+    ready: vec::IntoIter<Found>,
+    batch: Arc<Batch>,
+    n_batch: usize,
+    /// What comes behind them.
+    failure: Option<Error>,
+    /// Nothing else comes behind them.
+    is_last: bool,
     /// The streams that are at the series that comes next, ascending.
     next: Vec<usize>,
     /// The labels that the streams give: all, where there are several.
     labels: LabelHint,
+    /// Leaves those of them that are asked for.
+    narrow: Option<Narrow>,
     /// Series still to come from all streams, at most.
     left: u64,
-    failed: bool,
     /// Keeps series in the heads that this selection may still look up.
     _reader: Reader,
     _charge: Charge,
@@ -63,12 +79,12 @@ pub(crate) enum Need {
     Labels,
 }
 
-/// Where the heads have a series.
+/// Where a stream has a series.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     /// Which head.
     part: u32,
-    /// The slot.
+    /// The slot, or of a block the ordinal.
     at: u32,
 }
 
@@ -81,6 +97,45 @@ struct Selection<'a> {
     range: TimeRange,
     need: Need,
     visible: &'a Visible,
+}
+
+/// What all series of a selection need to read their samples.
+#[derive(Debug)]
+struct Reads {
+    ctx: QueryContext,
+    range: TimeRange,
+    /// By the number of the stream.
+    streams: Vec<StreamReads>,
+}
+
+/// Where the samples of a stream's series are.
+#[derive(Debug)]
+enum StreamReads {
+    Heads(Vec<HeadReads>),
+    Block(Arc<BlockReads>),
+}
+
+/// What series that were made ready at once hold in common: charging and counting each by itself takes longer than making it.
+#[derive(Debug)]
+struct Batch {
+    reads: Arc<Reads>,
+    _charge: Charge,
+}
+
+/// A series, and where its samples are: the number of the stream, and the place there.
+#[derive(Debug)]
+struct Found {
+    labels: Labels,
+    /// Where samples were accepted first.
+    first: (usize, Place),
+    /// In order of acceptance.
+    others: Vec<(usize, Place)>,
+}
+
+impl Found {
+    fn size(&self) -> usize {
+        self.labels.size() + size_of::<Self>() + self.others.capacity() * size_of::<(usize, Place)>()
+    }
 }
 
 /// The selected series of all heads, with the one that it is at, or of one block.
@@ -112,49 +167,102 @@ impl SeriesSet {
         let heads = HeadStream::new(&selection, &mut charge)?;
         drop((copy, copying));
         // Blocks come first: they are the older ones.
-        let mut streams = Vec::new();
+        let (mut streams, mut sources) = (Vec::new(), Vec::new());
         for stored in blocks.iter().filter(|stored| stored.meta().range.overlaps(range)) {
             ctx.check()?;
             let ordinals = stored.block.select(ctx, matchers)?;
             if !ordinals.is_empty() {
                 charge.grow(ordinals.serialized_size())?;
-                streams.push(Stream::Block(Box::new(BlockStream::new(ctx, stored, ordinals, range))));
+                let stream = BlockStream::new(ctx, stored, ordinals, range);
+                sources.push(StreamReads::Block(stream.reads()));
+                streams.push(Stream::Block(Box::new(stream)));
             }
         }
-        streams.extend(heads.map(|heads| Stream::Heads(Box::new(heads), None)));
+        if let Some((heads, reads)) = heads {
+            sources.push(StreamReads::Heads(reads));
+            streams.push(Stream::Heads(Box::new(heads), None));
+        }
         let left = streams.iter().map(Stream::len).sum();
-        let labels = labels_needed(&streams, hints)?;
+        let (labels, narrow) = labels_and_narrow(&streams, hints)?;
         for stream in &mut streams {
             stream.ask_for(&labels)?;
             stream.advance(ctx, range, &labels)?;
         }
-        let (ctx, next) = (ctx.clone(), Vec::with_capacity(streams.len()));
-        Ok(Self { ctx, range, streams, next, labels, left, failed: false, _reader: reader, _charge: charge })
+        let (next, reads) = (Vec::with_capacity(streams.len()), Reads { ctx: ctx.clone(), range, streams: sources });
+        let reads = Arc::new(reads);
+        Ok(Self {
+            batch: Arc::new(Batch { reads: Arc::clone(&reads), _charge: ctx.charge() }),
+            reads,
+            streams,
+            ready: Vec::new().into_iter(),
+            n_batch: FIRST_BATCH_SERIES,
+            failure: None,
+            is_last: false,
+            next,
+            labels,
+            narrow,
+            left,
+            _reader: reader,
+            _charge: charge,
+        })
     }
 
     /// Returns an upper bound on the number of series that are still to come.
     #[must_use]
     pub fn len_max(&self) -> usize {
-        usize::try_from(self.left).unwrap_or(usize::MAX)
+        usize::try_from(self.left).unwrap_or(usize::MAX).saturating_add(self.ready.len())
+    }
+
+    /// Tells whether the series come with all their labels.
+    #[must_use]
+    pub fn has_all_labels(&self) -> bool {
+        matches!(self.labels, LabelHint::All) && self.narrow.is_none()
+    }
+
+    /// Makes the next series ready. Those before an error are handed out before it.
+    fn fill(&mut self) -> Result<()> {
+        let reads = Arc::clone(&self.reads);
+        let mut charge = reads.ctx.charge();
+        let (mut found, mut uncharged) = (Vec::with_capacity(self.n_batch), 0);
+        while found.len() < self.n_batch && !self.is_last {
+            match self.take_next() {
+                Ok(Some(next)) => {
+                    uncharged += next.size();
+                    found.push(next);
+                    if uncharged > CHARGED_AT_ONCE {
+                        charge.grow(std::mem::take(&mut uncharged))?;
+                    }
+                }
+                Ok(None) => self.is_last = true,
+                Err(error) => (self.failure, self.is_last) = (Some(error), true),
+            }
+        }
+        charge.grow(uncharged)?;
+        self.ready = found.into_iter();
+        self.batch = Arc::new(Batch { reads, _charge: charge });
+        self.n_batch = (2 * self.n_batch).min(BATCH_SERIES);
+        Ok(())
     }
 
     /// Takes the next series off all streams that have it.
-    fn take_next(&mut self) -> Result<Option<Series>> {
+    fn take_next(&mut self) -> Result<Option<Found>> {
         find_next(&self.streams, &mut self.next);
         let Some(&first) = self.next.first() else { return Ok(None) };
         let labels = self.streams[first].labels();
-        let mut sources = self.next.iter().filter_map(|&idx| self.streams[idx].source());
-        let Some(first) = sources.next() else { return Ok(None) };
-        let others: Vec<_> = sources.collect();
+        let mut places = self.next.iter().filter_map(|&idx| Some((idx, self.streams[idx].place()?)));
+        let Some(first) = places.next() else { return Ok(None) };
+        let others: Vec<_> = places.collect();
         self.left = self.left.saturating_sub(self.next.len() as u64);
         for &idx in &self.next {
             // The streams look at the context.
-            self.streams[idx].advance(&self.ctx, self.range, &self.labels)?;
+            self.streams[idx].advance(&self.reads.ctx, self.reads.range, &self.labels)?;
         }
-        let mut charge = self.ctx.charge();
-        charge.grow(labels.size() + size_of::<Series>() + size_of::<Source>() * others.len())?;
-        self.ctx.count_series(1)?;
-        Ok(Some(Series { labels, first, others, range: self.range, ctx: self.ctx.clone(), _charge: charge }))
+        self.reads.ctx.count_series(1)?;
+        let labels = match &mut self.narrow {
+            Some(narrow) => narrow.labels(&labels),
+            None => labels,
+        };
+        Ok(Some(Found { labels, first, others }))
     }
 }
 
@@ -176,28 +284,40 @@ fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
     }
 }
 
-/// Returns the labels that streams have to give: what is asked for of one stream, all if they are to be merged.
-fn labels_needed(streams: &[Stream], hints: SelectHints) -> Result<LabelHint> {
-    match (streams, hints.labels) {
-        ([_], LabelHint::All) => Ok(LabelHint::All),
-        ([alone], asked) if !alone.has_label(hints.whole_where)? => Ok(asked),
-        _ => Ok(LabelHint::All),
+/// Returns the labels that streams are to give, all if they are to be merged; and what leaves those of them that are asked for.
+fn labels_and_narrow(streams: &[Stream], hints: SelectHints) -> Result<(LabelHint, Option<Narrow>)> {
+    let SelectHints { labels, whole_where, .. } = hints;
+    // Fast path: nobody asks for less.
+    if matches!(labels, LabelHint::All) {
+        return Ok((labels, None));
     }
+    for stream in streams {
+        if stream.has_label(whole_where)? {
+            return Ok((LabelHint::All, None));
+        }
+    }
+    Ok(match streams {
+        [_] => (labels, None),
+        _ => (LabelHint::All, Some(Narrow::new(labels))),
+    })
 }
 
 impl Iterator for SeriesSet {
     type Item = Result<Series>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
+        if self.ready.len() == 0
+            && !self.is_last
+            && let Err(error) = self.fill()
+        {
+            (self.failure, self.is_last) = (Some(error), true);
         }
-        let next = self.take_next();
-        self.failed = next.is_err();
-        if self.failed {
-            self.left = 0;
+        if let Some(found) = self.ready.next() {
+            return Some(Ok(Series { found, batch: Arc::clone(&self.batch) }));
         }
-        next.transpose()
+        let error = self.failure.take()?;
+        self.left = 0;
+        Some(Err(error))
     }
 }
 
@@ -247,11 +367,11 @@ impl Stream {
         }
     }
 
-    /// Returns where the samples of the series are that the stream is at; `None` behind the last.
-    fn source(&self) -> Option<Source> {
+    /// Returns where the stream has the series that it is at; `None` behind the last.
+    fn place(&self) -> Option<Place> {
         match self {
-            Self::Heads(heads, at) => at.as_ref().map(|(_, place)| heads.source(*place)),
-            Self::Block(block) => block.source().map(|(reads, ordinal)| Source::Block(reads, ordinal)),
+            Self::Heads(_, at) => at.as_ref().map(|(_, place)| *place),
+            Self::Block(block) => block.ordinal().map(|at| Place { part: 0, at }),
         }
     }
 
@@ -267,28 +387,15 @@ impl Stream {
 /// One series of a selection, and where its samples are.
 #[derive(Debug)]
 pub struct Series {
-    labels: Labels,
-    /// Where samples were accepted first.
-    first: Source,
-    /// In order of acceptance.
-    others: Vec<Source>,
-    range: TimeRange,
-    ctx: QueryContext,
-    _charge: Charge,
-}
-
-/// Where samples of a series are.
-#[derive(Debug)]
-enum Source {
-    Head(Arc<HeadCopies>, usize),
-    Block(Arc<BlockReads>, u32),
+    found: Found,
+    batch: Arc<Batch>,
 }
 
 impl Series {
     /// Returns the series' labels.
     #[must_use]
     pub fn labels(&self) -> &Labels {
-        &self.labels
+        &self.found.labels
     }
 
     /// Appends the samples inside the range asked for to `out`, in order of time, staleness markers included. The
@@ -302,31 +409,33 @@ impl Series {
         if read.is_err() {
             out.truncate(n_before);
         }
-        self.ctx.count_samples(out.len() - n_before);
+        self.batch.reads.ctx.count_samples(out.len() - n_before);
         read
     }
 
     fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
-        let start = out.len();
-        for source in [&self.first].into_iter().chain(&self.others) {
-            self.ctx.check()?;
+        let (start, reads) = (out.len(), &*self.batch.reads);
+        for &source in [&self.found.first].into_iter().chain(&self.found.others) {
+            reads.ctx.check()?;
             let from = out.len();
-            source.read(self.range, out)?;
+            reads.read(source, out)?;
             out.join(start, from);
         }
         Ok(())
     }
 }
 
-impl Source {
-    fn read(&self, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
-        match self {
-            Self::Head(copies, place) => copies.read(*place, range, out).map_err(|_damaged| Error::Corrupt {
-                path: "head".into(),
-                offset: 0,
-                reason: "a chunk in memory does not decode".to_owned(),
-            }),
-            Self::Block(reads, ordinal) => reads.read(*ordinal, range, out),
+impl Reads {
+    fn read(&self, (stream, place): (usize, Place), out: &mut SampleColumns) -> Result<()> {
+        match &self.streams[stream] {
+            StreamReads::Heads(heads) => {
+                heads[place.part as usize].read(place.at, self.range, out).map_err(|_damaged| Error::Corrupt {
+                    path: "head".into(),
+                    offset: 0,
+                    reason: "a chunk in memory does not decode".to_owned(),
+                })
+            }
+            StreamReads::Block(block) => block.read(place.at, self.range, out),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::blocks::Blocks;
 use crate::compact::{CompactionStats, Throttle};
@@ -165,6 +165,15 @@ impl Store {
     /// Waits until no flush runs, and keeps others out.
     pub(crate) fn flushing(&self) -> MutexGuard<'_, Flushing> {
         self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps flushes out, unless one runs.
+    pub(crate) fn flushing_if_free(&self) -> Option<MutexGuard<'_, Flushing>> {
+        match self.flushing.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Waits until no merge runs, and keeps others out.

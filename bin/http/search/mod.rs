@@ -190,7 +190,7 @@ impl Call {
         let mut selectors = self.selectors.iter();
         let mut names = find(selectors.next().map_or(&[], |matchers| matchers))?;
         for matchers in selectors {
-            names.extend(find(matchers)?);
+            names.extend(&find(matchers)?)?;
         }
         Ok(names)
     }

@@ -26,6 +26,17 @@ fn engine(samples_max: usize) -> Engine {
     Engine::new(EngineOptions { samples_max, features: Features::all(), ..EngineOptions::default() })
 }
 
+/// An engine without the features that need all labels of a series, or more than its samples.
+fn plain_engine() -> Engine {
+    let features = Features {
+        delayed_name_removal: false,
+        type_and_unit_labels: false,
+        use_start_timestamps: false,
+        ..Features::all()
+    };
+    Engine::new(EngineOptions { samples_max: usize::MAX, features, ..EngineOptions::default() })
+}
+
 /// Runs a range query of 100 steps.
 fn range(engine: &Engine, ctx: &QueryContext, query: &str) -> Result<Vec<MatrixSeries>> {
     let (_folder, db) = store();
@@ -71,21 +82,90 @@ fn a_query_over_its_samples_is_ended_in_prometheus_words() {
 
 #[test]
 fn an_aggregation_over_a_selector_holds_labels_and_groups_only() {
+    let (_folder, db) = store();
     let peak = |query: &str| {
         let memory = MemoryBudget::new("query memory", usize::MAX);
         let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
-        range(&engine(usize::MAX), &ctx, query).unwrap();
+        engine(usize::MAX).range(&db, &ctx, query, 0, 99_900, 100, None).unwrap();
         memory.peak()
     };
-    // 100 series of 100 steps are 80 kB of values; the selection holds the encoded samples, of which there are as many here as
-    // there are steps, and a batch is at work.
-    let values_size = 100 * 100 * 8;
+    // 100 series of 1,000 steps are 800 kB of values; the selection holds the encoded samples, and a batch is at work.
+    let values_size = 100 * 1000 * 8;
     assert!(peak("m") > values_size);
     for query in ["sum(m)", "sum(rate(m[10s]))", "sum(m * 2)", "count_values(\"v\", m > 1e9)", "absent(m)"] {
         assert!(peak(query) < values_size, "{query}: {} bytes", peak(query));
     }
     // Three of each step are kept, with the labels of their series.
     assert!(peak("topk(3, m)") < peak("m") * 2 / 3, "{} of {} bytes", peak("topk(3, m)"), peak("m"));
+}
+
+#[test]
+fn what_occurs_twice_is_read_once() {
+    let (_folder, db) = store();
+    let run = |query: &str, step_ms: i64| {
+        let ctx = QueryContext::unbounded();
+        let result = plain_engine().range(&db, &ctx, query, 0, 99_000, step_ms, None).unwrap();
+        (ctx.n_samples() / 10_000, format!("{:?}", result.value))
+    };
+    // What is read of the same series by another selector is read again.
+    for (query, n_reads, otherwise) in [
+        ("m + m", 1, "m + m{i!=\"x\"}"),
+        ("sum(m) + max(abs(m))", 1, "sum(m) + max(abs(m{i!=\"x\"}))"),
+        ("max(m * 2) - avg(m) / count(m)", 1, "max(m * 2) - avg(m{i!=\"x\"}) / count(m{i!=\"x\"})"),
+        ("rate(m[10s]) / rate( (m[10s]) )", 1, "rate(m[10s]) / rate(m{i!=\"x\"}[10s])"),
+        (
+            "max_over_time(m[9s]) - min_over_time(m[9s]) * 2",
+            1,
+            "max_over_time(m[9s]) - min_over_time(m{i!=\"x\"}[9s]) * 2",
+        ),
+        (
+            "sum(quantile_over_time(0.9, m[9s])) / sum by () (rate(m[9s]) * 2)",
+            1,
+            "sum(quantile_over_time(0.9, m[9s])) / sum by () (rate(m{i!=\"x\"}[9s]) * 2)",
+        ),
+        (
+            "max(last_over_time(m[9s])) - min(increase(m[9s])) + sum(changes(m[9s]))",
+            1,
+            "max(last_over_time(m[9s])) - min(increase(m{i!=\"x\"}[9s])) + sum(changes(m{i!=\"x\"}[9s]))",
+        ),
+        ("max_over_time(m[10s]) - min_over_time(m[20s])", 2, "max_over_time(m[10s]) - min_over_time(m{i!=\"x\"}[20s])"),
+    ] {
+        let (found, other) = (run(query, 1000), run(otherwise, 1000));
+        assert!(found == (n_reads, other.1), "{query}: read {} times", found.0);
+    }
+    // Of 100 series at 49,501 steps the other value would be too large to be kept for it alone, not where it is needed whole.
+    assert_eq!(run("sum(max_over_time(m[9s])) - sum(min_over_time(m[9s]))", 2).0, 2);
+    assert_eq!(run("sum(max_over_time(m[9s]) - min_over_time(m[9s]))", 2).0, 1);
+}
+
+#[test]
+fn a_companion_that_fails_fails_where_it_stands() {
+    let ctx = QueryContext::unbounded();
+    let error = |query: &str| range(&plain_engine(), &ctx, query).unwrap_err().to_string();
+    let alone = error("double_exponential_smoothing(m[10s], 2, 0.5)");
+    assert_eq!(error("max_over_time(m[10s]) + double_exponential_smoothing(m[10s], 2, 0.5)"), alone);
+    assert_eq!(error("double_exponential_smoothing(m[10s], 2, 0.5) + max_over_time(m[10s])"), alone);
+}
+
+#[test]
+fn joins_under_an_aggregation_need_few_labels() {
+    let run = |query: &str| format!("{:?}", range(&plain_engine(), &QueryContext::unbounded(), query));
+    for (query, otherwise) in [
+        (
+            "sum(m * on (i) group_left () max by (i) (m == m))",
+            "sum((m * on (i) group_left () max by (i) (m == m)) + 0)",
+        ),
+        ("avg(m > on (i) (m % 7))", "avg((m > on (i) (m % 7)) + 0)"),
+        (
+            "sum by (i) (max by (i) (m) / on (i) group_right () rate(m[9s]))",
+            "sum by (i) ((max by (i) (m) / on (i) group_right () rate(m[9s])) + 0)",
+        ),
+        ("sum by (i) (m * on () group_left () m{i=\"7\"})", "sum by (i) ((m * on () group_left () m{i=\"7\"}) + 0)"),
+        ("count(m * on () m{i=\"7\"})", "count((m * on () m{i=\"7\"}) + 0)"),
+        ("sum(m * on () group_left () m{i=~\"7|8\"})", "sum((m * on () group_left () m{i=~\"7|8\"}) + 0)"),
+    ] {
+        assert_eq!(run(query), run(otherwise), "{query}");
+    }
 }
 
 #[test]

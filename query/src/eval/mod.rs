@@ -17,6 +17,7 @@ mod aggregate;
 pub(crate) mod binary;
 mod call;
 pub(crate) mod column;
+mod companions;
 pub(crate) mod grid;
 mod histogram;
 mod info;
@@ -34,7 +35,7 @@ mod stream;
 pub(crate) mod tally;
 pub(crate) mod workers;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use varve_tsdb::{Charge, Db, LabelHint};
 
 use binary::element::Complaints;
@@ -75,6 +76,10 @@ pub(crate) struct Evaluator<'a> {
     sharing: Sharing<'a>,
     /// By class.
     kept: HashMap<usize, Kept>,
+    /// Functions of ranges that have been evaluated with their companions, and these, by class.
+    accompanied: HashSet<usize>,
+    /// Sources whose series were kept, or were too many for that, by class.
+    was_kept: HashSet<usize>,
     /// Of the steps that are evaluated.
     pub(crate) tally: Tally,
     pub(crate) profile: Profile,
@@ -96,7 +101,21 @@ impl<'a> Evaluator<'a> {
             annotations.record();
         }
         let counting = bounds.ctx.charge();
-        Self { db, settings, bounds, workers, annotations, sharing, kept, tally, profile, counting }
+        let (accompanied, was_kept) = (HashSet::new(), HashSet::new());
+        Self {
+            db,
+            settings,
+            bounds,
+            workers,
+            annotations,
+            sharing,
+            kept,
+            accompanied,
+            was_kept,
+            tally,
+            profile,
+            counting,
+        }
     }
 
     /// Counts samples by step, and what each of `n_plans` expressions does.
@@ -143,7 +162,7 @@ impl<'a> Evaluator<'a> {
             PlanKind::Call(call) => self.call(plan, call, grid),
             PlanKind::Aggregate(aggregate) => self.aggregate(plan, aggregate, grid),
             PlanKind::Chain(_) | PlanKind::Sign(..) if stream::inner(plan).is_some() => self.staged(plan, grid),
-            PlanKind::Chain(chain) => self.chain_of_vectors(chain, grid),
+            PlanKind::Chain(chain) => self.chain_of_vectors(chain, grid, &LabelHint::All),
             PlanKind::Sign(..)
             | PlanKind::Number(_)
             | PlanKind::String(_)
@@ -163,15 +182,17 @@ impl<'a> Evaluator<'a> {
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
-        self.each_with_labels(plan, grid, &LabelHint::All, sink)
+        self.each_with_labels(plan, grid, &LabelHint::All, 1, sink)
     }
 
-    /// As [`Evaluator::each_series`]; the series may lack labels that are not asked for.
+    /// As [`Evaluator::each_series`], for `n_uses` of the uses that the series have; they may lack labels that are not
+    /// asked for.
     fn each_with_labels(
         &mut self,
         plan: &Plan,
         grid: Grid,
         asked: &LabelHint,
+        n_uses: usize,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         self.bounds.check()?;
@@ -179,12 +200,27 @@ impl<'a> Evaluator<'a> {
             return Ok(());
         }
         if self.sharing.is_held(plan) || self.source(plan).is_none() {
-            return self.vector(plan, grid)?.series.into_iter().try_for_each(sink);
+            return self.vector_with_labels(plan, grid, asked)?.series.into_iter().try_for_each(sink);
         }
         let started = self.profile.now();
-        self.stream(plan, grid, asked, sink)?;
+        self.stream(plan, grid, asked, n_uses, sink)?;
         self.profile.took(plan.id, started);
         Ok(())
+    }
+
+    /// Evaluates an expression for an operator that looks at no other labels than those asked for: the series may lack others,
+    /// and need not differ in what is left.
+    fn vector_with_labels(&mut self, plan: &Plan, grid: Grid, asked: &LabelHint) -> Result<Vector> {
+        match &plan.kind {
+            PlanKind::Chain(chain) if self.sharing.uses(plan).1 <= 1 && stream::inner(plan).is_none() => {
+                let started = self.profile.now();
+                let vector = self.chain_of_vectors(chain, grid, asked)?;
+                self.profile.took(plan.id, started);
+                self.profile.held(plan.id, &vector);
+                Ok(vector)
+            }
+            _ => self.vector(plan, grid),
+        }
     }
 
     /// Hands out the series of an expression that has a source.
@@ -193,12 +229,18 @@ impl<'a> Evaluator<'a> {
         plan: &Plan,
         grid: Grid,
         asked: &LabelHint,
+        n_uses: usize,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         let source = self.source(plan).ok_or_else(|| mistyped(ValueType::Vector))?;
         let stages = self.stages(plan, source, grid)?;
-        let labels = self.labels_of_source(source, &stages, asked);
-        let way = Way { labels, ..self.way(stages, grid) };
+        let keeps = self.keeps(source, if std::ptr::eq(source, plan) { n_uses } else { 1 });
+        let beside: Vec<_> = self.companions(source).iter().map(|_| self.way(Vec::new(), grid)).collect();
+        let labels = match (&keeps, &beside[..]) {
+            (None, []) => self.labels_of_source(source, &stages, asked),
+            _ => LabelHint::All,
+        };
+        let way = Way { labels, keeps, beside, ..self.way(stages, grid) };
         self.each_of_source(source, &way, grid, sink)
     }
 
@@ -219,7 +261,7 @@ impl<'a> Evaluator<'a> {
     /// Holds all series of an expression that has a source.
     fn collect(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
         let mut vector = self.bounds.vector();
-        self.stream(plan, grid, &LabelHint::All, &mut |series| vector.push(series))?;
+        self.stream(plan, grid, &LabelHint::All, usize::MAX, &mut |series| vector.push(series))?;
         Ok(vector)
     }
 

@@ -15,14 +15,14 @@ use super::profile::Passed;
 use super::samples::RangeSamples;
 use super::scalar::Scalars;
 use super::series::{Bounds, Series, is_name_label};
-use super::stream::{Made, Said, Way, batch_len, batches};
+use super::stream::{Made, Said, Way, batch_len, batches, one_name};
 use super::tally::Tally;
 use super::{Evaluator, mistyped};
 use crate::annotations::{Note, Remark};
 use crate::error::{Error, Result};
 use crate::functions::mixed::Remarks;
 use crate::functions::window::{SampleValue, Window};
-use crate::functions::{Implementation, Kernels, Params, RangeFunction, starts_overlap};
+use crate::functions::{Implementation, Kernels, Params, RangeFunction, Steady, starts_overlap};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift, seconds};
 use crate::promql::ast::{RangeExtension, Span, ValueType};
 use crate::value::{HistogramPoint, MatrixSeries, Point};
@@ -59,11 +59,45 @@ impl Evaluator<'_> {
         grid: Grid,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
-        let Implementation::OverRange(function) = call.implementation else { return Err(mistyped(plan.value_type)) };
-        let (arg, others): (Vec<_>, Vec<_>) = call.args.iter().partition(|arg| arg.value_type == ValueType::Matrix);
-        let arg = arg.first().ok_or_else(|| mistyped(ValueType::Matrix))?;
+        let arg = range_arg(call)?;
+        let mut over = self.over_range(call, grid)?;
+        let mut names = Names::new(self.bounds.ctx.charge());
+        match &arg.kind {
+            PlanKind::Range(range) => {
+                let (others, mut beside) = self.accompany(plan, grid);
+                let set = self.select_range(range, over.windows, grid, way.hints())?;
+                over.tells_apart = set.has_all_labels();
+                let only_totals = range.selector.only_totals;
+                let make = |batch: Vec<_>, made: &mut Made<'_>| over.of_stored(&batch, only_totals, &others, made);
+                let check = |made: &mut Made<'_>| {
+                    let of_batch = made.beside.drain(..);
+                    beside.iter_mut().zip(of_batch).for_each(|(companion, made)| companion.take(made));
+                    names.check(&made.unnamed)
+                };
+                self.run(plan.id, way, batches(set, batch_len(grid.n_steps)), make, check, sink)?;
+                self.keep_companions(beside);
+                Ok(())
+            }
+            PlanKind::Subquery(subquery) => {
+                let (inner, vector) = self.subquery(subquery, grid)?;
+                let mut batches = vector.series.chunks(batch_len(grid.n_steps));
+                let make = |batch: &[Series], made: &mut Made<'_>| over.of_columns(batch, inner, made);
+                let check = |made: &mut Made<'_>| names.check(&made.unnamed);
+                self.run(plan.id, way, || Ok(batches.next()), make, check, sink)
+            }
+            _ => Err(mistyped(ValueType::Matrix)),
+        }
+    }
+
+    /// Returns how a function of a range is evaluated on series that have all their labels.
+    pub(super) fn over_range<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<OverRange<'p>> {
+        let Implementation::OverRange(function) = call.implementation else {
+            return Err(mistyped(ValueType::Vector));
+        };
+        let arg = range_arg(call)?;
+        let others: Vec<_> = call.args.iter().filter(|other| other.value_type != ValueType::Matrix).collect();
         let features = self.settings.features;
-        let over = OverRange {
+        Ok(OverRange {
             function,
             kernels: kernels_for(&function, arg, call.function.name)?,
             params: others.iter().map(|other| self.scalar(other, grid)).collect::<Result<_>>()?,
@@ -71,6 +105,8 @@ impl Evaluator<'_> {
             warns_of_starts: function.of_counters && extension_of(arg).is_none(),
             delayed: features.delayed_name_removal,
             by_label: features.type_and_unit_labels,
+            one_name: name_of_range(arg),
+            tells_apart: true,
             windows: self.windows(arg, grid),
             bounds: self.bounds.clone(),
             places: Places {
@@ -78,24 +114,7 @@ impl Evaluator<'_> {
                 first: span_of_range(&call.args[0]),
                 quantile: others.first().map_or_else(Span::default, |other| other.span),
             },
-        };
-        let mut names = Names::new(self.bounds.ctx.charge());
-        let check = |made: &Made<'_>| made.unnamed.iter().try_for_each(|(before, after)| names.check(before, after));
-        match &arg.kind {
-            PlanKind::Range(range) => {
-                let set = self.select_range(range, over.windows, grid, way.hints())?;
-                let only_totals = range.selector.only_totals;
-                let make = |batch: Vec<_>, made: &mut Made<'_>| over.of_stored(&batch, only_totals, made);
-                self.run(plan.id, way, batches(set, batch_len(grid.n_steps)), make, check, sink)
-            }
-            PlanKind::Subquery(subquery) => {
-                let (inner, vector) = self.subquery(subquery, grid)?;
-                let mut batches = vector.series.chunks(batch_len(grid.n_steps));
-                let make = |batch: &[Series], made: &mut Made<'_>| over.of_columns(batch, inner, made);
-                self.run(plan.id, way, || Ok(batches.next()), make, check, sink)
-            }
-            _ => Err(mistyped(ValueType::Matrix)),
-        }
+        })
     }
 
     /// Selects the samples that windows of `grid` may cover.
@@ -212,7 +231,7 @@ impl Evaluator<'_> {
 }
 
 /// A function over ranges, the same for all series and on all threads.
-struct OverRange {
+pub(super) struct OverRange<'p> {
     function: RangeFunction,
     kernels: Kernels,
     /// The other arguments: one column each.
@@ -224,6 +243,10 @@ struct OverRange {
     delayed: bool,
     /// Counters are known by their label `__type__`.
     by_label: bool,
+    /// The metric name of all series, which may then lack the label.
+    one_name: Option<&'p str>,
+    /// Series have all their labels, so that two with the same without their names are told.
+    tells_apart: bool,
     windows: Windows,
     bounds: Bounds,
     places: Places,
@@ -239,12 +262,22 @@ struct Places {
     quantile: Span,
 }
 
-impl OverRange {
-    fn of_stored(&self, batch: &[varve_tsdb::Series], only_totals: bool, made: &mut Made<'_>) -> Result<()> {
+impl OverRange<'_> {
+    fn of_stored(
+        &self,
+        batch: &[varve_tsdb::Series],
+        only_totals: bool,
+        beside: &[Self],
+        made: &mut Made<'_>,
+    ) -> Result<()> {
         let mut samples = RangeSamples::new(self.bounds.ctx.charge(), self.takes_starts);
         for series in batch {
             samples.read(series, only_totals)?;
-            self.make(&Input { labels: series.labels(), drop_name: false, samples: &samples }, true, made)?;
+            let input = Input { labels: series.labels(), drop_name: false, samples: &samples };
+            self.make(&input, true, made)?;
+            for (at, other) in beside.iter().enumerate() {
+                made.make_beside(at, |made| other.make(&input, true, made));
+            }
         }
         Ok(())
     }
@@ -267,14 +300,14 @@ impl OverRange {
         }
         if self.function.of_counters
             && !column.float_steps().is_empty()
-            && let Some(note) = doubt_counter(input.labels, self.by_label)
+            && let Some(note) = self.doubt_counter(input.labels)
         {
             made.said.add(note, self.places.range);
         }
         let mut series = Series { labels: input.labels.clone(), drop_name: input.drop_name, column };
         if input.drop_name || !self.function.keeps_name {
             series.drop_name(self.delayed);
-            if !self.delayed {
+            if !self.delayed && self.tells_apart {
                 made.unnamed.push((input.labels.clone(), series.labels.clone()));
             }
         }
@@ -287,7 +320,8 @@ impl OverRange {
         let mut remarks = Remarks::default();
         let mut window_len_max = 0;
         let mut params = [0.0; 2];
-        let Kernels { floats, mixed } = self.kernels;
+        let Kernels { floats, mixed, steady } = self.kernels;
+        let mut steady = steady.map(|kind| Steady::new(kind, seconds(self.windows.range_ms)));
         self.windows.slide(input.samples, |step, window, n_before| {
             for (param, values) in params.iter_mut().zip(&self.params) {
                 *param = values[step];
@@ -300,7 +334,11 @@ impl OverRange {
                 if self.warns_of_starts && starts_overlap(window) {
                     remarks.add(Remark::StartsOverlap(1));
                 }
-                if let Some(value) = floats(window, &params[..self.params.len()]) {
+                let value = match &mut steady {
+                    Some(steady) => steady.value(window),
+                    None => floats(window, &params[..self.params.len()]),
+                };
+                if let Some(value) = value {
                     column.set(step, value);
                 }
                 return Ok(());
@@ -328,9 +366,29 @@ impl OverRange {
             Ok(())
         })?;
         self.bounds.samples.check(window_len_max)?;
-        let name = input.labels.metric_name();
-        remarks.list.into_iter().for_each(|remark| made.said.add(remark.about(name), self.places.first));
+        for remark in remarks.list {
+            made.said.add(remark.about(self.name(input.labels)), self.places.first);
+        }
         Ok(column)
+    }
+
+    fn name<'a>(&'a self, labels: &'a Labels) -> &'a str {
+        self.one_name.unwrap_or_else(|| labels.metric_name())
+    }
+
+    /// Returns what to say about a rate of a series that may not be a counter.
+    fn doubt_counter(&self, labels: &Labels) -> Option<Note> {
+        let name = self.name(labels);
+        if name.is_empty() {
+            return None;
+        }
+        if self.by_label {
+            let type_label = labels.get("__type__").unwrap_or("");
+            let note = || Note::PossibleNonCounterLabel { metric_name: name.into(), type_label: type_label.into() };
+            return (!matches!(type_label, "counter" | "histogram")).then(note);
+        }
+        let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
+        (!counter).then(|| Note::PossibleNonCounter(name.into()))
     }
 
     fn check_params(&self, params: [f64; 2], window: &Window<'_>, said: &mut Said) -> Result<()> {
@@ -345,6 +403,11 @@ impl OverRange {
             Params::SmoothingFactors => check_factors(params),
         }
     }
+}
+
+/// Returns the range among the arguments of a function.
+fn range_arg(call: &Call) -> Result<&Plan> {
+    call.args.iter().find(|arg| arg.value_type == ValueType::Matrix).ok_or_else(|| mistyped(ValueType::Matrix))
 }
 
 /// Counts the samples of a window for a step: all of them as needed, as read those that are not among the `n_before` that
@@ -365,7 +428,7 @@ fn takes_starts(function: &str) -> bool {
 }
 
 /// Tells whether two series came to have the same labels when a function took names off.
-struct Names {
+pub(super) struct Names {
     /// The labels that were taken off, as long as they are the same for all series: then what is left must differ.
     removed: Option<Labels>,
     /// What the label sets hash to, in 128 bits: two of them have the same by chance once in 10^26 queries.
@@ -377,13 +440,17 @@ struct Names {
 
 impl Names {
     /// Starts without label sets; `charge` takes those that come.
-    fn new(charge: Charge) -> Self {
+    pub(super) fn new(charge: Charge) -> Self {
         Self { removed: None, made: HashSet::new(), mixed: false, waiting: Vec::new(), charge }
     }
 
-    /// Fails if two series come to have the same labels.
-    fn check(&mut self, before: &Labels, after: &Labels) -> Result<()> {
-        self.charge.grow(size_of::<u128>())?;
+    /// Fails if two series come to have the same labels, which are given before and after.
+    pub(super) fn check(&mut self, unnamed: &[(Labels, Labels)]) -> Result<()> {
+        self.charge.grow(unnamed.len() * size_of::<u128>())?;
+        unnamed.iter().try_for_each(|(before, after)| self.check_one(before, after))
+    }
+
+    fn check_one(&mut self, before: &Labels, after: &Labels) -> Result<()> {
         let hash = xxh3_128(after.as_packed().as_bytes());
         let removed = self.removed.get_or_insert_with(|| before.filter(is_name_label));
         let of_names = before.iter().filter(|(name, _)| is_name_label(name));
@@ -413,7 +480,8 @@ impl Windows {
     ) -> Result<()> {
         let (timestamps_ms, values) = (&samples.floats.timestamps_ms, &samples.floats.values);
         let range_seconds = seconds(self.range_ms);
-        let (mut from, mut to) = (0, 0);
+        // `fell` is the last float up to `to` that is less than the one before it; none can be the first.
+        let (mut from, mut to, mut fell) = (0, 0, 0);
         let (mut from_histogram, mut to_histogram) = (0, 0);
         for (step, eval_ms) in self.grid.times_ms().enumerate() {
             let end_ms = self.shift.apply(eval_ms);
@@ -422,6 +490,9 @@ impl Windows {
             let last_ms = end_ms.saturating_add(self.margins_ms.1);
             let (to_before, to_histogram_before) = (to, to_histogram);
             while timestamps_ms.get(to).is_some_and(|&t| t <= last_ms) {
+                if to > 0 && values[to] < values[to - 1] {
+                    fell = to;
+                }
                 to += 1;
             }
             while from < to && timestamps_ms[from] <= first_ms {
@@ -445,6 +516,7 @@ impl Windows {
                     end_ms,
                     eval_ms,
                     range_seconds,
+                    may_fall: fell > from,
                 };
                 visit(step, &window, n_before)?;
             }
@@ -498,19 +570,12 @@ fn span_of_range(arg: &Plan) -> Span {
     }
 }
 
-/// Returns what to say about a rate of a series that may not be a counter.
-fn doubt_counter(labels: &Labels, by_label: bool) -> Option<Note> {
-    let name = labels.metric_name();
-    if name.is_empty() {
-        return None;
+/// Returns the metric name that all series of a range have in the store.
+fn name_of_range(arg: &Plan) -> Option<&str> {
+    match &arg.kind {
+        PlanKind::Range(range) => one_name(&range.selector),
+        _ => None,
     }
-    if by_label {
-        let type_label = labels.get("__type__").unwrap_or("");
-        let note = || Note::PossibleNonCounterLabel { metric_name: name.into(), type_label: type_label.into() };
-        return (!matches!(type_label, "counter" | "histogram")).then(note);
-    }
-    let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
-    (!counter).then(|| Note::PossibleNonCounter(name.into()))
 }
 
 /// The factors of double exponential smoothing lie between 0 and 1, both excluded.

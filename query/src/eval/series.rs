@@ -38,7 +38,7 @@ pub(crate) const NAME_LABELS: [&str; 2] = ["__type__", "__unit__"];
 
 /// Tells whether a label is the metric name or goes wherever that goes.
 pub(crate) fn is_name_label(name: &str) -> bool {
-    name == METRIC_NAME || NAME_LABELS.contains(&name)
+    name.starts_with("__") && (name == METRIC_NAME || NAME_LABELS.contains(&name))
 }
 
 /// Returns a label set without the metric name, type and unit.

@@ -37,6 +37,10 @@ pub(super) struct Before {
 }
 
 impl Aside {
+    pub(super) fn new(notes: Vec<(Note, Span)>, tally: Tally) -> Self {
+        Self { notes, tally }
+    }
+
     /// Returns what the same expression does that stands at other places; `own` are added to it.
     pub(super) fn moved(&self, from: &Plan, to: &Plan, own: &[(Note, Span)]) -> Self {
         let (from, to) = (places(from), places(to));
@@ -60,6 +64,12 @@ impl Evaluator<'_> {
     /// Keeps a value for as many uses.
     pub(super) fn keep(&mut self, class: usize, n_left: usize, plan: &Plan, vector: Vector, aside: Aside) {
         self.kept.insert(class, Kept { vector, n_left, aside, places: places(plan) });
+    }
+
+    /// Tells whether the value of an expression is kept.
+    pub(super) fn is_kept(&self, plan: &Plan) -> bool {
+        // Fast path: nothing is.
+        !self.kept.is_empty() && self.kept.contains_key(&self.sharing.uses(plan).0)
     }
 
     /// Returns the value of a class if it is kept: a copy, the last time itself.

@@ -8,14 +8,15 @@
 //! 1. Series are handed on in ascending order of the labels that they have in the store.
 //! 2. What a batch holds is charged until its series are handed on.
 
-use varve_tsdb::{Charge, LabelHint, Labels, METRIC_NAME, MatchOp, SelectHints, SeriesSet};
+use varve_tsdb::{Charge, LabelHint, Labels, METRIC_NAME, MatchOp, Matcher, SelectHints, SeriesSet};
 
 use super::binary::element::Complaints;
 use super::column::Column;
+use super::companions::{Keeping, Keeps};
 use super::grid::Grid;
 use super::profile::Passed;
 use super::scalar::Scalars;
-use super::series::{Bounds, NAME_LABELS, Series, series_size};
+use super::series::{Bounds, NAME_LABELS, Series, Vector, series_size};
 use super::tally::Tally;
 use super::{Evaluator, binary, call};
 use crate::annotations::{Annotations, Note};
@@ -28,7 +29,7 @@ use crate::promql::ast::{Span, UnaryOp, ValueType};
 /// Series of a batch, at most. To wake a thread takes as long as some dozens of series.
 const BATCH_SERIES: usize = 256;
 /// Values of a batch, at most, unless it is a single series.
-const BATCH_VALUES: usize = 1 << 11;
+const BATCH_VALUES: usize = 1 << 14;
 /// Series of a batch of which only the newest sample is taken.
 pub(super) const BATCH_OF_NEWEST: usize = 2048;
 
@@ -133,6 +134,10 @@ pub(super) struct Way<'p> {
     pub(super) n_steps: usize,
     /// The labels that are needed of the series.
     pub(super) labels: LabelHint,
+    /// The source, if its series are to be kept as they come out of it.
+    pub(super) keeps: Option<Keeps<'p>>,
+    /// Ways without stages of what else is made of the same series.
+    pub(super) beside: Vec<Way<'p>>,
 }
 
 impl Way<'_> {
@@ -156,6 +161,10 @@ pub(super) struct Made<'w> {
     /// Series and values that came out of the source, and of each stage.
     passed: Vec<Passed>,
     n_pushed: usize,
+    /// Series as they came out of the source, where they are kept.
+    kept: Vec<Series>,
+    /// What is made of the same batch on the ways beside; `None` where that failed.
+    pub(super) beside: Vec<Option<Made<'w>>>,
     charge: Charge,
 }
 
@@ -166,6 +175,10 @@ pub(super) struct Said {
 }
 
 impl Said {
+    fn copy(&self) -> Self {
+        Self { list: self.list.clone() }
+    }
+
     /// Adds a note, if it is not there.
     pub(super) fn add(&mut self, note: Note, span: Span) {
         let is_known = |(known, known_span): &&mut (Note, Span)| *known_span == span && known.is_same(&note);
@@ -178,6 +191,10 @@ impl Said {
     /// Takes over others.
     pub(super) fn absorb(&mut self, other: Self) {
         other.list.into_iter().for_each(|(note, span)| self.add(note, span));
+    }
+
+    pub(super) fn into_list(self) -> Vec<(Note, Span)> {
+        self.list
     }
 
     /// Says all.
@@ -201,14 +218,34 @@ impl<'w> Made<'w> {
             complaints: way.stages.iter().map(|_| Complaints::default()).collect(),
             passed: vec![Passed::default(); way.stages.len() + 1],
             n_pushed: 0,
+            kept: Vec::new(),
+            beside: way.beside.iter().map(|way| Self::new(way).map(Some)).collect::<Result<_>>()?,
             charge,
         })
+    }
+
+    /// Makes of a batch what the `at`-th way beside is for. What fails there is forgotten.
+    pub(super) fn make_beside(&mut self, at: usize, make: impl FnOnce(&mut Self) -> Result<()>) {
+        if let Some(Some(made)) = self.beside.get_mut(at)
+            && make(made).is_err()
+        {
+            self.beside[at] = None;
+        }
+    }
+
+    /// Returns the series, what there is to say and the tally.
+    pub(super) fn into_parts(self) -> (Vec<Series>, Said, Tally) {
+        (self.series, self.said, self.tally)
     }
 
     /// Takes a series that the source has made through the stages; one without values is dropped.
     pub(super) fn push(&mut self, mut series: Series) -> Result<()> {
         let Way { stages, bounds, delayed, .. } = self.way;
         self.n_pushed += 1;
+        if self.way.keeps.is_some() {
+            self.charge.grow(series_size(&series))?;
+            self.kept.push(series.clone());
+        }
         for (at, stage) in stages.iter().enumerate() {
             self.pass(at, &series);
             stage.apply(&mut series, self.n_pushed, &mut self.complaints[at], bounds, *delayed)?;
@@ -243,6 +280,9 @@ impl Evaluator<'_> {
             if self.sharing.is_held(source) {
                 return None;
             }
+        }
+        if self.is_kept(source) {
+            return None;
         }
         let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
         let (is_source, distinct) = match &source.kind {
@@ -298,6 +338,8 @@ impl Evaluator<'_> {
             tally: self.tally.empty(grid.n_steps),
             n_steps: grid.n_steps,
             labels: LabelHint::All,
+            keeps: None,
+            beside: Vec::new(),
         }
     }
 
@@ -306,9 +348,17 @@ impl Evaluator<'_> {
     pub(super) fn labels_of_source(&self, source: &Plan, stages: &[Stage<'_>], asked: &LabelHint) -> LabelHint {
         let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
         let is_of_one_name = !delayed_name_removal && has_one_name(source);
-        let keeps_names =
-            matches!(source.kind, PlanKind::Selector(_)) && !stages.iter().any(|stage| stage.drops_name());
-        if !type_and_unit_labels && (keeps_names || is_of_one_name) { asked.clone() } else { LabelHint::All }
+        let drops_name = stages.iter().any(Stage::drops_name);
+        let (keeps_names, needs_name) = match &source.kind {
+            PlanKind::Selector(selector) => (!drops_name, !drops_name || selector.extension.is_some()),
+            PlanKind::Call(call) => (false, call::keeps_name(call) && !drops_name),
+            _ => (false, true),
+        };
+        match asked {
+            _ if type_and_unit_labels || !(keeps_names || is_of_one_name) => LabelHint::All,
+            asked if needs_name => asked.clone(),
+            asked => without_name(asked),
+        }
     }
 
     /// Lets batches become series on all threads, and hands these on in order; `source` is the number of the expression
@@ -319,13 +369,14 @@ impl Evaluator<'_> {
         way: &Way<'_>,
         next: impl FnMut() -> Result<Option<B>>,
         make: impl for<'m> Fn(B, &mut Made<'m>) -> Result<()> + Sync,
-        mut check: impl FnMut(&Made<'_>) -> Result<()>,
+        mut check: impl FnMut(&mut Made<'_>) -> Result<()>,
         sink: &mut dyn FnMut(Series) -> Result<()>,
     ) -> Result<()> {
         let workers = self.workers.clone();
         let mut said = Said::default();
         let mut complaints: Vec<_> = way.stages.iter().map(|_| Complaints::default()).collect();
         let mut passed = vec![Passed::default(); way.stages.len() + 1];
+        let mut keeping = way.keeps.map(|keeps| self.keeping(keeps, way.n_steps));
         let work = |batch| {
             way.bounds.check()?;
             let mut made = Made::new(way)?;
@@ -334,7 +385,10 @@ impl Evaluator<'_> {
         };
         workers.in_order(next, work, |mut made: Made<'_>| {
             way.bounds.check()?;
-            check(&made)?;
+            check(&mut made)?;
+            keeping.iter_mut().for_each(|keeping: &mut Keeping<'_>| {
+                keeping.take(Some((std::mem::take(&mut made.kept), made.said.copy(), made.tally.clone())));
+            });
             said.absorb(std::mem::take(&mut made.said));
             self.tally.absorb(&made.tally);
             complaints.iter_mut().zip(made.complaints).for_each(|(all, of_batch)| all.absorb(of_batch));
@@ -344,6 +398,7 @@ impl Evaluator<'_> {
             }
             made.series.into_iter().try_for_each(&mut *sink)
         })?;
+        keeping.into_iter().for_each(|keeping| self.keep_if_done(keeping));
         said.annotate(&mut self.annotations);
         let ids = [source].into_iter().chain(way.stages.iter().map(|stage| stage.id));
         ids.zip(passed).for_each(|(id, passed)| self.profile.streamed(id, passed));
@@ -372,6 +427,40 @@ pub(super) fn inner(plan: &Plan) -> Option<&Plan> {
     }
 }
 
+impl Evaluator<'_> {
+    /// Tells whether the series of an expression are read for it alone and have one metric name, so that they differ however
+    /// few labels are made of them.
+    pub(super) fn is_of_one_name(&self, plan: &Plan) -> bool {
+        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
+        let is_plain = !delayed_name_removal && !type_and_unit_labels && self.sharing.uses(plan).1 <= 1;
+        is_plain && self.source(plan).is_some_and(has_one_name)
+    }
+
+    /// Holds the series of an expression that has a source, with no more labels than asked for.
+    pub(super) fn narrow(&mut self, plan: &Plan, grid: Grid, asked: &LabelHint) -> Result<Vector> {
+        self.bounds.check()?;
+        let started = self.profile.now();
+        let mut vector = self.bounds.vector();
+        if grid.n_steps > 0 {
+            self.stream(plan, grid, asked, usize::MAX, &mut |series| vector.push(series))?;
+        }
+        self.profile.took(plan.id, started);
+        self.profile.held(plan.id, &vector);
+        Ok(vector)
+    }
+}
+
+/// Takes the metric name out of what is asked for.
+fn without_name(asked: &LabelHint) -> LabelHint {
+    match asked {
+        LabelHint::All => LabelHint::All,
+        LabelHint::With(names) => LabelHint::With(names.iter().filter(|name| *name != METRIC_NAME).cloned().collect()),
+        LabelHint::Without(names) => {
+            LabelHint::Without(names.iter().cloned().chain([METRIC_NAME.to_owned()]).collect())
+        }
+    }
+}
+
 /// Tells whether all series that a source reads have the same metric name.
 fn has_one_name(source: &Plan) -> bool {
     match &source.kind {
@@ -384,5 +473,11 @@ fn has_one_name(source: &Plan) -> bool {
 
 /// Tells whether all series of a selector have the same metric name.
 fn is_of_one_name(selector: &Selector) -> bool {
-    selector.matchers.iter().any(|m| m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty())
+    one_name(selector).is_some()
+}
+
+/// Returns the metric name that all series of a selector have.
+pub(super) fn one_name(selector: &Selector) -> Option<&str> {
+    let is_name = |m: &&Matcher| m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty();
+    selector.matchers.iter().find(is_name).map(Matcher::value)
 }

@@ -10,6 +10,7 @@ pub(crate) mod mixed;
 pub(crate) mod over_time;
 mod rate;
 mod regression;
+mod steady;
 mod table;
 pub(crate) mod window;
 
@@ -95,6 +96,8 @@ pub(crate) struct Kernels {
     pub(crate) floats: RangeKernel,
     /// Where there are histograms; without it they are passed over, with an info if there are floats too.
     pub(crate) mixed: Option<MixedKernel>,
+    /// What [`Steady`] can compute for all windows of a series, if it can.
+    pub(crate) steady: Option<Kind>,
 }
 
 /// A function of the samples in a range.
@@ -130,4 +133,5 @@ pub(crate) fn implementation(name: &str) -> Option<Implementation> {
     table::TABLE.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|at| table::TABLE[at].1)
 }
 
-pub(crate) use rate::{boundaries, starts_overlap};
+pub(crate) use rate::{Kind, boundaries, starts_overlap};
+pub(crate) use steady::Steady;

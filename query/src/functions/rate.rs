@@ -6,8 +6,8 @@
 use super::window::{Times, Window};
 
 /// What is computed.
-#[derive(Clone, Copy)]
-pub(super) struct Kind {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
     /// The series never decreases but by starting anew.
     pub(super) is_counter: bool,
     /// Per second.
@@ -80,7 +80,7 @@ fn last_interval_ms(window: &Window<'_>) -> Option<i64> {
 }
 
 /// The change from the first to the last sample, extrapolated to the ends of the range.
-fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
+pub(super) fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
     let n_intervals = window.values.len() - 1;
     let (first_value, last_value) = window.end_values();
     let mut change = last_value - first_value;
@@ -97,10 +97,6 @@ fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
 }
 
 /// Returns by what a change between samples is multiplied to reach the ends of the range, and for rates, to be per second.
-///
-/// An end that is further away than 1.1 times the average distance of the samples is taken as the series' own: there
-/// the extrapolation covers half of that distance. A counter, whose first value and change are given, is not extrapolated
-/// below 0.
 pub(super) fn extrapolation(
     window: &Window<'_>,
     kind: Kind,
@@ -108,28 +104,62 @@ pub(super) fn extrapolation(
     n_intervals: usize,
     (first_value, change): (f64, f64),
 ) -> f64 {
-    let sampled = (last_ms - first_ms) as f64 / 1000.0;
-    let average = sampled / n_intervals as f64;
-    let threshold = average * 1.1;
-    let mut to_start = (first_ms - window.start_ms) as f64 / 1000.0;
-    if to_start >= threshold {
-        to_start = average / 2.0;
-    }
-    if kind.is_counter && change > 0.0 && first_value >= 0.0 {
-        let to_zero = sampled * (first_value / change);
-        if to_zero < to_start {
-            to_start = to_zero;
+    let reach = Reach::new(last_ms - first_ms, first_ms - window.start_ms, window.end_ms - last_ms, n_intervals);
+    reach.factor(kind, window.range_seconds, reach.to_start(kind, first_value, change))
+}
+
+/// How far samples reach in time, in seconds, and what an extrapolation adds to that at either end.
+///
+/// An end that is further away than 1.1 times the average distance of the samples is taken as the series' own: there
+/// the extrapolation covers half of that distance.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach {
+    sampled: f64,
+    to_start: f64,
+    to_end: f64,
+}
+
+impl Reach {
+    /// Computes it of milliseconds: from the first to the last sample, and from these to the ends of the range.
+    pub(super) fn new(sampled_ms: i64, to_start_ms: i64, to_end_ms: i64, n_intervals: usize) -> Self {
+        let sampled = sampled_ms as f64 / 1000.0;
+        let average = sampled / n_intervals as f64;
+        let threshold = average * 1.1;
+        let mut to_start = to_start_ms as f64 / 1000.0;
+        if to_start >= threshold {
+            to_start = average / 2.0;
         }
+        let mut to_end = to_end_ms as f64 / 1000.0;
+        if to_end >= threshold {
+            to_end = average / 2.0;
+        }
+        Self { sampled, to_start, to_end }
     }
-    let mut to_end = (window.end_ms - last_ms) as f64 / 1000.0;
-    if to_end >= threshold {
-        to_end = average / 2.0;
+
+    /// Returns what is added at the start. A counter, whose first value and change are given, is not extrapolated below 0.
+    #[inline]
+    pub(super) fn to_start(self, kind: Kind, first_value: f64, change: f64) -> f64 {
+        if kind.is_counter && change > 0.0 && first_value >= 0.0 {
+            let to_zero = self.sampled * (first_value / change);
+            if to_zero < self.to_start {
+                return to_zero;
+            }
+        }
+        self.to_start
     }
-    let mut factor = (sampled + to_start + to_end) / sampled;
-    if kind.is_rate {
-        factor /= window.range_seconds;
+
+    /// Tells whether so much at the start is what times alone allow.
+    #[inline]
+    pub(super) fn is_all_of_start(&self, to_start: f64) -> bool {
+        to_start == self.to_start
     }
-    factor
+
+    /// Returns the factor where so much is added at the start.
+    #[inline]
+    pub(super) fn factor(&self, kind: Kind, range_seconds: f64, to_start: f64) -> f64 {
+        let factor = (self.sampled + to_start + self.to_end) / self.sampled;
+        if kind.is_rate { factor / range_seconds } else { factor }
+    }
 }
 
 /// Returns by what a change since the start of a counter is multiplied, if that lies inside of the range: there the counter
@@ -162,10 +192,13 @@ pub(super) fn factor_from_start(
 }
 
 /// Adds the value before each reset, one after the other.
-fn add_resets(change: f64, window: &Window<'_>) -> f64 {
+pub(super) fn add_resets(change: f64, window: &Window<'_>) -> f64 {
     let values = window.values;
     // Fast path: no start timestamps.
     if window.starts_ms.is_empty() {
+        if !window.may_fall {
+            return change;
+        }
         return values.windows(2).filter(|pair| pair[1] < pair[0]).fold(change, |change, pair| change + pair[0]);
     }
     let resets = (1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
@@ -281,6 +314,7 @@ mod tests {
             end_ms: 10_000,
             eval_ms: 10_000,
             range_seconds: 10.0,
+            may_fall: true,
         };
         assert_eq!(boundaries(&window, true, false), Some((5.0, &[10.0][..], 15.0)));
         assert_eq!(increase_smoothed(&window, &[]), Some(10.0));

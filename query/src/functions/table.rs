@@ -2,19 +2,23 @@
 
 use super::Implementation::{self, Calendar, Extremum, Map, OfHistograms, OverRange, Sort, SortByLabel};
 use super::mixed::{self, MixedKernel};
-use super::{Direction, Kernels, Params, RangeFunction, RangeKernel, date, over_time, rate, regression};
+use super::{Direction, Kernels, Kind, Params, RangeFunction, RangeKernel, date, over_time, rate, regression};
 use crate::float;
 use crate::histogram::FloatHistogram;
 use crate::math;
 
 /// A function of floats, which passes over histograms.
 const fn over(floats: RangeKernel) -> Implementation {
-    OverRange(plain(Kernels { floats, mixed: None }))
+    OverRange(plain(kernels(floats, None)))
 }
 
 /// A function of floats and histograms.
 const fn over_all(floats: RangeKernel, mixed: MixedKernel) -> Implementation {
-    OverRange(plain(Kernels { floats, mixed: Some(mixed) }))
+    OverRange(plain(kernels(floats, Some(mixed))))
+}
+
+const fn kernels(floats: RangeKernel, mixed: Option<MixedKernel>) -> Kernels {
+    Kernels { floats, mixed, steady: None }
 }
 
 const fn plain(plain: Kernels) -> RangeFunction {
@@ -23,26 +27,24 @@ const fn plain(plain: Kernels) -> RangeFunction {
 }
 
 const fn with_params(floats: RangeKernel, params: Params) -> Implementation {
-    OverRange(RangeFunction { params, ..plain(Kernels { floats, mixed: None }) })
+    OverRange(RangeFunction { params, ..plain(kernels(floats, None)) })
 }
 
 const fn keeping_name(floats: RangeKernel, mixed: MixedKernel) -> Implementation {
-    OverRange(RangeFunction { keeps_name: true, ..plain(Kernels { floats, mixed: Some(mixed) }) })
+    OverRange(RangeFunction { keeps_name: true, ..plain(kernels(floats, Some(mixed))) })
 }
 
 /// A function of plain, anchored and smoothed ranges.
-const fn extended(floats: [RangeKernel; 3], mixed: [MixedKernel; 3], of_counters: bool) -> Implementation {
-    let [of_plain, anchored, smoothed] = [
-        Kernels { floats: floats[0], mixed: Some(mixed[0]) },
-        Kernels { floats: floats[1], mixed: Some(mixed[1]) },
-        Kernels { floats: floats[2], mixed: Some(mixed[2]) },
-    ];
-    OverRange(RangeFunction { anchored: Some(anchored), smoothed: Some(smoothed), of_counters, ..plain(of_plain) })
+const fn extended(floats: [RangeKernel; 3], mixed: [MixedKernel; 3], kind: Kind) -> Implementation {
+    let of_plain = Kernels { steady: Some(kind), ..kernels(floats[0], Some(mixed[0])) };
+    let anchored = Some(kernels(floats[1], Some(mixed[1])));
+    let smoothed = Some(kernels(floats[2], Some(mixed[2])));
+    OverRange(RangeFunction { anchored, smoothed, of_counters: kind.is_counter, ..plain(of_plain) })
 }
 
 const fn anchorable(floats: [RangeKernel; 2], mixed: [MixedKernel; 2]) -> Implementation {
-    let of_plain = Kernels { floats: floats[0], mixed: Some(mixed[0]) };
-    let anchored = Some(Kernels { floats: floats[1], mixed: Some(mixed[1]) });
+    let of_plain = kernels(floats[0], Some(mixed[0]));
+    let anchored = Some(kernels(floats[1], Some(mixed[1])));
     OverRange(RangeFunction { anchored, ..plain(of_plain) })
 }
 
@@ -78,7 +80,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("delta", extended(
         [rate::delta, rate::delta_anchored, rate::delta_smoothed],
         [mixed::rate::delta, mixed::rate::delta_anchored, mixed::rate::delta_smoothed],
-        false,
+        rate::DELTA,
     )),
     ("deriv", over(regression::deriv)),
     ("double_exponential_smoothing",
@@ -99,7 +101,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("increase", extended(
         [rate::increase, rate::increase_anchored, rate::increase_smoothed],
         [mixed::rate::increase, mixed::rate::increase_anchored, mixed::rate::increase_smoothed],
-        true,
+        rate::INCREASE,
     )),
     ("info", Implementation::Info),
     ("irate", over_all(rate::irate, mixed::rate::irate)),
@@ -124,7 +126,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("rate", extended(
         [rate::rate, rate::rate_anchored, rate::rate_smoothed],
         [mixed::rate::rate, mixed::rate::rate_anchored, mixed::rate::rate_smoothed],
-        true,
+        rate::RATE,
     )),
     ("resets", anchorable(
         [over_time::resets, over_time::resets_anchored],

@@ -24,6 +24,8 @@ pub(crate) struct Window<'a> {
     pub(crate) eval_ms: i64,
     /// The length of the range, in seconds.
     pub(crate) range_seconds: f64,
+    /// False only if no float is less than the one before it.
+    pub(crate) may_fall: bool,
 }
 
 /// A histogram of a series.
@@ -120,5 +122,6 @@ pub(super) fn on_window<R>(step_ms: i64, values: &[f64], test: impl FnOnce(&Wind
     let (start_ms, eval_ms) = (0, end_ms);
     let (histograms, starts_ms) = (&[], &[]);
     let timestamps_ms = &timestamps_ms;
-    test(&Window { timestamps_ms, values, starts_ms, histograms, start_ms, end_ms, eval_ms, range_seconds })
+    let may_fall = values.windows(2).any(|pair| pair[1] < pair[0]);
+    test(&Window { timestamps_ms, values, starts_ms, histograms, start_ms, end_ms, eval_ms, range_seconds, may_fall })
 }

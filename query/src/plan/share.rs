@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
-use super::{Aggregate, Plan, PlanKind};
+use super::{Aggregate, Call, Plan, PlanKind};
 use crate::functions::Implementation;
 use crate::promql::ast::{AggregateOp, ValueType};
 
@@ -20,6 +20,8 @@ pub(crate) struct Sharing<'a> {
     uses: Vec<Uses>,
     /// By the class of their argument: aggregations that fold its series as they come.
     folds: HashMap<usize, Vec<(usize, &'a Plan)>>,
+    /// By the class of the range: functions of it, each class once.
+    over_range: HashMap<usize, Vec<(usize, &'a Plan)>>,
 }
 
 /// How the value of a class is used.
@@ -37,7 +39,7 @@ impl<'a> Sharing<'a> {
         let context = classes.number("the query");
         classes.add(plan, context);
         let uses = vec![Uses::default(); classes.known.len()];
-        let mut sharing = Self { classes: classes.of, uses, folds: HashMap::new() };
+        let mut sharing = Self { classes: classes.of, uses, ..Self::default() };
         sharing.note_use(plan, true);
         sharing
     }
@@ -67,9 +69,21 @@ impl<'a> Sharing<'a> {
         all.map(|(class, plan)| (class, self.uses[class].n, plan)).collect()
     }
 
+    /// Returns the functions of the range that `call` is a function of, with their classes, that one among them.
+    pub(crate) fn over_range_with(&self, call: &Call) -> &[(usize, &'a Plan)] {
+        let others = range_of(call).and_then(|range| self.over_range.get(&self.class(range)));
+        others.map_or(&[], |others| others)
+    }
+
+    /// Tells whether some use of the value of an expression needs all series at once.
+    pub(crate) fn needs_all(&self, plan: &Plan) -> bool {
+        self.uses[self.class(plan)].held
+    }
+
     /// Tells whether anything is the same, so that values may be kept.
     pub(crate) fn is_any(&self) -> bool {
-        self.uses.iter().any(|uses| uses.n > 1) || self.folds.values().any(|folds| folds.len() > 1)
+        let is_together = |together: &HashMap<_, Vec<_>>| together.values().any(|plans| plans.len() > 1);
+        self.uses.iter().any(|uses| uses.n > 1) || is_together(&self.folds) || is_together(&self.over_range)
     }
 
     fn class(&self, plan: &Plan) -> usize {
@@ -90,9 +104,20 @@ impl<'a> Sharing<'a> {
         {
             self.folds.entry(self.classes[aggregate.expr.id]).or_default().push((class, plan));
         }
+        if let PlanKind::Call(call) = &plan.kind
+            && let Some(range) = range_of(call)
+        {
+            self.over_range.entry(self.classes[range.id]).or_default().push((class, plan));
+        }
         let held = !hands_on(plan);
         plan.children().into_iter().for_each(|child| self.note_use(child, held));
     }
+}
+
+/// Returns the range of stored samples that a function makes a number of for each series.
+fn range_of(call: &Call) -> Option<&Plan> {
+    let is_range = |arg: &&Plan| matches!(arg.kind, PlanKind::Range(_));
+    matches!(call.implementation, Implementation::OverRange(_)).then(|| call.args.iter().find(is_range)).flatten()
 }
 
 /// Tells whether an aggregation holds a few numbers for each group.

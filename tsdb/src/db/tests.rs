@@ -8,6 +8,8 @@ mod groups;
 mod histograms;
 mod label_calls;
 mod model;
+mod narrow;
+mod ranking;
 mod replaying;
 mod snapshot;
 mod visibility;

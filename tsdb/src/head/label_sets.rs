@@ -105,6 +105,19 @@ impl LabelSets {
         self.shapes[words[0] as usize].names.iter().copied().zip(words[1..].iter().map(|&value| SymbolId(value)))
     }
 
+    /// Returns the shape of a set, and its names.
+    pub(super) fn shape(&self, at: u32) -> (u32, &[SymbolId]) {
+        let shape = self.words.run(at, 1)[0];
+        (shape, &self.shapes[shape as usize].names)
+    }
+
+    /// Returns the value that a set has for a name.
+    #[inline]
+    pub(super) fn value(&self, at: u32, name: SymbolId) -> Option<SymbolId> {
+        let place = self.shape(at).1.iter().position(|&other| other == name)?;
+        self.words(at).get(1 + place).map(|&value| SymbolId(value))
+    }
+
     /// Gives memory behind the last shape back.
     pub(super) fn cut_end(&mut self) {
         self.shapes.truncate(self.numbers.end());

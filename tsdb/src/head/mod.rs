@@ -139,15 +139,21 @@ impl Head {
         self.table.labels(slot)
     }
 
-    /// Compares the labels of a series with those of another head's, as [`Labels`] do.
-    pub(crate) fn compare(&self, slot: u32, other: &Self, other_slot: u32) -> Ordering {
+    /// Compares the labels of a series with those of another head's, as [`Labels`] do; `order` compares a text of this head
+    /// with one of the other.
+    pub(crate) fn compare(
+        &self,
+        slot: u32,
+        other: &Self,
+        other_slot: u32,
+        mut order: impl FnMut(SymbolId, SymbolId) -> Ordering,
+    ) -> Ordering {
         let mut theirs = other.pairs(other_slot);
         for (name, value) in self.pairs(slot) {
             let Some((other_name, other_value)) = theirs.next() else { return Ordering::Greater };
-            let order = self.symbol(name).cmp(other.symbol(other_name));
-            let order = order.then_with(|| self.symbol(value).cmp(other.symbol(other_value)));
-            if order != Ordering::Equal {
-                return order;
+            let differs = order(name, other_name).then_with(|| order(value, other_value));
+            if differs != Ordering::Equal {
+                return differs;
             }
         }
         theirs.next().map_or(Ordering::Equal, |_| Ordering::Less)
@@ -193,7 +199,7 @@ impl Head {
     /// # Errors
     /// When the request ends.
     pub(crate) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
-        self.table.index.select(ctx, &self.table.symbols, matchers)
+        self.table.index.select(ctx, &self.table.symbols, &self.table, matchers)
     }
 
     /// Adds the label names of matching series (or all) to `names`.
@@ -202,7 +208,8 @@ impl Head {
     /// When the request ends or its memory is used up.
     pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut Texts) -> Result<()> {
         let slots = self.select_some(ctx, matchers)?;
-        self.table.index.label_names(ctx, &self.table.symbols, slots.as_ref(), names)
+        let slots = slots.as_ref().map(|slots| (slots, &self.table));
+        self.table.index.label_names(ctx, &self.table.symbols, slots, names)
     }
 
     /// Adds the values of a label of matching series (or all) to `values`.
@@ -217,7 +224,8 @@ impl Head {
         values: &mut Texts,
     ) -> Result<()> {
         let slots = self.select_some(ctx, matchers)?;
-        self.table.index.label_values(ctx, &self.table.symbols, name, slots.as_ref(), values)
+        let slots = slots.as_ref().map(|slots| (slots, &self.table));
+        self.table.index.label_values(ctx, &self.table.symbols, name, slots, values)
     }
 
     /// Counts the series of each value of a label.

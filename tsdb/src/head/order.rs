@@ -166,6 +166,7 @@ impl SeriesOrder {
 #[derive(Debug)]
 pub(crate) struct Ranks {
     by_slot: Column<u32>,
+    n_ranked: usize,
     n_removed: u64,
 }
 
@@ -178,7 +179,7 @@ impl Ranks {
         for (of, rank) in sorted.iter().zip(0..) {
             by_slot[of.slot as usize] = rank;
         }
-        Self { by_slot, n_removed }
+        Self { by_slot, n_ranked: sorted.len(), n_removed }
     }
 }
 
@@ -218,12 +219,18 @@ impl Head {
         if self.table.n_removed() != ranks.n_removed {
             for (slot, rank) in (0..).zip(ranks.by_slot.iter_mut()) {
                 // It may be that of a series that is gone. One that had none before gets its rank the next time.
-                if self.table.row(slot).is_none() || self.table.rank(slot) == UNRANKED {
+                if *rank != UNRANKED && (self.table.row(slot).is_none() || self.table.rank(slot) == UNRANKED) {
                     *rank = UNRANKED;
+                    ranks.n_ranked -= 1;
                 }
             }
         }
-        self.table.replace_ranks(ranks.by_slot)
+        self.table.replace_ranks(ranks.by_slot, ranks.n_ranked)
+    }
+
+    /// Counts the series that have no rank.
+    pub(crate) fn n_unranked(&self) -> usize {
+        self.table.n_unranked()
     }
 
     /// Counts the series that were ever removed.

@@ -10,7 +10,7 @@ use super::label_sets::{LabelSets, NONE};
 use super::recent::Recent;
 use crate::error::{Error, Result};
 use crate::groups::Groups;
-use crate::index::{Column, Index, Numbers, SLOTS_MAX, SymbolId, Symbols, WideTable};
+use crate::index::{Column, Index, Numbers, SLOTS_MAX, SlotLabels, SymbolId, Symbols, WideTable};
 use crate::labels::{Labels, LabelsBuilder};
 
 /// The number of a series on disk: unique over all shards and never given twice.
@@ -62,6 +62,8 @@ pub(super) struct Table {
     ranks: Column<u32>,
     /// The generation of slots that are new at the end: as much as any slot has that series have left.
     first_generation: u32,
+    /// Counts the series that have no rank.
+    n_unranked: usize,
     /// Counts the series that were removed.
     n_removed: u64,
     pub(super) groups: Groups,
@@ -96,6 +98,7 @@ impl Table {
             rows: Column::default(),
             ranks: Column::default(),
             first_generation: 0,
+            n_unranked: 0,
             n_removed: 0,
             groups: Groups::default(),
             recent: Recent::default(),
@@ -239,6 +242,7 @@ impl Table {
                 self.ranks.push(UNRANKED);
             }
         }
+        self.n_unranked += 1;
         Ok(slot)
     }
 
@@ -257,7 +261,9 @@ impl Table {
         let generation = self.rows[slot as usize].generation.wrapping_add(1);
         self.first_generation = self.first_generation.max(generation);
         self.rows[slot as usize] = Row { generation, ..VACANT };
-        self.ranks[slot as usize] = UNRANKED;
+        if std::mem::replace(&mut self.ranks[slot as usize], UNRANKED) == UNRANKED {
+            self.n_unranked -= 1;
+        }
         self.numbers.give_back(slot);
         self.groups.remove(slot);
         self.n_removed += 1;
@@ -371,17 +377,33 @@ impl Table {
         self.ranks[slot as usize]
     }
 
-    /// Replaces all ranks; slots behind the last have none. Returns what they were before, to be dropped without a lock.
-    pub(super) fn replace_ranks(&mut self, mut ranks: Column<u32>) -> Column<u32> {
+    /// Replaces all ranks by those of `n_ranked` series; slots behind the last have none. Returns what they were before, to
+    /// be dropped without a lock.
+    pub(super) fn replace_ranks(&mut self, mut ranks: Column<u32>, n_ranked: usize) -> Column<u32> {
         ranks.truncate(self.rows.len());
         while ranks.len() < self.rows.len() {
             ranks.push(UNRANKED);
         }
+        self.n_unranked = self.len() - n_ranked;
         std::mem::replace(&mut self.ranks, ranks)
+    }
+
+    pub(super) fn n_unranked(&self) -> usize {
+        self.n_unranked
     }
 
     pub(super) fn n_removed(&self) -> u64 {
         self.n_removed
+    }
+}
+
+impl SlotLabels for Table {
+    fn value(&self, slot: u32, name: SymbolId) -> Option<SymbolId> {
+        self.label_sets.value(self.rows[slot as usize].labels_at, name)
+    }
+
+    fn names(&self, slot: u32) -> (u32, &[SymbolId]) {
+        self.label_sets.shape(self.rows[slot as usize].labels_at)
     }
 }
 

@@ -1,6 +1,6 @@
 //! From matchers to series, and from series to label names and values.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use roaring::RoaringBitmap;
 
 use super::postings::{Postings, Values};
@@ -13,6 +13,20 @@ use crate::cardinality::LabelCounts;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 use crate::matcher::Matcher;
+
+/// What testing a value and adding its series to a set costs, in series whose value is looked up.
+const VALUE_COST: u64 = 16;
+/// What came of this many values is remembered while series are looked at.
+const VERDICTS: usize = 256;
+
+/// The labels of series by slot: the other way round than postings, and the shorter one where series are few.
+pub(crate) trait SlotLabels {
+    /// Returns the value that a series has for a label, if it has one.
+    fn value(&self, slot: u32, name: SymbolId) -> Option<SymbolId>;
+
+    /// Returns a number for the list of a series' label names, and the list.
+    fn names(&self, slot: u32) -> (u32, &[SymbolId]);
+}
 
 /// Postings by label name and value.
 #[derive(Debug, Default)]
@@ -53,8 +67,14 @@ impl Index {
     ///
     /// # Errors
     /// When the request ends.
-    pub(crate) fn select(&self, ctx: &QueryContext, symbols: &Symbols, matchers: &[Matcher]) -> Result<RoaringBitmap> {
-        select(ctx, &mut HeadTerms { index: self, symbols }, matchers)
+    pub(crate) fn select(
+        &self,
+        ctx: &QueryContext,
+        symbols: &Symbols,
+        labels: &impl SlotLabels,
+        matchers: &[Matcher],
+    ) -> Result<RoaringBitmap> {
+        select(ctx, &mut HeadTerms { index: self, symbols, labels }, matchers)
     }
 
     /// Returns the labels with many values whose order is not known, or not that of all.
@@ -105,12 +125,17 @@ impl Index {
         &self,
         ctx: &QueryContext,
         symbols: &Symbols,
-        slots: Option<&RoaringBitmap>,
+        slots: Option<(&RoaringBitmap, &impl SlotLabels)>,
         names: &mut Texts,
     ) -> Result<()> {
+        if let Some((slots, labels)) = slots
+            && slots.len() < self.names.values().map(|values| values.len() as u64).sum()
+        {
+            return names_of(ctx, symbols, slots, labels, names);
+        }
         for (&name, values) in &self.names {
             ctx.check()?;
-            if slots.is_none_or(|slots| values.iter().any(|(_, postings)| postings.intersects(slots))) {
+            if slots.is_none_or(|(slots, _)| values.iter().any(|(_, postings)| postings.intersects(slots))) {
                 names.insert(symbols.text(name))?;
             }
         }
@@ -126,14 +151,21 @@ impl Index {
         ctx: &QueryContext,
         symbols: &Symbols,
         name: &str,
-        slots: Option<&RoaringBitmap>,
+        slots: Option<(&RoaringBitmap, &impl SlotLabels)>,
         values: &mut Texts,
     ) -> Result<()> {
-        for (i, (value, postings)) in self.values(symbols, name).into_iter().flat_map(Values::iter).enumerate() {
+        let Some(name) = symbols.find(name) else { return Ok(()) };
+        let Some(all) = self.names.get(&name) else { return Ok(()) };
+        if let Some((slots, labels)) = slots
+            && is_cheaper_by_series(slots, all)
+        {
+            return values_of(ctx, symbols, name, (slots, labels), values);
+        }
+        for (i, (value, postings)) in all.iter().enumerate() {
             if i % CHECK_INTERVAL == 0 {
                 ctx.check()?;
             }
-            if slots.is_none_or(|slots| postings.intersects(slots)) {
+            if slots.is_none_or(|(slots, _)| postings.intersects(slots)) {
                 values.insert(symbols.text(value))?;
             }
         }
@@ -172,13 +204,63 @@ impl Index {
     }
 }
 
-/// The index with the texts of its symbols.
-struct HeadTerms<'a> {
-    index: &'a Index,
-    symbols: &'a Symbols,
+/// Tells whether looking at the labels of series takes less than looking at the series of values: either is a look-up or two.
+fn is_cheaper_by_series(slots: &RoaringBitmap, values: &Values) -> bool {
+    slots.len() < values.len() as u64
 }
 
-impl Terms for HeadTerms<'_> {
+/// Adds the names of the labels of series, list by list: most series have theirs in common.
+fn names_of(
+    ctx: &QueryContext,
+    symbols: &Symbols,
+    slots: &RoaringBitmap,
+    labels: &impl SlotLabels,
+    names: &mut Texts,
+) -> Result<()> {
+    let mut seen = HashSet::new();
+    for (i, slot) in slots.iter().enumerate() {
+        if i % CHECK_INTERVAL == 0 {
+            ctx.check()?;
+        }
+        let (list, of_list) = labels.names(slot);
+        if seen.insert(list) {
+            of_list.iter().try_for_each(|&name| names.insert(symbols.text(name)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the values that series have for a label.
+fn values_of(
+    ctx: &QueryContext,
+    symbols: &Symbols,
+    name: SymbolId,
+    (slots, labels): (&RoaringBitmap, &impl SlotLabels),
+    values: &mut Texts,
+) -> Result<()> {
+    let mut last = None;
+    for (i, slot) in slots.iter().enumerate() {
+        if i % CHECK_INTERVAL == 0 {
+            ctx.check()?;
+        }
+        let value = labels.value(slot, name);
+        // Neighbours often have the same.
+        if value != last {
+            value.into_iter().try_for_each(|value| values.insert(symbols.text(value)))?;
+            last = value;
+        }
+    }
+    Ok(())
+}
+
+/// The index with the texts of its symbols, and the labels of its series.
+struct HeadTerms<'a, L> {
+    index: &'a Index,
+    symbols: &'a Symbols,
+    labels: &'a L,
+}
+
+impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
     fn all(&self) -> RoaringBitmap {
         self.index.all.to_bitmap()
     }
@@ -228,6 +310,45 @@ impl Terms for HeadTerms<'_> {
             None => values.iter().enumerate().try_for_each(|(i, (value, of))| look_at(i, value, Some(of))),
         }
     }
+
+    fn retain_where(
+        &mut self,
+        ctx: &QueryContext,
+        name: &str,
+        prefix: &str,
+        test: &dyn Fn(&str) -> bool,
+        set: &mut RoaringBitmap,
+    ) -> Result<bool> {
+        let Self { index, symbols, labels } = *self;
+        let Some(name) = symbols.find(name) else { return Ok(false) };
+        let Some(values) = index.names.get(&name) else { return Ok(false) };
+        let candidates = values.order.candidates(prefix, symbols).filter(|_| !prefix.is_empty());
+        let n_values = candidates.map_or(values.len(), |(found, fresh)| found.len() + fresh.len());
+        if set.len() > n_values as u64 * VALUE_COST {
+            return Ok(false);
+        }
+        let mut verdicts = [(None, test("")); VERDICTS];
+        let mut kept = RoaringBitmap::new();
+        for (i, slot) in set.iter().enumerate() {
+            if i % TERMS_PER_CHECK == 0 {
+                ctx.check()?;
+            }
+            let value = labels.value(slot, name);
+            let known = &mut verdicts[value.map_or(0, |value| value.0 as usize % VERDICTS)];
+            if value != known.0 {
+                *known = (value, test(value.map_or("", |value| symbols.text(value))));
+            }
+            if known.1 {
+                kept.insert(slot);
+            }
+        }
+        *set = kept;
+        Ok(true)
+    }
+
+    fn n_at_most(&self, name: &str, value: &str) -> Option<u64> {
+        Some(self.index.postings(self.symbols, name, value).map_or(0, |postings| postings.len()))
+    }
 }
 
 #[cfg(test)]
@@ -239,6 +360,29 @@ mod tests {
 
     const VALUES: [&str; 5] = ["", "a", "b", "ab", "c"];
     const PATTERNS: [&str; 11] = ["a", "a|b", "a.*", "ab.*", ".*", ".+", "", "x", "(a|c)", "a?", "b|"];
+
+    /// The labels that were inserted.
+    #[derive(Default)]
+    struct Rows(Vec<Vec<(SymbolId, SymbolId)>>, Vec<Vec<SymbolId>>);
+
+    impl Rows {
+        fn push(&mut self, pairs: Vec<(SymbolId, SymbolId)>) {
+            self.1.push(pairs.iter().map(|&(name, _)| name).collect());
+            self.0.push(pairs);
+        }
+    }
+
+    impl SlotLabels for Rows {
+        fn value(&self, slot: u32, name: SymbolId) -> Option<SymbolId> {
+            self.0[slot as usize].iter().find(|(other, _)| *other == name).map(|&(_, value)| value)
+        }
+
+        fn names(&self, slot: u32) -> (u32, &[SymbolId]) {
+            // Which of the two there are tells the lists apart.
+            let names = &self.1[slot as usize];
+            (names.iter().map(|name| 1 << name.0.min(31)).sum(), names)
+        }
+    }
 
     fn matcher() -> impl Strategy<Value = Matcher> {
         let text = (0..VALUES.len()).prop_map(|i| VALUES[i]);
@@ -282,7 +426,7 @@ mod tests {
                 n_tests.set(n_tests.get() + 1);
                 value.starts_with(prefix)
             };
-            let mut terms = HeadTerms { index, symbols: &symbols };
+            let mut terms = HeadTerms { index, symbols: &symbols, labels: &Rows::default() };
             terms.unite_where(&QueryContext::unbounded(), "x", prefix, &test, &mut set).unwrap();
             (n_tests.get(), set.len())
         };
@@ -301,12 +445,13 @@ mod tests {
             series in proptest::collection::vec((0..VALUES.len(), 0..VALUES.len()), 0..40),
             matchers in proptest::collection::vec(matcher(), 0..4), n_ordered in 0..40_usize,
         ) {
-            let (mut symbols, mut index) = (Symbols::new(0), Index::default());
+            let (mut symbols, mut index, mut rows) = (Symbols::new(0), Index::default(), Rows::default());
             for (slot, &(x, y)) in series.iter().enumerate() {
                 let pairs = [("x", VALUES[x]), ("y", VALUES[y])];
                 let labels: Vec<_> = pairs.iter().filter(|(_, v)| !v.is_empty())
                     .map(|(n, v)| (symbols.intern(n).unwrap(), symbols.intern(v).unwrap())).collect();
-                index.insert(slot as u32, labels.into_iter());
+                index.insert(slot as u32, labels.iter().copied());
+                rows.push(labels);
                 if slot == n_ordered {
                     order(&symbols, &mut index, "x");
                 }
@@ -316,16 +461,16 @@ mod tests {
                 .filter(|&i| matchers.iter().all(|m| m.matches(value(i, m.name())))).collect();
 
             let ctx = QueryContext::unbounded();
-            let slots = index.select(&ctx, &symbols, &matchers).unwrap();
+            let slots = index.select(&ctx, &symbols, &rows, &matchers).unwrap();
             prop_assert_eq!(slots.iter().map(|slot| slot as usize).collect::<Vec<_>>(), expected.clone());
 
             let mut values = Texts::new(&ctx);
-            index.label_values(&ctx, &symbols, "x", Some(&slots), &mut values).unwrap();
+            index.label_values(&ctx, &symbols, "x", Some((&slots, &rows)), &mut values).unwrap();
             let by_scan: BTreeSet<_> = expected.iter().map(|&i| value(i, "x")).filter(|v| !v.is_empty()).collect();
             prop_assert!(values.iter().eq(by_scan));
 
             let mut names = Texts::new(&ctx);
-            index.label_names(&ctx, &symbols, Some(&slots), &mut names).unwrap();
+            index.label_names(&ctx, &symbols, Some((&slots, &rows)), &mut names).unwrap();
             let by_scan = ["x", "y"].into_iter().filter(|n| expected.iter().any(|&i| !value(i, n).is_empty()));
             prop_assert!(names.iter().eq(by_scan));
         }

@@ -21,7 +21,7 @@ mod wide_table;
 pub(crate) use arena::Arena;
 pub(crate) use build::LabelBuilder;
 pub(crate) use column::Column;
-pub(crate) use lookup::Index;
+pub(crate) use lookup::{Index, SlotLabels};
 pub(crate) use numbers::Numbers;
 pub(crate) use postings::SLOTS_MAX;
 pub(crate) use select::{TERMS_PER_CHECK, Terms, select};

@@ -48,6 +48,11 @@ pub(crate) trait Terms {
     ) -> Result<bool> {
         Ok(false)
     }
+
+    /// Returns the most series that can have this value, if that is known without reading them.
+    fn n_at_most(&self, _name: &str, _value: &str) -> Option<u64> {
+        None
+    }
 }
 
 /// Values or lists that may be looked at between two checks of the request. Less than the usual number: each may cost
@@ -64,7 +69,7 @@ pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Mat
     // The terms of a head are looked at under its lock.
     charge.grow_at_once(sets_size(terms.n_series()))?;
     let mut ordered: Vec<_> = matchers.iter().map(|matcher| (matcher, Named::by(matcher))).collect();
-    ordered.sort_by_key(|(matcher, named)| rank(matcher, named));
+    ordered.sort_by_cached_key(|(matcher, named)| rank(terms, matcher, named));
     let mut selected = None;
     for (matcher, named) in ordered {
         if selected.as_ref().is_some_and(RoaringBitmap::is_empty) {
@@ -106,14 +111,16 @@ impl<'a> Named<'a> {
 }
 
 /// Orders matchers: the lower, the earlier.
-fn rank(matcher: &Matcher, named: &Named) -> u8 {
+fn rank(terms: &impl Terms, matcher: &Matcher, named: &Named) -> (u8, u64) {
     match named {
-        _ if matcher.matches_empty() => 4,
-        // A metric name is one run of the series of a block.
-        Named::One(_) if matcher.name() == METRIC_NAME => 0,
-        Named::One(_) => 1,
-        Named::Listed(_) => 2,
-        Named::Prefixed(_) => 3,
+        _ if matcher.matches_empty() => (3, 0),
+        // Where nothing is known: a metric name is one run of the series of a block.
+        Named::One(value) => {
+            let is_name = matcher.name() == METRIC_NAME;
+            (0, terms.n_at_most(matcher.name(), value).unwrap_or(u64::from(!is_name)))
+        }
+        Named::Listed(_) => (1, 0),
+        Named::Prefixed(_) => (2, 0),
     }
 }
 

@@ -106,9 +106,14 @@ impl BlockStream {
         self.handed_out.clone()
     }
 
-    /// Returns the block, and the series of it that the stream is at.
-    pub(super) fn source(&self) -> Option<(Arc<BlockReads>, u32)> {
-        self.at.map(|ordinal| (Arc::clone(&self.reads), ordinal))
+    /// Returns the block, for those who read its samples.
+    pub(super) fn reads(&self) -> Arc<BlockReads> {
+        Arc::clone(&self.reads)
+    }
+
+    /// Returns the series that the stream is at; `None` behind the last.
+    pub(super) fn ordinal(&self) -> Option<u32> {
+        self.at
     }
 
     /// Tells whether a series of the block may have a label of one of these names.

@@ -15,12 +15,15 @@ use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
 
 use super::hints::LabelHint;
-use super::{BATCH_SERIES, Need, Place, Selection, Source};
+use super::{BATCH_SERIES, Need, Place, Selection};
+use crate::chunk::Damaged;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::head::{Head, HeadCopies, Projection, SeriesOrder, SlotRef};
+use crate::index::SymbolId;
 use crate::labels::Labels;
 use crate::memory::Charge;
+use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
 use crate::store::Store;
 
@@ -32,18 +35,24 @@ pub(super) struct HeadStream {
     lanes: Vec<Lane>,
     /// The lanes that have a next series, by it; the first in label order stands last.
     waiting: Vec<usize>,
+    twins: Twins,
     labels: VecDeque<(Labels, Place)>,
     n_left: u64,
 }
 
-/// What is selected of one head.
+/// One of the heads, of which something is selected.
 struct OfHead {
     shard: usize,
-    copies: Arc<HeadCopies>,
+    projection: Projection,
+}
+
+/// The samples that were copied of one head.
+#[derive(Debug, Default)]
+pub(super) struct HeadReads {
+    copies: HeadCopies,
     /// The slots that were copied, ascending: the place of a slot here is that of its samples in `copies`. Empty if only
     /// labels are needed.
     copied: Vec<SlotRef>,
-    projection: Projection,
 }
 
 /// Series of one head in label order.
@@ -74,21 +83,23 @@ struct Found {
 
 impl HeadStream {
     /// Copies what a selection needs of all heads; `None` if that is nothing.
-    pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<Self>> {
-        let (mut heads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), 0);
+    pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<(Self, Vec<HeadReads>)>> {
+        let (mut heads, mut reads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for shard in 0..selection.store.shards.len() {
-            let Some((of_head, slots)) = OfHead::new(selection, shard, charge)? else { continue };
+            let Some((of_head, slots)) = HeadReads::new(selection, shard, charge)? else { continue };
             for mut rest in slots {
                 n_left += rest.len();
                 lanes.push(Lane { head: heads.len(), next: rest.next(), rest });
             }
-            heads.push(of_head);
+            heads.push(OfHead { shard, projection: Projection::default() });
+            reads.push(of_head);
         }
         if lanes.is_empty() {
             return Ok(None);
         }
         let store = Arc::clone(selection.store);
-        Ok(Some(Self { store, heads, lanes, waiting: Vec::new(), labels: VecDeque::new(), n_left }))
+        let (waiting, twins, labels) = (Vec::new(), Twins::default(), VecDeque::new());
+        Ok(Some((Self { store, heads, lanes, waiting, twins, labels, n_left }, reads)))
     }
 
     /// Counts the series that are still to come, at most.
@@ -107,11 +118,12 @@ impl HeadStream {
 
     /// Looks up the labels of some hundred series.
     fn look_up(&mut self, asked: &LabelHint) {
-        let Self { store, heads, lanes, waiting, labels, n_left } = self;
+        let Self { store, heads, lanes, waiting, twins, labels, n_left } = self;
         let locked = lock(store, heads);
         // Series may have gone since they were compared.
         *waiting = (0..lanes.len()).filter(|&lane| lanes[lane].next.is_some()).collect();
-        waiting.sort_unstable_by(|&a, &b| compare(&locked, &lanes[b], &lanes[a]));
+        twins.clear();
+        waiting.sort_unstable_by(|&a, &b| compare(&locked, &lanes[b], &lanes[a], twins));
         for _ in 0..BATCH_SERIES {
             let Some(first) = waiting.pop() else { break };
             let Lane { head, next, rest } = &mut lanes[first];
@@ -123,7 +135,7 @@ impl HeadStream {
                 labels.push_back((own, Place { part: *head as u32, at: of.slot }));
             }
             if lanes[first].next.is_some() {
-                let after = |&lane: &usize| compare(&locked, &lanes[lane], &lanes[first]) == Ordering::Greater;
+                let after = |&lane: &usize| compare(&locked, &lanes[lane], &lanes[first], twins) == Ordering::Greater;
                 waiting.insert(waiting.partition_point(after), first);
             }
         }
@@ -133,12 +145,6 @@ impl HeadStream {
     pub(super) fn has_label(&self, names: &[&str]) -> bool {
         let locked = lock(&self.store, &self.heads);
         names.iter().any(|name| locked.iter().any(|head| head.has_label(name)))
-    }
-
-    /// Returns where the samples of a series are.
-    pub(super) fn source(&self, place: Place) -> Source {
-        let OfHead { copies, copied, .. } = &self.heads[place.part as usize];
-        Source::Head(Arc::clone(copies), copied.partition_point(|of| of.slot < place.at))
     }
 }
 
@@ -163,7 +169,15 @@ impl Slots {
     }
 }
 
-impl OfHead {
+impl HeadReads {
+    /// Appends the samples of a slot that was copied.
+    ///
+    /// # Errors
+    /// [`Damaged`] if memory was overwritten.
+    pub(super) fn read(&self, slot: u32, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
+        self.copies.read(self.copied.partition_point(|of| of.slot < slot), range, out)
+    }
+
     /// Copies what a selection needs of a shard's head, and returns it with its series, in lists each of which is in label
     /// order; `None` if that is nothing.
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
@@ -173,7 +187,7 @@ impl OfHead {
             && let Some(Found { shared, order, own }) = find(selection, of_store, charge)?
         {
             let slots = vec![Slots::Shared { order, at: 0, wanted: shared }, Slots::Own(own.into_iter())];
-            return Ok(Some((Self::of_labels(shard), slots)));
+            return Ok(Some((Self::default(), slots)));
         }
         let slots: Vec<SlotRef> = {
             let head = of_store.head();
@@ -189,16 +203,9 @@ impl OfHead {
             return Ok(None);
         }
         let sorted = sort(ctx, of_store, &copied, charge)?;
-        let of_head = match need {
-            Need::Labels => Self::of_labels(shard),
-            _ => Self { shard, copies: Arc::new(copies), copied, projection: Projection::default() },
-        };
+        // Only who reads samples asks for their places.
+        let of_head = if need == Need::Labels { Self::default() } else { Self { copies, copied } };
         Ok(Some((of_head, vec![Slots::Own(sorted.into_iter())])))
-    }
-
-    /// Only who reads samples asks for their places.
-    fn of_labels(shard: usize) -> Self {
-        Self { shard, copies: Arc::default(), copied: Vec::new(), projection: Projection::default() }
     }
 }
 
@@ -289,10 +296,46 @@ fn lock<'a>(store: &'a Store, heads: &[OfHead]) -> Vec<RwLockReadGuard<'a, Head>
 }
 
 /// Compares the labels of the next series of two lanes. One that is gone, which is passed over, comes first.
-fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane) -> Ordering {
+fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, twins: &mut Twins) -> Ordering {
     let current = |lane: &Lane| lane.next.filter(|&of| locked[lane.head].is_current(of));
-    match (current(a), current(b)) {
-        (Some(of_a), Some(of_b)) => locked[a.head].compare(of_a.slot, &locked[b.head], of_b.slot),
-        (a, b) => a.is_some().cmp(&b.is_some()),
+    let (Some(of_a), Some(of_b)) = (current(a), current(b)) else { return current(a).is_some().cmp(&current(b).is_some()) };
+    let (head_a, head_b) = (&locked[a.head], &locked[b.head]);
+    head_a.compare(of_a.slot, head_b, of_b.slot, |text_a, text_b| {
+        twins.order((a.head, text_a), (b.head, text_b), || head_a.symbol(text_a).cmp(head_b.symbol(text_b)))
+    })
+}
+
+/// Symbols of two heads that were found to be one text: of most labels there are few, and each head numbers texts by itself.
+/// Holds for as long as both are locked.
+#[derive(Default)]
+struct Twins {
+    /// By what the first symbol leads to.
+    known: Vec<Option<(OfHeadSymbol, OfHeadSymbol)>>,
+}
+
+/// The place of a head, and a symbol of it.
+type OfHeadSymbol = (usize, SymbolId);
+
+/// Pairs that are known at a time.
+const TWINS_MAX: usize = 512;
+
+impl Twins {
+    fn clear(&mut self) {
+        self.known.clear();
+        self.known.resize(TWINS_MAX, None);
+    }
+
+    /// Returns the order of two texts; `compare` tells it where it is not known that they are the same.
+    #[inline]
+    fn order(&mut self, a: OfHeadSymbol, b: OfHeadSymbol, compare: impl FnOnce() -> Ordering) -> Ordering {
+        let place = (a.1.0 as usize ^ a.0.rotate_right(8)) % TWINS_MAX;
+        if self.known[place] == Some((a, b)) {
+            return Ordering::Equal;
+        }
+        let order = compare();
+        if order == Ordering::Equal {
+            self.known[place] = Some((a, b));
+        }
+        order
     }
 }

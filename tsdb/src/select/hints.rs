@@ -8,7 +8,7 @@ pub struct SelectHints {
     /// Which labels are asked for. Series come in ascending order of all their labels nonetheless, and series that are told
     /// apart only by others are not joined.
     pub labels: LabelHint,
-    /// Where a head has labels of these names, all labels are asked for.
+    /// Where a head or block has labels of these names, all labels are asked for.
     pub whole_where: &'static [&'static str],
 }
 

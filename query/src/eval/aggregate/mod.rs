@@ -98,7 +98,8 @@ impl Evaluator<'_> {
         let mut folds: Vec<_> = aggregates.into_iter().map(|aggregate| Folds::new(aggregate, grid)).collect();
         let (bounds, before) = (self.bounds.clone(), self.before());
         let (mut charge, mut hold) = (bounds.ctx.charge(), bounds.samples.hold());
-        self.each_with_labels(&aggregate.expr, grid, &asked, &mut |series| {
+        let n_uses = folds.len();
+        self.each_with_labels(&aggregate.expr, grid, &asked, n_uses, &mut |series| {
             // As in Prometheus samples count until the aggregation is done, though they are not kept.
             hold.grow(series.column.n_samples())?;
             folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge))

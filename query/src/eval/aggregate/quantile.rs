@@ -27,7 +27,7 @@ impl Evaluator<'_> {
         let (mut groups, mut of_groups): (_, Vec<Values>) = (Groups::new(aggregate), Vec::new());
         let (mut charge, mut hold) = (self.bounds.ctx.charge(), self.bounds.samples.hold());
         let mut ignored_histograms = false;
-        self.each_with_labels(&aggregate.expr, grid, &asked, &mut |mut series| {
+        self.each_with_labels(&aggregate.expr, grid, &asked, 1, &mut |mut series| {
             // As in Prometheus samples count until the aggregation is done, though histograms are not kept.
             hold.grow(series.column.n_samples())?;
             if !series.column.histograms.is_empty() {

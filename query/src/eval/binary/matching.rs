@@ -9,12 +9,12 @@
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use varve_tsdb::{Charge, Labels, METRIC_NAME};
+use varve_tsdb::{Charge, LabelHint, Labels, METRIC_NAME};
 
 use super::super::Evaluator;
 use super::super::column::{Bits, Column};
 use super::super::keys::Keys;
-use super::super::series::{Bounds, Series, Vector, is_name_label};
+use super::super::series::{Bounds, NAME_LABELS, Series, Vector, is_name_label};
 use super::arithmetic;
 use super::element::{self, Complaints, Element, is_trim};
 use crate::error::{Error, Result};
@@ -41,17 +41,32 @@ struct Group {
     one: Vec<usize>,
 }
 
-/// Applies an operator of arithmetic, comparison or trimming to two vectors.
+/// Returns how two vectors meet, and which labels of the side where many may meet one matter to somebody who looks only at
+/// those asked for; `None` if that may be any. Messages name no labels of that side.
+pub(super) fn asked_of_many<'p>(link: &'p Link, asked: &LabelHint) -> Option<(&'p VectorMatching, LabelHint)> {
+    let (matching, LabelHint::With(names)) = (link.matching.as_ref()?, asked) else { return None };
+    let VectorMatching { cardinality, labels, on, include, fill_left, fill_right } = matching;
+    let is_simple = *on && include.is_empty() && fill_left.is_none() && fill_right.is_none();
+    let names = labels.iter().chain(names).cloned().collect();
+    (is_simple && *cardinality != Cardinality::ManyToMany).then_some((matching, LabelHint::With(names)))
+}
+
+/// Applies an operator of arithmetic, comparison or trimming to two vectors. The series of the side where many may meet one
+/// may be `narrow`: they differ, and lack the labels in which they do.
 pub(super) fn combine(
     link: &Link,
     matching: &VectorMatching,
     lhs: Vector,
     rhs: Vector,
     n_steps: usize,
+    narrow: bool,
     evaluator: &mut Evaluator<'_>,
 ) -> Result<Vector> {
     let swapped = matching.cardinality == Cardinality::OneToMany;
     let (many, one) = if swapped { (rhs, lhs) } else { (lhs, rhs) };
+    // Labels that go with the name may be all in which series differ; where there are any, no labels are left out.
+    let goes_with_name = |series: &Series| NAME_LABELS.iter().any(|name| series.labels.get(name).is_some());
+    let narrow = narrow && !many.series.iter().any(goes_with_name);
     let mut join = Join {
         link,
         matching,
@@ -59,6 +74,7 @@ pub(super) fn combine(
         delayed: evaluator.settings.features.delayed_name_removal,
         active: active_steps(&many, &one, matching, n_steps),
         n_steps,
+        narrow,
         out: evaluator.bounds.vector(),
         complaints: Complaints::default(),
         bounds: evaluator.bounds.clone(),
@@ -72,7 +88,9 @@ pub(super) fn combine(
     }
     let Join { mut out, complaints, .. } = join;
     complaints.annotate(link.op, link.span, &mut evaluator.annotations);
-    out.merge_same_labels()?;
+    if !narrow {
+        out.merge_same_labels()?;
+    }
     Ok(out)
 }
 
@@ -122,6 +140,8 @@ struct Join<'a> {
     delayed: bool,
     active: Bits,
     n_steps: usize,
+    /// Where many meet one, results have different labels but for those that they lack.
+    narrow: bool,
     out: Vector,
     complaints: Complaints,
     bounds: Bounds,
@@ -214,7 +234,9 @@ impl Join<'_> {
             let combined = element::combine_steps(&steps, return_bool, outcome, complain, &self.bounds, &mut column)?;
             (column, combined)
         };
-        taken.take(self.matching.cardinality, &labels, &combined)?;
+        if !self.narrow || self.matching.cardinality == Cardinality::OneToOne {
+            taken.take(self.matching.cardinality, &labels, &combined)?;
+        }
         self.out.push(Series { labels, drop_name: return_bool, column })?;
         Ok(combined)
     }
@@ -224,10 +246,13 @@ impl Join<'_> {
         let VectorMatching { cardinality, labels: names, on, include, .. } = self.matching;
         let unnamed = (self.link.return_bool && !self.delayed) || arithmetic::changes_meaning(self.link.op);
         let one_to_one = *cardinality == Cardinality::OneToOne;
-        let mut result = many.filter(|name| {
+        let keeps = |name: &str| {
             let named = names.iter().any(|label| label == name);
             !(unnamed && is_name_label(name)) && (!one_to_one || named == *on)
-        });
+        };
+        // Fast path: nothing is taken off.
+        let is_whole = many.iter().all(|(name, _)| keeps(name));
+        let mut result = if is_whole { many.clone() } else { many.filter(keeps) };
         for name in include {
             result = result.with(name, one.get(name).unwrap_or(""));
         }

@@ -5,6 +5,8 @@ pub(super) mod element;
 mod matching;
 mod set;
 
+use varve_tsdb::LabelHint;
+
 use super::Evaluator;
 use super::column::Column;
 use super::grid::Grid;
@@ -26,8 +28,14 @@ enum Operand {
 }
 
 impl Evaluator<'_> {
-    /// Evaluates a chain of operators that gives a vector, from left to right.
-    pub(super) fn chain_of_vectors(&mut self, chain: &Chain, grid: Grid) -> Result<Vector> {
+    /// Evaluates a chain of operators that gives a vector, from left to right. The series may lack labels that are not
+    /// asked for, and then need not differ.
+    pub(super) fn chain_of_vectors(&mut self, chain: &Chain, grid: Grid, asked: &LabelHint) -> Result<Vector> {
+        if let [link] = &chain.links[..]
+            && let Some(vector) = self.narrow_join(&chain.first, link, grid, asked)?
+        {
+            return Ok(vector);
+        }
         let mut lhs = self.operand(&chain.first, grid)?;
         for link in &chain.links {
             let rhs = self.operand(&link.rhs, grid)?;
@@ -51,6 +59,24 @@ impl Evaluator<'_> {
         }
     }
 
+    /// Joins two vectors of which the side where many may meet one has one metric name and is read with few labels: those that
+    /// decide who meets, and those asked for. `None` if that is not enough.
+    fn narrow_join(&mut self, first: &Plan, link: &Link, grid: Grid, asked: &LabelHint) -> Result<Option<Vector>> {
+        let Some((matching, asked)) = matching::asked_of_many(link, asked) else { return Ok(None) };
+        let swapped = matching.cardinality == Cardinality::OneToMany;
+        let (many, is_vector) =
+            (if swapped { &link.rhs } else { first }, |plan: &Plan| plan.value_type == ValueType::Vector);
+        if !is_vector(first) || !is_vector(&link.rhs) || !self.is_of_one_name(many) {
+            return Ok(None);
+        }
+        // As ever the left side is evaluated first.
+        let (lhs, rhs) = match swapped {
+            false => (self.narrow(many, grid, &asked)?, self.vector(&link.rhs, grid)?),
+            true => (self.vector(first, grid)?, self.narrow(many, grid, &asked)?),
+        };
+        matching::combine(link, matching, lhs, rhs, grid.n_steps, true, self).map(Some)
+    }
+
     fn operand(&mut self, plan: &Plan, grid: Grid) -> Result<Operand> {
         match plan.value_type {
             ValueType::Scalar => self.scalar(plan, grid).map(Operand::Scalar),
@@ -69,7 +95,7 @@ impl Evaluator<'_> {
         if matching.cardinality == Cardinality::ManyToMany {
             return set::combine(link.op, lhs, rhs, matching, grid.n_steps, &self.bounds);
         }
-        matching::combine(link, matching, lhs, rhs, grid.n_steps, self)
+        matching::combine(link, matching, lhs, rhs, grid.n_steps, false, self)
     }
 }
 
