@@ -1,64 +1,21 @@
 //! The file of a usage record, docs/format/usage.md, version 1.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::path::Path;
 use std::sync::Arc;
+
+use varve_tsdb::StateFile;
 
 use super::record::{
     ASKERS_MAX, Asker, Entry, LABEL_SIZE_MAX, LABELS_MAX, METRICS_MAX, REQUESTER_TEXT_MAX, REQUESTERS_MAX, Record,
     Requester, SELECTORS_MAX, TEXT_SIZE_MAX,
 };
 
-const MAGIC: &[u8; 4] = b"VUSE";
-const VERSION: u8 = 1;
-const VERSION_OFFSET: usize = 4;
-const FLAGS_OFFSET: usize = 5;
-const CHECKSUM_OFFSET: usize = 8;
-const PAYLOAD_OFFSET: usize = 12;
-/// The largest file that is read, far more than a record can need.
-const FILE_SIZE_MAX: u64 = 256 << 20;
+/// The file; the largest that is read is far more than a record can need.
+pub(super) const FILE: StateFile = StateFile { magic: *b"VUSE", version: 1, payload_size_max: (256 << 20) - 12 };
 
-/// Why there is no record.
-#[derive(Debug)]
-pub(super) enum ReadError {
-    Missing,
-    /// Of this version.
-    Newer(u8),
-    Unreadable(String),
-}
-
-/// Reads the file.
-pub(super) fn read(path: &Path) -> Result<Option<Record>, ReadError> {
-    let unreadable = |error: io::Error| match error.kind() {
-        ErrorKind::NotFound => ReadError::Missing,
-        _ => ReadError::Unreadable(error.to_string()),
-    };
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
-    if bytes.len() as u64 > FILE_SIZE_MAX {
-        return Err(ReadError::Unreadable(format!("it has more than {FILE_SIZE_MAX} bytes")));
-    }
-    decode(&bytes).map(Some)
-}
-
-/// Replaces the file, so that at any time the old or the new one is there.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = File::create(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    let folder = path.parent().expect("the file lies in the data directory");
-    File::open(folder)?.sync_all()
-}
-
-/// Returns the bytes of the file.
+/// Returns the payload of the file.
 pub(super) fn encode(record: &Record) -> Vec<u8> {
     let mut bytes = Vec::new();
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&[VERSION, 0, 0, 0, 0, 0, 0, 0]);
     bytes.extend_from_slice(&record.since_ms.to_le_bytes());
     bytes.extend_from_slice(&record.n_forgotten.to_le_bytes());
     let tables = [&record.metrics, &record.selectors];
@@ -75,8 +32,6 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
         put_len(&mut bytes, table.entries.len());
         table.entries.values().for_each(|entry| put_entry(&mut bytes, entry, &numbers));
     }
-    let checksum = crc32c::crc32c(&bytes[PAYLOAD_OFFSET..]);
-    bytes[CHECKSUM_OFFSET..PAYLOAD_OFFSET].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
@@ -107,26 +62,11 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-fn decode(bytes: &[u8]) -> Result<Record, ReadError> {
-    let damaged = |reason: &str| ReadError::Unreadable(reason.to_owned());
-    if bytes.get(..VERSION_OFFSET) != Some(MAGIC) {
-        return Err(damaged("it does not begin as a usage record"));
-    }
-    match bytes.get(VERSION_OFFSET) {
-        Some(&VERSION) => {}
-        Some(&version) if version > VERSION => return Err(ReadError::Newer(version)),
-        _ => return Err(damaged("its version is unknown")),
-    }
-    let reserved = bytes.get(FLAGS_OFFSET..CHECKSUM_OFFSET);
-    let checksum = bytes.get(CHECKSUM_OFFSET..PAYLOAD_OFFSET);
-    let (Some([0, 0, 0]), Some(checksum)) = (reserved, checksum) else { return Err(damaged("its head is damaged")) };
-    let payload = &bytes[PAYLOAD_OFFSET..];
-    if crc32c::crc32c(payload).to_le_bytes() != checksum {
-        return Err(damaged("its checksum is wrong"));
-    }
+/// Returns the record of a payload; `None` if no record has such a payload.
+pub(super) fn decode(payload: &[u8]) -> Option<Record> {
     let mut cursor = Cursor(payload);
-    let record = cursor.record().ok_or_else(|| damaged("it holds what no record can"))?;
-    if cursor.0.is_empty() { Ok(record) } else { Err(damaged("there is more than a record")) }
+    let record = cursor.record()?;
+    cursor.0.is_empty().then_some(record)
 }
 
 /// The bytes that are still to be read; every read is `None` past their end or beyond a bound.
@@ -224,12 +164,6 @@ mod tests {
         record
     }
 
-    /// Writes the checksum that damage to the payload made wrong.
-    fn seal(bytes: &mut [u8]) {
-        let checksum = crc32c::crc32c(&bytes[PAYLOAD_OFFSET..]);
-        bytes[CHECKSUM_OFFSET..PAYLOAD_OFFSET].copy_from_slice(&checksum.to_le_bytes());
-    }
-
     #[test]
     fn a_record_comes_back() {
         let record = record();
@@ -239,30 +173,24 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_and_any_flipped_byte_is_refused() {
-        let bytes = encode(&record());
-        for at in 0..bytes.len() {
-            assert!(decode(&bytes[..at]).is_err(), "{at}");
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 0x80;
-            assert!(decode(&flipped).is_err(), "{at}");
+    fn a_payload_that_is_cut_or_longer_is_refused() {
+        let mut payload = encode(&record());
+        for size in 0..payload.len() {
+            assert!(decode(&payload[..size]).is_none(), "{size}");
         }
-        let mut longer = bytes;
-        longer.push(0);
-        seal(&mut longer);
-        assert!(decode(&longer).is_err());
+        payload.push(0);
+        assert!(decode(&payload).is_none());
     }
 
     proptest! {
         #[test]
         fn damage_under_a_right_checksum_does_no_harm(at in 0usize..200, byte: u8, cut in 0usize..200) {
-            let mut bytes = encode(&record());
-            let at = PAYLOAD_OFFSET + at % (bytes.len() - PAYLOAD_OFFSET);
-            bytes[at] = byte;
-            bytes.truncate((bytes.len() - cut % 64).max(PAYLOAD_OFFSET));
-            seal(&mut bytes);
-            if let Ok(record) = decode(&bytes) {
-                prop_assert!(decode(&encode(&record)).is_ok());
+            let mut payload = encode(&record());
+            let size = payload.len();
+            payload[at % size] = byte;
+            payload.truncate(size - cut % 64);
+            if let Some(record) = decode(&payload) {
+                prop_assert!(decode(&encode(&record)).is_some());
             }
         }
     }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use varve_query::usage::{LabelSet, SelectorUse};
-use varve_tsdb::{Clock, METRIC_NAME, MatchOp, Matcher, SystemClock};
+use varve_tsdb::{Clock, METRIC_NAME, MatchOp, Matcher, RealFs, StateFileError, SystemClock};
 
 pub(crate) use record::{Entry, Requester, Snapshot, UsageStats};
 use record::{Record, Use};
@@ -43,14 +43,19 @@ impl Usage {
     /// Reads the record of a data directory that exists, or begins a new one.
     pub(crate) fn open(data_dir: &Path) -> Self {
         let path = data_dir.join("usage");
-        let (record, path) = match file::read(&path) {
+        let read = file::FILE.read(&RealFs, &path).and_then(|payload| {
+            let decode = |payload: Vec<u8>| {
+                file::decode(&payload).ok_or_else(|| StateFileError::damaged("it holds what no record can"))
+            };
+            payload.map(decode).transpose()
+        });
+        let (record, path) = match read {
             Ok(record) => (record, Some(path)),
-            Err(file::ReadError::Missing) => (None, Some(path)),
-            Err(file::ReadError::Newer(version)) => {
+            Err(StateFileError::Newer(version)) => {
                 tracing::warn!(version, "The usage record is of a newer version; it is left as it is and none is kept");
                 (None, None)
             }
-            Err(file::ReadError::Unreadable(reason)) => {
+            Err(StateFileError::Unreadable(reason)) => {
                 tracing::error!(reason, "The usage record cannot be read; it is kept aside and a new one begins");
                 let aside = std::fs::rename(&path, path.with_extension("damaged"));
                 (None, aside.is_ok().then_some(path))
@@ -86,8 +91,8 @@ impl Usage {
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let bytes = file::encode(&self.record());
-        file::write(path, &bytes).inspect_err(|_| self.is_changed.store(true, Ordering::Release))
+        let payload = file::encode(&self.record());
+        file::FILE.replace(&RealFs, path, &payload).inspect_err(|_| self.is_changed.store(true, Ordering::Release))
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {

@@ -213,8 +213,8 @@ struct FrozenShard<'a> {
 
 impl<'a> FrozenShard<'a> {
     fn new(shard: &'a Shard, frozen: Arc<Frozen>) -> Result<Self> {
-        let mut slots = shard.rank_series(&QueryContext::unbounded())?;
-        slots.retain(|of| frozen.has(of.slot));
+        let order = shard.rank_series(&QueryContext::unbounded())?;
+        let slots = order.sorted().iter().copied().filter(|of| frozen.has(of.slot)).collect();
         Ok(Self { shard, frozen, slots })
     }
 

@@ -97,10 +97,10 @@ impl Groups {
         self.of_slot.get(slot as usize).copied().unwrap_or_default()
     }
 
-    /// Counts a new series; it belongs to no group.
-    pub(crate) fn insert(&mut self) {
-        self.counts.add(SeriesGroup::NONE, 1);
-        self.counts.0.total.fetch_add(1, Ordering::Relaxed);
+    /// Counts new series; they belong to no group.
+    pub(crate) fn insert(&mut self, n: u64) {
+        self.counts.add(SeriesGroup::NONE, n);
+        self.counts.0.total.fetch_add(n, Ordering::Relaxed);
     }
 
     /// Counts a series that goes.
@@ -150,8 +150,8 @@ mod tests {
         let (mut one, mut other) = (Groups::default(), Groups::default());
         one.count_in(counts.clone());
         other.count_in(counts.clone());
-        (0..3).for_each(|_| one.insert());
-        other.insert();
+        one.insert(3);
+        other.insert(1);
         one.set(2, group(7));
         one.set(2, group(7));
         other.set(0, group(7));

@@ -125,6 +125,11 @@ impl Labels {
         &self.0
     }
 
+    /// Makes a set of its canonical text.
+    pub(crate) fn from_packed(packed: &str) -> Self {
+        Self(Arc::from(packed))
+    }
+
     /// Tells whether both are one text in memory. Sets that are not may still be equal.
     #[must_use]
     pub fn is_shared_with(&self, other: &Self) -> bool {
@@ -163,21 +168,26 @@ impl Labels {
 
 impl Ord for Labels {
     /// Compares pair by pair, name before value; a proper prefix is smaller. This is Prometheus' order of series.
-    ///
-    /// The first byte in which the packed texts differ lies in the first name or value that differs: only that one is
-    /// compared, those before it are skipped by their lengths.
     fn cmp(&self, other: &Self) -> Ordering {
-        let (a, b) = (self.0.as_bytes(), other.0.as_bytes());
-        let Some(differs) = first_difference(a, b) else { return a.len().cmp(&b.len()) };
-        let mut at = 0;
-        loop {
-            let (len, start) = unpack_len(a, at);
-            if start + len > differs {
-                let (other_len, other_start) = unpack_len(b, at);
-                return a[start..start + len].cmp(&b[other_start..other_start + other_len]);
-            }
-            at = start + len;
+        compare_packed(&self.0, &other.0)
+    }
+}
+
+/// Compares the canonical texts of two sets as [`Labels`] are compared.
+///
+/// The first byte in which the texts differ lies in the first name or value that differs: only that one is compared,
+/// those before it are skipped by their lengths.
+pub(crate) fn compare_packed(a: &str, b: &str) -> Ordering {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let Some(differs) = first_difference(a, b) else { return a.len().cmp(&b.len()) };
+    let mut at = 0;
+    loop {
+        let (len, start) = unpack_len(a, at);
+        if start + len > differs {
+            let (other_len, other_start) = unpack_len(b, at);
+            return a[start..start + len].cmp(&b[other_start..other_start + other_len]);
         }
+        at = start + len;
     }
 }
 
@@ -352,8 +362,7 @@ impl PackedBuilder {
     #[inline]
     pub(crate) fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
         let name = &text[label.name_start..label.name_end];
-        let last = self.labels.last().map_or("", |(name, _)| &self.packed[name.clone()]);
-        if name <= last || label.name_end == label.end {
+        if name <= self.last_name() || label.name_end == label.end {
             return false;
         }
         let offset = self.packed.len();
@@ -363,9 +372,35 @@ impl PackedBuilder {
         true
     }
 
+    /// Appends labels of another set, by their places there, which there are; false if the name of the first is not
+    /// behind the last one.
+    #[inline]
+    pub(crate) fn push_from(&mut self, other: &Self, places: Range<usize>) -> bool {
+        let pushed = &other.labels[places.clone()];
+        let ([(first, _), ..], [.., (_, end)]) = (pushed, pushed) else { return true };
+        if other.packed[first.clone()] <= *self.last_name() {
+            return false;
+        }
+        let start = places.start.checked_sub(1).map_or(0, |before| other.labels[before].1);
+        let offset = self.packed.len();
+        self.packed.push_str(&other.packed[start..*end]);
+        let moved = |at: usize| at - start + offset;
+        self.labels.extend(pushed.iter().map(|(name, end)| (moved(name.start)..moved(name.end), moved(*end))));
+        true
+    }
+
+    fn last_name(&self) -> &str {
+        self.labels.last().map_or("", |(name, _)| &self.packed[name.clone()])
+    }
+
     /// Returns the set.
     pub(crate) fn labels(&self) -> Labels {
-        Labels(Arc::from(&*self.packed))
+        Labels::from_packed(&self.packed)
+    }
+
+    /// Returns the canonical text of the set.
+    pub(crate) fn as_packed(&self) -> &str {
+        &self.packed
     }
 }
 

@@ -86,7 +86,7 @@ pub use exemplars::{
     RejectedExemplar, SeriesExemplars,
 };
 pub use flush::FlushStats;
-pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, ReadOnlyFs, RealFs, SystemClock};
+pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, ReadOnlyFs, RealFs, StateFile, StateFileError, SystemClock};
 #[cfg(any(test, feature = "testing"))]
 pub use fs::{Fault, FaultFs, ManualClock, MemFs, PowerCut};
 pub use groups::SeriesGroup;

@@ -18,8 +18,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -92,7 +94,7 @@ impl Log {
 
     /// Begins to append a request's samples; others wait until it ends.
     pub(crate) fn append(&self) -> Appending<'_> {
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = self.gathered.lock();
         // After a panic it may hold what never got as far as the log.
         gathered.clear();
         Appending { wal: &self.wal, gathered }
@@ -100,7 +102,7 @@ impl Log {
 
     /// Returns the number of the next new series, to be kept locked until it is known whether that was used.
     pub(crate) fn next_ref(&self, next_ref: &AtomicU64) -> NextRef<'_> {
-        let mut refs = self.refs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refs = self.refs.lock();
         if refs.is_empty() {
             let start = next_ref.fetch_add(RESERVED_REFS, Ordering::Relaxed);
             *refs = start..start + RESERVED_REFS;
@@ -139,9 +141,9 @@ impl Log {
         let Some(cut) = *self.cut() else { return Ok(()) };
         let sorted = shards.map(|shard| Ok((shard, shard.rank_series(&QueryContext::unbounded())?)));
         let sorted = sorted.collect::<Result<Vec<_>>>()?;
-        let series = sorted
-            .iter()
-            .flat_map(|(shard, slots)| slots.chunks(BATCH_SERIES).flat_map(|slots| describe(shard, slots)).map(Ok));
+        let series = sorted.iter().flat_map(|(shard, order)| {
+            order.sorted().chunks(BATCH_SERIES).flat_map(|slots| describe(shard, slots)).map(Ok)
+        });
         let families = families.into_iter().flatten().map(|(family, metadata)| (family.as_str(), metadata));
         self.wal.checkpoint(cut, series, next_ref, families, exemplars)?;
         *self.cut() = None;
@@ -149,7 +151,7 @@ impl Log {
     }
 
     fn cut(&self) -> MutexGuard<'_, Option<Cut>> {
-        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cut.lock()
     }
 }
 

@@ -10,27 +10,24 @@
 //! 2. A series comes once, however many heads and blocks have samples of it.
 //! 3. Where several have a sample at one time, the one that was accepted first stands.
 
+mod blocks;
 mod heads;
 mod hints;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::cmp::Ordering;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use roaring::RoaringBitmap;
-
-use crate::block::{Recent, SeriesCursor};
-use crate::blocks::StoredBlock;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{HeadCopies, Visible};
-use crate::labels::Labels;
+use crate::labels::{Labels, compare_packed};
 use crate::matcher::Matcher;
 use crate::memory::Charge;
 use crate::requests::Reader;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
+use blocks::{BlockReads, BlockStream};
 use heads::HeadStream;
 pub use hints::{LabelHint, SelectHints};
 
@@ -43,8 +40,8 @@ pub struct SeriesSet {
     ctx: QueryContext,
     range: TimeRange,
     streams: Vec<Stream>,
-    /// The next series of each stream that is not at its end.
-    next: BinaryHeap<Reverse<(Labels, usize, Place)>>,
+    /// The streams that are at the series that comes next, ascending.
+    next: Vec<usize>,
     /// The labels that the streams give: all, where there are several.
     labels: LabelHint,
     /// Series still to come from all streams, at most.
@@ -66,12 +63,12 @@ pub(crate) enum Need {
     Labels,
 }
 
-/// Where a stream has a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Where the heads have a series.
+#[derive(Debug, Clone, Copy)]
 struct Place {
     /// Which head.
     part: u32,
-    /// The slot, or of a block the ordinal.
+    /// The slot.
     at: u32,
 }
 
@@ -86,45 +83,10 @@ struct Selection<'a> {
     visible: &'a Visible,
 }
 
-/// The selected series of all heads or of one block.
+/// The selected series of all heads, with the one that it is at, or of one block.
 enum Stream {
-    Heads(Box<HeadStream>),
+    Heads(Box<HeadStream>, Option<(Labels, Place)>),
     Block(Box<BlockStream>),
-}
-
-struct BlockStream {
-    reads: Arc<BlockReads>,
-    cursor: SeriesCursor,
-    ordinals: roaring::bitmap::IntoIter,
-    /// Whether every series of the block has samples in the range.
-    all: bool,
-}
-
-/// A block, and what a selection read of it last: one for each thread that has read at the same time as others.
-#[derive(Debug)]
-struct BlockReads {
-    stored: Arc<StoredBlock>,
-    ctx: QueryContext,
-    idle: Mutex<Vec<Recent>>,
-}
-
-impl BlockReads {
-    /// Calls `read` with what was read last, by a thread that does not read now.
-    fn with_recent<T>(&self, read: impl FnOnce(&mut Recent) -> T) -> T {
-        let mut recent = self.idle().pop().unwrap_or_else(|| Recent::new(self.ctx.charge()));
-        let result = read(&mut recent);
-        self.idle().push(recent);
-        result
-    }
-
-    // A panic while one was in use has taken it along; those that are idle are sound.
-    fn idle(&self) -> MutexGuard<'_, Vec<Recent>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
-        self.with_recent(|recent| self.stored.read(recent, ordinal, range, out))
-    }
 }
 
 impl SeriesSet {
@@ -159,23 +121,15 @@ impl SeriesSet {
                 streams.push(Stream::Block(Box::new(BlockStream::new(ctx, stored, ordinals, range))));
             }
         }
-        streams.extend(heads.map(|heads| Stream::Heads(Box::new(heads))));
+        streams.extend(heads.map(|heads| Stream::Heads(Box::new(heads), None)));
         let left = streams.iter().map(Stream::len).sum();
-        let n_streams = streams.len();
-        let is_whole = n_streams > 1 || streams.iter().any(|stream| stream.has_label(hints.whole_where));
-        let mut set = Self {
-            ctx: ctx.clone(),
-            range,
-            streams,
-            next: BinaryHeap::with_capacity(n_streams),
-            labels: if is_whole { LabelHint::All } else { hints.labels },
-            left,
-            failed: false,
-            _reader: reader,
-            _charge: charge,
-        };
-        (0..n_streams).try_for_each(|idx| set.advance(idx))?;
-        Ok(set)
+        let labels = labels_needed(&streams, hints)?;
+        for stream in &mut streams {
+            stream.ask_for(&labels)?;
+            stream.advance(ctx, range, &labels)?;
+        }
+        let (ctx, next) = (ctx.clone(), Vec::with_capacity(streams.len()));
+        Ok(Self { ctx, range, streams, next, labels, left, failed: false, _reader: reader, _charge: charge })
     }
 
     /// Returns an upper bound on the number of series that are still to come.
@@ -184,36 +138,50 @@ impl SeriesSet {
         usize::try_from(self.left).unwrap_or(usize::MAX)
     }
 
-    fn advance(&mut self, idx: usize) -> Result<()> {
-        if let Some((labels, place)) = self.streams[idx].next(&self.ctx, self.range, &self.labels)? {
-            self.next.push(Reverse((labels, idx, place)));
-        }
-        Ok(())
-    }
-
     /// Takes the next series off all streams that have it.
     fn take_next(&mut self) -> Result<Option<Series>> {
-        // The streams look at the context.
-        let Some(Reverse((labels, idx, place))) = self.next.pop() else { return Ok(None) };
-        let mut charge = self.ctx.charge();
-        let (first, mut others) = (self.streams[idx].source(place), Vec::new());
-        self.left = self.left.saturating_sub(1);
-        // Fast path: only one stream is left, which has each series once.
-        let is_alone = self.next.is_empty();
-        self.advance(idx)?;
-        while !is_alone
-            && let Some(Reverse((same, _, _))) = self.next.peek()
-            && *same == labels
-        {
-            let Some(Reverse((_, idx, place))) = self.next.pop() else { break };
-            // Streams are numbered in order of acceptance, and the heap gives equal labels in order of the streams.
-            others.push(self.streams[idx].source(place));
-            self.left = self.left.saturating_sub(1);
-            self.advance(idx)?;
+        find_next(&self.streams, &mut self.next);
+        let Some(&first) = self.next.first() else { return Ok(None) };
+        let labels = self.streams[first].labels();
+        let mut sources = self.next.iter().filter_map(|&idx| self.streams[idx].source());
+        let Some(first) = sources.next() else { return Ok(None) };
+        let others: Vec<_> = sources.collect();
+        self.left = self.left.saturating_sub(self.next.len() as u64);
+        for &idx in &self.next {
+            // The streams look at the context.
+            self.streams[idx].advance(&self.ctx, self.range, &self.labels)?;
         }
+        let mut charge = self.ctx.charge();
         charge.grow(labels.size() + size_of::<Series>() + size_of::<Source>() * others.len())?;
         self.ctx.count_series(1)?;
         Ok(Some(Series { labels, first, others, range: self.range, ctx: self.ctx.clone(), _charge: charge }))
+    }
+}
+
+/// Finds the streams that are at the first of all series, in order of acceptance.
+fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
+    next.clear();
+    let mut least: Option<&str> = None;
+    for (idx, stream) in streams.iter().enumerate() {
+        let Some(packed) = stream.packed() else { continue };
+        match least.map_or(Ordering::Less, |least| compare_packed(packed, least)) {
+            Ordering::Greater => continue,
+            Ordering::Equal => {}
+            Ordering::Less => {
+                next.clear();
+                least = Some(packed);
+            }
+        }
+        next.push(idx);
+    }
+}
+
+/// Returns the labels that streams have to give: what is asked for of one stream, all if they are to be merged.
+fn labels_needed(streams: &[Stream], hints: SelectHints) -> Result<LabelHint> {
+    match (streams, hints.labels) {
+        ([_], LabelHint::All) => Ok(LabelHint::All),
+        ([alone], asked) if !alone.has_label(hints.whole_where)? => Ok(asked),
+        _ => Ok(LabelHint::All),
     }
 }
 
@@ -228,7 +196,6 @@ impl Iterator for SeriesSet {
         self.failed = next.is_err();
         if self.failed {
             self.left = 0;
-            self.next.clear();
         }
         next.transpose()
     }
@@ -243,65 +210,57 @@ impl fmt::Debug for SeriesSet {
 impl Stream {
     fn len(&self) -> u64 {
         match self {
-            Self::Heads(heads) => heads.len(),
-            Self::Block(block) => block.ordinals.len() as u64,
+            Self::Heads(heads, at) => heads.len() + u64::from(at.is_some()),
+            Self::Block(block) => block.len(),
         }
     }
 
-    fn next(&mut self, ctx: &QueryContext, range: TimeRange, labels: &LabelHint) -> Result<Option<(Labels, Place)>> {
+    fn ask_for(&mut self, labels: &LabelHint) -> Result<()> {
         match self {
-            Self::Heads(heads) => heads.next(ctx, labels),
-            Self::Block(block) => block.next(ctx, range),
+            Self::Heads(..) => Ok(()),
+            Self::Block(block) => block.ask_for(labels),
+        }
+    }
+
+    /// Goes to the next series.
+    fn advance(&mut self, ctx: &QueryContext, range: TimeRange, labels: &LabelHint) -> Result<()> {
+        match self {
+            Self::Heads(heads, at) => *at = heads.next(ctx, labels)?,
+            Self::Block(block) => block.advance(ctx, range)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the packed labels of the series that the stream is at; `None` behind the last.
+    fn packed(&self) -> Option<&str> {
+        match self {
+            Self::Heads(_, at) => at.as_ref().map(|(labels, _)| labels.as_packed()),
+            Self::Block(block) => block.packed(),
+        }
+    }
+
+    /// Returns the labels of the series that the stream is at, the empty set behind the last.
+    fn labels(&mut self) -> Labels {
+        match self {
+            Self::Heads(_, at) => at.as_ref().map(|(labels, _)| labels.clone()).unwrap_or_default(),
+            Self::Block(block) => block.labels(),
+        }
+    }
+
+    /// Returns where the samples of the series are that the stream is at; `None` behind the last.
+    fn source(&self) -> Option<Source> {
+        match self {
+            Self::Heads(heads, at) => at.as_ref().map(|(_, place)| heads.source(*place)),
+            Self::Block(block) => block.source().map(|(reads, ordinal)| Source::Block(reads, ordinal)),
         }
     }
 
     /// Tells whether any series, selected or not, may have a label of one of these names.
-    fn has_label(&self, names: &[&str]) -> bool {
+    fn has_label(&self, names: &[&str]) -> Result<bool> {
         match self {
-            Self::Heads(heads) => heads.has_label(names),
-            Self::Block(_) => true,
+            Self::Heads(heads, _) => Ok(heads.has_label(names)),
+            Self::Block(block) => block.has_label(names),
         }
-    }
-
-    fn source(&self, place: Place) -> Source {
-        match self {
-            Self::Heads(heads) => heads.source(place),
-            Self::Block(block) => Source::Block(Arc::clone(&block.reads), place.at),
-        }
-    }
-}
-
-impl BlockStream {
-    fn new(ctx: &QueryContext, stored: &Arc<StoredBlock>, ordinals: RoaringBitmap, range: TimeRange) -> Self {
-        let all = range.covers(stored.meta().range);
-        let cursor = stored.block.series_cursor();
-        let reads = BlockReads { stored: Arc::clone(stored), ctx: ctx.clone(), idle: Mutex::default() };
-        let reads = Arc::new(reads);
-        Self { reads, cursor, ordinals: ordinals.into_iter(), all }
-    }
-
-    fn next(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<Option<(Labels, Place)>> {
-        while let Some(ordinal) = self.ordinals.next() {
-            ctx.check()?;
-            if self.has_samples(ordinal, range)? {
-                self.cursor.seek(ordinal)?;
-                return Ok(Some((self.cursor.labels()?, Place { part: 0, at: ordinal })));
-            }
-        }
-        Ok(None)
-    }
-
-    fn has_samples(&self, ordinal: u32, range: TimeRange) -> Result<bool> {
-        let stored = &self.reads.stored;
-        if stored.deleted(ordinal).next().is_some() {
-            let mut samples = SampleColumns::default();
-            self.reads.read(ordinal, range, &mut samples)?;
-            return Ok(!samples.is_empty());
-        }
-        if self.all {
-            return Ok(true);
-        }
-        self.reads.with_recent(|recent| stored.block.overlaps(recent, ordinal, range))
     }
 }
 

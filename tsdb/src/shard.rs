@@ -1,18 +1,24 @@
 //! A shard: one head, chosen by the hash of a label set. Shards share nothing but logs (`logs`).
 //!
 //! Lock order: exemplars, what is gathered for the log, head, then what is held, then the log's own. Commits take only the
-//! last.
+//! last. The lock of the order of series comes before that of the head, and with no other.
+//!
+//! Locks that are taken for each new series are given to whoever has waited longest, twice in a millisecond at least: a
+//! request that makes thousands of series does not keep known ones waiting.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use roaring::RoaringBitmap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::batch::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle, ShardBatch};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::groups::{GroupCounts, SeriesGroup};
-use crate::head::{Appended, Bounds, Garbage, Head, NewSeries, Ranks, SlotRef, SlotSort};
+use crate::head::{Appended, Bounds, Garbage, Head, NewSeries, Ranks, SeriesOrder, SlotRef, SlotSort};
 use crate::index::SymbolId;
 use crate::labels::Labels;
 use crate::logs::{Gathered, Log};
@@ -41,6 +47,8 @@ pub(crate) struct Shard {
     log: Arc<Log>,
     /// Samples that are in the log and go into the head when its older ones have been replayed.
     held: Mutex<Held>,
+    /// The last order of all series, as long as somebody reads in it. Locked while one is made; see the lock order.
+    last_order: Mutex<Weak<SeriesOrder>>,
     head_size_max: usize,
 }
 
@@ -59,6 +67,14 @@ pub(crate) struct Appending {
 const BATCH_VALUES: usize = 4096;
 /// Slots whose ranks are looked up under one lock.
 const BATCH_SLOTS: usize = 4096;
+/// Selections of fewer series of a head sort them by themselves. Unit tests have small heads.
+const SHARED_ORDER_MIN: u64 = if cfg!(test) { 8 } else { 1 << 16 };
+/// How long a selection waits for another one that makes an order, before it looks at its own deadline again.
+const ORDER_WAIT: Duration = Duration::from_millis(20);
+/// Bytes of a series while an order is made: its slot, sorted and unsorted, in runs and in what they are merged into.
+const ORDERING_SIZE: usize = 4 * size_of::<SlotRef>();
+/// Bytes of a series of an order, at most: its slot, and that among the members.
+const ORDERED_SIZE: usize = size_of::<SlotRef>() + 2;
 
 /// What one append to a shard did.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +95,7 @@ impl Shard {
             head: RwLock::new(Head::new(seed)),
             log,
             held: Mutex::default(),
+            last_order: Mutex::default(),
             head_size_max: head_size_max.min(HEAD_SIZE_MAX),
         }
     }
@@ -94,17 +111,17 @@ impl Shard {
         self.log.wal()
     }
 
-    // A panic under the lock can leave a series half made or a sample half written. Nothing under it is meant to panic;
-    // if it does, going on with what is there beats refusing all of the shard's series.
+    // A panic under the lock can leave a series half made or a sample half written, and gives it back. Nothing under it is
+    // meant to panic; if it does, going on with what is there beats refusing all of the shard's series.
 
     /// Locks the head for reading.
     pub(crate) fn head(&self) -> RwLockReadGuard<'_, Head> {
-        self.head.read().unwrap_or_else(PoisonError::into_inner)
+        self.head.read()
     }
 
     /// Locks the head for writing.
     pub(crate) fn head_mut(&self) -> RwLockWriteGuard<'_, Head> {
-        self.head.write().unwrap_or_else(PoisonError::into_inner)
+        self.head.write()
     }
 
     /// Returns where a series lives, and makes it under the next free number if it is new. The group gets it if no other
@@ -271,7 +288,7 @@ impl Shard {
 
     /// Locks what is held.
     pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     /// Brings slots into label order; those that name another series by now are left out. Locks the head for a few
@@ -292,22 +309,68 @@ impl Shard {
     }
 
     /// Ranks all series, new ones as well, and returns them in label order. Locks the head as [`Shard::sort_slots`] does,
-    /// and last for a moment to set the ranks, which were made without it. Called by one thread at a time.
+    /// and last for a moment to set the ranks, which were made without it. Waits for another thread that does the same.
     ///
     /// # Errors
-    /// When `ctx` ends; ranks stay as they are.
-    pub(crate) fn rank_series(&self, ctx: &QueryContext) -> Result<Vec<SlotRef>> {
-        let (n_removed, mut slots) = (self.head().n_removed(), Vec::new());
+    /// When `ctx` ends or its memory is used up; ranks stay as they are.
+    pub(crate) fn rank_series(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
+        let mut last = self.last_order.lock();
+        let order = self.make_order(ctx)?;
+        *last = Arc::downgrade(&order);
+        Ok(order)
+    }
+
+    /// Returns an order of all series that has most of the slots of a large selection; makes one if there is none. `None` if
+    /// sorting the slots by themselves is less work, or if series have been removed, more than `n_removed` in all.
+    ///
+    /// # Errors
+    /// As [`Shard::rank_series`].
+    pub(crate) fn shared_order(
+        &self,
+        ctx: &QueryContext,
+        slots: &RoaringBitmap,
+        n_removed: u64,
+    ) -> Result<Option<Arc<SeriesOrder>>> {
+        if slots.len() < SHARED_ORDER_MIN {
+            return Ok(None);
+        }
+        let mut last = loop {
+            ctx.check()?;
+            if let Some(last) = self.last_order.try_lock_for(ORDER_WAIT) {
+                break last;
+            }
+        };
+        let has_most = |order: &Arc<SeriesOrder>| {
+            let n_missing = order.members(n_removed).map(|members| slots.difference_len(members));
+            n_missing.is_some_and(|n_missing| n_missing <= slots.len() / 8)
+        };
+        if let Some(order) = last.upgrade().filter(has_most) {
+            return Ok(Some(order));
+        }
+        if slots.len() < self.head().len() as u64 / 2 {
+            return Ok(None);
+        }
+        let order = self.make_order(ctx)?;
+        *last = Arc::downgrade(&order);
+        Ok(Some(order).filter(has_most))
+    }
+
+    /// Called by one thread at a time.
+    fn make_order(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
+        let (n_removed, mut slots, mut charge) = (self.head().n_removed(), Vec::new(), ctx.charge());
         for step in 0.. {
             let head = self.head();
             let Some(of_step) = head.slots_of_step(step) else { break };
+            charge.grow(of_step.len() * ORDERING_SIZE)?;
             slots.extend(head.slot_refs(of_step));
         }
         let sorted = self.sort_slots(ctx, &slots)?;
+        drop(slots);
         let ranks = Ranks::new(&sorted, n_removed);
         // Freed when the lock is gone.
         let _old = self.head_mut().set_ranks(ranks);
-        Ok(sorted)
+        charge.shrink(charge.size().saturating_sub(sorted.len() * ORDERED_SIZE));
+        Ok(Arc::new(SeriesOrder::new(sorted, n_removed, charge)))
     }
 
     /// Takes series out of the head that have had no samples since `last_before_ms`, gives their memory back, and returns

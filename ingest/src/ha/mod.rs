@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use varve_tsdb::{Clock, Fs, Labels, SystemClock};
+use varve_tsdb::{Clock, Fs, Labels, StateFileError, SystemClock};
 
 use crate::batch::DecodedBatch;
 use crate::rejects::Reason;
@@ -77,10 +77,16 @@ pub enum ElectionsFound {
 impl Elections {
     /// Reads who led, from the file `path` in a folder that exists.
     pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, ElectionsFound) {
-        let (election, keeps, found) = match file::read(&*fs, &path) {
+        let read = file::FILE.read(&*fs, &path).and_then(|payload| match payload {
+            None => Ok(Election::default()),
+            Some(payload) => {
+                file::decode(&payload).ok_or_else(|| StateFileError::damaged("it holds what no election can"))
+            }
+        });
+        let (election, keeps, found) = match read {
             Ok(election) => (election, true, ElectionsFound::Sound),
-            Err(file::ReadError::Newer(version)) => (Election::default(), false, ElectionsFound::Newer(version)),
-            Err(file::ReadError::Unreadable(reason)) => {
+            Err(StateFileError::Newer(version)) => (Election::default(), false, ElectionsFound::Newer(version)),
+            Err(StateFileError::Unreadable(reason)) => {
                 let is_aside = fs.rename(&path, &path.with_extension("damaged")).is_ok();
                 (Election::default(), is_aside, ElectionsFound::Damaged(reason))
             }
@@ -123,7 +129,7 @@ impl Elections {
 
     fn write(&self, state: &mut State) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        let written = file::write(&*self.fs, path, &file::encode(&state.election));
+        let written = file::FILE.replace(&*self.fs, path, &file::encode(&state.election));
         state.is_unsaved = written.is_err();
         written
     }

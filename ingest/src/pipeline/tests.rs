@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
 use varve_tsdb::{
-    HistogramCounts, Matcher, Options, QueryContext, ResetHint, STALE_NAN_BITS, SampleColumns, TimeRange,
+    FaultFs, HistogramCounts, Matcher, Options, QueryContext, ResetHint, STALE_NAN_BITS, SampleColumns, TimeRange,
 };
 
 use super::*;
@@ -27,8 +27,12 @@ struct Fixture {
 
 impl Fixture {
     fn new(limits: Limits) -> Self {
+        Self::on(Options::default(), limits)
+    }
+
+    fn on(options: Options, limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options { shards: 2, out_of_order_window_ms: 0, ..Options::default() }).unwrap();
+        let db = Db::open(dir.path(), Options { shards: 2, out_of_order_window_ms: 0, ..options }).unwrap();
         Self { receiver: Receiver::new(Arc::new(db), limits), _dir: dir }
     }
 
@@ -110,6 +114,35 @@ fn a_repeated_request_is_accepted_and_stores_nothing_twice() {
     fixture.stored(&request);
     fixture.stored(&request);
     assert_eq!(fixture.contents()[0].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
+}
+
+#[test]
+fn a_full_disk_is_waited_for_and_costs_nothing_that_was_acknowledged() {
+    let disk = FaultFs::with_room(u64::MAX);
+    let options = || Options { fs: Arc::new(disk.clone()), ..Options::default() };
+    let brief = Limits { admission_wait: Duration::from_millis(50), ..Limits::default() };
+    let fixture = Fixture::on(options(), brief);
+    fixture.stored(&[up("x", &[(T, 1.0)])]);
+    disk.set_room(0);
+    // The first request finds out, the second one waits for room before it is looked at.
+    assert!(matches!(fixture.write(&[up("x", &[(T + 1, 2.0)])]), Err(WriteError::Store(_))));
+    let began = Instant::now();
+    assert!(matches!(fixture.write(&[up("y", &[(T + 1, 2.0)])]), Err(WriteError::Store(_))));
+    assert!(began.elapsed() >= brief.admission_wait);
+    assert_eq!(fixture.n_series(), 1, "it was not looked at");
+    disk.set_room(u64::MAX);
+    fixture.stored(&[up("x", &[(T + 1, 2.0)])]);
+    assert_eq!(fixture.contents()[0].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
+
+    let patient = Fixture::on(options(), Limits { admission_wait: Duration::from_secs(600), ..Limits::default() });
+    disk.set_room(0);
+    assert!(patient.write(&[up("x", &[(T, 1.0)])]).is_err());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| patient.stored(&[up("x", &[(T, 1.0)])]));
+        disk.set_room(u64::MAX);
+        waiting.join().unwrap();
+    });
+    assert_eq!(patient.contents()[0].1, bits(&[(T, 1.0)]));
 }
 
 #[test]

@@ -62,6 +62,13 @@ pub(super) const KNOWN: &[Known] = &[
         },
     },
     Known {
+        name: "mean-of-infinite-histograms",
+        effect: Effect::Histograms {
+            functions: &["avg", "avg by ", "avg without ", "avg_over_time"],
+            pair: |ours, theirs| matches!(ours, "+Inf" | "-Inf") && theirs == "NaN",
+        },
+    },
+    Known {
         name: "samples-of-totals",
         effect: Effect::Samples { functions: &["histogram_count", "histogram_sum", "histogram_avg"] },
     },

@@ -141,7 +141,7 @@ impl<'a> GroupMap<'a> {
         if flags != 0 {
             return Err(Unreadable::Newer);
         }
-        if timelines.len() / MAP_WIDTH / n_series != n_pages || timelines.len() % (MAP_WIDTH * n_series) != 0 {
+        if n_pages.checked_mul(MAP_WIDTH * n_series) != Some(timelines.len()) {
             return Err(Unreadable::Damaged);
         }
         Ok(Self { n_series, timelines })

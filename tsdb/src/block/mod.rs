@@ -51,7 +51,7 @@ mod values;
 mod verify;
 mod writer;
 
-pub(crate) use index::{SeriesCursor, SymbolCursor};
+pub(crate) use index::{Projection, SeriesCursor, SymbolCursor};
 pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin};
 pub(crate) use page::PageCache;
 pub(crate) use reader::Block;

@@ -10,7 +10,7 @@
 //! checksum is right. The payload is kept compressed only if that makes it smaller. Since pages lie one behind the other
 //! and say how long they are, [`Pages::check`] can walk through a file without knowing what is in it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -223,10 +223,11 @@ impl Pages {
         if let Some(payload) = self.cache.pages.get(&key) {
             return Ok(payload);
         }
-        let bytes = self.bytes(page)?;
-        let stored = self.verified(page, &bytes)?;
-        let mut payload: Arc<[u8]> = std::iter::repeat_n(0, stored.raw_size).collect();
-        stored.unpack(Arc::get_mut(&mut payload).expect("nobody else has it yet")).ok_or_else(|| self.unsound(page))?;
+        let payload = self.with_stored(page, |stored| {
+            let mut payload: Arc<[u8]> = std::iter::repeat_n(0, stored.raw_size).collect();
+            stored.unpack(Arc::get_mut(&mut payload)?)?;
+            Some(payload)
+        })?;
         self.cache.pages.insert(key, Arc::clone(&payload));
         Ok(payload)
     }
@@ -236,11 +237,11 @@ impl Pages {
     /// # Errors
     /// As [`Pages::get`].
     pub(in crate::block) fn read(&self, page: PageRef) -> Result<Vec<u8>> {
-        let bytes = self.bytes(page)?;
-        let stored = self.verified(page, &bytes)?;
-        let mut payload = vec![0; stored.raw_size];
-        stored.unpack(&mut payload).ok_or_else(|| self.unsound(page))?;
-        Ok(payload)
+        self.with_stored(page, |stored| {
+            let mut payload = vec![0; stored.raw_size];
+            stored.unpack(&mut payload)?;
+            Some(payload)
+        })
     }
 
     /// Verifies the checksum of the page at `offset`, which must end at or before `end`, and returns its reference.
@@ -254,18 +255,25 @@ impl Pages {
         if u64::from(page.size) > end.saturating_sub(offset) {
             return Err(self.corrupt(offset, "a page reaches into what follows the pages"));
         }
-        self.verified(page, &self.bytes(page)?)?;
-        Ok(page)
+        self.with_stored(page, |_| Some(page))
     }
 
-    /// Reads a page as it is stored.
-    fn bytes(&self, page: PageRef) -> Result<Vec<u8>> {
+    /// Reads a page as it is stored, verifies it and hands it out; `None` of `unpack` says that it is unsound.
+    fn with_stored<T>(&self, page: PageRef, unpack: impl FnOnce(&Stored<'_>) -> Option<T>) -> Result<T> {
         if !(PAGE_HEADER_SIZE..=PAGE_SIZE_MAX + PAGE_HEADER_SIZE).contains(&(page.size as usize)) {
             return Err(self.corrupt(page.offset, format!("{} bytes cannot be the size of a page", page.size)));
         }
-        let mut bytes = vec![0; page.size as usize];
-        self.read_at(&mut bytes, page.offset)?;
-        Ok(bytes)
+        let mut room = STORED.take();
+        if room.len() < page.size as usize {
+            room.resize(page.size as usize, 0);
+        }
+        let bytes = &mut room[..page.size as usize];
+        self.read_at(bytes, page.offset)?;
+        let unpacked = Stored::verify(bytes).and_then(|stored| unpack(&stored));
+        if room.len() <= STORED_SIZE_MAX {
+            STORED.set(room);
+        }
+        unpacked.ok_or_else(|| self.corrupt(page.offset, "a page does not have its checksum"))
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
@@ -273,14 +281,6 @@ impl Pages {
             io::ErrorKind::UnexpectedEof => self.corrupt(offset, "the file ends inside a page: it was cut short"),
             kind => Error::io("read", &self.path)(io::Error::new(kind, format!("at byte {offset}: {e}"))),
         })
-    }
-
-    fn verified<'a>(&self, page: PageRef, bytes: &'a [u8]) -> Result<Stored<'a>> {
-        Stored::verify(bytes).ok_or_else(|| self.unsound(page))
-    }
-
-    fn unsound(&self, page: PageRef) -> Error {
-        self.corrupt(page.offset, "a page does not have its checksum")
     }
 
     /// Says that what a sound page holds cannot be read.
@@ -340,7 +340,12 @@ impl<'a> Stored<'a> {
 thread_local! {
     /// Made once a thread: a new one takes longer than the decompression of a page.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    /// Room for a page as it is stored: memory that is freed goes back to the operating system at once.
+    static STORED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
+
+/// Most bytes of room for stored pages that a thread keeps. Few pages are larger.
+const STORED_SIZE_MAX: usize = 256 << 10;
 
 fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     DECOMPRESSOR.with_borrow_mut(|kept| {

@@ -1,7 +1,9 @@
 //! Columns of integers as byte planes: all lowest bytes, then all second bytes, and so on.
 //!
 //! The planes of high bytes are mostly equal, which zstd takes away; a number is still found without reading those
-//! before it, and the sum of the first few, which says where the bytes of one series begin, is a sum of bytes.
+//! before it, and the sum of some, which says where the bytes of one series begin, is a sum of bytes.
+
+use std::ops::Range;
 
 /// Appends the lowest `width` bytes of each value.
 ///
@@ -19,6 +21,7 @@ pub(in crate::block) fn put_planes(values: &[u32], width: usize, dst: &mut Vec<u
 pub(in crate::block) struct Planes<'a> {
     bytes: &'a [u8],
     n: usize,
+    width: usize,
 }
 
 impl<'a> Planes<'a> {
@@ -27,24 +30,24 @@ impl<'a> Planes<'a> {
         debug_assert!(n > 0 && width <= 4, "a column has a value, and a value four bytes");
         let (bytes, rest) = src.split_at_checked(n * width)?;
         *src = rest;
-        Some(Self { bytes, n })
+        Some(Self { bytes, n, width })
     }
 
     /// Returns the value at `i`.
     #[inline]
     pub(in crate::block) fn get(self, i: usize) -> u32 {
-        self.bytes.chunks_exact(self.n).rev().fold(0, |value, plane| value << 8 | u32::from(plane[i]))
+        debug_assert!(i < self.n, "a value of the column");
+        (0..self.width).rev().fold(0, |value, plane| value << 8 | u32::from(self.bytes[plane * self.n + i]))
     }
 
-    /// Adds up the first `n` values.
+    /// Adds up the values of a range.
     #[inline]
-    pub(in crate::block) fn sum(self, n: usize) -> usize {
-        let mut sum = 0;
-        for plane in self.bytes.chunks_exact(self.n).rev() {
-            let of_plane: u32 = plane[..n].iter().map(|&byte| u32::from(byte)).sum();
-            sum = (sum << 8) + of_plane as usize;
-        }
-        sum
+    pub(in crate::block) fn sum(self, range: Range<usize>) -> usize {
+        debug_assert!(range.end <= self.n, "values of the column");
+        (0..self.width).rev().fold(0, |sum, plane| {
+            let bytes = &self.bytes[plane * self.n..][range.clone()];
+            (sum << 8) + bytes.iter().map(|&byte| u32::from(byte)).sum::<u32>() as usize
+        })
     }
 }
 
@@ -60,12 +63,13 @@ mod tests {
             put_planes(&values, width, &mut bytes);
             let planes = Planes::take(&mut &bytes[..], values.len(), width).unwrap();
             prop_assert!(Planes::take(&mut &bytes[1..], values.len(), width).is_none());
-            let mut sum = 0;
+            let n = values.len();
+            let sum = |range: Range<usize>| values[range].iter().map(|&value| value as usize).sum::<usize>();
             for (i, &value) in values.iter().enumerate() {
-                prop_assert_eq!((planes.get(i), planes.sum(i)), (value, sum));
-                sum += value as usize;
+                prop_assert_eq!(planes.get(i), value);
+                prop_assert_eq!((planes.sum(0..i), planes.sum(i..n)), (sum(0..i), sum(i..n)));
             }
-            prop_assert_eq!(planes.sum(values.len()), sum);
+            prop_assert_eq!(planes.sum(0..n), sum(0..n));
         }
     }
 }

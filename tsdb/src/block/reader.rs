@@ -3,7 +3,6 @@
 //! Opening reads the two ends, the directory and the root of the index; all else is read by position when it is asked for,
 //! through the cache. Damage is found when a page is first decoded and fails what needs that page, nothing else.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,10 +12,10 @@ use super::Unreadable;
 use super::directory::{Group, Groups, TimelinePages};
 use super::footer::{Footer, find_footer};
 use super::group::{GroupMap, RowsRef};
-use super::index::{Index, SeriesCursor, SymbolCursor};
+use super::index::{Index, Projection, SeriesCursor, SymbolCursor};
 use super::meta::BlockMeta;
 use super::page::{PageCache, PageRef, Pages};
-use super::recent::Recent;
+use super::recent::{Recent, Times};
 use super::rows::Rows;
 use super::scan::BlockScan;
 use super::timelines::TimelineId;
@@ -26,6 +25,7 @@ use crate::fs::{Fs, ReadFile};
 use crate::index::Texts;
 use crate::matcher::Matcher;
 use crate::sample::{SampleColumns, TimeRange};
+use crate::select::LabelHint;
 
 /// An open block.
 #[derive(Debug)]
@@ -123,6 +123,22 @@ impl Block {
         self.index.label_values(ctx, name, ordinals, values)
     }
 
+    /// Finds the labels that are asked for; `None` if it is all.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`].
+    pub(crate) fn projection(&self, asked: &LabelHint) -> Result<Option<Projection>> {
+        self.index.projection(asked)
+    }
+
+    /// Tells whether a series may have a label of this name.
+    ///
+    /// # Errors
+    /// As [`Block::projection`].
+    pub(crate) fn has_label(&self, name: &str) -> Result<bool> {
+        self.index.has_label(name)
+    }
+
     /// Returns a cursor over the label sets.
     pub(crate) fn series_cursor(&self) -> SeriesCursor {
         self.index.series_cursor()
@@ -143,7 +159,7 @@ impl Block {
     pub(crate) fn overlaps(&self, recent: &mut Recent, ordinal: u32, range: TimeRange) -> Result<bool> {
         let group = recent.group(self, ordinal);
         for (i, _) in group.pages_in(range) {
-            if self.times(recent, group, i, ordinal)?.is_some_and(|times_ms| !cut(times_ms, range).is_empty()) {
+            if self.times(recent, group, i, ordinal)?.is_some_and(|times| !times.cut(range).is_empty()) {
                 return Ok(true);
             }
         }
@@ -190,16 +206,17 @@ impl Block {
         out: &mut SampleColumns,
     ) -> Result<()> {
         let start = out.len();
-        let Some(times_ms) = self.times(recent, group, i, ordinal)? else { return Ok(()) };
-        let (n, wanted) = (times_ms.len(), cut(times_ms, range));
+        let Some(times) = self.times(recent, group, i, ordinal)? else { return Ok(()) };
+        let (n, wanted) = (times.len(), times.cut(range));
         if wanted.is_empty() {
             return Ok(());
         }
-        out.timestamps_ms.extend_from_slice(&times_ms[wanted.clone()]);
-        let payload = recent.rows(self, i, rows.page)?;
+        times.append(wanted.clone(), &mut out.timestamps_ms);
+        let page = recent.rows(self, i, rows.page)?;
         let series_idx = (ordinal - group.first) as usize;
-        let read = Rows::parse(&payload, group.n_series).and_then(|rows| {
-            rows.decode(series_idx, n, wanted.clone(), out)?;
+        let read = Rows::parse(&page.payload, group.n_series).and_then(|rows| {
+            page.place = rows.place_of(series_idx, page.place);
+            rows.decode(page.place, n, wanted.clone(), out)?;
             Ok(rows.starts(series_idx, n, wanted)?)
         });
         let starts = read.map_err(|why| self.pages.unreadable(rows.page, why))?;
@@ -208,12 +225,11 @@ impl Block {
     }
 
     /// Returns the timestamps that a series has in the `i`-th page of rows of its group, if it has any.
-    fn times<'a>(&self, recent: &'a mut Recent, group: Group<'_>, i: usize, ordinal: u32) -> Result<Option<&'a [i64]>> {
-        let map = recent.map(self, group)?;
-        let map = self.map(group, &map)?;
+    fn times<'a>(&self, recent: &'a mut Recent, group: Group<'_>, i: usize, ordinal: u32) -> Result<Option<Times<'a>>> {
+        let map = self.map(group, &recent.map(self, group)?.payload)?;
         let Some(id) = map.timeline(i, (ordinal - group.first) as usize) else { return Ok(None) };
-        let times_ms = recent.times(self, id).ok_or_else(|| self.no_timeline(group.map, id))?;
-        times_ms.map(Some)
+        let times = recent.times(self, id).ok_or_else(|| self.no_timeline(group.map, id))?;
+        times.map(Some)
     }
 
     pub(in crate::block) fn map<'a>(&self, group: Group<'_>, payload: &'a [u8]) -> Result<GroupMap<'a>> {
@@ -223,17 +239,5 @@ impl Block {
 
     pub(in crate::block) fn no_timeline(&self, map: PageRef, id: TimelineId) -> Error {
         self.pages.corrupt(map.offset, format!("a series is said to have timeline {}, which is not there", id.0))
-    }
-}
-
-/// Returns which of some ascending times lie in a range.
-fn cut(times_ms: &[i64], range: TimeRange) -> Range<usize> {
-    match times_ms {
-        // Fast path: all of them.
-        [first, .., last] if range.start_ms <= *first && *last <= range.end_ms => 0..times_ms.len(),
-        _ => {
-            let start = times_ms.partition_point(|&time_ms| time_ms < range.start_ms);
-            start..start + times_ms[start..].partition_point(|&time_ms| time_ms <= range.end_ms)
-        }
     }
 }

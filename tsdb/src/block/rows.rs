@@ -102,6 +102,13 @@ fn encode_row(kind: u8, row: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &m
     }
 }
 
+/// Where in a page the rows of a series begin. The default is the first series.
+#[derive(Debug, Default, Clone, Copy)]
+pub(in crate::block) struct RowsPlace {
+    series_idx: usize,
+    start: usize,
+}
+
 /// A page of rows whose frame is sound.
 #[derive(Clone, Copy)]
 pub(in crate::block) struct Rows<'a> {
@@ -133,7 +140,7 @@ impl<'a> Rows<'a> {
     /// Checks that the rows of all series fill the page. Whoever reads one series only sees that its rows are there.
     pub(in crate::block) fn check_sizes(self) -> Result<(), Damaged> {
         self.starts.check(self.kinds.len())?;
-        if self.sizes.sum(self.kinds.len()) == self.rows.len() { Ok(()) } else { Err(Damaged) }
+        if self.sizes.sum(0..self.kinds.len()) == self.rows.len() { Ok(()) } else { Err(Damaged) }
     }
 
     /// Tells whether a series has rows here.
@@ -144,6 +151,12 @@ impl<'a> Rows<'a> {
     /// Returns the bytes of a series' rows here.
     pub(in crate::block) fn size(self, series_idx: usize) -> u64 {
         self.sizes.get(series_idx).into()
+    }
+
+    /// Finds the rows of a series, from those of another one on if that comes before it.
+    pub(in crate::block) fn place_of(self, series_idx: usize, from: RowsPlace) -> RowsPlace {
+        let from = if from.series_idx <= series_idx { from } else { RowsPlace::default() };
+        RowsPlace { series_idx, start: from.start + self.sizes.sum(from.series_idx..series_idx) }
     }
 
     /// Returns the starts at `wanted` of the `n_samples` that a series has here, counted from the first wanted one.
@@ -160,13 +173,12 @@ impl<'a> Rows<'a> {
     /// theirs. Rows outside are passed over.
     pub(in crate::block) fn decode(
         self,
-        series_idx: usize,
+        RowsPlace { series_idx, start }: RowsPlace,
         n_samples: usize,
         wanted: Range<usize>,
         dst: &mut SampleColumns,
     ) -> Result<(), Unreadable> {
         debug_assert!(!wanted.is_empty() && wanted.end <= n_samples, "a range of the series");
-        let start = self.sizes.sum(series_idx);
         let src = self.rows.get(start..start + self.sizes.get(series_idx) as usize).ok_or(Damaged);
         match self.kinds[series_idx] {
             KIND_FLOATS => Ok(decode_floats(src?, n_samples, &wanted, &mut dst.values)?),
@@ -257,7 +269,8 @@ mod tests {
             {
                 if end <= column.len() {
                     let mut got = SampleColumns { values: vec![7.0], ..SampleColumns::default() };
-                    rows.decode(i, column.len(), start..end, &mut got).unwrap();
+                    let place = rows.place_of(i, RowsPlace::default());
+                    rows.decode(place, column.len(), start..end, &mut got).unwrap();
                     assert_eq!(got.values[1..], column[start..end], "series {i}, {start}..{end}");
                 }
             }
@@ -275,7 +288,7 @@ mod tests {
             let rows = Rows::parse(&page, 2);
             rows.and_then(|rows| {
                 rows.check_sizes()?;
-                rows.decode(1, 2, 0..2, &mut SampleColumns::default())
+                rows.decode(rows.place_of(1, RowsPlace::default()), 2, 0..2, &mut SampleColumns::default())
             })
             .unwrap_err()
         };

@@ -6,7 +6,7 @@ use super::directory::Group;
 use super::group::RowsRef;
 use super::index::SeriesCursor;
 use super::reader::Block;
-use super::rows::Rows;
+use super::rows::{Rows, RowsPlace};
 use super::timelines::{TimelineId, Timelines};
 use super::{Damaged, Symbol};
 use crate::error::Result;
@@ -139,7 +139,8 @@ impl<'a> LoadedGroup<'a> {
                 .transpose()?
                 .ok_or_else(|| self.block.no_timeline(self.group.map, id))?;
             let n = out.timestamps_ms.len() - start;
-            rows.decode(series_idx, n, 0..n, out).map_err(unreadable)?;
+            let place = rows.place_of(series_idx, RowsPlace::default());
+            rows.decode(place, n, 0..n, out).map_err(unreadable)?;
             let starts = rows.starts(series_idx, n, 0..n).map_err(|damaged| unreadable(damaged.into()))?;
             out.set_starts(start, &starts);
         }

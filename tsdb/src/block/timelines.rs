@@ -20,7 +20,7 @@ use super::directory::DirectoryWriter;
 use super::page::{PageRef, PageWriter};
 use super::planes::{Planes, put_planes};
 use super::rows::SERIES_SAMPLES_MAX;
-use super::timestamps::{decode_timestamps, encode_timestamps};
+use super::timestamps::{Line, decode_timestamps, encode_timestamps};
 use super::{Damaged, Unreadable};
 use crate::error::{Error, Result};
 
@@ -164,18 +164,30 @@ impl<'a> Timelines<'a> {
 
     /// Checks that the timelines fill the page. Whoever reads one only sees that it is there.
     pub(in crate::block) fn check_sizes(self) -> Result<(), Damaged> {
-        if self.sizes.sum(self.n) == self.timelines.len() { Ok(()) } else { Err(Damaged) }
+        if self.sizes.sum(0..self.n) == self.timelines.len() { Ok(()) } else { Err(Damaged) }
     }
 
     /// Appends the timestamps of the `i`-th timeline of the page.
     pub(in crate::block) fn decode(self, i: usize, dst: &mut Vec<i64>) -> Result<(), Unreadable> {
-        let n = self.counts.get(i) as usize;
-        if n == 0 || n > SERIES_SAMPLES_MAX {
-            return Err(Unreadable::Damaged);
-        }
-        let start = self.sizes.sum(i);
-        let mut src = self.timelines.get(start..start + self.sizes.get(i) as usize).ok_or(Damaged)?;
+        let (mut src, n) = self.encoded(i)?;
         decode_timestamps(&mut src, n, dst)?;
         if src.is_empty() { Ok(()) } else { Err(Unreadable::Damaged) }
+    }
+
+    /// Returns the `i`-th timeline of the page if its timestamps keep to a line.
+    pub(in crate::block) fn line(self, i: usize) -> Option<Line> {
+        let (src, n) = self.encoded(i).ok()?;
+        Line::decode(src, n)
+    }
+
+    /// Returns the bytes of a timeline and the number of its timestamps.
+    fn encoded(self, i: usize) -> Result<(&'a [u8], usize), Damaged> {
+        let n = self.counts.get(i) as usize;
+        if n == 0 || n > SERIES_SAMPLES_MAX {
+            return Err(Damaged);
+        }
+        let start = self.sizes.sum(0..i);
+        let src = self.timelines.get(start..start + self.sizes.get(i) as usize);
+        Ok((src.ok_or(Damaged)?, n))
     }
 }

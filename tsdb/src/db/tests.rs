@@ -6,6 +6,7 @@ mod damage;
 mod formats;
 mod groups;
 mod histograms;
+mod label_calls;
 mod model;
 mod replaying;
 mod snapshot;

@@ -1,8 +1,8 @@
 //! The only door to the disk and to the clock, so that tests can make both misbehave.
 //!
-//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] one that stays as it is. [`FaultFs`] is the same with little room, syncs that fail and
-//! reads that wait. [`MemFs`] is a disk in memory that fails at any chosen operation and forgets at a power cut all that
-//! a disk may.
+//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] one that stays as it is. [`FaultFs`] is the same with
+//! little room, syncs that fail and reads that wait. [`MemFs`] is a disk in memory that fails at any chosen operation and
+//! forgets at a power cut all that a disk may. [`StateFile`] is a kind of small file that is replaced as a whole.
 
 mod clock;
 #[cfg(any(test, feature = "testing"))]
@@ -13,6 +13,7 @@ mod manual_clock;
 mod memory;
 mod read_only;
 mod real;
+mod state_file;
 
 use std::fmt::Debug;
 use std::io;
@@ -28,6 +29,7 @@ pub use manual_clock::ManualClock;
 pub use memory::{Fault, MemFs, PowerCut};
 pub use read_only::ReadOnlyFs;
 pub use real::RealFs;
+pub use state_file::{StateFile, StateFileError};
 
 /// The disk, as far as the store uses it.
 pub trait Fs: Debug + Send + Sync {

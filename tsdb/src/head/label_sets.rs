@@ -82,6 +82,17 @@ impl LabelSets {
         self.words.run(at, self.n_words(at))
     }
 
+    /// Returns the word at a place in the arena: that of a set, or of one of its values.
+    #[inline]
+    pub(super) fn word(&self, at: u32) -> u32 {
+        self.words.run(at, 1)[0]
+    }
+
+    /// Returns the names of a shape.
+    pub(super) fn names(&self, shape: u32) -> &[SymbolId] {
+        &self.shapes[shape as usize].names
+    }
+
     /// Iterates over the names and values of a set in ascending order of names.
     #[inline]
     pub(super) fn pairs(&self, at: u32) -> impl ExactSizeIterator<Item = (SymbolId, SymbolId)> + '_ {
@@ -113,7 +124,7 @@ impl LabelSets {
 
     #[inline]
     fn n_words(&self, at: u32) -> usize {
-        let shape = self.words.run(at, 1)[0];
+        let shape = self.word(at);
         1 + self.shapes[shape as usize].names.len()
     }
 }

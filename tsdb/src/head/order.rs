@@ -8,9 +8,12 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use roaring::RoaringBitmap;
+
 use super::Head;
 use super::table::{SlotRef, UNRANKED};
 use crate::index::Column;
+use crate::memory::Charge;
 
 /// Series that are sorted in one step.
 const RUN_SERIES: usize = 1024;
@@ -126,6 +129,36 @@ impl SlotSort {
         for slots in [&mut self.ranked, &mut self.unsorted].into_iter().chain(&mut self.runs).chain(merging) {
             slots.retain(|&of| head.is_current(of));
         }
+    }
+}
+
+/// All series of a head in label order, as it was at one time. Selections of many series share one.
+#[derive(Debug)]
+pub(crate) struct SeriesOrder {
+    sorted: Vec<SlotRef>,
+    members: RoaringBitmap,
+    n_removed: u64,
+    /// What it takes is charged to the request that made it.
+    _charge: Charge,
+}
+
+impl SeriesOrder {
+    /// Takes over series in label order; `n_removed` series had been removed from the head before the first of them was
+    /// looked at.
+    pub(crate) fn new(sorted: Vec<SlotRef>, n_removed: u64, charge: Charge) -> Self {
+        let members = sorted.iter().map(|of| of.slot).collect();
+        Self { sorted, members, n_removed, _charge: charge }
+    }
+
+    /// Returns the series in label order. Some may be gone.
+    pub(crate) fn sorted(&self) -> &[SlotRef] {
+        &self.sorted
+    }
+
+    /// Returns the slots whose series it has, if no series was removed since then but `n_removed` in all: then these slots
+    /// have the series that they had.
+    pub(crate) fn members(&self, n_removed: u64) -> Option<&RoaringBitmap> {
+        (self.n_removed == n_removed).then_some(&self.members)
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Row {
 pub(super) struct Table {
     pub(super) symbols: Symbols,
     pub(super) index: Index,
-    label_sets: LabelSets,
+    pub(super) label_sets: LabelSets,
     /// Slots by hash of the label set's words.
     by_labels: WideTable<u32>,
     hasher: DefaultHashBuilder,
@@ -64,9 +64,9 @@ pub(super) struct Table {
     n_removed: u64,
     pub(super) groups: Groups,
     /// The last series that was made: the next one resembles it.
-    recent: Recent,
+    pub(super) recent: Recent,
     /// Memory for the words of a label set.
-    words: Vec<u32>,
+    pub(super) words: Vec<u32>,
 }
 
 /// The rank of a series that has none yet.
@@ -138,10 +138,14 @@ impl Table {
     }
 
     fn find_words(&self, words: &[u32]) -> Option<u32> {
-        self.find_hashed(self.hasher.hash_one(words), words)
+        self.find_hashed(self.hash(words), words)
     }
 
-    fn find_hashed(&self, hash: u64, words: &[u32]) -> Option<u32> {
+    pub(super) fn hash(&self, words: &[u32]) -> u64 {
+        self.hasher.hash_one(words)
+    }
+
+    pub(super) fn find_hashed(&self, hash: u64, words: &[u32]) -> Option<u32> {
         let same = |&slot: &u32| self.label_sets.words(self.rows[slot as usize].labels_at) == words;
         self.by_labels.find(hash, same).copied()
     }
@@ -165,7 +169,7 @@ impl Table {
     }
 
     /// As [`Table::find_or_create`], of names in ascending order and their values as symbols.
-    pub(super) fn find_or_create_symbols(
+    fn find_or_create_symbols(
         &mut self,
         names: &[SymbolId],
         values: &[SymbolId],
@@ -176,13 +180,13 @@ impl Table {
         let shape = self.label_sets.find_shape(names);
         words.push(shape.unwrap_or_default());
         words.extend(values.iter().map(|value| value.0));
-        let mut hash = self.hasher.hash_one(&words[..]);
+        let mut hash = self.hash(&words);
         let found = shape.and_then(|_| self.find_hashed(hash, &words));
         let slot = found.map_or_else(
             || {
                 if shape.is_none() {
                     words[0] = self.new_shape(names)?;
-                    hash = self.hasher.hash_one(&words[..]);
+                    hash = self.hash(&words);
                 }
                 self.create(&words, hash, new_ref)
             },
@@ -192,31 +196,36 @@ impl Table {
         slot.map(|slot| (slot, if found.is_some() { NewSeries::No } else { NewSeries::Yes }))
     }
 
-    pub(super) fn intern(&mut self, text: &str) -> Result<SymbolId> {
-        self.symbols.intern(text).ok_or_else(full)
+    /// Returns the shape of a list of names in ascending order, and makes it if it is new.
+    pub(super) fn shape(&mut self, names: &[SymbolId]) -> Result<u32> {
+        match self.label_sets.find_shape(names) {
+            Some(shape) => Ok(shape),
+            None => self.new_shape(names),
+        }
     }
 
     /// Adds the shape of a list of names, which holds one use of each name for all its sets.
     fn new_shape(&mut self, names: &[SymbolId]) -> Result<u32> {
-        names.iter().try_for_each(|&name| self.symbols.retain(name)).ok_or_else(full)?;
+        names.iter().try_for_each(|&name| self.symbols.retain(name, 1)).ok_or_else(full)?;
         self.label_sets.add_shape(names).ok_or_else(full)
     }
 
+    /// Adds a series. If numbers are used up what was counted up then stays: such a shard takes no new series.
     fn create(&mut self, words: &[u32], hash: u64, new_ref: SeriesRef) -> Result<u32> {
-        let slot = self.numbers.take(SLOTS_MAX).ok_or_else(full)?;
-        match self.insert(slot, words, hash, new_ref) {
-            Some(()) => Ok(slot),
-            None => {
-                self.numbers.give_back(slot);
-                Err(full())
-            }
-        }
+        words[1..].iter().try_for_each(|&value| self.symbols.retain(SymbolId(value), 1)).ok_or_else(full)?;
+        let slot = self.place(words, hash, new_ref)?;
+        self.groups.insert(1);
+        self.index.insert(slot, self.label_sets.pairs(self.rows[slot as usize].labels_at));
+        Ok(slot)
     }
 
-    /// Adds a series. `None` if numbers are used up; what was counted up then stays: such a shard takes no new series.
-    fn insert(&mut self, slot: u32, words: &[u32], hash: u64, series: SeriesRef) -> Option<()> {
-        words[1..].iter().try_for_each(|&value| self.symbols.retain(SymbolId(value)))?;
-        let labels_at = self.label_sets.push(words)?;
+    /// Gives a series a slot from which it can be told, and by whose labels it is found; nothing else knows of it.
+    pub(super) fn place(&mut self, words: &[u32], hash: u64, series: SeriesRef) -> Result<u32> {
+        let slot = self.numbers.take(SLOTS_MAX).ok_or_else(full)?;
+        let Some(labels_at) = self.label_sets.push(words) else {
+            self.numbers.give_back(slot);
+            return Err(full());
+        };
         match self.rows.get_mut(slot as usize) {
             Some(row) => *row = Row { series, last_ms: i64::MIN, labels_at, ..*row },
             None => {
@@ -224,12 +233,10 @@ impl Table {
                 self.ranks.push(UNRANKED);
             }
         }
-        self.groups.insert();
-        self.index.insert(slot, self.label_sets.pairs(labels_at));
         let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
         let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
         self.by_labels.insert_unique(hash, slot, rehash);
-        Some(())
+        Ok(slot)
     }
 
     /// Removes a series; the slot may be given again, under another generation.
@@ -301,6 +308,11 @@ impl Table {
         self.label_sets.words(self.rows[slot as usize].labels_at)
     }
 
+    /// Returns where the label sets begin, by slot; all slots have a series.
+    pub(super) fn label_places(&self) -> impl Iterator<Item = u32> + '_ {
+        self.rows.iter().map(|row| row.labels_at)
+    }
+
     /// Returns the text of a symbol.
     pub(super) fn symbol(&self, id: SymbolId) -> &str {
         self.symbols.text(id)
@@ -370,6 +382,6 @@ impl Table {
     }
 }
 
-fn full() -> Error {
+pub(super) fn full() -> Error {
     Error::Limit { what: "series or label values of a shard", used: 1 << 32, limit: u64::from(u32::MAX) }
 }

@@ -31,6 +31,19 @@ impl Index {
         }
     }
 
+    /// Adds the slots from 0 to `end`, of which no label is known; there are none yet.
+    pub(crate) fn insert_all(&mut self, end: u32) {
+        debug_assert_eq!(self.all.len(), 0, "an index is built once");
+        self.all = SlotSet::of(std::slice::from_ref(&(0..end)));
+    }
+
+    /// Adds a label that no series has yet, with all series that have it.
+    pub(crate) fn insert_label(&mut self, name: SymbolId, values: Values) {
+        self.size += values.size();
+        let replaced = self.names.insert(name, values);
+        debug_assert!(replaced.is_none(), "labels are built once");
+    }
+
     /// Returns about how many bytes the index takes.
     pub(crate) fn size(&self) -> usize {
         self.size

@@ -5,6 +5,7 @@
 //! not on series: a regular expression runs once per distinct value.
 
 mod arena;
+mod build;
 mod column;
 mod lookup;
 mod numbers;
@@ -18,6 +19,7 @@ mod value_order;
 mod wide_table;
 
 pub(crate) use arena::Arena;
+pub(crate) use build::LabelBuilder;
 pub(crate) use column::Column;
 pub(crate) use lookup::Index;
 pub(crate) use numbers::Numbers;

@@ -4,6 +4,7 @@
 //! What has more lies in a pool: some as a sorted array, many as a roaring bitmap.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use hashbrown::DefaultHashBuilder;
 use roaring::RoaringBitmap;
@@ -78,16 +79,24 @@ impl Values {
         if entry.slots == slot {
             return 0;
         }
-        let few = Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]);
-        let (few_size, size) = (few.size(), self.pool.size());
-        let number = self.numbers.take(SLOTS_MAX).expect("there are fewer values than slots");
-        match self.pool.get_mut(number as usize) {
-            Some(free) => *free = few,
-            None => self.pool.push(few),
-        }
-        entry.slots = SLOTS_MAX + number;
+        let (few, size) = (Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]), self.pool.size());
+        let few_size = few.size();
+        entry.slots = keep(&mut self.pool, &mut self.numbers, few);
         self.pool_size += few_size;
         (self.pool.size() - size + few_size) as isize
+    }
+
+    /// Adds a value that is not there with its series: ascending runs of slots, at least one.
+    pub(crate) fn insert_new(&mut self, value: SymbolId, runs: &[Range<u32>]) {
+        let slots = match runs {
+            [one] if one.len() == 1 => one.start,
+            _ => {
+                let many = Many::of(runs);
+                self.pool_size += many.size();
+                keep(&mut self.pool, &mut self.numbers, many)
+            }
+        };
+        self.insert_value(self.hasher.hash_one(value), Entry { value, slots });
     }
 
     #[cold]
@@ -168,7 +177,28 @@ impl Values {
     }
 }
 
+/// Puts slots into a pool; returns their number there as an [`Entry`] has it.
+fn keep(pool: &mut Column<Many>, numbers: &mut Numbers, many: Many) -> u32 {
+    let number = numbers.take(SLOTS_MAX).expect("there are fewer values than slots");
+    match pool.get_mut(number as usize) {
+        Some(free) => *free = many,
+        None => pool.push(many),
+    }
+    SLOTS_MAX + number
+}
+
 impl Many {
+    /// Takes ascending runs of slots.
+    fn of(runs: &[Range<u32>]) -> Self {
+        let n_slots: usize = runs.iter().map(Range::len).sum();
+        if n_slots > FEW_MAX {
+            return Self::Bitmap(Box::new(SlotSet::of(runs)));
+        }
+        let mut slots = Vec::with_capacity(n_slots);
+        slots.extend(runs.iter().cloned().flatten());
+        Self::Few(slots)
+    }
+
     /// Adds a slot; returns by how much [`Many::size`] has changed, which itself counts all slots.
     fn insert(&mut self, slot: u32) -> isize {
         match self {

@@ -15,7 +15,25 @@ pub(crate) struct SlotSet {
     newest: Range<u32>,
 }
 
+/// Shorter runs of slots are added to a bitmap slot by slot.
+const LONG_RUN: usize = 32;
+
 impl SlotSet {
+    /// Takes ascending runs of slots.
+    pub(crate) fn of(runs: &[Range<u32>]) -> Self {
+        let Some((newest, older)) = runs.split_last() else { return Self::default() };
+        let (mut bitmap, is_long) = (RoaringBitmap::new(), |run: &Range<u32>| run.len() >= LONG_RUN);
+        for alike in older.chunk_by(|a, b| is_long(a) == is_long(b)) {
+            if is_long(&alike[0]) {
+                alike.iter().for_each(|run| _ = bitmap.insert_range(run.clone()));
+            } else {
+                let appended = bitmap.append(alike.iter().cloned().flatten());
+                appended.expect("runs ascend");
+            }
+        }
+        Self { bitmap, newest: newest.clone() }
+    }
+
     /// Adds a slot, which is less than `u32::MAX`; tells whether it is new.
     #[inline]
     pub(crate) fn insert(&mut self, slot: u32) -> bool {
@@ -140,6 +158,23 @@ mod tests {
                 prop_assert_eq!(set.intersects(&other), !both.is_empty());
                 prop_assert_eq!((union, both), (&other | &bitmap, &other & &bitmap));
             }
+        }
+
+        #[test]
+        fn runs_become_the_set_of_their_slots(
+            runs in proptest::collection::vec((1..3_u32, prop_oneof![1..4_u32, 25..40_u32, Just(70_000)]), 0..30),
+        ) {
+            let mut end = 0;
+            let of = |(gap, n)| {
+                let start = end + gap;
+                end = start + n;
+                start..end
+            };
+            let runs: Vec<_> = runs.into_iter().map(of).collect();
+            let (mut set, mut one_by_one) = (SlotSet::of(&runs), SlotSet::default());
+            runs.iter().cloned().flatten().for_each(|slot| _ = one_by_one.insert(slot));
+            prop_assert!(set.to_bitmap() == one_by_one.to_bitmap() && set.len() == one_by_one.len());
+            prop_assert!(set.insert(end + 1) && !set.insert(end + 1) && (end == 0 || !set.insert(end - 1)));
         }
     }
 }

@@ -62,7 +62,7 @@ impl Symbols {
     /// them are there.
     pub(crate) fn intern(&mut self, text: &str) -> Option<SymbolId> {
         let id = self.number(text)?;
-        self.retain(id).map(|()| id)
+        self.retain(id, 1).map(|()| id)
     }
 
     /// Returns the symbol of a text, and makes one if need be, of which the use is to be counted next; `None` as
@@ -76,10 +76,10 @@ impl Symbols {
         }
     }
 
-    /// Counts a use of a symbol; `None` at 2^32 uses.
-    pub(crate) fn retain(&mut self, id: SymbolId) -> Option<()> {
+    /// Counts uses of a symbol; `None` at 2^32 uses.
+    pub(crate) fn retain(&mut self, id: SymbolId, n_uses: u32) -> Option<()> {
         let entry = &mut self.entries[id.0 as usize];
-        entry.n_uses = entry.n_uses.checked_add(1)?;
+        entry.n_uses = entry.n_uses.checked_add(n_uses)?;
         Some(())
     }
 

@@ -3,32 +3,37 @@
 //! What is needed of the samples is copied first, shard by shard. Labels are looked up while the caller reads, some hundred
 //! series under the locks at a time. A shard brings its own series in order by rank or symbols; series of two shards are
 //! compared by their texts, up to the first label that differs.
+//!
+//! Many calls at once may ask for the labels of millions of series: what such a selection holds of its own is a bitmap,
+//! the order of the series is shared by all of them (`head::SeriesOrder`, decision 0014).
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::Arc;
+
+use parking_lot::RwLockReadGuard;
+use roaring::RoaringBitmap;
 
 use super::hints::LabelHint;
 use super::{BATCH_SERIES, Need, Place, Selection, Source};
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::head::{Head, HeadCopies, Projection, SlotRef};
+use crate::head::{Head, HeadCopies, Projection, SeriesOrder, SlotRef};
 use crate::labels::Labels;
 use crate::memory::Charge;
 use crate::shard::Shard;
 use crate::store::Store;
-
-/// Series of two shards that are compared while their heads are locked.
-const MERGED_AT_ONCE: usize = 1024;
 
 /// The selected series of all heads.
 pub(super) struct HeadStream {
     store: Arc<Store>,
     /// Ascending by shard, which is the order in which they are locked.
     heads: Vec<OfHead>,
-    /// In label order.
-    series: std::vec::IntoIter<OneOf>,
+    lanes: Vec<Lane>,
+    /// The lanes that have a next series, by it; the first in label order stands last.
+    waiting: Vec<usize>,
     labels: VecDeque<(Labels, Place)>,
+    n_left: u64,
 }
 
 /// What is selected of one head.
@@ -41,50 +46,87 @@ struct OfHead {
     projection: Projection,
 }
 
-/// A series of one of the heads, by its place among them.
-#[derive(Debug, Clone, Copy)]
-struct OneOf {
-    head: u32,
-    of: SlotRef,
+/// Series of one head in label order.
+struct Lane {
+    head: usize,
+    next: Option<SlotRef>,
+    rest: Slots,
+}
+
+enum Slots {
+    Own(std::vec::IntoIter<SlotRef>),
+    /// Those of `order` from `at` on whose slots are `wanted`.
+    Shared {
+        order: Arc<SeriesOrder>,
+        at: usize,
+        wanted: RoaringBitmap,
+    },
+}
+
+/// The series of a head whose labels are needed.
+struct Found {
+    /// Those of the order.
+    shared: RoaringBitmap,
+    order: Arc<SeriesOrder>,
+    /// The others, in label order.
+    own: Vec<SlotRef>,
 }
 
 impl HeadStream {
     /// Copies what a selection needs of all heads; `None` if that is nothing.
     pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<Self>> {
-        let (mut heads, mut lists) = (Vec::new(), VecDeque::new());
+        let (mut heads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), 0);
         for shard in 0..selection.store.shards.len() {
-            let Some((of_head, sorted)) = OfHead::new(selection, shard, charge)? else { continue };
-            // There are less than 2^32 shards.
-            let head = heads.len() as u32;
-            charge.grow(sorted.len() * size_of::<OneOf>())?;
-            lists.push_back(sorted.into_iter().map(|of| OneOf { head, of }).collect());
+            let Some((of_head, slots)) = OfHead::new(selection, shard, charge)? else { continue };
+            for mut rest in slots {
+                n_left += rest.len();
+                lanes.push(Lane { head: heads.len(), next: rest.next(), rest });
+            }
             heads.push(of_head);
         }
+        if lanes.is_empty() {
+            return Ok(None);
+        }
         let store = Arc::clone(selection.store);
-        let Some(series) = merge_all(selection.ctx, &store, &heads, lists, charge)? else { return Ok(None) };
-        Ok(Some(Self { store, heads, series: series.into_iter(), labels: VecDeque::new() }))
+        Ok(Some(Self { store, heads, lanes, waiting: Vec::new(), labels: VecDeque::new(), n_left }))
     }
 
-    /// Counts the series that are still to come.
+    /// Counts the series that are still to come, at most.
     pub(super) fn len(&self) -> u64 {
-        (self.series.len() + self.labels.len()) as u64
+        self.n_left + self.labels.len() as u64
     }
 
     /// Returns the next series, with the labels that are asked for.
     pub(super) fn next(&mut self, ctx: &QueryContext, asked: &LabelHint) -> Result<Option<(Labels, Place)>> {
-        if self.labels.is_empty() {
+        while self.labels.is_empty() && self.lanes.iter().any(|lane| lane.next.is_some()) {
             ctx.check()?;
-            let Self { store, heads, series, labels } = self;
-            let locked = lock(store, heads);
-            for OneOf { head, of } in series.by_ref().take(BATCH_SERIES) {
-                let at = head as usize;
-                if locked[at].is_current(of) {
-                    let own = heads[at].projection.labels(&locked[at], of.slot, asked);
-                    labels.push_back((own, Place { part: head, at: of.slot }));
-                }
-            }
+            self.look_up(asked);
         }
         Ok(self.labels.pop_front())
+    }
+
+    /// Looks up the labels of some hundred series.
+    fn look_up(&mut self, asked: &LabelHint) {
+        let Self { store, heads, lanes, waiting, labels, n_left } = self;
+        let locked = lock(store, heads);
+        // Series may have gone since they were compared.
+        *waiting = (0..lanes.len()).filter(|&lane| lanes[lane].next.is_some()).collect();
+        waiting.sort_unstable_by(|&a, &b| compare(&locked, &lanes[b], &lanes[a]));
+        for _ in 0..BATCH_SERIES {
+            let Some(first) = waiting.pop() else { break };
+            let Lane { head, next, rest } = &mut lanes[first];
+            let Some(of) = std::mem::replace(next, rest.next()) else { break };
+            *n_left = n_left.saturating_sub(1);
+            if locked[*head].is_current(of) {
+                let own = heads[*head].projection.labels(&locked[*head], of.slot, asked);
+                // There are less than 2^32 shards.
+                labels.push_back((own, Place { part: *head as u32, at: of.slot }));
+            }
+            if lanes[first].next.is_some() {
+                let after = |&lane: &usize| compare(&locked, &lanes[lane], &lanes[first]) == Ordering::Greater;
+                waiting.insert(waiting.partition_point(after), first);
+            }
+        }
     }
 
     /// Tells whether the heads have labels of one of these names.
@@ -100,12 +142,39 @@ impl HeadStream {
     }
 }
 
+impl Slots {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Own(slots) => slots.len() as u64,
+            Self::Shared { wanted, .. } => wanted.len(),
+        }
+    }
+
+    fn next(&mut self) -> Option<SlotRef> {
+        match self {
+            Self::Own(slots) => slots.next(),
+            Self::Shared { order, at, wanted } => {
+                let rest = order.sorted().get(*at..)?;
+                let n_passed = rest.iter().position(|of| wanted.contains(of.slot));
+                *at += n_passed.map_or(rest.len(), |n_passed| n_passed + 1);
+                n_passed.map(|n_passed| rest[n_passed])
+            }
+        }
+    }
+}
+
 impl OfHead {
-    /// Copies what a selection needs of a shard's head, and returns it with its series in label order; `None` if that is
-    /// nothing.
-    fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<SlotRef>)>> {
+    /// Copies what a selection needs of a shard's head, and returns it with its series, in lists each of which is in label
+    /// order; `None` if that is nothing.
+    fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
         let Selection { ctx, store, matchers, range, need, .. } = *selection;
         let of_store = &store.shards[shard];
+        if need == Need::Labels
+            && let Some(Found { shared, order, own }) = find(selection, of_store, charge)?
+        {
+            let slots = vec![Slots::Shared { order, at: 0, wanted: shared }, Slots::Own(own.into_iter())];
+            return Ok(Some((Self::of_labels(shard), slots)));
+        }
         let slots: Vec<SlotRef> = {
             let head = of_store.head();
             if !head.range().is_some_and(|of_head| of_head.overlaps(range)) {
@@ -115,21 +184,70 @@ impl OfHead {
             charge.grow_at_once(slots.len() as usize * size_of::<SlotRef>() * 2)?;
             slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
         };
-        let (copies, mut copied) = copy(selection, of_store, slots, charge)?;
+        let (copies, copied) = copy(selection, of_store, slots, charge)?;
         if copied.is_empty() {
             return Ok(None);
         }
-        // Runs and what they are merged into, besides the list itself.
-        let sorting_size = copied.len() * size_of::<SlotRef>() * 3;
-        charge.grow(sorting_size)?;
-        let sorted = of_store.sort_slots(ctx, &copied)?;
-        charge.shrink(sorting_size);
-        if need == Need::Labels {
-            // Only who reads samples asks for their places.
-            copied = Vec::new();
-        }
-        Ok(Some((Self { shard, copies: Arc::new(copies), copied, projection: Projection::default() }, sorted)))
+        let sorted = sort(ctx, of_store, &copied, charge)?;
+        let of_head = match need {
+            Need::Labels => Self::of_labels(shard),
+            _ => Self { shard, copies: Arc::new(copies), copied, projection: Projection::default() },
+        };
+        Ok(Some((of_head, vec![Slots::Own(sorted.into_iter())])))
     }
+
+    /// Only who reads samples asks for their places.
+    fn of_labels(shard: usize) -> Self {
+        Self { shard, copies: Arc::default(), copied: Vec::new(), projection: Projection::default() }
+    }
+}
+
+/// Finds series of a head whose labels are needed, if they are so many that selections share their order. `None` if they
+/// are not, or if series leave the head meanwhile.
+fn find(selection: &Selection<'_>, of_store: &Shard, charge: &mut Charge) -> Result<Option<Found>> {
+    let Selection { ctx, matchers, range, .. } = *selection;
+    let (slots, n_removed) = {
+        let head = of_store.head();
+        if !head.range().is_some_and(|of_head| of_head.overlaps(range)) {
+            return Ok(None);
+        }
+        (head.select(ctx, matchers)?, head.n_removed())
+    };
+    let Some(order) = of_store.shared_order(ctx, &slots, n_removed)? else { return Ok(None) };
+    let Some(members) = order.members(n_removed) else { return Ok(None) };
+    let (mut shared, mut own, mut scratch) = (RoaringBitmap::new(), Vec::new(), HeadCopies::of_newest());
+    let mut slots = slots.into_iter().peekable();
+    while slots.peek().is_some() {
+        ctx.check()?;
+        let head = of_store.head();
+        if head.n_removed() != n_removed {
+            return Ok(None);
+        }
+        for slot in slots.by_ref().take(BATCH_SERIES) {
+            let of = head.slot_ref(slot);
+            if !head.has_sample(of, range, selection.visible, &mut scratch) {
+                continue;
+            }
+            if members.contains(slot) {
+                shared.insert(slot);
+            } else {
+                own.push(of);
+            }
+        }
+    }
+    charge.grow(shared.serialized_size() + own.len() * size_of::<SlotRef>())?;
+    let own = sort(ctx, of_store, &own, charge)?;
+    Ok(Some(Found { shared, order, own }))
+}
+
+/// Brings series into label order.
+fn sort(ctx: &QueryContext, of_store: &Shard, slots: &[SlotRef], charge: &mut Charge) -> Result<Vec<SlotRef>> {
+    // Runs and what they are merged into, besides the list itself.
+    let sorting_size = size_of_val(slots) * 3;
+    charge.grow(sorting_size)?;
+    let sorted = of_store.sort_slots(ctx, slots)?;
+    charge.shrink(sorting_size);
+    Ok(sorted)
 }
 
 /// Copies what is needed of `slots`, and returns it with those of them that have samples in the range.
@@ -170,51 +288,11 @@ fn lock<'a>(store: &'a Store, heads: &[OfHead]) -> Vec<RwLockReadGuard<'a, Head>
     heads.iter().map(|of| store.shards[of.shard].head()).collect()
 }
 
-/// Merges the ordered series of each head into one list, two lists at a time; `None` if there are no series.
-fn merge_all(
-    ctx: &QueryContext,
-    store: &Store,
-    heads: &[OfHead],
-    mut lists: VecDeque<Vec<OneOf>>,
-    charge: &mut Charge,
-) -> Result<Option<Vec<OneOf>>> {
-    loop {
-        let Some(a) = lists.pop_front() else { return Ok(None) };
-        let Some(b) = lists.pop_front() else { return Ok(Some(a)) };
-        let merging_size = (a.len() + b.len()) * size_of::<OneOf>();
-        charge.grow(merging_size)?;
-        lists.push_back(merge(ctx, store, heads, &a, &b)?);
-        charge.shrink(merging_size);
+/// Compares the labels of the next series of two lanes. One that is gone, which is passed over, comes first.
+fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane) -> Ordering {
+    let current = |lane: &Lane| lane.next.filter(|&of| locked[lane.head].is_current(of));
+    match (current(a), current(b)) {
+        (Some(of_a), Some(of_b)) => locked[a.head].compare(of_a.slot, &locked[b.head], of_b.slot),
+        (a, b) => a.is_some().cmp(&b.is_some()),
     }
-}
-
-/// Merges two ordered lists, which have no series in common: a series is of one shard.
-fn merge(ctx: &QueryContext, store: &Store, heads: &[OfHead], a: &[OneOf], b: &[OneOf]) -> Result<Vec<OneOf>> {
-    let (mut a, mut b, mut merged) = (a, b, Vec::with_capacity(a.len() + b.len()));
-    while !a.is_empty() && !b.is_empty() {
-        ctx.check()?;
-        let locked = lock(store, heads);
-        for _ in 0..MERGED_AT_ONCE {
-            let ([first_a, rest_a @ ..], [first_b, rest_b @ ..]) = (a, b) else { break };
-            if compare(&locked, *first_a, *first_b) == Ordering::Less {
-                merged.push(*first_a);
-                a = rest_a;
-            } else {
-                merged.push(*first_b);
-                b = rest_b;
-            }
-        }
-    }
-    merged.extend_from_slice(a);
-    merged.extend_from_slice(b);
-    Ok(merged)
-}
-
-/// Compares the labels of two series. One that is gone, which is passed over later, may stand anywhere.
-fn compare(locked: &[RwLockReadGuard<'_, Head>], a: OneOf, b: OneOf) -> Ordering {
-    let (head_a, head_b) = (&locked[a.head as usize], &locked[b.head as usize]);
-    if !head_a.is_current(a.of) || !head_b.is_current(b.of) {
-        return Ordering::Less;
-    }
-    head_a.compare(a.of.slot, head_b, b.of.slot)
 }

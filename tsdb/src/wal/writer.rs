@@ -13,7 +13,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::exemplars::{EXEMPLARS, encode_exemplar};
 use super::histograms::{LoggedHistogram, encode_histograms};
@@ -145,7 +147,7 @@ impl Wal {
             return Health::Poisoned(reason.clone());
         }
         if self.blocked.load(Ordering::Acquire) {
-            return Health::Blocked(self.blocked_by.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            return Health::Blocked(self.blocked_by.lock().clone());
         }
         Health::Ok
     }
@@ -279,7 +281,7 @@ impl Wal {
         metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
-        let _turn = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.checkpointing.lock();
         let WalOptions { fs, dir, .. } = &self.options;
         checkpoint::write(&**fs, dir, cut, next_ref, metadata, series, exemplars)?;
         let mut files = self.files();
@@ -322,7 +324,7 @@ impl Wal {
                 Ok(())
             }
             Err(Refused::Whole(e)) => {
-                *self.blocked_by.lock().unwrap_or_else(PoisonError::into_inner) = e.to_string();
+                *self.blocked_by.lock() = e.to_string();
                 self.blocked.store(true, Ordering::Release);
                 Err(e)
             }
@@ -342,7 +344,7 @@ impl Wal {
         if self.synced.load(Ordering::Acquire) >= position {
             return Ok(());
         }
-        let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.syncing.lock();
         if self.synced.load(Ordering::Acquire) >= position {
             return Ok(());
         }
@@ -382,13 +384,13 @@ impl Wal {
         Error::Poisoned { log: self.options.number, reason }
     }
 
-    // A panic while one of the two locks was held leaves whole records: both are sound after it.
+    // A panic while one of the two locks is held leaves whole records: both are sound after it.
     fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock()
     }
 }
 

@@ -20,6 +20,7 @@
 mod dictionary;
 mod labels;
 mod postings;
+mod projection;
 mod reader;
 mod runs;
 mod select;
@@ -31,6 +32,7 @@ mod verify;
 mod writer;
 
 pub(crate) use dictionary::SymbolCursor;
+pub(crate) use projection::Projection;
 pub(in crate::block) use reader::Index;
 pub(crate) use series::SeriesCursor;
 pub(in crate::block) use writer::IndexWriter;

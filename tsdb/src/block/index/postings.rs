@@ -11,7 +11,7 @@
 //!         number of series, less 2, varint (if more)
 //! ```
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -139,7 +139,11 @@ fn put_sized(dst: &mut Vec<u8>, kind: u64, bytes: &[u8]) {
 
 fn bitmap_of(runs: &[u8]) -> RoaringBitmap {
     let mut bitmap = RoaringBitmap::new();
-    decode_runs(runs, u32::MAX, |run| insert(&mut bitmap, run)).expect("what was encoded decodes");
+    let each = |run| {
+        insert(&mut bitmap, run);
+        ControlFlow::Continue(())
+    };
+    decode_runs(runs, u32::MAX, each).expect("what was encoded decodes");
     bitmap
 }
 
@@ -149,16 +153,26 @@ fn serialized(bitmap: &RoaringBitmap) -> Vec<u8> {
     bytes
 }
 
+/// Runs of up to so many series are pushed one by one, which takes fewer steps than putting a range in.
+const PUSHED_RUN_MAX: u32 = 16;
+
 fn insert(bitmap: &mut RoaringBitmap, run: Range<u32>) {
-    if run.end - run.start == 1 {
-        bitmap.insert(run.start);
-    } else {
+    if run.end - run.start > PUSHED_RUN_MAX {
         bitmap.insert_range(run);
+    } else {
+        run.for_each(|ordinal| push(bitmap, ordinal));
     }
 }
 
-/// Decodes runs of series below `n_series`; `None` if they are not that, or do not ascend.
-fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>)) -> Option<()> {
+fn push(bitmap: &mut RoaringBitmap, ordinal: u32) {
+    // Fast path: behind all that are there.
+    if bitmap.try_push(ordinal).is_err() {
+        bitmap.insert(ordinal);
+    }
+}
+
+/// Decodes runs of series below `n_series` until `visit` breaks off; `None` if they are not that, or do not ascend.
+fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>) -> ControlFlow<()>) -> Option<()> {
     let mut end = 0_u32;
     let mut is_first = true;
     while !src.is_empty() {
@@ -171,7 +185,9 @@ fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>))
         let start = end.checked_add(gap)?;
         end = start.checked_add(n).filter(|&end| end <= n_series)?;
         is_first = false;
-        visit(start..end);
+        if visit(start..end).is_break() {
+            break;
+        }
     }
     Some(())
 }
@@ -208,15 +224,22 @@ pub(super) enum Part {
     Set(RoaringBitmap),
 }
 
-/// Hands out what a list consists of; `None` if it does not decode, `Some(Some(_))` if it is in a page of its own.
-fn visit_list(list: List<'_>, n_series: u32, visit: &mut impl FnMut(Part)) -> Option<Option<PageRef>> {
+/// Hands out what a list consists of until `visit` breaks off; `None` if it does not decode, `Some(Some(_))` if it is in a
+/// page of its own.
+fn visit_list(
+    list: List<'_>,
+    n_series: u32,
+    visit: &mut impl FnMut(Part) -> ControlFlow<()>,
+) -> Option<Option<PageRef>> {
     match list {
         List::One(ordinal) => {
             let end = ordinal.checked_add(1).filter(|&end| end <= n_series)?;
-            visit(Part::Run(ordinal..end));
+            let _last = visit(Part::Run(ordinal..end));
         }
         List::Runs(bytes) => decode_runs(bytes, n_series, |run| visit(Part::Run(run)))?,
-        List::Bitmap(bytes) => visit(Part::Set(decode_bitmap(bytes, n_series)?)),
+        List::Bitmap(bytes) => {
+            let _last = visit(Part::Set(decode_bitmap(bytes, n_series)?));
+        }
         List::Page(page) => return Some(Some(page)),
     }
     Some(None)
@@ -245,11 +268,11 @@ impl PostingsCursor {
         Self { entries: TableCursor::new(table, access), pages: Arc::clone(table.pages()), access, n_series }
     }
 
-    /// Hands out the series of a symbol, in order.
+    /// Hands out the series of a symbol, in order, until `visit` breaks off.
     ///
     /// # Errors
     /// As [`TableCursor::approach`], and if the list does not decode; a part of it may have been handed out then.
-    pub(super) fn visit(&mut self, symbol: Symbol, mut visit: impl FnMut(Part)) -> Result<()> {
+    pub(super) fn visit(&mut self, symbol: Symbol, mut visit: impl FnMut(Part) -> ControlFlow<()>) -> Result<()> {
         self.entries.approach(symbol.0)?;
         while self.entries.next() < symbol.0 {
             self.entries.step(|src| take_list(src).map(|_| ()))?;
@@ -262,7 +285,7 @@ impl PostingsCursor {
             Access::Scan => self.pages.read(page)?.into(),
         };
         let damaged = || self.pages.corrupt(page.offset, "a bitmap of the index does not decode");
-        visit(Part::Set(decode_bitmap(&payload, n_series).ok_or_else(damaged)?));
+        let _last = visit(Part::Set(decode_bitmap(&payload, n_series).ok_or_else(damaged)?));
         Ok(())
     }
 
@@ -271,10 +294,35 @@ impl PostingsCursor {
     /// # Errors
     /// As [`PostingsCursor::visit`].
     pub(super) fn unite(&mut self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
-        self.visit(symbol, |part| match part {
-            Part::Run(run) => insert(set, run),
-            Part::Set(list) => *set |= list,
+        self.visit(symbol, |part| {
+            match part {
+                Part::Run(run) => insert(set, run),
+                Part::Set(list) => *set |= list,
+            }
+            ControlFlow::Continue(())
         })
+    }
+
+    /// Leaves in `set` only series of a symbol.
+    ///
+    /// # Errors
+    /// As [`PostingsCursor::visit`].
+    pub(super) fn intersect(&mut self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
+        let Some((min, max)) = set.min().zip(set.max()) else { return Ok(()) };
+        let mut kept = RoaringBitmap::new();
+        self.visit(symbol, |part| {
+            match part {
+                // Most of the many runs of a machine or a job are of other metrics than `set` has been narrowed to.
+                Part::Run(run) if max < run.start => return ControlFlow::Break(()),
+                Part::Run(run) if run.end <= min => {}
+                Part::Run(run) if set.contains_range(run.clone()) => insert(&mut kept, run),
+                Part::Run(run) => set.range(run).for_each(|ordinal| push(&mut kept, ordinal)),
+                Part::Set(list) => kept = &*set & list,
+            }
+            ControlFlow::Continue(())
+        })?;
+        *set = kept;
+        Ok(())
     }
 
     /// Tells whether a series of a symbol is in `set`.
@@ -284,12 +332,12 @@ impl PostingsCursor {
     pub(super) fn intersects(&mut self, symbol: Symbol, set: &RoaringBitmap) -> Result<bool> {
         let mut found = false;
         self.visit(symbol, |part| {
-            found = found
-                || match part {
-                    Part::Run(run) if run.end - run.start == 1 => set.contains(run.start),
-                    Part::Run(run) => set.range(run).next().is_some(),
-                    Part::Set(list) => !list.is_disjoint(set),
-                }
+            found = match part {
+                Part::Run(run) if run.end - run.start == 1 => set.contains(run.start),
+                Part::Run(run) => set.range(run).next().is_some(),
+                Part::Set(list) => !list.is_disjoint(set),
+            };
+            if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         Ok(found)
     }
@@ -305,12 +353,15 @@ mod tests {
         fn damaged_lists_are_refused_or_ascend(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let mut last_end = None;
             let mut ascend = true;
-            let mut visit = |part| match part {
-                Part::Run(run) => {
-                    ascend &= last_end.is_none_or(|last| last < run.start) && run.start < run.end && run.end <= 1000;
-                    last_end = Some(run.end);
+            let mut visit = |part| {
+                match part {
+                    Part::Run(run) => {
+                        ascend &= last_end.is_none_or(|last| last < run.start) && run.start < run.end && run.end <= 1000;
+                        last_end = Some(run.end);
+                    }
+                    Part::Set(set) => ascend &= set.max().is_none_or(|max| max < 1000),
                 }
-                Part::Set(set) => ascend &= set.max().is_none_or(|max| max < 1000),
+                ControlFlow::Continue(())
             };
             take_list(&mut &bytes[..]).and_then(|list| visit_list(list, 1000, &mut visit));
             prop_assert!(ascend);

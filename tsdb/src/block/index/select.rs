@@ -51,10 +51,13 @@ impl Terms for BlockTerms<'_> {
     }
 
     fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
-        let mut list = RoaringBitmap::new();
-        self.unite(name, value, &mut list)?;
-        *set &= list;
-        Ok(())
+        match self.index.dictionary.find(name, value)? {
+            Some(symbol) => self.postings.intersect(symbol, set),
+            None => {
+                set.clear();
+                Ok(())
+            }
+        }
     }
 
     fn unite_where(

@@ -13,13 +13,14 @@
 use std::sync::Arc;
 
 use super::dictionary::Dictionary;
+use super::projection::Projection;
 use super::stems::{StemCursor, StemWriter};
 use super::table::{Access, Moved, Table, TableCursor, TableWriter};
-use super::texts::TextCache;
+use super::texts::LabelTexts;
 use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter, Pages};
 use crate::error::Result;
-use crate::labels::{Labels, PackedBuilder};
+use crate::labels::Labels;
 use crate::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 
 /// Entries of a group: reading one series decodes at most so many.
@@ -137,10 +138,9 @@ pub(crate) struct SeriesCursor {
     current: Option<u32>,
     row: Vec<Symbol>,
     before: Vec<Symbol>,
-    texts: TextCache,
-    labels: PackedBuilder,
-    /// The symbols of the labels that were built last.
-    built: Vec<Symbol>,
+    /// What of a row is asked for.
+    projected: Vec<Symbol>,
+    texts: LabelTexts,
 }
 
 impl SeriesCursor {
@@ -155,9 +155,8 @@ impl SeriesCursor {
             current: None,
             row: Vec::new(),
             before: Vec::new(),
-            texts: TextCache::new(dictionary.cursor(Access::Cached)),
-            labels: PackedBuilder::default(),
-            built: Vec::new(),
+            projected: Vec::new(),
+            texts: LabelTexts::new(dictionary),
         }
     }
 
@@ -219,18 +218,28 @@ impl SeriesCursor {
     /// # Errors
     /// As [`SeriesCursor::seek`].
     pub(crate) fn labels(&mut self) -> Result<Labels> {
-        // Neighbours mostly begin alike.
-        let n_same = self.built.iter().zip(&self.row).take_while(|(built, symbol)| built == symbol).count();
-        self.built.truncate(n_same);
-        self.labels.truncate(n_same);
-        for &symbol in &self.row[n_same..] {
-            let (packed, label) = self.texts.get(symbol)?;
-            if !self.labels.push_packed(packed, label) {
-                return Err(self.entries.damaged());
+        self.make_labels(None)?;
+        Ok(Labels::from_packed(self.packed_labels()))
+    }
+
+    /// Makes the labels of the series, or those of them that are asked for.
+    ///
+    /// # Errors
+    /// As [`SeriesCursor::seek`].
+    pub(crate) fn make_labels(&mut self, asked: Option<&Projection>) -> Result<()> {
+        let row = match asked {
+            None => &self.row,
+            Some(asked) => {
+                asked.project(&self.row, &mut self.projected);
+                &self.projected
             }
-            self.built.push(symbol);
-        }
-        Ok(self.labels.labels())
+        };
+        if self.texts.make(row)? { Ok(()) } else { Err(self.entries.damaged()) }
+    }
+
+    /// Returns the canonical text of the labels that were made last.
+    pub(crate) fn packed_labels(&self) -> &str {
+        self.texts.packed()
     }
 }
 

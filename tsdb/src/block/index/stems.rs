@@ -182,6 +182,15 @@ impl Changes {
     /// Writes to `row` what the changes make of `before`; `None` if a symbol would be there twice.
     fn apply(&self, before: &[Symbol], row: &mut Vec<Symbol>) -> Option<()> {
         row.clear();
+        // Fast path: each new symbol in the place of one that is gone.
+        if self.new.len() == self.gone.len() {
+            row.extend_from_slice(before);
+            self.gone.iter().zip(&self.new).for_each(|(&gone, &new)| row[gone] = new);
+            if row.is_sorted_by(|a, b| a < b) {
+                return Some(());
+            }
+            row.clear();
+        }
         let (mut gone, mut new) = (self.gone.iter().peekable(), self.new.iter().peekable());
         for (i, &symbol) in before.iter().enumerate() {
             if gone.next_if(|&&gone| gone == i).is_some() {

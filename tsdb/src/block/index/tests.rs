@@ -14,6 +14,7 @@ use crate::fs::{Fs, RealFs};
 use crate::index::Texts;
 use crate::labels::Labels;
 use crate::matcher::{MatchOp, Matcher};
+use crate::select::LabelHint;
 
 /// An index on disk, with what was written to it.
 struct Written {
@@ -56,6 +57,16 @@ fn texts(fill: impl FnOnce(&QueryContext, &mut Texts) -> Result<()>) -> Vec<Stri
     let mut texts = Texts::new(&ctx);
     fill(&ctx, &mut texts).unwrap();
     texts.iter().map(str::to_owned).collect()
+}
+
+fn any_hint() -> impl Strategy<Value = LabelHint> {
+    let names = proptest::collection::vec(proptest::sample::select(&["__name__", "a", "ab", "id", "absent"]), 0..4);
+    let names = names.prop_map(|names| names.into_iter().map(str::to_owned).collect());
+    (names, 0..3).prop_map(|(names, kind)| match kind {
+        0 => LabelHint::All,
+        1 => LabelHint::With(names),
+        _ => LabelHint::Without(names),
+    })
 }
 
 const NAMES: [&str; 4] = ["__name__", "a", "ab", "é"];
@@ -162,6 +173,25 @@ proptest! {
     fn symbols_and_series_come_back(series in any_series()) {
         for sizes in [TINY, (300, 1 << 10), (16 << 10, 1 << 20)] {
             check_round_trip(&write_index(&series, &[], sizes));
+        }
+    }
+
+    #[test]
+    fn labels_that_are_asked_for_come_alone(series in any_series(), hints in proptest::collection::vec(any_hint(), 1..4)) {
+        let written = write_index(&series, &[], TINY);
+        let index = open(&written.path, written.root).unwrap();
+        for hint in hints {
+            let (asked, mut cursor) = (index.projection(&hint).unwrap(), index.series_cursor());
+            for (ordinal, labels) in (0..).zip(&written.series) {
+                cursor.seek(ordinal).unwrap();
+                cursor.make_labels(asked.as_ref()).unwrap();
+                let expected = labels.filter(|name| hint.asks_for(name));
+                prop_assert_eq!(cursor.packed_labels(), expected.as_packed(), "{:?}", hint);
+            }
+        }
+        let has = |name: &str| series.iter().any(|labels| labels.get(name).is_some());
+        for name in ["a", "id", "absent"] {
+            prop_assert_eq!(index.has_label(name).unwrap(), has(name), "{}", name);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Checking a whole index.
 
+use std::ops::ControlFlow;
+
 use super::postings::Part;
 use super::reader::Index;
 use super::table::Access;
@@ -45,9 +47,12 @@ impl Index {
         for symbol in (0..self.dictionary.len()).map(Symbol) {
             check_every(ctx, symbol.0 as usize)?;
             let n_before = pairs.n;
-            postings.visit(symbol, |part| match part {
-                Part::Run(run) => run.for_each(|ordinal| pairs.add(symbol, ordinal)),
-                Part::Set(set) => set.iter().for_each(|ordinal| pairs.add(symbol, ordinal)),
+            postings.visit(symbol, |part| {
+                match part {
+                    Part::Run(run) => run.for_each(|ordinal| pairs.add(symbol, ordinal)),
+                    Part::Set(set) => set.iter().for_each(|ordinal| pairs.add(symbol, ordinal)),
+                }
+                ControlFlow::Continue(())
             })?;
             n_used += u64::from(pairs.n > n_before);
         }

@@ -96,15 +96,21 @@ pub(in crate::wal) struct Described<'a> {
 }
 
 impl<'a> Described<'a> {
-    /// Returns its labels in order of names, each with its place among the symbols of the checkpoint.
-    pub(in crate::wal) fn symbols(self) -> impl Iterator<Item = (usize, &'a str, &'a str)> {
-        self.places.iter().map(move |&place| (place, self.symbols.name(place), self.symbols.value(place)))
+    /// Returns the places of its labels among the symbols of the checkpoint, in order of names.
+    pub(in crate::wal) fn places(self) -> &'a [usize] {
+        self.places
+    }
+
+    /// Returns the label at a place.
+    pub(in crate::wal) fn symbol(self, place: usize) -> (&'a str, &'a str) {
+        (self.symbols.name(place), self.symbols.value(place))
     }
 
     /// Returns its labels.
     pub(in crate::wal) fn labels(self) -> Labels {
-        let mut builder = LabelsBuilder::with_capacity(self.symbols().map(|(_, n, v)| n.len() + v.len() + 4).sum());
-        self.symbols().for_each(|(_, name, value)| builder.push(name, value));
+        let symbols = || self.places.iter().map(|&place| self.symbol(place));
+        let mut builder = LabelsBuilder::with_capacity(symbols().map(|(n, v)| n.len() + v.len() + 4).sum());
+        symbols().for_each(|(name, value)| builder.push(name, value));
         builder.finish()
     }
 }
@@ -119,23 +125,91 @@ pub(super) fn decode<E>(
     let n_series = usize::try_from(take_u64(src)?).ok().filter(|&n| n <= FRAME_SERIES_MAX)?;
     let (refs, lasts) = (take_column(src, n_series)?, take_column(src, n_series)?);
     let counts = (0..n_series).map(|_| usize::try_from(take_u64(src)?).ok()).collect::<Option<Vec<_>>>()?;
-    // Symbols of the series before, at first: those of the one that is being decoded take their places.
-    let (mut numbers, mut places) = (Vec::<u64>::new(), Vec::new());
-    let mut refused = Ok(());
+    let (mut labels, mut refused) = (LabelPlaces::default(), Ok(()));
     for i in 0..n_series {
-        for at in 0..counts[i] {
-            let before = numbers.get(at).copied().unwrap_or(0);
-            let number = before.wrapping_add_signed(take_i64(src)?);
-            if at < numbers.len() { numbers[at] = number } else { numbers.push(number) }
-        }
-        numbers.truncate(counts[i]);
+        let is_whole = labels.step(src, counts[i], symbols)?;
         if refused.is_ok() {
-            let is_whole = find_labels(&numbers, symbols, &mut places)?;
-            let found = Described { series: SeriesRef(refs[i] as u64), last_ms: lasts[i], places: &places, symbols };
+            let places = &labels.places;
+            let found = Described { series: SeriesRef(refs[i] as u64), last_ms: lasts[i], places, symbols };
             refused = each(is_whole.then_some(found));
         }
     }
     src.is_empty().then_some(refused)
+}
+
+/// The labels of a series, from which those of the next one follow: what is the same there needs no second look.
+#[derive(Debug, Default)]
+struct LabelPlaces {
+    numbers: Vec<u64>,
+    /// Where they are among the symbols; [`LOST`] for those that were lost.
+    places: Vec<usize>,
+    n_lost: usize,
+    /// Bytes of the names and values that are there.
+    size: usize,
+    /// The names are known to ascend.
+    ascend: bool,
+}
+
+/// The place of a symbol that was lost with its frame.
+const LOST: usize = usize::MAX;
+
+impl LabelPlaces {
+    /// Takes the next series, which has `count` labels; false if one of them was lost, `None` if they are no label set.
+    fn step(&mut self, src: &mut &[u8], count: usize, symbols: &Symbols) -> Option<bool> {
+        while self.numbers.len() > count {
+            self.numbers.pop();
+            let place = self.places.pop()?;
+            self.forget(place, symbols);
+        }
+        for at in 0..count {
+            let step = take_i64(src)?;
+            match self.numbers.get(at) {
+                // Fast path: the label of the series before.
+                Some(_) if step == 0 => {}
+                Some(before) => {
+                    let number = before.wrapping_add_signed(step);
+                    let (place, before) = (symbols.place(number).unwrap_or(LOST), self.places[at]);
+                    (self.numbers[at], self.places[at]) = (number, place);
+                    self.forget(before, symbols);
+                    self.ascend &= before != LOST && place != LOST && symbols.has_name_of(place, before);
+                    self.note(place, symbols)?;
+                }
+                None => {
+                    let (number, place) = (step as u64, symbols.place(step as u64).unwrap_or(LOST));
+                    self.numbers.push(number);
+                    self.places.push(place);
+                    self.ascend = false;
+                    self.note(place, symbols)?;
+                }
+            }
+        }
+        if self.n_lost > 0 {
+            return Some(false);
+        }
+        if !self.ascend {
+            self.ascend = self.places.is_sorted_by(|&a, &b| symbols.name(a) < symbols.name(b));
+        }
+        (self.ascend && self.size <= LABELS_SIZE_MAX).then_some(true)
+    }
+
+    /// Counts a label; `None` if none has it.
+    fn note(&mut self, place: usize, symbols: &Symbols) -> Option<()> {
+        if place == LOST {
+            self.n_lost += 1;
+            return Some(());
+        }
+        let (name, value) = (symbols.name(place), symbols.value(place));
+        self.size += name.len() + value.len();
+        (!name.is_empty() && !value.is_empty()).then_some(())
+    }
+
+    fn forget(&mut self, place: usize, symbols: &Symbols) {
+        if place == LOST {
+            self.n_lost -= 1;
+        } else {
+            self.size -= symbols.name(place).len() + symbols.value(place).len();
+        }
+    }
 }
 
 fn take_column(src: &mut &[u8], n: usize) -> Option<Vec<i64>> {
@@ -148,21 +222,4 @@ fn take_column(src: &mut &[u8], n: usize) -> Option<Vec<i64>> {
             })
         })
         .collect()
-}
-
-/// Finds the places of labels; false if a symbol was lost, `None` if they are no label set.
-fn find_labels(numbers: &[u64], symbols: &Symbols, places: &mut Vec<usize>) -> Option<bool> {
-    places.clear();
-    let (mut size, mut name_before) = (0, "");
-    for &number in numbers {
-        let Some(place) = symbols.place(number) else { return Some(false) };
-        let name = symbols.name(place);
-        if name <= name_before || symbols.value(place).is_empty() {
-            return None;
-        }
-        size += name.len() + symbols.value(place).len();
-        name_before = name;
-        places.push(place);
-    }
-    (size <= LABELS_SIZE_MAX).then_some(true)
 }

@@ -149,6 +149,12 @@ impl Symbols {
         &self.texts[start..end]
     }
 
+    /// Tells whether two places are known to have the same name; not if it was written twice.
+    #[inline]
+    pub(super) fn has_name_of(&self, place: usize, other: usize) -> bool {
+        self.entries[place].name == self.entries[other].name
+    }
+
     fn text(&mut self, text: &str) -> (usize, usize) {
         let start = self.texts.len();
         self.texts.push_str(text);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use super::definitions::{OfCheckpoint, OfSegments};
 use super::places::{Hint, Place, Places};
 use super::starts::RecordStarts;
 use super::{ReplayProgress, ReplayStats, Shared, Target, corrupt};
@@ -13,20 +14,19 @@ use crate::context::Interrupt;
 use crate::error::{Error, Result};
 use crate::exemplars::{Exemplar, Restored};
 use crate::fs::Fs;
-use crate::head::{AnySample, Head, NewSeries, SeriesRef};
-use crate::index::SymbolId;
+use crate::head::{AnySample, SeriesRef};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::options::WalOnCorruption;
 use crate::sample::Sample;
 use crate::shard::shard_of;
-use crate::wal::checkpoint::{self, Described, Entry};
+use crate::wal::checkpoint::{self, Entry};
 use crate::wal::exemplars::{EXEMPLARS, decode_exemplars};
 use crate::wal::frame::HEADER_SIZE;
 use crate::wal::histograms::{LoggedHistogram, decode_histograms};
 use crate::wal::payload::unpack;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
-use crate::wal::record::{self, SampleColumn};
+use crate::wal::record::{self, DefinedLabel, SampleColumn};
 use crate::wal::starts::{STARTS, decode_starts};
 use crate::wal::{SegmentKind, quarantine, samples, v1, v2};
 
@@ -53,7 +53,6 @@ pub(super) struct Log {
 /// Memory that a worker reuses from frame to frame.
 #[derive(Default)]
 struct Scratch {
-    payload: Vec<u8>,
     column: SampleColumn,
     /// Of the log and of earlier ones.
     hints: (Hint, Hint),
@@ -61,43 +60,6 @@ struct Scratch {
     by_shard: Vec<Vec<(u32, Sample)>>,
     /// Starts of samples of the next record.
     starts: RecordStarts,
-}
-
-/// Symbols of a shard's head, by their places in a checkpoint: a text that a thousand series have is looked up once.
-#[derive(Default)]
-struct Interned {
-    pairs: Vec<Option<(SymbolId, SymbolId)>>,
-    names: Vec<SymbolId>,
-    values: Vec<SymbolId>,
-}
-
-impl Interned {
-    fn find_or_create(&mut self, head: &mut Head, described: Described<'_>) -> Result<(u32, NewSeries)> {
-        self.names.clear();
-        self.values.clear();
-        for (place, name, value) in described.symbols() {
-            if place >= self.pairs.len() {
-                // No more than the checkpoint has symbols.
-                self.pairs.resize(place + 1, None);
-            }
-            let (name, value) = match self.pairs[place] {
-                Some(pair) => pair,
-                None => *self.pairs[place].insert((head.intern(name)?, head.intern(value)?)),
-            };
-            self.names.push(name);
-            self.values.push(value);
-        }
-        head.find_or_create_symbols(&self.names, &self.values, described.series)
-    }
-
-    /// Lets go of all symbols; the series keep theirs.
-    fn release(self, head: &mut Head) {
-        self.pairs
-            .into_iter()
-            .flatten()
-            .flat_map(|(name, value)| [name, value])
-            .for_each(|symbol| head.release(symbol));
-    }
 }
 
 impl Log {
@@ -183,24 +145,19 @@ impl Log {
         if let Some(number) = self.checkpoint {
             let path = self.path(SegmentKind::Checkpoint, number);
             let size = fs.open(&path).and_then(|file| file.size()).map_err(Error::io("open", &path))?;
-            let mut interned = Interned::default();
+            let mut loading = OfCheckpoint::default();
             checkpoint::load(*fs, &path, number, &shared.large, |entry| {
-                self.entry(entry, &mut interned, shared.target)
+                self.entry(entry, &mut loading, shared.target)
             })?;
-            if let Some(home) = self.home {
-                interned.release(&mut shared.target.shards[home].head_mut());
-            }
             self.read(size, progress);
             progress.finish_file();
         }
-        let mut scratch = Scratch::default();
+        let (mut loading, mut plain) = (OfSegments::default(), Vec::new());
         for number in std::mem::take(&mut self.series) {
             self.segment(SegmentKind::Series, number, shared, |log, frame, _version| {
-                let Some((record, payload)) = unpack(frame.record, frame.payload, &mut scratch.payload) else {
-                    return Ok(None);
-                };
+                let Some((record, payload)) = unpack(frame.record, frame.payload, &mut plain) else { return Ok(None) };
                 match record {
-                    record::SERIES => log.series(payload, shared.target),
+                    record::SERIES => log.series(payload, &mut loading, shared.target),
                     record::METADATA => Ok(log.metadata(payload, shared.target)),
                     _ => Ok(None),
                 }
@@ -286,14 +243,14 @@ impl Log {
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry<'_>, interned: &mut Interned, target: &Target<'_>) -> Result<()> {
+    fn entry(&mut self, entry: Entry<'_>, loading: &mut OfCheckpoint, target: &Target<'_>) -> Result<()> {
         match entry {
             Entry::Series(described) => {
-                let shard = self.home.unwrap_or_else(|| shard_of(&described.labels(), target.shards.len()));
+                let (shard, labels) = self.shard(|| described.labels(), target);
                 let mut head = target.shards[shard].head_mut();
-                let (slot, _new) = match self.home {
-                    Some(_) => interned.find_or_create(&mut head, described)?,
-                    None => head.find_or_create(&described.labels(), described.series)?,
+                let slot = match labels {
+                    None => loading.load(&mut head, described)?,
+                    Some(labels) => head.load_labels(&labels, described.series)?,
                 };
                 if described.last_ms != i64::MIN {
                     head.set_last(slot, described.last_ms);
@@ -313,21 +270,43 @@ impl Log {
         Ok(())
     }
 
-    fn series(&mut self, payload: &[u8], target: &Target<'_>) -> Result<Option<()>> {
+    fn series(&mut self, payload: &[u8], loading: &mut OfSegments, target: &Target<'_>) -> Result<Option<()>> {
         let mut refused = Ok(());
         let decoded = record::decode_series(payload, |series, labels| {
             if refused.is_ok() {
-                refused = self.define(series, &labels, target);
+                refused = self.define(series, labels, loading, target);
             }
         });
         refused.map(|()| decoded)
     }
 
-    fn define(&mut self, series: SeriesRef, labels: &Labels, target: &Target<'_>) -> Result<()> {
-        let shard = self.home.unwrap_or_else(|| shard_of(labels, target.shards.len()));
-        let (slot, _new) = target.shards[shard].head_mut().find_or_create(labels, series)?;
+    fn define(
+        &mut self,
+        series: SeriesRef,
+        labels: &[DefinedLabel<'_>],
+        loading: &mut OfSegments,
+        target: &Target<'_>,
+    ) -> Result<()> {
+        let (shard, set) = self.shard(|| record::set_of(labels), target);
+        let mut head = target.shards[shard].head_mut();
+        let slot = match set {
+            None => loading.load(&mut head, series, labels)?,
+            Some(set) => head.load_labels(&set, series)?,
+        };
+        drop(head);
         self.defined(series, Place { shard: shard as u16, slot });
         Ok(())
+    }
+
+    /// Returns the shard of a series, and its labels if these had to be asked.
+    fn shard(&self, labels: impl FnOnce() -> Labels, target: &Target<'_>) -> (usize, Option<Labels>) {
+        match self.home {
+            Some(home) => (home, None),
+            None => {
+                let labels = labels();
+                (shard_of(&labels, target.shards.len()), Some(labels))
+            }
+        }
     }
 
     fn defined(&mut self, series: SeriesRef, place: Place) {

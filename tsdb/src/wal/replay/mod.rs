@@ -1,7 +1,7 @@
 //! Replay: from the log back to the head.
 //!
-//! Two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all epochs; from then on every
-//! series is known and the store takes writes (`replaying`). [`Replay::samples`] replays the samples segments, epoch by epoch. In both, the logs of an epoch are
+//! Two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all epochs, and indexes what
+//! they hold at once (`head::load`); from then on every series is known and the store takes writes (`replaying`). [`Replay::samples`] replays the samples segments, epoch by epoch. In both, the logs of an epoch are
 //! read at the same time by the workers of the thread pool that it is called in, each of which holds a window of one file
 //! and the columns of one record. As long as the number of logs has not changed, each log leads to shards of its own and
 //! workers share nothing; after a change several may lead to one shard, whose lock sorts that out.
@@ -11,6 +11,7 @@
 //! [`WalOnCorruption::Refuse`](crate::WalOnCorruption::Refuse) the first damage ends the replay, so nothing is changed at
 //! all. Crash: a replay that did not end is repeated.
 
+mod definitions;
 mod log;
 mod places;
 mod progress;
@@ -153,6 +154,7 @@ impl<'a> Replay<'a> {
         for logs in &mut replay.logs {
             logs.par_iter_mut().try_for_each(|log| log.definitions(&shared))?;
         }
+        target.shards.par_iter().try_for_each(|shard| shard.head_mut().finish_loading())?;
         let n_earlier = replay.logs.len().saturating_sub(1);
         for log in replay.logs[..n_earlier].iter_mut().flatten() {
             replay.earlier.extend(std::mem::take(&mut log.places));

@@ -137,7 +137,7 @@ impl Decoder {
         match record {
             record::SERIES => {
                 let mut series = Vec::new();
-                record::decode_series(payload, |number, labels| series.push((number.0, labels)))?;
+                record::decode_series(payload, |number, labels| series.push((number.0, record::set_of(labels))))?;
                 Some(Content::Series(series))
             }
             record::METADATA => {

@@ -114,7 +114,7 @@ fn key_texts(key: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// An open dictionary.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Dictionary {
     table: Arc<Table>,
 }

@@ -68,7 +68,7 @@ impl TableCursor {
 
     /// Tells whether the next entry begins a group.
     pub(in crate::block::index) fn begins_group(&self) -> bool {
-        self.next == self.end || (self.next - self.first).is_multiple_of(self.table.group)
+        self.next == self.end || self.table.begins_group(self.next - self.first)
     }
 
     /// Goes to an entry, or to one before it in its group; steps lead on from there.
@@ -81,11 +81,13 @@ impl TableCursor {
             let page_idx = self.table.page_of(number);
             let missing = || self.table.pages.corrupt(0, format!("the index has no entry {number}"));
             self.load(page_idx.ok_or_else(missing)?)?;
-        } else if self.next <= number && self.next >= number - (number - self.first) % self.table.group {
+        } else if self.next <= number
+            && self.table.group_of(self.next - self.first) == self.table.group_of(number - self.first)
+        {
             // Fast path: numbers that ascend.
             return Ok(Moved::No);
         }
-        self.go_to_group((number - self.first) / self.table.group)?;
+        self.go_to_group(self.table.group_of(number - self.first))?;
         Ok(Moved::Yes)
     }
 
@@ -147,7 +149,8 @@ impl TableCursor {
         let ends_where_it_should = if self.next == self.end {
             self.at == self.entries_size
         } else {
-            !self.begins_group() || self.group_start((self.next - self.first) / self.table.group) == Some(self.at)
+            let place = self.next - self.first;
+            !self.table.begins_group(place) || self.group_start(self.table.group_of(place)) == Some(self.at)
         };
         if ends_where_it_should { Ok(decoded) } else { Err(self.damaged()) }
     }

@@ -29,6 +29,7 @@ pub(super) const PAGE_SIZE: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Arc<Pages>,
+    /// Entries of a group, a power of two: numbers are divided by it at every step.
     group: u32,
     n: u32,
     /// The number of each page's first entry.
@@ -43,6 +44,7 @@ impl Table {
     /// # Errors
     /// As [`Pages::read`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory makes no sense.
     pub(super) fn open(pages: &Arc<Pages>, group: u32, n: u32, directory: &[PageRef]) -> Result<Self> {
+        assert!(group.is_power_of_two(), "groups of {group}");
         let mut table =
             Self { pages: Arc::clone(pages), group, n, firsts: Vec::new(), refs: Vec::new(), keys: Vec::new() };
         for &page in directory {
@@ -94,6 +96,16 @@ impl Table {
             return None;
         }
         self.firsts.partition_point(|&first| first <= number).checked_sub(1)
+    }
+
+    /// Returns the group of a page in which its entry at a place is.
+    fn group_of(&self, place: u32) -> u32 {
+        place >> self.group.trailing_zeros()
+    }
+
+    /// Tells whether the entry of a page at a place begins a group.
+    fn begins_group(&self, place: u32) -> bool {
+        place & (self.group - 1) == 0
     }
 
     /// Returns the number behind the last entry of a page.

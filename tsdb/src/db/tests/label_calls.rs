@@ -1,0 +1,79 @@
+//! Calls for the labels of many series, which share the order of a head.
+
+use super::*;
+use crate::MemoryBudget;
+
+fn labels_of(db: &Db, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Vec<Labels> {
+    db.select_labels(ctx, matchers, range).unwrap().map(|series| series.unwrap().labels().clone()).collect()
+}
+
+fn sorted(series: impl Iterator<Item = usize>) -> Vec<Labels> {
+    let mut sorted: Vec<_> = series.map(series_labels).collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+#[test]
+fn calls_at_the_same_time_hold_little_each_and_see_what_came_before_them() {
+    const N_SERIES: usize = 4000;
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
+    append(&db, &(0..N_SERIES).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
+    let budget = MemoryBudget::new("memory", usize::MAX);
+    let ctx = QueryContext::new(std::time::Duration::from_secs(600), budget.clone());
+    let call = || db.select_labels(&ctx, &[], TimeRange::ALL).unwrap();
+    let mut calls = vec![(call(), N_SERIES)];
+    let of_first = budget.used();
+    assert!(of_first >= N_SERIES * 8, "the order is charged: {of_first}");
+    for i in N_SERIES..N_SERIES + 8 {
+        append(&db, &[(i, NOW_MS, 0.0)]);
+        calls.push((call(), i + 1));
+    }
+    let of_others = budget.used() - of_first;
+    assert!(of_others < 8 * N_SERIES * 3, "a bitmap each: {of_others}");
+    for (call, n_series) in calls {
+        let labels: Vec<_> = call.map(|series| series.unwrap().labels().clone()).collect();
+        assert_eq!(labels, sorted(0..n_series));
+    }
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn orders_follow_series_that_come_and_leave() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let own = Options { shards: 2, clock: clock.clone(), series_idle_ms: 1000, ..options() };
+    let db = Db::open(dir.path(), own).unwrap();
+    let ctx = QueryContext::unbounded();
+    let mut held = None;
+    for round in 0..6 {
+        let now_ms = NOW_MS + round as i64 * 10_000;
+        clock.set(now_ms);
+        // Half of each round's series are new: the slots of those that left are taken again.
+        let of_round = round * 30..round * 30 + 60;
+        append(&db, &of_round.clone().map(|i| (i, now_ms, 0.0)).collect::<Vec<_>>());
+        let since = TimeRange { start_ms: now_ms, end_ms: i64::MAX };
+        assert_eq!(labels_of(&db, &ctx, &[], TimeRange::ALL), sorted(0..of_round.end), "{round}");
+        assert_eq!(labels_of(&db, &ctx, &[], since), sorted(of_round.clone()), "{round}");
+        let few = [Matcher::new(MatchOp::Regexp, "i", ".*7").unwrap()];
+        assert_eq!(labels_of(&db, &ctx, &few, since), sorted(of_round.clone().filter(|i| i % 10 == 7)), "{round}");
+        let even = [Matcher::new(MatchOp::Regexp, "i", ".*[02468]").unwrap()];
+        assert_eq!(labels_of(&db, &ctx, &even, since), sorted(of_round.filter(|i| i % 2 == 0)), "{round}");
+        // The order of a round that somebody reads in still may be too old for the next.
+        held = Some(db.select_labels(&ctx, &[], TimeRange::ALL).unwrap()).filter(|_| round % 2 == 0);
+        db.flush().unwrap();
+    }
+    drop(held);
+}
+
+#[test]
+fn a_call_that_ends_while_an_order_is_made_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    append(&db, &(0..3000).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
+    let budget = MemoryBudget::new("memory", 60_000);
+    let ctx = QueryContext::new(std::time::Duration::from_secs(600), budget.clone());
+    assert!(matches!(db.select_labels(&ctx, &[], TimeRange::ALL), Err(Error::Limit { .. })));
+    assert_eq!(budget.used(), 0);
+    assert_eq!(labels_of(&db, &QueryContext::unbounded(), &[], TimeRange::ALL), sorted(0..3000));
+}

@@ -1,0 +1,192 @@
+//! Small files that hold one state and are replaced as a whole, as who leads of HA pairs and what queries have used.
+//!
+//! Used by the crates above for what they keep in the data directory. All of these files begin alike: four bytes that tell
+//! what the file is, its version, three bytes that are 0, and the CRC-32C of the rest, little endian; docs/format has the rest
+//! of each.
+//!
+//! Crash: at any time the old file or the new one is there, and perhaps a beginning of the new one under another name,
+//! which the next change replaces.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use super::Fs;
+
+const VERSION_OFFSET: usize = 4;
+const RESERVED_OFFSET: usize = 5;
+const CHECKSUM_OFFSET: usize = 8;
+const PAYLOAD_OFFSET: usize = 12;
+
+/// One kind of file.
+#[derive(Debug, Clone, Copy)]
+pub struct StateFile {
+    /// What it begins with.
+    pub magic: [u8; 4],
+    /// The version that is written; no other is read.
+    pub version: u8,
+    /// The largest payload, in bytes.
+    pub payload_size_max: usize,
+}
+
+/// Why a file is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateFileError {
+    /// It has this version, which is newer.
+    Newer(u8),
+    /// It cannot be read, or is damaged: why.
+    Unreadable(String),
+}
+
+impl StateFileError {
+    /// Returns the error of a file that is damaged in this way.
+    #[must_use]
+    pub fn damaged(reason: &str) -> Self {
+        Self::Unreadable(reason.to_owned())
+    }
+}
+
+impl StateFile {
+    /// Reads the payload of a file; `None` if there is no file.
+    ///
+    /// # Errors
+    /// If it is of a newer version, cannot be read, is too large, or is not as it was written.
+    pub fn read(&self, fs: &dyn Fs, path: &Path) -> Result<Option<Vec<u8>>, StateFileError> {
+        match fs.read(path, (PAYLOAD_OFFSET + self.payload_size_max) as u64) {
+            Ok(mut bytes) => {
+                self.payload(&bytes)?;
+                bytes.drain(..PAYLOAD_OFFSET);
+                Ok(Some(bytes))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StateFileError::Unreadable(error.to_string())),
+        }
+    }
+
+    /// Replaces a file, or makes it. `path` has a folder, and nothing else there has its name with the extension `new`.
+    ///
+    /// # Errors
+    /// As the file system reports them; the old file is there then, or the new one.
+    pub fn replace(&self, fs: &dyn Fs, path: &Path, payload: &[u8]) -> io::Result<()> {
+        let temporary = path.with_extension("new");
+        // Of a write that a crash or a full disk has ended.
+        match fs.remove(&temporary) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = fs.create(&temporary)?;
+        file.append(&self.head(payload))?;
+        file.append(payload)?;
+        file.sync()?;
+        fs.rename(&temporary, path)?;
+        fs.sync_dir(path.parent().ok_or(ErrorKind::InvalidInput)?)
+    }
+
+    fn head(&self, payload: &[u8]) -> [u8; PAYLOAD_OFFSET] {
+        let mut head = [0; PAYLOAD_OFFSET];
+        head[..VERSION_OFFSET].copy_from_slice(&self.magic);
+        head[VERSION_OFFSET] = self.version;
+        head[CHECKSUM_OFFSET..].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+        head
+    }
+
+    /// Returns what follows the head, if all is as it was written.
+    fn payload<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], StateFileError> {
+        let damaged = StateFileError::damaged;
+        if bytes.get(..VERSION_OFFSET) != Some(&self.magic) {
+            return Err(damaged("it begins as another file"));
+        }
+        match bytes.get(VERSION_OFFSET) {
+            Some(&version) if version == self.version => {}
+            Some(&version) if version > self.version => return Err(StateFileError::Newer(version)),
+            _ => return Err(damaged("its version is unknown")),
+        }
+        let reserved = bytes.get(RESERVED_OFFSET..CHECKSUM_OFFSET);
+        let checksum = bytes.get(CHECKSUM_OFFSET..PAYLOAD_OFFSET);
+        let (Some([0, 0, 0]), Some(checksum)) = (reserved, checksum) else {
+            return Err(damaged("its head is damaged"));
+        };
+        let payload = &bytes[PAYLOAD_OFFSET..];
+        if crc32c::crc32c(payload).to_le_bytes() != checksum {
+            return Err(damaged("its checksum is wrong"));
+        }
+        Ok(payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Fault, MemFs, PowerCut, RealFs};
+    use super::*;
+
+    const KIND: StateFile = StateFile { magic: *b"VTST", version: 2, payload_size_max: 8 };
+
+    #[test]
+    fn a_state_is_read_as_it_was_written_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        assert_eq!(KIND.read(&RealFs, &path), Ok(None));
+        for payload in [&b"first"[..], b"", b"12345678"] {
+            KIND.replace(&RealFs, &path, payload).unwrap();
+            assert_eq!(KIND.read(&RealFs, &path), Ok(Some(payload.to_vec())));
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_crash_left_of_a_write_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        std::fs::write(path.with_extension("new"), "half").unwrap();
+        KIND.replace(&RealFs, &path, b"all").unwrap();
+        assert_eq!(KIND.read(&RealFs, &path), Ok(Some(b"all".to_vec())));
+    }
+
+    #[test]
+    fn any_cut_any_flipped_byte_and_what_is_too_large_is_refused() {
+        let bytes = [&KIND.head(b"payload")[..], b"payload"].concat();
+        for at in 0..bytes.len() {
+            assert!(KIND.payload(&bytes[..at]).is_err(), "{at}");
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x80;
+            assert!(KIND.payload(&flipped).is_err(), "{at}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        KIND.replace(&RealFs, &path, b"123456789").unwrap();
+        assert!(matches!(KIND.read(&RealFs, &path), Err(StateFileError::Unreadable(_))));
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let mut bytes = KIND.head(b"").to_vec();
+        bytes[VERSION_OFFSET] = 3;
+        assert_eq!(KIND.payload(&bytes), Err(StateFileError::Newer(3)));
+        bytes[VERSION_OFFSET] = 1;
+        assert_eq!(KIND.payload(&bytes), Err(StateFileError::damaged("its version is unknown")));
+    }
+
+    #[test]
+    fn a_process_that_dies_and_a_power_cut_leave_the_old_state_or_the_new_one() {
+        let path = Path::new("/state");
+        let with_old = || {
+            let fs = MemFs::new();
+            KIND.replace(&fs, path, b"old").unwrap();
+            fs
+        };
+        let n_before = with_old().n_operations();
+        let fs = with_old();
+        KIND.replace(&fs, path, b"new").unwrap();
+        for (operation, seed) in
+            (n_before..fs.n_operations()).flat_map(|operation| (0..8).map(move |seed| (operation, seed)))
+        {
+            let fs = with_old();
+            fs.fail_at(operation, Fault::Dies);
+            KIND.replace(&fs, path, b"new").unwrap_err();
+            let after = fs.crash(PowerCut::Seeded(seed));
+            let found = KIND.read(&after, path).unwrap().unwrap();
+            assert!(found == b"old" || found == b"new", "{operation} {seed}");
+            KIND.replace(&after, path, b"next").unwrap();
+        }
+        assert_eq!(KIND.read(&fs.crash(PowerCut::LosesAll), path), Ok(Some(b"new".to_vec())));
+    }
+}
