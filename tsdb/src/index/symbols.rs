@@ -58,15 +58,15 @@ impl Symbols {
         self.ids.find(self.hash(text), |&id| self.text(id) == text).copied()
     }
 
-    /// Returns the symbol of a text, makes one if need be, and counts the use; `None` when 2^32 texts or 4 GiB of
-    /// them are there.
+    /// Returns the symbol of a text as [`Symbols::number`] does, and counts the use.
+    #[cfg(test)]
     pub(crate) fn intern(&mut self, text: &str) -> Option<SymbolId> {
         let id = self.number(text)?;
         self.retain(id, 1).map(|()| id)
     }
 
-    /// Returns the symbol of a text, and makes one if need be, of which the use is to be counted next; `None` as
-    /// [`Symbols::intern`].
+    /// Returns the symbol of a text, and makes one if need be, of which the use is to be counted next; `None` when 2^32
+    /// texts or 4 GiB of them are there.
     pub(crate) fn number(&mut self, text: &str) -> Option<SymbolId> {
         let hash = self.hash(text);
         let (texts, entries) = (&self.texts, &self.entries);
