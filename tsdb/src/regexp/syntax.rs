@@ -2,7 +2,7 @@
 //!
 //! Matches are only ever of a whole text, so groups matter only to who rewrites by them; else they are read and dropped.
 
-use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, Look, Repetition};
+use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, HirKind, Look, Repetition};
 
 use super::RegexpError;
 use super::class;
@@ -451,7 +451,12 @@ impl Piece {
         let times = max.unwrap_or(min).max(1);
         let repeats = if max == Some(0) { 1 } else { self.repeats.saturating_mul(times) };
         let states = (self.states + 2).saturating_mul(u64::from(times));
-        let hir = Hir::repetition(Repetition { min, max, greedy, sub: Box::new(self.hir) });
+        let is_repetition = matches!(self.hir.kind(), HirKind::Repetition(_));
+        let hir = match (min, max, greedy) {
+            // Printed as `a+?` the first `+` would not be greedy, and the whole no longer optional.
+            (0, Some(1), true) if is_repetition => Hir::alternation(vec![self.hir, Hir::empty()]),
+            _ => Hir::repetition(Repetition { min, max, greedy, sub: Box::new(self.hir) }),
+        };
         Self { hir, states, depth: self.depth + 1, repeats }
     }
 }

@@ -156,6 +156,25 @@ fn patterns_without_bounds_are_refused_or_stop() {
     assert!(Regexp::parse("(x+x+)+y").unwrap().is_match(&format!("{}y", "x".repeat(1000))));
 }
 
+#[test]
+fn what_is_repeated_can_be_optional() {
+    let check = |pattern: &str, yes: &[&str], no: &[&str]| {
+        let regexp = Regexp::parse(pattern).unwrap();
+        yes.iter().for_each(|text| assert!(regexp.is_match(text), "{pattern} on {text:?}"));
+        no.iter().for_each(|text| assert!(!regexp.is_match(text), "{pattern} on {text:?}"));
+    };
+    check("node(-[0-9]+)?", &["node", "node-1", "node-12"], &["node-"]);
+    check("n([0-9]+)?x", &["nx", "n1x", "n12x"], &["n", "nax"]);
+    check("n(?:[a-z]{2})?x", &["nx", "nabx"], &["nax", "nabcx"]);
+    check("n(?:[a-z]{2,3})?x.*y", &["nxy", "nabx_y", "nabcxy"], &["naxy"]);
+    check("(?:[0-9]+)??x", &["x", "12x"], &["a"]);
+    check("([0-9]+)*x", &["x", "12x"], &["ax"]);
+    check("([0-9]?)+x", &["x", "12x"], &["ax"]);
+    check("[a-b]{2}(?i)?", &["", "ab"], &["a", "abab"]);
+    let rewrite = Regexp::parse("n(?:[0-9]+)?(x)").unwrap();
+    assert!(rewrite.is_match("nx"));
+}
+
 /// Returns a pattern made of pieces that exercise the shortcuts.
 fn pattern() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![

@@ -298,7 +298,9 @@ fn lock<'a>(store: &'a Store, heads: &[OfHead]) -> Vec<RwLockReadGuard<'a, Head>
 /// Compares the labels of the next series of two lanes. One that is gone, which is passed over, comes first.
 fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, twins: &mut Twins) -> Ordering {
     let current = |lane: &Lane| lane.next.filter(|&of| locked[lane.head].is_current(of));
-    let (Some(of_a), Some(of_b)) = (current(a), current(b)) else { return current(a).is_some().cmp(&current(b).is_some()) };
+    let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
+        return current(a).is_some().cmp(&current(b).is_some());
+    };
     let (head_a, head_b) = (&locked[a.head], &locked[b.head]);
     head_a.compare(of_a.slot, head_b, of_b.slot, |text_a, text_b| {
         twins.order((a.head, text_a), (b.head, text_b), || head_a.symbol(text_a).cmp(head_b.symbol(text_b)))
