@@ -3,9 +3,8 @@
 //! The texts are Prometheus' (`util/annotations`), the place in the query behind them included.
 //!
 //! Invariants
-//! 1. No two annotations of a query have the same text. Of several places that of the last stands, in the order in which
-//!    Prometheus evaluates (operands from the left, then what is made of them), whatever the order was here; but start
-//!    timestamps that overlap are counted at the place of the first.
+//! 1. No two annotations of a query have the same text; where one comes again, the place of the last stands, but for
+//!    start timestamps that overlap, which are counted at the place of the first.
 //! 2. Annotations come in the order in which they were first made.
 
 use std::fmt;
@@ -177,7 +176,7 @@ impl Annotations {
         }
         match self.list.iter_mut().find(|known| known.text == text) {
             Some(known) => {
-                if !note.is_counted() && !comes_before(span, known.span) {
+                if !note.is_counted() {
                     known.span = span;
                 }
                 known.note.absorb(note);
@@ -384,12 +383,6 @@ impl Remark {
     }
 }
 
-/// Tells whether Prometheus evaluates the expression at `a` before that at `b`: what ends sooner stands to the left of it or
-/// inside of it, and of two that end together the inner one begins later.
-fn comes_before(a: Span, b: Span) -> bool {
-    (a.end, b.start) < (b.end, a.start)
-}
-
 fn write_metric_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     if name.is_empty() { Ok(()) } else { write!(f, " for metric name {}", quoted(name)) }
 }
@@ -422,17 +415,6 @@ mod tests {
         let text = "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"x\"";
         assert_eq!(annotations.infos().collect::<Vec<_>>(), [format!("{text} (2:7)")]);
         assert_eq!(annotations.warnings().count(), 0);
-    }
-
-    #[test]
-    fn the_place_is_that_of_the_expression_that_prometheus_evaluates_last() {
-        let (left, right, whole) = (Span { start: 0, end: 4 }, Span { start: 7, end: 11 }, Span { start: 0, end: 11 });
-        for (order, start) in [([left, right], 7), ([right, left], 7), ([whole, right], 0), ([right, whole], 0)] {
-            let mut annotations = Annotations::new("aaaa + bbbb");
-            order.iter().for_each(|&span| annotations.add(Note::MixedAggregation, span));
-            let place = format!("(1:{})", start + 1);
-            assert!(annotations.warnings().all(|text| text.ends_with(&place)), "{order:?}");
-        }
     }
 
     #[test]

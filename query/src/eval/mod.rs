@@ -271,8 +271,14 @@ impl<'a> Evaluator<'a> {
             return self.collect(plan, grid);
         }
         let inner = stream::inner(plan).ok_or_else(|| mistyped(ValueType::Vector))?;
-        let vector = self.vector(inner, grid)?;
-        let stages = self.own_stages(plan, grid)?;
+        // Operands are evaluated from the left: of annotations that say the same the last one's place stands.
+        let (vector, stages) = if begins_with_scalar(plan) {
+            let stages = self.own_stages(plan, grid)?;
+            (self.vector(inner, grid)?, stages)
+        } else {
+            let vector = self.vector(inner, grid)?;
+            (vector, self.own_stages(plan, grid)?)
+        };
         stages.iter().try_fold(vector, |vector, stage| self.at_once(vector, stage))
     }
 
@@ -373,6 +379,11 @@ impl<'a> Evaluator<'a> {
         }
         vector.merge_same_labels()
     }
+}
+
+/// Tells whether the first operand of a chain of operators is a scalar.
+fn begins_with_scalar(plan: &Plan) -> bool {
+    matches!(&plan.kind, PlanKind::Chain(chain) if chain.first.value_type == ValueType::Scalar)
 }
 
 /// The checker of types lets no such plan through.
