@@ -135,7 +135,8 @@ fn every_sample_of_a_storm_arrives_from_a_real_prometheus_at_its_default_setting
         return;
     }
     let n_series = std::env::var("VARVE_STORM_SERIES").map_or(20_000, |text| text.parse().expect("a number"));
-    let config = Config::new(&json!({"budget": {"new_series_per_second": n_series / 5}}));
+    // Less than a Prometheus takes in itself.
+    let config = Config::new(&json!({"budget": {"new_series_per_second": (n_series / 20).max(4_000)}}));
     let server = Server::start(&[&config.flag(), "--ingest.admission-wait=100ms"]);
     let url = server.http().url("/api/v1/write");
     let prometheus = Prometheus::start(&json!({"remote_write": [{"url": url}]}).to_string());
