@@ -6,14 +6,17 @@ mod regexp;
 mod reseal;
 mod store;
 
-pub use prometheus::{prometheus_chunk, prometheus_log};
+pub use prometheus::{prometheus_block, prometheus_chunk, prometheus_log};
 pub use regexp::regexp_parse;
-pub use store::{store_decode, store_open, wal_replay};
+pub use store::{old_logs, store_decode, store_open, wal_replay};
 
-use varve_ingest::{DecodedBatch, Limits, RouteHasher, decode_v1, decode_v2};
+use std::path::Path;
+use std::sync::Arc;
+
+use varve_ingest::{DecodedBatch, Elections, ElectionsFound, Limits, RouteHasher, decode_v1, decode_v2};
 use varve_query::Features;
 use varve_query::promql::{parse, print};
-use varve_tsdb::RowCodec;
+use varve_tsdb::{Fs, MemFs, RowCodec};
 
 /// Decodes a row of values and a column of timestamps of as many elements as the first two bytes say. What decodes is
 /// encoded and decoded to the same bits.
@@ -38,6 +41,17 @@ pub fn row_decode(input: &[u8]) {
         assert!(RowCodec::decode_timestamps(&mut &again[..], n, &mut back));
         assert_eq!(back, times_ms[1..]);
     }
+}
+
+/// Reads the input as the payload of the file of HA leaders, under a checksum that is right. What is no such payload is set
+/// aside: the next start finds none.
+pub fn ha_file(input: &[u8]) {
+    let (fs, path): (Arc<dyn Fs>, _) = (Arc::new(MemFs::new()), Path::new("/ha"));
+    let head = [&b"VHAP\x01\0\0\0"[..], &crc32c::crc32c(input).to_le_bytes()].concat();
+    fs.create(path).and_then(|file| file.append(&[&head, input].concat())).expect("there is room");
+    let (_, found) = Elections::open(Arc::clone(&fs), path.to_owned());
+    assert!(!matches!(found, ElectionsFound::Newer(_)), "{found:?}");
+    assert_eq!(Elections::open(fs, path.to_owned()).1, ElectionsFound::Sound);
 }
 
 /// Decodes a message of remote write 1.0; the second time into the same batch.
@@ -96,9 +110,35 @@ mod tests {
 
     /// Lists of one and of three edits.
     fn on_edits(target: fn(&[u8]), n_inputs: u64) {
+        on_edits_after(target, &[], n_inputs);
+    }
+
+    /// The same behind each of some beginnings.
+    fn on_edits_after(target: fn(&[u8]), heads: &[&[u8]], n_inputs: u64) {
         let edits: Vec<u8> = (0..64_u64).flat_map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes()).collect();
         let seeds: Vec<&[u8]> = edits.chunks(8).chain(edits.chunks(24)).chain([&[][..]]).collect();
-        smoke(target, &seeds, n_inputs);
+        if heads.is_empty() {
+            return smoke(target, &seeds, n_inputs);
+        }
+        let seeds: Vec<_> = heads.iter().flat_map(|head| seeds.iter().map(|seed| [head, *seed].concat())).collect();
+        smoke(target, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), n_inputs);
+    }
+
+    #[test]
+    fn old_logs_hold() {
+        on_edits_after(old_logs, &[&[0], &[1]], 300);
+    }
+
+    #[test]
+    fn prometheus_block_holds() {
+        on_edits_after(prometheus_block, &[&[0], &[1]], 2_000);
+    }
+
+    #[test]
+    fn ha_file_holds() {
+        let cluster =
+            b"\x02\0\x01\0a\x01\0r\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0b\x01\0r\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0";
+        smoke(ha_file, &[b"\0\0", cluster], 5_000);
     }
 
     #[test]

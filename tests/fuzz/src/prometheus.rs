@@ -1,17 +1,21 @@
 //! The decoders of Prometheus' formats.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use varve_tsdb::prometheus::block::BlockMeta;
+use varve_tsdb::prometheus::block::{BlockMeta, BlockReader};
 use varve_tsdb::prometheus::chunk::{self, Encoder, Encoding, StartTimes};
+use varve_tsdb::prometheus::export::{ExportOptions, export};
 use varve_tsdb::prometheus::fault::Faults;
 use varve_tsdb::prometheus::head_chunks::HeadChunkFiles;
 use varve_tsdb::prometheus::wal::{
     Compression, Segment, SegmentReader, decode_definitions, decode_exemplars, decode_histograms, decode_metadata,
     decode_samples, decode_tombstones,
 };
-use varve_tsdb::{Fs, MemFs, SampleColumns};
+use varve_tsdb::{Fs, MemFs, PowerCut, QueryContext, SampleColumns};
+
+use crate::reseal::reseal_prometheus;
+use crate::store::{damaged, everything, files, open};
 
 /// Decodes a chunk; the first byte is its encoding. What decodes is encoded, and decoded to the same bits.
 pub fn prometheus_chunk(input: &[u8]) {
@@ -29,6 +33,41 @@ pub fn prometheus_chunk(input: &[u8]) {
     assert_eq!(back.timestamps_ms, columns.timestamps_ms);
     assert!(back.values.iter().map(|v| v.to_bits()).eq(columns.values.iter().map(|v| v.to_bits())));
     assert!((0..back.len()).all(|idx| back.start_ms(idx) == columns.start_ms(idx)));
+}
+
+/// Damages a block of Prometheus, with checksums that are right if the first byte says so, and reads all of it.
+pub fn prometheus_block(input: &[u8]) {
+    static BLOCK: OnceLock<(MemFs, PathBuf)> = OnceLock::new();
+    let (whole, dir) = BLOCK.get_or_init(exported);
+    let Some((sealed, edits)) = input.split_first() else { return };
+    let fs = whole.crash(PowerCut::KeepsAll);
+    for path in damaged(&fs, edits) {
+        if sealed % 2 == 1 && !path.ends_with("meta.json") {
+            fs.edit(&path, |bytes| reseal_prometheus(&path, bytes)).expect("the file is there");
+        }
+    }
+    let mut faults = Faults::default();
+    if let Ok(block) = BlockReader::open(&fs, dir, &mut faults) {
+        // Either may refuse.
+        let _ = block.verify(&mut faults);
+        let mut cursor = block.cursor();
+        while let Some(series) = cursor.next(&mut faults) {
+            series.chunks(&mut faults);
+        }
+    }
+}
+
+/// A disk with nothing but a block that was exported, and the block's folder.
+fn exported() -> (MemFs, PathBuf) {
+    let (store, fs) = (everything(), MemFs::new());
+    let to: Arc<dyn Fs> = Arc::new(fs.clone());
+    let out = Path::new("/out");
+    export(&open(&store), &to, &QueryContext::unbounded(), out, &ExportOptions::default()).expect("there is room");
+    let dirs = BlockReader::list(&fs, out).expect("it was just made");
+    for path in dirs[1..].iter().flat_map(|dir| files(&fs, dir)) {
+        fs.remove(&path).expect("the file is there");
+    }
+    (fs, dirs[0].clone())
 }
 
 /// Decodes a record as every type, decompresses it, and reads the input as a segment, as head chunks and as the

@@ -52,6 +52,9 @@ fn tombstones(bytes: &mut [u8]) {
 fn log(bytes: &mut [u8]) {
     seal(bytes, 0, 20);
     let Some(salt) = bytes.get(8..16).map(<[u8]>::to_vec) else { return };
+    if bytes.get(4) == Some(&1) {
+        return log_of_version_1(bytes, &salt);
+    }
     let (mut at, mut sequence) = (24, 0_u64);
     while let Some(header) = bytes.get(at..at + 12) {
         let size = usize::from(header[3]) | usize::from(header[4]) << 8 | usize::from(header[5]) << 16;
@@ -66,5 +69,78 @@ fn log(bytes: &mut [u8]) {
         let crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, &frame[2..8]), &frame[12..]);
         frame[8..12].copy_from_slice(&crc.to_le_bytes());
         (at, sequence) = (end, sequence + 1);
+    }
+}
+
+fn log_of_version_1(bytes: &mut [u8], salt: &[u8]) {
+    let (mut at, mut sequence) = (24, 0_u64);
+    while let Some(size) = u32_at(bytes, at + 4) {
+        let end = at.saturating_add(24).saturating_add(size).min(bytes.len());
+        let Some(frame) = bytes.get_mut(at..end).filter(|frame| frame.len() >= 24) else { return };
+        let stored = u32::try_from(frame.len() - 24).unwrap_or(0).to_le_bytes();
+        frame[..4].copy_from_slice(b"\xe9VRF");
+        frame[4..8].copy_from_slice(&stored);
+        frame[8..16].copy_from_slice(&sequence.to_le_bytes());
+        frame[17..20].fill(0);
+        let crc = crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(salt), &frame[4..20]), &frame[24..]);
+        frame[20..24].copy_from_slice(&crc.to_le_bytes());
+        (at, sequence) = (end, sequence + 1);
+    }
+}
+
+/// Gives the index of a block of Prometheus, or a file of its chunks, checksums that are right.
+pub(crate) fn reseal_prometheus(path: &Path, bytes: &mut [u8]) {
+    if !path.ends_with("index") {
+        return entries(bytes, 8, usize::MAX, 1);
+    }
+    let Some(toc) = bytes.len().checked_sub(52) else { return };
+    let place = |i: usize| bytes[toc + 8 * i..][..8].try_into().map_or(u64::MAX, u64::from_be_bytes);
+    // Symbols, series, two tables of older versions, the first list of postings, the table of postings.
+    let places: [u64; 6] = std::array::from_fn(place);
+    let place = |i: usize| usize::try_from(places[i]).unwrap_or(usize::MAX).min(toc);
+    let (symbols, series, postings, table) = (place(0), place(1), place(4), place(5));
+    section(bytes, symbols, toc);
+    entries(bytes, series, postings.min(toc), 16);
+    let mut at = postings;
+    while let Some(next) = section(bytes, at, toc) {
+        at = next.next_multiple_of(4);
+    }
+    section(bytes, table, toc);
+    seal_be(bytes, toc, bytes.len() - 4);
+}
+
+/// Seals a size of four bytes and so many bytes; returns where they end.
+fn section(bytes: &mut [u8], at: usize, end: usize) -> Option<usize> {
+    let size = u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?) as usize;
+    let crc = at.checked_add(4)?.checked_add(size).filter(|crc| crc.checked_add(4).is_some_and(|of| of <= end))?;
+    seal_be(bytes, at + 4, crc);
+    Some(crc + 4)
+}
+
+/// Seals entries that begin with their size as a varint, each at a multiple of `step`. Of chunks the size is that of what
+/// follows the byte of the encoding, which is sealed too.
+fn entries(bytes: &mut [u8], mut at: usize, end: usize, step: usize) {
+    let n_uncounted = usize::from(step == 1);
+    while at < end.min(bytes.len()) {
+        let (mut size, mut shift) = (0, 0);
+        while let Some(&byte) = bytes.get(at).filter(|_| shift < 28) {
+            (size, shift, at) = (size | usize::from(byte & 0x7f) << shift, shift + 7, at + 1);
+            if byte < 0x80 {
+                break;
+            }
+        }
+        let crc = at + size + n_uncounted;
+        if crc + 4 > end.min(bytes.len()) {
+            return;
+        }
+        seal_be(bytes, at, crc);
+        at = (crc + 4).next_multiple_of(step);
+    }
+}
+
+fn seal_be(bytes: &mut [u8], from: usize, at: usize) {
+    if from <= at && at + 4 <= bytes.len() {
+        let crc = crc32c::crc32c(&bytes[from..at]);
+        bytes[at..at + 4].copy_from_slice(&crc.to_be_bytes());
     }
 }

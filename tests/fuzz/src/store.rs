@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use varve_tsdb::{
-    Db, Fs, Labels, ManualClock, Matcher, MemFs, Options, PowerCut, QueryContext, Sample, SampleColumns, TimeRange,
-    WalSync, WriteBatch,
+    BucketSpan, Db, Exemplar, Fs, Histogram, HistogramCounts, Labels, ManualClock, Matcher, MemFs, Options, PowerCut,
+    QueryContext, Sample, SampleColumns, TimeRange, WalSync, WriteBatch, log,
 };
 
 use crate::reseal::reseal;
@@ -41,6 +41,7 @@ pub fn store_decode(input: &[u8]) {
     for path in damaged(&fs, input) {
         fs.edit(&path, |bytes| reseal(&path, bytes)).expect("the file is there");
     }
+    read_from_outside(&fs.crash(PowerCut::KeepsAll));
     let first = contents(&fs);
     let second = contents(&fs.crash(PowerCut::KeepsAll));
     assert_eq!(first.is_some(), second.is_some(), "a store opens once, and not again");
@@ -49,10 +50,54 @@ pub fn store_decode(input: &[u8]) {
     let ctx = QueryContext::unbounded();
     drop(db.label_names(&ctx, &[], TimeRange::ALL));
     drop(db.label_values(&ctx, "i", &[Matcher::equal("j", "1")], TimeRange::ALL));
+    drop(db.exemplars(&ctx, &[Vec::new()], TimeRange::ALL));
     drop(db.delete(vec![Matcher::equal("i", "1")], TimeRange::ALL));
     drop(db.compact_fully());
     drop(db.clean_tombstones());
     drop(db.snapshot("s", false));
+}
+
+/// Damages logs that earlier versions wrote, the first byte says which, under checksums that are right. Anything may be shown
+/// then.
+pub fn old_logs(input: &[u8]) {
+    static STORES: OnceLock<[MemFs; 2]> = OnceLock::new();
+    let stores = STORES.get_or_init(|| ["wal-v1", "wal-v2"].map(fixture));
+    let Some((which, edits)) = input.split_first() else { return };
+    let fs = stores[usize::from(*which) % stores.len()].crash(PowerCut::KeepsAll);
+    for path in damaged(&fs, edits) {
+        fs.edit(&path, |bytes| reseal(&path, bytes)).expect("the file is there");
+    }
+    read_from_outside(&fs.crash(PowerCut::KeepsAll));
+    let first = contents(&fs);
+    let second = contents(&fs.crash(PowerCut::KeepsAll));
+    assert_eq!(first.is_some(), second.is_some(), "a store opens once, and not again");
+}
+
+/// Looks into the log as the tools do, and mends it; either may refuse.
+fn read_from_outside(fs: &MemFs) {
+    drop(log::survey(fs, Path::new(ROOT), &mut |_, _| {}));
+    drop(log::repair(fs, Path::new(ROOT), true));
+    drop(contents(fs));
+}
+
+/// Loads a directory that an earlier version wrote.
+fn fixture(name: &str) -> MemFs {
+    let (fs, root) = (MemFs::new(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/format").join(name));
+    let mut folders = vec![root.join("wal")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder of the fixture") {
+            let path = entry.expect("an entry of the fixture").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).expect("a file of the fixture");
+            let to = Path::new(ROOT).join(path.strip_prefix(&root).expect("it is below"));
+            fs.create_dir(to.parent().expect("it is below")).expect("there is room");
+            fs.create(&to).and_then(|file| file.append(&bytes)).expect("there is room");
+        }
+    }
+    fs
 }
 
 fn with_contents(fs: MemFs) -> (MemFs, Contents) {
@@ -77,7 +122,7 @@ fn open_damaged((whole, all): &(MemFs, Contents), input: &[u8]) {
 }
 
 /// Makes the edits of an input and returns the files that they concern.
-fn damaged(fs: &MemFs, input: &[u8]) -> Vec<PathBuf> {
+pub(crate) fn damaged(fs: &MemFs, input: &[u8]) -> Vec<PathBuf> {
     let mut files = files(fs, Path::new(ROOT));
     files.retain(|path| fs.open(path).and_then(|file| file.size()).is_ok_and(|size| size > 0));
     let mut damaged = Vec::new();
@@ -113,20 +158,42 @@ fn options(fs: &MemFs) -> Options {
     }
 }
 
-fn open(fs: &MemFs) -> Db {
+pub(crate) fn open(fs: &MemFs) -> Db {
     Db::open(Path::new(ROOT), options(fs)).expect("a sound store opens")
 }
 
-/// Appends a sample to each of some series; two labels, so that the index has something to find.
+/// Appends a sample to each of some series, to some of them histograms, with starts and exemplars; two labels, so that the
+/// index has something to find.
 fn write(db: &Db, series: std::ops::Range<i64>, t: i64) {
     let mut batch = WriteBatch::default();
     for i in series {
         let labels = Labels::from_pairs([("__name__", "m"), ("i", &*i.to_string()), ("j", &*(i % 2).to_string())]);
         let handle = db.series(&labels.expect("names ascend")).expect("there is room");
-        batch.push(handle, Sample { timestamp_ms: t, value: (t / 1000 % 1_000_003 * i) as f64 * 0.1 }, 0);
+        let (value, start_ms) = ((t / 1000 % 1_000_003 * i) as f64 * 0.1, if i > 2 { t / 7_200_000 * 1000 } else { 0 });
+        if i % 4 == 3 {
+            batch.push_histogram_with_start(handle, t, Arc::new(histogram(value, t)), start_ms, 0);
+        } else {
+            batch.push_with_start(handle, Sample { timestamp_ms: t, value }, start_ms, 0);
+        }
+        if i == 1 {
+            let labels = Labels::from_pairs([("trace_id", "abc")]).expect("it is one label");
+            batch.push_exemplar(handle, Exemplar { labels, value, timestamp_ms: t }, 0);
+        }
     }
     db.append(&mut batch).expect("there is room");
     assert_eq!(batch.rejected().len(), 0);
+}
+
+/// A histogram, whose buckets change now and then, of integers or of floats.
+fn histogram(sum: f64, t: i64) -> Histogram {
+    let n = 1 + (t / 1_200_000 % 3).unsigned_abs() as u32;
+    let positive_spans = vec![BucketSpan { offset: 1, length: n }];
+    let counts = if t / 3_600_000 % 2 == 0 {
+        HistogramCounts::Integer { count: n.into(), zero_count: 0, positive: vec![1; n as usize], negative: vec![] }
+    } else {
+        HistogramCounts::Float { count: n.into(), zero_count: 0.0, positive: vec![1.0; n as usize], negative: vec![] }
+    };
+    Histogram { sum, schema: 3, counts, positive_spans, ..Histogram::default() }
 }
 
 /// A closed store whose samples are all in its log.
@@ -141,7 +208,7 @@ fn logs() -> MemFs {
 }
 
 /// A closed store with checkpoints and what was logged behind them, parts, merged blocks, and rules for some of them.
-fn everything() -> MemFs {
+pub(crate) fn everything() -> MemFs {
     let fs = MemFs::new();
     let db = open(&fs);
     db.set_metadata([("m", varve_tsdb::Metadata::default())]).expect("there is room");
@@ -163,7 +230,7 @@ fn everything() -> MemFs {
 }
 
 /// Returns all files below a folder.
-fn files(fs: &MemFs, dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(fs: &MemFs, dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for name in fs.list(dir).expect("it is a folder") {
         let path = dir.join(name);
