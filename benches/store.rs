@@ -5,11 +5,14 @@
 //! what it took before the store was opened. To be run as the server runs, with MIMALLOC_PURGE_DELAY=0. See
 //! docs/performance.md.
 
+#[path = "store/apart.rs"]
+mod apart;
 #[path = "common/fleet.rs"]
 mod fleet;
+#[path = "store/process.rs"]
+mod process;
 
 use std::hint::black_box;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,9 +20,10 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use fleet::{Fleet, FleetOptions, SeriesId};
+use process::{cpu_of_process, cpu_time, resident_bytes, size_of_dir};
 use varve_tsdb::{
-    Db, FlushStats, Labels, ManualClock, MatchOp, Matcher, Options, QueryContext, Sample, SampleColumns, SeriesHandle,
-    TimeRange, WalSync, WriteBatch,
+    Db, FlushStats, Labels, ManualClock, MatchOp, Matcher, Options, QueryContext, RealFs, Sample, SampleColumns,
+    SeriesHandle, Stats, TimeRange, WalSync, WriteBatch, log,
 };
 
 /// The server's.
@@ -31,7 +35,7 @@ const REQUEST_SAMPLES: usize = 2_000;
 const FLUSH_ROUNDS: i64 = 20;
 const HOUR_ROUNDS: i64 = 120;
 
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Copy, Parser)]
 struct Args {
     /// Active series
     #[arg(long, default_value = "100000")]
@@ -69,23 +73,24 @@ struct Bench {
 
 fn main() {
     let args = Args::parse();
-    let fleet = Fleet::new(FleetOptions { active_series: args.series, ..FleetOptions::default() });
-    let sample = Sample { timestamp_ms: 1, value: 1.0 };
-    let mut bench = Bench {
-        handles: Vec::with_capacity(args.series),
-        round: vec![sample; args.series],
-        batch: WriteBatch::default(),
-        next_round: 0,
-        empty_bytes: 0,
-        dir: tempfile::tempdir().expect("a folder"),
-        fleet,
-        args,
-    };
-    println!("{} series, {} shards, {} h at 30 s", bench.args.series, bench.args.shards, bench.args.hours);
-    bench.run();
+    println!("{} series, {} shards, {} h at 30 s", args.series, args.shards, args.hours);
+    Bench::new(args).run();
 }
 
 impl Bench {
+    fn new(args: Args) -> Self {
+        Self {
+            handles: Vec::with_capacity(args.series),
+            round: vec![Sample { timestamp_ms: 1, value: 1.0 }; args.series],
+            batch: WriteBatch::default(),
+            next_round: 0,
+            empty_bytes: resident_bytes(),
+            dir: tempfile::tempdir().expect("a folder"),
+            fleet: Fleet::new(FleetOptions { active_series: args.series, ..FleetOptions::default() }),
+            args,
+        }
+    }
+
     fn run(&mut self) {
         self.empty_bytes = resident_bytes();
         let db = self.open(1);
@@ -94,8 +99,10 @@ impl Bench {
         self.disk(&db);
         self.reads(&db);
         self.restart(db);
-        self.stale();
+        self.series_leave();
         self.many_blocks();
+        self.many_shards();
+        self.recorded();
     }
 
     fn open(&self, workers: usize) -> Db {
@@ -227,27 +234,24 @@ impl Bench {
     }
 
     fn disk(&self, db: &Db) {
+        let stats = db.stats();
+        line(
+            &format!("disk of a sample, {} parts and blocks, as compaction leaves them", stats.n_blocks),
+            sizes(&stats),
+        );
         let (started, cpu) = (Instant::now(), cpu_time());
         db.compact_fully().expect("the disk works");
         let stats = db.stats();
-        let per_sample = |bytes: u64| bytes as f64 / stats.blocks_samples as f64;
         line("merging all", format!("{:.1?}, {:.1?} of CPU", started.elapsed(), cpu_time() - cpu));
         line("blocks", format!("{}", stats.n_blocks));
-        line(
-            "disk of a sample: all = values + timestamps + index",
-            format!(
-                "{:.3} = {:.3} + {:.3} + {:.3} bytes",
-                per_sample(stats.blocks_size_bytes),
-                per_sample(stats.blocks_values_bytes),
-                per_sample(stats.blocks_timestamps_bytes),
-                per_sample(stats.blocks_index_bytes)
-            ),
-        );
+        line("disk of a sample, merged: all = values + timestamps + index", sizes(&stats));
         let of_series = stats.blocks_index_bytes as f64 / self.n_series() / stats.n_blocks as f64;
         line("index of a series, in each block", format!("{of_series:.1} bytes"));
     }
 
     fn reads(&self, db: &Db) {
+        // The cache is empty: the block was just made.
+        self.single_series(db, "read for the first time");
         let mut columns = SampleColumns::default();
         let (mut n_samples, mut n_series) = (0, 0);
         let cpu = cpu_time();
@@ -265,9 +269,14 @@ impl Bench {
         black_box(set.map(|series| series.expect("nothing limits it").labels().len()).sum::<usize>());
         let of_series = (cpu_time() - cpu).as_secs_f64() * 1e6 / self.n_series();
         line("labels of all series", format!("{of_series:.2} us a series"));
+        self.single_series(db, "read before");
+    }
+
+    fn single_series(&self, db: &Db, pages: &str) {
         let mut times: Vec<_> = (0..1000).map(|i| self.one_series(db, i * 7919 % self.args.series as u32)).collect();
         times.sort_unstable();
-        line("one series by its labels: p50, p99", format!("{:.0?}, {:.0?}", times[500], times[990]));
+        let what = format!("one series by its labels, pages {pages}: p50, p99");
+        line(&what, format!("{:.0?}, {:.0?}", times[500], times[990]));
     }
 
     fn one_series(&self, db: &Db, place: u32) -> Duration {
@@ -290,6 +299,7 @@ impl Bench {
         self.rounds(&db, FLUSH_ROUNDS);
         let before = self.own_bytes();
         drop(db);
+        self.log_parts();
         for workers in [1, 2] {
             let (started, cpu) = (Instant::now(), cpu_of_process());
             let (db, peak) = self.open_watched(workers);
@@ -305,6 +315,21 @@ impl Bench {
             let rate = format!("{took:.2} s, {cpu:.1?} of CPU, {:.1} M samples a second", n as f64 / took / 1e6);
             line(&format!("restart with 10 min of log, {workers} workers"), rate);
         }
+    }
+
+    /// What takes the bytes of the log behind the last flush.
+    fn log_parts(&self) {
+        let survey = log::survey(&RealFs, self.dir.path(), &mut |_, _| {}).expect("the log is there").parts;
+        let of_sample = |bits: u64| bits as f64 / 8.0 / survey.n_samples as f64;
+        let log::SampleSizes { head, refs, times, values, .. } = survey.samples;
+        let parts = [survey.sample_frames * 8, head, refs, times, values].map(of_sample);
+        let [frames, heads, refs, times, values] = parts;
+        let all: f64 = parts.iter().sum();
+        line(
+            "log of a sample: all = frames + heads of records + series + timestamps + values",
+            format!("{all:.3} = {frames:.3} + {heads:.3} + {refs:.3} + {times:.3} + {values:.3} bytes"),
+        );
+        line("checkpoint of a series", format!("{:.1} bytes", survey.checkpoints as f64 / self.n_series()));
     }
 
     /// Opens the store, and returns the most that was resident meanwhile.
@@ -325,54 +350,6 @@ impl Bench {
         })
     }
 
-    /// All series but one fall silent, for longer than they are kept in memory.
-    fn stale(&mut self) {
-        let db = self.open(2);
-        let full = self.own_bytes();
-        let labels = self.fleet.labels(self.fleet.series_at(0, 0));
-        // The allocator gives memory back when it is next asked for some.
-        for minutes in (120..=240).step_by(10) {
-            self.batch.clear();
-            let timestamp_ms = self.fleet.timestamp_ms(0, self.next_round + minutes * 2);
-            let handle = db.series(&labels).expect("there is room");
-            self.batch.push(handle, Sample { timestamp_ms, value: 1.0 }, 0);
-            db.append(&mut self.batch).expect("there is room");
-            db.flush().expect("the disk works");
-        }
-        assert_eq!(db.stats().n_series, 1);
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        line(
-            "memory before and after all series fell silent",
-            format!("{:.0} and {:.0} MiB", mib(full), mib(self.own_bytes())),
-        );
-    }
-
-    fn many_blocks(&mut self) {
-        const N_BLOCKS: i64 = 100;
-        self.dir = tempfile::tempdir().expect("a folder");
-        self.args.series = (self.args.series / 10).max(1);
-        self.fleet = Fleet::new(FleetOptions { active_series: self.args.series, ..FleetOptions::default() });
-        self.handles.clear();
-        self.round.truncate(self.args.series);
-        self.next_round = 0;
-        let db = self.open(1);
-        let places: Vec<u32> = (0..self.fleet.n_places()).collect();
-        for place in places {
-            let labels = self.fleet.labels(self.fleet.series_at(place, 0));
-            self.handles.push(db.series(&labels).expect("there is room"));
-        }
-        for _ in 0..N_BLOCKS {
-            self.rounds(&db, 1);
-            db.flush().expect("the disk works");
-        }
-        drop(db);
-        let started = Instant::now();
-        let db = self.open(2);
-        let took = started.elapsed();
-        assert!(db.stats().n_blocks >= N_BLOCKS as u64);
-        line(&format!("opening {N_BLOCKS} parts of {} series", self.args.series), format!("{took:.2?}"));
-    }
-
     /// Returns what the store takes: the process less what it took before, and the handles.
     fn own_bytes(&self) -> u64 {
         let handles = (self.handles.len() * size_of::<SeriesHandle>()) as u64;
@@ -380,40 +357,15 @@ impl Bench {
     }
 }
 
+/// What a sample in blocks takes.
+fn sizes(stats: &Stats) -> String {
+    let of_sample = |bytes: u64| bytes as f64 / stats.blocks_samples as f64;
+    let [all, values, timestamps, index] =
+        [stats.blocks_size_bytes, stats.blocks_values_bytes, stats.blocks_timestamps_bytes, stats.blocks_index_bytes]
+            .map(of_sample);
+    format!("{all:.3} = {values:.3} + {timestamps:.3} + {index:.3} bytes")
+}
+
 fn line(what: &str, figure: String) {
     println!("| {what} | {figure} |");
-}
-
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
-    let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");
-    Duration::from_nanos(ns)
-}
-
-/// CPU time of all threads that the process has and had.
-fn cpu_of_process() -> Duration {
-    let text = std::fs::read_to_string("/proc/self/stat").expect("this is Linux");
-    // Behind the name of the program, which may hold anything: user and system time are the 12th and 13th field, in
-    // hundredths of a second.
-    let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("it is a number")).sum();
-    Duration::from_millis(ticks * 10)
-}
-
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is always there");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") << 10
-}
-
-fn size_of_dir(dir: &Path) -> u64 {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.metadata() {
-            Ok(meta) if meta.is_dir() => size_of_dir(&entry.path()),
-            Ok(meta) if entry.file_name() != "reserve" => meta.len(),
-            _ => 0,
-        })
-        .sum()
 }

@@ -1,0 +1,117 @@
+//! Figures of stores of their own, a tenth as large: many parts, many shards, and what a real Prometheus recorded. And what
+//! is left of the large one when its series leave.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use varve_tsdb::prometheus::fault::Faults;
+use varve_tsdb::prometheus::import::import_block;
+use varve_tsdb::{Fs, RealFs, STALE_NAN_BITS, Sample};
+
+use super::process::size_of_dir;
+use super::{Args, Bench, FLUSH_ROUNDS, SeriesId, line, sizes};
+
+/// Blocks that a real Prometheus wrote, which scraped every three seconds; not part of this repository.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/prometheus-data/mixed");
+
+impl Bench {
+    /// Half of the series end with a staleness marker, then all others but one fall silent, for longer than they are kept.
+    pub(crate) fn series_leave(&mut self) {
+        let db = self.open(2);
+        self.resolve(&db);
+        let full = self.own_bytes();
+        self.scrape();
+        let half = self.args.series / 2;
+        self.round[..half].iter_mut().for_each(|sample| sample.value = f64::from_bits(STALE_NAN_BITS));
+        self.append(&db);
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let mut after = [0; 2];
+        // Minutes after the last round of all. What is known of a series that leaves with a flush is freed with it.
+        for (after, minutes) in after.iter_mut().zip([vec![6, 12], (120..=240).step_by(10).collect()]) {
+            for minutes in minutes {
+                self.batch.clear();
+                let timestamp_ms = self.fleet.timestamp_ms(0, self.next_round + minutes * 2);
+                let last = self.handles.last().expect("there are series");
+                self.batch.push(*last, Sample { timestamp_ms, value: 1.0 }, 0);
+                db.append(&mut self.batch).expect("there is room");
+                db.flush().expect("the disk works");
+            }
+            *after = self.own_bytes();
+        }
+        assert_eq!((db.stats().n_series, self.batch.rejected().len()), (1, 0));
+        line("memory of the store", format!("{:.0} MiB", mib(full)));
+        line("the same, a few minutes after half of its series ended", format!("{:.0} MiB", mib(after[0])));
+        line("the same, an hour after the others fell silent", format!("{:.0} MiB", mib(after[1])));
+    }
+
+    /// Opens a store of a hundred parts.
+    pub(crate) fn many_blocks(&self) {
+        const N_BLOCKS: i64 = 100;
+        let mut small = self.a_tenth(self.args.shards);
+        let db = small.open(1);
+        small.resolve(&db);
+        for _ in 0..N_BLOCKS {
+            small.rounds(&db, 1);
+            db.flush().expect("the disk works");
+        }
+        drop(db);
+        let started = Instant::now();
+        let db = small.open(2);
+        let took = started.elapsed();
+        assert!(db.stats().n_blocks >= N_BLOCKS as u64);
+        line(&format!("opening {N_BLOCKS} parts of {} series", small.args.series), format!("{took:.2?}"));
+    }
+
+    /// The same samples in stores of more and more shards.
+    pub(crate) fn many_shards(&self) {
+        let mut few = None;
+        for shards in [self.args.shards, 16, 64] {
+            let mut small = self.a_tenth(shards);
+            let db = small.open(1);
+            small.resolve(&db);
+            let wal = small.dir.path().join("wal");
+            let before = size_of_dir(&wal);
+            let cpu = small.rounds(&db, FLUSH_ROUNDS);
+            let n_samples = small.n_series() * FLUSH_ROUNDS as f64;
+            let bytes = (size_of_dir(&wal) - before) as f64 / n_samples;
+            let cpu_us = cpu.as_secs_f64() * 1e6 / n_samples;
+            let times = cpu_us / *few.get_or_insert(cpu_us);
+            let what = format!("{shards} shards, {} series: log, CPU of a sample", small.args.series);
+            line(&what, format!("{bytes:.2} bytes, {cpu_us:.3} us, {times:.2} times"));
+        }
+    }
+
+    /// What the recorded data take in a block.
+    pub(crate) fn recorded(&self) {
+        let what = "recorded data, a sample: all = values + timestamps + index";
+        let Ok(blocks) = std::fs::read_dir(RECORDED) else { return line(what, "skipped, there is none".to_owned()) };
+        let small = self.a_tenth(self.args.shards);
+        let db = small.open(1);
+        let (fs, import_dir): (Arc<dyn Fs>, _) = (Arc::new(RealFs), small.dir.path().join("import"));
+        let mut number = 1;
+        for dir in blocks.flatten().map(|entry| entry.path()).filter(|dir| dir.join("index").exists()) {
+            number += import(&fs, &dir, &import_dir, number);
+        }
+        db.import().expect("the blocks were just written");
+        db.compact_fully().expect("the disk works");
+        line(what, format!("{}, {} samples", sizes(&db.stats()), db.stats().blocks_samples));
+    }
+
+    /// Makes a bench of fewer series.
+    fn a_tenth(&self, shards: usize) -> Self {
+        Self::new(Args { series: (self.args.series / 10).max(1), shards, ..self.args })
+    }
+
+    /// Looks all series up, or makes them.
+    fn resolve(&mut self, db: &varve_tsdb::Db) {
+        let labels = |place| self.fleet.labels(SeriesId { place, ..self.fleet.series_at(place, 0) });
+        let handles = (0..self.fleet.n_places()).map(|place| db.series(&labels(place)).expect("there is room"));
+        self.handles = handles.collect();
+    }
+}
+
+fn import(fs: &Arc<dyn Fs>, block: &Path, import_dir: &Path, number: u64) -> u64 {
+    let mut faults = Faults::default();
+    import_block(fs, block, import_dir, number, &mut faults).expect("it is a block").n_blocks
+}
