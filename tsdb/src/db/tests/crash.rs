@@ -1,6 +1,8 @@
 //! Power cuts and failing disks at every operation: what was acknowledged under `always` is there, nothing comes twice,
 //! nothing comes back that was deleted.
 
+mod blocks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 

@@ -1,0 +1,81 @@
+//! Whole blocks that go by retention, and that are linked into snapshots, at every operation.
+
+use super::*;
+
+const WINDOW_MS: i64 = 7_200_000;
+const RETENTION_MS: i64 = 2 * WINDOW_MS;
+
+/// Writes a window after the other, of which the oldest go.
+fn age(fs: &MemFs, told: &mut Told) -> Result<()> {
+    let options = Options { retention_ms: Some(RETENTION_MS), ..options(fs, 2) };
+    let db = Db::open(DATA.as_ref(), options)?;
+    for window in 0..5 {
+        write(&db, NOW_MS + window * WINDOW_MS, told)?;
+        db.flush()?;
+        db.compact()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn whatever_operation_of_retention_fails_what_is_young_stays() {
+    let (fs, mut told) = (MemFs::new(), Told::default());
+    age(&fs, &mut told).unwrap();
+    let kept = found(&Db::open(DATA.as_ref(), options(&fs.crash(PowerCut::LosesAll), 2)).unwrap()).len();
+    assert!((2 * N_SERIES..4 * N_SERIES).contains(&kept), "retention took some windows: {kept}");
+    for operation in 0..fs.n_operations() {
+        for fault in [Fault::Dies, Fault::Cut] {
+            let (fs, mut told) = (MemFs::new(), Told::default());
+            fs.fail_at(operation, fault);
+            let ended = age(&fs, &mut told);
+            let newest_ms = told.sent.iter().map(|&(_, t)| t).max().unwrap_or(NOW_MS);
+            told.maybe_deleted = told.sent.iter().copied().filter(|&(_, t)| newest_ms - t >= RETENTION_MS).collect();
+            for cut in [PowerCut::LosesAll, PowerCut::Seeded(operation)] {
+                check(&fs.crash(cut), &told, &format!("{:?}, then {ended:?}, then {cut:?}", fs.failed()));
+            }
+        }
+    }
+}
+
+/// Opens a store with flushed and logged samples.
+fn filled(fs: &MemFs) -> (Db, Told) {
+    let mut told = Told::default();
+    let db = Db::open(DATA.as_ref(), options(fs, 2)).unwrap();
+    write(&db, NOW_MS, &mut told).unwrap();
+    db.flush().unwrap();
+    write(&db, NOW_MS + WINDOW_MS, &mut told).unwrap();
+    (db, told)
+}
+
+#[test]
+fn a_snapshot_that_was_made_lasts_and_one_that_failed_costs_nothing() {
+    let fs = MemFs::new();
+    let (db, _) = filled(&fs);
+    let start = fs.n_operations();
+    let path = db.snapshot("a", false).unwrap();
+    for operation in 0..fs.n_operations() - start {
+        for fault in [Fault::Dies, Fault::Cut, Fault::Fails(ErrorKind::StorageFull)] {
+            let fs = MemFs::new();
+            let (db, told) = filled(&fs);
+            fs.fail_at(start + operation, fault);
+            let ended = db.snapshot("a", false);
+            let case = format!("{:?}, then {ended:?}", fs.failed());
+            if fs.failed().is_some() && fault != Fault::Dies {
+                assert_eq!(found(&db).len(), told.stored.len(), "{case}");
+                let again = db.snapshot("b", false);
+                // A log that could not be synced or cut takes nothing more.
+                assert!(matches!(again, Ok(_) | Err(Error::Poisoned { .. })), "{case}: {again:?}");
+            }
+            drop(db);
+            for cut in [PowerCut::LosesAll, PowerCut::Seeded(operation)] {
+                let fs = fs.crash(cut);
+                if ended.is_ok() {
+                    let snapshot = Db::open(&path, options(&fs, 1)).unwrap_or_else(|e| panic!("{case}, {cut:?}: {e}"));
+                    let seen: BTreeSet<_> = found(&snapshot).into_keys().collect();
+                    assert_eq!(seen, told.stored, "{case}, {cut:?}");
+                }
+                check(&fs, &told, &format!("{case}, then {cut:?}"));
+            }
+        }
+    }
+}
