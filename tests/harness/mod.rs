@@ -3,6 +3,7 @@
 
 mod http;
 mod http2;
+pub(crate) mod kube_prometheus;
 pub(crate) mod otlp;
 mod peers;
 mod process;

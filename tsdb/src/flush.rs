@@ -5,8 +5,11 @@
 //! 1. Appends pause; every log is rotated and its shards freeze their chunks; appends go on. Reads see frozen chunks as before.
 //! 2. Outside all locks, the frozen series of all shards are written in label order, one part per window of 2 h.
 //! 3. The parts are in place (synced, renamed, folder synced) and in the list of blocks.
-//! 4. Once no reader is left that has the list from before, every log gets a checkpoint, which durably replaces the
-//!    segments that the parts cover, and the frozen chunks are dropped.
+//! 4. Once no reader is left that has the list from before, the frozen chunks are dropped, and every log gets a checkpoint,
+//!    which durably replaces the segments that the parts cover.
+//! 5. Series that have been silent for long, or ended, leave the heads, once no reader is left that may look them up: only
+//!    those that began before step 4 may, as a selection takes series that have samples in memory. Where such a reader is
+//!    still at work, the flush lane does it a little later.
 //!
 //! Crash: before the rename of a part nothing has happened. Between it and the checkpoint, replay brings back samples
 //! that the part has as well; reads and merges take them once. A flush that fails leaves its chunks frozen; the next one
@@ -25,11 +28,12 @@ use crate::chunk::Damaged;
 use crate::compact::window_of;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::{Frozen, HeadCopies, Pair, SlotRef};
+use crate::head::{Ended, Frozen, HeadCopies, Pair, SlotRef};
 use crate::logs::Log;
 use crate::matcher::Matcher;
-use crate::sample::{SampleColumns, TimeRange};
-use crate::shard::Shard;
+use crate::options::Options;
+use crate::sample::{SampleColumns, TimeRange, is_stale_nan};
+use crate::shard::{Leave, Shard};
 use crate::store::Store;
 
 /// Series whose labels are looked up under one lock.
@@ -48,13 +52,21 @@ pub struct FlushStats {
     pub paused_us: u64,
 }
 
-/// What outlives a flush that failed.
+/// Series that ended, by shard.
+type EndedByShard = Vec<Vec<Ended>>;
+
+/// What outlives a flush.
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
     /// The number under which the frozen chunks go into parts.
     number: u64,
     /// It began, and did not come to its end.
     is_unfinished: bool,
+    /// Each series once: those whose newest sample was a staleness marker when it was flushed. They are dropped
+    /// when they leave or go on. Behind a restart nobody knows of them, and they leave as silent series do.
+    ended: EndedByShard,
+    /// Frozen samples have been dropped, and no series has left since; readers from before this mark may look them up.
+    dropped: Option<u64>,
 }
 
 impl Store {
@@ -88,7 +100,7 @@ impl Store {
             self.finish(flushing, &mut stats)?;
         }
         let started = Instant::now();
-        *flushing = Flushing { number: self.blocks.next_flush(), is_unfinished: true };
+        (flushing.number, flushing.is_unfinished) = (self.blocks.next_flush(), true);
         self.freeze()?;
         stats.paused_us = started.elapsed().as_micros() as u64;
         self.finish(flushing, &mut stats)?;
@@ -108,10 +120,10 @@ impl Store {
     }
 
     /// Writes what is frozen, and cuts the logs.
-    fn finish(&self, flushing: &Flushing, stats: &mut FlushStats) -> Result<()> {
+    fn finish(&self, flushing: &mut Flushing, stats: &mut FlushStats) -> Result<()> {
         let frozen = self.frozen()?;
         if !frozen.is_empty() {
-            let parts = self.write_parts(&frozen, flushing.number)?;
+            let (parts, ended) = self.write_parts(&frozen, flushing.number)?;
             stats.n_parts += parts.len() as u64;
             stats.n_samples += parts.iter().map(|part| part.meta().n_samples).sum::<u64>();
             self.blocks.add(parts)?;
@@ -122,7 +134,9 @@ impl Store {
                 // Freed when the lock is gone.
                 let _frozen = shard.head_mut().drop_frozen();
             }
-            stats.n_evicted += self.evict();
+            flushing.note(ended);
+            flushing.dropped = Some(self.reading.mark());
+            stats.n_evicted += self.evict(flushing);
             self.shards.iter().for_each(Shard::order_values);
         }
         self.cut_logs()
@@ -143,21 +157,22 @@ impl Store {
 
     fn frozen(&self) -> Result<Vec<FrozenShard<'_>>> {
         let mut all = Vec::new();
-        for shard in &self.shards {
+        for (number, shard) in self.shards.iter().enumerate() {
             let frozen = shard.head().frozen();
             if let Some(frozen) = frozen {
-                all.push(FrozenShard::new(shard, frozen)?);
+                all.push(FrozenShard::new((number, shard), frozen)?);
             }
         }
         Ok(all)
     }
 
-    fn write_parts(&self, frozen: &[FrozenShard<'_>], flush: u64) -> Result<Vec<Arc<Block>>> {
-        let mut windows = BTreeSet::new();
+    /// Writes all parts, and returns them with the series that ended.
+    fn write_parts(&self, frozen: &[FrozenShard<'_>], flush: u64) -> Result<(Vec<Arc<Block>>, EndedByShard)> {
+        let (mut windows, mut ended) = (BTreeSet::new(), vec![Vec::new(); self.shards.len()]);
         frozen.iter().try_for_each(|shard| shard.windows(&mut windows))?;
         let mut parts = Vec::new();
         for start_ms in windows {
-            match self.write_part(frozen, window_of(start_ms), flush) {
+            match self.write_part(frozen, window_of(start_ms), flush, &mut ended) {
                 Ok(part) => parts.push(part),
                 Err(refused) => {
                     // All of them are written again.
@@ -166,10 +181,16 @@ impl Store {
                 }
             }
         }
-        Ok(parts)
+        Ok((parts, ended))
     }
 
-    fn write_part(&self, frozen: &[FrozenShard<'_>], window: TimeRange, flush: u64) -> Result<Arc<Block>> {
+    fn write_part(
+        &self,
+        frozen: &[FrozenShard<'_>],
+        window: TimeRange,
+        flush: u64,
+        ended: &mut [Vec<Ended>],
+    ) -> Result<Arc<Block>> {
         let id = self.blocks.next_id();
         let deletions = self.blocks.last_deletion();
         let origin = BlockOrigin { id, window, level: 0, flushes: (flush, flush), sources: Vec::new(), deletions };
@@ -186,36 +207,71 @@ impl Store {
             samples.clear();
             frozen[idx].frozen.read(slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
             writer.series(&labels, &samples)?;
+            ended[frozen[idx].number].extend(frozen[idx].ended(slot, &samples));
             heap.extend(rows[idx].next(idx));
         }
         writer.finish()?;
         self.blocks.open_block(id)
     }
 
-    /// Takes series out of the heads that have had no samples for long, unless somebody may still look them up.
-    fn evict(&self) -> u64 {
+    /// Lets series leave that the last flush could not let go, unless another one runs.
+    pub(crate) fn evict_late(&self) {
+        if let Some(mut flushing) = self.flushing_if_free() {
+            self.evict(&mut flushing);
+        }
+    }
+
+    /// Takes series out of the heads that have had no samples for long, or ended, unless somebody may still look them up.
+    fn evict(&self, flushing: &mut Flushing) -> u64 {
         let Some(newest_ms) = self.newest_ms() else { return 0 };
-        let mark = self.reading.mark();
-        if !self.reading.have_left(mark) {
+        if flushing.dropped.is_none_or(|mark| !self.reading.have_left(mark)) {
             return 0;
         }
-        let before_ms = newest_ms.saturating_sub(self.options.series_idle_ms);
-        self.shards.iter().map(|shard| shard.evict(before_ms) as u64).sum()
+        flushing.dropped = None;
+        let Options { series_idle_ms, series_ended_ms, .. } = self.options;
+        let leave = Leave {
+            silent_before_ms: newest_ms.saturating_sub(series_idle_ms),
+            ended_before_ms: newest_ms.saturating_sub(series_ended_ms.min(series_idle_ms)),
+            late_before_ms: newest_ms.saturating_sub(self.options.age_max_ms()),
+        };
+        flushing.ended.resize_with(self.shards.len(), Vec::new);
+        let shards = self.shards.iter().zip(&mut flushing.ended);
+        shards.map(|(shard, of_shard)| shard.evict(leave, of_shard) as u64).sum()
+    }
+}
+
+impl Flushing {
+    /// Notes series that ended. One that is known already ended, went on and ended again.
+    fn note(&mut self, ended: EndedByShard) {
+        self.ended.resize_with(ended.len(), Vec::new);
+        for (known, new) in self.ended.iter_mut().zip(ended) {
+            known.extend(new);
+            known.sort_unstable_by_key(|ended| (ended.of.slot, Reverse(ended.at_ms)));
+            known.dedup_by_key(|ended| ended.of.slot);
+        }
     }
 }
 
 /// The frozen samples of a shard, and its series in label order.
 struct FrozenShard<'a> {
+    number: usize,
     shard: &'a Shard,
     frozen: Arc<Frozen>,
     slots: Vec<SlotRef>,
 }
 
 impl<'a> FrozenShard<'a> {
-    fn new(shard: &'a Shard, frozen: Arc<Frozen>) -> Result<Self> {
+    fn new((number, shard): (usize, &'a Shard), frozen: Arc<Frozen>) -> Result<Self> {
         let order = shard.rank_series(&QueryContext::unbounded())?;
         let slots = order.sorted().iter().copied().filter(|of| frozen.has(of.slot)).collect();
-        Ok(Self { shard, frozen, slots })
+        Ok(Self { number, shard, frozen, slots })
+    }
+
+    /// Returns the series if the last of these samples of it is a staleness marker.
+    fn ended(&self, slot: u32, samples: &SampleColumns) -> Option<Ended> {
+        let (&at_ms, &value) = samples.timestamps_ms.last().zip(samples.values.last())?;
+        // It has frozen samples, so the slot is its own.
+        is_stale_nan(value).then(|| Ended { of: self.shard.head().slot_ref(slot), at_ms })
     }
 
     /// Adds the starts of the windows that samples lie in.

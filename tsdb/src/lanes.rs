@@ -112,6 +112,7 @@ fn flush_lane(store: &Store, stop: &Stop) {
             continue;
         }
         if !is_due {
+            store.evict_late();
             report("rank series", ranking.look(store));
             continue;
         }

@@ -71,6 +71,8 @@ pub struct Options {
     /// How far a series' newest sample must lie behind the store's newest time for the series to leave the head, in
     /// milliseconds.
     pub series_idle_ms: i64,
+    /// The same for a series whose newest sample is a staleness marker: it is not expected back.
+    pub series_ended_ms: i64,
     /// Blocks go when all of their samples lie further behind the newest time, in milliseconds; `None`: never.
     pub retention_ms: Option<i64>,
     /// The oldest blocks go while blocks and log take more bytes; `None`: never.
@@ -109,6 +111,7 @@ impl Default for Options {
             flush_interval: Duration::from_secs(600),
             flush_size_bytes: 512 << 20,
             series_idle_ms: 3_600_000,
+            series_ended_ms: 300_000,
             retention_ms: None,
             retention_size_bytes: None,
             page_cache_size_bytes: 64 << 20,
@@ -157,6 +160,7 @@ impl Options {
         check(self.in_order_max_age_ms >= 0, "in-order age is negative")?;
         check(self.out_of_order_window_ms >= 0, "out-of-order window is negative")?;
         check(self.series_idle_ms >= 0, "time after which a series is idle is negative")?;
+        check(self.series_ended_ms >= 0, "time after which a series that ended leaves is negative")?;
         check(!self.flush_interval.is_zero(), "flush interval is 0")?;
         check(self.exemplars_max <= EXEMPLARS_MAX, &format!("number of exemplars must be at most {EXEMPLARS_MAX}"))?;
         check(self.ahead_max_ms >= 0, "time ahead of the clock is negative")

@@ -18,7 +18,7 @@ use crate::batch::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::groups::{GroupCounts, SeriesGroup};
-use crate::head::{Appended, Bounds, Garbage, Head, NewSeries, Ranks, SeriesOrder, SlotRef, SlotSort};
+use crate::head::{Appended, Bounds, Ended, Garbage, Head, NewSeries, Ranks, SeriesOrder, SlotRef, SlotSort};
 use crate::index::SymbolId;
 use crate::labels::Labels;
 use crate::logs::{Gathered, Log};
@@ -69,6 +69,8 @@ pub(crate) struct Appending {
 const BATCH_VALUES: usize = 4096;
 /// Slots whose ranks are looked up under one lock.
 const BATCH_SLOTS: usize = 4096;
+/// Series that leave the head under one lock.
+const BATCH_ENDED: usize = 512;
 /// Selections of fewer series of a head sort them by themselves. Unit tests have small heads.
 const SHARED_ORDER_MIN: u64 = if cfg!(test) { 8 } else { 1 << 16 };
 /// How long a selection waits for another one that makes an order, before it looks at its own deadline again.
@@ -87,6 +89,17 @@ pub(crate) struct ShardAppend {
     pub(crate) n_histograms: usize,
     /// The newest of them.
     pub(crate) newest_ms: i64,
+}
+
+/// Which series leave the head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leave {
+    /// Those whose newest sample is older.
+    pub(crate) silent_before_ms: i64,
+    /// Those whose newest sample is a staleness marker and older.
+    pub(crate) ended_before_ms: i64,
+    /// No older sample is taken: of series that left before, nothing has to be known.
+    pub(crate) late_before_ms: i64,
 }
 
 impl Shard {
@@ -379,24 +392,33 @@ impl Shard {
         Ok(Arc::new(SeriesOrder::new(sorted, n_removed, charge)))
     }
 
-    /// Takes series out of the head that have had no samples since `last_before_ms`, gives their memory back, and returns
-    /// how many they were. The head is locked for some hundred of them at a time.
-    pub(crate) fn evict(&self, last_before_ms: i64) -> usize {
+    /// Takes series out of the head that `leave`, gives their memory back, and returns how many they were. Of `ended` are left
+    /// those that stay. The head is locked for some hundred series at a time.
+    pub(crate) fn evict(&self, leave: Leave, ended: &mut Vec<Ended>) -> usize {
+        let Leave { silent_before_ms, ended_before_ms, late_before_ms } = leave;
         let mut n_removed = 0;
+        (0..).take_while(|&piece| self.head_mut().forget_departed(piece, late_before_ms)).for_each(drop);
+        for some in std::mem::take(ended).chunks(BATCH_ENDED) {
+            n_removed += self.head_mut().evict_ended(ended_before_ms, some, ended);
+        }
         for step in 0.. {
             let mut head = self.head_mut();
             let Some(slots) = head.slots_of_step(step) else { break };
-            n_removed += head.evict(last_before_ms, slots);
+            n_removed += head.evict(silent_before_ms, slots);
         }
         // Fast path: no memory was freed.
         if n_removed > 0 {
-            let tables = [Garbage::Ends, Garbage::LabelSets, Garbage::Texts, Garbage::Series, Garbage::Symbols];
-            let names = self.head().names();
-            for garbage in tables.into_iter().chain(names.into_iter().map(Garbage::Values)) {
-                (0..).take_while(|&step| self.head_mut().shrink(garbage, step)).for_each(drop);
-            }
+            self.give_memory_back();
         }
         n_removed
+    }
+
+    fn give_memory_back(&self) {
+        let tables = [Garbage::Ends, Garbage::LabelSets, Garbage::Texts, Garbage::Series, Garbage::Symbols];
+        let names = self.head().names();
+        for garbage in tables.into_iter().chain(names.into_iter().map(Garbage::Values)) {
+            (0..).take_while(|&step| self.head_mut().shrink(garbage, step)).for_each(drop);
+        }
     }
 
     /// Orders the values of labels that have many, so that a prefix leads to those that begin with it. The head is locked

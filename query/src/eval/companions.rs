@@ -12,7 +12,8 @@
 
 use super::Evaluator;
 use super::grid::Grid;
-use super::range::{Names, OverRange};
+use super::names::Names;
+use super::range::OverRange;
 use super::series::{Bounds, Series, Vector};
 use super::shared::Aside;
 use super::stream::{Made, Said};

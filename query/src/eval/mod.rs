@@ -23,6 +23,7 @@ mod histogram;
 mod info;
 mod keys;
 mod label;
+mod names;
 pub(crate) mod profile;
 mod range;
 mod samples;

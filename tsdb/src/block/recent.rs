@@ -21,13 +21,13 @@ use crate::memory::Charge;
 use crate::sample::TimeRange;
 
 /// Most bytes of pages that are kept: about a group.
-const PAGES_SIZE_MAX: usize = 4 << 20;
+pub(in crate::block) const PAGES_SIZE_MAX: usize = 4 << 20;
 /// Listed timestamps that are kept before all are forgotten: those of a few hundred targets over two hours.
-const TIMES_MAX: usize = 128 << 10;
+pub(in crate::block) const TIMES_MAX: usize = 128 << 10;
 /// Timelines that are kept before all are forgotten: those of some thousand targets over a day.
-const TIMELINES_MAX: usize = 16 << 10;
+pub(in crate::block) const TIMELINES_MAX: usize = 16 << 10;
 /// What a timeline takes besides its timestamps, in a table that is at least half full.
-const TIMELINE_SIZE: usize = 2 * size_of::<(u32, KeptTimes)>();
+pub(in crate::block) const TIMELINE_SIZE: usize = 2 * size_of::<(u32, KeptTimes)>();
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -166,6 +166,12 @@ impl Recent {
             self.timelines.insert(id.0, kept.clone());
         }
         Ok(kept)
+    }
+
+    /// Returns how many timelines, listed timestamps and bytes of pages are kept.
+    #[cfg(test)]
+    pub(in crate::block) fn kept(&self) -> (usize, usize, usize) {
+        (self.timelines.len(), self.n_kept_times, self.pages_size)
     }
 
     fn forget_times(&mut self) {

@@ -1,5 +1,7 @@
 //! Blocks as a whole, against what was written into them.
 
+mod recent;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -7,6 +7,7 @@ mod formats;
 mod groups;
 mod histograms;
 mod label_calls;
+mod leaving;
 mod model;
 mod narrow;
 mod ranking;

@@ -15,6 +15,7 @@
 
 mod append;
 mod copy;
+mod departed;
 mod evict;
 mod freeze;
 mod grouping;
@@ -41,7 +42,7 @@ use roaring::RoaringBitmap;
 
 pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
-pub(crate) use evict::Garbage;
+pub(crate) use evict::{Ended, Garbage};
 pub(crate) use freeze::Frozen;
 pub(crate) use order::{Ranks, SeriesOrder, SlotSort};
 pub(crate) use pairs::Pair;
@@ -58,6 +59,7 @@ use crate::index::{SymbolId, Texts};
 use crate::labels::Labels;
 use crate::matcher::Matcher;
 use crate::sample::TimeRange;
+use departed::Departed;
 use samples::Samples;
 use table::Table;
 
@@ -76,6 +78,7 @@ pub(crate) struct Head {
     horizon: u32,
     /// Series of which a sample had a start timestamp, since they are here.
     with_starts: HashSet<u32>,
+    departed: Departed,
 }
 
 impl Head {
@@ -88,6 +91,7 @@ impl Head {
             frozen_is_visible: false,
             horizon: 0,
             with_starts: HashSet::new(),
+            departed: Departed::default(),
         }
     }
 
@@ -99,7 +103,7 @@ impl Head {
     /// Returns about how many bytes series and samples take.
     pub(crate) fn size(&self) -> usize {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.size());
-        self.table.size() + self.live.size() + frozen + self.with_starts.allocation_size()
+        self.table.size() + self.live.size() + frozen + self.with_starts.allocation_size() + self.departed.size()
     }
 
     /// Returns about how many bytes the samples take that no flush has taken yet.
@@ -117,12 +121,18 @@ impl Head {
         self.table.find(labels)
     }
 
-    /// Returns the slot of a series and makes it under `new_ref` if it is not here.
+    /// Returns the slot of a series and makes it under `new_ref` if it is not here. One that left goes on from its newest sample.
     ///
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) when the shard's slots or symbols are used up.
     pub(crate) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
-        self.table.find_or_create(labels, new_ref)
+        let (slot, new) = self.table.find_or_create(labels, new_ref)?;
+        if new == NewSeries::Yes
+            && let Some(last_ms) = self.departed.take(labels)
+        {
+            self.set_last(slot, last_ms);
+        }
+        Ok((slot, new))
     }
 
     /// Returns the range from the oldest to the newest sample in memory; `None` while there is none.

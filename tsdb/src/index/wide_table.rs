@@ -79,6 +79,14 @@ impl<T> WideTable<T> {
         }
     }
 
+    /// Removes entries of a piece, if there is one, but those to `keep`.
+    pub(crate) fn retain_piece(&mut self, piece: usize, mut keep: impl FnMut(&T) -> bool) {
+        let Some(table) = self.pieces.get_mut(piece) else { return };
+        let len = table.len();
+        table.retain(|entry| keep(entry));
+        self.len -= len - table.len();
+    }
+
     /// Gives memory of a piece back where three quarters are not needed any more; false if there is no such piece.
     pub(crate) fn shrink_piece(&mut self, piece: usize, hash_of: impl Fn(&T) -> u64) -> bool {
         let Some(table) = self.pieces.get_mut(piece) else { return false };

@@ -201,6 +201,26 @@ fn power_cuts_during_replays_lose_nothing_acknowledged_and_double_nothing() {
     }
 }
 
+/// A process that dies between the writes of two logs may leave a part of the request (decision 0005).
+#[test]
+fn a_request_that_was_cut_by_the_end_of_the_process_is_whole_once_it_is_repeated() {
+    let live = |fs: &MemFs, told: &mut Told, dies_at: Option<u64>| {
+        let db = Db::open(DATA.as_ref(), options(fs, 2)).unwrap();
+        write(&db, NOW_MS, told).unwrap();
+        let before = fs.n_operations();
+        fs.fail_at(dies_at.map_or(u64::MAX, |n| before + n), Fault::Dies);
+        let _ended = write(&db, NOW_MS + 1, told);
+        fs.n_operations() - before
+    };
+    for dies_at in 0..live(&MemFs::new(), &mut Told::default(), None) {
+        let (fs, mut told) = (MemFs::new(), Told::default());
+        live(&fs, &mut told, Some(dies_at));
+        let fs = fs.crash(PowerCut::KeepsAll);
+        write(&Db::open(DATA.as_ref(), options(&fs, 2)).unwrap(), NOW_MS + 1, &mut told).unwrap();
+        check(&fs.crash(PowerCut::LosesAll), &told, &format!("it died in operation {dies_at} of the request"));
+    }
+}
+
 fn n_operations() -> u64 {
     let fs = MemFs::new();
     let mut told = Told::default();

@@ -1,0 +1,92 @@
+//! Windows that slide along the samples of a series, one for each step.
+
+use super::super::grid::Grid;
+use super::super::samples::RangeSamples;
+use super::super::tally::Tally;
+use crate::error::Result;
+use crate::functions::window::Window;
+use crate::plan::{Shift, seconds};
+
+/// Windows that slide along one series.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Windows {
+    pub(super) grid: Grid,
+    pub(super) shift: Shift,
+    pub(super) range_ms: i64,
+    /// How far samples are taken into account before the start of a window, and behind its end.
+    pub(super) margins_ms: (i64, i64),
+}
+
+impl Windows {
+    /// Calls `visit` with each step whose window has samples, in order of time, and with how many floats and histograms of
+    /// it the window of the step before had; `None` if it is the same window.
+    #[inline]
+    pub(super) fn slide(
+        &self,
+        samples: &RangeSamples,
+        mut visit: impl FnMut(usize, &Window<'_>, Option<(usize, usize)>) -> Result<()>,
+    ) -> Result<()> {
+        let (timestamps_ms, values) = (&samples.floats.timestamps_ms, &samples.floats.values);
+        let range_seconds = seconds(self.range_ms);
+        // `fell` is the last float up to `to` that is less than the one before it; none can be the first.
+        let (mut from, mut to, mut fell) = (0, 0, 0);
+        let (mut from_histogram, mut to_histogram) = (0, 0);
+        for (step, eval_ms) in self.grid.times_ms().enumerate() {
+            let end_ms = self.shift.apply(eval_ms);
+            let start_ms = end_ms.saturating_sub(self.range_ms);
+            let first_ms = start_ms.saturating_sub(self.margins_ms.0);
+            let last_ms = end_ms.saturating_add(self.margins_ms.1);
+            let (to_before, to_histogram_before) = (to, to_histogram);
+            while timestamps_ms.get(to).is_some_and(|&t| t <= last_ms) {
+                if to > 0 && values[to] < values[to - 1] {
+                    fell = to;
+                }
+                to += 1;
+            }
+            while from < to && timestamps_ms[from] <= first_ms {
+                from += 1;
+            }
+            while samples.histograms.get(to_histogram).is_some_and(|sample| sample.timestamp_ms <= last_ms) {
+                to_histogram += 1;
+            }
+            while from_histogram < to_histogram && samples.histograms[from_histogram].timestamp_ms <= first_ms {
+                from_histogram += 1;
+            }
+            if from < to || from_histogram < to_histogram {
+                let known = (to_before.saturating_sub(from), to_histogram_before.saturating_sub(from_histogram));
+                let n_before = (step == 0 || self.shift.at_ms.is_none()).then_some(known);
+                let window = Window {
+                    timestamps_ms: &timestamps_ms[from..to],
+                    values: &values[from..to],
+                    histograms: &samples.histograms[from_histogram..to_histogram],
+                    starts_ms: samples.starts_ms.get(from..to).unwrap_or(&[]),
+                    start_ms,
+                    end_ms,
+                    eval_ms,
+                    range_seconds,
+                    may_fall: fell > from,
+                };
+                visit(step, &window, n_before)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts the samples of a window, histograms by their size.
+pub(super) fn n_samples_of(window: &Window<'_>) -> usize {
+    let of_histograms: usize = window.histograms.iter().map(|sample| sample.histogram.n_samples()).sum();
+    window.values.len() + of_histograms
+}
+
+/// Counts the samples of a window for a step: all of them as needed, as read those that are not among the `n_before` that
+/// it has in common with the one before; none if that is not told.
+pub(super) fn tally_window(window: &Window<'_>, step: usize, n_before: Option<(usize, usize)>, tally: &mut Tally) {
+    if tally.is_on() {
+        let n_new = n_before.map_or(0, |(floats, histograms)| {
+            let of_histograms = window.histograms[histograms..].iter().map(|sample| sample.histogram.n_samples());
+            window.values.len() - floats + of_histograms.sum::<usize>()
+        });
+        tally.add_window(step, n_samples_of(window), n_new);
+    }
+}

@@ -1,0 +1,59 @@
+//! What is kept of a block from series to series is bounded, charged, and found again once it was forgotten.
+
+use super::*;
+use crate::block::recent::{PAGES_SIZE_MAX, TIMELINE_SIZE, TIMELINES_MAX, TIMES_MAX};
+
+/// Reads all series twice, in turn, and asserts after each that no more is kept than `check` allows, and that it is
+/// charged: timelines, listed timestamps and bytes of pages.
+fn read_all(model: &Model, check: impl Fn(usize, usize, usize)) {
+    let Written { path, dir: _dir, .. } = written(2, model);
+    let (block, budget) = (open(&path).unwrap(), MemoryBudget::new("a test", usize::MAX));
+    let mut kept = Recent::new(budget.charge());
+    let mut samples = SampleColumns::default();
+    for _ in 0..2 {
+        for (ordinal, expected) in (0..).zip(model) {
+            samples.clear();
+            block.read(&mut kept, ordinal, TimeRange::ALL, &mut samples).unwrap();
+            assert!(bits(&samples) == bits(expected), "series {ordinal}");
+            let (n_timelines, n_times, pages_size) = kept.kept();
+            check(n_timelines, n_times, pages_size);
+            assert_eq!(budget.used(), n_timelines * TIMELINE_SIZE + n_times * size_of::<i64>() + pages_size);
+        }
+    }
+    drop(kept);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn no_more_timelines_are_kept_than_the_bound_says() {
+    let n = TIMELINES_MAX as i64 + 300;
+    let model: Model = (0..n).map(|i| columns([(START_MS + i, 1.0), (START_MS + HOUR_MS + i, 1.0)])).collect();
+    let (most, fewest) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    read_all(&model, |n_timelines, n_times, _| {
+        assert_eq!(n_times, 0, "two timestamps are a line");
+        most.fetch_max(n_timelines as u64, Ordering::Relaxed);
+        fewest.fetch_min(n_timelines as u64, Ordering::Relaxed);
+    });
+    assert_eq!([most.into_inner(), fewest.into_inner()], [TIMELINES_MAX as u64, 1]);
+}
+
+#[test]
+fn no_more_timestamps_are_kept_than_the_bound_says_and_those_of_one_timeline() {
+    let n_samples = 200;
+    let time_ms = |i: i64, k: i64| START_MS + k * 30_000 + (i + 1) * (k * k + 1) % 997;
+    let n_series = (TIMES_MAX / n_samples) as i64 + 100;
+    let model: Model =
+        (0..n_series).map(|i| columns((0..n_samples as i64).map(|k| (time_ms(i, k), k as f64)))).collect();
+    let most = AtomicU64::new(0);
+    read_all(&model, |_, n_times, _| _ = most.fetch_max(n_times as u64, Ordering::Relaxed));
+    let most = most.into_inner() as usize;
+    assert!((TIMES_MAX..=TIMES_MAX + n_samples).contains(&most), "{most}");
+}
+
+#[test]
+fn no_more_pages_are_kept_than_the_bound_says() {
+    let noise = |i: i64| f64::from_bits(xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()));
+    let n_samples = (PAGES_SIZE_MAX / size_of::<f64>() + 2 * SERIES_SAMPLES_MAX) as i64;
+    let model = vec![columns((0..n_samples).map(|k| (START_MS + k * 10, noise(k))))];
+    read_all(&model, |_, _, pages_size| assert!((PAGES_SIZE_MAX / 2..=PAGES_SIZE_MAX).contains(&pages_size)));
+}

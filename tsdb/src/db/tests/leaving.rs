@@ -1,0 +1,113 @@
+//! Series leave the heads: those that fell silent, and sooner those that ended.
+
+use super::*;
+
+const MINUTE_MS: i64 = 60_000;
+/// The series that always has samples: it moves the newest time on.
+const CLOCK: usize = 1_000_000;
+
+fn open_at(dir: &Path, options: Options) -> Db {
+    Db::open(dir, Options { shards: 2, clock: Arc::new(ManualClock::at(NOW_MS + 1_000 * MINUTE_MS)), ..options })
+        .unwrap()
+}
+
+fn stale() -> f64 {
+    f64::from_bits(crate::STALE_NAN_BITS)
+}
+
+/// Lets the newest time be so late, flushes, and returns how many series left.
+fn flush_at(db: &Db, minute: i64) -> u64 {
+    append(db, &[(CLOCK, NOW_MS + minute * MINUTE_MS, 1.0)]);
+    db.flush().unwrap().n_evicted
+}
+
+#[test]
+fn a_series_that_ended_leaves_minutes_later_and_a_silent_one_after_an_hour() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_at(dir.path(), options());
+    append(
+        &db,
+        &[(0, NOW_MS, stale()), (1, NOW_MS, 1.0), (2, NOW_MS, stale()), (3, NOW_MS - 1, stale()), (3, NOW_MS, 1.0)],
+    );
+    assert_eq!([4, 5].map(|minute| flush_at(&db, minute)), [0, 0], "the marker is not older than five minutes");
+    append(&db, &[(2, NOW_MS + 5 * MINUTE_MS, 1.0)]);
+    assert_eq!(flush_at(&db, 6), 1, "one ended, one goes on, the others had a sample behind their marker");
+    assert_eq!([7, 60, 61, 66].map(|minute| flush_at(&db, minute)), [0, 0, 2, 1]);
+    assert_eq!((db.n_series(), everything(&db).len()), (1, 5), "what they had is in blocks");
+    append(&db, &[(0, NOW_MS + 66 * MINUTE_MS, 1.0)]);
+    assert_eq!((db.n_series(), flush_at(&db, 100)), (2, 0), "one comes back");
+}
+
+#[test]
+fn a_histogram_that_is_a_staleness_marker_ends_a_series() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_at(dir.path(), options());
+    let mut batch = WriteBatch::default();
+    let marker = Arc::new(Histogram { sum: stale(), ..Histogram::default() });
+    batch.push_histogram(db.series(&series_labels(0)).unwrap(), NOW_MS, marker, 0);
+    db.append(&mut batch).unwrap();
+    assert_eq!(flush_at(&db, 6), 1);
+}
+
+#[test]
+fn what_is_accepted_does_not_depend_on_whether_a_series_has_left() {
+    let t = NOW_MS + 40 * MINUTE_MS;
+    for (out_of_order_window_ms, refused) in [(30 * MINUTE_MS, RejectReason::TooOld), (0, RejectReason::OutOfOrder)] {
+        for flushed in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let db = open_at(dir.path(), Options { out_of_order_window_ms, ..options() });
+            append(&db, &[(0, NOW_MS, stale()), (CLOCK, t, 1.0)]);
+            assert_eq!(if flushed { db.flush().unwrap().n_evicted } else { 0 }, u64::from(flushed));
+            let late = [(0, NOW_MS - 1, 1.0), (0, NOW_MS, stale()), (0, NOW_MS + 1, 1.0), (0, NOW_MS - 1, 1.0)];
+            assert_eq!(append(&db, &late), [(0, refused), (3, refused)], "{flushed}");
+            assert_eq!(everything(&db)[&series_labels(0).to_string()].len(), 2);
+        }
+    }
+}
+
+/// Selections that began before the samples were flushed keep series; later ones do not, or series would never leave where
+/// there is always a query.
+#[test]
+fn series_leave_though_there_is_always_a_selection() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_at(dir.path(), options());
+    let n_series = 1000;
+    append(&db, &(0..n_series).map(|i| (i, NOW_MS, stale())).collect::<Vec<_>>());
+    let select = |range| db.select_labels(&QueryContext::unbounded(), &[], range).unwrap();
+    let before = select(TimeRange::ALL);
+    assert_eq!(flush_at(&db, 10), 0, "a selection is looking them up");
+    let later = select(TimeRange::ALL);
+    db.store.evict_late();
+    assert_eq!(db.n_series(), n_series as u64 + 1);
+    assert_eq!(
+        before.filter(|series| !series.as_ref().unwrap().labels().is_empty()).count(),
+        n_series,
+        "it began before the clock's"
+    );
+    db.store.evict_late();
+    assert_eq!(db.n_series(), 1);
+    assert_eq!(later.filter(|series| !series.as_ref().unwrap().labels().is_empty()).count(), n_series + 1);
+}
+
+/// Arrays by slot go back only behind the last slot that is in use, and piece by piece; all else goes wherever the series
+/// that stay are. When the newest samples were is known for three hours.
+#[test]
+fn the_memory_of_series_that_ended_is_given_back() {
+    for (comes_first, left_of) in [(true, 8), (false, 4)] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open_at(dir.path(), options());
+        let size = || db.store.shards.iter().map(|shard| shard.head().size()).sum::<usize>();
+        if comes_first {
+            append(&db, &[(CLOCK, NOW_MS, 1.0)]);
+        }
+        for minute in 0..3 {
+            let value = if minute < 2 { 1.0 } else { stale() };
+            append(&db, &(0..20_000).map(|i| (i, NOW_MS + minute * MINUTE_MS, value)).collect::<Vec<_>>());
+        }
+        let full = size();
+        assert_eq!(flush_at(&db, 10), 20_000);
+        assert!(size() < full / 2, "{full} {}", size());
+        assert_eq!(flush_at(&db, 200), 0);
+        assert!(db.n_series() == 1 && size() < full / left_of, "{full} {}", size());
+    }
+}
