@@ -151,7 +151,7 @@ impl Shard {
             return self.find_for(labels, group).ok_or(refused);
         }
         let mut head = self.head_mut();
-        if let Err(refused) = self.check_size(Some(&head)) {
+        if let Err(refused) = self.check_size(&head) {
             return head.find(labels).map(|slot| self.handle(&head, slot)).ok_or(refused);
         }
         let new_ref = self.log.next_ref(next_ref);
@@ -199,8 +199,13 @@ impl Shard {
     /// As [`Db::append`](crate::Db::append).
     pub(crate) fn ready(&self) -> Result<()> {
         self.wal().ready()?;
-        // Who makes a series has the lock, and looks as well.
-        self.check_size(self.head.try_read().as_deref())
+        let head = match self.head.try_read() {
+            Some(head) => head,
+            // Fast path: nobody waits here for one that makes series and looks before each.
+            None if self.head_size.load(Ordering::Relaxed) <= self.head_size_max => return Ok(()),
+            None => self.head(),
+        };
+        self.check_size(&head)
     }
 
     /// Appends samples to the head and gathers those that are new for the log: floats, then histograms.
@@ -456,9 +461,8 @@ impl Shard {
         }
     }
 
-    /// Checks the size of the head, or what it was last.
-    fn check_size(&self, head: Option<&Head>) -> Result<()> {
-        let used = head.map_or_else(|| self.head_size.load(Ordering::Relaxed), Head::size);
+    fn check_size(&self, head: &Head) -> Result<()> {
+        let used = head.size();
         self.head_size.store(used, Ordering::Relaxed);
         if used > self.head_size_max {
             let (used, limit) = (used as u64, self.head_size_max as u64);
