@@ -4,6 +4,8 @@
 //! Requests go from their bodies to their acknowledgement, without HTTP. Those of known series come at a steady rate; their
 //! bodies are made before, so that making them takes no time from the rest. The storm sends again what it is told to.
 
+#[path = "../bin/allocator.rs"]
+mod allocator;
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
 #[allow(dead_code, reason = "the storm speaks version 1.0 only")]
@@ -50,6 +52,8 @@ struct Args {
 }
 
 fn main() {
+    // As the server: else a new thread's first pages are huge ones, and clearing them is most of what is measured.
+    allocator::take_no_more_than_needed();
     let args = Args::parse();
     let dir = tempfile::tempdir().expect("a folder");
     let db = Arc::new(common::open(dir.path(), 2, 1));

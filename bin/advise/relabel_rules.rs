@@ -1,4 +1,4 @@
-//! Findings as relabelling rules, ready to paste: scoped by job, and in shadow unless asked otherwise.
+//! Findings as relabelling rules, ready to paste: scoped by job, in shadow unless asked otherwise, and armed where they drop.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -141,6 +141,10 @@ impl Rule {
         if options.dialect == Dialect::Varve {
             line(format_args!("- name: {}", quote(&self.name)));
             line(format_args!("  state: {}", if options.enforce { "enforce" } else { "shadow" }));
+            // What nothing has asked for so far may be asked for later. Only rules that drop can be armed.
+            if self.label.is_none() {
+                line(format_args!("  armed: true"));
+            }
             line(format_args!("  source_labels: {sources}"));
         } else {
             line(format_args!("- source_labels: {sources}"));
@@ -203,7 +207,7 @@ mod tests {
 
     #[test]
     fn rules_are_scoped_by_job_and_in_shadow() {
-        let rule = |name: &str, labels: serde_json::Value, regex: &str| serde_json::json!({"name": name, "state": "shadow", "source_labels": labels, "regex": regex, "action": "drop"});
+        let rule = |name: &str, labels: serde_json::Value, regex: &str| serde_json::json!({"name": name, "state": "shadow", "armed": true, "source_labels": labels, "regex": regex, "action": "drop"});
         let names = rule("unused-j's", serde_json::json!(["job", "__name__"]), "j's;(a_(b|c))");
         let bounds = serde_json::json!(["job", "__name__", "le"]);
         let buckets = rule("unused-j's-buckets-h_bucket", bounds, "j's;h_bucket;(0\\.5|5|5\\.0)");

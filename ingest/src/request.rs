@@ -55,8 +55,9 @@ pub(crate) struct Request<'a> {
     rest: Rest,
     /// The turn of the go at hand: `None` if nobody has asked for one yet.
     turn: Option<Option<Turn<'a>>>,
-    /// Series that it has made.
+    /// Series that it has made in this go, and those that it has looked up and the store does not have.
     n_made: usize,
+    n_unknown: usize,
     n_stored: u64,
     /// Histograms that were handed to the store.
     n_histograms: u64,
@@ -83,6 +84,7 @@ impl<'a> Request<'a> {
             rest: Rest::default(),
             turn: None,
             n_made: 0,
+            n_unknown: 0,
             n_stored: 0,
             n_histograms: 0,
             n_dropped: 0,
@@ -157,10 +159,11 @@ impl<'a> Request<'a> {
         out: &mut Outgoing,
         creation: Result<(), WriteError>,
     ) -> Result<(), WriteError> {
-        self.turn = None;
-        self.n_made = 0;
+        (self.n_made, self.n_unknown) = (0, 0);
         let mut rejects = std::mem::take(&mut self.rejects);
         let appended = append(self.context.db, self, out, &mut rejects);
+        // Only now: the samples of new series take as long as those of many known ones, in the same locks.
+        self.turn = None;
         self.rejects = rejects;
         self.n_stored += appended?;
         creation?;
@@ -271,7 +274,7 @@ impl<'a> Request<'a> {
             None => match self.resolve_new(tag, series, team) {
                 Ok(Resolved::To(route)) => route,
                 Ok(Resolved::Waits(team)) => {
-                    self.rest.leave(tag, Some(team));
+                    self.rest.leave(tag, team);
                     return Ok(());
                 }
                 Ok(Resolved::Refused) => return Ok(()),
@@ -426,7 +429,11 @@ impl<'a> Request<'a> {
     fn resolve_new(&mut self, tag: u32, series: &SeriesEntry, team: Option<Team>) -> Result<Resolved, WriteError> {
         // It was looked at before, and its team gets nothing in this go.
         if let Some(team) = team.filter(|&team| !self.may_make(team)) {
-            return Ok(Resolved::Waits(team));
+            return Ok(Resolved::Waits(Some(team)));
+        }
+        // The look-up would have to be made again.
+        if self.n_unknown >= UNKNOWN_MAX && self.turn_is_over() {
+            return Ok(Resolved::Waits(None));
         }
         let mut texts = std::mem::take(&mut self.texts);
         let looked_up = self.look_up(series, &mut texts);
@@ -436,8 +443,9 @@ impl<'a> Request<'a> {
             LookedUp::Unknown(found) => found,
         };
         let team = found.team;
+        self.n_unknown += 1;
         if !self.may_make(team) {
-            return Ok(Resolved::Waits(team));
+            return Ok(Resolved::Waits(Some(team)));
         }
         let grant = match self.context.door.ledger.admit_series(team) {
             Ok(grant) => grant,
@@ -447,7 +455,7 @@ impl<'a> Request<'a> {
             }
             Err(refusal) => {
                 self.rest.stop_series(team, refusal);
-                return Ok(Resolved::Waits(team));
+                return Ok(Resolved::Waits(Some(team)));
             }
         };
         let handle = self.context.db.series_for(&found.labels, team.group())?;
@@ -460,8 +468,13 @@ impl<'a> Request<'a> {
     /// Tells whether a team may make a series in this go, as far as is known. Asks for a turn the first time.
     fn may_make(&mut self, team: Team) -> bool {
         let turns = &self.context.door.turns;
-        let turn = self.turn.get_or_insert_with(|| turns.try_turn());
-        turn.is_some() && self.n_made < MADE_PER_TURN && self.rest.may_have_series(team)
+        self.turn.get_or_insert_with(|| turns.try_turn());
+        !self.turn_is_over() && self.rest.may_have_series(team)
+    }
+
+    /// Tells whether this go makes no more series: there was no turn, or all that one allows are made.
+    fn turn_is_over(&self) -> bool {
+        matches!(self.turn, Some(None)) || self.n_made >= MADE_PER_TURN
     }
 
     /// Looks a series up by its labels. What it is in the store, or what rules and checks make of it, is noted as its
@@ -574,8 +587,8 @@ impl Source for Request<'_> {
 /// What became of a series without a route.
 enum Resolved {
     To(Route),
-    /// It is to be made later, for this team.
-    Waits(Team),
+    /// It is to be looked up or made later, for this team if that is known.
+    Waits(Option<Team>),
     /// It is not made, and that is noted.
     Refused,
 }
@@ -604,6 +617,10 @@ impl Found {
     }
 }
 
+/// Series that a request without a turn looks up and does not find. A few new series among many that have lost their
+/// routes do not keep these waiting; of a storm nothing more is looked up before there is a turn to make it, as that takes
+/// from requests of known series what they need.
+const UNKNOWN_MAX: usize = 64;
 /// Series that a request makes in one turn: as many as a Prometheus sends at a time. It takes tens of milliseconds, which
 /// is how long the next one waits.
 const MADE_PER_TURN: usize = 2_000;

@@ -1,24 +1,26 @@
-//! Turns to make series, and seats for requests that wait.
+//! Turns to do what few may do at a time, and seats for requests that wait.
 //!
 //! To make a series costs many times what a sample of a known one does. So few requests do it at a time, and the others
 //! wait here in the order in which they came, while requests of known series pass by. Who waits holds its decoded request
-//! in memory: hence the seats, which are bounded in number and in what those who sit on them hold.
+//! in memory: hence the seats, which are bounded in number and in what those who sit on them hold. To decode a request takes a
+//! turn of another kind, as short as decoding is, for which nobody needs a seat.
 //!
 //! Invariants
 //! 1. At most `turns_max` turns are out; nobody gets one before those who wait already.
 //! 2. At most `seats_max` wait, and they hold at most `seats_size_max` bytes.
 //!
-//! Threads: who waits for a turn blocks its thread, up to the time that it gives.
+//! Threads: who waits for a turn blocks its thread, up to the time that it gives. A turn that is given back wakes who is
+//! next alone: hundreds may wait.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 use std::time::Instant;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Turns {
     state: Mutex<State>,
-    changed: Condvar,
     turns_max: usize,
     seats_max: usize,
     seats_size_max: usize,
@@ -27,8 +29,8 @@ pub(crate) struct Turns {
 #[derive(Debug, Default)]
 struct State {
     n_turns: usize,
-    /// Tickets of those who wait for a turn, in order.
-    queue: VecDeque<u64>,
+    /// Tickets of those who wait for a turn, in order, and their threads.
+    queue: VecDeque<(u64, Thread)>,
     next_ticket: u64,
     n_seats: usize,
     seats_size: usize,
@@ -59,7 +61,7 @@ pub struct TurnStats {
 impl Turns {
     pub(crate) fn new(turns_max: usize, seats_max: usize, seats_size_max: usize) -> Self {
         let turns_max = turns_max.max(1);
-        Self { state: Mutex::default(), changed: Condvar::new(), turns_max, seats_max, seats_size_max }
+        Self { state: Mutex::default(), turns_max, seats_max, seats_size_max }
     }
 
     /// Returns a turn if there is one and nobody waits for it.
@@ -70,6 +72,33 @@ impl Turns {
         }
         state.n_turns += 1;
         Some(Turn(self))
+    }
+
+    /// Waits for a turn; `None` if there is none until then.
+    pub(crate) fn turn(&self, until: Instant) -> Option<Turn<'_>> {
+        let mut state = self.state();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.queue.push_back((ticket, thread::current()));
+        loop {
+            if state.n_turns < self.turns_max && state.queue.front().is_some_and(|(first, _)| *first == ticket) {
+                state.queue.pop_front();
+                state.n_turns += 1;
+                // There may be a turn for the next one too.
+                state.wake_next(self.turns_max);
+                return Some(Turn(self));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                state.queue.retain(|(other, _)| *other != ticket);
+                state.wake_next(self.turns_max);
+                return None;
+            }
+            drop(state);
+            // Returns at once if somebody has woken this thread since it was in the queue.
+            thread::park_timeout(left);
+            state = self.state();
+        }
     }
 
     /// Returns a seat for a request that holds so many bytes, if there is one. A request that is alone gets one whatever
@@ -102,34 +131,23 @@ impl Turns {
 impl<'a> Seat<'a> {
     /// Waits for a turn; `None` if there is none until then.
     pub(crate) fn turn(&self, until: Instant) -> Option<Turn<'a>> {
-        let turns = self.turns;
-        let mut state = turns.state();
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
-        state.queue.push_back(ticket);
-        loop {
-            if state.n_turns < turns.turns_max && state.queue.front() == Some(&ticket) {
-                state.queue.pop_front();
-                state.n_turns += 1;
-                // There may be a turn for the next one too.
-                turns.changed.notify_all();
-                return Some(Turn(turns));
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                state.queue.retain(|&other| other != ticket);
-                turns.changed.notify_all();
-                return None;
-            }
-            state = turns.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        self.turns.turn(until)
+    }
+}
+
+impl State {
+    fn wake_next(&self, turns_max: usize) {
+        if let Some((_, next)) = self.queue.front().filter(|_| self.n_turns < turns_max) {
+            next.unpark();
         }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.state().n_turns -= 1;
-        self.0.changed.notify_all();
+        let mut state = self.0.state();
+        state.n_turns -= 1;
+        state.wake_next(self.0.turns_max);
     }
 }
 

@@ -3,10 +3,10 @@
 //! Lock order: exemplars, what is gathered for the log, head, then what is held, then the log's own. Commits take only the
 //! last. The lock of the order of series comes before that of the head, and with no other.
 //!
-//! Locks that are taken for each new series are given to whoever has waited longest, twice in a millisecond at least: a
-//! request that makes thousands of series does not keep known ones waiting.
+//! The lock of the head, when a series has been made, is given to whoever has waited longest: a request that makes thousands of
+//! series does not keep known ones waiting.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ pub(crate) struct Shard {
     /// The last order of all series, as long as somebody reads in it. Locked while one is made; see the lock order.
     last_order: Mutex<Weak<SeriesOrder>>,
     head_size_max: usize,
+    /// The size of the head when somebody looked last.
+    head_size: AtomicUsize,
 }
 
 /// What all shards need to know of an append.
@@ -110,6 +112,7 @@ impl Shard {
             held: Mutex::default(),
             last_order: Mutex::default(),
             head_size_max: head_size_max.min(HEAD_SIZE_MAX),
+            head_size: AtomicUsize::new(0),
         }
     }
 
@@ -159,7 +162,9 @@ impl Shard {
             new_ref.take();
         }
         head.claim(slot, group);
-        Ok(self.handle(&head, slot))
+        let handle = self.handle(&head, slot);
+        RwLockWriteGuard::unlock_fair(head);
+        Ok(handle)
     }
 
     /// Returns where a series lives, if it does; the group gets it if no other has it.
@@ -194,7 +199,13 @@ impl Shard {
     /// As [`Db::append`](crate::Db::append).
     pub(crate) fn ready(&self) -> Result<()> {
         self.wal().ready()?;
-        self.check_size(&self.head())
+        let head = match self.head.try_read() {
+            Some(head) => head,
+            // Fast path: nobody waits here for one that makes series and looks before each.
+            None if self.head_size.load(Ordering::Relaxed) <= self.head_size_max => return Ok(()),
+            None => self.head(),
+        };
+        self.check_size(&head)
     }
 
     /// Appends samples to the head and gathers those that are new for the log: floats, then histograms.
@@ -452,6 +463,7 @@ impl Shard {
 
     fn check_size(&self, head: &Head) -> Result<()> {
         let used = head.size();
+        self.head_size.store(used, Ordering::Relaxed);
         if used > self.head_size_max {
             let (used, limit) = (used as u64, self.head_size_max as u64);
             return Err(Error::Limit { what: "bytes of a shard's series and samples in memory", used, limit });

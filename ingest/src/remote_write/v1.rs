@@ -139,6 +139,12 @@ fn decode_series(
     batch: &mut DecodedBatch,
 ) -> Result<(Span, bool), WriteError> {
     let whole = reader.span();
+    // Fast path: a series as most senders write it.
+    if let Some((labels_size, sample)) = plain_series(reader.rest()) {
+        batch.samples.push(sample);
+        limits.check_samples(batch.n_all_samples())?;
+        return Ok((Span::new(reader.at(), reader.at() + labels_size), true));
+    }
     let (mut labels, mut contiguous) = (Span::default(), true);
     loop {
         let field_start = reader.at();
@@ -183,6 +189,46 @@ fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, Malformed> {
         }
     }
     Ok(sample)
+}
+
+/// Reads a series that has labels, then one sample, and nothing else: returns the size of its labels, and the sample.
+#[inline]
+fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
+    let mut left = series;
+    while let [LABEL_KEY, low, rest @ ..] = left {
+        left = match rest {
+            _ if *low < 0x80 => rest.get(usize::from(*low)..)?,
+            [high @ ..0x80, rest @ ..] => rest.get(usize::from(*low & 0x7f) | usize::from(*high) << 7..)?,
+            _ => return None,
+        };
+    }
+    let [SAMPLE_KEY, size @ ..0x80, sample @ ..] = left else { return None };
+    let sample = plain_sample(sample).filter(|_| sample.len() == usize::from(*size))?;
+    Some((series.len() - left.len(), sample))
+}
+
+/// Reads a sample that has a time of these centuries, and before it a value if that is not zero.
+#[inline]
+fn plain_sample(sample: &[u8]) -> Option<Sample> {
+    let (value, time) = match sample {
+        [VALUE_OF_SAMPLE_KEY, rest @ ..] => rest.split_first_chunk()?,
+        rest => (&[0; 8], rest),
+    };
+    let [TIME_OF_SAMPLE_KEY, time @ ..] = time else { return None };
+    let timestamp_ms = varint_of_6(*<&[u8; 6]>::try_from(time).ok()?)?;
+    Some(Sample { timestamp_ms, value: f64::from_bits(u64::from_le_bytes(*value)) })
+}
+
+/// Reads a varint that takes six bytes, as milliseconds since 1970 do from 1971 to 2109.
+#[inline]
+fn varint_of_6([a, b, c, d, e, f]: [u8; 6]) -> Option<i64> {
+    let bytes = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+    if bytes & 0x8080_8080_8080 != 0x0080_8080_8080 {
+        return None;
+    }
+    // Seven bits of each byte: pairs of them, then the three pairs.
+    let pairs = (bytes & 0x007f_007f_007f) | (bytes & 0x7f00_7f00_7f00) >> 1;
+    Some(((pairs & 0x3fff) | (pairs >> 2 & 0x3fff << 14) | (pairs >> 4 & 0x3fff << 28)) as i64)
 }
 
 /// Returns name and value of a label that has both, in this order, none of 128 bytes or more, and nothing else.
@@ -240,6 +286,9 @@ const LABEL_VALUE: Key = len_key(2);
 const LABEL_KEY: u8 = LABELS as u8;
 const NAME_KEY: u8 = LABEL_NAME as u8;
 const VALUE_KEY: u8 = LABEL_VALUE as u8;
+const SAMPLE_KEY: u8 = SAMPLES as u8;
+const VALUE_OF_SAMPLE_KEY: u8 = SAMPLE_VALUE as u8;
+const TIME_OF_SAMPLE_KEY: u8 = SAMPLE_TIMESTAMP as u8;
 
 const SAMPLE_VALUE: Key = fixed64_key(1);
 const SAMPLE_TIMESTAMP: Key = varint_key(2);

@@ -84,11 +84,15 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
-        // Fast path: one byte, as keys and most lengths are.
-        match self.bytes.get(self.at) {
-            Some(&byte) if byte < 0x80 => {
+        // Fast path: one byte, as keys and most lengths are, or two, as the lengths of series.
+        match self.rest() {
+            [byte @ ..0x80, ..] => {
                 self.at += 1;
-                Ok(u64::from(byte))
+                Ok(u64::from(*byte))
+            }
+            [low, high @ ..0x80, ..] => {
+                self.at += 2;
+                Ok(u64::from(*low & 0x7f) | u64::from(*high) << 7)
             }
             _ => self.long_varint(),
         }

@@ -110,6 +110,21 @@ fn known_series_are_stored_while_nobody_gets_a_turn() {
 }
 
 #[test]
+fn without_a_turn_few_new_series_keep_no_known_ones_waiting_and_many_are_not_looked_at() {
+    for (n_new, n_left, n_stored) in [(63, 63, 2), (64, 65, 1)] {
+        let fixture = Fixture::impatient(Budgets::default());
+        fixture.write(&[of_team("a", "known", T)]).unwrap();
+        // Known to the store, but its route is forgotten.
+        fixture.receiver.set_rules(crate::relabel::Rules::default());
+        let _turn = fixture.receiver.door().turns.try_turn().unwrap();
+        let new = (0..n_new).map(|i| of_team("a", i, T));
+        let request: Vec<_> = new.chain([of_team("a", "known", T + 1)]).collect();
+        assert_eq!(throttled(fixture.write(&request)), (Scarce::Turns, n_left));
+        assert_eq!(fixture.stored(), [("known".to_owned(), n_stored)].into());
+    }
+}
+
+#[test]
 fn who_waits_gives_its_place_back_and_is_served_when_there_is_a_turn() {
     let fixture =
         Fixture::new(Limits { admission_wait: Duration::from_secs(600), ..Limits::default() }, Budgets::default());

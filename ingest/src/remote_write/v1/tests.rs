@@ -234,6 +234,52 @@ fn every_truncation_tells_what_prost_tells() {
     }
 }
 
+#[test]
+fn series_as_most_senders_write_them_and_almost_such_tell_what_prost_tells() {
+    let times = [0, 1, (1 << 35) - 1, 1 << 35, 1_700_000_000_123, (1 << 42) - 1, 1 << 42, i64::MAX, -1];
+    let value_sizes = [0, 1, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 300, 16_370, 16_371];
+    for (timestamp, size) in times.iter().flat_map(|&time| value_sizes.map(|size| (time, size))) {
+        for bits in [0, 1.5f64.to_bits(), (-0.0f64).to_bits(), varve_tsdb::STALE_NAN_BITS] {
+            let label = |name: &str| message::Label { name: name.into(), value: vec![b'x'; size] };
+            let labels = vec![label("__name__"), label("a")];
+            let samples = vec![message::Sample { value: bits, timestamp }];
+            let series = message::TimeSeries { labels, samples, ..Default::default() };
+            let encoded = series.encode_to_vec();
+            let is_plain = (1 << 35..1 << 42).contains(&timestamp) && size <= 16_370;
+            assert_eq!(plain_series(&encoded).is_some(), is_plain, "{timestamp} {size}");
+            let request = WriteRequest { timeseries: vec![series; 2], ..Default::default() };
+            check_same(&request.encode_to_vec());
+        }
+    }
+}
+
+#[test]
+fn a_plain_series_is_one_sample_behind_labels_and_nothing_else() {
+    let label = b"\x0a\x06\x0a\x01a\x12\x011";
+    let time = b"\x10\x95\x96\x97\x98\x99\x1a";
+    let sample = [b"\x12\x10\x0912345678", &time[..]].concat();
+    let of_zero = [b"\x12\x07", &time[..]].concat();
+    let plain = |parts: &[&[u8]]| plain_series(&parts.concat()).map(|(size, sample)| (size, sample.timestamp_ms));
+    let timestamp_ms = 0x15 | 0x16 << 7 | 0x17 << 14 | 0x18 << 21 | 0x19 << 28 | 0x1a << 35;
+    assert_eq!(plain(&[label, &sample]), Some((8, timestamp_ms)));
+    assert_eq!(plain(&[label, label, &of_zero]), Some((16, timestamp_ms)));
+    for other in [
+        &[&label[..]][..],
+        &[label, &sample, &sample],
+        &[label, &sample, label],
+        &[label, &sample[..17]],
+        &[label, &sample, b"\0"],
+        &[label, b"\x12\x00"],
+        &[label, b"\x12\x06\x10\x95\x96\x97\x98\x19"],
+        &[label, b"\x12\x07\x10\x95\x96\x97\x98\x99\x9a"],
+        &[label, b"\x12\x07\x10\x95\x96\x17\x98\x99\x1a"],
+        &[label, b"\x12\x07\x18\x95\x96\x97\x98\x99\x1a"],
+        &[b"\x0a\x7f", &sample],
+    ] {
+        assert_eq!(plain(other), None, "{other:?}");
+    }
+}
+
 fn keys_of(message: &[u8]) -> Vec<Option<crate::route::RouteKey>> {
     let mut batch = DecodedBatch::default();
     decode(message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();

@@ -1,0 +1,185 @@
+//! What drop rules cost: known series under 0, 40 and 400 rules that match none of them, and series that a rule drops. Prints
+//! one table.
+//!
+//! Not a criterion bench: the differences looked for are below what the times of two runs differ by on a machine that others
+//! use. So the same requests go to a receiver for each case in turn, each with a store of its own, and what counts is the
+//! median of the ratios of CPU time between the cases, request round by request round. The whole path of a sample is the
+//! request from its body to its acknowledgement, log included, and its share of flushes and merges. With `--case` only one
+//! receiver works, for counting instructions:
+//!
+//! ```sh
+//! valgrind --tool=callgrind --toggle-collect='*Receiver::write*' target/release/deps/rules-* --case 0 --series 2000 --rounds 40
+//! ```
+
+#[path = "../bin/allocator.rs"]
+mod allocator;
+#[allow(dead_code, reason = "a bench uses of it what it needs")]
+mod common;
+#[path = "../tests/harness/remote_write.rs"]
+#[allow(dead_code, reason = "requests are of version 1.0 only")]
+mod messages;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use varve_ingest::{Limits, Origin, Receiver, RelabelConfig, Rules, Version};
+use varve_tsdb::{Db, ManualClock, Options, WalSync};
+
+/// The server's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// As Prometheus' default `max_samples_per_send`.
+const SERIES_PER_REQUEST: usize = 2_000;
+/// Ten minutes.
+const ROUNDS_PER_FLUSH: i64 = 20;
+
+#[derive(Debug, Parser)]
+struct Args {
+    #[arg(long, default_value = "50000")]
+    series: usize,
+    /// Samples of each series; two hours are 240
+    #[arg(long, default_value = "240")]
+    rounds: i64,
+    /// One case only: 0, 40 or 400 rules, or dropped
+    #[arg(long)]
+    case: Option<String>,
+    /// What cargo tells every bench.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// A receiver under some rules, with its store and what it has cost.
+struct Case {
+    name: &'static str,
+    receiver: Receiver,
+    db: Arc<Db>,
+    /// CPU of each round of requests.
+    rounds: Vec<Duration>,
+    /// CPU of all flushes and merges.
+    later: Duration,
+    _dir: tempfile::TempDir,
+}
+
+fn main() {
+    allocator::take_no_more_than_needed();
+    let args = Args::parse();
+    let is_asked = |case: &&str| args.case.as_deref().is_none_or(|asked| asked == *case);
+    let mut cases: Vec<_> = ["0", "40", "400", "dropped"].into_iter().filter(is_asked).map(Case::new).collect();
+    bodies(args.series, 0).iter().for_each(|body| cases.iter().for_each(|case| case.write(body)));
+    for step in 1..=args.rounds {
+        let bodies = bodies(args.series, step);
+        // Nobody is always first after the bodies were made.
+        let n_cases = cases.len();
+        cases.rotate_left(1.min(n_cases));
+        cases.iter_mut().for_each(|case| case.round(&bodies));
+        if step % ROUNDS_PER_FLUSH == 0 || step == args.rounds {
+            cases.iter_mut().for_each(Case::flush);
+        }
+    }
+    cases.iter_mut().for_each(Case::merge);
+    report(&mut cases, args.series as f64 * args.rounds as f64);
+}
+
+impl Case {
+    fn new(name: &'static str) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let options = Options {
+            shards: 2,
+            wal_sync: WalSync::Never,
+            background: false,
+            clock: Arc::new(ManualClock::at(common::START_MS + 24 * 3_600_000)),
+            ..Options::default()
+        };
+        let db = Arc::new(Db::open(dir.path(), options).expect("a fresh folder opens"));
+        let receiver = Receiver::new(Arc::clone(&db), Limits::default());
+        receiver.set_rules(Rules::new(rules(name)).expect("sound rules"));
+        Self { name, receiver, db, rounds: Vec::new(), later: Duration::ZERO, _dir: dir }
+    }
+
+    fn write(&self, body: &[u8]) {
+        let written = self.receiver.write(&Origin::default(), Version::V1, body).expect("there is room");
+        assert!(written.rejects.is_empty(), "{}", written.rejects);
+    }
+
+    fn round(&mut self, bodies: &[Vec<u8>]) {
+        let before = cpu_time();
+        bodies.iter().for_each(|body| self.write(body));
+        self.rounds.push(cpu_time() - before);
+    }
+
+    fn flush(&mut self) {
+        let before = cpu_time();
+        self.db.flush().expect("the disk works");
+        self.db.compact().expect("the disk works");
+        self.later += cpu_time() - before;
+    }
+
+    fn merge(&mut self) {
+        let before = cpu_time();
+        self.db.compact_fully().expect("the disk works");
+        self.later += cpu_time() - before;
+    }
+}
+
+/// Returns the rules of a case, by its name.
+fn rules(name: &str) -> Vec<RelabelConfig> {
+    let Ok(n_rules) = name.parse() else {
+        return vec![RelabelConfig { action: Some("drop".to_owned()), ..RelabelConfig::default() }];
+    };
+    let rule = |i: usize| RelabelConfig {
+        source_labels: vec!["job".to_owned(), "__name__".to_owned()],
+        regex: Some(format!("job-{i};(unwanted_{i}|deprecated_.*)")),
+        action: Some("drop".to_owned()),
+        ..RelabelConfig::default()
+    };
+    (0..n_rules).map(rule).collect()
+}
+
+/// Returns the requests that bring one sample of each series.
+fn bodies(n_series: usize, step: i64) -> Vec<Vec<u8>> {
+    let of_request = |first: usize| {
+        let series = (first..n_series.min(first + SERIES_PER_REQUEST)).map(|i| {
+            let labels = common::labels(i);
+            let pairs: Vec<_> = labels.iter().collect();
+            messages::series(&pairs, &[(common::START_MS + step * common::STEP_MS, common::value(i, step))])
+        });
+        messages::WriteRequest::new(series).to_body()
+    };
+    (0..n_series).step_by(SERIES_PER_REQUEST).map(of_request).collect()
+}
+
+fn report(cases: &mut [Case], n_samples: f64) {
+    cases.sort_by_key(|case| ["0", "40", "400", "dropped"].iter().position(|name| *name == case.name));
+    let Some(first) = cases.first() else { return };
+    let whole = |case: &Case| (case.rounds.iter().sum::<Duration>() + case.later).as_secs_f64();
+    println!("| rules | request, us a sample | of the first | whole path, us a sample | of the first |");
+    println!("| --- | --- | --- | --- | --- |");
+    for case in &*cases {
+        let request = case.rounds.iter().sum::<Duration>().as_secs_f64();
+        let ratios = case.rounds.iter().zip(&first.rounds).map(|(a, b)| a.as_secs_f64() / b.as_secs_f64());
+        println!(
+            "| {} | {:.3} | {:.3} | {:.3} | {:.3} |",
+            case.name,
+            request * 1e6 / n_samples,
+            median(ratios.collect()),
+            whole(case) * 1e6 / n_samples,
+            whole(case) / whole(first),
+        );
+    }
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or_default()
+}
+
+/// CPU time of this thread, which does all of the work.
+fn cpu_time() -> Duration {
+    // The kernel counts at its ticks, milliseconds apart, and whenever it looks for who is next.
+    std::thread::yield_now();
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
+    let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");
+    Duration::from_nanos(ns)
+}
