@@ -53,6 +53,11 @@ impl Buckets {
         usize::from(!self.is_empty()) + self.indexes.windows(2).filter(|pair| pair[1] - 1 != pair[0]).count()
     }
 
+    /// Returns the bytes that it has on the heap: also room that is not used.
+    pub(super) fn size(&self) -> usize {
+        self.indexes.capacity() * size_of::<i32>() + self.counts.capacity() * size_of::<f64>()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.indexes.len()
     }
@@ -117,6 +122,11 @@ impl Buckets {
         }
         self.indexes.truncate(kept);
         self.counts.truncate(kept);
+        // Increases of counters that hardly move: what is kept by series and step is mostly room.
+        if 2 * kept < self.indexes.capacity() {
+            self.indexes.shrink_to_fit();
+            self.counts.shrink_to_fit();
+        }
         if let Some(lost) = lost {
             lost.truncate(kept);
         }
