@@ -18,8 +18,9 @@ pub(crate) struct Buckets {
 impl Buckets {
     /// Reads spans; what has no count, or would go back, is left out.
     pub(super) fn from_spans(spans: &[BucketSpan], counts: impl IntoIterator<Item = f64>) -> Self {
-        let mut buckets = Self::default();
         let mut counts = counts.into_iter();
+        let n_counts = counts.size_hint().0;
+        let mut buckets = Self { indexes: Vec::with_capacity(n_counts), counts: Vec::with_capacity(n_counts) };
         let mut index = 0_i32;
         for span in spans {
             index = index.saturating_add(span.offset);
