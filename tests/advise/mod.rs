@@ -1,54 +1,21 @@
 //! `varve advise drops` over kube-prometheus: how much it finds, and that what it drops changes no answer.
 
-mod expressions;
 mod grafana;
-mod sample;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::harness::kube_prometheus::{
+    self, Expression, KUBERNETES, OTHERS, RecordingRule, is_there, recording_rules, shared,
+};
 use crate::harness::{Server, WriteRequest, series};
-use expressions::Expression;
-use sample::Sample;
 
-/// Scrapes of Kubernetes 1.35, each with the job that kube-prometheus gives it.
-const KUBERNETES: [(&str, &str); 7] = [
-    ("apiserver", "kube-apiserver-1.35.prom"),
-    ("kube-controller-manager", "kube-controller-manager-1.35.prom"),
-    ("kube-scheduler", "kube-scheduler-1.35.prom"),
-    ("kube-state-metrics", "kube-state-metrics-k8s-1.35.prom"),
-    ("kubelet", "kubelet-cadvisor-1.35.prom"),
-    ("node-exporter", "node-exporter-1.11-live.prom"),
-    ("etcd", "etcd-k8s-1.35.prom"),
-];
-/// More scrapes, of what the other dashboards are about. There is none of kube-proxy's; what it tells of its client and its
-/// process every component of Kubernetes tells.
-const OTHERS: [(&str, &str); 4] = [
-    ("kube-proxy", "kube-controller-manager-1.35.prom"),
-    ("prometheus-k8s", "prometheus-3.5.3-live.prom"),
-    ("kube-dns", "coredns-1.14-fixture.prom"),
-    ("dcgm-exporter", "dcgm-exporter-t4.prom"),
-];
 /// When the first sample is written, and how far apart they are.
 const T0_MS: i64 = 1_700_000_000_000;
 const STEP_MS: i64 = 60_000;
 const N_SAMPLES: i64 = 6;
-
-fn shared(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(path)
-}
-
-/// Tells whether the data of these tests are there.
-fn is_there() -> bool {
-    let there = shared("kube-prometheus/rules").is_dir() && shared("exposition").is_dir();
-    if !there {
-        eprintln!("skipped: no ../shared/kube-prometheus");
-    }
-    there
-}
 
 fn advise(args: &[String]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_varve")).args(["advise", "drops"]).args(args).output().expect("run varve")
@@ -112,47 +79,22 @@ fn the_exit_code_tells_ci_what_was_found() {
     assert_eq!(code(&["--no-such-flag"]), Some(2));
 }
 
-/// Writes scrapes, and whether they went well, a few times with growing values.
+/// Writes scrapes a few times with growing values.
 fn load(server: &Server, scrapes: &[(&str, &str)]) {
-    let mut all = Vec::new();
-    for (job, file) in scrapes {
-        let text = std::fs::read_to_string(shared("exposition").join(file)).unwrap();
-        let up = Sample { labels: vec![("__name__".to_owned(), "up".to_owned())], value: 1.0 };
-        for Sample { mut labels, value } in sample::parse(&text).chain([up]) {
-            sample::add_target_labels(&mut labels, job);
-            // What is 0 or 1 tells that something is so, and stays as it is.
-            let growth = if value.abs() > 1.0 { value.abs() * 0.01 } else { 0.0 };
-            let samples: Vec<_> = (0..N_SAMPLES).map(|i| (T0_MS + i * STEP_MS, value + growth * i as f64)).collect();
-            let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            all.push(series(&labels, &samples));
-        }
-    }
+    let all = kube_prometheus::scraped(scrapes, (0..N_SAMPLES).map(|i| T0_MS + i * STEP_MS));
     for part in all.chunks(5_000) {
         server.http().write(&WriteRequest::new(part.to_vec())).expect_status(204);
     }
 }
 
 /// Evaluates what recording rules record, and writes it as they do, so that those who read it find something.
-fn record(server: &Server, expressions: &[Expression]) {
+fn record(server: &Server, rules: &[RecordingRule]) {
     for _ in 0..2 {
-        for expression in expressions {
-            for name in &expression.records {
-                let found = ask(server, &expression.text);
-                let to_series = |sample: &Value| {
-                    let labels = sample["metric"].as_object()?.iter();
-                    let labels = labels.filter(|(name, _)| *name != "__name__");
-                    let mut labels: Vec<_> =
-                        labels.map(|(name, value)| (name.as_str(), value.as_str().unwrap())).collect();
-                    labels.push(("__name__", name));
-                    labels.sort_unstable();
-                    let value = sample["value"][1].as_str()?.parse().ok()?;
-                    Some(series(&labels, &[(T0_MS + (N_SAMPLES - 1) * STEP_MS, value)]))
-                };
-                let all: Vec<_> = found["result"].as_array().unwrap().iter().filter_map(to_series).collect();
-                if !all.is_empty() {
-                    server.http().write(&WriteRequest::new(all));
-                }
-            }
+        for rule in rules {
+            let found = ask(server, &rule.expr);
+            let all: Vec<_> = found["result"].as_array().unwrap().iter().map(|found| rule.record(found)).collect();
+            // What was recorded before is a duplicate.
+            server.http().write(&WriteRequest::new(all));
         }
     }
 }
@@ -178,21 +120,21 @@ fn check_same_answers(more: &[&str], is_asked: impl Fn(&Expression) -> bool, wri
     let answer = advise(&flags);
     assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
 
-    let expressions: Vec<_> =
-        expressions::read(&shared("kube-prometheus/expressions.json")).into_iter().filter(is_asked).collect();
+    let expressions: Vec<_> = kube_prometheus::expressions().into_iter().filter(is_asked).collect();
     let servers = [Server::start(&[]), Server::start(&[&format!("--config.file={}", path.display())])];
     let n_series = servers.each_ref().map(|server| {
         load(server, &scrapes);
         server.metric("prometheus_tsdb_head_series")
     });
     assert!(n_series[1] * 2.0 < n_series[0], "{n_series:?} series are left");
-    servers.iter().for_each(|server| record(server, &expressions));
+    let rules = recording_rules();
+    servers.iter().for_each(|server| record(server, &rules));
     let (mut n_answers, mut different) = (0, String::new());
     for expression in &expressions {
         let [whole, dropped] = [0, 1].map(|idx| ask(&servers[idx], &expression.text));
         let is_empty = whole["result"].as_array().is_some_and(Vec::is_empty);
         n_answers += usize::from(!is_empty);
-        let is_same = if write_labels { expressions::agree(&whole, &dropped) } else { whole == dropped };
+        let is_same = if write_labels { agree(&whole, &dropped) } else { whole == dropped };
         if !is_same {
             writeln!(different, "{}\n  {whole}\n  {dropped}", expression.text).unwrap();
         }
@@ -200,6 +142,28 @@ fn check_same_answers(more: &[&str], is_asked: impl Fn(&Expression) -> bool, wri
     assert_eq!(different, "");
     println!("{n_answers} of {} answers are not empty, {n_series:?} series", expressions.len());
     n_answers
+}
+
+/// Tells whether answers agree but for the order of samples and the last digits of sums, both of which depend on the labels
+/// that series have.
+fn agree(a: &Value, b: &Value) -> bool {
+    let samples = |answer: &Value| match &answer["result"] {
+        Value::Array(samples) if answer["resultType"] == "vector" => {
+            let mut samples: Vec<_> =
+                samples.iter().map(|s| (s["metric"].to_string(), s["value"][1].clone())).collect();
+            samples.sort_by(|a, b| a.0.cmp(&b.0));
+            samples
+        }
+        other => vec![(String::new(), other.clone())],
+    };
+    let (a, b) = (samples(a), samples(b));
+    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.0 == b.0 && is_near(&a.1, &b.1))
+}
+
+fn is_near(a: &Value, b: &Value) -> bool {
+    let number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok());
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+    a == b || number(a).zip(number(b)).is_some_and(|(a, b)| near(a, b))
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod cgroup;
 mod http;
 mod http2;
+pub(crate) mod kube_prometheus;
 pub(crate) mod otlp;
 mod peers;
 mod process;

@@ -52,7 +52,8 @@ impl FloatHistogram {
         let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
         let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
         let (lower, upper) = (-self.zero_threshold, self.zero_threshold);
-        let zero = Bucket { lower, upper, lower_inclusive: true, upper_inclusive: true, count: self.zero_count };
+        let count = if self.is_custom() { 0.0 } else { self.zero_count };
+        let zero = Bucket { lower, upper, lower_inclusive: true, upper_inclusive: true, count };
         for bucket in negative.chain([zero]).chain(positive).filter(|bucket| bucket.count != 0.0) {
             out.write_str(", ")?;
             bucket.write(out, print_count)?;

@@ -50,10 +50,23 @@ impl Outcome {
         self.json["data"]["result"].as_array().is_some_and(Vec::is_empty)
     }
 
+    /// Returns the series of a vector or a matrix; nothing of anything else.
+    pub(super) fn series(&self) -> &[Value] {
+        self.json["data"]["result"].as_array().map_or(&[], Vec::as_slice)
+    }
+
     /// Tells whether a native histogram is among the values.
     pub(super) fn has_histograms(&self) -> bool {
-        let series = self.json["data"]["result"].as_array();
-        series.into_iter().flatten().any(|series| !(series["histogram"].is_null() && series["histograms"].is_null()))
+        self.series().iter().any(|series| !(series["histogram"].is_null() && series["histograms"].is_null()))
+    }
+
+    /// Returns the answer without the warnings that hold such a text.
+    pub(super) fn without_warnings(&self, text: &str) -> Self {
+        let mut json = self.json.clone();
+        if let Some(warnings) = json["warnings"].as_array_mut() {
+            warnings.retain(|warning| warning.as_str().is_none_or(|warning| !warning.contains(text)));
+        }
+        Self { status: self.status, json }
     }
 
     /// Returns the answer in short, to be shown.
@@ -215,19 +228,25 @@ fn by_series(data: &Value) -> BTreeMap<String, Vec<Value>> {
     by_series
 }
 
-/// Prints labels; values with all digits of a float, which `count_values` makes of what has been computed, are rounded.
+/// Prints labels; numbers, which `count_values` makes of what has been computed, are rounded.
 fn rounded(metric: &Value) -> String {
-    const DIGITS_MAX: usize = 15;
     let mut metric = metric.clone();
     for (_, value) in metric.as_object_mut().expect("a metric is an object") {
         let text = value.as_str().unwrap_or_default();
-        if let Ok(float) = text.parse::<f64>()
-            && text.len() > DIGITS_MAX
-        {
-            *value = Value::from(format!("{float:.11e}"));
-        }
+        // The numbers of a histogram stand between these.
+        let pieces: Vec<_> = text.split_inclusive([':', ',', '[', '(', ']', ')', '}']).map(rounded_number).collect();
+        *value = Value::from(pieces.concat());
     }
     metric.to_string()
+}
+
+/// Rounds a number, whatever stands at its end.
+fn rounded_number(text: &str) -> String {
+    let number = text.trim_end_matches([':', ',', '[', '(', ']', ')', '}']);
+    match number.parse::<f64>() {
+        Ok(float) => format!("{float:.11e}{}", &text[number.len()..]),
+        Err(_) => text.to_owned(),
+    }
 }
 
 fn times(points: &[Value]) -> Vec<&Value> {

@@ -7,6 +7,7 @@
 //! Series come in ascending order of labels: Prometheus then numbers them in that order too, and adds up in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use super::native::Natives;
 use crate::harness::{Random, WriteRequest, series};
@@ -61,16 +62,16 @@ impl Dataset {
         dataset
     }
 
-    /// Returns the body of a write request with the native histograms, if there are any.
-    pub(super) fn natives_body(&self) -> Option<Vec<u8>> {
-        self.natives.as_ref().map(Natives::to_body)
+    /// Returns the bodies of the write requests with all of it.
+    pub(super) fn bodies(&self) -> impl Iterator<Item = Vec<u8>> {
+        iter::once(self.write_request().to_body()).chain(self.natives.as_ref().map(Natives::to_body))
     }
 
     pub(super) fn end_ms(&self) -> i64 {
         self.start_ms + SPAN_MS
     }
 
-    pub(super) fn write_request(&self) -> WriteRequest {
+    fn write_request(&self) -> WriteRequest {
         WriteRequest::new(self.series.iter().map(|(labels, samples)| {
             let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             series(&labels, samples)

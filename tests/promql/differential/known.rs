@@ -19,6 +19,8 @@ pub(super) enum Effect {
     Histograms { functions: &'static [&'static str], pair: fn(&str, &str) -> bool },
     /// Other numbers of samples are counted where one of these is called.
     Samples { functions: &'static [&'static str] },
+    /// Queries with one of these parts have other warnings that hold the text.
+    Warnings { parts: &'static [&'static str], text: &'static str },
     /// A call has another answer.
     Anything { function: &'static str },
     /// One side fails with such an error, the other does not.
@@ -68,11 +70,24 @@ pub(super) const KNOWN: &[Known] = &[
             pair: |ours, theirs| matches!(ours, "+Inf" | "-Inf") && theirs == "NaN",
         },
     },
+    Known { name: "samples-of-totals", effect: Effect::Samples { functions: OF_TOTALS } },
     Known {
-        name: "samples-of-totals",
-        effect: Effect::Samples { functions: &["histogram_count", "histogram_sum", "histogram_avg"] },
+        name: "resets-of-totals",
+        effect: Effect::Warnings { parts: OF_TOTALS, text: "conflicting counter resets" },
     },
+    Known {
+        name: "gauges-of-differences",
+        effect: Effect::Warnings { parts: &["-"], text: "this native histogram metric is not a" },
+    },
+    Known {
+        name: "zero-of-custom",
+        effect: Effect::Error { ours: None, theirs: Some("histograms with custom buckets have no zero bucket") },
+    },
+    Known { name: "mixes-of-three", effect: Effect::Warnings { parts: &["sum", "avg"], text: "a mix of histograms" } },
 ];
+
+/// Functions that read only the totals of native histograms.
+const OF_TOTALS: &[&str] = &["histogram_count", "histogram_sum", "histogram_avg"];
 
 /// How many there may be.
 const KNOWN_MAX: usize = 30;
@@ -94,6 +109,11 @@ pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> 
         Effect::Values { function, pair } => calls(function) && same_but_for(pair),
         Effect::Histograms { functions, pair } => {
             functions.iter().any(|function| calls(function)) && ours.has_histograms() && same_but_for(pair)
+        }
+        Effect::Warnings { parts, text } => {
+            let [ours, theirs] = [ours, theirs].map(|outcome| outcome.without_warnings(text));
+            let same = compare_answers(&question.query, &ours, &theirs, &compare_values).is_ok();
+            parts.iter().any(|part| question.query.contains(part)) && same
         }
         Effect::Samples { functions } => {
             let same = compare_answers(&question.query, ours, theirs, &compare_values).is_ok();

@@ -7,7 +7,9 @@ mod compare;
 mod dataset;
 mod generator;
 mod known;
+mod kube_prometheus;
 mod native;
+mod selected;
 mod servers;
 mod shrink;
 mod vocabulary;
@@ -65,7 +67,8 @@ fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
     if missing(&["prometheus"]) {
         return;
     }
-    let servers = Servers::start(&dataset.write_request(), dataset.natives_body());
+    let servers = Servers::start();
+    dataset.bodies().for_each(|body| servers.write(&body));
     let mut generator = Generator::new(seed, dataset);
     let mut tally = Tally::default();
     while tally.n_queries < n_queries && tally.differences.len() < DIFFERENCES_MAX {

@@ -1,6 +1,6 @@
 //! The smallest part of a query that two servers answer differently.
 
-use varve_query::promql::ast::{Expr, ValueType};
+use varve_query::promql::ast::{Duration, Expr, ExprKind, ValueType};
 use varve_query::promql::{Features, parse, print};
 
 use super::generator::{Question, Times};
@@ -28,6 +28,27 @@ fn smaller(question: &Question) -> Vec<Question> {
     let inner = children(&expr).into_iter().flat_map(|child| [vec![child], children(child)].concat());
     let inner = inner.filter(may_stand_alone);
     let smaller = inner.map(|expr| Question { query: print(expr), ..question.clone() });
+    let smaller =
+        smaller.chain([&expr].into_iter().chain(children(&expr)).filter_map(|expr| evaluated(expr, question.times)));
     // What is inside of the sign of `+Inf` is printed as `+Inf`.
     smaller.filter(|smaller| smaller.query.len() < question.query.len()).collect()
+}
+
+/// Returns what a subquery asks of its expression over all of the times.
+fn evaluated(expr: &Expr, times: Times) -> Option<Question> {
+    const DEFAULT_STEP_MS: i64 = 60_000;
+    let ExprKind::Subquery(subquery) = &expr.kind else { return None };
+    let (Duration::Fixed(range_ms), None, None) = (&subquery.range, &subquery.offset, subquery.at) else { return None };
+    let step_ms = match subquery.step {
+        None => DEFAULT_STEP_MS,
+        Some(Duration::Fixed(step_ms)) => step_ms,
+        Some(Duration::Expr(_)) => return None,
+    };
+    let (first_ms, end_ms) = match times {
+        Times::Instant { time_ms } => (time_ms, time_ms),
+        Times::Range { start_ms, end_ms, .. } => (start_ms, end_ms),
+    };
+    // Steps of a subquery are multiples of it.
+    let start_ms = ((first_ms - range_ms) / step_ms + 1) * step_ms;
+    Some(Question { query: print(&subquery.expr), times: Times::Range { start_ms, end_ms, step_ms } })
 }

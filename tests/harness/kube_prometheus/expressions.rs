@@ -1,20 +1,21 @@
 //! The expressions of ../shared/kube-prometheus/expressions.json, with variables that let through what is there.
 
-use std::path::Path;
-
 use serde_json::Value;
 
+use super::shared;
+
 /// An expression that can be asked.
-pub(super) struct Expression {
-    pub(super) text: String,
-    pub(super) is_of_kube_prometheus: bool,
+pub(crate) struct Expression {
+    pub(crate) text: String,
+    /// A rule or dashboard of kube-prometheus itself has it.
+    pub(crate) is_of_kube_prometheus: bool,
     /// Only a template variable asks for it.
-    pub(super) is_of_variable: bool,
-    /// The names under which rules record it.
-    pub(super) records: Vec<String>,
+    pub(crate) is_of_variable: bool,
 }
 
-pub(super) fn read(path: &Path) -> Vec<Expression> {
+/// Reads all of them.
+pub(crate) fn expressions() -> Vec<Expression> {
+    let path = shared("kube-prometheus/expressions.json");
     let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     file["expressions"].as_array().unwrap().iter().map(expression).collect()
 }
@@ -29,11 +30,6 @@ fn expression(json: &Value) -> Expression {
         text: if filled.contains('$') { text(&json["expr"]) } else { filled },
         is_of_kube_prometheus: origins.iter().any(|origin| of(origin).starts_with("kube-prometheus/")),
         is_of_variable: origins.iter().all(|origin| origin["kind"] == "variable"),
-        records: origins
-            .iter()
-            .filter(|origin| origin["kind"] == "record")
-            .map(|origin| text(&origin["name"]))
-            .collect(),
     }
 }
 
@@ -67,26 +63,4 @@ fn fill(raw: &str) -> String {
         rest = &quoted[end + 1..];
     }
     filled + rest
-}
-
-/// Tells whether answers agree but for the order of samples and the last digits of sums, both of which depend on the labels
-/// that series have.
-pub(super) fn agree(a: &Value, b: &Value) -> bool {
-    let samples = |answer: &Value| match &answer["result"] {
-        Value::Array(samples) if answer["resultType"] == "vector" => {
-            let mut samples: Vec<_> =
-                samples.iter().map(|s| (s["metric"].to_string(), s["value"][1].clone())).collect();
-            samples.sort_by(|a, b| a.0.cmp(&b.0));
-            samples
-        }
-        other => vec![(String::new(), other.clone())],
-    };
-    let (a, b) = (samples(a), samples(b));
-    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.0 == b.0 && is_near(&a.1, &b.1))
-}
-
-fn is_near(a: &Value, b: &Value) -> bool {
-    let number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok());
-    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
-    a == b || number(a).zip(number(b)).is_some_and(|(a, b)| near(a, b))
 }

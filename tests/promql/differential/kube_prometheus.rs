@@ -1,0 +1,123 @@
+//! Every expression of kube-prometheus and of the dashboards beside it, over a generated fleet, scrapes of real components
+//! and series made up for what neither has: Varve and a real Prometheus give the same answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use varve_query::promql::{Features, parse, selectors};
+use varve_tsdb::Matcher;
+
+use super::generator::{Question, Times};
+use super::servers::Servers;
+use super::{DIFFERENCES_MAX, Tally, selected};
+use crate::harness::kube_prometheus::{
+    Expression, KUBERNETES, OTHERS, expressions, is_there, recording_rules, scraped,
+};
+use crate::harness::{WriteRequest, missing, series};
+
+/// When the first sample is written, how far apart they are, and when the last one is.
+const T0_MS: i64 = 1_700_000_000_000;
+const STEP_MS: i64 = 60_000;
+const END_MS: i64 = T0_MS + 10 * STEP_MS;
+
+/// Series of the fleet.
+const FLEET_SERIES: &str = "6000";
+
+/// Series in a request.
+const SERIES_PER_REQUEST: usize = 5_000;
+
+/// Rules read what other rules record, so many levels deep.
+const RECORDING_LEVELS: usize = 3;
+
+#[test]
+fn expressions_of_kube_prometheus_are_answered_as_prometheus_answers_them() {
+    if missing(&["prometheus"]) || !is_there() {
+        return;
+    }
+    let servers = Servers::start();
+    write_fleet(&servers);
+    let scrapes: Vec<_> = KUBERNETES.into_iter().chain(OTHERS).collect();
+    let of_scrapes = scraped(&scrapes, (T0_MS..=END_MS).step_by(STEP_MS as usize));
+    for part in of_scrapes.chunks(SERIES_PER_REQUEST) {
+        servers.write(&WriteRequest::new(part.to_vec()).to_body());
+    }
+    let expressions = expressions();
+    let selectors = selectors_of(&expressions);
+    // Rules record something of the other series, not only of themselves.
+    let is_recorded = |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.value().contains(':'));
+    let (of_recorded, of_scraped) = selectors.iter().partition(|(_, matchers)| is_recorded(matchers));
+    make_up(&servers, of_scraped);
+    record(&servers);
+    make_up(&servers, of_recorded);
+
+    let mut tally = Tally::default();
+    for expression in &expressions {
+        for times in [Times::Instant { time_ms: END_MS }, over_all()] {
+            if tally.differences.len() < DIFFERENCES_MAX {
+                tally.ask(&servers, &Question { query: expression.text.clone(), times });
+            }
+        }
+    }
+    eprintln!("{}", tally.print());
+    assert!(tally.differences.is_empty(), "{} queries differ", tally.differences.len());
+    assert_eq!((tally.n_queries, tally.n_errors), (2 * expressions.len() as u64, 0));
+    assert!(tally.n_undecided * 100 <= tally.n_queries, "too many queries without a certain answer");
+    assert!(tally.n_empty * 5 <= tally.n_queries, "{} of {} answers are empty", tally.n_empty, tally.n_queries);
+}
+
+fn over_all() -> Times {
+    Times::Range { start_ms: T0_MS, end_ms: END_MS, step_ms: STEP_MS }
+}
+
+/// Writes the same fleet to both servers, over one connection: its samples come in order of time.
+fn write_fleet(servers: &Servers) {
+    for http in servers.https() {
+        let written = Command::new(env!("CARGO_BIN_EXE_varve"))
+            .args(["bench", "fleet", "write", "--active-series", FLEET_SERIES, "--connections", "1"])
+            .args(["--duration", "10m", "--start", &(T0_MS / 1000).to_string(), &http.url("/api/v1/write")])
+            .output()
+            .expect("run varve");
+        assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    }
+}
+
+/// Returns the selectors in expressions, by their text.
+fn selectors_of(expressions: &[Expression]) -> BTreeMap<String, Vec<Matcher>> {
+    let parsed =
+        expressions.iter().map(|expression| parse(&expression.text, &Features::default()).expect("it is valid"));
+    parsed.flat_map(|expr| selectors(&expr)).map(|matchers| (selected::print(&matchers), matchers)).collect()
+}
+
+/// Writes series for those of the selectors that find nothing.
+fn make_up(servers: &Servers, selectors: BTreeMap<&String, &Vec<Matcher>>) {
+    let finds_nothing = |selector: &str| {
+        let question = Question { query: selector.to_owned(), times: Times::Instant { time_ms: END_MS } };
+        servers.ask_prometheus(&question).is_empty()
+    };
+    let unanswered = selectors.into_iter().filter(|(selector, _)| finds_nothing(selector));
+    let all: BTreeSet<_> = unanswered.flat_map(|(_, matchers)| selected::series(matchers)).collect();
+    let all = all.iter().enumerate().map(|(i, labels)| {
+        let rank = selected::rank(labels).unwrap_or(i);
+        let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let times = (T0_MS..=END_MS).step_by(STEP_MS as usize).enumerate();
+        let samples: Vec<_> = times.map(|(step, time_ms)| (time_ms, (rank * (step + 1)) as f64)).collect();
+        series(&labels, &samples)
+    });
+    servers.write(&WriteRequest::new(all).to_body());
+}
+
+/// Writes what rules record, as Prometheus evaluates them, so that those who read it find something.
+fn record(servers: &Servers) {
+    let mut rules = recording_rules();
+    for _ in 0..RECORDING_LEVELS {
+        rules.retain(|rule| {
+            let outcome = servers.ask_prometheus(&Question { query: rule.expr.clone(), times: over_all() });
+            let recorded: Vec<_> = outcome.series().iter().map(|found| rule.record(found)).collect();
+            let is_asked_again = recorded.is_empty();
+            if !is_asked_again {
+                servers.write(&WriteRequest::new(recorded).to_body());
+            }
+            is_asked_again
+        });
+    }
+}
