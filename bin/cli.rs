@@ -307,6 +307,14 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-samples", value_name = "N", default_value = "50000000", value_parser = parse_count)]
     pub(crate) query_max_samples: usize,
 
+    /// Length of a query's text, at most 1MiB
+    #[arg(long = "query.max-length", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) query_max_length: usize,
+
+    /// Levels to which the expressions of a query may be nested, at most 256
+    #[arg(long = "query.max-nesting", value_name = "N", default_value = "256", value_parser = parse_count)]
+    pub(crate) query_max_nesting: usize,
+
     /// Answer queries at once while the log is replayed, with a warning, instead of waiting for the range that they need
     #[arg(long = "query.partial-during-replay")]
     pub(crate) query_partial_during_replay: bool,

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use varve_query::EngineOptions;
-use varve_query::promql::Features;
+use varve_query::promql::{Bounds, Features};
 use varve_tsdb::{Interrupt, QueryContext, ReplayStats};
 
 use crate::cli::{AdmissionStatus, OnCorruption, ServeArgs, WalSync};
@@ -67,7 +67,7 @@ const OTHER_FEATURES: [&str; 6] = [
 pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<()> {
     let config = args.config_file.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     log::start(args.log_level, args.log_format);
-    let features = features(&args.enable_feature);
+    let features = features(&args);
     let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
     let settings = settings(&args, &memory, features, flags);
     let options = store_options(&args, &memory, config.clone(), features);
@@ -302,9 +302,10 @@ fn close(store: Arc<Store>) -> Result<()> {
     store.db.sync().map_err(|e| anyhow!("sync the log: {e}"))
 }
 
-fn features(names: &[String]) -> Features {
-    let mut features = Features::default();
-    for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+fn features(args: &ServeArgs) -> Features {
+    let bounds = Bounds { size_max: args.query_max_length, depth_max: args.query_max_nesting };
+    let mut features = Features { bounds, ..Features::default() };
+    for name in args.enable_feature.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
         if features.enable(name) || name == SEARCH_FEATURE {
             tracing::info!(option = name, "Feature enabled");
         } else if name == AUTO_RELOAD_FEATURE {

@@ -6,17 +6,18 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
+use varve_query::promql::parse_selector;
 use varve_tsdb::prometheus::export::{ExportOptions, export};
 use varve_tsdb::{Db, Fs, QueryContext, RealFs};
 
 use super::App;
 use super::error::{ApiError, ErrorKind};
-use super::json;
 use super::openapi::described;
-use super::params::{Form, parse_selectors};
+use super::params::Form;
+use super::status;
 
 described! {
     /// A snapshot.
@@ -45,7 +46,12 @@ pub(super) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
             return Err(ApiError::bad_data("no match[] parameter provided"));
         }
         let range = form.time_range()?;
-        let selectors = parse_selectors(&selectors).map_err(|reason| ApiError::invalid_parameter("match[]", reason))?;
+        // As in Prometheus, a selector may match the empty string here: `{job=""}` are the series without a job.
+        let parse =
+            |text: &String| parse_selector(text).map_err(|reason| ApiError::invalid_parameter("match[]", reason));
+        let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        // And as there, one without matchers selects nothing.
+        let selectors = selectors.into_iter().filter(|matchers| !matchers.is_empty());
         selectors.into_iter().try_for_each(|matchers| db.delete(matchers, range).map_err(refused))?;
         Ok(None)
     })
@@ -128,10 +134,7 @@ async fn run(
     let Some(store) = app.store() else { return ApiError::unavailable("the server is stopping").into_response() };
     match tokio::task::spawn_blocking(move || job(&store.db)).await {
         Ok(Ok(None)) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Ok(Some(data))) => {
-            let body = serde_json::json!({ "status": "success", "data": data }).to_string();
-            ([(header::CONTENT_TYPE, json::MIME_TYPE)], body).into_response()
-        }
+        Ok(Ok(Some(data))) => status::success(&data),
         Ok(Err(refused)) => refused.into_response(),
         Err(panicked) => ApiError::new(ErrorKind::Internal, panicked.to_string()).into_response(),
     }

@@ -1,7 +1,7 @@
 //! Compressed answers: gzip, deflate or zstd, as the client asks; and forms that come so.
 //!
-//! Of the codings that `Accept-Encoding` names the first that is known here is taken, as in Prometheus. A body is
-//! compressed piece by piece while it is sent, at the client's pace. The body of a cut answer ends in an error before the
+//! Of the codings that `Accept-Encoding` names the one with the highest `q` is taken, of equal ones the first that is known
+//! here, as in Prometheus. A body is compressed piece by piece while it is sent, at the client's pace. The body of a cut answer ends in an error before the
 //! coding's own end is written, so that it never parses as complete.
 //!
 //! What an encoder holds is charged to the memory of all queries; where that has no room, the answer goes out as it is.
@@ -102,15 +102,20 @@ impl Coding {
         }
     }
 
-    /// Returns the first coding that a client accepts; `None` if it knows none of ours.
+    /// Returns the coding that a client likes best, of equal ones the first; `None` if it accepts none of ours.
     fn negotiate(headers: &HeaderMap) -> Option<Self> {
-        let accepted = headers.get(header::ACCEPT_ENCODING)?.to_str().ok()?;
-        accepted.split(',').find_map(|element| {
-            let mut parts = element.split(';').map(str::trim);
-            let coding = Self::parse(parts.next()?)?;
-            let is_refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
-            (!parts.any(is_refused)).then_some(coding)
-        })
+        let mut best: Option<(Self, f32)> = None;
+        for header in headers.get_all(header::ACCEPT_ENCODING) {
+            for element in header.to_str().unwrap_or_default().split(',') {
+                let mut parts = element.split(';').map(str::trim);
+                let Some(coding) = parts.next().and_then(Self::parse) else { continue };
+                let q = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(0.0));
+                if q > best.map_or(0.0, |(_, q)| q) {
+                    best = Some((coding, q));
+                }
+            }
+        }
+        best.map(|(coding, _)| coding)
     }
 }
 
@@ -265,10 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_coding_that_is_known_is_taken() {
+    fn the_coding_that_is_liked_best_is_taken() {
         check("gzip", Some(Coding::Gzip));
         check("deflate, gzip, br, zstd", Some(Coding::Deflate));
-        check("br,zstd;q=0.5, gzip", Some(Coding::Zstd));
+        check("br,zstd;q=0.5, gzip", Some(Coding::Gzip));
+        check("gzip;q=0.1,deflate;q=0.9", Some(Coding::Deflate));
+        check("gzip;q=0.5;x=y, zstd;q=0.5", Some(Coding::Gzip));
+        check("gzip;q=nonsense, deflate;q=0.001", Some(Coding::Deflate));
+        check("*", None);
         check("gzip;q=0, deflate ; q=1", Some(Coding::Deflate));
         check("identity", None);
         check("", None);

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use varve_tsdb::Interrupt;
 
-use super::json;
+use super::{json, plain};
 
 /// Why a call of the API failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,16 +120,30 @@ impl ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response =
-            (self.kind.status(), [(header::CONTENT_TYPE, json::MIME_TYPE)], self.to_json()).into_response();
+impl ApiError {
+    /// Answers in plain text, where Prometheus does.
+    pub(crate) fn into_plain(self) -> Response {
+        let mut response = plain(self.kind.status(), format!("{}\n", self.message));
+        self.mark(&mut response);
+        response
+    }
+
+    /// Adds to an answer when to come again, and for those who count, which bound was hit.
+    fn mark(&self, response: &mut Response) {
         if self.kind == ErrorKind::Unavailable {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
         }
         if let Some(flag) = self.limit {
             response.extensions_mut().insert(LimitHit(flag));
         }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response =
+            (self.kind.status(), [(header::CONTENT_TYPE, json::MIME_TYPE)], self.to_json()).into_response();
+        self.mark(&mut response);
         // For those whose errors are no JSON.
         response.extensions_mut().insert(self);
         response
@@ -159,7 +173,8 @@ impl From<varve_query::Error> for ApiError {
     fn from(error: varve_query::Error) -> Self {
         use varve_query::Error;
         let (kind, limit) = match error {
-            Error::Parse(_) | Error::Invalid(_) => return Self::invalid_parameter("query", error),
+            Error::Parse(refused) => return refused.into(),
+            Error::Invalid(_) => return Self::invalid_parameter("query", error),
             Error::Limit { what, .. } => (ErrorKind::Execution, Some(what)),
             Error::Execution(_) | Error::Unsupported(_) => (ErrorKind::Execution, None),
             Error::Timeout => (ErrorKind::Timeout, Some("--query.timeout")),
@@ -174,7 +189,7 @@ impl From<varve_query::Error> for ApiError {
 
 impl From<varve_query::promql::ParseError> for ApiError {
     fn from(refused: varve_query::promql::ParseError) -> Self {
-        Self::invalid_parameter("query", refused)
+        Self { limit: refused.limit(), ..Self::invalid_parameter("query", refused) }
     }
 }
 

@@ -44,7 +44,9 @@ fn answer(
     range: TimeRange,
 ) -> Result<(), ApiError> {
     // Prometheus does not name the parameter here.
-    let expr = promql::parse(query, features).map_err(|refused| ApiError::bad_data(refused.to_string()))?;
+    let refuse =
+        |refused: promql::ParseError| ApiError { limit: refused.limit(), ..ApiError::bad_data(refused.to_string()) };
+    let expr = promql::parse(query, features).map_err(refuse)?;
     let selectors = promql::selectors(&expr);
     if selectors.is_empty() {
         // Nothing written is a 204, as in Prometheus.

@@ -71,7 +71,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use prometheus::proto::MetricFamily;
@@ -307,6 +307,7 @@ impl App {
             queries_bytes: self.memory.used(),
             queries_max_bytes: self.settings.query_max_memory_total,
             queries_concurrent_max: self.settings.query_max_concurrency,
+            write_bodies_bytes: self.write_memory.used(),
             process: self.pressure.figures(),
             ring_lost: self.ring.get().map_or(0, Ring::n_lost),
         };
@@ -358,6 +359,7 @@ impl App {
 pub(crate) fn routes(app: &Arc<App>) -> Router {
     routes::router(app)
         .route_layer(from_fn_with_state(Arc::clone(app), observe))
+        .layer(from_fn(redirect::plain_only))
         .layer(from_fn_with_state(Arc::clone(app), authorize::authorize))
         .with_state(Arc::clone(app))
 }

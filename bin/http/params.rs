@@ -31,7 +31,8 @@ impl Form {
     pub(crate) fn add(&mut self, encoded: &[u8]) -> Result<(), ApiError> {
         for pair in encoded.split(|&b| b == b'&').filter(|pair| !pair.is_empty()) {
             if self.pairs.len() == PARAMETERS_MAX {
-                return Err(ApiError::bad_data(format!("more than {PARAMETERS_MAX} parameters")));
+                let text = format!("more than {PARAMETERS_MAX} parameters");
+                return Err(ApiError::bad_data(text).of_limit("parameters"));
             }
             match parse_pair(pair) {
                 Ok(pair) => self.pairs.push(pair),
@@ -131,7 +132,8 @@ impl Form {
         Ok(Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))))
     }
 
-    /// Reads `lookback_delta` in milliseconds; `None` if the server's is wanted, as with 0 and less.
+    /// Reads `lookback_delta` in milliseconds; `None` if the server's is wanted, as with 0 and less. What is shorter than
+    /// a millisecond is one: it reaches samples at the very time of a step.
     pub(crate) fn lookback_delta_ms(&self) -> Result<Option<i64>, ApiError> {
         let text = self.first("lookback_delta");
         if text.is_empty() {
@@ -139,7 +141,7 @@ impl Form {
         }
         let nanos = parse_signed_duration(text)
             .map_err(|reason| ApiError::bad_data(format!("error parsing lookback delta duration: {reason}")))?;
-        Ok(Some(nanos / NANOS_PER_MS as i64).filter(|&ms| ms > 0))
+        Ok(Some(nanos).filter(|&nanos| nanos > 0).map(|nanos| (nanos / NANOS_PER_MS as i64).max(1)))
     }
 }
 

@@ -3,27 +3,24 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::App;
 use super::call::cut;
 use super::error::{ApiError, ErrorKind};
-use super::json::MIME_TYPE;
 use super::running::{Class, Request};
+use super::status::success;
 
 /// Bytes of a query that are listed.
 const LISTED_SIZE_MAX: usize = 16 << 10;
 
 /// GET /api/v1/status/queries: the oldest first.
 pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
-    let requests: Vec<Value> = {
-        let all = app.running.list();
-        all.iter().filter(|request| request.class != Class::Write).map(|request| describe(request)).collect()
-    };
-    let body = json!({ "status": "success", "data": requests }).to_string();
-    ([(header::CONTENT_TYPE, MIME_TYPE)], body).into_response()
+    let all = app.running.list();
+    let requests = all.iter().filter(|request| request.class != Class::Write).map(|request| describe(request));
+    success(&requests.collect::<Vec<Value>>())
 }
 
 /// DELETE /api/v1/status/queries/{id}: 204 once the request has been told to end.

@@ -133,6 +133,7 @@ struct Options {
     lookback_delta_ms: Option<i64>,
     limit: Option<usize>,
     stats: Wanted,
+    stats_warning: Option<String>,
 }
 
 impl Options {
@@ -140,8 +141,9 @@ impl Options {
     fn read(form: &Form, limit: Option<usize>) -> Result<Self, ApiError> {
         let timeout = form.timeout()?;
         let lookback_delta_ms = form.lookback_delta_ms()?;
-        let stats = Wanted::read(form.first("stats"));
-        Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit, stats })
+        let stats = form.first("stats");
+        let (stats, stats_warning) = (Wanted::read(stats), Wanted::warning(stats));
+        Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit, stats, stats_warning })
     }
 
     fn evaluate(&self, work: &Work, who: &Requester, times: Times, stats: Asked) -> Result<QueryResult, ApiError> {
@@ -169,6 +171,7 @@ fn write_result(work: &mut Work, result: QueryResult, options: &Options) -> Resu
     work.out.buffer().push(b'}');
     let mut warnings: Vec<String> = annotations.warnings().collect();
     warnings.extend(truncated.then(|| TRUNCATED.to_owned()));
+    warnings.extend(options.stats_warning.clone());
     let infos: Vec<String> = annotations.infos().collect();
     work.close(&warnings, &infos)
 }

@@ -1,18 +1,30 @@
 //! Paths that are served under another spelling: a slash too many, `.` and `..`. As Go's server does, which clients have come to
 //! rely on: a URL that ends in a slash gives `//api/v1/query`.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::endpoint::{API, Endpoint};
 use super::routes;
 
+/// Lets only plain paths through to their routes: an empty element is no label's name.
+pub(super) async fn plain_only(request: Request, next: Next) -> Response {
+    match to_plain(request.method(), request.uri()) {
+        Some(elsewhere) => elsewhere,
+        None => next.run(request).await,
+    }
+}
+
 /// Sends the client to the plain spelling of a path; `None` if the path is plain.
-pub(super) fn to_plain(method: &Method, uri: &Uri) -> Option<Response> {
+fn to_plain(method: &Method, uri: &Uri) -> Option<Response> {
     let path = uri.path();
-    let plain = clean(path);
+    let is_plain = path.starts_with('/') && !path.contains("//") && !path.contains("/.");
+    let plain = if is_plain { Cow::Borrowed(path) } else { Cow::Owned(clean(path)) };
     if plain != path {
         return redirect(StatusCode::MOVED_PERMANENTLY, method, uri, &plain);
     }
@@ -97,6 +109,8 @@ mod tests {
         check("//", Some("/"));
         check("//api/v1/labels?a=/../b//c", Some("/api/v1/labels?a=/../b//c"));
         check("/api//v1/./labels", Some("/api/v1/labels"));
+        check("/api/v1/label//values", Some("/api/v1/label/values"));
+        check("/api/v1/label/.x/values", None);
         check("/api/v1/../../..//evil.example/", Some("/evil.example/"));
         check("/..", Some("/"));
         check("//\\evil.example", Some("/%5Cevil.example"));

@@ -297,6 +297,7 @@ fn messages() -> Vec<Endpoint> {
     vec![
         post("/api/v1/read", remote_read::read)
             .about("remote", "Answers a remote reader")
+            .takes(const { &[TIMEOUT] })
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
         post("/api/v1/write", write::write)
@@ -340,7 +341,7 @@ fn pages() -> Vec<Endpoint> {
     vec![
         get("/federate", federate::federate)
             .about("federation", "Returns the latest samples of matching series in the text or protobuf format")
-            .takes(const { &[MATCH] })
+            .takes(const { &[MATCH, TIMEOUT] })
             .gives_other("text/plain")
             .compressed(true),
         get("/version", status::version)
@@ -382,7 +383,7 @@ pub(super) fn router(app: &Arc<App>) -> Router<Arc<App>> {
 
 /// Answers OPTIONS of a path of the API that is not served; any other method finds nothing.
 async fn unknown(State(app): State<Arc<App>>, request: Request) -> Response {
-    if request.method() != Method::OPTIONS || redirect::to_plain(request.method(), request.uri()).is_some() {
+    if request.method() != Method::OPTIONS {
         return not_found(request).await;
     }
     if let Some(is_stopping) = app.stopping() {
@@ -395,8 +396,7 @@ async fn unknown(State(app): State<Arc<App>>, request: Request) -> Response {
 
 /// Answers a path that is not served: there may be another spelling that is.
 async fn not_found(request: Request) -> Response {
-    let (method, uri) = (request.method(), request.uri());
-    let elsewhere = redirect::to_plain(method, uri).or_else(|| redirect::to_served(method, uri));
+    let elsewhere = redirect::to_served(request.method(), request.uri());
     elsewhere.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n"))
 }
 

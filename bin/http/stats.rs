@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use varve_query::promql::quoted;
 use varve_query::{Asked, Operator, QueryStats, SampleStats, StepSamples};
 
 use super::json;
@@ -27,6 +28,18 @@ impl Wanted {
             "all" => Self::All,
             _ => Self::Sums,
         }
+    }
+
+    /// Returns Prometheus' warning about a value of `stats` that it is going to refuse.
+    pub(super) fn warning(text: &str) -> Option<String> {
+        let warning = || {
+            let quoted = quoted(text);
+            format!(
+                "value {quoted} for parameter \"stats\" is deprecated and will be rejected in the next major release, \
+                 use \"true\" or \"all\""
+            )
+        };
+        (!matches!(text, "" | "true" | "all")).then(warning)
     }
 
     /// Returns what the engine is asked for.

@@ -223,6 +223,7 @@ pub(crate) struct MemoryFigures {
     pub(crate) queries_bytes: usize,
     pub(crate) queries_max_bytes: usize,
     pub(crate) queries_concurrent_max: usize,
+    pub(crate) write_bodies_bytes: usize,
     /// Bytes in use and their limit, of the process or its cgroup.
     pub(crate) process: (u64, u64),
     /// Requests that the request ring has not noted.
@@ -230,7 +231,7 @@ pub(crate) struct MemoryFigures {
 }
 
 impl MemoryFigures {
-    fn families(&self) -> [MetricFamily; 6] {
+    fn families(&self) -> [MetricFamily; 7] {
         let gauge = |name, help, value: usize| family(name, help, MetricType::GAUGE, value as f64);
         let help = "Requests that the request ring did not note, and notes that could not be written.";
         let lost = family("varve_request_ring_lost_total", help, MetricType::COUNTER, self.ring_lost as f64);
@@ -245,6 +246,7 @@ impl MemoryFigures {
             ),
             family("varve_memory_limit_bytes", "Memory that may be in use.", MetricType::GAUGE, limit as f64),
             gauge("varve_query_memory_bytes", "Memory that all queries hold.", self.queries_bytes),
+            gauge("varve_ingest_body_bytes", "Memory that bodies of write requests hold.", self.write_bodies_bytes),
             gauge("varve_query_memory_max_bytes", "Memory that all queries may hold.", self.queries_max_bytes),
             gauge(
                 "prometheus_engine_queries_concurrent_max",
@@ -349,6 +351,7 @@ mod tests {
             queries_bytes: 1,
             queries_max_bytes: 2,
             queries_concurrent_max: 20,
+            write_bodies_bytes: 0,
             process: (3, 4),
             ring_lost: 0,
         };

@@ -1,6 +1,7 @@
 //! What all tests stand on: processes that are started, waited for and always stopped, an HTTP client, a remote-write
 //! client, and the real programs that Varve works with.
 
+mod cgroup;
 mod http;
 mod http2;
 pub(crate) mod kube_prometheus;
@@ -10,11 +11,12 @@ mod process;
 mod remote_write;
 mod server;
 
+pub(crate) use cgroup::MemoryGroup;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use http2::Http2;
 pub(crate) use peers::{NodeExporter, Prometheus, missing, promtool};
 pub(crate) use remote_write::{
-    Exemplar, Histogram, Label, MetricMetadata, MetricType, TimeSeries, WriteRequest, series, snappy, v2,
+    BucketSpan, Exemplar, Histogram, Label, MetricMetadata, MetricType, TimeSeries, WriteRequest, series, snappy, v2,
 };
 pub(crate) use server::{Server, try_serve};
 

@@ -55,7 +55,7 @@ pub(crate) struct Exemplar {
     pub(crate) timestamp_ms: i64,
 }
 
-/// `prometheus.Histogram`, as far as an integer histogram without observations needs it.
+/// `prometheus.Histogram`, as far as an integer histogram of positive observations needs it.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Histogram {
     #[prost(uint64, tag = "1")]
@@ -64,8 +64,21 @@ pub(crate) struct Histogram {
     pub(crate) sum: f64,
     #[prost(sint32, tag = "4")]
     pub(crate) schema: i32,
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) positive_spans: Vec<BucketSpan>,
+    #[prost(sint64, repeated, tag = "12")]
+    pub(crate) positive_deltas: Vec<i64>,
     #[prost(int64, tag = "15")]
     pub(crate) timestamp_ms: i64,
+}
+
+/// `prometheus.BucketSpan`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct BucketSpan {
+    #[prost(sint32, tag = "1")]
+    pub(crate) offset: i32,
+    #[prost(uint32, tag = "2")]
+    pub(crate) length: u32,
 }
 
 /// `prometheus.MetricMetadata`

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::cgroup::MemoryGroup;
 use super::http::{Access, Http};
 use super::process::Process;
 use super::wait_until;
@@ -64,6 +65,14 @@ impl Server {
         Some(Self { process, http, dir })
     }
 
+    /// Starts a server in a cgroup.
+    pub(crate) fn start_in(group: &MemoryGroup, flags: &[&str]) -> Self {
+        let dir = TempDir::new().expect("make a temporary directory");
+        let process = Process::start("varve", &mut group.wrap(&command(&dir.path().join("data"), flags)));
+        let (process, http) = wait_for_ready(process, &Access::default());
+        Self { process, http, dir }
+    }
+
     /// Starts a server on the same directory; the old one must have ended.
     pub(crate) fn restart(&mut self, flags: &[&str]) {
         assert!(!self.process.is_running(), "two servers on one directory");
@@ -96,6 +105,10 @@ impl Server {
     /// Waits for the end of the process.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.process.wait()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.process.is_running()
     }
 
     /// Sends a signal, by its name without SIG.

@@ -204,6 +204,11 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("query?query=up * on(job) group_left requests_total&time=1700000285", REPORTED_IN_ORDER),
 ];
 
+/// Lists all calls.
+pub(super) fn rows() -> impl Iterator<Item = &'static str> {
+    [EXACT, UNORDERED, REFUSED].into_iter().flatten().copied()
+}
+
 const REPORTED_IN_ORDER: &str = "3.14 names the two series of a duplicate match in order";
 
 #[test]

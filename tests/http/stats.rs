@@ -33,6 +33,14 @@ fn statistics_come_in_prometheus_shape_when_they_are_asked_for() {
     let mut samples = instant("sums")["samples"].clone();
     samples["peakSamples"] = json!(n_up + 1);
     assert_eq!(samples, sums);
+    let warnings = |wanted| {
+        let params = [("query", "vector(1)"), ("stats", wanted)];
+        server.http().query("/api/v1/query", &params).expect_status(200).json()["warnings"].take()
+    };
+    assert_eq!((warnings("true"), warnings("all"), warnings("")), (Value::Null, Value::Null, Value::Null));
+    let deprecated = "value \"sums\" for parameter \"stats\" is deprecated and will be rejected in the next major release, \
+                      use \"true\" or \"all\"";
+    assert_eq!(warnings("sums"), json!([deprecated]));
     let end = (T0 / 1000 + 15).to_string();
     let params = [("query", "up"), ("start", &*time), ("end", &end), ("step", "15"), ("stats", "all")];
     let samples = stats(&server, "/api/v1/query_range", &params)["samples"].clone();

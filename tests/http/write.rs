@@ -265,7 +265,7 @@ fn other_encodings_and_messages_are_415() {
 fn a_histogram_is_stored_with_what_lies_beside_it() {
     let server = Server::start(&[]);
     let mut both = series(&[("__name__", "b")], &[(T0 - 1, 1.0)]);
-    both.histograms.push(Histogram { count_int: 0, sum: 0.0, schema: 3, timestamp_ms: T0 });
+    both.histograms.push(Histogram { schema: 3, timestamp_ms: T0, ..Histogram::default() });
     both.exemplars.push(Exemplar { labels: Vec::new(), value: 1.0, timestamp_ms: T0 });
     server.http().write(&WriteRequest::new([both])).expect_status(204);
     let range = [("query", "b"), ("start", "1699999999"), ("end", "1700000001")];
@@ -279,7 +279,7 @@ fn a_histogram_is_stored_with_what_lies_beside_it() {
 fn a_histogram_that_is_none_costs_itself() {
     let server = Server::start(&[]);
     let mut series = series(&[("__name__", "b")], &[]);
-    let histogram = |schema, timestamp_ms| Histogram { count_int: 0, sum: 0.0, schema, timestamp_ms };
+    let histogram = |schema, timestamp_ms| Histogram { schema, timestamp_ms, ..Histogram::default() };
     series.histograms = vec![histogram(-5, T0), histogram(3, T0 + 1)];
     let answer = server.http().write(&WriteRequest::new([series])).expect_status(400);
     let expected = "invalid native histogram: 1 histogram, e.g. series {__name__=\"b\"} at 1700000000000: histogram has an \

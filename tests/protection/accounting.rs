@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{held, ingest};
-use crate::harness::{Server, wait_until};
+use super::{SERIES, T0, held, ingest};
+use crate::harness::{Answer, BucketSpan, Histogram, Server, TimeSeries, WriteRequest, series, snappy, wait_until};
 
 /// What resident memory may grow beside what is charged, in bytes.
 const SLACK: f64 = (32 << 20) as f64;
@@ -35,6 +35,42 @@ const QUERIES: [&str; 16] = [
     "absent_over_time(load[5m])",
 ];
 
+/// Likewise over native histograms, of which a group or a step takes some hundred bytes.
+const HISTOGRAM_QUERIES: [&str; 12] = [
+    "sizes",
+    "-sizes",
+    "rate(sizes[5m])",
+    "last_over_time(sizes[5m])",
+    "sum_over_time(sizes[5m:15s])",
+    "sizes + sizes",
+    "sizes and sizes",
+    "sum by (pod) (sizes)",
+    "avg by (node) (rate(sizes[5m]))",
+    "limitk(500, sizes)",
+    "histogram_quantile(0.9, sizes)",
+    "label_replace(sizes, \"x\", \"$1\", \"pod\", \"(.*)\")",
+];
+const N_HISTOGRAMS: usize = 2_000;
+const N_BUCKETS: u32 = 40;
+
+/// What else reads: paths with parameters.
+const CALLS: [&str; 14] = [
+    "/api/v1/series?match[]=load",
+    "/api/v1/series?match[]=load&match[]=%7Bpod!=%22%22%7D",
+    "/api/v1/labels",
+    "/api/v1/labels?match[]=load",
+    "/api/v1/label/pod/values",
+    "/api/v1/label/pod/values?match[]=load",
+    "/api/v1/metadata",
+    "/api/v1/query_exemplars?query=load",
+    "/api/v1/search/metric_names?start=1700000000&limit=1000000",
+    "/api/v1/search/label_names?start=1700000000&limit=1000000",
+    "/api/v1/search/label_values?label=pod&search[]=pod&start=1700000000&limit=1000000&batch_size=100000",
+    "/api/v1/status/tsdb?limit=10000",
+    "/api/v1/status/churn",
+    "/federate?match[]=load",
+];
+
 /// Makes a call and returns by how much resident memory grew at most while it was charged so many bytes at most.
 fn measure(server: &Server, call: impl FnOnce() + Send) -> (f64, f64) {
     wait_until("all memory to be given back", || held(server) == 0.0);
@@ -54,28 +90,93 @@ fn measure(server: &Server, call: impl FnOnce() + Send) -> (f64, f64) {
     })
 }
 
-#[test]
-fn memory_grows_by_what_is_charged() {
-    let server = Server::start(&["--web.response-buffer=64KiB"]);
-    ingest(&server, 20_000);
+/// Makes calls one after the other, and checks of each that memory has grown by what was charged and is given back.
+#[track_caller]
+fn check_all<'a>(server: &Server, calls: impl IntoIterator<Item = (&'a str, Box<dyn FnOnce() -> Answer + Send + 'a>)>) {
     let mut failed = Vec::new();
-    let mut check = |what: &str, (grown, charged): (f64, f64)| {
+    for (what, call) in calls {
+        let (grown, charged) = measure(server, || drop(call().expect_status(200)));
         eprintln!("{what}: {:.1} MiB charged, {:.1} MiB grown", charged / 1048576.0, grown / 1048576.0);
         if grown > FACTOR * charged + SLACK {
-            failed.push(what.to_owned());
+            failed.push(what);
         }
-    };
-    for query in QUERIES {
-        let params = [("query", query), ("start", "1700000000"), ("end", "1700000400"), ("step", "4")];
-        let call = || drop(server.http().query("/api/v1/query_range", &params).expect_status(200));
-        check(query, measure(&server, call));
     }
-    for path in ["/api/v1/series", "/api/v1/labels", "/api/v1/label/pod/values"] {
-        let call = || drop(server.http().query(path, &[("match[]", "load")]).expect_status(200));
-        check(path, measure(&server, call));
-    }
-    wait_until("all memory to be given back", || held(&server) == 0.0);
+    wait_until("all memory to be given back", || held(server) == 0.0);
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Makes calls of queries over 101 steps.
+fn range_queries<'a>(
+    server: &'a Server,
+    queries: &'a [&'a str],
+) -> impl Iterator<Item = (&'a str, Box<dyn FnOnce() -> Answer + Send + 'a>)> {
+    queries.iter().map(move |query| {
+        let params = [("query", *query), ("start", "1700000000"), ("end", "1700000400"), ("step", "4")];
+        let call = move || server.http().query("/api/v1/query_range", &params);
+        (*query, Box::new(call) as Box<dyn FnOnce() -> Answer + Send>)
+    })
+}
+
+#[test]
+fn memory_of_queries_grows_by_what_is_charged() {
+    let server = Server::start(&["--web.response-buffer=64KiB"]);
+    ingest(&server, 20_000);
+    check_all(&server, range_queries(&server, &QUERIES));
+}
+
+#[test]
+fn memory_of_queries_over_histograms_grows_by_what_is_charged() {
+    let server = Server::start(&["--web.response-buffer=64KiB", "--enable-feature=promql-experimental-functions"]);
+    let histogram = |after_ms: i64| Histogram {
+        count_int: 3 * u64::from(N_BUCKETS),
+        sum: 5.0,
+        positive_spans: vec![BucketSpan { offset: 0, length: N_BUCKETS }],
+        positive_deltas: [3].into_iter().chain((1..N_BUCKETS).map(|_| 0)).collect(),
+        timestamp_ms: T0 + after_ms,
+        ..Histogram::default()
+    };
+    let timeseries = (0..N_HISTOGRAMS).map(|i| {
+        let (pod, node) = (format!("pod-{i}"), format!("node-{}", i / 100));
+        let labels = [("__name__", "sizes"), ("node", &*node), ("pod", &*pod)];
+        TimeSeries { histograms: (0..4).map(|n| histogram(15_000 * n)).collect(), ..series(&labels, &[]) }
+    });
+    server.http().write(&WriteRequest::new(timeseries)).expect_status(204);
+    check_all(&server, range_queries(&server, &HISTOGRAM_QUERIES));
+}
+
+#[test]
+fn memory_of_other_calls_grows_by_what_is_charged() {
+    // Samples of years ago are the latest.
+    let server = Server::start(&[
+        "--web.response-buffer=64KiB",
+        "--enable-feature=search-api",
+        "--web.search.max-limit=0",
+        "--query.lookback-delta=20y",
+    ]);
+    ingest(&server, SERIES);
+    let calls = CALLS.map(|path| {
+        let server = &server;
+        (path, Box::new(move || server.http().get(path)) as Box<dyn FnOnce() -> Answer + Send>)
+    });
+    check_all(&server, calls);
+    let reads = [("remote read, samples", 0), ("remote read, chunks", 1)].map(|(what, form)| {
+        let server = &server;
+        let call = move || server.http().post("/api/v1/read", &[], &snappy(&read_request("load", form)));
+        (what, Box::new(call) as Box<dyn FnOnce() -> Answer + Send>)
+    });
+    check_all(&server, reads);
+}
+
+/// Encodes a `prometheus.ReadRequest` for all samples of a metric, in this form of response.
+fn read_request(metric: &str, form: u8) -> Vec<u8> {
+    let field = |tag: u8, bytes: &[u8]| {
+        let len = u8::try_from(bytes.len()).expect("a length of one byte");
+        [&[tag << 3 | 2, len], bytes].concat()
+    };
+    let matcher = [field(2, b"__name__"), field(3, metric.as_bytes())].concat();
+    // The end is 2^49 milliseconds.
+    let query = [&[0x10, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01][..], &field(3, &matcher)].concat();
+    [field(1, &query), vec![0x10, form]].concat()
 }
 
 #[test]

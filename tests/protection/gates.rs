@@ -1,7 +1,7 @@
 //! What is refused before or while it is worked on, each by a limit that is named and counted.
 
 use super::{endless_query, ingest};
-use crate::harness::{Answer, Server, wait_until};
+use crate::harness::{Answer, Server, snappy, wait_until};
 
 /// Checks that an answer is the error of a limit, which it names and which was counted.
 #[track_caller]
@@ -47,6 +47,79 @@ fn each_limit_of_an_answer_is_named_and_counted() {
     let points = http.query("/api/v1/query_range", &params).expect_status(400);
     assert!(points.error().1.starts_with("exceeded maximum resolution of 11,000 points"));
     assert_eq!(hits(&server, "points per series"), 1.0);
+}
+
+#[test]
+fn each_limit_of_a_query_is_named_and_counted() {
+    let flags = ["--query.max-length=100B", "--query.max-nesting=5", "--query.max-samples=10"];
+    let server = Server::start(&flags);
+    ingest(&server, 5_000);
+    let http = server.http();
+    let (long, deep) = (format!("load{}", " ".repeat(97)), "(((((load)))))");
+    for path in ["query", "query_range", "query_explain", "format_query", "parse_query", "query_exemplars"] {
+        let ask = |query| {
+            let params = [("query", query), ("start", "1700000000"), ("end", "1700000045"), ("step", "15")];
+            http.query(&format!("/api/v1/{path}"), &params)
+        };
+        ended_by(&server, "--query.max-length", ask(&long), 400, "bad_data");
+        ended_by(&server, "--query.max-nesting", ask(deep), 400, "bad_data");
+    }
+    assert_eq!((hits(&server, "--query.max-length"), hits(&server, "--query.max-nesting")), (6.0, 6.0));
+    http.query("/api/v1/query", &[("query", &format!("load{}", " ".repeat(96)))]).expect_status(200);
+    http.query("/api/v1/query", &[("query", "((((load))))")]).expect_status(200);
+
+    let samples = http.query("/api/v1/query", &[("query", "load"), ("time", "1700000045")]).expect_status(422);
+    assert!(samples.error().1.contains("too many samples"), "{samples:?}");
+    assert_eq!(hits(&server, "--query.max-samples"), 1.0);
+
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    let large = http.post("/api/v1/query", &form, &vec![b'x'; (10 << 20) + 1]);
+    ended_by(&server, "form size", large, 413, "bad_data");
+    let many = http.post("/api/v1/series", &form, "match[]=up&".repeat(10_001).as_bytes());
+    ended_by(&server, "parameters", many, 400, "bad_data");
+}
+
+#[test]
+fn a_time_out_that_has_passed_ends_every_call_that_reads() {
+    let server = Server::start(&["--enable-feature=search-api"]);
+    ingest(&server, 5_000);
+    let range = "start=1700000000&end=1700000045";
+    let mut n_ended = 0.0;
+    for call in [
+        "/api/v1/query?query=load",
+        &format!("/api/v1/query_range?query=load&step=15&{range}"),
+        "/api/v1/query_explain?query=load",
+        &format!("/api/v1/query_exemplars?query=load&{range}"),
+        "/api/v1/series?match[]=load",
+        "/api/v1/labels?x=1",
+        "/api/v1/labels?match[]=load",
+        "/api/v1/label/pod/values?x=1",
+        "/api/v1/label/pod/values?match[]=load",
+        "/api/v1/metadata?x=1",
+        &format!("/api/v1/search/metric_names?{range}"),
+        &format!("/api/v1/search/label_names?{range}"),
+        &format!("/api/v1/search/label_values?label=pod&{range}"),
+        "/api/v1/status/tsdb?x=1",
+        "/api/v1/status/usage?x=1",
+        "/api/v1/status/churn?x=1",
+    ] {
+        let (kind, error) = server.http().get(&format!("{call}&timeout=0s")).expect_status(503).error();
+        assert!(kind == "timeout" && error.starts_with("query timed out"), "{call}: {kind} {error}");
+        server.http().get(&format!("{call}&timeout=60s")).expect_status(200);
+        server.http().get(&format!("{call}&timeout=x")).expect_status(400);
+        n_ended += 1.0;
+    }
+    // These two speak in plain text.
+    let federated = server.http().get("/federate?match[]=load&timeout=0s").expect_status(503);
+    let body = snappy(&[]);
+    let read = server.http().post("/api/v1/read?timeout=0s", &[], &body).expect_status(503);
+    for answer in [federated, read] {
+        assert!(answer.text().starts_with("query timed out"), "{answer:?}");
+        n_ended += 1.0;
+    }
+    server.http().get("/federate?match[]=load&timeout=x").expect_status(400);
+    server.http().post("/api/v1/read?timeout=x", &[], &body).expect_status(400);
+    assert_eq!(hits(&server, "--query.timeout"), n_ended);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 
 mod accounting;
 mod bounds;
+mod cgroup;
 mod clients;
 mod gates;
 mod http2;
+mod ingestion;
 mod last_words;
 mod pressure;
 mod running;

@@ -37,8 +37,9 @@ const INSTANCE: &str = "instance";
 
 /// GET /federate.
 pub(super) async fn federate(State(app): State<Arc<App>>, who: Requester, headers: HeaderMap, form: Form) -> Response {
-    let selectors = match read_selectors(&form) {
-        Ok(selectors) => selectors,
+    let timeout = || form.timeout().map_err(|refused| refused.message);
+    let (selectors, timeout) = match read_selectors(&form).and_then(|selectors| Ok((selectors, timeout()?))) {
+        Ok(read) => read,
         Err(refused) => return plain(StatusCode::BAD_REQUEST, refused + "\n"),
     };
     let format = Format::negotiate(&headers);
@@ -46,7 +47,7 @@ pub(super) async fn federate(State(app): State<Arc<App>>, who: Requester, header
     let range = TimeRange { start_ms: now_ms.saturating_sub(app.settings.lookback_delta_ms), end_ms: now_ms };
     let mut external = app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
-    let answer = run(&app, Class::Query, None, move |work| {
+    let answer = run(&app, Class::Query, timeout, move |work| {
         work.store.note_selectors(&who, &selectors, &LabelSet::all());
         write(work, &selectors, range, format, external)
     });
@@ -59,17 +60,15 @@ fn read_selectors(form: &Form) -> Result<Vec<Vec<Matcher>>, String> {
         return Err(format!("error parsing form values: {damage}"));
     }
     let parse = |text| varve_query::promql::parse_selector(text).map_err(|refused| refused.to_string());
-    form.all("match[]").map(parse).collect()
+    // As in Prometheus, one without matchers selects nothing.
+    let selects = |selector: &Result<Vec<Matcher>, String>| !selector.as_ref().is_ok_and(Vec::is_empty);
+    form.all("match[]").map(parse).filter(selects).collect()
 }
 
 /// Gives an answer the form of this page: errors are plain text, an empty answer is none without content.
 fn finish(mut answer: Response, format: Format) -> Response {
     if let Some(error) = answer.extensions().get::<ApiError>() {
-        let mut refused = plain(answer.status(), format!("{}\n", error.message));
-        if let Some(after) = answer.headers_mut().remove(header::RETRY_AFTER) {
-            refused.headers_mut().insert(header::RETRY_AFTER, after);
-        }
-        return refused;
+        return error.clone().into_plain();
     }
     let content_type = HeaderValue::from_str(&format.content_type()).expect("names of formats are ASCII");
     if answer.status() == StatusCode::NO_CONTENT {

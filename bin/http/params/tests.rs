@@ -117,6 +117,8 @@ fn durations_may_be_floats_or_units() {
     );
     assert_eq!(form("lookback_delta=1m").lookback_delta_ms(), Ok(Some(60_000)));
     assert_eq!(form("lookback_delta=0").lookback_delta_ms(), Ok(None));
+    assert_eq!(form("lookback_delta=-1").lookback_delta_ms(), Ok(None));
+    assert_eq!(form("lookback_delta=0.0005").lookback_delta_ms(), Ok(Some(1)));
     assert_eq!(
         message(form("lookback_delta=x").lookback_delta_ms()),
         "error parsing lookback delta duration: cannot parse \"x\" to a valid duration"

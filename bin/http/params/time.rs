@@ -56,7 +56,9 @@ pub(super) fn to_ms(nanos: i128) -> i64 {
 /// Parses a number in decimal digits, between which there may be underscores.
 fn parse_float(text: &str) -> Option<f64> {
     if !text.contains('_') {
-        return text.parse().ok();
+        let names_infinity = || text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
+        // To Go a number beyond all others is none; Rust takes it for infinity.
+        return text.parse().ok().filter(|value: &f64| !value.is_infinite() || names_infinity());
     }
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
@@ -197,6 +199,7 @@ mod tests {
             "10000-01-01T00:00:00Z",
             "NaN",
             "Inf",
+            "1e400",
             "_1",
             "1_",
             "1__0",
@@ -204,6 +207,16 @@ mod tests {
             "",
         ] {
             check(text, None);
+        }
+    }
+
+    #[test]
+    fn a_number_beyond_all_others_is_none_but_infinity_is_one() {
+        let refused = |text: &str| parse_signed_duration(text).unwrap_err();
+        assert_eq!(refused("1e400"), "cannot parse \"1e400\" to a valid duration");
+        assert_eq!(refused("-1e400"), "cannot parse \"-1e400\" to a valid duration");
+        for text in ["Inf", "-inf", "+Infinity", "1e300"] {
+            assert!(refused(text).ends_with("It overflows int64"), "{text}");
         }
     }
 

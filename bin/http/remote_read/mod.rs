@@ -13,19 +13,21 @@ mod message;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use prost::Message;
 use varve_query::usage::LabelSet;
 use varve_tsdb::prometheus::chunk::{Encoder, StartTimes};
 use varve_tsdb::{Charge, Labels, SampleColumns};
 
+use super::App;
 use super::error::{ApiError, ErrorKind};
+use super::params::Form;
 use super::request_body::{self, BodyLimits};
 use super::run::{Class, Work, run};
-use super::{App, plain};
 use crate::usage::Requester;
 use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
 
@@ -41,23 +43,29 @@ const STREAMED_XOR_CHUNKS: i32 = 1;
 
 /// POST /api/v1/read.
 pub(super) async fn read(State(app): State<Arc<App>>, who: Requester, request: Request) -> Response {
+    let timeout = match timeout(&request) {
+        Ok(timeout) => timeout,
+        Err(refused) => return refused.into_plain(),
+    };
     let mut charge = app.context(None).charge();
-    let timeout = app.settings.read_timeout;
-    let limits = BodyLimits { size_max: REQUEST_SIZE_MAX, what: "remote read", timeout };
+    let limits = BodyLimits { size_max: REQUEST_SIZE_MAX, what: "remote read", timeout: app.settings.read_timeout };
     let body = match request_body::read(request.into_body(), limits, &mut charge).await {
         Ok(body) => body,
-        Err(refused) => return refuse(&ApiError::from(refused)),
+        Err(refused) => return ApiError::from(refused).into_plain(),
     };
     let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
     let (request, charge) = match decoded.await {
         Ok(Ok(decoded)) => decoded,
-        Ok(Err(refused)) => return refuse(&refused),
-        Err(panicked) => return refuse(&ApiError::new(ErrorKind::Internal, panicked.to_string())),
+        Ok(Err(refused)) => return refused.into_plain(),
+        Err(panicked) => return ApiError::new(ErrorKind::Internal, panicked.to_string()).into_plain(),
     };
     let Some(is_streamed) = negotiate(&request.accepted_response_types) else {
-        let asked = &request.accepted_response_types;
-        let reason = format!("server does not support any of the requested response types: {asked:?}");
-        return refuse(&ApiError::bad_data(reason));
+        let asked: Vec<_> = request.accepted_response_types.iter().map(i32::to_string).collect();
+        let reason = format!(
+            "server does not support any of the requested response types: [{}]; supported: map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
+            asked.join(" ")
+        );
+        return ApiError::bad_data(reason).into_plain();
     };
     let answering = Answering {
         who,
@@ -65,11 +73,18 @@ pub(super) async fn read(State(app): State<Arc<App>>, who: Requester, request: R
         samples_max: app.settings.remote_read_samples_max,
         frame_size_max: app.settings.remote_read_frame_size_max,
     };
-    let answer = run(&app, Class::RemoteRead, None, move |work| {
+    let answer = run(&app, Class::RemoteRead, timeout, move |work| {
         let _charge = charge;
         if is_streamed { answering.stream(work, &request.queries) } else { answering.send(work, &request.queries) }
     });
     finish(answer.await, is_streamed)
+}
+
+/// Returns the time that the URL gives the request: a form is no place for it, the body is the message.
+fn timeout(request: &Request) -> Result<Option<Duration>, ApiError> {
+    let mut form = Form::default();
+    form.add(request.uri().query().unwrap_or_default().as_bytes())?;
+    form.timeout()
 }
 
 fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge), ApiError> {
@@ -97,7 +112,7 @@ fn negotiate(accepted: &[i32]) -> Option<bool> {
 /// Gives an answer the form of remote read.
 fn finish(mut answer: Response, is_streamed: bool) -> Response {
     if let Some(error) = answer.extensions().get::<ApiError>() {
-        return refuse(error);
+        return error.clone().into_plain();
     }
     // A stream without frames is a good answer.
     if answer.status() == StatusCode::NO_CONTENT {
@@ -112,14 +127,6 @@ fn finish(mut answer: Response, is_streamed: bool) -> Response {
         answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
     }
     answer
-}
-
-fn refuse(error: &ApiError) -> Response {
-    let mut refused = plain(error.kind.status(), format!("{}\n", error.message));
-    if let Some(after) = error.clone().into_response().headers_mut().remove(header::RETRY_AFTER) {
-        refused.headers_mut().insert(header::RETRY_AFTER, after);
-    }
-    refused
 }
 
 /// What all queries of a request are answered with.
@@ -139,6 +146,10 @@ impl Answering {
         mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         let matchers = query.matchers(&self.external).map_err(|reason| ApiError::new(ErrorKind::Internal, reason))?;
+        if matchers.is_empty() {
+            // As in Prometheus, that selects nothing.
+            return Ok(());
+        }
         work.store.note_selectors(&self.who, std::slice::from_ref(&matchers), &LabelSet::all());
         let mut columns = SampleColumns::default();
         let (db, ctx) = (&work.store.db, &work.ctx);

@@ -18,8 +18,9 @@ pub(crate) struct Buckets {
 impl Buckets {
     /// Reads spans; what has no count, or would go back, is left out.
     pub(super) fn from_spans(spans: &[BucketSpan], counts: impl IntoIterator<Item = f64>) -> Self {
-        let mut buckets = Self::default();
         let mut counts = counts.into_iter();
+        let n_counts = counts.size_hint().0;
+        let mut buckets = Self { indexes: Vec::with_capacity(n_counts), counts: Vec::with_capacity(n_counts) };
         let mut index = 0_i32;
         for span in spans {
             index = index.saturating_add(span.offset);
@@ -51,6 +52,11 @@ impl Buckets {
     /// Counts the spans that [`Self::spans`] would return.
     pub(super) fn n_spans(&self) -> usize {
         usize::from(!self.is_empty()) + self.indexes.windows(2).filter(|pair| pair[1] - 1 != pair[0]).count()
+    }
+
+    /// Returns the bytes that it has on the heap: also room that is not used.
+    pub(super) fn size(&self) -> usize {
+        self.indexes.capacity() * size_of::<i32>() + self.counts.capacity() * size_of::<f64>()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -117,6 +123,11 @@ impl Buckets {
         }
         self.indexes.truncate(kept);
         self.counts.truncate(kept);
+        // Increases of counters that hardly move: what is kept by series and step is mostly room.
+        if 2 * kept < self.indexes.capacity() {
+            self.indexes.shrink_to_fit();
+            self.counts.shrink_to_fit();
+        }
         if let Some(lost) = lost {
             lost.truncate(kept);
         }

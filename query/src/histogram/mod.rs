@@ -113,7 +113,7 @@ impl FloatHistogram {
     /// Returns the bytes that it takes in memory, shared bounds left out.
     #[must_use]
     pub fn size(&self) -> usize {
-        size_of::<Self>() + (self.positive.len() + self.negative.len()) * (size_of::<f64>() + size_of::<i32>())
+        size_of::<Self>() + self.positive.size() + self.negative.size()
     }
 
     /// Returns the buckets that have observations, from the lowest to the highest.

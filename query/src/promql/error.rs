@@ -13,6 +13,7 @@ struct Problem {
     /// `None` for the empty text, which has no positions.
     place: Option<Place>,
     message: String,
+    limit: Option<&'static str>,
 }
 
 /// A place in a text; lines and columns count from 1, columns in bytes.
@@ -26,7 +27,13 @@ impl ParseError {
     pub(super) fn new(text: &str, offset: usize, message: impl Into<String>) -> Self {
         let offset = offset.min(text.len());
         let place = (!text.is_empty()).then(|| Place::of(text, offset));
-        Self(Box::new(Problem { offset, place, message: message.into() }))
+        Self(Box::new(Problem { offset, place, message: message.into(), limit: None }))
+    }
+
+    /// Names the bound that the text exceeds.
+    pub(super) fn of_limit(mut self, flag: &'static str) -> Self {
+        self.0.limit = Some(flag);
+        self
     }
 
     /// Returns the byte of the text at which the error begins.
@@ -39,6 +46,12 @@ impl ParseError {
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Returns the bound that the text exceeds, by its flag.
+    #[must_use]
+    pub fn limit(&self) -> Option<&'static str> {
+        self.0.limit
     }
 }
 

@@ -1,4 +1,6 @@
-//! Which parts of the language are on that Prometheus has behind `--enable-feature`.
+//! Which parts of the language are on that Prometheus has behind `--enable-feature`, and how much of it a query may be.
+
+use super::{DEPTH_MAX, QUERY_SIZE_MAX};
 
 /// Optional parts of PromQL; the default is Prometheus'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,22 @@ pub struct Features {
     pub type_and_unit_labels: bool,
     /// `use-start-timestamps`: `rate` and its like look at start timestamps.
     pub use_start_timestamps: bool,
+    /// How long and how deep a query may be.
+    pub bounds: Bounds,
+}
+
+/// How long and how deep a query may be: at most [`QUERY_SIZE_MAX`] and [`DEPTH_MAX`], whatever stands here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of the text.
+    pub size_max: usize,
+    /// Levels of nesting.
+    pub depth_max: usize,
+}
+
+impl Bounds {
+    /// The widest bounds.
+    pub const MAX: Self = Self { size_max: QUERY_SIZE_MAX, depth_max: DEPTH_MAX };
 }
 
 impl Features {
@@ -34,6 +52,7 @@ impl Features {
             per_step_stats: false,
             type_and_unit_labels: false,
             use_start_timestamps: false,
+            bounds: Bounds::MAX,
         }
     }
 
@@ -49,6 +68,7 @@ impl Features {
             per_step_stats: true,
             type_and_unit_labels: true,
             use_start_timestamps: true,
+            bounds: Bounds::MAX,
         }
     }
 

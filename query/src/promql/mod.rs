@@ -37,7 +37,7 @@ mod token;
 
 pub use error::ParseError;
 pub(crate) use error::Place;
-pub use features::Features;
+pub use features::{Bounds, Features};
 pub use quote::quoted;
 pub use selectors::selectors;
 

@@ -52,7 +52,7 @@ fn pages_are_those_of_prometheus() {
     let mut n_lines = 0;
     // Histograms with bounds of their own came to be federated after the Prometheus that is compared with.
     let all = "%7B__name__=~%22.%2B%22,__name__!=%22native_custom%22%7D";
-    for selectors in ["up", "up&match[]=%7Bjob=%22x%22%7D&match[]=requests_total", all] {
+    for selectors in ["up", "up&match[]=%7Bjob=%22x%22%7D&match[]=requests_total", "up&match[]=%7B%7D", "%7B%7D", all] {
         for accept in [
             "",
             "text/plain;version=0.0.4;escaping=allow-utf-8",

@@ -3,9 +3,11 @@
 
 mod calls;
 mod compression;
+mod description;
 mod federation;
 mod histogram;
 mod lifecycle;
+mod messages;
 mod notifications;
 mod remote_read;
 mod schema;
@@ -16,8 +18,7 @@ use serde_json::Value;
 
 use super::data;
 use crate::harness::{Answer, Http, Prometheus, Server, missing};
-use calls::{CALLS, Call, DIFFERENCES, NEW, UNDESCRIBED};
-use schema::Description;
+use calls::{ADMINISTRATION, CALLS, Call, DIFFERENCES};
 
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 const ORIGIN: (&str, &str) = ("Origin", "https://grafana.example");
@@ -54,11 +55,26 @@ fn calls_are_answered_as_prometheus_answers_them() {
     }
     let prometheus = Prometheus::start("{}");
     let varve = Server::start(&["--web.enable-lifecycle"]);
+    compare(&prometheus, &varve, CALLS);
+}
+
+#[test]
+fn administration_is_answered_as_prometheus_answers_it() {
+    if missing(&["prometheus"]) {
+        return;
+    }
+    let prometheus = Prometheus::start_with("{}", &["--web.enable-admin-api"]);
+    let varve = Server::start(&["--web.enable-admin-api"]);
+    compare(&prometheus, &varve, ADMINISTRATION);
+}
+
+/// Gives both the same data and makes the same calls.
+#[track_caller]
+fn compare(prometheus: &Prometheus, varve: &Server, calls: &[Call]) {
     prometheus.http().write(&data()).expect_status(204);
     varve.http().write(&data()).expect_status(204);
-
     let mut wrong = Vec::new();
-    for call in CALLS {
+    for call in calls {
         let (ours, theirs) = (ask(varve.http(), *call), ask(prometheus.http(), *call));
         let headers = |answer: &Answer| HEADERS.map(|name| answer.header(name).to_owned());
         let is_same = ours.status == theirs.status && headers(&ours) == headers(&theirs) && ours.body == theirs.body;
@@ -68,75 +84,6 @@ fn calls_are_answered_as_prometheus_answers_them() {
         }
     }
     assert!(wrong.is_empty(), "{} calls differ, or do so no longer:\n{}", wrong.len(), wrong.join("\n"));
-}
-
-#[test]
-fn answers_have_the_form_that_is_described() {
-    let varve = Server::start(&[]);
-    varve.http().write(&data()).expect_status(204);
-    let ours = Description::parse(&varve.http().get("/api/v1/openapi.yaml").expect_status(200).text(), "");
-    let descriptions = [Description::of_prometheus(), Some(ours)];
-    let mut wrong = Vec::new();
-    for call in CALLS.iter().chain(NEW) {
-        let answer = ask(varve.http(), *call);
-        let is_json = answer.header("content-type") == "application/json" && !answer.body.is_empty();
-        if !is_json {
-            continue;
-        }
-        let path = call.1.split('?').next().expect("a split has a first part");
-        for (i, description) in descriptions.iter().enumerate() {
-            let is_undescribed = i == 0 && UNDESCRIBED.iter().any(|(path, _)| *path == call.1);
-            let Some(description) = description.as_ref().filter(|_| !is_undescribed) else { continue };
-            if let Err(reason) = description.validate(call.0, path, answer.status, &answer.json()) {
-                wrong.push(format!("{call:?}: {reason}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{} answers:\n{}", wrong.len(), wrong.join("\n"));
-}
-
-#[test]
-fn what_prometheus_describes_is_served_and_described() {
-    let Some(theirs) = Description::of_prometheus() else { return };
-    let varve = Server::start(&[]);
-    let text = varve.http().get("/api/v1/openapi.yaml").expect_status(200).text();
-    let ours = Description::parse(&text, "").operations();
-    // Every path answers OPTIONS; there is nothing to describe.
-    let described = theirs.operations().into_iter().filter(|(_, method)| method != "OPTIONS");
-    let missing: Vec<_> = described.filter(|operation| !ours.contains(operation)).collect();
-    assert!(missing.is_empty(), "not described: {missing:?}");
-    for (path, method) in ours.iter().filter(|(path, _)| !path.ends_with("/live")) {
-        let path = path.replace("{name}", "job");
-        let answer = varve.http().call(method, &path, &[], b"");
-        assert!(!matches!(answer.status, 404 | 405) || path.starts_with("/-/"), "{method} {path}: {answer:?}");
-    }
-}
-
-#[test]
-fn parameters_that_are_described_are_read() {
-    let varve = Server::start(&["--enable-feature=search-api"]);
-    let text = varve.http().get("/api/v1/openapi.yaml").expect_status(200).text();
-    let description = Description::parse(&text, "");
-    let mut n_read = 0;
-    for (path, method) in description.operations().iter().filter(|(_, method)| method == "GET") {
-        let parameters = description.parameters(method, path);
-        let path = path.replace("{name}", "job");
-        for (name, _) in parameters.iter().filter(|(_, kind)| kind.is_checked()) {
-            // What else the call needs, and something that is neither a time nor a number.
-            let value = |of: &str| match of {
-                "query" | "match[]" => "up",
-                "end" => "2",
-                _ => "1",
-            };
-            let required = parameters.iter().filter(|(other, kind)| kind.is_required && other != name);
-            let mut params: Vec<_> = required.map(|(other, _)| (other.as_str(), value(other))).collect();
-            params.push((name, "nonsense"));
-            let answer = varve.http().query(&path, &params);
-            assert_eq!(answer.status, 400, "{path} {params:?}: {answer:?}");
-            n_read += 1;
-        }
-    }
-    assert!(n_read > 40, "{n_read}");
 }
 
 #[test]

@@ -189,7 +189,10 @@ fn what_cannot_be_read_is_refused_in_plain_text() {
     };
     let all = || vec![query(2, "__name__", ".+")];
     refused(read(varve.http(), all(), &[]), 400, "exceeded sample limit (10)");
-    refused(read(varve.http(), all(), &[7]), 400, "does not support any of the requested response types");
+    refused(read(varve.http(), all(), &[7, 9]), 400, "does not support any of the requested response types: [7 9]; ");
+    // As in Prometheus, what has no matchers selects nothing.
+    let nothing = Query { matchers: Vec::new(), ..query(0, "", "") };
+    assert!(frames(&read(varve.http(), vec![nothing], &[1]).expect_status(200).body).is_empty());
     refused(read(varve.http(), vec![query(2, "__name__", "(")], &[]), 500, "");
     refused(read(varve.http(), vec![query(9, "a", "b")], &[]), 500, "invalid matcher type");
     refused(varve.http().post("/api/v1/read", &[], b"nonsense"), 400, "");

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::harness::Answer;
+
 /// An OpenAPI document.
 #[derive(Debug)]
 pub(super) struct Description {
@@ -79,7 +81,7 @@ impl Description {
 
     /// Lists the parameters of an operation that stand in the URL, but for those of the path.
     pub(super) fn parameters(&self, method: &str, path: &str) -> Vec<(String, ParameterKind)> {
-        let operation = self.operation(method, path).expect("the operation is described");
+        let (_, operation) = self.operation(method, path).expect("the operation is described");
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let kind = |parameter: &Value| {
             let schema = &parameter["schema"];
@@ -94,24 +96,44 @@ impl Description {
         in_query.map(|p| (p["name"].as_str().expect("a parameter has a name").to_owned(), kind(p))).collect()
     }
 
-    /// Returns the operation that serves a path.
-    fn operation(&self, method: &str, path: &str) -> Option<&Value> {
+    /// Tells whether it is that of Prometheus.
+    pub(super) fn is_of_prometheus(&self) -> bool {
+        !self.prefix.is_empty()
+    }
+
+    /// Returns the operation that serves a path, and how the description writes the path.
+    fn operation(&self, method: &str, path: &str) -> Option<(&str, &Value)> {
         let path = path.strip_prefix(self.prefix)?;
         let paths = self.document["paths"].as_object()?;
         let fits = |template: &str| {
             let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
             template.len() == path.len() && template.iter().zip(&path).all(|(t, p)| t == p || t.starts_with('{'))
         };
-        let (_, operations) = paths.iter().find(|(template, _)| fits(template))?;
-        operations.get(method.to_lowercase())
+        // A path that is written out comes before one with parameters.
+        let found = paths.get_key_value(path).or_else(|| paths.iter().find(|(template, _)| fits(template)));
+        let (template, operations) = found?;
+        Some((template, operations.get(method.to_lowercase())?))
+    }
+
+    /// Tells what is wrong with an answer. Returns the path as it is described; `None`, if the description has no word on the
+    /// call, or on answers of this kind.
+    pub(super) fn check_answer(&self, method: &str, path: &str, answer: &Answer) -> Result<Option<String>, String> {
+        let Some((template, operation)) = self.operation(method, path) else { return Ok(None) };
+        let template = format!("{}{template}", self.prefix);
+        match answer.header("content-type").split(';').next().unwrap_or_default() {
+            "application/json" => self.validate(method, path, answer.status, &answer.json()).map(|()| Some(template)),
+            // There is no word on what is empty, nor on errors before the API proper, such as a 405.
+            "" if answer.body.is_empty() => Ok(None),
+            "text/plain" if answer.status != 200 => Ok(None),
+            media_type if response(operation, answer.status)["content"].get(media_type).is_some() => Ok(Some(template)),
+            other => Err(format!("{} is described without {other}", answer.status)),
+        }
     }
 
     /// Tells what is wrong with an answer in JSON; nothing, if the description has no word on it.
-    pub(super) fn validate(&self, method: &str, path: &str, status: u16, answer: &Value) -> Result<(), String> {
-        let Some(operation) = self.operation(method, path) else { return Ok(()) };
-        let responses = &operation["responses"];
-        let response = responses.get(status.to_string()).unwrap_or(&responses["default"]);
-        match response["content"]["application/json"].get("schema") {
+    fn validate(&self, method: &str, path: &str, status: u16, answer: &Value) -> Result<(), String> {
+        let Some((_, operation)) = self.operation(method, path) else { return Ok(()) };
+        match response(operation, status)["content"]["application/json"].get("schema") {
             Some(schema) => self.check(schema, answer, "$"),
             None => Err(format!("{status} has no content in JSON")),
         }
@@ -173,6 +195,12 @@ impl Description {
         }
         Ok(())
     }
+}
+
+/// Returns what an operation says of answers of a status.
+fn response(operation: &Value, status: u16) -> &Value {
+    let responses = &operation["responses"];
+    responses.get(status.to_string()).unwrap_or(&responses["default"])
 }
 
 fn check_type(schema: &Value, value: &Value, at: &str) -> Result<(), String> {

@@ -43,10 +43,16 @@ pub(super) fn parse_selector(text: &str) -> Result<Vec<Matcher>> {
     Ok(matchers)
 }
 
+/// The flags that bound the size and the depth of a query.
+const LENGTH_FLAG: &str = "--query.max-length";
+const NESTING_FLAG: &str = "--query.max-nesting";
+
 struct Parser<'q> {
     text: &'q str,
     lexer: Lexer<'q>,
     features: &'q Features,
+    /// At most [`DEPTH_MAX`].
+    depth_max: usize,
     /// The word looked ahead.
     ahead: Option<Token>,
     /// Where the last consumed word ends.
@@ -113,17 +119,20 @@ impl Context {
 
 impl<'q> Parser<'q> {
     fn new(text: &'q str, features: &'q Features) -> Result<Self> {
-        if text.len() > QUERY_SIZE_MAX {
-            let message = format!("query of {} bytes exceeds the maximum of {QUERY_SIZE_MAX}", text.len());
-            return Err(ParseError::new(text, 0, message));
+        let size_max = features.bounds.size_max.min(QUERY_SIZE_MAX);
+        if text.len() > size_max {
+            let size = text.len();
+            let message = format!("query of {size} bytes exceeds {size_max}, the limit of {LENGTH_FLAG}");
+            return Err(ParseError::new(text, 0, message).of_limit(LENGTH_FLAG));
         }
         let lexer = Lexer::new(text);
-        Ok(Self { text, lexer, features, ahead: None, end: 0, context: Context::Expression, depth: 0 })
+        let depth_max = features.bounds.depth_max.min(DEPTH_MAX);
+        Ok(Self { text, lexer, features, depth_max, ahead: None, end: 0, context: Context::Expression, depth: 0 })
     }
 
     /// Reads an expression whose operators all bind at least as strongly as `power`.
     fn expression(&mut self, power: u8) -> Result<Node> {
-        if self.depth == DEPTH_MAX {
+        if self.depth == self.depth_max {
             let start = self.peek()?.start;
             return Err(self.too_deep(start));
         }
@@ -259,7 +268,7 @@ impl<'q> Parser<'q> {
 
     fn bounded(&self, node: Node) -> Result<Node> {
         // Modifiers such as `[5m:]` can nest expressions without any recursion of the parser.
-        if node.height > DEPTH_MAX { Err(self.too_deep(node.expr.span.start)) } else { Ok(node) }
+        if node.height > self.depth_max { Err(self.too_deep(node.expr.span.start)) } else { Ok(node) }
     }
 
     fn number_literal(&self, token: Token) -> Result<NumberLiteral> {
@@ -338,7 +347,9 @@ impl<'q> Parser<'q> {
     #[cold]
     #[inline(never)]
     fn too_deep(&self, offset: usize) -> ParseError {
-        self.error(offset, format!("expression is nested more than {DEPTH_MAX} levels deep"))
+        let depth_max = self.depth_max;
+        let message = format!("expression is nested more than {depth_max} levels deep, the limit of {NESTING_FLAG}");
+        self.error(offset, message).of_limit(NESTING_FLAG)
     }
 
     fn error(&self, offset: usize, message: impl Into<String>) -> ParseError {

@@ -28,7 +28,8 @@ fn nesting_up_to_the_limit_is_fine() {
 fn nesting_past_the_limit_is_an_error() {
     let check = |query: String| {
         let message = error(&query);
-        assert!(message.ends_with("parse error: expression is nested more than 256 levels deep"), "{message}");
+        let expect = "parse error: expression is nested more than 256 levels deep, the limit of --query.max-nesting";
+        assert!(message.ends_with(expect), "{message}");
     };
     for n in [DEPTH_MAX, 100_000] {
         check(format!("{}x{}", "(".repeat(n), ")".repeat(n)));
@@ -68,5 +69,20 @@ fn a_chain_of_ten_thousand_operators_is_parsed_in_linear_time() {
 #[test]
 fn a_query_past_the_size_limit_is_an_error() {
     let message = error(&"x".repeat(QUERY_SIZE_MAX + 1));
-    assert_eq!(message, "1:1: parse error: query of 1048577 bytes exceeds the maximum of 1048576");
+    let expect = "1:1: parse error: query of 1048577 bytes exceeds 1048576, the limit of --query.max-length";
+    assert_eq!(message, expect);
+}
+
+#[test]
+fn narrower_bounds_hold_and_wider_ones_do_not() {
+    let limit = |query: &str, size_max, depth_max| {
+        let features = Features { bounds: Bounds { size_max, depth_max }, ..Features::default() };
+        parse(query, &features).err().map(|refused| refused.limit().expect("the error is that of a bound"))
+    };
+    assert_eq!(limit("((x))", 5, 3), None);
+    assert_eq!(limit("((x))", 4, 3), Some("--query.max-length"));
+    assert_eq!(limit("((x))", 5, 2), Some("--query.max-nesting"));
+    assert_eq!(limit("x[5m:][5m:]", 100, 2), Some("--query.max-nesting"));
+    assert_eq!(limit(&"(".repeat(1000), usize::MAX, usize::MAX), Some("--query.max-nesting"));
+    assert_eq!(limit(&"x".repeat(QUERY_SIZE_MAX + 1), usize::MAX, usize::MAX), Some("--query.max-length"));
 }

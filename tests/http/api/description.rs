@@ -1,0 +1,173 @@
+//! Answers against descriptions of the API: Prometheus' own, and ours.
+
+use std::collections::BTreeSet;
+
+use super::super::{T0, data, like_prometheus};
+use super::ask;
+use super::calls::{CALLS, NEW, RICH, UNDESCRIBED};
+use super::histogram::histograms;
+use super::schema::Description;
+use crate::harness::{Answer, Exemplar, Label, MetricMetadata, MetricType, Server};
+
+/// Operations of Prometheus' description that answer without data: 204, of which it has no word, or a message.
+const WITHOUT_DATA: [&str; 7] = [
+    "/api/v1/admin/tsdb/delete_series",
+    "/api/v1/admin/tsdb/clean_tombstones",
+    "/api/v1/read",
+    "/api/v1/write",
+    "/api/v1/otlp/v1/metrics",
+    // There is never a pool.
+    "/api/v1/scrape_pools/config",
+    "/api/v1/targets/relabel_steps",
+];
+
+/// Operations that nothing is wrong with, whatever the parameters, or whose errors are plain text.
+const WITHOUT_ERRORS: [&str; 16] = [
+    "/api/v1/admin/tsdb/clean_tombstones",
+    "/api/v1/alertmanagers",
+    "/api/v1/alerts",
+    "/api/v1/features",
+    "/api/v1/notifications",
+    "/api/v1/otlp/v1/metrics",
+    "/api/v1/read",
+    "/api/v1/scrape_pools",
+    "/api/v1/status/buildinfo",
+    "/api/v1/status/config",
+    "/api/v1/status/flags",
+    "/api/v1/status/runtimeinfo",
+    "/api/v1/status/tsdb/blocks",
+    "/api/v1/status/walreplay",
+    "/api/v1/targets",
+    "/api/v1/write",
+];
+
+/// What has been held against the descriptions.
+struct Checked {
+    /// Prometheus' first, if it is at hand.
+    descriptions: Vec<Description>,
+    wrong: Vec<String>,
+    /// Path of a description, method, and whether the call was successful.
+    seen: BTreeSet<(String, String, bool)>,
+}
+
+impl Checked {
+    fn check(&mut self, (method, url, body): (&str, &str, &str), answer: &Answer) {
+        let path = url.split('?').next().expect("a split has a first part");
+        for description in &self.descriptions {
+            let is_of_prometheus = description.is_of_prometheus();
+            let is_undescribed = |(call, _): &(&str, &str)| url.contains(call) || body.contains(call);
+            if is_of_prometheus && UNDESCRIBED.iter().any(is_undescribed) {
+                continue;
+            }
+            match description.check_answer(method, path, answer) {
+                Ok(Some(template)) if is_of_prometheus => {
+                    self.seen.insert((template, method.to_owned(), answer.status < 300));
+                }
+                Ok(_) => {}
+                Err(reason) => self.wrong.push(format!("{method} {url} {body}: {reason}")),
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_have_the_form_that_is_described() {
+    let varve = Server::start(&[]);
+    varve.http().write(&data()).expect_status(204);
+    let ours = Description::parse(&varve.http().get("/api/v1/openapi.yaml").expect_status(200).text(), "");
+    let descriptions = Description::of_prometheus().into_iter().chain([ours]).collect();
+    let mut checked = Checked { descriptions, wrong: Vec::new(), seen: BTreeSet::new() };
+    for call in CALLS.iter().chain(NEW) {
+        checked.check(*call, &ask(varve.http(), *call));
+    }
+    for row in like_prometheus::rows() {
+        let (path, params) = super::super::call(row);
+        checked.check(("GET", &format!("{path}?{row}"), ""), &varve.http().query(&path, &params));
+        if !path.ends_with("/values") && !path.ends_with("/metadata") {
+            checked.check(("POST", &path, row), &varve.http().form(&path, &params));
+        }
+    }
+    let rich = rich_server();
+    for call in RICH {
+        checked.check(*call, &ask(rich.http(), *call));
+    }
+    assert!(checked.wrong.is_empty(), "{} answers:\n{}", checked.wrong.len(), checked.wrong.join("\n"));
+    if let Some(theirs) = checked.descriptions.first().filter(|description| description.is_of_prometheus()) {
+        let is_missing = |path: &str, method: &str, is_success| {
+            let excused: &[&str] = if is_success { &WITHOUT_DATA } else { &WITHOUT_ERRORS };
+            !excused.contains(&path) && !checked.seen.contains(&(path.to_owned(), method.to_owned(), is_success))
+        };
+        let operations = theirs.operations().into_iter().filter(|(_, method)| method != "OPTIONS");
+        let all = operations.flat_map(|(path, method)| [true, false].map(|ok| (path.clone(), method.clone(), ok)));
+        let missing: Vec<_> = all.filter(|(path, method, ok)| is_missing(path, method, *ok)).collect();
+        assert!(missing.is_empty(), "never validated (path, method, success): {missing:?}");
+    }
+}
+
+/// Starts a server with samples in blocks and beside them, metadata, exemplars and native histograms.
+fn rich_server() -> Server {
+    let server = Server::start(&[
+        "--web.enable-admin-api",
+        "--enable-feature=search-api,promql-per-step-stats",
+        "--query.lookback-delta=5m",
+    ]);
+    let mut request = data();
+    let family = |name: &str, kind: MetricType| MetricMetadata {
+        kind: kind as i32,
+        metric_family_name: name.into(),
+        help: "Of <which> & what.".into(),
+        unit: String::new(),
+    };
+    request.metadata = vec![family("requests_total", MetricType::Counter), family("up", MetricType::Gauge)];
+    let label = Label { name: b"trace_id".to_vec(), value: b"abc".to_vec() };
+    let exemplar = Exemplar { labels: vec![label], value: 1.0, timestamp_ms: T0 + 1 };
+    request.timeseries[2].exemplars.push(exemplar);
+    server.http().write(&request).expect_status(204);
+    server.http().write_body(&histograms(&[T0, T0 + 15_000])).expect_status(204);
+    server.http().post("/api/v1/admin/tsdb/compact", &[], b"").expect_status(204);
+    server
+}
+
+#[test]
+fn what_prometheus_describes_is_served_and_described() {
+    let Some(theirs) = Description::of_prometheus() else { return };
+    let varve = Server::start(&[]);
+    let text = varve.http().get("/api/v1/openapi.yaml").expect_status(200).text();
+    let ours = Description::parse(&text, "").operations();
+    // Every path answers OPTIONS; there is nothing to describe.
+    let described = theirs.operations().into_iter().filter(|(_, method)| method != "OPTIONS");
+    let missing: Vec<_> = described.filter(|operation| !ours.contains(operation)).collect();
+    assert!(missing.is_empty(), "not described: {missing:?}");
+    for (path, method) in ours.iter().filter(|(path, _)| !path.ends_with("/live")) {
+        let path = path.replace("{name}", "job");
+        let answer = varve.http().call(method, &path, &[], b"");
+        assert!(!matches!(answer.status, 404 | 405) || path.starts_with("/-/"), "{method} {path}: {answer:?}");
+    }
+}
+
+#[test]
+fn parameters_that_are_described_are_read() {
+    let varve = Server::start(&["--enable-feature=search-api"]);
+    let text = varve.http().get("/api/v1/openapi.yaml").expect_status(200).text();
+    let description = Description::parse(&text, "");
+    let mut n_read = 0;
+    for (path, method) in description.operations().iter().filter(|(_, method)| method == "GET") {
+        let parameters = description.parameters(method, path);
+        let path = path.replace("{name}", "job");
+        for (name, _) in parameters.iter().filter(|(_, kind)| kind.is_checked()) {
+            // What else the call needs, and something that is neither a time nor a number.
+            let value = |of: &str| match of {
+                "query" | "match[]" => "up",
+                "end" => "2",
+                _ => "1",
+            };
+            let required = parameters.iter().filter(|(other, kind)| kind.is_required && other != name);
+            let mut params: Vec<_> = required.map(|(other, _)| (other.as_str(), value(other))).collect();
+            params.push((name, "nonsense"));
+            let answer = varve.http().query(&path, &params);
+            assert_eq!(answer.status, 400, "{path} {params:?}: {answer:?}");
+            n_read += 1;
+        }
+    }
+    assert!(n_read > 40, "{n_read}");
+}

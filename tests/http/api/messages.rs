@@ -1,0 +1,147 @@
+//! Forms and write requests in all spellings: read, stored or refused with the status that a real Prometheus answers.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::FORM;
+use crate::harness::{Answer, Http, Label, Prometheus, Server, TimeSeries, WriteRequest, missing, series};
+
+/// Content type, parameters of the URL, body. The answer shows which query was read.
+const FORMS: &[(&str, &str, &str)] = &[
+    ("application/x-www-form-urlencoded", "query=1&time=5", "query=2"),
+    ("application/x-www-form-urlencoded; charset=utf-8", "time=5", "query=2"),
+    ("APPLICATION/X-WWW-FORM-URLENCODED", "time=5", "query=2"),
+    ("application/x-www-form-urlencoded; charset", "time=5&query=3", "query=2"),
+    ("application/json", "time=5&query=3", "{}"),
+    ("text/plain", "time=5&query=3", "query=2"),
+    ("multipart/form-data", "time=5&query=3", "query=2"),
+    ("", "time=5&query=3", "query=2"),
+];
+
+/// Content encoding, content type and body of a write, and where Varve means to differ, why.
+const WRITES: &[(&str, &str, Body, &str)] = &[
+    ("snappy", "application/x-protobuf", Body::Whole, ""),
+    ("", "application/x-protobuf", Body::Whole, ""),
+    ("snappy", "", Body::Whole, ""),
+    ("", "", Body::Whole, ""),
+    ("gzip", "application/x-protobuf", Body::Whole, ""),
+    ("SNAPPY", "application/x-protobuf", Body::Whole, "3.14 knows it in small letters only"),
+    ("snappy", "application/json", Body::Whole, ""),
+    ("snappy", "text/plain", Body::Whole, ""),
+    ("snappy", "APPLICATION/X-PROTOBUF", Body::Whole, "media types are the same in any case"),
+    ("snappy", "application/x-protobuf;proto=prometheus.WriteRequest", Body::Whole, ""),
+    ("snappy", "application/x-protobuf;proto=nonsense", Body::Whole, ""),
+    ("snappy", "application/x-protobuf;proto=", Body::Whole, ""),
+    ("snappy", "application/x-protobuf;proto", Body::Whole, ""),
+    ("snappy", "application/x-protobuf;x=y", Body::Whole, ""),
+    ("snappy", "application/x-protobuf", Body::Empty, ""),
+    ("snappy", "application/x-protobuf", Body::Truncated, ""),
+    ("snappy", "application/x-protobuf", Body::Garbage, ""),
+    ("snappy", "application/x-protobuf;proto=io.prometheus.write.v2.Request", Body::Garbage, ""),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Body {
+    Whole,
+    Empty,
+    Truncated,
+    /// A block of snappy that holds no message.
+    Garbage,
+}
+
+impl Body {
+    fn bytes(self, timestamp_ms: i64) -> Vec<u8> {
+        let whole = WriteRequest::new([series(&[("__name__", "w")], &[(timestamp_ms, 1.0)])]).to_body();
+        match self {
+            Self::Whole => whole,
+            Self::Empty => Vec::new(),
+            Self::Truncated => whole[..whole.len() - 3].to_vec(),
+            Self::Garbage => crate::harness::snappy(b"garbage"),
+        }
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    i64::try_from(since.as_millis()).expect("milliseconds fit")
+}
+
+/// Series that one request each brings, and why Varve's answer is another one where it is meant to be.
+fn contents(now_ms: i64) -> Vec<(TimeSeries, &'static str)> {
+    const HOUR_MS: i64 = 3_600_000;
+    const INVALID: &str = "the specification of remote write 1.0 wants a 400 where Prometheus says nothing";
+    let one = |labels: &[(&str, &str)], at: i64, value: f64| series(labels, &[(at, value)]);
+    let x = |at: i64, value: f64| one(&[("__name__", "x")], at, value);
+    let not_utf8 =
+        TimeSeries { labels: vec![Label { name: b"__name__".to_vec(), value: b"\xff".to_vec() }], ..x(now_ms, 1.0) };
+    vec![
+        (x(now_ms, 1.0), ""),
+        (x(now_ms, 1.0), ""),
+        (x(now_ms, 2.0), ""),
+        (x(now_ms - 5, 1.0), "half an hour is in order by default"),
+        (x(now_ms - 4 * HOUR_MS, 1.0), ""),
+        (x(now_ms + 30 * 24 * HOUR_MS, 1.0), ""),
+        (one(&[("__name__", "bad name"), ("a b", "c")], now_ms, 1.0), ""),
+        (one(&[("z", "1"), ("__name__", "unsorted")], now_ms, 1.0), ""),
+        (one(&[("__name__", "empty"), ("x", "")], now_ms, 1.0), ""),
+        (series(&[("__name__", "without_samples")], &[]), ""),
+        (one(&[("job", "nameless")], now_ms, 1.0), INVALID),
+        (one(&[], now_ms, 1.0), INVALID),
+        (one(&[("__name__", "twice"), ("a", "1"), ("a", "2")], now_ms, 1.0), INVALID),
+        (one(&[("__name__", "x"), ("", "x")], now_ms, 1.0), INVALID),
+        (not_utf8, INVALID),
+    ]
+}
+
+/// Where the status or the type of two answers differs, or does so no longer.
+fn difference(what: String, ours: &Answer, theirs: &Answer, why: &str) -> Option<String> {
+    let is_same = ours.status == theirs.status && ours.header("content-type") == theirs.header("content-type");
+    (is_same != why.is_empty()).then(|| format!("{what} ({why})\n  varve:      {ours:?}\n  prometheus: {theirs:?}"))
+}
+
+#[test]
+fn writes_are_taken_and_refused_as_prometheus_does() {
+    if missing(&["prometheus"]) {
+        return;
+    }
+    let prometheus = Prometheus::start("{}");
+    let varve = Server::start(&[]);
+    let now_ms = now_ms();
+    let mut wrong = Vec::new();
+    for (encoding, content_type, body, why) in WRITES {
+        let headers = [("Content-Encoding", *encoding), ("Content-Type", *content_type)];
+        let headers: Vec<_> = headers.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let send = |http: &Http| http.post("/api/v1/write", &headers, &body.bytes(now_ms));
+        let (ours, theirs) = (send(varve.http()), send(prometheus.http()));
+        wrong.extend(difference(format!("{encoding} {content_type} {body:?}"), &ours, &theirs, why));
+    }
+    for (series, why) in contents(now_ms) {
+        let what = format!("{series:?}");
+        let request = WriteRequest::new([series]);
+        let (ours, theirs) = (varve.http().write(&request), prometheus.http().write(&request));
+        wrong.extend(difference(what, &ours, &theirs, why));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let names = |http: &Http| http.get("/api/v1/label/__name__/values").text();
+    assert_eq!(names(varve.http()), names(prometheus.http()));
+}
+
+#[test]
+fn forms_are_read_as_prometheus_reads_them() {
+    if missing(&["prometheus"]) {
+        return;
+    }
+    let prometheus = Prometheus::start("{}");
+    let varve = Server::start(&[]);
+    for (content_type, params, body) in FORMS {
+        let headers: Vec<_> =
+            Some(("Content-Type", *content_type)).into_iter().filter(|(_, t)| !t.is_empty()).collect();
+        let ask = |http: &Http| {
+            let answer = http.post(&format!("/api/v1/query?{params}"), &headers, body.as_bytes());
+            (answer.status, answer.text())
+        };
+        assert_eq!(ask(varve.http()), ask(prometheus.http()), "{content_type} {params} {body}");
+    }
+    // As in Go, the body of a GET is none.
+    let get = |http: &Http| http.call("GET", "/api/v1/query?time=5&query=3", &[FORM], b"query=4").text();
+    assert_eq!(get(varve.http()), get(prometheus.http()));
+}
