@@ -307,6 +307,10 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-samples", value_name = "N", default_value = "50000000", value_parser = parse_count)]
     pub(crate) query_max_samples: usize,
 
+    /// Points of a series in a range query, at most 1000000
+    #[arg(long = "query.max-points", value_name = "N", default_value = "11000", value_parser = parse_points)]
+    pub(crate) query_max_points: usize,
+
     /// Length of a query's text, at most 1MiB
     #[arg(long = "query.max-length", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) query_max_length: usize,
@@ -522,6 +526,15 @@ fn parse_count(text: &str) -> Result<usize, String> {
         Ok(0) => Err("must be at least 1".to_owned()),
         Ok(count) => Ok(count),
         Err(_) => Err("expected a whole number".to_owned()),
+    }
+}
+
+/// Reads what `--query.max-points` may be; the engine takes some more steps than that.
+fn parse_points(text: &str) -> Result<usize, String> {
+    const POINTS_MAX: usize = 1_000_000;
+    match parse_count(text)? {
+        points @ 0..=POINTS_MAX => Ok(points),
+        _ => Err(format!("must be at most {POINTS_MAX}")),
     }
 }
 

@@ -360,6 +360,7 @@ fn settings(args: &ServeArgs, memory: &Memory, features: Features, flags: BTreeM
         cors_origin: args.cors_origin.clone(),
         notifications_subscribers_max: args.max_notifications_subscribers,
         lookback_delta_ms: millis(args.query_lookback_delta),
+        points_max: args.query_max_points,
         remote_read_concurrency: match args.remote_read_concurrent_limit {
             0 => usize::MAX,
             limit => limit,

@@ -133,6 +133,8 @@ pub(crate) struct Settings {
     pub(crate) cors_origin: Regexp,
     pub(crate) notifications_subscribers_max: usize,
     pub(crate) lookback_delta_ms: i64,
+    /// Steps between the first and the last one of a range query.
+    pub(crate) points_max: usize,
     /// Remote reads at work at the same time.
     pub(crate) remote_read_concurrency: usize,
     /// Samples of a query in an answer of remote read; 0: no bound.

@@ -12,9 +12,6 @@ use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 /// Most parameters of one request.
 pub(crate) const PARAMETERS_MAX: usize = 10_000;
 
-/// Most points of a series in a range query.
-const POINTS_MAX: i128 = 11_000;
-
 /// The parameters of a request: those of the body, then those of the URL. The first of a name counts, as in Go.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
@@ -100,8 +97,8 @@ impl Form {
         }
     }
 
-    /// Reads `start`, `end` and `step` of a range query.
-    pub(crate) fn steps(&self) -> Result<Steps, ApiError> {
+    /// Reads `start`, `end` and `step` of a range query with at most so many steps between the two.
+    pub(crate) fn steps(&self, points_max: usize) -> Result<Steps, ApiError> {
         let time = |name| parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason));
         let (start, end) = (time("start")?, time("end")?);
         if end < start {
@@ -113,9 +110,12 @@ impl Form {
             let reason = "zero or negative query resolution step widths are not accepted. Try a positive integer";
             return Err(ApiError::invalid_parameter("step", reason));
         }
-        if (end - start) / i128::from(step) > POINTS_MAX {
-            let text = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
-            return Err(ApiError::bad_data(text).of_limit("points per series"));
+        if (end - start) / i128::from(step) > points_max as i128 {
+            let text = format!(
+                "exceeded maximum resolution of {} points per timeseries. Try decreasing the query resolution (?step=XX)",
+                grouped(points_max)
+            );
+            return Err(ApiError::bad_data(text).of_limit("--query.max-points"));
         }
         // The engine counts in milliseconds; a finer step can only be that of a range of a single point.
         let step_ms = (step / NANOS_PER_MS as i64).max(1);
@@ -240,3 +240,8 @@ fn hex(digit: u8) -> Option<u8> {
 
 #[cfg(test)]
 mod tests;
+
+/// Prints a number with a comma before every three digits.
+fn grouped(number: usize) -> String {
+    if number < 1000 { number.to_string() } else { format!("{},{:03}", grouped(number / 1000), number % 1000) }
+}

@@ -36,7 +36,7 @@ pub(super) async fn instant(State(app): State<Arc<App>>, who: Requester, form: F
 pub(super) async fn range(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
     let (steps, options) = match (|| {
         let limit = form.limit()?;
-        Ok::<_, ApiError>((form.steps()?, Options::read(&form, limit)?))
+        Ok::<_, ApiError>((form.steps(app.settings.points_max)?, Options::read(&form, limit)?))
     })() {
         Ok(read) => read,
         Err(refused) => return refused.into_response(),
@@ -52,7 +52,7 @@ pub(super) async fn explain(State(app): State<Arc<App>>, who: Requester, form: F
         let times = if ["start", "end", "step"].iter().all(|name| form.first(name).is_empty()) {
             Times::Instant(form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms()))
         } else {
-            let Steps { start_ms, end_ms, step_ms } = form.steps()?;
+            let Steps { start_ms, end_ms, step_ms } = form.steps(app.settings.points_max)?;
             Times::Range { start_ms, end_ms, step_ms }
         };
         Ok::<_, ApiError>((times, Options { stats: Wanted::Plan, ..Options::read(&form, None)? }))

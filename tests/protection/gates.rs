@@ -46,7 +46,7 @@ fn each_limit_of_an_answer_is_named_and_counted() {
     let params = [("query", "load"), ("start", "0"), ("end", "11001"), ("step", "1")];
     let points = http.query("/api/v1/query_range", &params).expect_status(400);
     assert!(points.error().1.starts_with("exceeded maximum resolution of 11,000 points"));
-    assert_eq!(hits(&server, "points per series"), 1.0);
+    assert_eq!(hits(&server, "--query.max-points"), 1.0);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn times_are_unix_seconds_or_rfc3339() {
 }
 
 fn check_steps(encoded: &str, expect: Result<(i64, i64, i64), &str>) {
-    let got = form(encoded).steps().map(|steps| (steps.start_ms, steps.end_ms, steps.step_ms));
+    let got = form(encoded).steps(11_000).map(|steps| (steps.start_ms, steps.end_ms, steps.step_ms));
     assert_eq!(got.map_err(|refused| refused.message), expect.map_err(str::to_owned), "{encoded}");
 }
 
@@ -103,6 +103,9 @@ fn steps_are_checked_in_the_order_and_words_of_prometheus() {
                 Try decreasing the query resolution (?step=XX)";
     check_steps("start=0&end=11001&step=1", Err(fine));
     check_steps("start=-9e18&end=9e18&step=1", Err(fine));
+    for (number, printed) in [(7, "7"), (999, "999"), (1_000, "1,000"), (1_048_575, "1,048,575")] {
+        assert_eq!(grouped(number), printed);
+    }
 }
 
 #[test]

@@ -57,6 +57,8 @@ struct Sound {
     ends: bool,
     /// The least number that no series of it has.
     next_ref: u64,
+    /// Of a checkpoint: frames with series whose labels are lost. They stay so, whatever is written.
+    n_without_labels: u64,
 }
 
 /// Mends the log of a data directory that no server has open; without `write` it only says what it would do.
@@ -95,7 +97,11 @@ impl Repair {
         if found.n_unsound() == 0 {
             return Ok(());
         }
+        let n_mendable = found.n_unsound() - sound.n_without_labels;
         self.faults.append(found);
+        if n_mendable == 0 {
+            return Ok(());
+        }
         let is_useless = sound.n_frames == 0 || file.role == Role::Unsound;
         if !is_useless && file.kind == SegmentKind::Checkpoint && !sound.begins && has_older_segments(file, files) {
             // A first frame would make segments go that are needed. A server takes what is sound of the checkpoint as it is.
@@ -159,7 +165,8 @@ fn examine(reader: Reader<'_>, file: &LogFile, faults: &mut Faults) -> Result<So
                 sound.begins = true;
                 sound.next_ref = sound.next_ref.max(*next_ref);
             }
-            Content::CheckpointSeries(found, _) => {
+            Content::CheckpointSeries(found, n_lost) => {
+                sound.n_without_labels += u64::from(*n_lost > 0);
                 let newest = found.iter().map(|it| it.0).max().unwrap_or(0);
                 sound.next_ref = sound.next_ref.max(newest.saturating_add(1));
             }

@@ -140,6 +140,11 @@ fn a_repaired_log_keeps_every_sound_frame_and_has_no_faults() {
         for it in &found.mended {
             assert!(std::fs::read(&it.original).unwrap() == before.0[&it.path], "the original is kept");
         }
+        assert_eq!(
+            repair(&RealFs, dir.path(), true).unwrap().mended,
+            [],
+            "version {version}, seed {seed}: it is mended"
+        );
         let after = samples(dir.path());
         assert!(before.1.iter().all(|sample| after.binary_search(sample).is_ok()), "version {version}, seed {seed}");
         let left = look(dir.path()).faults;
