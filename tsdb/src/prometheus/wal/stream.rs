@@ -55,6 +55,8 @@ pub struct SegmentReader {
     open: Option<RawRecord>,
     /// Fragments belong to a record whose beginning was lost and reported.
     is_lost: bool,
+    /// Where zeros began that fill a page up: only the last page of a segment that has records may end so.
+    zeros: Option<u64>,
 }
 
 /// What stands at a place of a page.
@@ -89,6 +91,7 @@ impl SegmentReader {
             at: 0,
             open: None,
             is_lost: false,
+            zeros: None,
         })
     }
 
@@ -114,6 +117,9 @@ impl SegmentReader {
                 return None;
             }
             let offset = self.position();
+            if let Some(zeros) = self.zeros.take_if(|_| self.buffer[self.at] != 0) {
+                self.lose(zeros, FaultKind::Damage, "zeros stand in front of more records", faults);
+            }
             let page = self.page();
             match piece(page, self.is_end_of_file(page)) {
                 Piece::Fragment { kind, compression, data } => {
@@ -123,7 +129,13 @@ impl SegmentReader {
                         return Some(record);
                     }
                 }
-                Piece::End => self.at += page.len(),
+                Piece::End => {
+                    // What is shorter has no room for a fragment.
+                    if page.len() >= HEADER_SIZE {
+                        self.zeros = self.zeros.or(Some(offset));
+                    }
+                    self.at += self.page().len();
+                }
                 Piece::Torn => {
                     let kind = if self.is_last { FaultKind::TornTail } else { FaultKind::Damage };
                     let len = page.len();
@@ -196,8 +208,12 @@ impl SegmentReader {
     }
 
     fn end(&mut self, faults: &mut Faults) {
+        let kind = if self.is_last { FaultKind::TornTail } else { FaultKind::Damage };
+        // The last page is filled up if a segment ends as it should, else it ends with its records.
+        if let Some(zeros) = self.zeros.take().filter(|zeros| zeros.next_multiple_of(PAGE_SIZE as u64) != self.size) {
+            self.lose(zeros, kind, "the file ends with zeros that are no records", faults);
+        }
         if let Some(open) = self.open.take() {
-            let kind = if self.is_last { FaultKind::TornTail } else { FaultKind::Damage };
             faults.push(&self.path, open.offset, kind, "a record without its last fragment");
         }
     }

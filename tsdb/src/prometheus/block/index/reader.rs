@@ -105,8 +105,7 @@ impl IndexReader {
     /// Takes the first sound series from `at` on and moves `at` behind it; what is damaged in between is noted.
     pub(in crate::prometheus::block) fn next(&self, at: &mut usize, faults: &mut Faults) -> Option<IndexedSeries<'_>> {
         while *at < self.series.end {
-            // An entry has a length that is not 0.
-            if self.bytes[*at] == 0 {
+            if self.is_padding(*at) {
                 *at += 1;
                 continue;
             }
@@ -124,6 +123,15 @@ impl IndexReader {
             *at = found.unwrap_or(self.series.end);
         }
         None
+    }
+
+    /// Tells whether a place is between two series, or behind the last one. A series has a length that is not 0, so zeros in
+    /// its place are damage.
+    fn is_padding(&self, at: usize) -> bool {
+        let align = SERIES_ALIGN as usize;
+        let rest = &self.bytes[at..self.series.end];
+        let is_aligned = self.is_v1 || at.is_multiple_of(align);
+        self.bytes[at] == 0 && (!is_aligned || rest.len() < align && rest.iter().all(|&byte| byte == 0))
     }
 
     /// Checks the postings and their table; returns how many there are.
