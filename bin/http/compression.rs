@@ -1,8 +1,8 @@
 //! Compressed answers: gzip, deflate or zstd, as the client asks; and forms that come so.
 //!
 //! Of the codings that `Accept-Encoding` names the one with the highest `q` is taken, of equal ones the first that is known
-//! here, as in Prometheus. A body is compressed piece by piece while it is sent, at the client's pace. The body of a cut answer ends in an error before the
-//! coding's own end is written, so that it never parses as complete.
+//! here, as in Prometheus. A body is compressed piece by piece while it is sent, at the client's pace. The body of a cut
+//! answer ends in an error before the coding's own end is written, so that it never parses as complete.
 //!
 //! What an encoder holds is charged to the memory of all queries; where that has no room, the answer goes out as it is.
 

@@ -238,10 +238,10 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-#[cfg(test)]
-mod tests;
-
 /// Prints a number with a comma before every three digits.
 fn grouped(number: usize) -> String {
     if number < 1000 { number.to_string() } else { format!("{},{:03}", grouped(number / 1000), number % 1000) }
 }
+
+#[cfg(test)]
+mod tests;

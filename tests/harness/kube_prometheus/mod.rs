@@ -1,6 +1,5 @@
-//! What kube-prometheus asks, and what it asks about: its expressions and
-//! rules, and scrapes of the components that it watches. Both are
-//! read in place, from ../shared.
+//! What kube-prometheus asks, and what it asks about: its expressions and rules, and scrapes of the components that it
+//! watches. Both are read in place, from ../shared.
 
 mod expressions;
 mod rules;
