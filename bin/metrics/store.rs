@@ -206,7 +206,11 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
             "Series of write requests that were looked into.",
             stats.route.misses,
         ),
-        counter("varve_ingest_route_evicted_total", "Series forgotten for want of room.", stats.route.evicted),
+        counter(
+            "varve_ingest_route_evicted_total",
+            "Series forgotten, for want of room or since they were not used.",
+            stats.route.evicted,
+        ),
         gauge("varve_ingest_route_entries", "Series that the route cache knows.", stats.route.entries),
         gauge("varve_ingest_route_size_bytes", "Memory that the route cache takes.", stats.route.size_bytes),
     ];

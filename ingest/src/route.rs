@@ -8,13 +8,15 @@
 //! Invariants
 //! 1. A key is present only if its bytes have been parsed once: they are well-formed.
 //! 2. The slots of all stripes take no more than the size limit. A full stripe forgets what has not been used for
-//!    longest, about. To forget is safe: the series is resolved again.
+//!    longest, about; and what has not been used for [`FORGOTTEN_AFTER`] is forgotten before room is made for more, so that
+//!    series that ended do not fill the cache. To forget is safe: the series is resolved again.
 //! 3. A table is never more than four fifths full, so that probing ends.
 //!
 //! Threads: striped; a request takes the lock of each stripe once, for all its keys there.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use varve_tsdb::SeriesHandle;
 use xxhash_rust::xxh3::xxh3_128_with_secret;
@@ -65,7 +67,7 @@ pub struct RouteStats {
     pub hits: u64,
     /// Look-ups that found nothing.
     pub misses: u64,
-    /// Label sets forgotten for want of room.
+    /// Label sets forgotten, for want of room or since they were not used.
     pub evicted: u64,
     /// Label sets known now.
     pub entries: u64,
@@ -137,7 +139,7 @@ impl RouteCache {
 
     /// Notes where a key leads, whatever was known before.
     pub(crate) fn insert(&self, key: RouteKey, route: Route) {
-        lock(&self.stripes[key.stripe()]).insert(key, route, self.slots_max);
+        lock(&self.stripes[key.stripe()]).insert(key, route, self.slots_max, Instant::now());
     }
 
     /// Forgets all.
@@ -151,7 +153,7 @@ impl RouteCache {
     pub(crate) fn stats(&self) -> RouteStats {
         let mut sum = RouteStats::default();
         for stripe in &self.stripes {
-            let Table { slots, len, hand: _, hits, misses, evicted } = &*lock(stripe);
+            let Table { slots, len, hits, misses, evicted, .. } = &*lock(stripe);
             sum.hits += hits;
             sum.misses += misses;
             sum.evicted += evicted;
@@ -220,6 +222,8 @@ struct Table {
     len: usize,
     /// The slot that was looked at last for eviction.
     hand: usize,
+    /// When what was not used was forgotten last; `None` before the first insertion.
+    swept_at: Option<Instant>,
     hits: u64,
     misses: u64,
     evicted: u64,
@@ -274,10 +278,14 @@ impl Table {
         self.misses += asked.len() as u64 - hits;
     }
 
-    fn insert(&mut self, key: RouteKey, route: Route, slots_max: usize) {
+    fn insert(&mut self, key: RouteKey, route: Route, slots_max: usize, now: Instant) {
         if let Some(slot) = self.find(key) {
             slot.route = Some(route);
             return;
+        }
+        if now.saturating_duration_since(*self.swept_at.get_or_insert(now)) >= FORGOTTEN_AFTER {
+            self.swept_at = Some(now);
+            self.forget_unused();
         }
         if self.len >= filled_max(self.slots.len()) {
             self.make_room(slots_max);
@@ -318,6 +326,20 @@ impl Table {
         self.rebuild(n_slots);
     }
 
+    /// Forgets what was not used since this was called last, or since it came, and takes no more slots than the rest fills
+    /// to two thirds: what comes next does not make it grow at once.
+    fn forget_unused(&mut self) {
+        let len = self.len;
+        for slot in self.slots.iter_mut().filter(|slot| slot.route.is_some()) {
+            if !slot.take_used() {
+                slot.route = None;
+                self.len -= 1;
+            }
+        }
+        self.evicted += (len - self.len) as u64;
+        self.rebuild((self.len + self.len / 2).clamp(SLOTS_MIN, self.slots.len().max(SLOTS_MIN)));
+    }
+
     /// Empties an eighth of the slots, those that the hand meets unused (the clock algorithm): what is used once in the
     /// time that the hand takes to go round stays. The table must be rebuilt after that.
     fn evict(&mut self) {
@@ -337,7 +359,7 @@ impl Table {
 
     fn rebuild(&mut self, n_slots: usize) {
         let old = std::mem::replace(&mut self.slots, vec![Slot::EMPTY; n_slots]);
-        self.len = 0;
+        (self.len, self.hand) = (0, 0);
         old.into_iter().filter(|slot| slot.route.is_some()).for_each(|slot| self.place(slot));
     }
 }
@@ -360,6 +382,8 @@ fn filled_max(n_slots: usize) -> usize {
 /// Enough that two requests seldom meet, and that growing one holds its lock for a millisecond at 15 million series.
 const N_STRIPES: usize = 256;
 const SLOTS_MIN: usize = 10;
+/// How long a label set is kept at least that nobody sends, and at most twice as long where others come.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 const USED: u32 = 1;
 /// What XXH3 uses of a secret by default.
 const SECRET_SIZE: usize = 192;

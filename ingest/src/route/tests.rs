@@ -64,9 +64,9 @@ fn the_cache_stays_within_its_bytes_and_keeps_what_is_in_use() {
 #[test]
 fn where_all_is_in_use_an_eighth_is_forgotten_at_a_time() {
     let mut table = Table::default();
-    let hasher = RouteHasher::new();
+    let (hasher, now) = (RouteHasher::new(), Instant::now());
     for n in 0..10_000 {
-        table.insert(key(&hasher, n), A, 1000);
+        table.insert(key(&hasher, n), A, 1000, now);
         assert!(table.len <= 800 && table.slots.len() <= 1000);
         assert!(n < 800 || table.len > 700, "{}", table.len);
         table.slots.iter_mut().for_each(Slot::set_used);
@@ -75,14 +75,34 @@ fn where_all_is_in_use_an_eighth_is_forgotten_at_a_time() {
     }
 }
 
+#[test]
+fn what_is_not_used_for_a_while_is_forgotten_before_more_comes() {
+    let (mut table, hasher, mut now) = (Table::default(), RouteHasher::new(), Instant::now());
+    let slots_of_hot = 1_000 * 3 / 2;
+    (0..1_000).for_each(|n| table.insert(key(&hasher, n), A, usize::MAX, now));
+    for hour in 1..20 {
+        // A churn of one in ten a round; the thousand are sent all the time.
+        (0..100).for_each(|n| table.insert(key(&hasher, hour * 1_000 + n), B, usize::MAX, now));
+        (0..1_000).for_each(|n| table.find(key(&hasher, n)).expect("it is in use").set_used());
+        now += FORGOTTEN_AFTER;
+    }
+    table.insert(key(&hasher, u32::MAX), B, usize::MAX, now);
+    assert_eq!((table.len, table.slots.len(), table.evicted), (1_001, slots_of_hot, 1_900));
+    // Nothing is used any more: all goes.
+    table.insert(key(&hasher, u32::MAX - 1), B, usize::MAX, now + FORGOTTEN_AFTER);
+    assert_eq!((table.len, table.slots.len()), (1, SLOTS_MIN));
+    table.insert(key(&hasher, u32::MAX - 2), B, usize::MAX, now + FORGOTTEN_AFTER);
+    assert_eq!(table.len, 2, "not before the time is over once more");
+}
+
 proptest! {
     #[test]
     fn a_table_is_a_map_that_may_forget(inserts in proptest::collection::vec((0..400u32, any::<bool>()), 0..2000)) {
-        let (mut table, hasher) = (Table::default(), RouteHasher::new());
+        let (mut table, hasher, now) = (Table::default(), RouteHasher::new(), Instant::now());
         let mut model = std::collections::HashMap::new();
         for (n, which) in inserts {
             let route = if which { A } else { B };
-            table.insert(key(&hasher, n), route, 200);
+            table.insert(key(&hasher, n), route, 200, now);
             model.insert(n, route);
             prop_assert_eq!(table.len, table.slots.iter().filter(|slot| slot.route.is_some()).count());
         }
