@@ -18,8 +18,9 @@
 //! 1. A request with a malformed byte stores nothing: it is decoded whole before the first append.
 //! 2. [`Written`] says of every sample, exemplar, native histogram and metadata entry of the request that it is stored,
 //!    or is in [`Rejects`], or for exemplars in [`ExemplarCounts`].
-//! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part may be stored; after the
-//!    others nothing is. To send the request again is safe in every case: the store keeps nothing twice.
+//! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part may be stored, and
+//!    [`WriteError::Cut`] says which; after the others nothing is. To send the request again is safe in every case: the
+//!    store keeps nothing twice.
 //! 4. Memory is bounded by [`Limits`] whatever the bytes say.
 //!
 //! Threads: a [`Receiver`] is shared; each request runs on its caller's thread, without waiting for another one but for
