@@ -1,119 +1,146 @@
-//! A storm: how long requests of known series take while another sender brings many new series in at once. Prints one table.
+//! A storm: how long requests of known series take while other senders bring many new series in. Prints one table.
 //!
 //! Not a criterion bench: what counts is the 99th percentile of many requests that run beside others, not the time of one.
-//! Requests go from their bodies to their acknowledgement, without HTTP. Those of known series come at a steady rate; their
-//! bodies are made before, so that making them takes no time from the rest. The storm sends again what it is told to.
+//! The server is a process of its own at its defaults; the senders are threads of this one, each with a connection. What they send
+//! is made before, so that they wait for answers and do nothing else. Quiet and storm take turns; each storm brings other
+//! series, and sends again what it is told to. At the end the server is asked how many samples it has.
 
-#[path = "../bin/allocator.rs"]
-mod allocator;
+#[allow(dead_code, reason = "no store is opened in this process")]
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
 #[allow(dead_code, reason = "the storm speaks version 1.0 only")]
 mod messages;
+#[path = "storm/server.rs"]
+mod server;
 
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
-use varve_ingest::{Limits, Origin, Receiver, Version, WriteError};
-
-/// The server's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use server::{Connection, Outcome, Server, request};
 
 /// As Prometheus' default `max_samples_per_send`.
 const SERIES_PER_REQUEST: usize = 2_000;
+/// How far back the samples begin.
+const AGE_MS: i64 = 3_600_000;
 
 #[derive(Debug, Parser)]
 struct Args {
     /// Series that are known
     #[arg(long, default_value = "500000")]
     known: usize,
-    /// Series of the storm
+    /// New series of a storm
     #[arg(long, default_value = "200000")]
     new: usize,
-    /// Senders of the storm
+    /// Senders of a storm
     #[arg(long, default_value = "16")]
     senders: usize,
+    /// Milliseconds over which a storm's requests are spread; 0 is as fast as they are answered
+    #[arg(long, default_value = "1000")]
+    within_ms: u32,
     /// Requests of known series in a second
     #[arg(long, default_value = "40")]
     rate: u32,
-    /// Seconds of each phase, as far as known series go
-    #[arg(long, default_value = "15")]
-    seconds: u32,
-    /// Requests that make series at the same time
-    #[arg(long, default_value = "1")]
-    creation_concurrency: usize,
+    /// Seconds of quiet before each storm
+    #[arg(long, default_value = "5")]
+    quiet_seconds: u32,
+    /// Storms, one after the other
+    #[arg(long, default_value = "5")]
+    storms: usize,
+    /// The server, if it is another one than that of this build
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_varve"))]
+    server: PathBuf,
     /// What cargo tells every bench.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
+/// Requests of known series, over and over, each time with the next sample.
+struct Known {
+    bodies: Vec<Vec<u8>>,
+    next: usize,
+}
+
 fn main() {
-    // As the server: else a new thread's first pages are huge ones, and clearing them is most of what is measured.
-    allocator::take_no_more_than_needed();
     let args = Args::parse();
     let dir = tempfile::tempdir().expect("a folder");
-    let db = Arc::new(common::open(dir.path(), 2, 1));
-    let limits = Limits { creation_concurrency_max: args.creation_concurrency, ..Limits::default() };
-    let receiver = Receiver::new(Arc::clone(&db), limits);
-    for body in bodies(0..args.known, 0) {
-        write(&receiver, &body).expect("there is room");
+    let server = Server::start(&args.server, &dir.path().join("data"));
+    let start_ms = now_ms() - AGE_MS;
+    let mut connection = server.connect();
+    for request in requests(0..args.known, start_ms, 0) {
+        assert_eq!(connection.send(&request), Outcome::Stored, "there is room");
     }
-    let n_requests = (args.rate * args.seconds) as usize;
-    let steps = || (1..).flat_map(|step| bodies(0..args.known, step)).take(2 * n_requests).collect::<Vec<_>>();
-    let known = steps();
-    let (quiet, stormy) = known.split_at(n_requests);
-    let storm: Vec<_> = bodies(args.known..args.known + args.new, 1).collect();
+    // A storm takes no longer than its series would at 10,000 a second.
+    let n_quiet = (args.rate * args.quiet_seconds) as usize;
+    let n_storm = args.rate as usize * (args.new / 10_000 + 1);
+    let n_requests = args.storms * (n_quiet + n_storm);
+    let bodies = (1..).flat_map(|step| requests(0..args.known, start_ms, step)).take(n_requests).collect();
+    let mut known = Known { bodies, next: 0 };
+    println!("{} known series in {} requests a second, {} new ones a storm", args.known, args.rate, args.new);
+    let (mut quiet, mut stormy) = (Vec::new(), Vec::new());
+    for storm in 0..args.storms {
+        let first = args.known + storm * args.new;
+        let bodies: Vec<_> = requests(first..first + args.new, start_ms, 1).collect();
+        let of_quiet = send_steadily(&mut connection, known.take(n_quiet), args.rate, &AtomicBool::new(false));
+        report("quiet", &of_quiet);
+        let over = AtomicBool::new(false);
+        let (of_storm, Storm { duration, n_repeated }) = thread::scope(|scope| {
+            let bodies_of_known = known.take(n_storm);
+            let connection = &mut connection;
+            let steady = scope.spawn(|| send_steadily(connection, bodies_of_known, args.rate, &over));
+            let outcome = send_storm(&server, &bodies, &args);
+            over.store(true, Ordering::Relaxed);
+            (steady.join().expect("no panic"), outcome)
+        });
+        report("storm", &of_storm);
+        println!("       all new series are there after {duration:.1?}, {n_repeated} requests repeated");
+        quiet.extend(of_quiet);
+        stormy.extend(of_storm);
+    }
+    report("quiet, all", &quiet);
+    report("storm, all", &stormy);
+    let n_acknowledged = args.known + args.storms * args.new + SERIES_PER_REQUEST * (quiet.len() + stormy.len());
+    assert_eq!(n_samples(&mut connection), n_acknowledged, "nothing that was acknowledged is lost");
+    println!("CPU of the server {:.1?}", cpu_of(server.id()));
+}
 
-    println!("{} known series, {} requests of known series a second", args.known, args.rate);
-    report("quiet", &send_steadily(&receiver, quiet, args.rate, &AtomicBool::new(false)));
-    let over = AtomicBool::new(false);
-    let (latencies, outcome) = thread::scope(|scope| {
-        let steady = scope.spawn(|| send_steadily(&receiver, stormy, args.rate, &over));
-        let outcome = send_at_once(&receiver, &storm, args.senders);
-        over.store(true, Ordering::Relaxed);
-        (steady.join().expect("no panic"), outcome)
-    });
-    report("storm", &latencies);
-    let Storm { duration, n_repeated } = outcome;
-    println!(
-        "{} new series by {} senders: all there after {duration:.1?}, {n_repeated} requests repeated",
-        args.new, args.senders
-    );
-    assert_eq!(db.n_series(), (args.known + args.new) as u64, "nothing is lost");
+impl Known {
+    fn take(&mut self, n: usize) -> &[Vec<u8>] {
+        let first = self.next;
+        self.next += n;
+        &self.bodies[first..self.next]
+    }
 }
 
 /// Returns the requests that bring one sample of each of some series.
-fn bodies(series: std::ops::Range<usize>, step: i64) -> impl Iterator<Item = Vec<u8>> {
+fn requests(series: Range<usize>, start_ms: i64, step: i64) -> impl Iterator<Item = Vec<u8>> {
     let end = series.end;
     series.step_by(SERIES_PER_REQUEST).map(move |first| {
         let of_request = (first..end.min(first + SERIES_PER_REQUEST)).map(|i| {
             let labels = common::labels(i);
             let pairs: Vec<_> = labels.iter().collect();
-            messages::series(&pairs, &[(common::START_MS + step * common::STEP_MS, common::value(i, step))])
+            messages::series(&pairs, &[(start_ms + step * common::STEP_MS, common::value(i, step))])
         });
-        messages::WriteRequest::new(of_request).to_body()
+        request(&messages::WriteRequest::new(of_request).to_body())
     })
 }
 
-fn write(receiver: &Receiver, body: &[u8]) -> Result<(), WriteError> {
-    let written = receiver.write(&Origin::default(), Version::V1, body)?;
-    assert!(written.rejects.is_empty(), "{}", written.rejects);
-    Ok(())
-}
-
-/// Sends requests at a rate until it is over, and returns how long each took from the time when it was due.
-fn send_steadily(receiver: &Receiver, bodies: &[Vec<u8>], rate: u32, over: &AtomicBool) -> Vec<Duration> {
+/// Sends requests at a rate until it is over, and returns how long each took: from when it was sent, or from when it was
+/// due if the one before was not answered by then.
+fn send_steadily(connection: &mut Connection, requests: &[Vec<u8>], rate: u32, over: &AtomicBool) -> Vec<Duration> {
     let started = Instant::now();
-    let mut latencies = Vec::with_capacity(bodies.len());
-    for (body, i) in bodies.iter().zip(0..) {
+    let mut latencies = Vec::with_capacity(requests.len());
+    for (request, i) in requests.iter().zip(0..) {
         let due = started + Duration::from_secs(1) * i / rate;
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-        write(receiver, body).expect("known series are stored");
-        latencies.push(due.elapsed());
+        let left = due.saturating_duration_since(Instant::now());
+        thread::sleep(left);
+        let since = if left.is_zero() { due } else { Instant::now() };
+        assert_eq!(connection.send(request), Outcome::Stored, "known series are stored");
+        latencies.push(since.elapsed());
         if over.load(Ordering::Relaxed) {
             break;
         }
@@ -126,25 +153,54 @@ struct Storm {
     n_repeated: usize,
 }
 
-/// Sends all requests as fast as so many senders can, and again what is refused.
-fn send_at_once(receiver: &Receiver, bodies: &[Vec<u8>], n_senders: usize) -> Storm {
+/// Sends all requests, each when it is due and a sender is free, and again what is refused.
+fn send_storm(server: &Server, requests: &[Vec<u8>], args: &Args) -> Storm {
+    let connections: Vec<_> = (0..args.senders).map(|_| server.connect()).collect();
     let started = Instant::now();
-    let (next, n_repeated) = (Mutex::new(bodies.iter()), AtomicUsize::new(0));
+    let (next, n_repeated) = (Mutex::new((0..).zip(requests)), AtomicUsize::new(0));
     let take = || next.lock().expect("no panic").next();
+    let between = Duration::from_millis(args.within_ms.into()) / u32::try_from(requests.len()).expect("they are few");
     thread::scope(|scope| {
-        for _ in 0..n_senders {
-            scope.spawn(|| {
-                while let Some(body) = take() {
-                    while let Err(refused) = write(receiver, body) {
-                        let WriteError::Throttled { retry_after, .. } = refused else { panic!("{refused}") };
+        for mut connection in connections {
+            let (take, n_repeated) = (&take, &n_repeated);
+            scope.spawn(move || {
+                while let Some((i, request)) = take() {
+                    thread::sleep((started + between * i).saturating_duration_since(Instant::now()));
+                    while let Outcome::Again(after) = connection.send(request) {
                         n_repeated.fetch_add(1, Ordering::Relaxed);
-                        thread::sleep(retry_after);
+                        thread::sleep(after);
                     }
                 }
             });
         }
     });
     Storm { duration: started.elapsed(), n_repeated: n_repeated.into_inner() }
+}
+
+/// Asks the server how many samples of the bench it has.
+fn n_samples(connection: &mut Connection) -> usize {
+    let of = |name| {
+        // sum(count_over_time(name{job="kubelet"}[2h]))
+        let query = format!("sum(count_over_time({name}%7Bjob%3D%22kubelet%22%7D%5B2h%5D))");
+        let answer = connection.get(&format!("/api/v1/query?query={query}"));
+        let value = answer.split('"').rev().find_map(|part| part.parse::<usize>().ok());
+        value.unwrap_or_else(|| panic!("no number in {answer}"))
+    };
+    common::METRICS.map(of).iter().sum()
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later than 1970");
+    i64::try_from(since.as_millis()).expect("it is not that late")
+}
+
+/// Returns the CPU time that a process has taken.
+fn cpu_of(id: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("it runs");
+    // Behind the name of the program: user and system time are the 12th and 13th field, in hundredths of a second.
+    let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("it is a number")).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 fn report(phase: &str, latencies: &[Duration]) {

@@ -100,7 +100,7 @@ impl RejectLog {
 
 /// Returns the reason of a whole request, as `varve_ingest_requests_total` has it.
 fn name(error: &WriteError) -> &'static str {
-    match error {
+    match error.cause() {
         WriteError::Malformed(_) => "malformed",
         WriteError::TooLarge { .. } => "too_large",
         WriteError::Busy { .. } => "busy",

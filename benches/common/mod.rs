@@ -7,7 +7,8 @@ pub(crate) const STEP_MS: i64 = 30_000;
 /// Time of the first sample.
 pub(crate) const START_MS: i64 = 1_700_000_000_000;
 
-const METRICS: [&str; 8] = [
+/// The names of its metrics.
+pub(crate) const METRICS: [&str; 8] = [
     "container_cpu_usage_seconds_total",
     "container_memory_working_set_bytes",
     "container_network_receive_bytes_total",

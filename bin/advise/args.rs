@@ -1,12 +1,13 @@
 //! Flags of `varve advise`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::relabel_rules::Dialect;
-use crate::client::Url;
+use crate::client::{Access, Client, Url};
 use crate::quantity::parse_duration;
 
 /// Commands of `varve advise`.
@@ -16,6 +17,29 @@ pub(crate) enum AdviseCommand {
     Drops(Box<DropsArgs>),
     /// Shows which metrics were asked for of late, by whom, and which never
     Usage(UsageArgs),
+}
+
+/// Whom to trust over https.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TrustArgs {
+    /// Certificates in PEM that servers asked over https are signed with, instead of those that the system trusts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// Takes any certificate of servers asked over https: whoever is in between can read and change all
+    #[arg(long, conflicts_with = "ca_file")]
+    pub(crate) insecure_skip_verify: bool,
+}
+
+impl TrustArgs {
+    /// Makes a client of a server, with the bearer token of a file if there is one.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or holds what it should not.
+    pub(crate) fn client(&self, url: &Url, token_file: Option<&Path>) -> Result<Client> {
+        let access = Access::with_token_file(token_file)?;
+        Client::with_access(url, access.trusting(self.ca_file.clone(), self.insecure_skip_verify))
+    }
 }
 
 /// Arguments of `varve advise drops`.
@@ -44,6 +68,9 @@ pub(crate) struct DropsArgs {
     /// File with a bearer token for --url
     #[arg(long, value_name = "FILE", requires = "url")]
     pub(crate) token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 
     /// Text-format scrape of a target of a job, instead of --url; may be repeated
     #[arg(long, value_name = "JOB=FILE", value_parser = parse_scrape)]
@@ -128,6 +155,9 @@ pub(crate) struct UsageArgs {
     /// File with a bearer token
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 
     /// Shows the metrics that exist and were not asked for, instead
     #[arg(long)]

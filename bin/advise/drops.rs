@@ -17,7 +17,6 @@ use super::problems::Problem;
 use super::relabel_rules;
 use super::report::Report;
 use super::{record, rules};
-use crate::client::Client;
 use crate::quantity::print_duration;
 
 /// The exit code when more is unused than may be.
@@ -82,7 +81,7 @@ impl Inputs {
             dashboards.read(&file.name, &file.text);
         }
         if let Some(url) = &args.grafana {
-            read_grafana(&mut Client::with_token_file(url, args.grafana_token_file.as_deref())?, &mut dashboards)?;
+            read_grafana(&mut args.trust.client(url, args.grafana_token_file.as_deref())?, &mut dashboards)?;
         }
         dashboards.finish();
         self.read_records(args)
@@ -94,7 +93,7 @@ impl Inputs {
             self.read_record(&file.name, &file.text, args.usage_since);
         }
         let Some(url) = args.url.as_ref().filter(|_| !args.no_usage) else { return Ok(()) };
-        let answer = Client::with_token_file(url, args.token_file.as_deref())?.get("/api/v1/status/usage")?;
+        let answer = args.trust.client(url, args.token_file.as_deref())?.get("/api/v1/status/usage")?;
         if answer.is_success() {
             let text = String::from_utf8_lossy(&answer.body).into_owned();
             self.read_record(&format!("{url}/api/v1/status/usage"), &text, args.usage_since);
@@ -128,8 +127,7 @@ fn find(args: &DropsArgs, needs: &Needs) -> Result<Findings> {
     let mut bytes_per_sample = args.bytes_per_sample;
     let mut inventory: Box<dyn Inventory> = match &args.url {
         Some(url) => {
-            let mut server =
-                Server::new(Client::with_token_file(url, args.token_file.as_deref())?, interval, intervals);
+            let mut server = Server::new(args.trust.client(url, args.token_file.as_deref())?, interval, intervals);
             bytes_per_sample = bytes_per_sample.or_else(|| server.bytes_per_sample());
             Box::new(server)
         }

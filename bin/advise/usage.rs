@@ -15,7 +15,7 @@ use crate::client::Client;
 /// # Errors
 /// If the server does not answer or keeps no record.
 pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
-    let mut client = Client::with_token_file(&args.url, args.token_file.as_deref())?;
+    let mut client = args.trust.client(&args.url, args.token_file.as_deref())?;
     let mut record = get(&mut client, "/api/v1/status/usage")?;
     let has_prefix = |entry: &Value| name(entry).starts_with(&args.prefix);
     let metrics =

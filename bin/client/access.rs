@@ -149,6 +149,13 @@ impl Access {
         Ok(access)
     }
 
+    /// Trusts those whom the certificates of a file have signed, or, if told so, whoever answers.
+    pub(crate) fn trusting(mut self, ca_file: Option<PathBuf>, anybody: bool) -> Self {
+        self.tls.ca_file = ca_file.unwrap_or(self.tls.ca_file);
+        self.tls.insecure_skip_verify |= anybody;
+        self
+    }
+
     /// Adds a header to every request.
     ///
     /// # Errors

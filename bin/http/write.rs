@@ -203,7 +203,8 @@ fn refuse_body(refused: &BodyError) -> Response {
 
 /// Answers so that a sender repeats what can be mended by repeating (5xx), and drops what cannot (4xx).
 fn refuse(error: &WriteError, admission_status: StatusCode) -> Response {
-    let status = match error {
+    let cause = error.cause();
+    let status = match cause {
         WriteError::Malformed(_) => StatusCode::BAD_REQUEST,
         WriteError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         WriteError::Busy { .. } | WriteError::Throttled { .. } => admission_status,
@@ -214,17 +215,17 @@ fn refuse(error: &WriteError, admission_status: StatusCode) -> Response {
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     if (status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS)
-        && let Some(left_out) = REFUSED.admit(kind(error), Instant::now())
+        && let Some(left_out) = REFUSED.admit(kind(cause), Instant::now())
     {
         tracing::warn!(%error, left_out, "Write request not stored");
     }
     let mut response = answer(status, &error.to_string());
-    if let WriteError::Throttled { retry_after, .. } = error {
+    if let WriteError::Throttled { retry_after, .. } = cause {
         let seconds = retry_after.as_millis().div_ceil(1000).min(RETRY_AFTER_MAX_S);
         let value = HeaderValue::from_str(&seconds.to_string()).expect("digits make a header");
         response.headers_mut().insert(header::RETRY_AFTER, value);
     }
-    if let Some(flag) = limit_hit(error) {
+    if let Some(flag) = limit_hit(cause) {
         response.extensions_mut().insert(LimitHit(flag));
     }
     response

@@ -50,6 +50,19 @@ pub enum WriteError {
         /// After what time sending it again may help.
         retry_after: Duration,
     },
+    /// A body that is stored part by part met another error after some parts. What it says of sending again holds for the
+    /// whole body too: nothing is stored twice.
+    #[error(
+        "{cause}; the first {n_lines} lines of the body are stored, {n_samples} samples: send all of it again, or what follows them"
+    )]
+    Cut {
+        /// Lines whose samples are stored.
+        n_lines: u64,
+        /// Samples of these lines that are stored.
+        n_samples: u64,
+        /// What ended the request.
+        cause: Box<WriteError>,
+    },
     /// Series kept leaving the store's memory while the request was written. Some samples may be stored; sending the
     /// request again is safe (HTTP 503).
     #[error("series kept moving while the request was written")]
@@ -58,6 +71,17 @@ pub enum WriteError {
     /// `Limit`, `Poisoned` and `Io`, else 500).
     #[error("storage: {0}")]
     Store(#[from] varve_tsdb::Error),
+}
+
+impl WriteError {
+    /// Returns what ended the request, however much of it is stored.
+    #[must_use]
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Cut { cause, .. } => cause,
+            error => error,
+        }
+    }
 }
 
 /// Where a body stops being a write request.

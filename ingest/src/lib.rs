@@ -10,7 +10,8 @@
 //!    Only what is unknown has its labels parsed and checked (`label_set`). Of HA pairs (`ha`) only the series of the
 //!    replica that leads go on. Then the rules of `relabel` keep, rewrite or drop it; a dropped label set is a route too.
 //!    What is left is looked up in the store. A series that it does not have is made if its team's budget (`budget`) and a
-//!    turn (`turns`) allow it now; else the request waits with it (`waiting`) when the rest is stored.
+//!    turn (`turns`) allow it now; else the request waits with it (`waiting`) when the rest is stored. Who makes series
+//!    gives way to requests of known ones (`precedence`).
 //! 4. `append` hands samples and exemplars to the store and resolves series again that have moved in memory meanwhile.
 //! 5. What was not stored is counted per [`Reason`] with one example ([`Rejects`]); the rest is stored.
 //!
@@ -18,8 +19,9 @@
 //! 1. A request with a malformed byte stores nothing: it is decoded whole before the first append.
 //! 2. [`Written`] says of every sample, exemplar, native histogram and metadata entry of the request that it is stored,
 //!    or is in [`Rejects`], or for exemplars in [`ExemplarCounts`].
-//! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part may be stored; after the
-//!    others nothing is. To send the request again is safe in every case: the store keeps nothing twice.
+//! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part may be stored, and
+//!    [`WriteError::Cut`] says which; after the others nothing is. To send the request again is safe in every case: the
+//!    store keeps nothing twice.
 //! 4. Memory is bounded by [`Limits`] whatever the bytes say.
 //!
 //! Threads: a [`Receiver`] is shared; each request runs on its caller's thread, without waiting for another one but for
@@ -42,6 +44,7 @@ mod metadata;
 mod otlp;
 mod pipeline;
 mod rejects;
+mod precedence;
 mod relabel;
 mod remote_write;
 mod request;

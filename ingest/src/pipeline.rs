@@ -258,7 +258,7 @@ impl Receiver {
             Version::V1 => v1::decode(message, &self.hasher, &self.limits, batch)?,
             Version::V2 => v2::decode(message, &self.hasher, &self.limits, batch)?,
         }
-        drop(turn);
+        drop((turn, first));
         self.store(origin, (message, batch), permit, Rejects::default(), passage)
     }
 
@@ -274,6 +274,7 @@ impl Receiver {
     /// Waits for a log that has no room on its disk.
     fn wait_for_log(&self, until: Instant) -> Result<(), WriteError> {
         loop {
+        let first = self.door.precedence.go_first();
             match self.db.ready() {
                 Err(varve_tsdb::Error::Io { .. }) if Instant::now() < until => std::thread::sleep(LOG_PAUSE),
                 ready => return Ok(ready?),

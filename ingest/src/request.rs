@@ -18,6 +18,7 @@ use crate::label_set;
 use crate::limits::Limits;
 use crate::metadata;
 use crate::pipeline::Written;
+use crate::precedence::{First, SERIES_BETWEEN};
 use crate::rejects::{Example, Reason, Rejects};
 use crate::relabel::{Ruled, Ruling, Verdict};
 use crate::remote_write::wire::Reader;
@@ -55,6 +56,8 @@ pub(crate) struct Request<'a> {
     rest: Rest,
     /// The turn of the go at hand: `None` if nobody has asked for one yet.
     turn: Option<Option<Turn<'a>>>,
+    /// As long as all of its series are known, as far as it has come, and it waits for nothing.
+    first: Option<First<'a>>,
     /// Series that it has made in this go, and those that it has looked up and the store does not have.
     n_made: usize,
     n_unknown: usize,
@@ -83,6 +86,7 @@ impl<'a> Request<'a> {
             rejects,
             rest: Rest::default(),
             turn: None,
+            first: Some(context.door.precedence.go_first()),
             n_made: 0,
             n_unknown: 0,
             n_stored: 0,
@@ -129,6 +133,7 @@ impl<'a> Request<'a> {
     /// Goes on with what was left, until nothing is or time is over.
     fn write_rest(&mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
         let Context { door, origin, size, .. } = self.context;
+        self.first = None;
         let waiting = door.wait(origin, size, &self.rest)?;
         let mut is_stuck = false;
         while !self.rest.series.is_empty() {
@@ -461,13 +466,26 @@ impl<'a> Request<'a> {
         let handle = self.context.db.series_for(&found.labels, team.group())?;
         drop(grant);
         self.n_made += 1;
+        self.make_room()?;
         let route = Route::Series(handle, found.verdict(self.context.ruling));
         Ok(Resolved::To(self.note_route(series, route, found.is_lasting)))
+    }
+
+    /// Leaves room for requests of known series, now and then.
+    fn make_room(&self) -> Result<(), WriteError> {
+        if self.n_made.is_multiple_of(LOGGED_AT_ONCE) {
+            self.context.db.write_out()?;
+        }
+        if self.n_made.is_multiple_of(SERIES_BETWEEN) {
+            self.context.door.precedence.give_way();
+        }
+        Ok(())
     }
 
     /// Tells whether a team may make a series in this go, as far as is known. Asks for a turn the first time.
     fn may_make(&mut self, team: Team) -> bool {
         let turns = &self.context.door.turns;
+        self.first = None;
         self.turn.get_or_insert_with(|| turns.try_turn());
         !self.turn_is_over() && self.rest.may_have_series(team)
     }
@@ -621,6 +639,9 @@ impl Found {
 /// routes do not keep these waiting; of a storm nothing more is looked up before there is a turn to make it, as that takes
 /// from requests of known series what they need.
 const UNKNOWN_MAX: usize = 64;
+/// Definitions of series that one request leaves to be compressed and written at once: whoever commits next does it, also for a
+/// request of known series.
+const LOGGED_AT_ONCE: usize = 256;
 /// Series that a request makes in one turn: as many as a Prometheus sends at a time. It takes tens of milliseconds, which
 /// is how long the next one waits.
 const MADE_PER_TURN: usize = 2_000;

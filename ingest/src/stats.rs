@@ -74,7 +74,7 @@ impl Counters {
     /// Counts a request by how it ended.
     pub(crate) fn note(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
         add(&self.received_bytes, body_size as u64);
-        let requests = match outcome {
+        let requests = match outcome.as_ref().map_err(WriteError::cause) {
             Ok(written) => {
                 add(&self.samples_stored, written.samples_stored);
                 add(&self.samples_dropped, written.samples_dropped);
@@ -91,7 +91,7 @@ impl Counters {
                 *self.throttled.lock().unwrap_or_else(PoisonError::into_inner).entry(*scarce).or_default() += 1;
                 return;
             }
-            Err(WriteError::Moved | WriteError::Store(_)) => &self.failed,
+            Err(WriteError::Moved | WriteError::Store(_) | WriteError::Cut { .. }) => &self.failed,
         };
         add(requests, 1);
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::budget::{Ledger, Refusal, Scarce, Team};
 use crate::error::WriteError;
 use crate::limits::Limits;
+use crate::precedence::Precedence;
 use crate::turns::{Seat, Turn, Turns};
 
 /// Who sends a request.
@@ -26,6 +27,7 @@ pub struct Origin<'a> {
 pub(crate) struct Door {
     pub(crate) ledger: Ledger,
     pub(crate) turns: Turns,
+    pub(crate) precedence: Precedence,
     wait_max: Duration,
 }
 
@@ -52,7 +54,7 @@ impl Door {
     pub(crate) fn new(ledger: Ledger, limits: &Limits) -> Self {
         let seats_size_max = limits.bytes_in_flight_max / SEATS_SHARE;
         let turns = Turns::new(limits.creation_concurrency_max, limits.waiting_max, seats_size_max);
-        Self { ledger, turns, wait_max: limits.admission_wait }
+        Self { ledger, turns, precedence: Precedence::default(), wait_max: limits.admission_wait }
     }
 
     /// Returns until when a request that comes now may wait.

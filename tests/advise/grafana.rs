@@ -1,9 +1,14 @@
 //! A Grafana that knows one dashboard, one library panel and one alert rule, and lets nobody in without its token.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
 
+use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const TOKEN: &str = "glsa_secret";
 
@@ -15,24 +20,50 @@ pub(super) fn start() -> String {
     url
 }
 
+/// Likewise over TLS, with a certificate that it has signed itself. Returns that in PEM, too.
+pub(super) fn start_over_tls() -> (String, String) {
+    let key = KeyPair::generate().expect("make a key");
+    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a valid name");
+    let cert = params.self_signed(&key).expect("sign a certificate");
+    let key = PrivateKeyDer::try_from(key.serialize_der()).expect("it is a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .expect("key and certificate go together");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("https://{}", listener.local_addr().expect("it is bound"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("the configuration is sound");
+            serve(StreamOwned::new(connection, stream));
+        }
+    });
+    (url, cert.pem())
+}
+
 /// Answers every request of a connection.
-fn serve(mut stream: TcpStream) {
-    let reader = BufReader::new(stream.try_clone().expect("a second handle"));
-    let (mut path, mut is_known) = (String::new(), false);
-    for line in reader.lines().map_while(Result::ok) {
-        if let Some(rest) = line.strip_prefix("GET ") {
+fn serve(stream: impl Read + Write) {
+    let mut reader = BufReader::new(stream);
+    let (mut path, mut is_known, mut line) = (String::new(), false, String::new());
+    while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
+        let text = line.trim_end();
+        if let Some(rest) = text.strip_prefix("GET ") {
             path = rest.split(' ').next().unwrap_or_default().to_owned();
             is_known = false;
         }
-        is_known |= line.to_ascii_lowercase() == format!("authorization: bearer {TOKEN}");
-        if line.is_empty() {
+        is_known |= text.to_ascii_lowercase() == format!("authorization: bearer {TOKEN}");
+        if text.is_empty() {
             let (status, body) = if is_known { answer(&path) } else { ("401 Unauthorized", json!({})) };
             let body = body.to_string();
             let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
-            if stream.write_all((head + &body).as_bytes()).is_err() {
+            if reader.get_mut().write_all((head + &body).as_bytes()).is_err() {
                 return;
             }
         }
+        line.clear();
     }
 }
 

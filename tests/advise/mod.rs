@@ -250,3 +250,27 @@ fn dashboards_of_a_grafana_are_read() {
     let names: Vec<_> = report["unused"].as_array().unwrap().iter().map(|finding| &finding["metric"]).collect();
     assert_eq!((names, &report["problems"]), (vec![&json!("unused")], &json!([])));
 }
+
+#[test]
+fn a_grafana_over_https_is_asked_if_its_certificate_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path_of = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    let (url, cert) = grafana::start_over_tls();
+    std::fs::write(path_of("scrape"), "in_dashboard 1\nunused 1\n").unwrap();
+    std::fs::write(path_of("token"), "glsa_secret\n").unwrap();
+    std::fs::write(path_of("cert.pem"), cert).unwrap();
+    let (scrape, token) = (format!("j={}", path_of("scrape")), path_of("token"));
+    let args = ["--grafana", &url, "--grafana-token-file", &token, "--scrape", &scrape, "--format", "json"];
+    let ask = |more: &[&str]| advise(&with(args.map(str::to_owned).to_vec(), more));
+    let stranger = ask(&[]);
+    assert_eq!(stranger.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&stranger.stderr);
+    assert!(error.contains("speak TLS") && error.contains("certificate"), "{error}");
+    for trust in [&["--ca-file", &path_of("cert.pem")][..], &["--insecure-skip-verify"]] {
+        let answer = ask(trust);
+        assert!(answer.status.success(), "{trust:?}: {}", String::from_utf8_lossy(&answer.stderr));
+        let report: Value = serde_json::from_slice(&answer.stdout).unwrap();
+        assert_eq!(report["unused"].as_array().unwrap().len(), 1, "{report}");
+    }
+    assert_eq!(ask(&["--ca-file", &path_of("token")]).status.code(), Some(1), "it holds no certificate");
+}

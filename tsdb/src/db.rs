@@ -492,6 +492,15 @@ impl Db {
         of_replay.into_iter().chain(self.store.logs.iter().enumerate().filter_map(of_log)).collect()
     }
 
+    /// Hands what was logged to the operating system, for those who make many series: else the next append, whoever it is of,
+    /// compresses and writes all of their definitions.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Poisoned`].
+    pub fn write_out(&self) -> Result<()> {
+        self.store.logs.iter().try_for_each(|log| log.wal().write_out())
+    }
+
     /// Makes everything that was appended survive a power cut.
     ///
     /// # Errors

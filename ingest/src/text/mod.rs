@@ -2,7 +2,8 @@
 //!
 //! The body is decompressed and parsed line by line; what has come together is stored whenever it is [`BATCH_SERIES_MAX`]
 //! samples, so that a body of any length takes the memory of one batch. A line that cannot be read ends the import, and
-//! its error says how much of the lines before it is stored.
+//! its error says how much of the lines before it is stored. So does what is scarce for longer than a request waits: nothing
+//! of the body counts as taken then, and all of it may be sent again, since what is stored is not stored twice.
 //!
 //! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times what a message may have.
 
@@ -83,8 +84,8 @@ impl Receiver {
     /// Imports a scrape body, see the module `text`.
     ///
     /// # Errors
-    /// See [`WriteError`]; of [`Malformed::Line`] the lines before may be stored, and it says so. Of the other errors a part
-    /// may be stored too.
+    /// See [`WriteError`]; of [`Malformed::Line`] the lines before may be stored, and it says so, as [`WriteError::Cut`] does
+    /// of the other errors. Of the batch at hand a part may be stored too.
     pub fn import(&self, origin: &Origin<'_>, body: &[u8], import: &Import) -> Result<Written, WriteError> {
         let outcome = self.with_scratch(|scratch| {
             let mut importer = Importer { receiver: self, origin, import, scratch, written: Written::default() };
@@ -131,8 +132,20 @@ impl Importer<'_> {
             BufReader::with_capacity(BUFFER_SIZE, self.import.compression.reader(body, self.receiver.limits())?);
         let mut lines = Lines { reader, line: Vec::new(), number: 0, size: 0, size_max };
         let mut family = Family::default();
-        while !self.batch(&mut lines, &mut family)? {}
+        let mut n_lines = 0;
+        while !self.batch(&mut lines, &mut family).map_err(|error| self.cut(error, n_lines))? {
+            n_lines = lines.number;
+        }
         Ok(std::mem::take(&mut self.written))
+    }
+
+    /// Tells of an error after so many lines that they are stored.
+    fn cut(&self, error: WriteError, n_lines: u64) -> WriteError {
+        match error {
+            error @ WriteError::Malformed(_) => error,
+            error if n_lines == 0 => error,
+            cause => WriteError::Cut { n_lines, n_samples: self.written.samples_stored, cause: Box::new(cause) },
+        }
     }
 
     /// Reads and stores a batch; returns whether the body is at its end.

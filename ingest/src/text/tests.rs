@@ -1,10 +1,12 @@
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;
+use crate::budget::{Amounts, Budgets};
 use crate::limits::Limits;
 
 /// Prints what a line says.
@@ -86,9 +88,19 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let db = Arc::new(Db::open(dir.path(), Options { shards: 1, ..Options::default() }).unwrap());
-        Self { receiver: Receiver::new(Arc::clone(&db), Limits::default()), db, _dir: dir }
+        Self { receiver: Receiver::new(Arc::clone(&db), limits), db, _dir: dir }
+    }
+
+    fn try_import(&self, text: &str) -> Result<Written, WriteError> {
+        let (format, compression) = (TextFormat::Prometheus, Compression::Identity);
+        let import = Import { format, compression, now_ms: NOW_MS, extra_labels: Vec::new() };
+        self.receiver.import(&Origin::default(), text.as_bytes(), &import)
     }
 
     fn import(&self, text: &str, format: TextFormat, extra: &[(&str, &str)]) -> Result<Written, String> {
@@ -211,4 +223,43 @@ fn lines_are_read_one_by_one() {
     let mut reader = LineReader::new("a 1\nb\n".as_bytes(), TextFormat::Prometheus);
     assert!(reader.read().is_ok());
     assert_eq!(reader.read().unwrap_err().to_string(), "line 2: invalid value \"\" of a sample");
+}
+
+#[test]
+fn what_is_scarce_in_the_midst_of_a_body_says_what_is_stored_and_the_whole_may_come_again() {
+    let fixture = Fixture::with(Limits { admission_wait: Duration::ZERO, ..Limits::default() });
+    let budget = |new_series| Budgets {
+        total: Amounts { new_series_per_second: new_series, ..Amounts::default() },
+        ..Budgets::default()
+    };
+    // The first batch takes a second's worth and more, so that nothing is left for the next one.
+    fixture.receiver.set_budgets(budget(Some(1)));
+    let known = "known 1 1699999999000\n";
+    fixture.import(known, TextFormat::Prometheus, &[]).unwrap();
+    let n_samples = BATCH_SERIES_MAX + 5;
+    let mut text = "# HELP m A comment is a line, too.\n".to_owned();
+    for i in 0..n_samples {
+        match i < BATCH_SERIES_MAX {
+            true => writeln!(text, "known {i} {}", NOW_MS + i as i64).unwrap(),
+            false => writeln!(text, "m{{i=\"{i}\"}} 1 {NOW_MS}").unwrap(),
+        }
+    }
+    let cut = fixture.try_import(&text).unwrap_err();
+    assert!(matches!(cut.cause(), WriteError::Throttled { .. }), "{cut:?}");
+    let told = cut.to_string();
+    let n_lines = BATCH_SERIES_MAX + 1;
+    let expect =
+        format!("the first {n_lines} lines of the body are stored, {BATCH_SERIES_MAX} samples: send all of it");
+    assert!(told.contains(&expect), "{told}");
+    assert_eq!(fixture.receiver.stats().requests_throttled.values().sum::<u64>(), 1);
+
+    fixture.receiver.set_budgets(budget(None));
+    let again = fixture.try_import(&text).unwrap();
+    assert_eq!((again.samples_stored, again.rejects.is_empty()), (n_samples as u64, true));
+    let samples: Vec<_> = fixture.contents().iter().map(|of| of.matches('@').count()).collect();
+    assert_eq!(
+        (samples.len(), samples.iter().sum::<usize>()),
+        (6, n_samples + 1),
+        "nothing is lost, and nothing twice"
+    );
 }
