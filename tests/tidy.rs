@@ -128,6 +128,27 @@ fn every_metric_is_documented() {
     assert!(missing.is_empty(), "docs/metrics.md does not name {missing:?}");
 }
 
+/// Returns what the map in docs/architecture.md names. What is not found from the root lies beside the first of its row.
+fn mapped() -> Vec<PathBuf> {
+    let page = text(&root().join("docs/architecture.md"));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let in_row = |row: &str| {
+        let names: Vec<_> = row.split('`').step_by(2).map(str::to_owned).collect();
+        let beside = root().join(&names[0]).parent().expect("a file has a folder").to_owned();
+        let place = move |name: &String| [root().join(name), beside.join(name)].into_iter().find(|path| path.exists());
+        names.iter().map(|name| place(name).unwrap_or_else(|| panic!("{name} is not there"))).collect::<Vec<_>>()
+    };
+    rows.flat_map(in_row).collect()
+}
+
+#[test]
+fn every_source_is_on_the_map() {
+    let mapped = mapped();
+    let is_there = |path: &Path| mapped.iter().any(|of| path == of || path.starts_with(of.with_extension("")));
+    let lost: Vec<_> = sources().into_iter().filter(|path| !is_there(path)).collect();
+    assert!(lost.is_empty(), "not on the map in docs/architecture.md: {lost:?}");
+}
+
 #[test]
 fn every_page_on_a_format_is_named_in_the_overview() {
     let overview: String =

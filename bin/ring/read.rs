@@ -45,7 +45,8 @@ pub(crate) fn read(path: &Path) -> Result<RingFile> {
     decode(&bytes).map_err(|reason| anyhow!("{path:?}: {reason}"))
 }
 
-fn decode(bytes: &[u8]) -> Result<RingFile, String> {
+/// Reads the bytes of a ring.
+pub(super) fn decode(bytes: &[u8]) -> Result<RingFile, String> {
     let Header { n_slots, pid, started_ms, ended_in_order } = Header::decode(bytes)?;
     let slots = bytes[HEADER_SIZE..].as_chunks::<SIZE>().0;
     let slots = &slots[..slots.len().min(n_slots as usize)];

@@ -84,11 +84,11 @@ impl Cursor<'_> {
         }
         for _ in 0..self.len(METRICS_MAX)? {
             let entry = self.entry(&requesters)?;
-            record.n_forgotten += record.metrics.insert(entry);
+            record.n_forgotten = record.n_forgotten.saturating_add(record.metrics.insert(entry));
         }
         for _ in 0..self.len(SELECTORS_MAX)? {
             let entry = self.entry(&requesters)?;
-            record.n_forgotten += record.selectors.insert(entry);
+            record.n_forgotten = record.n_forgotten.saturating_add(record.selectors.insert(entry));
         }
         Some(record)
     }
@@ -144,24 +144,45 @@ impl Cursor<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+    use varve_tsdb::{Fs, MemFs};
+
     use super::super::record::Use;
     use super::*;
-    use proptest::prelude::*;
 
-    fn record() -> Record {
-        let mut record = Record::new(7);
+    fn used(text: &str, is_metric: bool) -> Use {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let used = |text: &str, is_metric| Use {
+        Use {
             text: text.to_owned(),
             is_metric,
             matched: names(&["x"]),
             grouped: names(&["y", "é"]),
             all_labels: is_metric,
-        };
+        }
+    }
+
+    fn record() -> Record {
+        let mut record = Record::new(7);
         let who = Requester { user_agent: "Grafana".into(), panel: "2".into(), ..Requester::default() };
         record.note(&who, &[used("a", true), used("{b=\"c\"}", false)], 5);
         record.note(&Requester::default(), &[used("a", true)], 6);
         record
+    }
+
+    #[test]
+    fn the_example_of_the_page_is_what_is_written() {
+        let mut record = Record::new(1_763_683_200_000);
+        let who = Requester { user_agent: "curl".into(), ..Requester::default() };
+        let matched = vec!["job".to_owned()];
+        let used = Use { text: "up".to_owned(), is_metric: true, matched, grouped: vec![], all_labels: false };
+        record.note(&who, &[used], 1_763_683_260_000);
+        let fs = MemFs::new();
+        FILE.replace(&fs, Path::new("/usage"), &encode(&record)).unwrap();
+        let bytes = fs.read(Path::new("/usage"), 1 << 10).unwrap();
+        let shown: String = bytes.chunks(16).map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], "")).collect();
+        assert!(include_str!("../../docs/format/usage.md").contains(&shown), "the page does not show\n{shown}");
     }
 
     #[test]
@@ -180,6 +201,23 @@ mod tests {
         }
         payload.push(0);
         assert!(decode(&payload).is_none());
+    }
+
+    #[test]
+    fn figures_that_cannot_grow_are_taken_and_stay() {
+        let mut full = record();
+        full.n_forgotten = u64::MAX;
+        for entry in full.metrics.entries.values_mut() {
+            entry.n_queries = u64::MAX;
+            entry.askers.iter_mut().for_each(|asker| asker.n_queries = u64::MAX);
+        }
+        let mut read = decode(&encode(&full)).unwrap();
+        let long = "x".repeat(TEXT_SIZE_MAX + 1);
+        let used = |text: &str| Use { text: text.to_owned(), ..used("a", true) };
+        read.note(&Requester::default(), &[used("a"), used(&long)], 8);
+        let snapshot = read.snapshot();
+        assert_eq!((snapshot.n_forgotten, snapshot.metrics[0].n_queries), (u64::MAX, u64::MAX));
+        assert_eq!(snapshot.metrics[0].askers[0].n_queries, u64::MAX);
     }
 
     proptest! {

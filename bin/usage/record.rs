@@ -150,12 +150,12 @@ impl Record {
         let mut seen = HashSet::new();
         for used in uses {
             if used.text.len() > TEXT_SIZE_MAX {
-                self.n_forgotten += 1;
+                self.n_forgotten = self.n_forgotten.saturating_add(1);
                 continue;
             }
             let is_first = seen.insert(&used.text);
             let table = if used.is_metric { &mut self.metrics } else { &mut self.selectors };
-            self.n_forgotten += table.note(used, &who, now_ms, is_first);
+            self.n_forgotten = self.n_forgotten.saturating_add(table.note(used, &who, now_ms, is_first));
         }
     }
 
@@ -268,7 +268,8 @@ impl Entry {
             }
         }
         if is_first {
-            self.n_queries += 1;
+            // What a file says may be anything.
+            self.n_queries = self.n_queries.saturating_add(1);
             self.note_asker(who, now_ms);
         }
     }
@@ -277,7 +278,8 @@ impl Entry {
         let at = self.askers.iter().position(|asker| asker.who == *who);
         let n_queries = at.map_or(0, |at| self.askers.remove(at).n_queries);
         self.askers.truncate(ASKERS_MAX - 1);
-        self.askers.insert(0, Asker { who: Arc::clone(who), last_ms: now_ms, n_queries: n_queries + 1 });
+        let n_queries = n_queries.saturating_add(1);
+        self.askers.insert(0, Asker { who: Arc::clone(who), last_ms: now_ms, n_queries });
     }
 }
 

@@ -86,7 +86,7 @@ impl Found {
             Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
             names => names.map_err(Error::io("list", dir))?,
         };
-        let importing: Vec<_> = names.iter().filter_map(|name| Importing::parse(name)).collect();
+        let importing: Vec<_> = names.iter().filter_map(|name| Importing::find(fs, dir, name)).collect();
         let last_id = importing.iter().map(|of| of.last().0).max().unwrap_or(0);
         let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), importing, n_damaged: 0, last_id };
         for name in names {
@@ -98,7 +98,7 @@ impl Found {
                 if found.importing.iter().any(|of| of.has(id)) {
                     continue;
                 }
-                let opened = Block::open(fs, &path, cache).map(Arc::new);
+                let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
                 found.blocks.extend(or_damaged(opened, &path, &mut found.n_damaged)?);
             }
         }
@@ -336,9 +336,9 @@ impl Blocks {
     /// Opens a finished block.
     ///
     /// # Errors
-    /// As [`Block::open`].
+    /// As [`Block::open_numbered`].
     pub(crate) fn open_block(&self, id: BlockId) -> Result<Arc<Block>> {
-        Block::open(&*self.fs, &self.dir.join(id.file_name()), &self.cache).map(Arc::new)
+        Block::open_numbered(&*self.fs, &self.dir, id, &self.cache).map(Arc::new)
     }
 
     /// Opens a block that is not of this store.

@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use crate::block::BlockId;
+use crate::block::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 
@@ -25,11 +25,18 @@ pub(crate) struct Importing {
 }
 
 impl Importing {
-    /// Returns the blocks that a file of this name stands for, or `None` if it is none of ours.
-    pub(crate) fn parse(file_name: &str) -> Option<Self> {
+    /// Returns the blocks that a file of a folder stands for, or `None` if it is none of ours: blocks are removed for it.
+    pub(crate) fn find(fs: &dyn Fs, dir: &Path, file_name: &str) -> Option<Self> {
+        let importing = Self::parse(file_name)?;
+        let is_empty = fs.open(&dir.join(file_name)).and_then(|file| file.size()).is_ok_and(|size| size == 0);
+        is_empty.then_some(importing)
+    }
+
+    fn parse(file_name: &str) -> Option<Self> {
         let (first, last) = file_name.strip_suffix(SUFFIX)?.split_once('-')?;
         let importing = Self { blocks: first.parse().ok()?..=last.parse().ok()? };
-        (importing.file_name() == file_name && !importing.blocks.is_empty()).then_some(importing)
+        let is_possible = !importing.blocks.is_empty() && *importing.blocks.end() <= NUMBER_MAX;
+        (is_possible && importing.file_name() == file_name).then_some(importing)
     }
 
     /// Tells whether a block is one of them.
@@ -97,7 +104,10 @@ mod tests {
         let importing = Importing { blocks: 7..=123_456_789 };
         assert_eq!(Importing::parse(&importing.file_name()), Some(importing.clone()));
         assert!(importing.has(BlockId(7)) && importing.has(importing.last()) && !importing.has(BlockId(6)));
-        for bad in ["00000007-00000006.importing", "7-8.importing", "00000007.importing", "00000007-00000008", ""] {
+        let no_next = "00000007-18446744073709551615.importing";
+        for bad in
+            ["00000007-00000006.importing", "7-8.importing", "00000007.importing", "00000007-00000008", no_next, ""]
+        {
             assert_eq!(Importing::parse(bad), None, "{bad}");
         }
     }

@@ -1,5 +1,12 @@
 //! The storage engine of Varve: an embeddable, synchronous time series database.
 //!
+//! Ten names are the whole of it: a [`Db`] is opened with [`Options`]; [`Labels`] name a series, for which it gives a
+//! [`SeriesHandle`]; [`Sample`]s go in by the [`WriteBatch`], and come out by [`Matcher`]s and a [`TimeRange`] under a
+//! [`QueryContext`]; what goes wrong is an [`Error`]. All else is for what these leave out: histograms and exemplars,
+//! figures, the formats of Prometheus, the log seen from outside. `examples/embed.rs`:
+//!
+#![doc = concat!("```rust,ignore\n", include_str!("../examples/embed.rs"), "```")]
+//!
 //! # The life of a sample
 //! 1. The caller resolves a label set once with [`Db::series`]. The label set's hash chooses a shard; the shard's head
 //!    gives the series a slot, and its log gets a definition. The [`SeriesHandle`] is kept by the caller.

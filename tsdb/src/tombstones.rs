@@ -21,7 +21,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::block::BlockMeta;
+use crate::block::{BlockMeta, NUMBER_MAX};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::matcher::{MatchOp, Matcher};
@@ -261,6 +261,9 @@ fn decode(bytes: &[u8]) -> Result<(u64, Vec<Deletion>), Bad> {
         let mut src = &bytes[offset..];
         let payload = take_payload(&mut src).ok_or(Bad::at(offset, "a delete rule does not have its checksum"))?;
         let rule = decode_rule(payload).ok_or(Bad::at(offset, "a delete rule does not decode"))?;
+        if rule.flush > NUMBER_MAX {
+            return Err(Bad::at(offset, "a delete rule is of a flush that cannot have been"));
+        }
         if rule.number > last_number || rules.last().is_some_and(|before| before.number >= rule.number) {
             return Err(Bad::at(offset, "the numbers of delete rules do not ascend"));
         }
@@ -294,7 +297,11 @@ fn decode_header(bytes: &[u8]) -> Result<(u64, usize), Bad> {
         return Err(Bad::at(N_RULES_OFFSET, "more delete rules than there may be"));
     }
     let last_number = header[LAST_NUMBER_OFFSET..N_RULES_OFFSET].try_into().expect("it is 8 bytes");
-    Ok((u64::from_le_bytes(last_number), n_rules))
+    let last_number = u64::from_le_bytes(last_number);
+    if last_number > NUMBER_MAX {
+        return Err(Bad::at(LAST_NUMBER_OFFSET, "a number that no delete rule can have had"));
+    }
+    Ok((last_number, n_rules))
 }
 
 /// Takes a rule that has its checksum off the front of `src`.

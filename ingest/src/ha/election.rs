@@ -128,7 +128,7 @@ impl Election {
     }
 
     /// Iterates over the clusters by name.
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Cluster)> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Cluster)> + ExactSizeIterator {
         self.clusters.iter().map(|(name, cluster)| (&**name, cluster))
     }
 
@@ -168,7 +168,8 @@ impl Cluster {
         self.standbys.push((before, heard));
         self.standbys.truncate(STANDBYS_MAX);
         (self.heard, self.since_ms) = (now.since_start, now.wall_ms);
-        self.n_changes += 1;
+        // What a file says may be anything.
+        self.n_changes = self.n_changes.saturating_add(1);
     }
 
     fn note_standby(&mut self, replica: &str, heard: Duration) {

@@ -43,6 +43,9 @@ impl Cursor<'_> {
         let mut election = Election::default();
         for _ in 0..self.len(CLUSTERS_MAX)? {
             let (name, leader) = (self.name()?, self.name()?);
+            if election.iter().next_back().is_some_and(|(before, _)| before >= &*name) {
+                return None;
+            }
             let (since_ms, n_changes) = (i64::from_le_bytes(self.take()?), u64::from_le_bytes(self.take()?));
             election.restore(name, Cluster::restored(leader, since_ms, n_changes));
         }
@@ -70,6 +73,11 @@ impl Cursor<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+    use varve_tsdb::{Fs, MemFs};
+
     use super::*;
 
     fn election() -> Election {
@@ -85,9 +93,41 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_page_is_what_is_written() {
+        let mut election = Election::default();
+        election.restore("eu".into(), Cluster::restored("r1".into(), 1_763_683_200_000, 4));
+        let payload = encode(&election);
+        let fs = MemFs::new();
+        FILE.replace(&fs, Path::new("/ha"), &payload).unwrap();
+        let bytes = fs.read(Path::new("/ha"), 1 << 10).unwrap();
+        let shown: String = bytes.chunks(16).map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], "")).collect();
+        assert!(include_str!("../../../docs/format/ha.md").contains(&shown), "the page does not show\n{shown}");
+    }
+
+    #[test]
     fn elections_come_back() {
         for election in [Election::default(), election()] {
             assert_eq!(told(&decode(&encode(&election)).unwrap()), told(&election));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_elections_come_back_and_any_bytes_are_refused_or_do(
+            clusters in proptest::collection::btree_map("\\PC{0,20}", ("\\PC{0,20}", any::<i64>(), any::<u64>()), 0..6),
+            at: usize, byte: u8,
+        ) {
+            let mut election = Election::default();
+            for (name, (leader, since_ms, n_changes)) in clusters {
+                election.restore(name.into(), Cluster::restored(leader.into(), since_ms, n_changes));
+            }
+            let mut payload = encode(&election);
+            prop_assert_eq!(told(&decode(&payload).unwrap()), told(&election));
+            let at = at % payload.len();
+            payload[at] = byte;
+            if let Some(read) = decode(&payload) {
+                prop_assert_eq!(encode(&read), payload);
+            }
         }
     }
 
@@ -99,7 +139,9 @@ mod tests {
         }
         let name_that_is_no_text = [&[1, 0, 1, 0, 0xff, 1, 0, b'r'][..], &[0; 16]].concat();
         let too_many = (CLUSTERS_MAX as u16 + 1).to_le_bytes();
-        for payload in [&too_many[..], &[1, 0, 1, 1], &[0, 0, 0], &name_that_is_no_text] {
+        let descending = [&[2, 0, 1, 0, b'b', 0, 0][..], &[0; 16], &[1, 0, b'a', 0, 0], &[0; 16]].concat();
+        assert!(decode(&[&[1, 0][..], &descending[2..23]].concat()).is_some(), "the first of these alone");
+        for payload in [&too_many[..], &[1, 0, 1, 1], &[0, 0, 0], &name_that_is_no_text, &descending] {
             assert!(decode(payload).is_none(), "{payload:?}");
         }
     }

@@ -4,11 +4,15 @@
 mod prometheus;
 mod regexp;
 mod reseal;
+mod ring;
 mod store;
+mod usage;
 
 pub use prometheus::{prometheus_block, prometheus_chunk, prometheus_log};
 pub use regexp::regexp_parse;
+pub use ring::request_ring;
 pub use store::{old_logs, store_decode, store_open, wal_replay};
+pub use usage::usage_record;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -139,6 +143,18 @@ mod tests {
         let cluster =
             b"\x02\0\x01\0a\x01\0r\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0b\x01\0r\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0";
         smoke(ha_file, &[b"\0\0", cluster], 5_000);
+    }
+
+    #[test]
+    fn usage_record_holds() {
+        let seeds = usage::seeds();
+        smoke(usage_record, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), 5_000);
+    }
+
+    #[test]
+    fn request_ring_holds() {
+        let seeds = ring::seeds();
+        smoke(request_ring, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), 5_000);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whole stores whose files are damaged as the input says.
 //!
-//! The input is a list of edits of 8 bytes each: file, kind, offset (4), value (2).
+//! The input is a list of edits of 8 bytes each: file, kind, offset (4), value (2). A file may also get the bytes of another.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -128,6 +128,14 @@ pub(crate) fn damaged(fs: &MemFs, input: &[u8]) -> Vec<PathBuf> {
     let mut damaged = Vec::new();
     for edit in input.chunks_exact(8) {
         let path = &files[usize::from(edit[0]) % files.len()];
+        if edit[1] % 8 == 7 {
+            // A file that was given the name of another.
+            let other = &files[usize::from(edit[6]) % files.len()];
+            let bytes = fs.read(other, u64::MAX).expect("the file is there");
+            fs.edit(path, |of| *of = bytes).expect("the file is there");
+            damaged.push(path.clone());
+            continue;
+        }
         let offset = u32::from_le_bytes([edit[2], edit[3], edit[4], edit[5]]) as usize;
         fs.edit(path, |bytes| damage(bytes, edit[1], offset, [edit[6], edit[7]])).expect("the file is there");
         damaged.push(path.clone());

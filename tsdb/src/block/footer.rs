@@ -19,7 +19,7 @@
 
 use std::path::Path;
 
-use super::meta::{BlockId, BlockMeta, BlockOrigin};
+use super::meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX};
 use super::page::{PageRef, corrupt};
 use super::{Damaged, Unreadable, VERSION};
 use crate::error::{Error, Result};
@@ -189,7 +189,8 @@ fn take_origin(src: &mut &[u8]) -> Option<BlockOrigin> {
     let flushes = (take_u64(src)?, take_u64(src)?);
     let sources = take_list(src, |src| take_u64(src).map(BlockId))?;
     let deletions = take_u64(src)?;
-    (flushes.0 <= flushes.1).then_some(BlockOrigin { id, window, level, flushes, sources, deletions })
+    let are_possible = flushes.0 <= flushes.1 && flushes.1 <= NUMBER_MAX && deletions <= NUMBER_MAX;
+    are_possible.then_some(BlockOrigin { id, window, level, flushes, sources, deletions })
 }
 
 fn take_range(src: &mut &[u8]) -> Option<TimeRange> {
@@ -206,6 +207,18 @@ fn take_list<T>(src: &mut &[u8], take: impl Fn(&mut &[u8]) -> Option<T>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_a_footer_that_comes_back(
+            bytes in proptest::collection::vec(prop_oneof![3 => 0..4_u8, 1 => any::<u8>()], 0..60),
+        ) {
+            if let Ok(footer) = Footer::decode(&[&[0], &bytes[..]].concat(), 7) {
+                prop_assert_eq!(Footer::decode(&footer.encode(), 7), Ok(footer));
+            }
+        }
+    }
 
     #[test]
     fn footers_come_back_and_other_payloads_are_refused() {
@@ -232,5 +245,17 @@ mod tests {
         }
         assert_eq!(Footer::decode(&[&payload[..], &[0]].concat(), 4096), Err(Unreadable::Damaged), "longer");
         assert_eq!(Footer::decode(&[&[4], &payload[1..]].concat(), 4096), Err(Unreadable::Newer), "flags");
+        let footer = || Footer::decode(&payload, 4096).unwrap();
+        let refused = |why: &str, change: &dyn Fn(&mut BlockMeta)| {
+            let mut footer = footer();
+            change(&mut footer.meta);
+            assert_eq!(Footer::decode(&footer.encode(), 4096), Err(Unreadable::Damaged), "{why}");
+        };
+        refused("flushes descend", &|meta| meta.origin.flushes = (5, 4));
+        refused("no flush can follow", &|meta| meta.origin.flushes = (4, NUMBER_MAX + 1));
+        refused("no rule can follow", &|meta| meta.origin.deletions = u64::MAX);
+        refused("samples before the window", &|meta| meta.origin.window.start_ms = -4);
+        refused("samples behind the window", &|meta| meta.origin.window.end_ms = 69_999);
+        refused("the range ends before it begins", &|meta| meta.range.end_ms = -6);
     }
 }

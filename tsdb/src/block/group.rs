@@ -155,3 +155,35 @@ impl<'a> GroupMap<'a> {
         (timeline != NO_TIMELINE).then_some(TimelineId(timeline))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn maps_come_back_and_other_sizes_are_refused(
+            pages in proptest::collection::vec(
+                proptest::collection::vec(prop_oneof![Just(NO_TIMELINE), any::<u32>()], 5), 1..4,
+            ),
+            cut: usize,
+        ) {
+            let mut payload = vec![0];
+            pages.iter().for_each(|timelines| put_planes(timelines, MAP_WIDTH, &mut payload));
+            let map = GroupMap::parse(&payload, 5, pages.len()).unwrap();
+            for (i, timelines) in pages.iter().enumerate() {
+                for (j, &timeline) in timelines.iter().enumerate() {
+                    let expected = (timeline != NO_TIMELINE).then_some(TimelineId(timeline));
+                    prop_assert_eq!(map.timeline(i, j), expected);
+                }
+            }
+            let refused = |payload: &[u8], n_series, n_pages| GroupMap::parse(payload, n_series, n_pages).err();
+            prop_assert_eq!(refused(&payload[..cut % payload.len()], 5, pages.len()), Some(Unreadable::Damaged));
+            prop_assert_eq!(refused(&payload, 4, pages.len()), Some(Unreadable::Damaged));
+            prop_assert_eq!(refused(&payload, 5, usize::MAX), Some(Unreadable::Damaged));
+            payload[0] = 1;
+            prop_assert_eq!(refused(&payload, 5, pages.len()), Some(Unreadable::Newer));
+        }
+    }
+}

@@ -2,8 +2,8 @@
 
 use crate::sample::TimeRange;
 
-/// The highest number of a file that is taken for a block: there is always a next one.
-const NUMBER_MAX: u64 = u64::MAX / 2;
+/// The highest number of a block, a flush or a delete rule that is believed: there is always a next one.
+pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// The number of a block: unique in a store, never given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -52,7 +52,7 @@ mod verify;
 mod writer;
 
 pub(crate) use index::{Projection, SeriesCursor, SymbolCursor};
-pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin};
+pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX};
 pub(crate) use page::PageCache;
 pub(crate) use reader::Block;
 pub(crate) use recent::Recent;
@@ -88,4 +88,4 @@ impl From<Damaged> for Unreadable {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

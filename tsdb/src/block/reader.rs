@@ -13,7 +13,7 @@ use super::directory::{Group, Groups, TimelinePages};
 use super::footer::{Footer, find_footer};
 use super::group::{GroupMap, RowsRef};
 use super::index::{Index, Projection, SeriesCursor, SymbolCursor};
-use super::meta::BlockMeta;
+use super::meta::{BlockId, BlockMeta};
 use super::page::{PageCache, PageRef, Pages};
 use super::recent::{Recent, Times};
 use super::rows::Rows;
@@ -49,6 +49,22 @@ impl Block {
     pub(crate) fn open(fs: &dyn Fs, path: &Path, cache: &Arc<PageCache>) -> Result<Self> {
         let file = fs.open(path).map_err(Error::io("open", path))?;
         Self::open_file(path, file, cache)
+    }
+
+    /// Opens the block of a number in a folder of blocks.
+    ///
+    /// # Errors
+    /// As [`Block::open`]; [`Error::Corrupt`] also if the file says that it is another block: it would stand for that one
+    /// in every list, and be removed in its place.
+    pub(crate) fn open_numbered(fs: &dyn Fs, dir: &Path, id: BlockId, cache: &Arc<PageCache>) -> Result<Self> {
+        let block = Self::open(fs, &dir.join(id.file_name()), cache)?;
+        let found = block.meta.origin.id;
+        if found == id {
+            return Ok(block);
+        }
+        let reason =
+            format!("this is block {}, under the name of block {}: the file was renamed or copied", found.0, id.0);
+        Err(block.pages.corrupt(block.footer.offset, reason))
     }
 
     pub(in crate::block) fn open_file(path: &Path, file: Arc<dyn ReadFile>, cache: &Arc<PageCache>) -> Result<Self> {

@@ -247,6 +247,7 @@ fn decode_row(mut row: &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damage
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn column(n: usize, salt: f64) -> Vec<f64> {
         (0..n).map(|i| i as f64 * salt).collect()
@@ -273,6 +274,28 @@ mod tests {
                     rows.decode(place, column.len(), start..end, &mut got).unwrap();
                     assert_eq!(got.values[1..], column[start..end], "series {i}, {start}..{end}");
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_pages_give_as_many_values_as_are_wanted_or_none(
+            lens in proptest::collection::vec(0..30_usize, 1..6), at: usize, byte: u8, n in 1..2_000_usize,
+        ) {
+            let (mut builder, mut encoder, mut page) = (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
+            for (i, &len) in lens.iter().enumerate().filter(|(_, len)| **len > 0) {
+                builder.push(i, RowSamples::floats(&column(len, 0.1)), &mut encoder);
+            }
+            builder.encode(lens.len(), &mut page);
+            let at = at % page.len();
+            page[at] = byte;
+            let Ok(rows) = Rows::parse(&page, lens.len()) else { return Ok(()) };
+            for i in 0..lens.len() {
+                let mut got = SampleColumns::default();
+                let wanted = n / 3..n;
+                let decoded = rows.decode(rows.place_of(i, RowsPlace::default()), n, wanted.clone(), &mut got);
+                prop_assert!(decoded.is_err() || got.values.len() == wanted.len());
             }
         }
     }

@@ -101,6 +101,36 @@ fn check_scan(block: &Block, model: &Model) {
     assert!(scan.next(&mut samples).unwrap().is_none(), "the scan has an end");
 }
 
+/// Asserts that a page of docs/format shows these bytes, 16 a line.
+#[track_caller]
+pub(crate) fn assert_shown(page: &str, bytes: &[u8]) {
+    let shown: String = bytes.chunks(16).map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], "")).collect();
+    assert!(page.contains(&shown), "the page does not show\n{shown}");
+}
+
+/// Whoever writes a reader from the page alone has a file to try it on.
+#[test]
+fn the_example_of_the_page_is_what_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let origin = BlockOrigin { level: 0, sources: vec![], deletions: 0, flushes: (3, 3), ..origin(2) };
+    let mut writer = BlockWriter::create(Arc::new(RealFs), dir.path(), origin).unwrap();
+    let [name, a, b] = [("__name__", "up"), ("job", "a"), ("job", "b")].map(|(name, value)| writer.symbol(name, value));
+    let (name, a, b) = (name.unwrap(), a.unwrap(), b.unwrap());
+    let stale = f64::from_bits(crate::sample::STALE_NAN_BITS);
+    let model = [[1.0, 1.0, stale], [0.25, 1.5, 7.0]]
+        .map(|values| columns((0..).zip(values).map(|(i, value)| (START_MS + i * 15_000, value))));
+    writer.series(&[name, a], &model[0]).unwrap();
+    writer.series(&[name, b], &model[1]).unwrap();
+    writer.finish().unwrap();
+    let path = dir.path().join("00000007.block");
+    assert_shown(include_str!("../../../docs/format/block.md"), &std::fs::read(&path).unwrap());
+    let block = open(&path).unwrap();
+    block.verify(&QueryContext::unbounded()).unwrap();
+    for (ordinal, samples) in (0..).zip(&model) {
+        check_series(&block, &mut recent(1 << 20), ordinal, TimeRange::ALL, samples);
+    }
+}
+
 /// What a series is made of: equal steps and jitters make shared timelines.
 #[derive(Debug, Clone)]
 struct Recipe {

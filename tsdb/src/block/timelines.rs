@@ -191,3 +191,42 @@ impl<'a> Timelines<'a> {
         Ok((src.ok_or(Damaged)?, n))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn damaged_pages_give_as_many_timestamps_as_they_say_or_none(
+            lens in proptest::collection::vec((1..20_usize, 0..5_i64), 1..6), at: usize, byte: u8, cut: usize,
+        ) {
+            let (mut counts, mut sizes, mut timelines) = (Vec::new(), Vec::new(), Vec::new());
+            for (len, jitter) in lens {
+                let start = timelines.len();
+                encode_timestamps(&(0..len as i64).map(|i| i * 10 + jitter * (i % 3)).collect::<Vec<_>>(), &mut timelines);
+                counts.push(len as u32);
+                sizes.push((timelines.len() - start) as u32);
+            }
+            let mut page = vec![0];
+            put_planes(&counts, COUNT_WIDTH, &mut page);
+            put_planes(&sizes, SIZE_WIDTH, &mut page);
+            page.extend_from_slice(&timelines);
+            let n = counts.len();
+            prop_assert!(Timelines::parse(&page, n).unwrap().check_sizes().is_ok());
+            let cut = &page[..cut % page.len()];
+            prop_assert!(Timelines::parse(cut, n).is_err() || Timelines::parse(cut, n).unwrap().check_sizes().is_err());
+            let at = at % page.len();
+            page[at] = byte;
+            let Ok(damaged) = Timelines::parse(&page, n) else { return Ok(()) };
+            for i in 0..n {
+                let mut times_ms = vec![7];
+                let decoded = damaged.decode(i, &mut times_ms).is_ok();
+                let told = damaged.counts.get(i) as usize;
+                prop_assert!(!decoded || times_ms.len() == 1 + told);
+                prop_assert!(damaged.line(i).is_none_or(|line| line.len() == told));
+            }
+        }
+    }
+}

@@ -30,7 +30,7 @@ impl Fs for RealFs {
     }
 
     fn read(&self, path: &Path, size_max: u64) -> io::Result<Vec<u8>> {
-        let file = File::open(path)?;
+        let file = open_to_read(path)?;
         let size = file.metadata()?.len();
         if size > size_max {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
@@ -45,7 +45,7 @@ impl Fs for RealFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        Ok(Arc::new(File::open(path)?))
+        Ok(Arc::new(open_to_read(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -75,6 +75,10 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        match check_regular(path) {
+            Err(refused) if refused.kind() != io::ErrorKind::NotFound => return Err(refused),
+            _regular_or_none => {}
+        }
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),
@@ -85,6 +89,25 @@ impl Fs for RealFs {
 }
 
 impl Lock for File {}
+
+fn open_to_read(path: &Path) -> io::Result<File> {
+    check_regular(path)?;
+    File::open(path)
+}
+
+/// Refuses what is no file: opening a pipe waits for its other end, and a device never ends. A link that leads nowhere is
+/// not taken for a file that is not there: delete rules that cannot be read are no reason to show what was deleted.
+fn check_regular(path: &Path) -> io::Result<()> {
+    let refused = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(_) => refused("it is a folder, a pipe or a device where a file should be"),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
+            refused("it is a link to a file that is not there")
+        }
+        Err(e) => Err(e),
+    }
+}
 
 impl AppendFile for File {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
@@ -108,5 +131,31 @@ impl ReadFile for File {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_exact_at(buf, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name| dir.path().join(name);
+        fs::create_dir(at("folder")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at("device")).unwrap();
+        std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
+        for name in ["folder", "device", "dangling"] {
+            let refused =
+                [RealFs.open(&at(name)).err(), RealFs.read(&at(name), u64::MAX).err(), RealFs.lock(&at(name)).err()];
+            for error in refused {
+                assert_eq!(error.map(|error| error.kind()), Some(io::ErrorKind::InvalidInput), "{name}");
+            }
+        }
+        assert_eq!(RealFs.read(&at("nothing"), 1).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(at("file"), "text").unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        assert_eq!(RealFs.read(&at("link"), 4).unwrap(), b"text");
+        assert!(RealFs.lock(&at("lock")).is_ok());
     }
 }

@@ -22,6 +22,8 @@ use crate::wal::{Epoch, Replay, ReplayStats, Start, Target, replay_share, replay
 /// name one of them, which is known only when the sample is read: another series with its number would take it over at
 /// the next replay.
 const REFS_LEFT_OUT: u64 = 1 << 32;
+/// The highest number of a series that is believed: there is always a next one.
+const REF_MAX: u64 = u64::MAX / 2;
 /// More exemplars than fit into a file of the log.
 const EXEMPLARS_OF_FILE: u64 = 1 << 32;
 /// Numbers of files that are counted, so that numbers of exemplars stay far from their end.
@@ -61,7 +63,7 @@ pub(crate) fn replay(store: &Store, source: &Source, defined: impl FnOnce()) -> 
     };
     let pool = pool(store)?;
     let replay = pool.install(|| Replay::definitions(&source.wal_dir, &source.epochs, &target))?;
-    let first_free = replay.next_ref();
+    let first_free = check_next_ref(replay.next_ref())?;
     let first_new = first_free.saturating_add(REFS_LEFT_OUT);
     *store.known_metadata() = Arc::new(std::mem::take(&mut *metadata.lock().unwrap_or_else(PoisonError::into_inner)));
     store.next_ref.store(first_new, Ordering::SeqCst);
@@ -71,6 +73,7 @@ pub(crate) fn replay(store: &Store, source: &Source, defined: impl FnOnce()) -> 
     }
     defined();
     let (stats, next_ref) = pool.install(|| replay.samples())?;
+    let next_ref = check_next_ref(next_ref)?;
     // As long as no series was made, no number need be left out.
     let unused = store.next_ref.compare_exchange(first_new, next_ref, Ordering::SeqCst, Ordering::SeqCst);
     if unused.is_err() {
@@ -78,6 +81,12 @@ pub(crate) fn replay(store: &Store, source: &Source, defined: impl FnOnce()) -> 
     }
     pool.install(|| join(store, stats));
     Ok(())
+}
+
+/// Refuses logs that leave no numbers for new series: those would wrap, and be given twice.
+fn check_next_ref(next_ref: u64) -> Result<u64> {
+    let what = "numbers of series that the log names";
+    if next_ref > REF_MAX { Err(Error::Limit { what, used: next_ref, limit: REF_MAX }) } else { Ok(next_ref) }
 }
 
 /// Returns a number for the next exemplar that no exemplar of the log has, though that has not been read yet.

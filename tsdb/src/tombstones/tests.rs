@@ -38,6 +38,24 @@ fn three_rules() -> (MemFs, Vec<u8>) {
 }
 
 #[test]
+fn the_example_of_the_page_is_what_is_written() {
+    let matchers = vec![Matcher::equal("job", "a"), Matcher::new(MatchOp::NotRegexp, "x", "1|2").unwrap()];
+    let rule = Deletion { number: 2, matchers, range: range(-5, 1_000), flush: 9 };
+    let bytes = encode(3, std::slice::from_ref(&rule)).unwrap();
+    crate::block::tests::assert_shown(include_str!("../../../docs/format/tombstones.md"), &bytes);
+    assert_eq!(decode(&bytes).unwrap(), (3, vec![rule]));
+}
+
+#[test]
+fn numbers_that_leave_none_for_the_next_are_refused() {
+    let rule = |flush| Deletion { number: 1, matchers: vec![], range: TimeRange::ALL, flush };
+    let decoded = |last, flush| decode(&encode(last, &[rule(flush)]).unwrap());
+    assert!(decoded(NUMBER_MAX, NUMBER_MAX).is_ok());
+    assert!(matches!(decoded(NUMBER_MAX + 1, 1), Err(Bad::Damaged { offset: LAST_NUMBER_OFFSET, .. })));
+    assert!(matches!(decoded(1, u64::MAX), Err(Bad::Damaged { offset: HEADER_SIZE, .. })));
+}
+
+#[test]
 fn a_rule_applies_to_older_blocks_of_its_time_that_have_not_applied_it() {
     let (fs, _) = three_rules();
     let tombstones = open(&fs).unwrap();
@@ -175,7 +193,7 @@ fn rule() -> impl Strategy<Value = Deletion> {
     let matcher = (0..4_usize, "\\PC{0,10}", value)
         .prop_filter_map("is a regular expression", |(op, name, value)| Matcher::new(OPS[op], &name, &value).ok());
     let matchers = proptest::collection::vec(matcher, 0..4);
-    (matchers, any::<i64>(), any::<i64>(), any::<u64>(), 1..1000_u64).prop_map(
+    (matchers, any::<i64>(), any::<i64>(), 0..=NUMBER_MAX, 1..1000_u64).prop_map(
         |(matchers, start_ms, end_ms, flush, number)| Deletion {
             number,
             matchers,
@@ -199,7 +217,7 @@ proptest! {
 
     #[test]
     fn any_bytes_with_right_checksums_are_taken_or_refused(payload in proptest::collection::vec(any::<u8>(), 0..40)) {
-        let mut bytes = encode(u64::MAX, &[]).unwrap();
+        let mut bytes = encode(NUMBER_MAX, &[]).unwrap();
         bytes[N_RULES_OFFSET] = 1;
         let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
         bytes[CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());

@@ -216,6 +216,12 @@ pub(super) fn read_u64(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::tests::assert_shown;
+    use crate::head::SeriesRef;
+    use crate::labels::Labels;
+    use crate::sample::Sample;
+    use crate::wal::record::{self, SampleColumn, encode_series};
+    use crate::wal::samples::{Scratch, decode_samples, encode_samples};
 
     const SALT: u64 = 0x0123_4567_89ab_cdef;
     const FRAMING: Framing = Framing { version: VERSION, salt: SALT };
@@ -231,6 +237,33 @@ mod tests {
     fn parse(bytes: &[u8], expected: u64, gap: u64) -> Option<(u64, u8)> {
         let size = FRAMING.frame_size(bytes)?;
         FRAMING.check_frame(bytes.get(..size)?, expected, gap)
+    }
+
+    /// The file of one frame.
+    fn file(kind: SegmentKind, record: u8, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = FRAMING.file_header(kind).to_vec();
+        FRAMING.put_frame(&mut bytes, 0, record, payload);
+        bytes
+    }
+
+    #[test]
+    fn the_examples_of_the_page_are_what_is_written() {
+        let page = include_str!("../../../docs/format/wal.md");
+        let mut payload = Vec::new();
+        for (series, job) in [(7, "a"), (8, "b"), (9, "c")] {
+            let labels = Labels::from_pairs([("__name__", "up"), ("job", job)]).unwrap();
+            encode_series(&mut payload, SeriesRef(series), &labels);
+        }
+        assert_shown(page, &file(SegmentKind::Series, record::SERIES, &payload));
+
+        let (mut payload, mut decoded) = (Vec::new(), SampleColumn::default());
+        let refs = [SeriesRef(7), SeriesRef(8), SeriesRef(9)];
+        let samples = [1.0, 0.25, 12.0].map(|value| Sample { timestamp_ms: 1_763_683_200_000, value });
+        encode_samples(&mut payload, &refs, &samples, &mut Scratch::default());
+        assert_shown(page, &file(SegmentKind::Samples, record::SAMPLES, &payload));
+        assert!(decode_samples(&payload, &mut decoded).is_some());
+        let pairs = |samples: &[Sample]| samples.iter().map(|of| (of.timestamp_ms, of.value)).collect::<Vec<_>>();
+        assert_eq!((&decoded.refs[..], pairs(&decoded.samples)), (&refs[..], pairs(&samples)));
     }
 
     #[test]

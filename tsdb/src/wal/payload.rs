@@ -91,6 +91,30 @@ impl fmt::Debug for Unpacker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_payload_comes_back_and_any_bytes_are_refused_or_of_their_size(
+            payload in proptest::collection::vec(prop_oneof![0..3_u8, any::<u8>()], 0..2_000),
+            at: usize, byte: u8, bytes in proptest::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let (mut packer, mut unpacker, mut packed) = (Packer::default(), Unpacker::default(), Vec::new());
+            let record = packer.pack(1, &payload, &mut packed);
+            prop_assert_eq!(unpacker.unpack(record, &packed), Some((1, &payload[..])));
+            if record & COMPRESSED != 0 {
+                prop_assert_eq!(unpacker.unpack(record, &packed[..at % packed.len()]), None);
+                let at = at % packed.len();
+                packed[at] = byte;
+            }
+            for bytes in [&packed, &bytes] {
+                let size = take_u64(&mut &bytes[..]);
+                if let Some((record, plain)) = unpacker.unpack(1 | COMPRESSED, bytes) {
+                    prop_assert_eq!((record, Some(plain.len() as u64)), (1, size));
+                }
+            }
+        }
+    }
 
     #[test]
     fn payloads_come_back_and_wrong_sizes_are_refused() {

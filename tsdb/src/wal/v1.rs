@@ -99,3 +99,61 @@ fn decode_value(src: &mut &[u8]) -> Option<f64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::varint::{put_i64, put_u64, zigzag};
+    use proptest::prelude::*;
+
+    /// As version 1 wrote them.
+    fn encoded(refs: &[u64], samples: &[Sample]) -> Vec<u8> {
+        let mut dst = Vec::new();
+        put_u64(&mut dst, refs.len() as u64);
+        let mut before = 0;
+        for &series in refs {
+            put_i64(&mut dst, series.wrapping_sub(before).cast_signed());
+            before = series;
+        }
+        put_u64(&mut dst, 1);
+        let mut before = 0;
+        for sample in samples {
+            put_i64(&mut dst, sample.timestamp_ms.wrapping_sub(before));
+            before = sample.timestamp_ms;
+        }
+        for Sample { value, .. } in samples {
+            let integer = *value as i32;
+            if f64::from(integer).to_bits() == value.to_bits() {
+                put_u64(&mut dst, zigzag(integer.into()) << 1);
+            } else {
+                put_u64(&mut dst, 1);
+                dst.extend_from_slice(&value.to_bits().to_le_bytes());
+            }
+        }
+        dst
+    }
+
+    proptest! {
+        #[test]
+        fn samples_come_back_and_other_bytes_are_refused_or_as_many_as_they_say(
+            all in proptest::collection::vec((any::<u64>(), any::<i64>(), any::<u64>(), any::<i32>()), 0..50),
+            cut: usize, bytes in proptest::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..60),
+        ) {
+            let value = |bits: u64, integer| {
+                if bits.is_multiple_of(2) { f64::from_bits(bits) } else { f64::from(integer) }
+            };
+            let sample = |of: &(u64, i64, u64, i32)| Sample { timestamp_ms: of.1, value: value(of.2, of.3) };
+            let samples: Vec<_> = all.iter().map(sample).collect();
+            let refs: Vec<_> = all.iter().map(|of| of.0).collect();
+            let (record, mut out) = (encoded(&refs, &samples), SampleColumn::default());
+            prop_assert_eq!(decode_samples(&record, &mut out), Some(()));
+            let bits = |of: &Sample| (of.timestamp_ms, of.value.to_bits());
+            prop_assert!(out.samples.iter().map(bits).eq(samples.iter().map(bits)));
+            prop_assert_eq!(out.refs.iter().map(|of| of.0).collect::<Vec<_>>(), refs);
+            prop_assert_eq!(decode_samples(&record[..cut % record.len()], &mut out), None);
+            if decode_samples(&bytes, &mut out).is_some() {
+                prop_assert_eq!(out.refs.len(), out.samples.len());
+            }
+        }
+    }
+}

@@ -192,9 +192,9 @@ fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>) 
     Some(())
 }
 
-fn decode_bitmap(bytes: &[u8], n_series: u32) -> Option<RoaringBitmap> {
-    let bitmap = RoaringBitmap::deserialize_from(bytes).ok()?;
-    bitmap.max().is_none_or(|max| max < n_series).then_some(bitmap)
+fn decode_bitmap(mut bytes: &[u8], n_series: u32) -> Option<RoaringBitmap> {
+    let bitmap = RoaringBitmap::deserialize_from(&mut bytes).ok()?;
+    (bytes.is_empty() && bitmap.max().is_none_or(|max| max < n_series)).then_some(bitmap)
 }
 
 /// The list of a symbol as an entry has it.
@@ -202,7 +202,8 @@ enum List<'a> {
     One(u32),
     Runs(&'a [u8]),
     Bitmap(&'a [u8]),
-    Page(PageRef),
+    /// A page and the size of its payload.
+    Page(PageRef, u64),
 }
 
 fn take_list<'a>(src: &mut &'a [u8]) -> Option<List<'a>> {
@@ -212,7 +213,7 @@ fn take_list<'a>(src: &mut &'a [u8]) -> Option<List<'a>> {
         ONE => Some(List::One(number.try_into().ok()?)),
         RUNS => Some(List::Runs(take_bytes(src, number.try_into().ok()?)?)),
         BITMAP => Some(List::Bitmap(take_bytes(src, number.try_into().ok()?)?)),
-        _ => Some(List::Page(PageRef::decode(src)?)),
+        _ => Some(List::Page(PageRef::decode(src)?, number)),
     }
 }
 
@@ -230,7 +231,7 @@ fn visit_list(
     list: List<'_>,
     n_series: u32,
     visit: &mut impl FnMut(Part) -> ControlFlow<()>,
-) -> Option<Option<PageRef>> {
+) -> Option<Option<(PageRef, u64)>> {
     match list {
         List::One(ordinal) => {
             let end = ordinal.checked_add(1).filter(|&end| end <= n_series)?;
@@ -240,7 +241,7 @@ fn visit_list(
         List::Bitmap(bytes) => {
             let _last = visit(Part::Set(decode_bitmap(bytes, n_series)?));
         }
-        List::Page(page) => return Some(Some(page)),
+        List::Page(page, size) => return Some(Some((page, size))),
     }
     Some(None)
 }
@@ -279,13 +280,14 @@ impl PostingsCursor {
         }
         let n_series = self.n_series;
         let page = self.entries.step(|src| visit_list(take_list(src)?, n_series, &mut visit))?;
-        let Some(page) = page else { return Ok(()) };
+        let Some((page, size)) = page else { return Ok(()) };
         let payload = match self.access {
             Access::Cached => self.pages.get(page)?,
             Access::Scan => self.pages.read(page)?.into(),
         };
         let damaged = || self.pages.corrupt(page.offset, "a bitmap of the index does not decode");
-        let _last = visit(Part::Set(decode_bitmap(&payload, n_series).ok_or_else(damaged)?));
+        let bitmap = if payload.len() as u64 == size { decode_bitmap(&payload, n_series) } else { None };
+        let _last = visit(Part::Set(bitmap.ok_or_else(damaged)?));
         Ok(())
     }
 
@@ -372,6 +374,8 @@ mod tests {
             ordinals in proptest::collection::btree_set(0_u32..200_000, 0..100), at: usize, byte: u8,
         ) {
             let mut bytes = serialized(&ordinals.into_iter().collect());
+            prop_assert!(decode_bitmap(&bytes, 200_000).is_some());
+            prop_assert!(decode_bitmap(&[&bytes[..], &[byte]].concat(), 200_000).is_none(), "bytes behind it");
             let at = at % bytes.len();
             bytes[at] = byte;
             if let Some(bitmap) = decode_bitmap(&bytes, 200_000) {

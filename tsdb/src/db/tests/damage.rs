@@ -2,8 +2,10 @@
 //! removes nothing that may be of use.
 
 use super::*;
-use crate::block::{BlockMeta, BlockOrigin, BlockWriter};
+use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
 use crate::compact::{Merging, merge};
+use crate::head::SeriesRef;
+use crate::wal::{Wal, WalOptions};
 
 fn block_paths(dir: &Path) -> Vec<std::path::PathBuf> {
     let mut paths: Vec<_> = std::fs::read_dir(dir.join("blocks")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -100,6 +102,30 @@ fn a_delete_that_a_block_cannot_answer_deletes_nothing() {
     assert!(n_refused > 0);
 }
 
+/// A file under the name of another would be that block twice in the list, and a merge would remove both.
+#[test]
+fn a_block_under_the_name_of_another_is_left_out_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second] = two_parts(dir.path());
+    let [older, newer] = &block_paths(dir.path())[..] else { panic!("two parts") };
+    let (good, other) = (std::fs::read(older).unwrap(), std::fs::read(newer).unwrap());
+    let copy = dir.path().join("blocks/00000077.block");
+    std::fs::write(older, &other).unwrap();
+    std::fs::write(&copy, &other).unwrap();
+    let db = open(dir.path());
+    assert_eq!((times_of(&db, 0), db.stats().n_damaged_blocks), (vec![second], 2));
+    db.compact_fully().unwrap();
+    db.snapshot("s", false).unwrap();
+    drop(db);
+    assert_eq!((std::fs::read(older).unwrap(), std::fs::read(&copy).unwrap()), (other.clone(), other));
+    let path = block_paths(dir.path()).remove(0);
+    let refused = Block::open(&RealFs, older, &Arc::new(PageCache::new(1 << 20))).map(drop);
+    assert!(refused.is_ok(), "whoever knows it by its path alone may read it: an import does");
+    std::fs::write(path, good).unwrap();
+    std::fs::remove_file(copy).unwrap();
+    assert_eq!(times_of(&open(dir.path()), 0), [first, second]);
+}
+
 /// Merges all blocks of a store into one under its final name, as a merge does just before it is verified.
 fn merged_beside_its_sources(db: &Db) -> BlockMeta {
     let list = db.store.blocks.list();
@@ -152,6 +178,7 @@ fn foreign_names_are_left_alone() {
         "blocks/notes.tmp",
         "blocks/00000007.block.bak",
         "blocks/18446744073709551615.block",
+        "blocks/00000000-00000099.importing",
         "wal/000000-001/000/samples-99999999999999999999999",
         "wal/000000-001/000/samples-1",
         "wal/999999-999/000/samples-00000000",
@@ -203,6 +230,27 @@ fn a_segment_that_leaves_no_number_for_the_next_is_refused() {
     assert!(refused.to_string().contains("move it away"), "{refused}");
     std::fs::remove_file(path).unwrap();
     open(dir.path());
+}
+
+/// Numbers would wrap, and be given twice.
+#[test]
+fn a_log_that_leaves_no_numbers_for_new_series_is_refused() {
+    for (number, is_refused) in [(1 << 40, false), (u64::MAX / 2, true), (u64::MAX, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, fs) = (dir.path().join("wal/000000-001/000"), Arc::new(RealFs));
+        let wal = Wal::open(WalOptions { number: 0, dir: log, fs, sync: WalSync::Never, segment_size_bytes: 1 << 20 });
+        let wal = wal.unwrap();
+        wal.append_series(SeriesRef(number), &series_labels(0));
+        wal.commit(wal.end()).unwrap();
+        drop(wal);
+        let opened = Db::open(dir.path(), options());
+        assert_eq!(opened.is_err(), is_refused, "{number}");
+        if let Ok(db) = opened {
+            append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]);
+            drop(db);
+            assert_eq!(everything(&open(dir.path())).len(), 2);
+        }
+    }
 }
 
 /// What the heads held when the import came was accepted before it.

@@ -38,6 +38,15 @@ fn a_series_that_ended_leaves_minutes_later_and_a_silent_one_after_an_hour() {
     assert_eq!((db.n_series(), flush_at(&db, 100)), (2, 0), "one comes back");
 }
 
+/// Of what was flushed before, only the time of the newest sample is known then: such a series leaves as a silent one.
+#[test]
+fn a_series_whose_marker_is_in_the_log_leaves_as_early_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    append(&open_at(dir.path(), options()), &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0), (0, NOW_MS + 1, stale())]);
+    let db = open_at(dir.path(), options());
+    assert_eq!([4, 6, 59, 61].map(|minute| flush_at(&db, minute)), [0, 1, 0, 1]);
+}
+
 #[test]
 fn a_histogram_that_is_a_staleness_marker_ends_a_series() {
     let dir = tempfile::tempdir().unwrap();

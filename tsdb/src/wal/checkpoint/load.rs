@@ -12,6 +12,7 @@ use crate::fs::Fs;
 use crate::metadata::Metadata;
 use crate::varint::take_u64;
 use crate::wal::SegmentKind;
+use crate::wal::frame::COMPRESSED;
 use crate::wal::payload::Unpacker;
 use crate::wal::reader::{Frame, Item, LargeFrames, Opened, Reader};
 use crate::wal::record::{METADATA, decode_metadata};
@@ -68,9 +69,10 @@ pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> 
                 if frame.n_missing > 0 {
                     first.get_or_insert((frame.offset, "frames are missing"));
                 }
-                begins |= frame.record == BEGIN;
+                let record = frame.record & !COMPRESSED;
+                begins |= record == BEGIN;
                 end = frame.offset + frame.size;
-                last_record = Some(frame.record);
+                last_record = Some(record);
             }
             Item::Damaged(range) | Item::Torn(range) => {
                 first.get_or_insert((range.start, "no sound frame"));
