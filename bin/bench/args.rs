@@ -100,6 +100,10 @@ pub(crate) struct WriteArgs {
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) rate: u64,
 
+    /// Make requests before they are sent, 2 GiB at a time, and time the sending only
+    #[arg(long)]
+    pub(crate) ahead: bool,
+
     /// Version of remote write
     #[arg(long, value_name = "VERSION", default_value = "1.0", value_parser = parse_version)]
     pub(crate) remote_write_version: Version,

@@ -115,6 +115,7 @@ fn fill(peer: &Peer, fleet: &Fleet, n_rounds: i64) -> Result<u64> {
         samples_per_request: 2_000,
         rate: None,
         version: Version::V1,
+        ahead: false,
         pid: Some(peer.pid()),
     };
     let written = write_fleet(fleet, 0..n_rounds, &options)?;

@@ -99,6 +99,7 @@ impl Mixed<'_> {
             samples_per_request: SAMPLES_PER_REQUEST,
             rate,
             version: Version::V1,
+            ahead: false,
             pid: None,
         })
     }

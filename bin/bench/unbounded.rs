@@ -62,6 +62,7 @@ pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
         n_connections: WRITERS,
         samples_per_request: SAMPLES_PER_REQUEST,
         rate: Some(args.rate as f64),
+        ahead: false,
         pid: None,
     };
     let next = args.fleet.n_rounds();

@@ -124,6 +124,7 @@ impl Bench {
             samples_per_request: SAMPLES_PER_REQUEST,
             rate: None,
             version: Version::V1,
+            ahead: true,
             pid: None,
         };
         let written = write_fleet(&self.fleet, rounds, &options)?;

@@ -1,0 +1,151 @@
+//! `varve bench fleet write`: the fleet's samples, sent as Prometheus would send them.
+//!
+//! Rounds come one after the other. A round ends when all of it is acknowledged, so that the samples of a series arrive in
+//! order. Requests are made while they are sent, as a scraper does, or as many rounds ahead as some memory holds.
+
+mod requests;
+mod send;
+mod written;
+
+use std::ops::Range;
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use varve_ingest::Version;
+
+use super::args::WriteArgs;
+use super::fleet::Fleet;
+use crate::client::Url;
+use crate::process;
+use requests::{Encoder, Round};
+use send::{Pace, Sender};
+pub(super) use written::Written;
+
+/// So many bytes of requests are made ahead of being sent, and those of the round that they end in.
+const AHEAD_BYTES_MAX: usize = 2 << 30;
+
+/// How to write.
+#[derive(Debug, Clone)]
+pub(super) struct WriteOptions {
+    pub(super) url: Url,
+    pub(super) n_connections: usize,
+    pub(super) samples_per_request: usize,
+    /// Samples a second, all connections together; `None` for no limit.
+    pub(super) rate: Option<f64>,
+    pub(super) version: Version,
+    /// Whether requests are made before they are sent, a few gigabytes at a time; only sending is timed then.
+    pub(super) ahead: bool,
+    pub(super) pid: Option<u32>,
+}
+
+/// Writes a fleet and prints what it cost.
+///
+/// # Errors
+/// If the server cannot be reached, or has refused samples.
+pub(crate) fn write(args: &WriteArgs) -> Result<()> {
+    let start_ms = args.start_ms();
+    let fleet = Fleet::new(args.fleet.options(start_ms));
+    let start = jiff::Timestamp::from_millisecond(start_ms).context("read the start")?;
+    println!("writing {} series from --start {start} on, to {}", fleet.n_places(), args.url);
+    let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let options = WriteOptions {
+        url: args.url.clone(),
+        n_connections: size(args.connections),
+        samples_per_request: size(args.samples_per_request),
+        rate: (args.rate > 0).then_some(args.rate as f64),
+        version: args.remote_write_version,
+        ahead: args.ahead,
+        pid: args.pid,
+    };
+    let written = write_fleet(&fleet, 0..args.fleet.n_rounds(), &options)?;
+    print!("{written}");
+    written.check()
+}
+
+/// Writes some rounds of a fleet.
+pub(super) fn write_fleet(fleet: &Fleet, mut rounds: Range<i64>, options: &WriteOptions) -> Result<Written> {
+    let before = options.pid.map(process::usage).transpose()?;
+    let encoder = Encoder::new(fleet, options.version, options.samples_per_request);
+    let mut written = Written::default();
+    if options.ahead {
+        while !rounds.is_empty() {
+            let ahead = encoder.ahead(&mut rounds, AHEAD_BYTES_MAX, options.n_connections)?;
+            written.append(send_rounds(&ahead, options)?);
+        }
+    } else {
+        let live: Vec<_> = rounds.map(|number| encoder.round(number)).collect();
+        written.append(send_rounds(&live, options)?);
+    }
+    written.server = before.zip(options.pid.map(process::usage).transpose()?);
+    Ok(written)
+}
+
+/// What the connections share while they send.
+struct Shared<'a, R> {
+    rounds: &'a [R],
+    options: &'a WriteOptions,
+    pace: Pace,
+    round_end: Barrier,
+    failed: Mutex<Option<anyhow::Error>>,
+    /// Memory of the server after each round, in bytes.
+    resident_bytes: Mutex<Vec<u64>>,
+}
+
+/// Sends round after round.
+fn send_rounds<R: Round>(rounds: &[R], options: &WriteOptions) -> Result<Written> {
+    let shared = Shared {
+        rounds,
+        options,
+        pace: Pace::new(options.rate),
+        round_end: Barrier::new(options.n_connections),
+        failed: Mutex::default(),
+        resident_bytes: Mutex::default(),
+    };
+    let senders = (0..options.n_connections).map(|_| Sender::new(options, &shared.pace)).collect::<Result<Vec<_>>>()?;
+    let started = Instant::now();
+    let results: Vec<_> = thread::scope(|scope| {
+        let connections: Vec<_> = senders.into_iter().map(|sender| scope.spawn(|| shared.connection(sender))).collect();
+        connections.into_iter().map(|connection| connection.join()).collect()
+    });
+    let mut written = Written { duration: started.elapsed(), ..Written::default() };
+    for result in results {
+        written.append(result.map_err(|_| anyhow!("a sender panicked"))??);
+    }
+    written.resident_bytes = shared.resident_bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(written)
+}
+
+impl<R: Round> Shared<'_, R> {
+    /// Is one of the connections.
+    fn connection(&self, mut sender: Sender<'_>) -> Result<Written> {
+        for round in self.rounds {
+            if let Err(error) = round.share(&mut |request| sender.send(&request)) {
+                // The others learn of it at the end of the round: all leave there together.
+                self.failed().get_or_insert(error);
+            }
+            if self.round_end.wait().is_leader() {
+                self.note_memory();
+            }
+            if self.failed().is_some() {
+                break;
+            }
+        }
+        match self.failed().take() {
+            Some(error) => Err(error),
+            None => Ok(sender.written),
+        }
+    }
+
+    /// Notes how much memory the server has. If it has ended, the next request tells.
+    fn note_memory(&self) {
+        if let Some(Ok(usage)) = self.options.pid.map(process::usage) {
+            self.resident_bytes.lock().unwrap_or_else(PoisonError::into_inner).push(usage.resident_bytes);
+        }
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<anyhow::Error>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,94 @@
+//! One connection: sends requests as Prometheus does, each again until the server has taken or refused it.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+
+use super::requests::Request;
+use super::{WriteOptions, Written};
+use crate::client::{Answer, Client};
+
+/// Waits between attempts, as Prometheus' `min_backoff` and `max_backoff`.
+const BACKOFF_MIN: Duration = Duration::from_millis(30);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// How long a request is tried; Prometheus tries for ever, but a bench must end.
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// When the next request of any connection is due, if there is a rate.
+#[derive(Debug)]
+pub(super) struct Pace {
+    samples_per_s: Option<f64>,
+    due: Mutex<Instant>,
+}
+
+/// One connection.
+pub(super) struct Sender<'a> {
+    options: &'a WriteOptions,
+    pace: &'a Pace,
+    client: Client,
+    pub(super) written: Written,
+}
+
+impl Pace {
+    pub(super) fn new(samples_per_s: Option<f64>) -> Self {
+        Self { samples_per_s, due: Mutex::new(Instant::now()) }
+    }
+
+    fn wait(&self, n_samples: u64) {
+        let Some(samples_per_s) = self.samples_per_s else { return };
+        let due = {
+            let mut next = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            // Who fell behind does not catch up with a burst.
+            let due = (*next).max(Instant::now());
+            *next = due + Duration::from_secs_f64(n_samples as f64 / samples_per_s);
+            due
+        };
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(options: &'a WriteOptions, pace: &'a Pace) -> Result<Self> {
+        Ok(Self { options, pace, client: Client::new(&options.url)?, written: Written::default() })
+    }
+
+    /// Sends a request when it is due, and again until the server has taken or refused it.
+    pub(super) fn send(&mut self, request: &Request) -> Result<()> {
+        self.pace.wait(request.n_samples);
+        let (answer, latency) = self.attempt(&request.body)?;
+        self.written.latencies.push(latency);
+        self.written.n_samples += request.n_samples;
+        if !answer.is_success() {
+            self.written.n_refused += request.n_samples;
+            self.written.refusal.get_or_insert_with(|| format!("{}: {}", answer.status, answer.text()));
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, body: &Bytes) -> Result<(Answer, Duration)> {
+        let (since, mut backoff) = (Instant::now(), BACKOFF_MIN);
+        loop {
+            let started = Instant::now();
+            let failed = match self.client.write(body.clone(), self.options.version) {
+                Ok(answer) if !is_retried(answer.status) => return Ok((answer, started.elapsed())),
+                failed => failed,
+            };
+            let wait = failed.as_ref().ok().and_then(|answer| answer.retry_after).unwrap_or(backoff);
+            if since.elapsed() + wait > RETRY_MAX {
+                let answer = failed?;
+                bail!("the server has taken nothing for {RETRY_MAX:?}; it says {}: {}", answer.status, answer.text());
+            }
+            self.written.n_retries += 1;
+            thread::sleep(wait);
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+}
+
+/// Prometheus sends again what met a server's error or too many requests; other refusals are final.
+fn is_retried(status: u16) -> bool {
+    status >= 500 || status == 429
+}

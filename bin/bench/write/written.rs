@@ -1,0 +1,83 @@
+//! What was written, and what it cost.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::process::Usage;
+
+/// In so many parts the server's memory over the time of writing is told.
+const PARTS_MAX: usize = 10;
+
+/// What was written, and what it cost.
+#[derive(Debug, Default)]
+pub(in super::super) struct Written {
+    pub(in super::super) n_samples: u64,
+    /// Samples that the server refused for good.
+    pub(super) n_refused: u64,
+    /// What it said of the first of them.
+    pub(super) refusal: Option<String>,
+    pub(super) n_retries: u64,
+    /// Of each request, its last attempt only; ascending once something was appended.
+    pub(super) latencies: Vec<Duration>,
+    pub(super) duration: Duration,
+    pub(super) server: Option<(Usage, Usage)>,
+    /// Memory of the server after each round, in bytes.
+    pub(super) resident_bytes: Vec<u64>,
+}
+
+impl Written {
+    /// Adds what was written after this, or beside it, which took no time of its own.
+    pub(in super::super) fn append(&mut self, other: Self) {
+        self.n_samples += other.n_samples;
+        self.n_refused += other.n_refused;
+        self.n_retries += other.n_retries;
+        self.refusal = self.refusal.take().or(other.refusal);
+        self.latencies.extend(other.latencies);
+        self.latencies.sort_unstable();
+        self.duration += other.duration;
+        self.resident_bytes.extend(other.resident_bytes);
+    }
+
+    /// Turns refused samples into an error.
+    pub(in super::super) fn check(&self) -> Result<()> {
+        match &self.refusal {
+            Some(refusal) => bail!("{} samples were in requests that the server refused; {refusal}", self.n_refused),
+            None => Ok(()),
+        }
+    }
+
+    pub(in super::super) fn samples_per_s(&self) -> f64 {
+        self.n_samples as f64 / self.duration.as_secs_f64().max(1e-9)
+    }
+
+    pub(in super::super) fn latency_ms(&self, per_mille: usize) -> f64 {
+        self.latency(per_mille).as_secs_f64() * 1e3
+    }
+
+    fn latency(&self, per_mille: usize) -> Duration {
+        let last = self.latencies.len().saturating_sub(1);
+        self.latencies.get(last * per_mille / 1000).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, rate) = (self.duration.as_secs_f64(), self.samples_per_s());
+        writeln!(f, "samples      {} in {seconds:.1} s, {rate:.0} a second", self.n_samples)?;
+        let (p50, p99, max) = (self.latency_ms(500), self.latency_ms(990), self.latency_ms(1000));
+        writeln!(f, "requests     {}, p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms", self.latencies.len())?;
+        writeln!(f, "retries      {}", self.n_retries)?;
+        writeln!(f, "refused      {} samples", self.n_refused)?;
+        let Some((before, after)) = &self.server else { return Ok(()) };
+        let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+        writeln!(f, "server CPU   {cpu:.1} s, {:.2} s a million samples", cpu * 1e6 / self.n_samples.max(1) as f64)?;
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        writeln!(f, "server RSS   {:.0} MiB, peak {:.0} MiB", mib(after.resident_bytes), mib(after.peak_bytes))?;
+        let n_rounds = self.resident_bytes.len();
+        let parts = PARTS_MAX.min(n_rounds);
+        let after_part = |part: usize| format!("{:.0}", mib(self.resident_bytes[(part + 1) * n_rounds / parts - 1]));
+        writeln!(f, "  in between {} MiB", (0..parts).map(after_part).collect::<Vec<_>>().join(" "))
+    }
+}
