@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::{Elections, ElectionsFound, Fallen, Receiver};
+use varve_ingest::{Elections, Fallen, FallenRules, Receiver, StateFound};
 use varve_query::promql::ast::Expr;
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
@@ -42,11 +42,15 @@ impl Store {
     /// As [`Db::open`].
     pub(crate) fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
-        let receiver = Receiver::new(Arc::clone(&db), options.ingest);
         let lookback_delta_ms = options.engine.lookback_delta_ms;
         // Only now is it certain that the directory is ours.
         let usage = Usage::open(path);
-        let elections = Arc::new(open_elections(path));
+        let (elections, found) = Elections::open(Arc::new(RealFs), path.join("ha"));
+        report(found, "HA pairs", "leaders are elected anew");
+        let elections = Arc::new(elections);
+        let (fallen, found) = FallenRules::open(Arc::new(RealFs), path.join("fallen"));
+        report(found, "rules that fell back to shadow", "they are armed anew");
+        let receiver = Receiver::new(Arc::clone(&db), options.ingest).keeping(fallen);
         let engine = Engine::new(options.engine);
         let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms };
         store.reload(&options.config)?;
@@ -99,22 +103,18 @@ impl Store {
     }
 }
 
-fn open_elections(data_dir: &Path) -> Elections {
-    let (elections, found) = Elections::open(Arc::new(RealFs), data_dir.join("ha"));
+/// Tells of a file that is not taken, and of what comes of that.
+fn report(found: StateFound, of: &str, outcome: &str) {
     match found {
-        ElectionsFound::Sound => {}
-        ElectionsFound::Newer(version) => {
+        StateFound::Sound => {}
+        StateFound::Newer(version) => {
             tracing::warn!(
                 version,
-                "The file of HA pairs is of a newer version; it is left as it is, and a restart elects anew"
+                "The file of {of} is of a newer version; it is left as it is, nothing is kept, and {outcome}"
             );
         }
-        ElectionsFound::Damaged(reason) => {
-            tracing::error!(
-                reason,
-                "The file of HA pairs cannot be read; it is kept aside, and leaders are elected anew"
-            );
+        StateFound::Damaged(reason) => {
+            tracing::error!(reason, "The file of {of} cannot be read; it is kept aside, and {outcome}");
         }
     }
-    elections
 }

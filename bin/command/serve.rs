@@ -42,7 +42,7 @@ const QUERY_GRACE: Duration = Duration::from_secs(2);
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 /// How often the wait for queries looks whether they have ended.
 const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// How often the usage record is written, if it has changed, and what of HA pairs could not be written before.
+/// How often the usage record is written, if it has changed, and what of HA pairs and rules could not be written before.
 const USAGE_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Blocking threads besides one per connection: opening and closing the store, the self-scrape.
 const THREADS_SPARE: usize = 8;
@@ -287,6 +287,9 @@ fn save(store: &Store) {
     }
     if let Err(error) = store.elections.save() {
         tracing::error!(%error, "Cannot write who leads HA pairs; trying again later");
+    }
+    if let Err(error) = store.receiver.fallen().save() {
+        tracing::error!(%error, "Cannot write which rules fell back to shadow; trying again later");
     }
 }
 

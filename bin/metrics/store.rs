@@ -268,6 +268,8 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
             armed.iter().map(|rule| (vec![label("rule", &rule.name)], f64::from(u8::from(rule.fallen.is_some()))));
         let help = "Times that an armed rule fell back to shadow because somebody asked for what it drops.";
         families.push(family_of("varve_ingest_rule_fallbacks_total", help, MetricType::COUNTER, by_rule));
+        let help = "Times that it could not be written at once which rules fell back to shadow.";
+        families.push(counter("varve_ingest_rule_fallbacks_unsaved_total", help, store.receiver.fallen().n_unsaved()));
     }
     families
 }

@@ -17,7 +17,7 @@ use crate::ha::{Elections, Ha, HaSettings, Standing};
 use crate::limits::Limits;
 use crate::otlp::{self, OtlpSettings};
 use crate::rejects::Rejects;
-use crate::relabel::{Fallen, RuleStats, Rules, Ruling};
+use crate::relabel::{Fallen, FallenRules, RuleStats, Rules, Ruling};
 use crate::remote_write::{Version, snappy, v1, v2};
 use crate::request::{Context, Request};
 use crate::route::{RouteCache, RouteHasher, Scope};
@@ -44,6 +44,8 @@ pub struct Receiver {
     counters: Counters,
     otlp: RwLock<Arc<OtlpSettings>>,
     ruling: RwLock<Arc<Ruling>>,
+    /// Locked before the rules in force are changed.
+    fallen: FallenRules,
     ha: RwLock<Option<Arc<Ha>>>,
 }
 
@@ -104,8 +106,21 @@ impl Receiver {
             counters: Counters::default(),
             otlp: RwLock::default(),
             ruling: RwLock::new(Arc::new(Ruling::new(Rules::default(), 0))),
+            fallen: FallenRules::default(),
             ha: RwLock::default(),
         }
+    }
+
+    /// Keeps there which armed rules have fallen back to shadow. Comes before the first rules.
+    #[must_use]
+    pub fn keeping(self, fallen: FallenRules) -> Self {
+        Self { fallen, ..self }
+    }
+
+    /// Returns which armed rules have fallen back to shadow.
+    #[must_use]
+    pub fn fallen(&self) -> &FallenRules {
+        &self.fallen
     }
 
     /// Returns the limits in force.
@@ -147,26 +162,34 @@ impl Receiver {
     }
 
     /// Puts other rules into force, for series that are known too. Requests at work end under the rules that they began
-    /// with. Cost: each series is resolved again when it comes next.
+    /// with. Cost: each series is resolved again when it comes next. Waits for the disk if other rules have fallen than before.
     pub fn set_rules(&self, rules: Rules) {
-        let mut ruling = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
-        rules.inherit(&ruling.rules);
-        *ruling = Arc::new(Ruling::new(rules, ruling.generation.wrapping_add(1)));
-        drop(ruling);
-        self.routes.clear();
+        let mut fallen = self.fallen.lock();
+        fallen.restore(&rules);
+        let rules = self.change_ruling(|ruling| Ruling::new(rules, ruling.generation.wrapping_add(1)));
+        fallen.keep(&rules);
     }
 
     /// Lets the armed rules fall back to shadow that have dropped what a selector may ask for, for series that are known
-    /// too. Returns their names; none is returned twice.
+    /// too. Returns their names; none is returned twice. Waits for the disk if there are any.
     pub fn note_asked(&self, matchers: &[Matcher], fallen: impl Fn() -> Fallen) -> Vec<String> {
         let fell = self.ruling().rules.fall_back(matchers, fallen);
         if !fell.is_empty() {
-            let mut ruling = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
-            *ruling = Arc::new(ruling.anew());
-            drop(ruling);
-            self.routes.clear();
+            let mut fallen = self.fallen.lock();
+            let rules = self.change_ruling(|ruling| ruling.anew());
+            fallen.keep(&rules);
         }
         fell
+    }
+
+    /// Changes the rules in force and returns them.
+    fn change_ruling(&self, change: impl FnOnce(&Ruling) -> Ruling) -> Arc<Rules> {
+        let mut ruling = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
+        *ruling = Arc::new(change(&ruling));
+        let rules = Arc::clone(&ruling.rules);
+        drop(ruling);
+        self.routes.clear();
+        rules
     }
 
     /// Puts other settings of HA pairs into force, or none, for series that are known too; who leads comes from `elections`.
@@ -251,6 +274,7 @@ impl Receiver {
         let size = snappy::declared_size(body, &self.limits)?;
         let permit = self.enter(origin, body.len(), body.len() + size)?;
         let Scratch { message, batch, passage } = scratch;
+        let first = self.door.precedence.go_first();
         // Whoever waits longer than anybody should goes on without.
         let turn = self.decoding.turn(self.door.until());
         let message = snappy::decompress(body, size, message)?;
@@ -274,7 +298,6 @@ impl Receiver {
     /// Waits for a log that has no room on its disk.
     fn wait_for_log(&self, until: Instant) -> Result<(), WriteError> {
         loop {
-        let first = self.door.precedence.go_first();
             match self.db.ready() {
                 Err(varve_tsdb::Error::Io { .. }) if Instant::now() < until => std::thread::sleep(LOG_PAUSE),
                 ready => return Ok(ready?),

@@ -237,8 +237,8 @@ fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
     let file = dir.path().join("varve.yml");
     let rule = "{source_labels: [__name__, job], regex: up;a, action: drop, name: no-up, armed: true}";
     let text = format!("ingest: {{metric_relabel_configs: [{rule}]}}");
-    std::fs::write(&file, text).expect("write the configuration");
-    let server = Server::start(&[&format!("--config.file={}", file.display())]);
+    std::fs::write(&file, &text).expect("write the configuration");
+    let mut server = Server::start(&[&format!("--config.file={}", file.display())]);
     let write = |time_ms: i64| {
         let up = series(&[("__name__", "up"), ("job", "a")], &[(time_ms, 1.0)]);
         server.http().write(&WriteRequest::new([up])).expect_status(204);
@@ -271,6 +271,24 @@ fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
     assert_eq!(server.metric("varve_ingest_samples_stored_total"), 1.0);
     assert_eq!(server.metric("varve_ingest_rule_fallbacks_total{rule=\"no-up\"}"), 1.0);
     wait_until("the log to tell", || server.log().contains("falls back to shadow"));
+
+    // So it is after a restart, in order or not, until the entry is another one.
+    let flag = format!("--config.file={}", file.display());
+    let state = |server: &Server| {
+        let rule = server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
+        (rule["state"].as_str().expect("a text").to_owned(), rule["fallenBack"]["who"].clone())
+    };
+    let fallen = ("shadow".to_owned(), json!("Grafana/12 (dashboard d1)"));
+    server.kill();
+    server.restart(&[&flag]);
+    assert_eq!(state(&server), fallen);
+    assert!(server.terminate().success());
+    server.restart(&[&flag]);
+    assert_eq!(state(&server), fallen);
+    std::fs::write(&file, text.replace("no-up", "no-up-again")).expect("write the configuration");
+    assert!(server.terminate().success());
+    server.restart(&[&flag]);
+    assert_eq!(state(&server), ("enforce".to_owned(), Value::Null));
 }
 
 const T0: i64 = 1_700_000_000_000;

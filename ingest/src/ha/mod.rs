@@ -24,9 +24,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use varve_tsdb::{Clock, Fs, Labels, StateFileError, SystemClock};
+use varve_tsdb::{Clock, Fs, Labels, SystemClock};
 
 use crate::batch::DecodedBatch;
+use crate::kept::{Kept, StateFound};
 use crate::rejects::Reason;
 use crate::remote_write::LabelPairs;
 use crate::route::RouteHasher;
@@ -49,50 +50,21 @@ pub struct HaSettings {
 /// Who leads, kept across restarts.
 #[derive(Debug)]
 pub struct Elections {
-    fs: Arc<dyn Fs>,
-    /// `None` if what is there must stay.
-    path: Option<PathBuf>,
     started: Instant,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     election: Election,
-    is_unsaved: bool,
-    n_unsaved: u64,
-}
-
-/// What was found where the elections are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ElectionsFound {
-    /// Nothing is wrong.
-    Sound,
-    /// A file of this newer version, which is left as it is; no file is written.
-    Newer(u8),
-    /// A file that cannot be read, and why. It is kept aside.
-    Damaged(String),
+    kept: Kept,
 }
 
 impl Elections {
     /// Reads who led, from the file `path` in a folder that exists.
-    pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, ElectionsFound) {
-        let read = file::FILE.read(&*fs, &path).and_then(|payload| match payload {
-            None => Ok(Election::default()),
-            Some(payload) => {
-                file::decode(&payload).ok_or_else(|| StateFileError::damaged("it holds what no election can"))
-            }
-        });
-        let (election, keeps, found) = match read {
-            Ok(election) => (election, true, ElectionsFound::Sound),
-            Err(StateFileError::Newer(version)) => (Election::default(), false, ElectionsFound::Newer(version)),
-            Err(StateFileError::Unreadable(reason)) => {
-                let is_aside = fs.rename(&path, &path.with_extension("damaged")).is_ok();
-                (Election::default(), is_aside, ElectionsFound::Damaged(reason))
-            }
-        };
-        let state = Mutex::new(State { election, ..State::default() });
-        (Self { fs, path: keeps.then_some(path), started: Instant::now(), state }, found)
+    pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, StateFound) {
+        let (election, kept, found) = Kept::open(file::FILE, fs, path, file::decode);
+        (Self { started: Instant::now(), state: Mutex::new(State { election, kept }) }, found)
     }
 
     /// Returns the clusters by name.
@@ -104,7 +76,7 @@ impl Elections {
     /// Counts the times that a change could not be written.
     #[must_use]
     pub fn n_unsaved(&self) -> u64 {
-        self.state().n_unsaved
+        self.state().kept.n_unsaved()
     }
 
     /// Writes what could not be written before. Waits for the disk.
@@ -112,26 +84,18 @@ impl Elections {
     /// # Errors
     /// If it cannot be written now either; what was there is there still.
     pub fn save(&self) -> io::Result<()> {
-        let mut state = self.state();
-        if state.is_unsaved { self.write(&mut state) } else { Ok(()) }
+        let State { election, kept } = &mut *self.state();
+        kept.save(|| file::encode(election))
     }
 
     fn decide(&self, pair: Pair<'_>, timeout: Duration) -> Decision {
-        let mut state = self.state();
-        let n_changes = state.election.n_changes();
-        let decision = state.election.decide(pair.cluster, pair.replica, self.now(), timeout);
-        if state.election.n_changes() != n_changes {
-            // The election stands: without the disk no sample of anybody is stored for long.
-            state.n_unsaved += u64::from(self.write(&mut state).is_err());
+        let State { election, kept } = &mut *self.state();
+        let n_changes = election.n_changes();
+        let decision = election.decide(pair.cluster, pair.replica, self.now(), timeout);
+        if election.n_changes() != n_changes {
+            kept.change(&file::encode(election));
         }
         decision
-    }
-
-    fn write(&self, state: &mut State) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let written = file::FILE.replace(&*self.fs, path, &file::encode(&state.election));
-        state.is_unsaved = written.is_err();
-        written
     }
 
     fn leave(&self, pair: Pair<'_>, n_samples: u64) {

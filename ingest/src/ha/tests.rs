@@ -15,7 +15,7 @@ fn disk() -> MemFs {
     fs
 }
 
-fn open(fs: &MemFs) -> (Elections, ElectionsFound) {
+fn open(fs: &MemFs) -> (Elections, StateFound) {
     Elections::open(Arc::new(fs.clone()), PATH.into())
 }
 
@@ -31,7 +31,7 @@ fn leaders(elections: &Elections) -> Vec<(String, String)> {
 fn who_leads_is_on_disk_before_it_is_told() {
     let fs = disk();
     let (elections, found) = open(&fs);
-    assert_eq!(found, ElectionsFound::Sound);
+    assert_eq!(found, StateFound::Sound);
     assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
     assert_eq!(elections.decide(pair("c", "b"), TIMEOUT), Decision::Standby);
     let (after, _) = open(&fs.crash(PowerCut::LosesAll));
@@ -48,7 +48,7 @@ fn who_leads_is_on_disk_before_it_is_told() {
 fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_new_one() {
     let elect = |fs: &MemFs| {
         let (elections, found) = open(fs);
-        assert_eq!(found, ElectionsFound::Sound);
+        assert_eq!(found, StateFound::Sound);
         assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
         // Without patience the other one takes over at once.
         assert_eq!(elections.decide(pair("c", "b"), Duration::ZERO), Decision::Leader);
@@ -64,7 +64,7 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
             let elections = elect(&fs);
             for cut in [PowerCut::LosesAll, PowerCut::KeepsAll] {
                 let (after, found) = open(&fs.crash(cut));
-                assert_eq!(found, ElectionsFound::Sound, "{operation} {fault:?}");
+                assert_eq!(found, StateFound::Sound, "{operation} {fault:?}");
                 let leaders = leaders(&after);
                 assert!(leaders.len() <= 1, "{leaders:?}");
             }
@@ -82,7 +82,7 @@ fn a_damaged_file_is_kept_aside_and_a_newer_one_left() {
     open(&fs).0.decide(pair("c", "a"), TIMEOUT);
     fs.edit(Path::new(PATH), |bytes| bytes[20] ^= 1).unwrap();
     let (elections, found) = open(&fs);
-    assert_eq!(found, ElectionsFound::Damaged("its checksum is wrong".into()));
+    assert_eq!(found, StateFound::Damaged("its checksum is wrong".into()));
     assert!(leaders(&elections).is_empty());
     elections.decide(pair("c", "b"), TIMEOUT);
     assert_eq!(fs.list(Path::new("/data")).unwrap(), ["ha", "ha.damaged"]);
@@ -90,7 +90,7 @@ fn a_damaged_file_is_kept_aside_and_a_newer_one_left() {
     fs.edit(Path::new(PATH), |bytes| bytes[4] = 2).unwrap();
     let newer = fs.read(Path::new(PATH), 1_000).unwrap();
     let (elections, found) = open(&fs);
-    assert_eq!(found, ElectionsFound::Newer(2));
+    assert_eq!(found, StateFound::Newer(2));
     assert_eq!(elections.decide(pair("c", "c"), TIMEOUT), Decision::Leader);
     assert_eq!(fs.read(Path::new(PATH), 1_000).unwrap(), newer);
 }

@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. There are at most [`FOOTPRINTS_MAX`] footprints of a rule, and of all rules [`FOOTPRINTS_TOTAL_MAX`]; what is dropped
 //!    beyond that is not remembered, and asking for it does not let the rule fall back.
-//! 2. A rule that has fallen stays so for as long as it stands in the configuration as it is.
+//! 2. A rule that has fallen stays so for as long as it stands in the configuration as it is (`fallen`).
 //!
 //! Threads: one lock, taken where a label set is seen for the first time, and by queries where there are armed rules.
 

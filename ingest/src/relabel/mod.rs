@@ -6,7 +6,7 @@
 //! sample of a dropped series costs a look-up.
 //!
 //! A rule in shadow is evaluated and counted where it stands, and changes nothing. One that is armed falls back to that when
-//! a query asks for what it drops (`armed`).
+//! a query asks for what it drops (`armed`), and stays so, across restarts too (`fallen`).
 //!
 //! Invariants
 //! 1. A verdict belongs to the rules that it was made by: other rules have other keys in the route cache.
@@ -19,6 +19,7 @@
 mod armed;
 mod builder;
 mod config;
+mod fallen;
 mod letters;
 mod rates;
 mod rule;
@@ -32,6 +33,7 @@ use std::time::Instant;
 use varve_tsdb::{Labels, Matcher};
 
 pub use config::{RelabelConfig, RelabelError, RuleState};
+pub use fallen::FallenRules;
 pub use rule::Fallen;
 
 use crate::budget::Team;
@@ -111,15 +113,6 @@ impl Rules {
             Ruled::Kept(labels) => Ok(Some(labels)),
             Ruled::Dropped => Ok(None),
             Ruled::Invalid(refused) => Err(refused),
-        }
-    }
-
-    /// Takes over that rules have fallen back which stand in both unchanged.
-    pub(crate) fn inherit(&self, before: &Self) {
-        for old in before.rules.iter().filter(|rule| rule.fallen.get().is_some()) {
-            if let Some(same) = self.rules.iter().find(|rule| rule.config == old.config) {
-                let _is_new = old.fallen.get().map(|fallen| same.fallen.set(fallen.clone()));
-            }
         }
     }
 

@@ -17,7 +17,7 @@ pub use usage::usage_record;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::{DecodedBatch, Elections, ElectionsFound, Limits, RouteHasher, decode_v1, decode_v2};
+use varve_ingest::{DecodedBatch, Elections, Limits, RouteHasher, StateFound, decode_v1, decode_v2};
 use varve_query::Features;
 use varve_query::promql::{parse, print};
 use varve_tsdb::{Fs, MemFs, RowCodec};
@@ -54,8 +54,8 @@ pub fn ha_file(input: &[u8]) {
     let head = [&b"VHAP\x01\0\0\0"[..], &crc32c::crc32c(input).to_le_bytes()].concat();
     fs.create(path).and_then(|file| file.append(&[&head, input].concat())).expect("there is room");
     let (_, found) = Elections::open(Arc::clone(&fs), path.to_owned());
-    assert!(!matches!(found, ElectionsFound::Newer(_)), "{found:?}");
-    assert_eq!(Elections::open(fs, path.to_owned()).1, ElectionsFound::Sound);
+    assert!(!matches!(found, StateFound::Newer(_)), "{found:?}");
+    assert_eq!(Elections::open(fs, path.to_owned()).1, StateFound::Sound);
 }
 
 /// Decodes a message of remote write 1.0; the second time into the same batch.
