@@ -4,8 +4,9 @@
 //! they hold at once (`head::load`); from then on every series is known and the store takes writes (`replaying`).
 //! [`Replay::samples`] replays the samples segments, epoch by epoch, and gathers the samples of many requests by series
 //! (`gathered`). In both, the logs of an epoch are read at the same time by the workers of the thread pool that it is
-//! called in, each of which holds a window of one file, the columns of one record, and what it has gathered. As long as the number of logs has not changed, each log leads to shards of its own and
-//! workers share nothing; after a change several may lead to one shard, whose lock sorts that out.
+//! called in, each of which holds a window of one file, the columns of one record, and what it has gathered. As long as
+//! the number of logs has not changed, each log leads to shards of its own and workers share nothing; after a change
+//! several may lead to one shard, whose lock sorts that out.
 //!
 //! Nothing of the log is changed before the end, and beside it only the quarantine, which only grows; what is written
 //! meanwhile goes to new segments, which this replay does not look at. Torn tails are cut last; under
