@@ -21,8 +21,6 @@
 use super::{Damaged, Newest};
 use crate::varint::{take_bytes, take_i64, zigzag};
 
-/// Most bytes of an encoded sample: a tag, a difference of two 32 bit distances, a value.
-pub(super) const SAMPLE_SIZE_MAX: usize = 1 + 5 + 8;
 /// Most samples of a run.
 pub(super) const RUN_MAX: u8 = 30;
 
@@ -82,61 +80,76 @@ pub(super) fn run_tag(n_samples: u8) -> u8 {
     RUN + n_samples
 }
 
-/// Encodes a sample to the end of `dst` and returns where it begins: `delta_of_delta_ms`, of at most 33 bits, says how much
-/// later it comes than the rhythm suggests.
+/// An encoded sample, the byte that stands first in the lowest place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Encoded {
+    bytes: u128,
+    size: u32,
+}
+
+impl Encoded {
+    /// Returns its bytes in memory order, and how many they are.
+    #[inline]
+    pub(super) fn bytes(self) -> ([u8; 16], usize) {
+        (self.bytes.to_le_bytes(), self.size as usize)
+    }
+
+    /// Adds `size` bytes, at most 8, in front of those that are there.
+    #[inline]
+    fn put(&mut self, bytes: u64, size: u32) {
+        self.bytes = self.bytes << (8 * size) | u128::from(bytes);
+        self.size += size;
+    }
+
+    /// Adds a zigzag varint of at most 56 bits, its last byte first.
+    #[inline]
+    fn put_varint(&mut self, value: i64) {
+        let rest = zigzag(value);
+        debug_assert!(rest >> 56 == 0, "differences are of 2^53 at most");
+        // In steps that do not depend on the size, which is different from sample to sample.
+        let halves = rest & 0x0fff_ffff | (rest & 0x00ff_ffff_f000_0000) << 4;
+        let quarters = halves & 0x0000_3fff_0000_3fff | (halves & 0x0fff_c000_0fff_c000) << 2;
+        let sevens = quarters & 0x007f_007f_007f_007f | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
+        let size = (u64::BITS - (rest | 1).leading_zeros()).div_ceil(7);
+        // The first byte, which is to stand last, and all but the last one say that another follows.
+        let more = 0x8080_8080_8080_8080 & ((1 << (8 * (size - 1))) - 1);
+        self.put((sevens | more).swap_bytes() >> (u64::BITS - 8 * size), size);
+    }
+}
+
+/// Encodes a sample: `delta_of_delta_ms`, of at most 33 bits, says how much later it comes than the rhythm suggests.
 #[inline]
-pub(super) fn encode(
-    dst: &mut [u8; SAMPLE_SIZE_MAX],
-    delta_of_delta_ms: i64,
-    last: f64,
-    value: f64,
-    scale: &mut Scale,
-) -> usize {
-    let mut at = SAMPLE_SIZE_MAX - 1;
+pub(super) fn encode(delta_of_delta_ms: i64, last: f64, value: f64, scale: &mut Scale) -> Encoded {
+    let mut encoded = Encoded { bytes: 0, size: 0 };
     let mut tag = 0;
     if delta_of_delta_ms != 0 {
         tag = TIMESTAMP_FOLLOWS;
-        put(dst, &mut at, delta_of_delta_ms);
+        encoded.put_varint(delta_of_delta_ms);
     }
-    dst[SAMPLE_SIZE_MAX - 1] = tag | encode_value(dst, &mut at, last, value, scale);
-    at
+    tag |= encode_value(&mut encoded, last, value, scale);
+    Encoded { bytes: encoded.bytes | u128::from(tag) << (8 * encoded.size), size: encoded.size + 1 }
 }
 
-/// Encodes a value to end before `at`, and moves that to its begin; returns its form.
+/// Encodes a value in front of what is there; returns its form.
 #[inline]
-fn encode_value(dst: &mut [u8; SAMPLE_SIZE_MAX], at: &mut usize, last: f64, value: f64, scale: &mut Scale) -> u8 {
+fn encode_value(encoded: &mut Encoded, last: f64, value: f64, scale: &mut Scale) -> u8 {
     let xor = last.to_bits() ^ value.to_bits();
     if xor == 0 {
         return VALUE_SAME;
     }
     if let (Some(last), Some(value)) = (as_integer(last), as_integer(value)) {
-        put(dst, at, value - last);
+        encoded.put_varint(value - last);
         return VALUE_INTEGER;
     }
     if let Some((decimals, difference)) = scale.difference(last, value) {
-        put(dst, at, difference);
+        encoded.put_varint(difference);
         return VALUE_DECIMAL + decimals;
     }
     let (leading, trailing) = (xor.leading_zeros() / 8, xor.trailing_zeros() / 8);
-    let size = (8 - leading - trailing) as usize;
+    let size = 8 - leading - trailing;
     // The lowest byte is read first, so it stands last.
-    let bytes = (xor >> (8 * trailing)).swap_bytes().to_le_bytes();
-    *at -= size;
-    dst[*at..*at + size].copy_from_slice(&bytes[8 - size..]);
+    encoded.put((xor >> (8 * trailing)).swap_bytes() >> (u64::BITS - 8 * size), size);
     VALUE_XOR + (8 * leading) as u8 + size as u8 - 1
-}
-
-/// Writes a zigzag varint to end before `at`, its last byte first, and moves `at` to its begin.
-#[inline]
-fn put(dst: &mut [u8; SAMPLE_SIZE_MAX], at: &mut usize, value: i64) {
-    let mut rest = zigzag(value);
-    while rest >= 0x80 {
-        *at -= 1;
-        dst[*at] = rest as u8 | 0x80;
-        rest >>= 7;
-    }
-    *at -= 1;
-    dst[*at] = rest as u8;
 }
 
 /// Returns a value as an integer if it is one of at most 2^52 in magnitude; -0 is none.

@@ -15,7 +15,7 @@ mod float;
 use crate::sample::{Sample, TimeRange};
 pub(crate) use blocks::Blocks;
 use blocks::PAYLOAD_SIZE;
-use float::{RUN_MAX, SAMPLE_SIZE_MAX, Scale};
+use float::{RUN_MAX, Scale};
 
 /// Samples after which a chunk is closed: two hours at a sample every 30 s.
 pub(crate) const CHUNK_SAMPLES_MAX: u8 = 240;
@@ -132,9 +132,8 @@ impl Chunk {
             self.repeat(blocks);
         } else {
             let last = f64::from_bits(self.last_bits);
-            let mut bytes = [0; SAMPLE_SIZE_MAX];
-            let at = float::encode(&mut bytes, delta_of_delta_ms, last, sample.value, &mut self.scale);
-            self.write(blocks, &bytes[at..]);
+            let (bytes, size) = float::encode(delta_of_delta_ms, last, sample.value, &mut self.scale).bytes();
+            self.write(blocks, bytes, size);
             self.run = 0;
         }
         self.span_ms = span_ms;
@@ -150,13 +149,27 @@ impl Chunk {
             self.run += 1;
             blocks.payload_mut(self.tail)[usize::from(self.used) - 1] = float::run_tag(self.run);
         } else {
-            self.write(blocks, &[float::run_tag(1)]);
+            let mut bytes = [0; 16];
+            bytes[0] = float::run_tag(1);
+            self.write(blocks, bytes, 1);
             self.run = 1;
         }
     }
 
+    /// Appends the first `size` bytes.
     #[inline]
-    fn write(&mut self, blocks: &mut Blocks, mut bytes: &[u8]) {
+    fn write(&mut self, blocks: &mut Blocks, bytes: [u8; 16], size: usize) {
+        let used = usize::from(self.used);
+        // Fast path: a few bytes, and room for eight. What is written too much is written over.
+        if self.tail != 0 && size <= 8 && used + 8 <= PAYLOAD_SIZE {
+            blocks.payload_mut(self.tail)[used..used + 8].copy_from_slice(&bytes[..8]);
+            self.used += size as u8;
+            return;
+        }
+        self.write_on(blocks, &bytes[..size]);
+    }
+
+    fn write_on(&mut self, blocks: &mut Blocks, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.tail == 0 || usize::from(self.used) == PAYLOAD_SIZE {
                 self.tail = blocks.push(self.tail);

@@ -96,11 +96,41 @@ impl Head {
         }
     }
 
-    /// Calls `replay` for samples of the log and their slots, in turn, with memory as near as in [`Head::append_all`].
-    pub(crate) fn replay_all(&mut self, samples: &[(u32, Sample)], mut replay: impl FnMut(&mut Self, u32, Sample)) {
-        for samples in samples.chunks(TOUCH_APPENDS) {
-            self.touch(samples.iter().map(|&(slot, _)| slot));
-            samples.iter().for_each(|&(slot, sample)| replay(self, slot, sample));
+    /// Adds samples of the log by the rules of [`Head::replay`]: those of the slots from `first` on, which end at `ends`, each
+    /// slot's in the order of the log. Calls `count` with what became of how many.
+    pub(crate) fn replay_runs(
+        &mut self,
+        first: u32,
+        ends: &[usize],
+        samples: &[Sample],
+        mut count: impl FnMut(Replayed, usize),
+    ) {
+        let (mut slot, mut start) = (first, 0);
+        for ends in ends.chunks(TOUCH_APPENDS) {
+            self.touch(slot..slot + ends.len() as u32);
+            for &end in ends {
+                self.replay_run(slot, &samples[start..end], &mut count);
+                (slot, start) = (slot + 1, end);
+            }
+        }
+    }
+
+    fn replay_run(&mut self, slot: u32, mut samples: &[Sample], count: &mut impl FnMut(Replayed, usize)) {
+        let request = self.horizon.wrapping_sub(1);
+        while let Some(first) = samples.first() {
+            let mut last_ms = self.table.row(slot).map_or(i64::MAX, |row| row.last_ms);
+            let is_next = |sample: &&Sample| sample.timestamp_ms > std::mem::replace(&mut last_ms, sample.timestamp_ms);
+            let n_next = samples.iter().take_while(is_next).count();
+            let n_done = n_next.max(1);
+            if n_next > 0 {
+                let newest_ms = samples[n_next - 1].timestamp_ms;
+                self.table.row_mut(slot).last_ms = newest_ms;
+                self.live.append_run(slot, &samples[..n_next], request, self.horizon);
+                count(Replayed::New(Order::Newest), n_next);
+            } else {
+                count(self.replay(slot, AnySample::Float(*first)), 1);
+            }
+            samples = &samples[n_done..];
         }
     }
 

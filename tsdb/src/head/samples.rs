@@ -106,9 +106,24 @@ impl Samples {
     #[inline]
     pub(super) fn append(&mut self, slot: u32, sample: Sample, request: u32, horizon: u32) {
         let mut chunk = self.open.get(slot);
+        self.append_to(slot, &mut chunk, sample, request, horizon);
+        self.open.set(slot, chunk);
+        self.note(sample.timestamp_ms, request);
+    }
+
+    /// Appends samples of one request, each newer than the one before and the first as in [`Samples::append`].
+    pub(super) fn append_run(&mut self, slot: u32, samples: &[Sample], request: u32, horizon: u32) {
+        let mut chunk = self.open.get(slot);
+        samples.iter().for_each(|&sample| self.append_to(slot, &mut chunk, sample, request, horizon));
+        self.open.set(slot, chunk);
+        samples.first().into_iter().chain(samples.last()).for_each(|sample| self.note(sample.timestamp_ms, request));
+    }
+
+    /// Appends to the open chunk of a series, which begins anew when it is full.
+    #[inline]
+    fn append_to(&mut self, slot: u32, chunk: &mut Chunk, sample: Sample, request: u32, horizon: u32) {
         if !chunk.takes(sample.timestamp_ms) {
-            self.close(slot, chunk, horizon);
-            chunk = Chunk::default();
+            self.close(slot, std::mem::take(chunk), horizon);
         }
         if chunk.len() == 0 {
             (chunk.request, chunk.request_at_ms) = (request, 0);
@@ -116,13 +131,11 @@ impl Samples {
         } else if chunk.request == request {
             chunk.append(&mut self.blocks, sample);
         } else {
-            self.end_group(slot, &chunk, horizon);
+            self.end_group(slot, chunk, horizon);
             chunk.append(&mut self.blocks, sample);
             chunk.request = request;
             chunk.request_at_ms = chunk.span_ms();
         }
-        self.open.set(slot, chunk);
-        self.note(sample.timestamp_ms, request);
     }
 
     /// Adds a histogram, whose time is not here.

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::head::{Bounds, Replayed};
 use crate::shard::Shard;
 use crate::store::Store;
-use crate::wal::{Epoch, Replay, ReplayStats, Start, Target, replay_share, replay_workers};
+use crate::wal::{Epoch, Replay, ReplayStats, Start, Target, gathered_bytes, replay_share, replay_workers};
 
 /// Numbers that are left out before the first series that is made during a replay. A sample whose definition was lost may
 /// name one of them, which is known only when the sample is read: another series with its number would take it over at
@@ -50,6 +50,8 @@ pub(crate) struct Source {
 /// in the log and come with the next replay.
 pub(crate) fn replay(store: &Store, source: &Source, defined: impl FnOnce()) -> Result<()> {
     let metadata = Mutex::default();
+    let share = replay_share(&store.options);
+    let n_workers = replay_workers(store.options.wal_replay_concurrency, share);
     let target = Target {
         shards: &store.shards,
         metadata: &metadata,
@@ -57,11 +59,12 @@ pub(crate) fn replay(store: &Store, source: &Source, defined: impl FnOnce()) -> 
         quarantine: &source.quarantine,
         fs: &*store.options.fs,
         on_corruption: store.options.wal_on_corruption,
+        gathered_bytes: gathered_bytes(n_workers, share),
         progress: &store.replaying.progress,
         newest_ms: &store.newest_ms,
         stop: &store.replaying.stop,
     };
-    let pool = pool(store)?;
+    let pool = pool(n_workers)?;
     let replay = pool.install(|| Replay::definitions(&source.wal_dir, &source.epochs, &target))?;
     let first_free = check_next_ref(replay.next_ref())?;
     let first_new = first_free.saturating_add(REFS_LEFT_OUT);
@@ -98,8 +101,7 @@ fn first_exemplar(replay: &Replay<'_>) -> u64 {
     replay.n_samples_files_ever().min(EXEMPLARS_FILES_MAX) * EXEMPLARS_OF_FILE
 }
 
-fn pool(store: &Store) -> Result<ThreadPool> {
-    let n_threads = replay_workers(store.options.wal_replay_concurrency, replay_share(&store.options));
+fn pool(n_threads: usize) -> Result<ThreadPool> {
     let built = rayon::ThreadPoolBuilder::new().num_threads(n_threads).thread_name(|i| format!("replay-{i}")).build();
     built.map_err(|e| Error::Options(format!("{n_threads} replay threads: {e}")))
 }

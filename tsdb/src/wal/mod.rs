@@ -52,7 +52,7 @@ pub(crate) use epoch::{Epoch, remove_epochs_before};
 pub(crate) use histograms::LoggedHistogram;
 pub(crate) use record::SampleColumn;
 pub use replay::ReplayStats;
-pub(crate) use replay::{Replay, ReplayProgress, Target, check_versions, replay_share, replay_workers};
+pub(crate) use replay::{Replay, ReplayProgress, Target, check_versions, gathered_bytes, replay_share, replay_workers};
 pub(crate) use reserve::Reserve;
 pub(crate) use snapshot::write_snapshot_log;
 pub(crate) use starts::{Start, ToldStarts};

@@ -23,7 +23,7 @@
 //! The lengths of the codes are part of the format, learnt from the fleet of the benches and from the scrapes of real
 //! exporters. Codes made for each record would save less than they take for the few hundred samples that it has.
 
-use super::bits::{BitReader, BitWriter};
+use super::bits::{BitReader, BitWriter, TAKE_MAX};
 use super::prefix;
 use crate::sample::Sample;
 
@@ -227,18 +227,35 @@ fn put(writer: &mut BitWriter<'_>, context: u8, token: Token) {
 pub(super) fn decode_values(reader: &mut BitReader<'_>, samples: &mut [Sample]) -> Option<()> {
     let (mut before, mut last_integer, mut context) = (0.0, 0_i64, CONTEXTS[usize::from(SAME)]);
     for place in 0..samples.len() {
-        let (symbol, length) = SYMBOLS[usize::from(context)][reader.peek() as usize % N_SYMBOL_CODES];
-        reader.skip(u32::from(length));
+        // One look at the bits is enough for both codes and for most integers.
+        let word = reader.peek();
+        let (symbol, length) = SYMBOLS[usize::from(context)][word as usize % N_SYMBOL_CODES];
+        let (word, length) = (word >> length, u32::from(length));
         context = CONTEXTS[usize::from(symbol)];
         before = match symbol {
-            SAME => before,
+            SAME => {
+                reader.skip(length);
+                before
+            }
             ZERO => {
+                reader.skip(length);
                 last_integer = 0;
                 0.0
             }
-            RAW => f64::from_bits(reader.take_64()),
+            RAW => {
+                reader.skip(length);
+                f64::from_bits(reader.take_64())
+            }
             _ => {
-                let integer = take_integer(reader, size_code(symbol));
+                let (n_below, size_length) = BITS[size_code(symbol)][word as usize % N_BIT_CODES];
+                let (n_below, size_length) = (u32::from(n_below), u32::from(size_length));
+                reader.skip(length + size_length);
+                let integer = if n_below <= PEEKED_BITS_MAX {
+                    reader.skip(n_below);
+                    1 << n_below | word >> size_length & ((1 << n_below) - 1)
+                } else {
+                    take_below(reader, n_below)
+                } as i64;
                 match symbol {
                     REPETITION => {
                         samples[usize::try_from(integer).ok().and_then(|back| place.checked_sub(back))?].value
@@ -282,14 +299,6 @@ fn n_bits(integer: u64) -> u32 {
     u64::BITS - integer.leading_zeros()
 }
 
-/// Takes the number of bits of an integer, and them.
-#[inline]
-fn take_integer(reader: &mut BitReader<'_>, sizes: usize) -> i64 {
-    let (n_below, length) = BITS[sizes][reader.peek() as usize % N_BIT_CODES];
-    reader.skip(u32::from(length));
-    take_below(reader, u32::from(n_below)) as i64
-}
-
 /// Takes the bits below the highest one of an integer, at most 53.
 #[inline]
 pub(super) fn take_below(reader: &mut BitReader<'_>, n_bits: u32) -> u64 {
@@ -300,6 +309,8 @@ const SYMBOL_LENGTH_MAX: usize = 8;
 const N_SYMBOL_CODES: usize = 1 << SYMBOL_LENGTH_MAX;
 const BIT_LENGTH_MAX: usize = 9;
 const N_BIT_CODES: usize = 1 << BIT_LENGTH_MAX;
+/// So many bits are there behind the codes of a symbol and of a number of bits.
+const PEEKED_BITS_MAX: u32 = TAKE_MAX - (SYMBOL_LENGTH_MAX + BIT_LENGTH_MAX) as u32;
 
 /// Lengths of the codes of symbols, in bits, by what comes before. Each row is a complete prefix code.
 const SYMBOL_LENGTHS: [[u8; N_SYMBOLS]; N_CONTEXTS] = [

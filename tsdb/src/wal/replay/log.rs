@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::definitions::{OfCheckpoint, OfSegments};
+use super::gathered::Gathered;
 use super::places::{Hint, Place, Places};
 use super::starts::RecordStarts;
 use super::{ReplayProgress, ReplayStats, Shared, Target, corrupt};
@@ -18,7 +19,6 @@ use crate::head::{AnySample, SeriesRef};
 use crate::labels::Labels;
 use crate::metadata::Metadata;
 use crate::options::WalOnCorruption;
-use crate::sample::Sample;
 use crate::shard::shard_of;
 use crate::wal::checkpoint::{self, Entry};
 use crate::wal::exemplars::{EXEMPLARS, decode_exemplars};
@@ -51,13 +51,12 @@ pub(super) struct Log {
 }
 
 /// Memory that a worker reuses from frame to frame.
-#[derive(Default)]
-struct Scratch {
+struct Scratch<'a> {
     column: SampleColumn,
     /// Of the log and of earlier ones.
     hints: (Hint, Hint),
-    /// Samples of a record, by shard.
-    by_shard: Vec<Vec<(u32, Sample)>>,
+    /// Floats of the records so far.
+    gathered: Gathered<'a>,
     /// Starts of samples of the next record.
     starts: RecordStarts,
 }
@@ -170,8 +169,15 @@ impl Log {
 
     /// Replays the samples segments; `earlier` knows the series of earlier epochs.
     pub(super) fn samples(&mut self, shared: &Shared<'_>, earlier: &Places) -> Result<()> {
-        let (mut scratch, mut unpacker) = (Scratch::default(), Unpacker::default());
-        scratch.by_shard.resize_with(shared.target.shards.len(), Vec::new);
+        let Target { shards, gathered_bytes, .. } = *shared.target;
+        let mut unpacker = Unpacker::default();
+        let mut scratch = Scratch {
+            column: SampleColumn::default(),
+            hints: Default::default(),
+            // A series that an earlier epoch defined may be anywhere, as far as this log knows.
+            gathered: Gathered::new(shards, self.home.filter(|_| earlier.len() == 0), gathered_bytes),
+            starts: RecordStarts::default(),
+        };
         for number in std::mem::take(&mut self.samples) {
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
                 let Some((record, payload)) = unpacker.unpack(frame.record, frame.payload) else { return Ok(None) };
@@ -189,6 +195,7 @@ impl Log {
                 Ok(decoded.map(|()| log.apply(&mut scratch, earlier, shared.target)))
             })?;
         }
+        scratch.gathered.drain(&mut self.stats);
         Ok(())
     }
 
@@ -318,7 +325,7 @@ impl Log {
         record::decode_metadata(payload, |family, metadata| set_metadata(target, family, metadata))
     }
 
-    fn starts(&self, payload: &[u8], earlier: &Places, scratch: &mut Scratch) -> Option<()> {
+    fn starts(&self, payload: &[u8], earlier: &Places, scratch: &mut Scratch<'_>) -> Option<()> {
         let Scratch { starts, hints, .. } = scratch;
         starts.clear();
         let is_held = decode_starts(payload, |series, timestamp_ms, start| {
@@ -331,39 +338,47 @@ impl Log {
     }
 
     /// Applies the samples that were decoded into `scratch.column`.
-    fn apply(&mut self, scratch: &mut Scratch, earlier: &Places, target: &Target<'_>) {
+    fn apply(&mut self, scratch: &mut Scratch<'_>, earlier: &Places, target: &Target<'_>) {
         target.progress.add_samples(scratch.column.len() as u64);
-        let mut newest_ms = i64::MIN;
-        for (&series, &sample) in scratch.column.refs.iter().zip(&scratch.column.samples) {
-            // A number that only a sample knows must not be given to another series either.
-            self.next_ref = self.next_ref.max(series.0.saturating_add(1));
-            match self.place(series, earlier, &mut scratch.hints) {
-                Some(place) => {
-                    newest_ms = newest_ms.max(sample.timestamp_ms);
-                    scratch.by_shard[usize::from(place.shard)].push((place.slot, sample));
-                }
-                None => self.stats.n_orphaned += 1,
+        let has_starts = !scratch.starts.is_empty();
+        if has_starts {
+            scratch.gathered.drain(&mut self.stats);
+        }
+        let (mut newest_ms, mut highest) = (i64::MIN, SeriesRef(0));
+        let Scratch { column, hints, gathered, starts } = scratch;
+        for (&series, &sample) in column.refs.iter().zip(&column.samples) {
+            highest = highest.max(series);
+            let Some(place) = self.places.find(series, &mut hints.0).or_else(|| earlier.find(series, &mut hints.1))
+            else {
+                self.stats.n_orphaned += 1;
+                continue;
+            };
+            newest_ms = newest_ms.max(sample.timestamp_ms);
+            if has_starts {
+                self.apply_one(place, AnySample::Float(sample), starts, target);
+            } else {
+                gathered.push(place, sample, &mut self.stats);
             }
         }
+        // A number that only a sample knows must not be given to another series either.
+        self.next_ref = self.next_ref.max(highest.0.saturating_add(1));
         target.newest_ms.fetch_max(newest_ms, Ordering::Relaxed);
-        let Scratch { by_shard, starts, .. } = scratch;
-        let shards = (0..).zip(target.shards).zip(by_shard);
-        for ((shard_idx, shard), samples) in shards.filter(|(_, samples)| !samples.is_empty()) {
-            shard.head_mut().replay_all(samples, |head, slot, sample| {
-                let replayed = head.replay(slot, AnySample::Float(sample));
-                starts.apply(head, Place { shard: shard_idx, slot }, sample.timestamp_ms, replayed);
-                self.stats.count(replayed);
-            });
-            samples.clear();
-        }
         starts.clear();
+    }
+
+    /// Applies a sample that does not go through what is gathered, of which nothing is left.
+    fn apply_one(&mut self, place: Place, sample: AnySample<'_>, starts: &RecordStarts, target: &Target<'_>) {
+        let mut head = target.shards[usize::from(place.shard)].head_mut();
+        let replayed = head.replay(place.slot, sample);
+        starts.apply(&mut head, place, sample.timestamp_ms(), replayed);
+        self.stats.count(replayed, 1);
     }
 
     fn exemplars(
         &mut self,
         payload: &[u8],
         earlier: &Places,
-        scratch: &mut Scratch,
+        scratch: &mut Scratch<'_>,
         target: &Target<'_>,
     ) -> Option<()> {
         decode_exemplars(payload, |number, series, exemplar| {
@@ -396,10 +411,12 @@ impl Log {
         &mut self,
         payload: &[u8],
         earlier: &Places,
-        scratch: &mut Scratch,
+        scratch: &mut Scratch<'_>,
         target: &Target<'_>,
     ) -> Option<()> {
-        let Scratch { starts, hints, .. } = scratch;
+        let Scratch { starts, hints, gathered, .. } = scratch;
+        // Of a float and a histogram of one time the first stands.
+        gathered.drain(&mut self.stats);
         let decoded = decode_histograms(payload, |of| {
             target.progress.add_samples(1);
             self.next_ref = self.next_ref.max(of.series.0.saturating_add(1));
@@ -413,12 +430,8 @@ impl Log {
     }
 
     fn apply_histogram(&mut self, of: &LoggedHistogram, place: Place, starts: &RecordStarts, target: &Target<'_>) {
-        let &LoggedHistogram { timestamp_ms, ref histogram, .. } = of;
-        target.newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
-        let mut head = target.shards[usize::from(place.shard)].head_mut();
-        let replayed = head.replay(place.slot, AnySample::Histogram(timestamp_ms, histogram));
-        starts.apply(&mut head, place, timestamp_ms, replayed);
-        self.stats.count(replayed);
+        target.newest_ms.fetch_max(of.timestamp_ms, Ordering::Relaxed);
+        self.apply_one(place, AnySample::Histogram(of.timestamp_ms, &of.histogram), starts, target);
     }
 
     /// Notes what a crash left half written; it is cut off when all has been read.

@@ -1,10 +1,12 @@
 //! Replay: from the log back to the head.
 //!
 //! Two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all epochs, and indexes what
-//! they hold at once (`head::load`); from then on every series is known and the store takes writes (`replaying`). [`Replay::samples`] replays the samples segments, epoch by epoch. In both, the logs of an epoch are
-//! read at the same time by the workers of the thread pool that it is called in, each of which holds a window of one file
-//! and the columns of one record. As long as the number of logs has not changed, each log leads to shards of its own and
-//! workers share nothing; after a change several may lead to one shard, whose lock sorts that out.
+//! they hold at once (`head::load`); from then on every series is known and the store takes writes (`replaying`).
+//! [`Replay::samples`] replays the samples segments, epoch by epoch, and gathers the samples of many requests by series
+//! (`gathered`). In both, the logs of an epoch are read at the same time by the workers of the thread pool that it is
+//! called in, each of which holds a window of one file, the columns of one record, and what it has gathered. As long as
+//! the number of logs has not changed, each log leads to shards of its own and workers share nothing; after a change
+//! several may lead to one shard, whose lock sorts that out.
 //!
 //! Nothing of the log is changed before the end, and beside it only the quarantine, which only grows; what is written
 //! meanwhile goes to new segments, which this replay does not look at. Torn tails are cut last; under
@@ -12,6 +14,7 @@
 //! all. Crash: a replay that did not end is repeated.
 
 mod definitions;
+mod gathered;
 mod log;
 mod places;
 mod progress;
@@ -27,7 +30,7 @@ use rayon::prelude::*;
 
 use self::log::Log;
 use self::places::Places;
-pub(crate) use self::progress::{ReplayProgress, replay_share, replay_workers};
+pub(crate) use self::progress::{ReplayProgress, gathered_bytes, replay_share, replay_workers};
 use super::reader::{LargeFrames, check_version};
 use super::{Epoch, SegmentKind};
 use crate::error::{Error, Result};
@@ -91,6 +94,8 @@ pub(crate) struct Target<'a> {
     pub(crate) fs: &'a dyn Fs,
     /// What to do about damage.
     pub(crate) on_corruption: WalOnCorruption,
+    /// What a worker may take to gather samples before they go to their series.
+    pub(crate) gathered_bytes: usize,
     /// Counts along.
     pub(crate) progress: &'a ReplayProgress,
     /// The newest time of the store; raised along.
@@ -199,11 +204,13 @@ impl<'a> Shared<'a> {
 }
 
 impl ReplayStats {
-    fn count(&mut self, replayed: Replayed) {
+    /// Counts `n` samples with which the same was done.
+    fn count(&mut self, replayed: Replayed, n: usize) {
+        let n = n as u64;
         match replayed {
-            Replayed::New(_) => self.n_samples += 1,
-            Replayed::Repeated => self.n_repeated += 1,
-            Replayed::Conflicting => self.n_conflicting += 1,
+            Replayed::New(_) => self.n_samples += n,
+            Replayed::Repeated => self.n_repeated += n,
+            Replayed::Conflicting => self.n_conflicting += n,
         }
     }
 

@@ -91,25 +91,34 @@ impl fmt::Display for ReplayProgress {
     }
 }
 
-/// What a worker takes: a window of a file, a record's plain payload, its columns, and the same by shard.
+/// What a worker takes: a window of a file, a record's plain payload, its columns.
 const WORKER_SIZE: usize = 4 << 20;
+/// What it takes on top at most, if there is room: samples that are gathered by series.
+const GATHERED_SIZE_MAX: usize = 32 << 20;
 /// What the one worker takes on top that looks at a frame larger than its window.
 const LARGE_FRAME_SIZE: usize = 8 << 20;
 
 /// Returns the bytes that the workers of a replay take of its memory: all of it if nothing is written meanwhile, else what
-/// they need and at most three quarters.
+/// they can use and at most three quarters.
 pub(crate) fn replay_share(options: &Options) -> usize {
     let memory_bytes = options.wal_replay_memory_bytes;
     if !options.wal_replay_in_background {
         return memory_bytes;
     }
-    let n_workers = replay_workers(options.wal_replay_concurrency, memory_bytes - memory_bytes / 4);
-    n_workers * WORKER_SIZE + LARGE_FRAME_SIZE
+    let share_max = memory_bytes - memory_bytes / 4;
+    let n_workers = replay_workers(options.wal_replay_concurrency, share_max);
+    share_max.min(n_workers * (WORKER_SIZE + GATHERED_SIZE_MAX) + LARGE_FRAME_SIZE)
 }
 
 /// Returns how many workers may replay in `memory_bytes`: at most `concurrency`, at least one.
 pub(crate) fn replay_workers(concurrency: usize, memory_bytes: usize) -> usize {
     (memory_bytes.saturating_sub(LARGE_FRAME_SIZE) / WORKER_SIZE).clamp(1, concurrency.max(1))
+}
+
+/// Returns what each of some workers may take to gather samples, of `memory_bytes` for all.
+pub(crate) fn gathered_bytes(n_workers: usize, memory_bytes: usize) -> usize {
+    let of_worker = memory_bytes.saturating_sub(LARGE_FRAME_SIZE) / n_workers;
+    of_worker.saturating_sub(WORKER_SIZE).min(GATHERED_SIZE_MAX)
 }
 
 #[cfg(test)]
@@ -126,13 +135,22 @@ mod tests {
 
     #[test]
     fn workers_in_the_background_leave_a_quarter_to_what_is_held() {
-        for (wal_replay_concurrency, mib, taken_mib) in [(8, 16, 12), (2, 256, 16), (64, 256, 192)] {
+        for (wal_replay_concurrency, mib, taken_mib) in [(8, 16, 12), (2, 256, 80), (64, 256, 192)] {
             let wal_replay_memory_bytes = mib << 20;
             let of = |wal_replay_in_background| {
                 let options = Options { wal_replay_concurrency, wal_replay_memory_bytes, ..Options::default() };
                 replay_share(&Options { wal_replay_in_background, ..options }) >> 20
             };
             assert_eq!((of(true), of(false)), (taken_mib, mib), "{wal_replay_concurrency} in {mib} MiB");
+        }
+    }
+
+    #[test]
+    fn what_is_gathered_takes_what_workers_leave() {
+        for (n_workers, mib, gathered_mib) in
+            [(1, 12, 0), (2, 80, 32), (2, 256, 32), (8, 120, 10), (46, 192, 0), (1, 0, 0)]
+        {
+            assert_eq!(gathered_bytes(n_workers, mib << 20), gathered_mib << 20, "{n_workers} in {mib} MiB");
         }
     }
 

@@ -19,6 +19,11 @@ impl RecordStarts {
         self.by_sample.entry((place, timestamp_ms)).or_insert(start);
     }
 
+    /// Tells whether there is nothing to say of any sample.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_sample.is_empty() && !self.is_held
+    }
+
     /// Says whether the samples came while the log was replayed.
     pub(super) fn set_held(&mut self, is_held: bool) {
         self.is_held = is_held;
@@ -34,7 +39,7 @@ impl RecordStarts {
     #[inline]
     pub(super) fn apply(&self, head: &mut Head, place: Place, timestamp_ms: i64, replayed: Replayed) {
         // Fast path: the record has no starts.
-        if self.by_sample.is_empty() && !self.is_held {
+        if self.is_empty() {
             return;
         }
         let told = self.by_sample.get(&(place, timestamp_ms)).copied();

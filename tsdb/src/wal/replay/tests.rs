@@ -44,6 +44,7 @@ fn replay(wal_dir: &Path, on_corruption: WalOnCorruption) -> Replayed {
         quarantine: &quarantine,
         fs: &RealFs,
         on_corruption,
+        gathered_bytes: 1 << 20,
         progress: &progress,
         newest_ms: &AtomicI64::new(i64::MIN),
         stop: &AtomicBool::new(false),
