@@ -77,8 +77,32 @@ fn exit_code(result: Result<Verdict>) -> ExitCode {
         Ok(Verdict::Sound) => ExitCode::SUCCESS,
         Ok(Verdict::Faults) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("varve: {error:#}");
+            eprintln!("varve: {}", told(&error));
             ExitCode::from(2)
         }
+    }
+}
+
+/// Returns an error with its causes, each once: what the store says names the operating system's error already.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+        "" => cause,
+        before if before.ends_with(&cause) => told,
+        before => format!("{before}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow::Error::from(std::io::Error::other("disk full")).context("write \"x\": disk full");
+        assert_eq!(told(&error.context("recover \"y\"")), "recover \"y\": write \"x\": disk full");
+        let error = Err::<(), _>(std::io::Error::other("b")).context("a").unwrap_err();
+        assert_eq!(told(&error), "a: b");
     }
 }

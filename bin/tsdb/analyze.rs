@@ -144,7 +144,10 @@ fn encoding_name(code: u8) -> &'static str {
 }
 
 fn of_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
-    ensure!(!args.extended, "--extended tells of the chunks of Prometheus' blocks; those of Varve have none");
+    ensure!(
+        !args.extended,
+        "--extended tells how full the chunks of Prometheus' blocks are; Varve's have none, a row is all that a block has of a series"
+    );
     let db = open_varve(&args.path)?;
     let block = find_block(db.blocks(), args.block.as_deref())?;
     let length_ms = block.range.end_ms.saturating_add(1).abs_diff(block.range.start_ms);

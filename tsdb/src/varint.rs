@@ -29,14 +29,9 @@ pub(crate) fn take_u64(src: &mut &[u8]) -> Option<u64> {
         return Some(u64::from(first));
     }
     // Fast path: up to eight bytes, and as many are there.
-    if let Some(bytes) = src.first_chunk() {
-        let word = u64::from_le_bytes(*bytes);
-        let ends = !word & 0x8080_8080_8080_8080;
-        if ends != 0 {
-            let size = ends.trailing_zeros() as usize / 8 + 1;
-            *src = &src[size..];
-            return Some(join_sevens(word & (ends ^ (ends - 1))));
-        }
+    if let Some((value, size)) = src.first_chunk().and_then(|bytes| short_u64(u64::from_le_bytes(*bytes))) {
+        *src = &src[size..];
+        return Some(value);
     }
     let mut value = u64::from(first & 0x7f);
     for (i, &byte) in rest.iter().take(VARINT_SIZE_MAX - 1).enumerate() {
@@ -51,6 +46,16 @@ pub(crate) fn take_u64(src: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+/// Returns the unsigned integer that begins with the lowest of eight bytes, and how many of them it takes; `None` if it takes
+/// more than all. For who knows that there are eight bytes, and does not know how many an integer takes: nothing is decided
+/// by that.
+#[inline]
+pub(crate) fn short_u64(word: u64) -> Option<(u64, usize)> {
+    let ends = !word & 0x8080_8080_8080_8080;
+    let size = ends.trailing_zeros() as usize / 8 + 1;
+    (ends != 0).then(|| (join_sevens(word & (ends ^ (ends - 1))), size))
 }
 
 /// Joins the lower seven bits of each of eight bytes.

@@ -39,8 +39,10 @@ pub(in crate::recovery) fn run(args: &RepairArgs) -> Result<Verdict> {
             }
             repair.filled.iter().for_each(|path| println!("{fills} the gap {}", path.display()));
             print!("{}", fault_lines(&repair.faults));
-            if !(args.write || is_whole) {
-                println!("nothing was written: add --write");
+            match (is_whole, args.write) {
+                (true, _) => println!("nothing to mend"),
+                (false, false) => println!("nothing was written: add --write"),
+                (false, true) => {}
             }
         }
     }

@@ -242,7 +242,7 @@ impl SegmentSummary {
     fn add(&mut self, record: &FoundRecord<'_>, faults: &mut Faults) {
         self.compressions[record.compression as usize] += 1;
         let Some(record_type) = record.record_type else {
-            let reason = format!("a record of type {:?} is not known", record.bytes.first());
+            let reason = RecordType::not_known(record.bytes);
             faults.push(record.path, record.offset, FaultKind::Unknown, reason);
             return;
         };

@@ -30,6 +30,25 @@ pub fn decode(encoding: Encoding, bytes: &[u8], dst: &mut SampleColumns) -> Resu
     }
 }
 
+/// Returns the times of the first and the last sample of a chunk of encoding 1, if all of it decodes; `None` if it is empty.
+///
+/// # Errors
+/// As [`decode`].
+pub(in crate::prometheus) fn check_floats(bytes: &[u8]) -> Result<Option<(i64, i64)>, ChunkError> {
+    let n_samples = n_samples(Encoding::Xor, bytes)?;
+    let mut src = BitReader::new(&bytes[2..]);
+    let (mut state, mut times) = (XorState::default(), None);
+    for idx in 0..n_samples {
+        let timestamp_ms = state.take(&mut src, idx)?.timestamp_ms;
+        times = match times {
+            None => Some((timestamp_ms, timestamp_ms)),
+            Some((first_ms, last_ms)) if last_ms < timestamp_ms => Some((first_ms, timestamp_ms)),
+            Some(_) => return Err(ChunkError::Order),
+        };
+    }
+    Ok(times)
+}
+
 fn decode_floats(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
     let n_samples = n_samples(Encoding::Xor, bytes)?;
     let mut src = BitReader::new(&bytes[2..]);

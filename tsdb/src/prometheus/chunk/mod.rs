@@ -29,6 +29,7 @@ mod tests;
 mod xor;
 mod xor2;
 
+pub(in crate::prometheus) use decode::check_floats;
 pub use decode::decode;
 pub use encoder::{Encoder, SAMPLES_PER_CHUNK, StartTimes};
 pub(in crate::prometheus) use growing::{GrowingChunk, GrowingChunks};

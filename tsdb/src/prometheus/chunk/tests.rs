@@ -281,6 +281,25 @@ proptest! {
     }
 
     #[test]
+    fn checking_is_decoding_without_samples(
+        samples in samples(),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 0..3),
+    ) {
+        let mut encoder = Encoder::new(StartTimes::Dropped);
+        for (timestamp_ms, value, start_ms) in samples {
+            encoder.push(Sample { timestamp_ms, value: f64::from_bits(value) }, start_ms);
+        }
+        for mut chunk in encoder.finish() {
+            let size = chunk.bytes.len();
+            flips.iter().for_each(|(at, bit)| chunk.bytes[at.index(size)] ^= 1 << bit);
+            let mut columns = SampleColumns::default();
+            let decoded = decode(Encoding::Xor, &chunk.bytes, &mut columns);
+            let times = columns.timestamps_ms.first().copied().zip(columns.timestamps_ms.last().copied());
+            prop_assert_eq!(check_floats(&chunk.bytes), decoded.map(|()| times));
+        }
+    }
+
+    #[test]
     fn damaged_chunks_do_not_panic(
         spans in proptest::collection::vec((0..4_i32, 0..4_u32), 0..6),
         is_float: bool, kept: bool,

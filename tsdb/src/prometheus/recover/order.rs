@@ -2,30 +2,43 @@
 
 use rayon::prelude::*;
 
-use super::pairs::PairId;
-use super::series::{SeriesIdx, SeriesTable};
+use super::pairs::{PairId, Pairs};
+use super::series::{SeriesIdx, SeriesLabels};
 
 /// Series that are compared label by label of two of them, instead of by the next label of all.
 const FEW: usize = 24;
+/// Series whose labels lie together.
+const RUN_LEN: usize = 1 << 12;
+
+/// The place of a series among all, in the order of labels.
+pub(super) type Position = u32;
 
 /// Texts, pairs and series, each in order.
 #[derive(Debug)]
 pub(super) struct Order<'a> {
-    table: &'a SeriesTable,
     /// All names and values, ascending.
     pub(super) texts: Vec<&'a str>,
     /// All pairs, ascending: name and value as places in `texts`.
     pub(super) pairs: Vec<(u32, u32)>,
-    /// By number, the place of a pair.
-    ranks: Vec<u32>,
     /// All series, ascending.
     pub(super) series: Vec<SeriesIdx>,
+    /// The labels of [`RUN_LEN`] series each, in this order: who goes through all series reads them one after the other.
+    labels: Vec<Run>,
+}
+
+/// Labels of series that follow each other.
+#[derive(Debug)]
+struct Run {
+    /// By series, where its labels end.
+    ends: Vec<u32>,
+    /// Places of pairs, ascending for each series.
+    labels: Vec<u32>,
 }
 
 impl<'a> Order<'a> {
-    /// Puts the series of a table in order, on the threads of the current pool.
-    pub(super) fn of(table: &'a SeriesTable) -> Self {
-        let (texts, by_number) = order_texts(table);
+    /// Puts series in order, on the threads of the current pool.
+    pub(super) fn of(pairs: &'a Pairs, labels: SeriesLabels) -> Self {
+        let (texts, by_number) = order_texts(pairs);
         let mut by_rank: Vec<(u64, PairId)> =
             (0..).zip(&by_number).map(|(id, &(name, value))| (u64::from(name) << 32 | u64::from(value), id)).collect();
         by_rank.par_sort_unstable();
@@ -35,18 +48,43 @@ impl<'a> Order<'a> {
         }
         let pairs = by_rank.iter().map(|&(_, id)| by_number[id as usize]).collect();
         // There are no more series than numbers of them.
-        let series = (0..table.len() as SeriesIdx).collect();
-        let mut order = Self { table, texts, pairs, ranks, series };
-        let mut series = std::mem::take(&mut order.series);
-        order.sort(&mut series);
-        order.series = series;
-        order
+        let mut series: Vec<_> = (0..labels.len() as SeriesIdx).collect();
+        let unordered = Unordered { labels, ranks };
+        unordered.sort(&mut series);
+        let labels = series.par_chunks(RUN_LEN).map(|some| unordered.run(some)).collect();
+        Self { texts, pairs, series, labels }
     }
 
     /// Returns the labels of a series as places of pairs, ascending.
     #[inline]
-    pub(super) fn labels(&self, series: SeriesIdx) -> impl ExactSizeIterator<Item = u32> {
-        self.table.labels(series).iter().map(|&id| self.ranks[id as usize])
+    pub(super) fn labels(&self, position: Position) -> &[u32] {
+        let (Run { ends, labels }, place) = (&self.labels[position as usize / RUN_LEN], position as usize % RUN_LEN);
+        let start = if place == 0 { 0 } else { ends[place - 1] };
+        &labels[start as usize..ends[place] as usize]
+    }
+}
+
+/// What series are put in order by.
+struct Unordered {
+    labels: SeriesLabels,
+    /// By number, the place of a pair.
+    ranks: Vec<u32>,
+}
+
+impl Unordered {
+    fn labels(&self, series: SeriesIdx) -> impl ExactSizeIterator<Item = u32> {
+        self.labels.get(series).iter().map(|&id| self.ranks[id as usize])
+    }
+
+    fn run(&self, series: &[SeriesIdx]) -> Run {
+        let n_labels = series.iter().map(|&it| self.labels.get(it).len()).sum();
+        let (mut ends, mut labels) = (Vec::with_capacity(series.len()), Vec::with_capacity(n_labels));
+        for &it in series {
+            labels.extend(self.labels(it));
+            // All labels of all series have places of 32 bits.
+            ends.push(labels.len() as u32);
+        }
+        Run { ends, labels }
     }
 
     /// Sorts series: by the first label of all at once, then those that have the same one by the next label.
@@ -89,7 +127,7 @@ impl<'a> Order<'a> {
     /// Returns for each series its label at `depth`, none first, and itself, in one number.
     fn keys(&self, series: &[SeriesIdx], depth: usize) -> Vec<u64> {
         let key = |&it: &SeriesIdx| {
-            let label = self.table.labels(it).get(depth).map_or(0, |&id| u64::from(self.ranks[id as usize]) + 1);
+            let label = self.labels.get(it).get(depth).map_or(0, |&id| u64::from(self.ranks[id as usize]) + 1);
             label << 32 | u64::from(it)
         };
         series.iter().map(key).collect()
@@ -102,15 +140,15 @@ fn put(keys: &[u64], series: &mut [SeriesIdx]) {
 }
 
 /// Returns all texts, ascending, and by pair the places of its name and its value.
-fn order_texts(table: &SeriesTable) -> (Vec<&str>, Vec<(u32, u32)>) {
-    let n_pairs = table.pairs.len() as PairId;
+fn order_texts(given: &Pairs) -> (Vec<&str>, Vec<(u32, u32)>) {
+    let n_pairs = given.len() as PairId;
     // The same name stands in many pairs, mostly in some that follow each other.
-    let mut names: Vec<(&str, PairId)> = (0..n_pairs).map(|id| (table.pairs.texts(id).0, id)).collect();
+    let mut names: Vec<(&str, PairId)> = (0..n_pairs).map(|id| (given.texts(id).0, id)).collect();
     names.par_sort_unstable();
     let mut all: Vec<(&str, u32)> =
         names.chunk_by(|a, b| a.0 == b.0).zip(0..).map(|(same, i)| (same[0].0, i)).collect();
     let n_names = all.len() as u32;
-    all.extend((0..n_pairs).map(|id| (table.pairs.texts(id).1, n_names + id)));
+    all.extend((0..n_pairs).map(|id| (given.texts(id).1, n_names + id)));
     all.par_sort_unstable();
     let (mut texts, mut places) = (Vec::new(), vec![0; all.len()]);
     for same in all.chunk_by(|a, b| a.0 == b.0) {
@@ -127,11 +165,13 @@ fn order_texts(table: &SeriesTable) -> (Vec<&str>, Vec<(u32, u32)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prometheus::recover::series::SeriesTable;
+    use crate::prometheus::recover::series::tests::defined;
 
     fn table(labels: &[&[(&str, &str)]]) -> SeriesTable {
         let mut table = SeriesTable::default();
         for (i, labels) in labels.iter().enumerate() {
-            table.define(i as u64, labels.iter().copied()).unwrap();
+            table.define(i as u64, &defined(labels)).unwrap();
         }
         table
     }
@@ -139,11 +179,11 @@ mod tests {
     #[test]
     fn series_and_texts_are_in_order() {
         let table = table(&[&[("a", "2"), ("b", "1")], &[("a", "10"), ("b", "1")], &[("a", "2")], &[]]);
-        let order = Order::of(&table);
+        let order = Order::of(&table.pairs, table.labels);
         assert_eq!(order.texts, ["1", "10", "2", "a", "b"]);
         assert_eq!(order.pairs, [(3, 1), (3, 2), (4, 0)]);
         assert_eq!(order.series, [3, 1, 2, 0]);
-        assert_eq!(order.labels(0).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(order.labels(3), [1, 2]);
     }
 
     #[test]
@@ -170,10 +210,12 @@ mod tests {
         (1..shuffled.len()).for_each(|i| shuffled.swap(i, random(i as u64 + 1) as usize));
         let mut table = SeriesTable::default();
         for (i, labels) in shuffled.iter().enumerate() {
-            table.define(i as u64, labels.iter().map(|(name, value)| (name.as_str(), value.as_str()))).unwrap();
+            let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            table.define(i as u64, &defined(&labels)).unwrap();
         }
-        let order = Order::of(&table);
+        let order = Order::of(&table.pairs, table.labels);
         assert!(order.series.iter().map(|&it| shuffled[it as usize]).eq(sets.iter()));
-        assert!(order.series.is_sorted_by(|&a, &b| order.labels(a).lt(order.labels(b))));
+        let positions: Vec<_> = (0..order.series.len() as Position).collect();
+        assert!(positions.is_sorted_by(|&a, &b| order.labels(a) < order.labels(b)));
     }
 }

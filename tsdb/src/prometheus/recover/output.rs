@@ -9,11 +9,11 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::RecoverOptions;
-use super::order::Order;
+use super::order::{Order, Position};
 use super::postings;
 use super::replay::Replayed;
 use super::report::{Phase, Progress, Report};
-use super::series::SeriesIdx;
+use super::series::{SeriesIdx, SeriesTable};
 use super::shard::{Found, Place, Shard};
 use super::windows::{Windows, range_of};
 use crate::error::Result;
@@ -30,6 +30,23 @@ const GROUP_LEN: usize = 256;
 /// Groups for each worker that are prepared before they are written.
 const GROUPS_OF_WORKER: usize = 4;
 
+/// Bytes of a series while a block is written, besides its labels: its place in the order, what it is sorted by, its number,
+/// and where its labels end.
+const SERIES_SIZE: usize = 32;
+/// Bytes of a pair while a block is written, besides its texts: its places in the orders, and its entry in a table.
+const PAIR_SIZE: usize = 128;
+/// Bytes of chunks and entries of a series that is prepared; few have more in one block.
+const PREPARED_SIZE: usize = 2 << 10;
+/// Prepared series that are there at once, for each worker: some are written while the next ones are prepared.
+const PREPARED_LEN: usize = 2 * GROUP_LEN * GROUPS_OF_WORKER;
+
+/// Estimates the bytes that writing the series of a table takes, besides what is there already.
+pub(super) fn memory(table: &SeriesTable, n_workers: usize) -> usize {
+    let of_worker = PREPARED_LEN * PREPARED_SIZE + postings::MEMORY_OF_WORKER;
+    let of_pairs = table.pairs.len() * PAIR_SIZE + table.pairs.size();
+    table.labels.size() + table.len() * SERIES_SIZE + of_pairs + n_workers * of_worker
+}
+
 /// Writes the blocks.
 pub(super) fn write(
     fs: &Arc<dyn Fs>,
@@ -43,7 +60,8 @@ pub(super) fn write(
     let mut windows = Windows::default();
     replayed.shards.iter_mut().for_each(|shard| windows.append(std::mem::take(&mut shard.windows)));
     let windows = windows.in_order()?;
-    let order = pool.install(|| Order::of(&replayed.table));
+    let SeriesTable { pairs, labels, .. } = std::mem::take(&mut replayed.table);
+    let order = pool.install(|| Order::of(&pairs, labels));
     let newest_ms = replayed.shards.iter().map(Shard::newest_ms).max().unwrap_or(i64::MIN);
     let (n_series, n_samples) = (order.series.len() as u64, report.n_samples + report.n_late_samples);
     let total = windows.len() as u64 * n_series;
@@ -69,7 +87,7 @@ struct Output<'a> {
 #[derive(Default)]
 struct Prepared {
     group: SeriesGroup,
-    series: Vec<SeriesIdx>,
+    series: Vec<Position>,
     /// The oldest sample.
     oldest_ms: Option<i64>,
     faults: Faults,
@@ -94,7 +112,8 @@ impl Output<'_> {
         faults: &mut Faults,
         step: &(dyn Fn(u64) + Sync),
     ) -> Result<Option<BlockMeta>> {
-        let series: Vec<_> = self.order.series.iter().copied().filter(|&series| self.may_have(series)).collect();
+        // There are no more positions than series.
+        let series: Vec<_> = (0..self.order.series.len() as Position).filter(|&it| self.may_have(it)).collect();
         let (texts, places) = self.texts(&series);
         let mut writer = BlockWriter::create(fs, out, &format!("window-{}", self.window), &texts)?;
         let (mut written, mut oldest_ms) = (Vec::with_capacity(series.len()), None::<i64>);
@@ -102,16 +121,14 @@ impl Output<'_> {
         let mut next = waves.next().map(|wave| self.prepare_all(wave));
         while let Some(prepared) = next {
             let mut prepared = prepared?;
-            // Chunks are written while those of the next series are prepared.
-            let (placed, following) = rayon::join(
-                || prepared.iter_mut().try_for_each(|prepared| writer.place(&mut prepared.group)),
+            // Chunks and their entries are written while the next series are prepared.
+            let (added, following) = rayon::join(
+                || self.add(&mut writer, &mut prepared, &places),
                 || waves.next().map(|wave| self.prepare_all(wave)),
             );
-            placed?;
+            added?;
             next = following;
-            let entries: Vec<_> = prepared.par_iter().map(|prepared| self.entries(prepared, &places)).collect();
-            for (prepared, entries) in prepared.into_iter().zip(entries) {
-                writer.add_entries(&entries)?;
+            for prepared in prepared {
                 written.extend_from_slice(&prepared.series);
                 oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
                 faults.append(prepared.faults);
@@ -126,17 +143,17 @@ impl Output<'_> {
         writer.finish_with(description, postings).map(Some)
     }
 
-    fn may_have(&self, series: SeriesIdx) -> bool {
-        let (shard, slot) = self.replayed.place(series);
+    fn may_have(&self, position: Position) -> bool {
+        let (shard, slot) = self.replayed.place(self.order.series[position as usize]);
         shard.may_have(slot, self.window)
     }
 
     /// Returns the names and values of some series, and by pair the places of its name and its value there.
-    fn texts(&self, series: &[SeriesIdx]) -> (Vec<&str>, Vec<(u32, u32)>) {
+    fn texts(&self, series: &[Position]) -> (Vec<&str>, Vec<(u32, u32)>) {
         let Order { texts: all, pairs, .. } = self.order;
         let mut is_used = vec![false; pairs.len()];
         for &series in series {
-            self.order.labels(series).for_each(|pair| is_used[pair as usize] = true);
+            self.order.labels(series).iter().for_each(|&pair| is_used[pair as usize] = true);
         }
         let mut places = vec![u32::MAX; all.len()];
         for (&(name, value), _) in pairs.iter().zip(&is_used).filter(|(_, is_used)| **is_used) {
@@ -163,18 +180,26 @@ impl Output<'_> {
         Description { min_ms, max_ms, hints, external_labels: Vec::new() }
     }
 
+    /// Writes chunks, and the entries of the index, which are made when it is known where the chunks lie.
+    fn add(&self, writer: &mut BlockWriter<'_>, prepared: &mut [Prepared], places: &[(u32, u32)]) -> Result<()> {
+        prepared.iter_mut().try_for_each(|prepared| writer.place(&mut prepared.group))?;
+        let entries: Vec<_> = prepared.par_iter().map(|prepared| self.entries(prepared, places)).collect();
+        entries.iter().try_for_each(|entries| writer.add_entries(entries))
+    }
+
     fn entries(&self, prepared: &Prepared, places: &[(u32, u32)]) -> Entries {
-        prepared.group.entries(|i| self.order.labels(prepared.series[i]).map(|pair| places[pair as usize]))
+        prepared.group.entries(|i| self.order.labels(prepared.series[i]).iter().map(|&pair| places[pair as usize]))
     }
 
     /// Prepares series, group by group.
-    fn prepare_all(&self, series: &[SeriesIdx]) -> Result<Vec<Prepared>> {
+    fn prepare_all(&self, series: &[Position]) -> Result<Vec<Prepared>> {
         series.par_chunks(GROUP_LEN).map(|group| self.prepare(group)).collect()
     }
 
-    fn prepare(&self, series: &[SeriesIdx]) -> Result<Prepared> {
+    fn prepare(&self, positions: &[Position]) -> Result<Prepared> {
         let (mut prepared, mut buffers) = (Prepared::default(), Buffers::default());
-        for &series in series {
+        for &position in positions {
+            let series = self.order.series[position as usize];
             let (shard, slot) = self.replayed.place(series);
             shard.find(slot, self.window, &mut buffers.bytes, &mut buffers.found)?;
             // Fast path: nothing late, nothing deleted.
@@ -187,7 +212,7 @@ impl Output<'_> {
             };
             if oldest_ms.is_some() {
                 prepared.group.end_series();
-                prepared.series.push(series);
+                prepared.series.push(position);
                 prepared.oldest_ms = prepared.oldest_ms.into_iter().chain(oldest_ms).min();
             }
         }
@@ -304,8 +329,13 @@ impl Output<'_> {
 
 /// Tells whether a chunk decodes to as many samples, in that time, as is said of it.
 fn holds(found: &Found, bytes: &[u8], columns: &mut SampleColumns) -> bool {
+    let expected = Some((found.min_ms, found.max_ms));
+    // Fast path: floats, of which nothing but the times is needed. How many there are was read from the chunk.
+    if found.encoding == Encoding::Xor {
+        return chunk::check_floats(bytes) == Ok(expected);
+    }
     columns.clear();
     let decoded = chunk::decode(found.encoding, bytes, columns);
-    let times = (columns.timestamps_ms.first(), columns.timestamps_ms.last());
-    decoded.is_ok() && columns.len() == found.n_samples as usize && times == (Some(&found.min_ms), Some(&found.max_ms))
+    let times = columns.timestamps_ms.first().copied().zip(columns.timestamps_ms.last().copied());
+    decoded.is_ok() && columns.len() == found.n_samples as usize && times == expected
 }

@@ -5,13 +5,15 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::order::Order;
-use super::series::SeriesIdx;
+use super::order::{Order, Position};
 use crate::error::Result;
 use crate::prometheus::block::PostingsWriter;
 
-/// Bytes of postings that one thread makes at once; one pair may have more.
-const SECTIONS_SIZE: usize = 8 << 20;
+/// Bytes of postings that one thread makes at once, while as many are written; one pair may have more.
+const SECTIONS_SIZE: usize = 4 << 20;
+
+/// Bytes that a thread needs in all.
+pub(super) const MEMORY_OF_WORKER: usize = 2 * SECTIONS_SIZE;
 
 /// Postings of pairs that follow each other.
 struct Sections {
@@ -23,31 +25,45 @@ struct Sections {
 /// Writes the postings of `series`, which are in order and have these numbers in the index.
 pub(super) fn write(
     order: &Order<'_>,
-    series: &[SeriesIdx],
+    series: &[Position],
     numbers: &[u32],
     writer: &mut PostingsWriter<'_>,
 ) -> Result<()> {
     debug_assert_eq!(series.len(), numbers.len());
     let mut counts = vec![0_u32; order.pairs.len()];
     for &series in series {
-        order.labels(series).for_each(|pair| counts[pair as usize] += 1);
+        order.labels(series).iter().for_each(|&pair| counts[pair as usize] += 1);
     }
     let sections = cut(&counts);
-    for some in sections.chunks(rayon::current_num_threads()) {
-        let made: Vec<_> = some.par_iter().map(|of| make(of, &counts, order, series, numbers)).collect();
-        for (of, bytes) in some.iter().zip(made) {
-            let each = of.pairs.clone().zip(of.starts.windows(2)).filter(|(pair, _)| counts[*pair] > 0);
-            let text = |text: u32| order.texts[text as usize];
-            writer.add(
-                &bytes,
-                each.map(|(pair, at)| {
-                    let (name, value) = order.pairs[pair];
-                    ((text(name), text(value)), at[1] - at[0])
-                }),
-            )?;
-        }
+    let make_all =
+        |some: &[Sections]| -> Vec<_> { some.par_iter().map(|of| make(of, &counts, order, series, numbers)).collect() };
+    let mut waves = sections.chunks(rayon::current_num_threads());
+    let mut next = waves.next().map(|some| (some, make_all(some)));
+    while let Some((some, made)) = next {
+        // Some are written while the next ones are made.
+        let (written, following) = rayon::join(
+            || some.iter().zip(&made).try_for_each(|(of, bytes)| write_some(of, bytes, &counts, order, writer)),
+            || waves.next().map(|some| (some, make_all(some))),
+        );
+        written?;
+        next = following;
     }
     Ok(())
+}
+
+fn write_some(
+    of: &Sections,
+    bytes: &[u8],
+    counts: &[u32],
+    order: &Order<'_>,
+    writer: &mut PostingsWriter<'_>,
+) -> Result<()> {
+    let text = |text: u32| order.texts[text as usize];
+    let each = of.pairs.clone().zip(of.starts.windows(2)).filter(|(pair, _)| counts[*pair] > 0).map(|(pair, at)| {
+        let (name, value) = order.pairs[pair];
+        ((text(name), text(value)), at[1] - at[0])
+    });
+    writer.add(bytes, each)
 }
 
 /// Cuts pairs into ranges of about [`SECTIONS_SIZE`] bytes.
@@ -66,17 +82,16 @@ fn cut(counts: &[u32]) -> Vec<Sections> {
 }
 
 /// Makes sections: all series are looked at, and those that have one of the pairs stand there in order.
-fn make(of: &Sections, counts: &[u32], order: &Order<'_>, series: &[SeriesIdx], numbers: &[u32]) -> Vec<u8> {
+fn make(of: &Sections, counts: &[u32], order: &Order<'_>, series: &[Position], numbers: &[u32]) -> Vec<u8> {
     let mut bytes = vec![0; of.starts.last().copied().unwrap_or(0)];
     let mut next: Vec<usize> = of.starts.iter().map(|start| start + 8).collect();
     for (&series, number) in series.iter().zip(numbers) {
-        for pair in order.labels(series) {
-            if let Some(place) = (pair as usize).checked_sub(of.pairs.start).filter(|_| (pair as usize) < of.pairs.end)
-            {
-                let at = next[place];
-                bytes[at..at + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
-                next[place] += size_of::<u32>();
-            }
+        // Labels ascend.
+        let labels = order.labels(series).iter().map(|&pair| pair as usize);
+        for pair in labels.skip_while(|&pair| pair < of.pairs.start).take_while(|&pair| pair < of.pairs.end) {
+            let at = &mut next[pair - of.pairs.start];
+            bytes[*at..*at + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
+            *at += size_of::<u32>();
         }
     }
     for (pair, at) in of.pairs.clone().zip(of.starts.windows(2)) {

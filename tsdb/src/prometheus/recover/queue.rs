@@ -1,6 +1,5 @@
 //! The records of the logs, in order, a batch at a time, decompressed.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -8,7 +7,7 @@ use rayon::prelude::*;
 use super::input::Log;
 use crate::fs::Fs;
 use crate::prometheus::fault::{FaultKind, Faults};
-use crate::prometheus::wal::{RawRecord, RecordType, Segment, SegmentReader};
+use crate::prometheus::wal::{Compression, RawRecord, RecordType, Segment, SegmentReader, SpareMemory};
 
 /// Bytes of decompressed records that are worked on at once; one record may be larger.
 pub(super) const BATCH_SIZE: usize = 2 << 20;
@@ -20,6 +19,7 @@ pub(super) struct Queue {
     open: Option<(Arc<Segment>, Log, SegmentReader)>,
     /// A record that did not fit in the batch before.
     waiting: Option<Raw>,
+    spare: SpareMemory,
     pub(super) faults: Faults,
     /// Bytes of segments that were read to their end, and of all.
     done: u64,
@@ -54,7 +54,16 @@ impl Queue {
         let size = |segment: &Segment| fs.open(&segment.path).and_then(|file| file.size()).unwrap_or(0);
         let total = segments.iter().map(|(segment, _)| size(segment)).sum();
         let segments = segments.into_iter();
-        Self { fs, segments, open: None, waiting: None, faults: Faults::default(), done: 0, total }
+        Self {
+            fs,
+            segments,
+            open: None,
+            waiting: None,
+            spare: SpareMemory::default(),
+            faults: Faults::default(),
+            done: 0,
+            total,
+        }
     }
 
     /// Returns the bytes of all logs.
@@ -83,9 +92,11 @@ impl Queue {
         if batch.is_empty() {
             return None;
         }
-        let decoded: Vec<_> = batch.into_par_iter().map(decode).collect();
+        let batch: Vec<_> = batch.into_iter().map(|raw| (raw, self.spare.take())).collect();
+        let decoded: Vec<_> = batch.into_par_iter().map(|(raw, memory)| decode(raw, memory)).collect();
         let mut records = Vec::with_capacity(decoded.len());
-        for record in decoded {
+        for (record, memory) in decoded {
+            self.spare.give(memory);
             match record {
                 Ok(record) => records.push(record),
                 Err((segment, offset)) => {
@@ -97,10 +108,15 @@ impl Queue {
         Some(Batch { records, done: self.done() })
     }
 
+    /// Takes back a batch that is done with.
+    pub(super) fn give_back(&mut self, batch: Batch) {
+        batch.records.into_iter().for_each(|record| self.spare.give(record.bytes));
+    }
+
     fn next(&mut self) -> Option<Raw> {
         loop {
             if let Some((segment, log, reader)) = &mut self.open {
-                if let Some(record) = reader.next(&mut self.faults) {
+                if let Some(record) = reader.next_in(&mut self.spare, &mut self.faults) {
                     return Some(Raw { segment: Arc::clone(segment), log: *log, record });
                 }
                 self.done += reader.size();
@@ -115,14 +131,15 @@ impl Queue {
     }
 }
 
-/// Decompresses a record; says where it lies if that cannot be done.
-fn decode(raw: Raw) -> Result<Record, (Arc<Segment>, u64)> {
-    let Raw { segment, log, record: RawRecord { offset, compression, bytes } } = raw;
-    let bytes = match compression.decode(&bytes) {
-        Some(Cow::Owned(bytes)) => bytes,
-        Some(Cow::Borrowed(_)) => bytes,
-        None => return Err((segment, offset)),
-    };
+/// Decompresses a record; says where it lies if that cannot be done. Returns memory that is not needed any more, too.
+fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, (Arc<Segment>, u64)>, Vec<u8>) {
+    let Raw { segment, log, record: RawRecord { offset, compression, mut bytes } } = raw;
+    if compression != Compression::None {
+        if compression.decode_into(&bytes, &mut memory).is_none() {
+            return (Err((segment, offset)), memory);
+        }
+        std::mem::swap(&mut bytes, &mut memory);
+    }
     let record_type = RecordType::of(&bytes);
-    Ok(Record { segment, log, offset, bytes, record_type })
+    (Ok(Record { segment, log, offset, bytes, record_type }), memory)
 }

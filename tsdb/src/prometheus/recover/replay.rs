@@ -8,6 +8,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::input::Input;
+use super::output;
 use super::queue::{BATCH_SIZE, Queue, Record};
 use super::report::{Phase, Progress, Report};
 use super::route::{Routed, Router, Shards, is_forget};
@@ -21,15 +22,15 @@ use crate::fs::Fs;
 use crate::prometheus::chunk;
 use crate::prometheus::fault::FaultKind;
 use crate::prometheus::head_chunks::{HeadChunk, HeadChunkFiles};
-use crate::prometheus::wal::{RecordType, RefTombstone, decode_tombstones, for_each_definition};
+use crate::prometheus::wal::{DefinedLabel, RecordType, RefTombstone, decode_tombstones, for_each_definition};
 use crate::sample::{SampleColumns, TimeRange};
 
 /// Least bytes of chunks in memory, whatever the budget, and those for each series: with fewer, each sample would be moved to
 /// the file by itself.
 const CHUNKS_SIZE_MIN: usize = 1 << 20;
 const CHUNKS_SIZE_OF_SERIES_MIN: usize = 128;
-/// What a batch takes, decoded and compressed, for each of its bytes: two of them are there at once.
-const BATCH_FACTOR: usize = 6;
+/// What a batch takes, decoded and compressed, for each of its bytes: two of them are there at once, and memory of some before.
+const BATCH_FACTOR: usize = 8;
 /// Shards for each worker, so that they end at about the same time.
 const SHARDS_OF_WORKER: usize = 2;
 
@@ -74,6 +75,7 @@ pub(super) fn replay(
         let (next, applied) =
             pool.install(|| rayon::join(|| queue.next_batch(), || replay.apply(&current.records, report, options)));
         applied?;
+        queue.give_back(current);
         batch = next;
         let n_samples = replay.shards.iter().map(|shard| shard.n_taken + shard.n_late).sum();
         progress(Progress { phase: Phase::Read, done, total: queue.total(), n_samples });
@@ -142,7 +144,7 @@ impl Replay {
             match record.record_type {
                 Some(record_type) => report.records.add(record_type),
                 None => {
-                    let reason = format!("a record of type {:?} is not known", record.bytes.first());
+                    let reason = RecordType::not_known(&record.bytes);
                     report.faults.push(&record.segment.path, record.offset, FaultKind::Unknown, reason);
                 }
             }
@@ -164,9 +166,9 @@ impl Replay {
         }
     }
 
-    fn define_one(&mut self, number: u64, labels: &[(&str, &str)]) -> Option<()> {
+    fn define_one(&mut self, number: u64, labels: &[DefinedLabel<'_>]) -> Option<()> {
         let (n_series, known) = (self.table.len(), self.table.find(number));
-        let series = self.table.define(number, labels.iter().copied())?;
+        let series = self.table.define(number, labels)?;
         let (shard, slot) = self.layout.place(series);
         let shard = &mut self.shards[shard];
         if series as usize == n_series {
@@ -205,13 +207,13 @@ impl Replay {
         }
     }
 
-    /// Moves chunks to files when there are more than fit in memory.
+    /// Moves chunks to files when there are more than fit in memory, now or when they are written.
     fn spill(&mut self, options: &RecoverOptions) -> Result<()> {
         let n_series = self.table.len();
         let fixed = self.table.size()
             + n_series * SERIES_SIZE
             + self.input.head_chunks.len() * size_of::<HeadChunk>()
-            + BATCH_SIZE * BATCH_FACTOR;
+            + (BATCH_SIZE * BATCH_FACTOR).max(output::memory(&self.table, options.concurrency));
         let least = CHUNKS_SIZE_MIN + n_series * CHUNKS_SIZE_OF_SERIES_MIN;
         let budget = options.memory_bytes.saturating_sub(fixed).max(least);
         if self.shards.iter().map(Shard::memory).sum::<usize>() <= budget {

@@ -146,6 +146,19 @@ fn chunks_that_still_grow_do_not_stay_in_memory_either() {
 }
 
 #[test]
+fn memory_is_for_writing_as_well() {
+    let source = log_of(4000, 59);
+    let (expected, whole, _out) = run(source.path(), &RecoverOptions::default());
+    // Chunks of two megabytes, and what eight workers write with.
+    for (memory_bytes, is_spilled) in [(48 << 20, true), (160 << 20, false)] {
+        let options = RecoverOptions { memory_bytes, concurrency: 8, ..RecoverOptions::default() };
+        let (found, report, _out) = run(source.path(), &options);
+        assert_eq!(report.spilled_size > 0, is_spilled, "{memory_bytes}");
+        assert!(found == expected && report.blocks == whole.blocks);
+    }
+}
+
+#[test]
 fn progress_is_told_by_bytes() {
     let source = log_of(4000, 200);
     let (out, seen) = (tempfile::tempdir().unwrap(), std::sync::Mutex::new(Vec::new()));
@@ -157,6 +170,60 @@ fn progress_is_told_by_bytes() {
     // One segment, and several steps all the same.
     assert!(read.len() > 3 && read.iter().all(|(_, _, total)| *total == size), "{read:?}");
     assert!(read.is_sorted_by(|a, b| a.1 < b.1) && read.last().unwrap().1 == size, "{read:?}");
+}
+
+/// Records of types 11 to 13, which Prometheus 3.5 does not write: one series each, with starts that a block may keep.
+#[test]
+fn samples_with_starts_become_blocks() {
+    let mut definitions = vec![1];
+    for (series, name) in (1..).zip(["a", "b", "c"]) {
+        definitions.extend_from_slice(&u64::to_be_bytes(series));
+        definitions.extend_from_slice(&[1, 8]);
+        definitions.extend_from_slice(b"__name__\x01");
+        definitions.extend_from_slice(name.as_bytes());
+    }
+    let one = 1.0_f64.to_bits().to_be_bytes();
+    // No spans and no buckets: hint, schema 0, threshold, zero count 1, count 1, sum, and four lists of nothing.
+    let integer = [&[0, 0][..], &one, &[1, 1], &one, &[0; 4]].concat();
+    let float = [&[0, 0][..], &one, &one, &one, &one, &[0; 4]].concat();
+    let mut records = vec![definitions];
+    for (code, value) in [(11, &one[..]), (12, &integer), (13, &float)] {
+        // At 100 s since 50 s; a second later since then, and one after that with no start.
+        let mut record = vec![code];
+        put_i64(&mut record, i64::from(code) - 10);
+        [100_000, 50_000].into_iter().for_each(|time| put_i64(&mut record, time));
+        record.extend_from_slice(value);
+        for (time, start) in [(1000, 1), (2000, 0)] {
+            put_i64(&mut record, 0);
+            put_i64(&mut record, time);
+            record.push(start);
+            record.extend_from_slice(value);
+        }
+        records.push(record);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("wal")).unwrap();
+    std::fs::write(dir.path().join("wal/00000000"), segment(&records).0).unwrap();
+    for (kept, expected) in [(StartTimes::Dropped, [0; 3]), (StartTimes::Kept, [50_000, 50_000, 0])] {
+        let options = RecoverOptions { starts: kept, ..RecoverOptions::default() };
+        let (found, report, out) = run(dir.path(), &options);
+        assert_eq!((report.faults.n_unsound(), n_samples(&found)), (0, 9), "{kept:?}");
+        let mut faults = Faults::default();
+        let block = &BlockReader::list(&RealFs, out.path()).unwrap()[0];
+        let block = BlockReader::open(&RealFs, block, &mut faults).unwrap();
+        block
+            .for_each(&mut faults, |series| {
+                let mut columns = SampleColumns::default();
+                series.read(&mut columns, &mut Faults::default());
+                assert_eq!(columns.timestamps_ms, [100_000, 101_000, 102_000]);
+                let starts = |idx| if columns.starts_ms.is_empty() { 0 } else { columns.start_ms(idx) };
+                assert_eq!([0, 1, 2].map(starts), expected, "{kept:?}");
+                let is_histogram = columns.histogram(0).is_some();
+                assert_eq!(is_histogram, !format!("{:?}", series.labels()).contains("\"a\""));
+                Ok(())
+            })
+            .unwrap();
+    }
 }
 
 #[test]

@@ -50,21 +50,36 @@ impl Compression {
     /// Decompresses a record; `None` if it is damaged or larger than [`RECORD_SIZE_MAX`].
     #[must_use]
     pub fn decode(self, bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
+        if self == Self::None {
+            return Some(Cow::Borrowed(bytes));
+        }
+        let mut decoded = Vec::new();
+        self.decode_into(bytes, &mut decoded).map(|()| Cow::Owned(decoded))
+    }
+
+    /// As [`Compression::decode`], with the record in `dst`, whose memory is used and whose bytes are lost.
+    pub(in crate::prometheus) fn decode_into(self, bytes: &[u8], dst: &mut Vec<u8>) -> Option<()> {
         match self {
-            Self::None => Some(Cow::Borrowed(bytes)),
+            Self::None => {
+                dst.clear();
+                dst.extend_from_slice(bytes);
+            }
             Self::Snappy => {
                 let size = snap::raw::decompress_len(bytes).ok()?;
-                let possible = size <= RECORD_SIZE_MAX && size / SNAPPY_GAIN_MAX <= bytes.len();
-                let decoded = possible.then(|| snap::raw::Decoder::new().decompress_vec(bytes).ok());
-                decoded.flatten().map(Cow::Owned)
+                (size <= RECORD_SIZE_MAX && size / SNAPPY_GAIN_MAX <= bytes.len()).then_some(())?;
+                // What is there already is not made zero again.
+                dst.resize(size, 0);
+                let written = snap::raw::Decoder::new().decompress(bytes, dst).ok()?;
+                dst.truncate(written);
             }
             Self::Zstd => {
-                let mut decoded = Vec::new();
+                dst.clear();
                 let decoder = zstd::Decoder::with_buffer(bytes).ok()?;
-                decoder.take(RECORD_SIZE_MAX as u64 + 1).read_to_end(&mut decoded).ok()?;
-                (decoded.len() <= RECORD_SIZE_MAX).then_some(Cow::Owned(decoded))
+                decoder.take(RECORD_SIZE_MAX as u64 + 1).read_to_end(dst).ok()?;
+                (dst.len() <= RECORD_SIZE_MAX).then_some(())?;
             }
         }
+        Some(())
     }
 }
 

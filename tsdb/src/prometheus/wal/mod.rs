@@ -24,6 +24,7 @@ pub use record::{
     BadRecord, Definition, RecordType, RefExemplar, RefHistogram, RefMetadata, RefSample, RefTombstone,
     decode_definitions, decode_exemplars, decode_histograms, decode_metadata, decode_samples, decode_tombstones,
 };
-pub(in crate::prometheus) use record::{for_each_definition, for_each_sample};
+pub(in crate::prometheus) use record::{DefinedLabel, for_each_definition, for_each_sample};
 pub use segments::{Segment, WalFiles};
+pub(in crate::prometheus) use stream::SpareMemory;
 pub use stream::{PAGE_SIZE, RawRecord, SegmentReader};

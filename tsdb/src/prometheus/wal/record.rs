@@ -9,6 +9,7 @@ use crate::histogram::{
     BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint,
 };
 use crate::prometheus::cursor::Cursor;
+use crate::varint::{VARINT_SIZE_MAX, short_u64, unzigzag};
 
 /// The type of a record; the numbers are those of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +65,14 @@ impl RecordType {
     pub fn of(record: &[u8]) -> Option<Self> {
         let code = *record.first()?;
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+
+    /// Says what is wrong with a record that has no type.
+    pub(in crate::prometheus) fn not_known(record: &[u8]) -> String {
+        match record.first() {
+            Some(code) => format!("a record of type {code} is not known"),
+            None => "a record is empty".to_owned(),
+        }
     }
 
     /// Returns the name that Prometheus gives it.
@@ -187,9 +196,17 @@ impl RefMetadata<'_> {
 }
 
 /// Decodes the items of a record, one after the other, up to its end.
-fn decode<'a>(record: &'a [u8], mut item: impl FnMut(&mut Cursor<'a>) -> Option<()>) -> Result<(), BadRecord> {
+fn decode<'a>(record: &'a [u8], item: impl FnMut(&mut Cursor<'a>) -> Option<()>) -> Result<(), BadRecord> {
+    decode_rest(record, Cursor::new(record.get(1..).unwrap_or_default()), item)
+}
+
+/// Decodes the items from a place of a record on.
+fn decode_rest<'a>(
+    record: &'a [u8],
+    mut src: Cursor<'a>,
+    mut item: impl FnMut(&mut Cursor<'a>) -> Option<()>,
+) -> Result<(), BadRecord> {
     let record_type = record.first().copied().unwrap_or(0);
-    let mut src = Cursor::new(record.get(1..).unwrap_or_default());
     while !src.is_empty() {
         let left = src.len();
         item(&mut src).ok_or(BadRecord { at: record.len() - left, record_type })?;
@@ -215,17 +232,47 @@ pub fn decode_definitions<'a>(record: &'a [u8], dst: &mut Vec<Definition<'a>>) -
     })
 }
 
+/// A label of a series that is defined.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::prometheus) struct DefinedLabel<'a> {
+    pub(in crate::prometheus) name: &'a str,
+    pub(in crate::prometheus) value: &'a str,
+    /// The series before in the record has it too, at the same place.
+    pub(in crate::prometheus) is_same: bool,
+}
+
 /// Decodes a record of type 1, series by series: its number, and its labels as they were written.
+///
+/// Series that are defined together have most of their labels in common: these are known by their bytes, and are not looked
+/// at again.
 pub(in crate::prometheus) fn for_each_definition<'a>(
     record: &'a [u8],
-    mut each: impl FnMut(u64, &[(&'a str, &'a str)]),
+    mut each: impl FnMut(u64, &[DefinedLabel<'a>]),
 ) -> Result<(), BadRecord> {
-    let mut labels = Vec::new();
+    // Of the series before, too: each label as it lies in the record, and what it says.
+    let (mut encoded, mut labels) = (Vec::<&[u8]>::new(), Vec::<DefinedLabel<'_>>::new());
     decode(record, |src| {
         let series = src.be_u64()?;
-        labels.clear();
-        for _ in 0..src.n_items()? {
-            labels.push((src.text()?, src.text()?));
+        let n_labels = src.n_items()?;
+        encoded.truncate(n_labels);
+        labels.truncate(n_labels);
+        for place in 0..n_labels {
+            // Sizes come first, so that what begins like a label is that label.
+            if let Some(rest) = encoded.get(place).and_then(|&before| src.rest.strip_prefix(before)) {
+                src.rest = rest;
+                labels[place].is_same = true;
+                continue;
+            }
+            let start = src.rest;
+            let label = DefinedLabel { name: src.text()?, value: src.text()?, is_same: false };
+            let bytes = &start[..start.len() - src.len()];
+            match labels.get_mut(place) {
+                Some(before) => (*before, encoded[place]) = (label, bytes),
+                None => {
+                    labels.push(label);
+                    encoded.push(bytes);
+                }
+            }
         }
         each(series, &labels);
         Some(())
@@ -244,11 +291,40 @@ pub fn decode_samples(record: &[u8], dst: &mut Vec<RefSample>) -> Result<(), Bad
 #[inline]
 pub(in crate::prometheus) fn for_each_sample(record: &[u8], mut each: impl FnMut(RefSample)) -> Result<(), BadRecord> {
     let mut series = SeriesAndTimes::of(record);
-    decode(record, |src| {
+    let mut src = Cursor::new(record.get(1..).unwrap_or_default());
+    if let (SeriesAndTimes::FromFirst(first), true) = (&mut series, src.len() > FIRST_SIZE + SAMPLE_SIZE_MAX) {
+        *first = src.be_u64().zip(src.be_u64().map(u64::cast_signed));
+        first.iter().for_each(|&first| for_each_short(&mut src, first, &mut each));
+    }
+    decode_rest(record, src, |src| {
         let (series, timestamp_ms, start_ms) = series.take(src)?;
         each(RefSample { series, timestamp_ms, start_ms, value: src.f64()? });
         Some(())
     })
+}
+
+/// Bytes of the series and the time that the items of a record are told by, and most bytes of a sample of type 2.
+const FIRST_SIZE: usize = 16;
+const SAMPLE_SIZE_MAX: usize = 2 * VARINT_SIZE_MAX + 8;
+
+/// Takes samples of type 2 whose numbers take eight bytes at most, as long as there are more bytes than a sample may have.
+#[inline]
+fn for_each_short(src: &mut Cursor<'_>, (series, first_ms): (u64, i64), each: &mut impl FnMut(RefSample)) {
+    let word = |bytes: &[u8; SAMPLE_SIZE_MAX], at: usize| -> [u8; 8] {
+        bytes[at..at + 8].try_into().expect("a slice of eight bytes")
+    };
+    while let Some(bytes) = src.rest.first_chunk::<SAMPLE_SIZE_MAX>() {
+        let Some((series_step, at)) = short_u64(u64::from_le_bytes(word(bytes, 0))) else { return };
+        let Some((time_step, size)) = short_u64(u64::from_le_bytes(word(bytes, at))) else { return };
+        let at = at + size;
+        each(RefSample {
+            series: series.wrapping_add_signed(unzigzag(series_step)),
+            timestamp_ms: first_ms.wrapping_add(unzigzag(time_step)),
+            start_ms: 0,
+            value: f64::from_be_bytes(word(bytes, at)),
+        });
+        src.rest = &src.rest[at + 8..];
+    }
 }
 
 /// Decodes a record of type 7 to 10, 12 or 13. Histograms of a resolution that is not known are counted, and left out.
@@ -448,6 +524,7 @@ fn take_doubles(src: &mut Cursor<'_>) -> Option<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::varint::put_i64;
     use proptest::prelude::*;
 
     #[test]
@@ -486,6 +563,53 @@ mod tests {
         assert_eq!((metadata[0].type_name(), metadata[0].unit, metadata[0].help), ("counter", "s", "hi"));
     }
 
+    /// Types 12 and 13, which Prometheus 3.5 does not write: bytes put together as `histogramSamplesV2` and
+    /// `floatHistogramSamplesV2` of 3.14 do.
+    #[test]
+    fn histograms_with_starts() {
+        // A histogram of schema 0: threshold 0.5, zero count 1, count 4, sum 8, buckets 1 and 2 from place -1 on.
+        let double = |value: f64| value.to_bits().to_be_bytes();
+        let spans = [1, 1, 2, 0];
+        let integer = [&[1, 0][..], &double(0.5), &[1, 4], &double(8.0), &spans, &[2, 2, 2, 0]].concat();
+        let counts = [double(1.0), double(4.0), double(8.0)].concat();
+        let float = [&[1, 0][..], &double(0.5), &counts, &spans, &[2], &double(1.0), &double(2.0), &[0]].concat();
+        // Custom buckets: schema -53, one bound.
+        let custom =
+            [&[0, 105][..], &double(0.0), &[0, 3], &double(1.5), &[1, 0, 1, 0, 1, 6, 0, 1], &double(2.5)].concat();
+        for (code, histogram, last) in [(12, &integer, &custom), (13, &float, &float)] {
+            // Series 9 at 100 with start 50; 10 at 105 with the same; 8 at 99 with none; 8 at 99 with none, as before; 11 at
+            // 100 with 40.
+            let heads: [&[u8]; 5] = [&[18, 200, 1, 100], &[2, 10, 1], &[3, 1, 0], &[0, 1, 1], &[6, 0, 2, 19]];
+            let mut record = vec![code];
+            for (i, head) in heads.iter().enumerate() {
+                record.extend_from_slice(head);
+                record.extend_from_slice(if i == 4 { last } else { histogram });
+            }
+            let mut found = Vec::new();
+            assert_eq!(decode_histograms(&record, &mut found), Ok(0), "{code}");
+            let heads: Vec<_> = found.iter().map(|it| (it.series, it.timestamp_ms, it.start_ms)).collect();
+            assert_eq!(heads, [(9, 100, 50), (10, 105, 50), (8, 99, 0), (8, 99, 0), (11, 100, 40)], "{code}");
+            let first = &found[0].histogram;
+            assert_eq!((first.schema, first.zero_threshold, first.sum), (0, 0.5, 8.0));
+            assert_eq!(first.positive_spans, [BucketSpan { offset: -1, length: 2 }]);
+            match &first.counts {
+                HistogramCounts::Integer { count, zero_count, positive, negative } => {
+                    assert_eq!((code, *count, *zero_count, &positive[..], negative.len()), (12, 4, 1, &[1, 2][..], 0));
+                    assert_eq!((found[4].histogram.schema, &found[4].histogram.custom_bounds[..]), (-53, &[2.5][..]));
+                }
+                HistogramCounts::Float { count, zero_count, positive, negative } => {
+                    let found = (code, *count, *zero_count, &positive[..], negative.len());
+                    assert_eq!(found, (13, 4.0, 1.0, &[1.0, 2.0][..], 0));
+                }
+            }
+            for size in 1..record.len() {
+                let mut found = Vec::new();
+                let _ = decode_histograms(&record[..size], &mut found);
+                assert!(found.len() < 5);
+            }
+        }
+    }
+
     #[test]
     fn a_record_that_is_cut_gives_what_is_before_the_cut() {
         let one = 1.0_f64.to_bits().to_be_bytes();
@@ -496,6 +620,34 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn samples_come_back(
+            first in (any::<u64>(), any::<i64>()),
+            steps in proptest::collection::vec((any::<i64>(), any::<i64>(), 0..64_u32, 0..64_u32, any::<u64>()), 0..40),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut record = [&[2][..], &first.0.to_be_bytes(), &first.1.to_be_bytes()].concat();
+            let (mut expected, mut ends) = (Vec::new(), vec![record.len()]);
+            for (series, time, series_shift, time_shift, bits) in steps {
+                let (series, time) = (series >> series_shift, time >> time_shift);
+                put_i64(&mut record, series);
+                put_i64(&mut record, time);
+                record.extend_from_slice(&bits.to_be_bytes());
+                expected.push((first.0.wrapping_add_signed(series), first.1.wrapping_add(time), bits));
+                ends.push(record.len());
+            }
+            let size = 17 + cut.index(record.len() - 16);
+            for size in [record.len(), size] {
+                let mut found = Vec::new();
+                let decoded = for_each_sample(&record[..size], |it| {
+                    found.push((it.series, it.timestamp_ms, it.value.to_bits()));
+                });
+                let n_whole = ends.iter().filter(|&&end| end <= size).count() - 1;
+                prop_assert_eq!(&found[..], &expected[..n_whole]);
+                prop_assert_eq!(decoded.is_err(), ends[n_whole] < size || expected.is_empty());
+            }
+        }
+
         #[test]
         fn no_record_panics(code in 0..16_u8, mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             bytes.insert(0, code);

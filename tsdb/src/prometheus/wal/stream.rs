@@ -40,6 +40,35 @@ pub struct RawRecord {
     pub bytes: Vec<u8>,
 }
 
+/// Memory of records that are done with, for others: to give it back and ask for it again costs more than to read them.
+#[derive(Debug, Default)]
+pub(in crate::prometheus) struct SpareMemory {
+    pieces: Vec<Vec<u8>>,
+    size: usize,
+}
+
+/// Most bytes of memory that is kept, and of a piece of it: larger ones are rare.
+const SPARE_SIZE_MAX: usize = 4 << 20;
+const PIECE_SIZE_MAX: usize = 64 << 10;
+
+impl SpareMemory {
+    /// Returns memory, whatever bytes are in it.
+    pub(in crate::prometheus) fn take(&mut self) -> Vec<u8> {
+        let piece = self.pieces.pop().unwrap_or_default();
+        self.size -= piece.capacity();
+        piece
+    }
+
+    /// Keeps memory, unless that would be too much.
+    pub(in crate::prometheus) fn give(&mut self, piece: Vec<u8>) {
+        let size = piece.capacity();
+        if (1..=PIECE_SIZE_MAX).contains(&size) && self.size + size <= SPARE_SIZE_MAX {
+            self.size += size;
+            self.pieces.push(piece);
+        }
+    }
+}
+
 /// Reads the records of a segment.
 #[derive(Debug)]
 pub struct SegmentReader {
@@ -111,6 +140,11 @@ impl SegmentReader {
     ///
     /// What cannot be read, bad sectors included, is noted in `faults`; `None` is the end.
     pub fn next(&mut self, faults: &mut Faults) -> Option<RawRecord> {
+        self.next_in(&mut SpareMemory::default(), faults)
+    }
+
+    /// As [`SegmentReader::next`], in memory that is there already.
+    pub(in crate::prometheus) fn next_in(&mut self, spare: &mut SpareMemory, faults: &mut Faults) -> Option<RawRecord> {
         loop {
             if self.at == self.buffer.len() && !self.fill(faults) {
                 self.end(faults);
@@ -123,9 +157,11 @@ impl SegmentReader {
             let page = self.page();
             match piece(page, self.is_end_of_file(page)) {
                 Piece::Fragment { kind, compression, data } => {
-                    let data = data.to_vec();
-                    self.at += HEADER_SIZE + data.len();
-                    if let Some(record) = self.take(offset, kind, compression, data, faults) {
+                    let mut bytes = spare.take();
+                    bytes.clear();
+                    bytes.extend_from_slice(data);
+                    self.at += HEADER_SIZE + bytes.len();
+                    if let Some(record) = self.take(offset, kind, compression, bytes, spare, faults) {
                         return Some(record);
                     }
                 }
@@ -169,6 +205,7 @@ impl SegmentReader {
         kind: u8,
         compression: Compression,
         data: Vec<u8>,
+        spare: &mut SpareMemory,
         faults: &mut Faults,
     ) -> Option<RawRecord> {
         if matches!(kind, FULL | FIRST) {
@@ -195,6 +232,7 @@ impl SegmentReader {
             return None;
         }
         open.bytes.extend_from_slice(&data);
+        spare.give(data);
         open.compression = compression;
         if kind == LAST { self.open.take() } else { None }
     }

@@ -149,3 +149,13 @@ proptest! {
         let _ = read(&bytes, true);
     }
 }
+
+#[test]
+fn memory_is_kept_up_to_a_bound() {
+    let mut spare = SpareMemory::default();
+    spare.give(Vec::with_capacity(1 << 20));
+    assert_eq!(spare.take().capacity(), 0);
+    (0..1000).for_each(|_| spare.give(Vec::with_capacity(10_000)));
+    let n_kept = std::iter::repeat_with(|| spare.take()).take_while(|piece| piece.capacity() > 0).count();
+    assert_eq!(n_kept, (4 << 20) / 10_000);
+}
