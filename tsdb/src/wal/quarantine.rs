@@ -32,9 +32,29 @@ pub(super) fn keep(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Range<u64
     fs.sync_dir(quarantine).map_err(Error::io("sync", quarantine))
 }
 
-/// Returns `<quarantine>/<epoch>.<shard>.<file>.at-<offset>`.
+/// Gives a whole file of the log a second name in the folder, so that it outlives the log.
+///
+/// # Errors
+/// [`Error::Io`]. A file that an earlier start has kept is no error.
+pub(super) fn keep_whole(fs: &dyn Fs, quarantine: &Path, path: &Path) -> Result<()> {
+    fs.create_dir(quarantine).map_err(Error::io("create", quarantine))?;
+    let kept = quarantine.join(place_of(path));
+    match fs.hard_link(path, &kept) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+        linked => {
+            linked.map_err(Error::io("link", &kept))?;
+            fs.sync_dir(quarantine).map_err(Error::io("sync", quarantine))
+        }
+    }
+}
+
 fn copy_path(quarantine: &Path, path: &Path, offset: u64) -> PathBuf {
+    quarantine.join(format!("{}.at-{offset}", place_of(path)))
+}
+
+/// Returns `<epoch>.<shard>.<file>`.
+fn place_of(path: &Path) -> String {
     let mut parts: Vec<_> = path.iter().rev().take(3).map(|part| part.to_string_lossy()).collect();
     parts.reverse();
-    quarantine.join(format!("{}.at-{offset}", parts.join(".")))
+    parts.join(".")
 }

@@ -131,8 +131,11 @@ impl Queue {
     }
 }
 
+/// Where a record lies: in which segment, at which offset.
+type Place = (Arc<Segment>, u64);
+
 /// Decompresses a record; says where it lies if that cannot be done. Returns memory that is not needed any more, too.
-fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, (Arc<Segment>, u64)>, Vec<u8>) {
+fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, Place>, Vec<u8>) {
     let Raw { segment, log, record: RawRecord { offset, compression, mut bytes } } = raw;
     if compression != Compression::None {
         if compression.decode_into(&bytes, &mut memory).is_none() {

@@ -179,6 +179,7 @@ impl Log {
             starts: RecordStarts::default(),
         };
         for number in std::mem::take(&mut self.samples) {
+            let n_orphaned = self.stats.n_orphaned;
             self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
                 let Some((record, payload)) = unpacker.unpack(frame.record, frame.payload) else { return Ok(None) };
                 let decoded = match (record, version) {
@@ -194,6 +195,14 @@ impl Log {
                 };
                 Ok(decoded.map(|()| log.apply(&mut scratch, earlier, shared.target)))
             })?;
+            // The next flush removes the log: what has no place in the head is not to go with it.
+            if self.stats.n_orphaned > n_orphaned {
+                quarantine::keep_whole(
+                    shared.target.fs,
+                    shared.target.quarantine,
+                    &self.path(SegmentKind::Samples, number),
+                )?;
+            }
         }
         scratch.gathered.drain(&mut self.stats);
         Ok(())

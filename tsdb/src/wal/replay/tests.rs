@@ -387,6 +387,32 @@ fn damage_to_segments_is_refused_before_anything_is_changed_or_set_aside() {
     }
 }
 
+/// The log goes with the next flush, and with it what could not be told whose it is.
+#[test]
+fn segments_with_samples_of_lost_definitions_are_kept_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("wal");
+    let wal = wal_of(&EPOCH.log_dir(&root, 0), Arc::new(RealFs));
+    append(&wal, [0], 0..=0, 0);
+    append(&wal, [1], 0..=1, 1);
+    drop(wal);
+    let files = files_of(&root);
+    let of = |kind: SegmentKind| {
+        let is_one = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(kind.prefix());
+        files.clone().into_iter().find(|(path, _)| is_one(path)).expect("there is one of each")
+    };
+    let ((series, mut bytes), (_, samples)) = (of(SegmentKind::Series), of(SegmentKind::Samples));
+    let end = bytes.len() - 1;
+    bytes[end] ^= 1;
+    std::fs::write(&series, &bytes).unwrap();
+    for _ in 0..2 {
+        assert_eq!(stats(&root).0.n_orphaned, 1);
+        let kept: Vec<_> =
+            files_of(&root.join("quarantine")).into_iter().filter(|(_, bytes)| *bytes == samples).collect();
+        assert_eq!(kept.len(), 1, "once");
+    }
+}
+
 /// What does not touch a frame does not cost it, and nothing is made up.
 #[test]
 fn every_damaged_byte_and_every_cut_of_a_small_log_opens() {
