@@ -337,6 +337,7 @@ impl Table {
             }
         }
         self.evicted += (len - self.len) as u64;
+        self.hand = 0;
         self.rebuild((self.len + self.len / 2).clamp(SLOTS_MIN, self.slots.len().max(SLOTS_MIN)));
     }
 
@@ -359,7 +360,7 @@ impl Table {
 
     fn rebuild(&mut self, n_slots: usize) {
         let old = std::mem::replace(&mut self.slots, vec![Slot::EMPTY; n_slots]);
-        (self.len, self.hand) = (0, 0);
+        self.len = 0;
         old.into_iter().filter(|slot| slot.route.is_some()).for_each(|slot| self.place(slot));
     }
 }

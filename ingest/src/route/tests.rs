@@ -78,7 +78,6 @@ fn where_all_is_in_use_an_eighth_is_forgotten_at_a_time() {
 #[test]
 fn what_is_not_used_for_a_while_is_forgotten_before_more_comes() {
     let (mut table, hasher, mut now) = (Table::default(), RouteHasher::new(), Instant::now());
-    let slots_of_hot = 1_000 * 3 / 2;
     (0..1_000).for_each(|n| table.insert(key(&hasher, n), A, usize::MAX, now));
     for hour in 1..20 {
         // A churn of one in ten a round; the thousand are sent all the time.
@@ -87,7 +86,8 @@ fn what_is_not_used_for_a_while_is_forgotten_before_more_comes() {
         now += FORGOTTEN_AFTER;
     }
     table.insert(key(&hasher, u32::MAX), B, usize::MAX, now);
-    assert_eq!((table.len, table.slots.len(), table.evicted), (1_001, slots_of_hot, 1_900));
+    assert_eq!((table.len, table.evicted), (1_001, 1_900));
+    assert!(table.slots.len() <= 1_500, "{} slots", table.slots.len());
     // Nothing is used any more: all goes.
     table.insert(key(&hasher, u32::MAX - 1), B, usize::MAX, now + FORGOTTEN_AFTER);
     assert_eq!((table.len, table.slots.len()), (1, SLOTS_MIN));
