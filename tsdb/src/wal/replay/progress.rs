@@ -94,7 +94,7 @@ impl fmt::Display for ReplayProgress {
 /// What a worker takes: a window of a file, a record's plain payload, its columns.
 const WORKER_SIZE: usize = 4 << 20;
 /// What it takes on top at most, if there is room: samples that are gathered by series.
-const GATHERED_SIZE_MAX: usize = 32 << 20;
+const GATHERED_SIZE_MAX: usize = 24 << 20;
 /// What the one worker takes on top that looks at a frame larger than its window.
 const LARGE_FRAME_SIZE: usize = 8 << 20;
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn workers_in_the_background_leave_a_quarter_to_what_is_held() {
-        for (wal_replay_concurrency, mib, taken_mib) in [(8, 16, 12), (2, 256, 80), (64, 256, 192)] {
+        for (wal_replay_concurrency, mib, taken_mib) in [(8, 16, 12), (2, 256, 64), (64, 256, 192)] {
             let wal_replay_memory_bytes = mib << 20;
             let of = |wal_replay_in_background| {
                 let options = Options { wal_replay_concurrency, wal_replay_memory_bytes, ..Options::default() };
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_is_gathered_takes_what_workers_leave() {
         for (n_workers, mib, gathered_mib) in
-            [(1, 12, 0), (2, 80, 32), (2, 256, 32), (8, 120, 10), (46, 192, 0), (1, 0, 0)]
+            [(1, 12, 0), (2, 40, 12), (2, 256, 24), (8, 120, 10), (46, 192, 0), (1, 0, 0)]
         {
             assert_eq!(gathered_bytes(n_workers, mib << 20), gathered_mib << 20, "{n_workers} in {mib} MiB");
         }
