@@ -11,7 +11,8 @@ pub fn request_ring(input: &[u8]) {
     let Some((first, ring)) = input.split_first() else { return };
     let mut ring = ring.to_vec();
     if first % 2 == 1 {
-        let (header, slots) = ring.split_at_mut(slot::HEADER_SIZE.min(ring.len()));
+        let header_size = slot::HEADER_SIZE.min(ring.len());
+        let (header, slots) = ring.split_at_mut(header_size);
         seal(header, 0..60, 60);
         slots.chunks_mut(slot::SIZE).for_each(|of| seal(of, 4..slot::SIZE, 0));
     }
