@@ -10,17 +10,18 @@ use varve_tsdb::prometheus::block::BlockReader;
 use varve_tsdb::prometheus::chunk::StartTimes;
 use varve_tsdb::prometheus::export::{ExportOptions, export};
 use varve_tsdb::prometheus::fault::{FaultKind, Faults};
-use varve_tsdb::prometheus::import::import_block;
-use varve_tsdb::prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
+use varve_tsdb::prometheus::import::{Imported, import_block};
+use varve_tsdb::prometheus::recover::{CONCURRENCY_MAX, RecoverOptions};
 use varve_tsdb::{Db, Error, Fs, Options, QueryContext, RealFs, TimeRange, WriteBatch};
 
 use super::Verdict;
 use super::args::{ExportArgs, ImportArgs};
+use super::progress::{Progress, Unit};
+use super::prom::recover::recover_with_progress;
 use super::report::{fault_lines, time};
+use super::staging::{Built, Staging};
 use crate::machine;
 
-/// What an import makes, inside the data directory, before it is taken in.
-const STAGING: &str = "import.tmp";
 /// Exemplars that are appended with one request.
 const EXEMPLARS_AT_ONCE: usize = 1000;
 
@@ -30,62 +31,68 @@ pub(super) fn import(args: &ImportArgs) -> Result<Verdict> {
         bail!("data directory {:?} does not exist", args.source);
     }
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let staging = args.path.join(STAGING);
-    // What an interrupted import left is made anew: it is not known which of it is whole.
-    remove_dir(&staging)?;
+    let mut staging = Staging::open(&args.path)?;
     let mut faults = Faults::default();
-    let built = build(&fs, args, &staging, &mut faults)?;
-    let import_dir = args.path.join("import");
-    std::fs::create_dir_all(&import_dir).with_context(|| format!("create {import_dir:?}"))?;
-    for entry in std::fs::read_dir(staging.join("blocks")).context("list the blocks that were built")? {
-        let path = entry.context("list the blocks that were built")?.path();
-        let target = import_dir.join(path.file_name().context("a file has a name")?);
-        std::fs::rename(&path, &target).with_context(|| format!("rename {path:?}"))?;
-    }
-    remove_dir(&staging)?;
+    build(&fs, args, &mut staging, &mut faults)?;
+    let built = staging.built();
+    staging.hand_over(&args.path.join("import"))?;
     eprint!("{}", fault_lines(&faults));
     println!("{} samples in {} blocks were built", built.n_samples, built.n_blocks);
     take_in(args)?;
     Ok(if faults.n_unsound() == 0 { Verdict::Sound } else { Verdict::Faults })
 }
 
-#[derive(Debug, Default)]
-struct Built {
-    n_blocks: u64,
-    n_samples: u64,
-}
-
-fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &Path, faults: &mut Faults) -> Result<Built> {
+fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, faults: &mut Faults) -> Result<()> {
     let options = RecoverOptions {
         memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
         concurrency: machine::cores().min(CONCURRENCY_MAX),
         starts: StartTimes::Kept,
         ..RecoverOptions::default()
     };
-    let (logs, blocks_dir) = (staging.join("logs"), staging.join("blocks"));
-    let report = recover(fs, &args.source, &logs, &options, &|_| {}).context("read the log")?;
+    let logs_dir = staging.logs_dir();
+    // Of a log that has grown since an earlier run other blocks are made.
+    remove_dir(&logs_dir)?;
+    let report = recover_with_progress(fs, &args.source, &logs_dir, &options).context("read the log")?;
     faults.append(report.faults);
-    std::fs::create_dir_all(&blocks_dir).with_context(|| format!("create {blocks_dir:?}"))?;
     let mut sources: Vec<PathBuf> = BlockReader::list(&**fs, &args.source).context("list the blocks")?;
-    sources.extend(report.blocks.iter().map(|block| logs.join(block.ulid.to_string())));
-    let mut built = Built::default();
-    for source in &sources {
-        // The number in the name decides which of two samples at one time stands: that of Prometheus' older block.
-        match import_block(fs, source, &blocks_dir, built.n_blocks + 1, faults) {
-            Ok(imported) => {
-                built.n_blocks += imported.n_blocks;
-                built.n_samples += imported.n_samples;
-            }
-            // A block that tells nothing costs itself alone.
-            Err(Error::Corrupt { path, offset, reason }) => faults.push(&path, offset, FaultKind::Damage, reason),
-            Err(error @ Error::Version { .. }) => faults.push(source, 0, FaultKind::Unknown, error.to_string()),
-            Err(Error::Io { op, path, source: error }) if path.starts_with(&args.source) => {
-                faults.push(&path, 0, FaultKind::Damage, format!("{op}: {error}"));
-            }
-            Err(error) => return Err(error).with_context(|| format!("import the block {source:?}")),
-        }
+    sources.extend(report.blocks.iter().map(|block| logs_dir.join(block.ulid.to_string())));
+    let sizes: Vec<u64> = sources.iter().map(|source| BlockReader::size(&**fs, source)).collect();
+    let (mut done, total) = (0, sizes.iter().sum());
+    let progress = Progress::start("building blocks", Unit::Bytes);
+    for (source, size) in sources.iter().zip(sizes) {
+        progress.show(done, total, "");
+        build_of(fs, source, staging, faults)?;
+        done += size;
     }
-    Ok(built)
+    progress.finish();
+    Ok(())
+}
+
+/// Builds the store's blocks of one of Prometheus.
+fn build_of(fs: &Arc<dyn Fs>, source: &Path, staging: &mut Staging, faults: &mut Faults) -> Result<()> {
+    // A block without a description is no block to Prometheus either; `import_block` says so.
+    if source.join("meta.json").is_file() && staging.has_finished(source)? {
+        return Ok(());
+    }
+    let n_faults = faults.n_unsound();
+    // The number in the name decides which of two samples at one time stands: that of Prometheus' older block.
+    match import_block(fs, source, &staging.blocks_dir(), staging.built().n_blocks + 1, faults) {
+        Ok(Imported { n_blocks, n_samples }) => {
+            let built = Built { n_blocks, n_samples };
+            match faults.n_unsound() == n_faults {
+                true => staging.finish(source, built)?,
+                false => staging.add(built),
+            }
+        }
+        // A block that tells nothing costs itself alone.
+        Err(Error::Corrupt { path, offset, reason }) => faults.push(&path, offset, FaultKind::Damage, reason),
+        Err(error @ Error::Version { .. }) => faults.push(source, 0, FaultKind::Unknown, error.to_string()),
+        Err(Error::Io { op, path, source: error }) if path.starts_with(source) => {
+            faults.push(&path, 0, FaultKind::Damage, format!("{op}: {error}"));
+        }
+        Err(error) => return Err(error).with_context(|| format!("import the block {source:?}")),
+    }
+    Ok(())
 }
 
 /// Takes the blocks in, and what the log has beside them; or says how the server does that has the directory open.

@@ -14,6 +14,7 @@ mod own;
 mod progress;
 mod prom;
 mod report;
+mod staging;
 
 use std::process::ExitCode;
 

@@ -1,21 +1,39 @@
 //! How far it is, on standard error: a bar on a terminal, else a plain line now and then.
 
-use std::io::{IsTerminal, stderr};
+use std::fmt;
+use std::io::{IsTerminal, stderr, stdout};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// Times a second that the bar is drawn.
 const DRAWS_PER_S: u8 = 5;
 /// Time between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Bytes,
+    Series,
+}
+
+impl Unit {
+    fn amount(self, n: u64) -> String {
+        match self {
+            Self::Bytes => HumanBytes(n).to_string(),
+            Self::Series => format!("{} series", HumanCount(n)),
+        }
+    }
+}
+
 /// Says how far something is.
 #[derive(Debug)]
 pub(super) struct Progress {
     started: Instant,
     what: &'static str,
+    unit: Unit,
     bar: ProgressBar,
     /// When the last plain line was printed, where there is no terminal.
     line: Option<Mutex<Instant>>,
@@ -23,34 +41,36 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Begins with what is being done.
-    pub(super) fn start(what: &'static str) -> Self {
-        let is_terminal = stderr().is_terminal();
-        let target = match is_terminal {
-            true => ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S),
-            false => ProgressDrawTarget::hidden(),
-        };
-        let bar = ProgressBar::with_draw_target(Some(0), target);
-        let style = ProgressStyle::with_template("{prefix} [{bar:30}] {percent:>3}% {per_sec}, {eta} left {msg}");
-        bar.set_style(style.expect("the template is sound").progress_chars("=> "));
-        bar.set_prefix(what);
+    pub(super) fn start(what: &'static str, unit: Unit) -> Self {
+        Self::drawn_on(ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S), what, unit)
+    }
+
+    /// Begins with what prints all the while: a terminal that shows what is printed gets no bar.
+    pub(super) fn beside_output(what: &'static str, unit: Unit) -> Self {
+        match stdout().is_terminal() {
+            true => Self::drawn_on(ProgressDrawTarget::hidden(), what, unit),
+            false => Self::start(what, unit),
+        }
+    }
+
+    fn drawn_on(target: ProgressDrawTarget, what: &'static str, unit: Unit) -> Self {
+        let bar = ProgressBar::with_draw_target(None, target).with_style(style(unit)).with_prefix(what);
         let started = Instant::now();
-        Self { started, what, bar, line: (!is_terminal).then(|| Mutex::new(started)) }
+        Self { started, what, unit, bar, line: (!stderr().is_terminal()).then(|| Mutex::new(started)) }
     }
 
     /// Shows how much is done of how much, and what else is worth saying.
     pub(super) fn show(&self, done: u64, total: u64, more: &str) {
         let Some(line_at) = &self.line else {
             self.bar.set_length(total);
+            self.bar.set_message(more.to_owned());
             self.bar.set_position(done);
-            if !more.is_empty() {
-                self.bar.set_message(more.to_owned());
-            }
             return;
         };
         let mut line_at = line_at.lock().unwrap_or_else(PoisonError::into_inner);
         if line_at.elapsed() >= LINE_INTERVAL {
             *line_at = Instant::now();
-            eprintln!("{}", line(self.what, done, total, self.started.elapsed(), more));
+            eprintln!("{}: {}", self.what, line(self.unit, done, total, self.started.elapsed(), more));
         }
     }
 
@@ -61,14 +81,24 @@ impl Progress {
     }
 }
 
-fn line(what: &str, done: u64, total: u64, elapsed: Duration, more: &str) -> String {
+fn style(unit: Unit) -> ProgressStyle {
+    // What stands last is cut where the terminal ends, so that the line is drawn over and not scrolled.
+    let style = ProgressStyle::with_template("{prefix} [{bar:20}] {percent:>3}% {rate}, {eta} left {wide_msg}");
+    let rate = move |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // A writer of text in memory does not fail.
+        let _ = write!(out, "{}/s", unit.amount(state.per_sec() as u64));
+    };
+    style.expect("the template is sound").with_key("rate", rate).progress_chars("=> ")
+}
+
+fn line(unit: Unit, done: u64, total: u64, elapsed: Duration, more: &str) -> String {
     let part = if total == 0 { 1.0 } else { (done as f64 / total as f64).min(1.0) };
-    let rate = done as f64 / elapsed.as_secs_f64().max(0.001);
+    let rate = unit.amount((done as f64 / elapsed.as_secs_f64().max(0.001)) as u64);
     let left = match part > 0.01 {
         true => format!(", {:.0}s left", elapsed.as_secs_f64() * (1.0 - part) / part),
         false => String::new(),
     };
-    format!("{what}: {:.0}% of {total}, {rate:.0}/s{left} {more}", part * 100.0).trim_end().to_owned()
+    format!("{:.0}% of {}, {rate}/s{left} {more}", part * 100.0, unit.amount(total)).trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -77,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_line_says_how_far_it_is() {
-        assert_eq!(line("read", 100, 400, Duration::from_secs(10), "x"), "read: 25% of 400, 10/s, 30s left x");
-        assert_eq!(line("read", 0, 4, Duration::from_secs(1), ""), "read: 0% of 4, 0/s");
+        let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
+        assert_eq!(line(Unit::Bytes, 1 << 20, 4 << 20, ten, "x"), "25% of 4.00 MiB, 102.40 KiB/s, 30s left x");
+        assert_eq!(line(Unit::Series, 0, 4000, second, ""), "0% of 4,000 series, 0 series/s");
     }
 }

@@ -7,7 +7,7 @@ use std::process::Output;
 use tempfile::TempDir;
 
 use super::{check_alike, run, text, varve};
-use crate::harness::{missing, promtool};
+use crate::harness::{Server, missing, promtool};
 use crate::recovery::recorded;
 
 fn path(path: &Path) -> &str {
@@ -23,8 +23,39 @@ fn succeeded(output: Output) -> String {
 /// Imports the recorded directory.
 fn imported(dir: &TempDir, original: &Path) -> PathBuf {
     let data = dir.path().join("data");
-    succeeded(varve(&["tsdb", "import", path(original), path(&data)]));
+    import(original, &data);
     data
+}
+
+/// Imports, and returns what is said. How far it is may stand on standard error, if it takes long.
+fn import(from: &Path, to: &Path) -> String {
+    let output = varve(&["tsdb", "import", path(from), path(to)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn imports_into_a_directory_in_use_wait_side_by_side() {
+    let server = Server::start(&["--storage.tsdb.retention.time=100y", "--web.enable-admin-api"]);
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    for metric in ["one", "two"] {
+        let (history, blocks) = (dir.path().join(metric), dir.path().join(format!("{metric}.blocks")));
+        std::fs::write(&history, format!("{metric} 1 1700000000\n# EOF\n")).expect("a file can be written");
+        succeeded(varve(&["tsdb", "create-blocks-from", "openmetrics", "-q", path(&history), path(&blocks)]));
+        let said = import(&blocks, &server.data_dir());
+        assert!(
+            said.starts_with("1 samples in 1 blocks were built") && said.contains("POST /api/v1/admin/tsdb/import"),
+            "{said}"
+        );
+    }
+    let taken_in = server.http().post("/api/v1/admin/tsdb/import", &[], b"").json();
+    assert_eq!(taken_in["data"]["blocks"], 2, "{taken_in}");
+    for metric in ["one", "two"] {
+        let found = server.http().query("/api/v1/query", &[("query", metric), ("time", "1700000000")]).data();
+        assert_eq!(found["result"][0]["value"][1], "1", "{metric}: {found}");
+    }
+    let left = std::fs::read_dir(server.data_dir().join("import")).expect("the folder is there").count();
+    assert_eq!(left, 0, "nothing is taken in twice");
 }
 
 #[test]

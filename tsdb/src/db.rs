@@ -456,8 +456,8 @@ impl Db {
         self.path.join("snapshots").join(name)
     }
 
-    /// Takes in the blocks that were put into the folder `import` of the data directory, all of them or none, removes
-    /// their files, and returns how many there were. Rules of order do not apply to their samples, retention does;
+    /// Takes in the blocks that were put into the folder `import` of the data directory, or into folders in it, all of them
+    /// or none, removes their files, and returns how many there were. Rules of order do not apply to their samples, retention does;
     /// where the store has a sample at the same time, the store's stands.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Snapshots and imports: whole blocks out of the store and into it.
 
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,6 +70,10 @@ impl Store {
                 tracing::error!(?path, %error, "could not remove a block that was imported");
             }
         }
+        for folder in paths.iter().filter_map(|path| path.parent()).filter(|&folder| folder != dir) {
+            // One that other files keep, or that is gone with an earlier block, is left alone.
+            let _ = fs.remove_dir(folder);
+        }
         // What is too old goes with the next round of the background if not now.
         if let Err(error) = self.expire() {
             tracing::error!(%error, "could not apply retention to what was imported");
@@ -87,13 +92,28 @@ impl Store {
         Ok(())
     }
 
+    /// Lists the blocks of a folder, and of the folders in it, in the order of names.
     fn importable(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        match self.options.fs.list(dir) {
-            Ok(names) => {
-                Ok(names.iter().filter(|name| BlockId::parse(name).is_some()).map(|name| dir.join(name)).collect())
+        let mut paths = Vec::new();
+        for name in self.names(dir)? {
+            let path = dir.join(&name);
+            match BlockId::parse(&name) {
+                Some(_) => paths.push(path),
+                None => {
+                    let names = self.names(&path)?;
+                    paths
+                        .extend(names.iter().filter(|name| BlockId::parse(name).is_some()).map(|name| path.join(name)));
+                }
             }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(e) => Err(Error::io("list", dir)(e)),
+        }
+        Ok(paths)
+    }
+
+    /// Lists a folder; there is nothing in what is none.
+    fn names(&self, dir: &Path) -> Result<Vec<String>> {
+        match self.options.fs.list(dir) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
+            names => names.map_err(Error::io("list", dir)),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::recovery::Verdict;
 use crate::recovery::args::{DumpArgs, Format};
 use crate::recovery::filter::Filter;
 use crate::recovery::item;
+use crate::recovery::progress::{Progress, Unit};
 use crate::recovery::report::{fault_lines, verdict};
 
 /// Prints the records, a line each: as JSON, or as words.
@@ -26,16 +27,21 @@ pub(in crate::recovery) fn run(args: &DumpArgs) -> Result<Verdict> {
     }
     let (mut out, mut faults) = (BufWriter::new(stdout()), Faults::default());
     let (mut stopped, mut n_gone) = (None, 0);
+    let (mut done, total) = (0, files.iter().map(|file| file.size(&RealFs)).sum());
+    let progress = Progress::beside_output("dumping", Unit::Bytes);
     for file in &files {
         let end = read_file(&RealFs, file, &mut faults, |frame| {
+            progress.show(done + frame.offset, total, "");
             if stopped.is_none() {
                 let line = line(args.output.format, file, &frame, &filter);
                 stopped = line.and_then(|line| writeln!(out, "{line}").err());
             }
             Ok(())
         })?;
+        done += end.size;
         n_gone += u64::from(end.is_gone);
     }
+    progress.finish();
     if let Some(error) = stopped.or_else(|| out.flush().err()) {
         return Err(error).context("print");
     }

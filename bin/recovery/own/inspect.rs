@@ -7,7 +7,7 @@ use varve_tsdb::log::{FileSummary, PartSizes, Role, Survey, survey};
 
 use crate::recovery::Verdict;
 use crate::recovery::args::{Format, InspectArgs};
-use crate::recovery::progress::Progress;
+use crate::recovery::progress::{Progress, Unit};
 use crate::recovery::report::{fault_json, fault_lines, table, time};
 
 /// Series without a definition that a table lists.
@@ -39,7 +39,7 @@ pub(in crate::recovery) fn verify(args: &InspectArgs) -> Result<Verdict> {
 }
 
 fn read(args: &InspectArgs) -> Result<Survey> {
-    let progress = Progress::start("reading the log");
+    let progress = Progress::start("reading the log", Unit::Bytes);
     let found = survey(&RealFs, &args.dir, &mut |done, total| progress.show(done, total, ""));
     progress.finish();
     found.with_context(|| format!("read {:?}", args.dir))

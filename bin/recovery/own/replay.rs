@@ -11,7 +11,7 @@ use varve_tsdb::{Db, Options, ReadOnlyFs, RealFs, ReplayState, WalSync};
 use crate::machine;
 use crate::recovery::Verdict;
 use crate::recovery::args::{Format, ReplayArgs};
-use crate::recovery::progress::Progress;
+use crate::recovery::progress::{Progress, Unit};
 use crate::recovery::report::{Cost, table};
 
 /// How often it is looked how far the replay is.
@@ -34,7 +34,7 @@ pub(in crate::recovery) fn run(args: &ReplayArgs) -> Result<Verdict> {
         fs: Arc::new(ReadOnlyFs(Arc::new(RealFs))),
         ..defaults
     };
-    let (started, progress) = (Instant::now(), Progress::start("replaying the log"));
+    let (started, progress) = (Instant::now(), Progress::start("replaying the log", Unit::Bytes));
     let db = Db::open(&args.dir, options).with_context(|| format!("open data directory {:?}", args.dir))?;
     let defined_s = started.elapsed().as_secs_f64();
     let status = loop {

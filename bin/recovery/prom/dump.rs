@@ -17,21 +17,27 @@ use crate::recovery::Verdict;
 use crate::recovery::args::{DumpArgs, Format};
 use crate::recovery::filter::Filter;
 use crate::recovery::item;
+use crate::recovery::progress::{Progress, Unit};
 use crate::recovery::report::{fault_lines, verdict};
 
 /// Prints the records of a directory, one line each: as JSON, or as words.
 pub(in crate::recovery) fn run(args: &DumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RecordType::ALL.map(RecordType::name))?;
     if filter.needs_labels() {
-        for_each_record(&RealFs, &args.dir, &mut Faults::default(), |record| {
+        let progress = Progress::beside_output("reading definitions", Unit::Bytes);
+        let mut show = |done, total| progress.show(done, total, "");
+        for_each_record(&RealFs, &args.dir, &mut Faults::default(), &mut show, |record| {
             learn(&record, &mut filter);
             Ok(())
         })
         .with_context(|| format!("read {:?}", args.dir))?;
+        progress.finish();
     }
     let (mut out, mut faults) = (BufWriter::new(stdout()), Faults::default());
     let mut stopped = None;
-    for_each_record(&RealFs, &args.dir, &mut faults, |record| {
+    let progress = Progress::beside_output("dumping", Unit::Bytes);
+    let mut show = |done, total| progress.show(done, total, "");
+    for_each_record(&RealFs, &args.dir, &mut faults, &mut show, |record| {
         if stopped.is_none() {
             let line = line(args.output.format, &record, &filter);
             stopped = line.and_then(|line| writeln!(out, "{line}").err());
@@ -39,6 +45,7 @@ pub(in crate::recovery) fn run(args: &DumpArgs) -> Result<Verdict> {
         Ok(())
     })
     .with_context(|| format!("read {:?}", args.dir))?;
+    progress.finish();
     if let Some(error) = stopped.or_else(|| out.flush().err()) {
         return Err(error).context("print");
     }

@@ -8,12 +8,12 @@ use varve_tsdb::prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect
 
 use crate::recovery::Verdict;
 use crate::recovery::args::{Format, InspectArgs};
-use crate::recovery::progress::Progress;
+use crate::recovery::progress::{Progress, Unit};
 use crate::recovery::report::{fault_json, fault_lines, table, time, verdict};
 
 /// Runs `inspect` or, with everything, `verify`.
 pub(in crate::recovery) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
-    let progress = Progress::start("reading the directory");
+    let progress = Progress::start("reading the directory", Unit::Bytes);
     let inspection = inspect(&RealFs, &args.dir, depth, &mut |done, total| progress.show(done, total, ""));
     progress.finish();
     let inspection = inspection.with_context(|| format!("read {:?}", args.dir))?;

@@ -1,5 +1,6 @@
 //! `varve wal recover`.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use varve_tsdb::{Fs, RealFs};
 use crate::machine;
 use crate::recovery::Verdict;
 use crate::recovery::args::{Format, RecoverArgs};
-use crate::recovery::progress::Progress as ProgressBar;
+use crate::recovery::progress::{Progress as ProgressBar, Unit};
 use crate::recovery::report::{Cost, fault_json, fault_lines, table, time};
 
 /// Recovers, and prints the report.
@@ -36,20 +37,8 @@ pub(in crate::recovery) fn run(args: &RecoverArgs) -> Result<Verdict> {
     };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let started = Instant::now();
-    let (reading, writing) = (ProgressBar::start("reading logs"), OnceLock::new());
-    let show = |progress: Progress| {
-        let bar = match progress.phase {
-            Phase::Read => &reading,
-            Phase::Write => writing.get_or_init(|| {
-                reading.finish();
-                ProgressBar::start("writing blocks")
-            }),
-        };
-        bar.show(progress.done, progress.total, &format!("{} samples", progress.n_samples));
-    };
-    let report = recover(&fs, &args.source, &args.to_blocks, &options, &show)
+    let report = recover_with_progress(&fs, &args.source, &args.to_blocks, &options)
         .with_context(|| format!("recover {:?}", args.source))?;
-    writing.get().unwrap_or(&reading).finish();
     let elapsed_s = started.elapsed().as_secs_f64();
     match args.output.format {
         Format::Table => print!("{}", text(&report, elapsed_s)),
@@ -57,6 +46,29 @@ pub(in crate::recovery) fn run(args: &RecoverArgs) -> Result<Verdict> {
     }
     let is_whole = report.faults.n_unsound() == 0 && report.n_unknown_samples == 0;
     Ok(if is_whole { Verdict::Sound } else { Verdict::Faults })
+}
+
+/// As [`recover`], and shows how far it is.
+pub(in crate::recovery) fn recover_with_progress(
+    fs: &Arc<dyn Fs>,
+    source: &Path,
+    to_blocks: &Path,
+    options: &RecoverOptions,
+) -> Result<Report, varve_tsdb::Error> {
+    let (reading, writing) = (ProgressBar::start("reading logs", Unit::Bytes), OnceLock::new());
+    let show = |progress: Progress| {
+        let bar = match progress.phase {
+            Phase::Read => &reading,
+            Phase::Write => writing.get_or_init(|| {
+                reading.finish();
+                ProgressBar::start("writing blocks", Unit::Series)
+            }),
+        };
+        bar.show(progress.done, progress.total, &format!("{} samples", progress.n_samples));
+    };
+    let report = recover(fs, source, to_blocks, options, &show);
+    writing.get().unwrap_or(&reading).finish();
+    report
 }
 
 fn text(report: &Report, elapsed_s: f64) -> String {

@@ -7,11 +7,15 @@ use varve_tsdb::prometheus::repair::repair;
 
 use crate::recovery::Verdict;
 use crate::recovery::args::{Format, RepairArgs};
+use crate::recovery::progress::{Progress, Unit};
 use crate::recovery::report::{fault_json, fault_lines, verdict};
 
 /// Mends, or says what would be mended.
 pub(in crate::recovery) fn run(args: &RepairArgs) -> Result<Verdict> {
-    let repair = repair(&RealFs, &args.dir, args.write).with_context(|| format!("repair {:?}", args.dir))?;
+    let progress = Progress::start("looking for damage", Unit::Bytes);
+    let repair = repair(&RealFs, &args.dir, args.write, &mut |done, total| progress.show(done, total, ""));
+    progress.finish();
+    let repair = repair.with_context(|| format!("repair {:?}", args.dir))?;
     let is_whole = repair.mended.is_empty() && repair.filled.is_empty();
     match args.output.format {
         Format::Json => {

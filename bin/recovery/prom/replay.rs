@@ -11,7 +11,7 @@ use varve_tsdb::{Fs, RealFs};
 use crate::machine;
 use crate::recovery::Verdict;
 use crate::recovery::args::{Format, ReplayArgs};
-use crate::recovery::progress::Progress;
+use crate::recovery::progress::{Progress, Unit};
 use crate::recovery::report::{Cost, fault_json, fault_lines, table};
 
 /// Replays, and says how long it took.
@@ -19,7 +19,7 @@ pub(in crate::recovery) fn run(args: &ReplayArgs) -> Result<Verdict> {
     let n_threads = if args.concurrency == 0 { machine::cores() } else { args.concurrency }.min(CONCURRENCY_MAX);
     let options = RecoverOptions { concurrency: n_threads, ..RecoverOptions::default() };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let (started, progress) = (Instant::now(), Progress::start("replaying the log"));
+    let (started, progress) = (Instant::now(), Progress::start("replaying the log", Unit::Bytes));
     let show = |it: Done| progress.show(it.done, it.total, &format!("{} samples", it.n_samples));
     let report = replay_only(&fs, &args.dir, &options, &show).with_context(|| format!("replay {:?}", args.dir))?;
     progress.finish();

@@ -76,7 +76,7 @@ pub fn old_logs(input: &[u8]) {
 /// Looks into the log as the tools do, and mends it; either may refuse.
 fn read_from_outside(fs: &MemFs) {
     drop(log::survey(fs, Path::new(ROOT), &mut |_, _| {}));
-    drop(log::repair(fs, Path::new(ROOT), true));
+    drop(log::repair(fs, Path::new(ROOT), true, &mut |_, _| {}));
     drop(contents(fs));
 }
 

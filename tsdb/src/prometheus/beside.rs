@@ -43,7 +43,7 @@ struct Found {
 /// [`Error::Io`](crate::Error::Io) if a folder cannot be listed.
 pub fn read_beside_blocks(fs: &dyn Fs, dir: &Path, exemplars_max: usize) -> Result<BesideBlocks> {
     let (mut beside, mut found, mut names) = (BesideBlocks::default(), VecDeque::new(), Names::default());
-    for_each_record(fs, dir, &mut Faults::default(), |record| {
+    for_each_record(fs, dir, &mut Faults::default(), &mut |_, _| {}, |record| {
         match record.record_type {
             Some(RecordType::Series) => names.learn(&record),
             Some(RecordType::Metadata) => beside.add_metadata(&record, &names),
@@ -142,7 +142,7 @@ fn labels_of(fs: &dyn Fs, dir: &Path, wanted: &HashSet<u64>) -> Result<HashMap<u
     if wanted.is_empty() {
         return Ok(labels);
     }
-    for_each_record(fs, dir, &mut Faults::default(), |record| {
+    for_each_record(fs, dir, &mut Faults::default(), &mut |_, _| {}, |record| {
         if record.record_type == Some(RecordType::Series) {
             let mut definitions = Vec::new();
             // What comes before damage counts.

@@ -12,7 +12,7 @@ use super::wal::{
     decode_metadata, decode_samples, decode_tombstones,
 };
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, size_of_files};
 use crate::sample::SampleColumns;
 
 /// How much is read.
@@ -87,7 +87,8 @@ pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
         || BlockReader::list(fs, dir).is_ok_and(|blocks| blocks.iter().any(|block| fs.list(block).is_ok()))
 }
 
-/// Hands out the records of all logs, in the order of replay; what cannot be read is noted.
+/// Hands out the records of all logs, in the order of replay; what cannot be read is noted. `progress` is told of the bytes
+/// of logs that were read, and of all of them.
 ///
 /// # Errors
 /// [`Error::Io`] if a folder cannot be listed; what `each` returns.
@@ -95,12 +96,21 @@ pub fn for_each_record(
     fs: &dyn Fs,
     dir: &Path,
     faults: &mut Faults,
+    progress: &mut dyn FnMut(u64, u64),
     mut each: impl FnMut(FoundRecord<'_>) -> Result<()>,
 ) -> Result<()> {
+    let mut segments = Vec::new();
     for log in ["wal", "wbl"] {
-        for segment in WalFiles::list(fs, &dir.join(log), faults)?.segments {
-            records_of(fs, &segment, faults, &mut each)?;
-        }
+        segments.extend(WalFiles::list(fs, &dir.join(log), faults)?.segments);
+    }
+    let total = segments.iter().map(|segment| segment.size(fs)).sum();
+    let mut done = 0;
+    for segment in segments {
+        records_of(fs, &segment, faults, &mut |record| {
+            progress(done + record.offset, total);
+            each(record)
+        })?;
+        done += segment.size(fs);
     }
     Ok(())
 }
@@ -144,9 +154,10 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u
         segments.extend(files.segments);
     }
     let (head_dir, blocks) = (dir.join("chunks_head"), BlockReader::list(fs, dir)?);
-    let sizes = segments.iter().map(|segment| size_of_file(fs, &segment.path));
-    let total =
-        sizes.sum::<u64>() + size_of_dir(fs, &head_dir) + blocks.iter().map(|dir| size_of_block(fs, dir)).sum::<u64>();
+    let sizes = segments.iter().map(|segment| segment.size(fs));
+    let total = sizes.sum::<u64>()
+        + size_of_files(fs, &head_dir)
+        + blocks.iter().map(|dir| BlockReader::size(fs, dir)).sum::<u64>();
     let mut done = 0;
     let mut step = |size: u64| {
         done += size;
@@ -157,31 +168,19 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u
         step(inspection.segments.last().map_or(0, |summary| summary.size));
     }
     inspection.head_chunks(fs, dir, depth)?;
-    step(size_of_dir(fs, &head_dir));
+    step(size_of_files(fs, &head_dir));
     for block in blocks {
         inspection.block(fs, &block, depth)?;
-        step(size_of_block(fs, &block));
+        step(BlockReader::size(fs, &block));
     }
     Ok(inspection)
-}
-
-fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {
-    fs.open(path).and_then(|file| file.size()).unwrap_or(0)
-}
-
-fn size_of_dir(fs: &dyn Fs, dir: &Path) -> u64 {
-    fs.list(dir).unwrap_or_default().iter().map(|name| size_of_file(fs, &dir.join(name))).sum()
-}
-
-fn size_of_block(fs: &dyn Fs, dir: &Path) -> u64 {
-    size_of_file(fs, &dir.join("index")) + size_of_dir(fs, &dir.join("chunks"))
 }
 
 impl Inspection {
     fn segment(&mut self, fs: &dyn Fs, segment: &Segment) -> Result<()> {
         let mut summary = SegmentSummary {
             path: segment.path.clone(),
-            size: fs.open(&segment.path).and_then(|file| file.size()).unwrap_or(0),
+            size: segment.size(fs),
             records: RecordCounts::default(),
             compressions: [0; 3],
             n_series: 0,

@@ -44,10 +44,11 @@ pub struct MendedSegment {
 }
 
 /// Mends the logs of a data directory that no Prometheus uses; without `write` it only says what it would do.
+/// `progress` is told of the bytes of the segments that were looked at, and of all of them.
 ///
 /// # Errors
 /// [`Error::Locked`] if a Prometheus has the directory open, [`Error::Io`].
-pub fn repair(fs: &dyn Fs, dir: &Path, write: bool) -> Result<Repair> {
+pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
     let lock_path = dir.join("lock");
     let _lock = match write {
         true => Some(fs.lock(&lock_path).map_err(|error| match error.kind() {
@@ -57,13 +58,19 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool) -> Result<Repair> {
         false => None,
     };
     let mut repair = Repair::default();
+    let mut logs = Vec::new();
     for log in ["wal", "wbl"] {
-        let log_dir = dir.join(log);
-        let files = WalFiles::list(fs, &log_dir, &mut repair.faults)?;
+        logs.push((log, WalFiles::list(fs, &dir.join(log), &mut repair.faults)?));
+    }
+    let total = logs.iter().flat_map(|(_, files)| &files.segments).map(|segment| segment.size(fs)).sum();
+    let mut done = 0;
+    for (log, files) in &logs {
         for segment in &files.segments {
+            done += segment.size(fs);
             repair.segment(fs, &dir.join(QUARANTINE).join(log), segment, write)?;
+            progress(done, total);
         }
-        repair.fill(fs, &log_dir, &files, write)?;
+        repair.fill(fs, &dir.join(log), files, write)?;
     }
     Ok(repair)
 }
@@ -233,12 +240,12 @@ mod tests {
         bytes[40_000] ^= 1;
         std::fs::write(wal.join("00000003"), &bytes).unwrap();
         std::fs::write(wal.join("00000006"), segment(false)).unwrap();
-        let dry = repair(&RealFs, dir.path(), false).unwrap();
+        let dry = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
         assert_eq!((dry.mended.len(), dry.mended[0].n_kept, dry.filled.len()), (1, 1998, 2));
         assert_eq!(std::fs::read(wal.join("00000003")).unwrap(), bytes, "a dry run changes nothing");
-        let done = repair(&RealFs, dir.path(), true).unwrap();
+        let done = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
         assert_eq!(std::fs::read(&done.mended[0].original).unwrap(), bytes);
-        let again = repair(&RealFs, dir.path(), false).unwrap();
+        let again = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
         assert_eq!((again.mended.len(), again.filled.len(), again.faults.n_unsound()), (0, 0, 0));
         assert_eq!(std::fs::read(wal.join("00000006")).unwrap(), segment(false), "what is sound is not touched");
         assert_eq!(std::fs::read_dir(&wal).unwrap().count(), 4);
@@ -248,6 +255,6 @@ mod tests {
     fn a_directory_in_use_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let _lock = RealFs.lock(&dir.path().join("lock")).unwrap();
-        assert!(matches!(repair(&RealFs, dir.path(), true), Err(Error::Locked { .. })));
+        assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Locked { .. })));
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, size_of_file};
 
 /// How much room is kept: parts of a flush are written one after the other, and each frees what it covers only at the end.
 pub(crate) const RESERVE_SIZE: u64 = 8 << 20;
@@ -58,7 +58,7 @@ impl Reserve {
 
     /// Returns how much room is held.
     pub(crate) fn size(&self) -> u64 {
-        self.fs.open(&self.path).and_then(|file| file.size()).unwrap_or(0)
+        size_of_file(&*self.fs, &self.path)
     }
 
     fn write(&self) -> Result<()> {

@@ -26,7 +26,7 @@ use super::stream::{Frames, Refused, Stream, Unsynced};
 use super::{Cut, Health, SegmentKind, checkpoint};
 use crate::error::{Error, Result};
 use crate::exemplars::{Exemplar, NumberedExemplars};
-use crate::fs::Fs;
+use crate::fs::{Fs, size_of_file};
 use crate::head::SeriesRef;
 use crate::labels::Labels;
 use crate::metadata::Metadata;
@@ -306,8 +306,7 @@ impl Wal {
         let WalOptions { fs, dir, .. } = &self.options;
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         // A file that a checkpoint removes meanwhile takes nothing.
-        let size = |name: &String| fs.open(&dir.join(name)).and_then(|file| file.size()).unwrap_or(0);
-        Ok(names.iter().map(size).sum())
+        Ok(names.iter().map(|name| size_of_file(&**fs, &dir.join(name))).sum())
     }
 
     /// Writes all that was appended, definitions first.

@@ -274,6 +274,32 @@ fn the_stores_samples_stand_against_imported_ones_also_when_they_were_not_flushe
     assert_eq!(db.import().unwrap(), 0, "what was imported is gone from the folder");
 }
 
+/// What was built by one import is put there as one folder.
+#[test]
+fn blocks_in_folders_are_imported_in_the_order_of_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    for (folder, value) in [("00000002", 2.0), ("00000001", 1.0)] {
+        let other = tempfile::tempdir().unwrap();
+        let from = open(other.path());
+        append(&from, &[(0, NOW_MS, value)]);
+        from.flush().unwrap();
+        let folder = dir.path().join("import").join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(block_paths(other.path()).remove(0), folder.join("00000001.block")).unwrap();
+    }
+    std::fs::write(dir.path().join("import/00000002/notes"), "not ours").unwrap();
+    assert_eq!(db.import().unwrap(), 2);
+    assert_eq!(
+        everything(&db)[&series_labels(0).to_string()],
+        [(NOW_MS, 1.0_f64.to_bits())],
+        "that of the first stands"
+    );
+    let left = |name: &str| dir.path().join("import").join(name).exists();
+    assert!(!left("00000001") && left("00000002/notes") && !left("00000002/00000001.block"));
+    assert_eq!(db.import().unwrap(), 0);
+}
+
 /// A block of a level that no later version reads is no reason to lose the others: it is named, and nothing is changed.
 #[test]
 fn an_import_of_a_damaged_block_takes_in_nothing() {

@@ -9,7 +9,7 @@ use super::meta::{BlockMeta, META_SIZE_MAX};
 use super::tombstones::{self, Tombstones};
 use super::ulid::Ulid;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, ReadFile};
+use crate::fs::{Fs, ReadFile, size_of_file, size_of_files};
 use crate::prometheus::chunk::{self, Encoding};
 use crate::prometheus::cursor::Cursor;
 use crate::prometheus::fault::{FaultKind, Faults};
@@ -65,6 +65,11 @@ impl BlockReader {
     pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<PathBuf>> {
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         Ok(names.iter().filter(|name| Ulid::parse(name).is_some()).map(|name| dir.join(name)).collect())
+    }
+
+    /// Returns the bytes of the index and the chunks of the block in the folder `dir`.
+    pub fn size(fs: &dyn Fs, dir: &Path) -> u64 {
+        size_of_file(fs, &dir.join("index")) + size_of_files(fs, &dir.join("chunks"))
     }
 
     /// Opens the block in the folder `dir`; what of it is damaged and can be done without is noted in `faults`.

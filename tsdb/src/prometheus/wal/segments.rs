@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, size_of_file};
 use crate::prometheus::fault::{FaultKind, Faults};
 
 const CHECKPOINT: &str = "checkpoint.";
@@ -19,6 +19,13 @@ pub struct Segment {
     pub is_last: bool,
     /// It belongs to a checkpoint.
     pub is_checkpoint: bool,
+}
+
+impl Segment {
+    /// Returns its size in bytes; 0 if it cannot be opened.
+    pub fn size(&self, fs: &dyn Fs) -> u64 {
+        size_of_file(fs, &self.path)
+    }
 }
 
 /// The segments of a log, in the order in which they are replayed.

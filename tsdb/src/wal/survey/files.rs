@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, size_of_file};
 use crate::wal::reader::LargeFrames;
 use crate::wal::{Epoch, SegmentKind, checkpoint};
 
@@ -23,6 +23,13 @@ pub struct LogFile {
     pub number: u64,
     /// Whether a replay reads it.
     pub role: Role,
+}
+
+impl LogFile {
+    /// Returns its size in bytes; 0 if it cannot be opened.
+    pub fn size(&self, fs: &dyn Fs) -> u64 {
+        size_of_file(fs, &self.path)
+    }
 }
 
 /// What a replay does with a file.

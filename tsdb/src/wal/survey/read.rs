@@ -57,7 +57,7 @@ pub fn read_file(
     each: impl FnMut(FoundFrame<'_>) -> Result<()>,
 ) -> Result<FileEnd> {
     let (path, large) = (&file.path, LargeFrames::default());
-    let size = fs.open(path).and_then(|file| file.size()).unwrap_or(0);
+    let size = file.size(fs);
     let end = FileEnd { size, ..FileEnd::default() };
     match Reader::open(fs, path, file.kind, &large) {
         Ok(Opened::Sound(reader)) => read_frames(reader, file, end, faults, each),

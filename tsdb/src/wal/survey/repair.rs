@@ -61,12 +61,13 @@ struct Sound {
     n_without_labels: u64,
 }
 
-/// Mends the log of a data directory that no server has open; without `write` it only says what it would do.
+/// Mends the log of a data directory that no server has open; without `write` it only says what it would do. `progress` is
+/// told of the bytes of the files that were looked at, and of all of them.
 ///
 /// # Errors
 /// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if a file is of a newer format: nothing was
 /// changed then; [`Error::Io`].
-pub fn repair(fs: &dyn Fs, dir: &Path, write: bool) -> Result<Repair> {
+pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
     let lock_path = dir.join("lock");
     let _lock = match write {
         true => Some(fs.lock(&lock_path).map_err(|error| match error.kind() {
@@ -78,8 +79,13 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool) -> Result<Repair> {
     let files = list(fs, dir)?;
     files.iter().try_for_each(|file| check_version(fs, &file.path, file.kind))?;
     let (quarantine, mut repair) = (dir.join("quarantine"), Repair::default());
-    for file in files.iter().filter(|file| file.role != Role::Replaced) {
+    let counting: Vec<(&LogFile, u64)> =
+        files.iter().filter(|file| file.role != Role::Replaced).map(|file| (file, file.size(fs))).collect();
+    let (mut done, total) = (0, counting.iter().map(|(_, size)| size).sum());
+    for (file, size) in counting {
         repair.file(fs, &quarantine, file, &files, write)?;
+        done += size;
+        progress(done, total);
     }
     Ok(repair)
 }

@@ -106,7 +106,7 @@ pub fn survey(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Re
 
 fn survey_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Survey> {
     let files = list(fs, dir)?;
-    let total = files.iter().map(|file| fs.open(&file.path).and_then(|file| file.size()).unwrap_or(0)).sum();
+    let total = files.iter().map(|file| file.size(fs)).sum();
     let (mut survey, mut done) = (Survey::default(), 0);
     let mut defined = HashSet::new();
     let mut summaries: Vec<Option<FileSummary>> = vec![None; files.len()];

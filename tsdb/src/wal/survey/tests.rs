@@ -129,19 +129,19 @@ fn a_repaired_log_keeps_every_sound_frame_and_has_no_faults() {
         let mut random = random(seed + 1000 * u64::from(version));
         damage(dir.path(), &mut random);
         let before = (files(dir.path()), samples(dir.path()));
-        let planned = repair(&RealFs, dir.path(), false).unwrap();
+        let planned = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
         assert!(
             files(dir.path()) == before.0,
             "version {version}, seed {seed}: nothing is written without being asked"
         );
-        let found = repair(&RealFs, dir.path(), true).unwrap();
+        let found = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
         let of = |repair: &Repair| repair.mended.iter().map(|it| (it.path.clone(), it.n_kept)).collect::<Vec<_>>();
         assert_eq!(of(&found), of(&planned), "version {version}, seed {seed}");
         for it in &found.mended {
             assert!(std::fs::read(&it.original).unwrap() == before.0[&it.path], "the original is kept");
         }
         assert_eq!(
-            repair(&RealFs, dir.path(), true).unwrap().mended,
+            repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap().mended,
             [],
             "version {version}, seed {seed}: it is mended"
         );
@@ -179,7 +179,7 @@ fn a_flipped_bit_of_a_header_costs_nothing_after_a_repair() {
     bytes[12] ^= 4;
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(look(dir.path()).faults.kept()[0].offset, 0);
-    repair(&RealFs, dir.path(), true).unwrap();
+    repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
     assert!(read(dir.path()) == whole);
 }
 
@@ -195,7 +195,7 @@ fn a_newer_format_is_reported_and_left_alone() {
     let found = look(dir.path());
     assert_eq!(found.faults.kept().iter().filter(|fault| fault.path == path).count(), 1);
     let before = files(dir.path());
-    assert!(matches!(repair(&RealFs, dir.path(), true), Err(Error::Version { found: 99, .. })));
+    assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Version { found: 99, .. })));
     assert!(files(dir.path()) == before);
 }
 
@@ -203,8 +203,8 @@ fn a_newer_format_is_reported_and_left_alone() {
 fn a_directory_in_use_is_not_repaired() {
     let dir = written_by(3);
     let db = open(dir.path()).unwrap();
-    assert!(matches!(repair(&RealFs, dir.path(), true), Err(Error::Locked { .. })));
-    assert!(repair(&RealFs, dir.path(), false).unwrap().mended.is_empty());
+    assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Locked { .. })));
+    assert!(repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap().mended.is_empty());
     drop(db);
     let lock = RealFs.lock(&dir.path().join("lock"));
     assert!(lock.is_ok());
