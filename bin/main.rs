@@ -86,7 +86,7 @@ fn end(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("varve: {error:#}");
+            eprintln!("varve: {}", printing::told(&error));
             ExitCode::FAILURE
         }
     }

@@ -38,6 +38,15 @@ pub(crate) fn to_stderr(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
+/// Returns an error with its causes, each once: what the store says names the operating system's error already.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+        "" => cause,
+        before if before.ends_with(&cause) => told,
+        before => format!("{before}: {cause}"),
+    })
+}
+
 /// Returns standard output, locked; the process ends when it cannot be written.
 pub(crate) fn stdout() -> Stdout {
     Stdout(io::stdout().lock())
@@ -66,5 +75,20 @@ fn ended<T>(error: io::Error) -> io::Result<T> {
             eprintln!("varve: standard output cannot be written: {error}");
             std::process::exit(CANNOT_WRITE)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow::Error::from(std::io::Error::other("disk full")).context("write \"x\": disk full");
+        assert_eq!(told(&error.context("recover \"y\"")), "recover \"y\": write \"x\": disk full");
+        let error = Err::<(), _>(std::io::Error::other("b")).context("a").unwrap_err();
+        assert_eq!(told(&error), "a: b");
     }
 }

@@ -13,6 +13,7 @@ use serde_yaml_ng::{Mapping, Value};
 use super::args::ConfigArgs;
 use super::{Verdict, read, rules};
 use crate::config::Config;
+use crate::printing::told;
 use crate::quantity::{parse_duration, print_duration};
 
 /// Sections that a Prometheus file has and a Varve file has not.
@@ -46,7 +47,7 @@ fn check_file(file: &Path, args: &ConfigArgs) -> Verdict {
     let checked = match Checked::of(file, args.syntax_only) {
         Ok(checked) => checked,
         Err(error) => {
-            eprintln!("  FAILED: {error:#}");
+            eprintln!("  FAILED: {}", told(&error));
             println!();
             return Verdict::Errors;
         }

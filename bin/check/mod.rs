@@ -17,6 +17,7 @@ use anyhow::{Result, ensure};
 
 pub(crate) use args::CheckCommand;
 
+use crate::printing::told;
 use crate::web_config::WebConfig;
 use args::LintArgs;
 
@@ -47,7 +48,7 @@ pub(crate) fn check(command: &CheckCommand) -> ExitCode {
         Ok(Verdict::Lint) => ExitCode::from(3),
         Ok(Verdict::Errors) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("{error:#}");
+            eprintln!("{}", told(&error));
             ExitCode::FAILURE
         }
     }
@@ -60,7 +61,7 @@ fn web_config(files: &[std::path::PathBuf]) -> Verdict {
             Verdict::Sound
         }
         Err(error) => {
-            eprintln!("{} FAILED: {error:#}", file.display());
+            eprintln!("{} FAILED: {}", file.display(), told(&error));
             Verdict::Errors
         }
     };

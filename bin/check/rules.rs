@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use super::args::{LintArgs, RulesArgs};
 use super::rule_file::{RuleFile, duplicates};
 use super::{INPUT_SIZE_MAX, Verdict, read};
+use crate::printing::told;
 
 /// Checks files, or the standard input.
 pub(super) fn check(args: &RulesArgs) -> Verdict {
@@ -40,7 +41,7 @@ fn standard_input() -> Result<String> {
 
 /// Checks a text; `place` stands before each error.
 fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
-    let file = text.map_err(|error| vec![format!("{error:#}")]);
+    let file = text.map_err(|error| vec![told(&error)]);
     let file = file.and_then(|text| RuleFile::parse(&text, lint.ignore_unknown_fields));
     let file = match file {
         Ok(file) => file,

@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, SupportedProtocolVersion, version,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion, version,
 };
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::access::{TlsSettings, read};
 
@@ -21,11 +25,8 @@ use super::access::{TlsSettings, read};
 pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions(of)?)?;
-    let builder = if of.insecure_skip_verify {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustsAll(provider)))
-    } else {
-        builder.with_root_certificates(roots(of)?)
-    };
+    let trust = if of.insecure_skip_verify { Trust::Everyone } else { trust(of, &provider)? };
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { trust, provider }));
     let cert = pem(&of.cert, &of.cert_file).context("tls_config.cert")?;
     let key = pem(&of.key.0, &of.key_file).context("tls_config.key")?;
     let mut config = match (cert, key) {
@@ -52,22 +53,26 @@ pub(super) fn server_name(of: &TlsSettings, host: &str) -> Result<ServerName<'st
     ServerName::try_from(name.to_owned()).with_context(|| format!("{name:?} is not the name of a server"))
 }
 
-/// Returns who signs certificates that we trust: those of the file, or those that the operating system trusts.
-fn roots(of: &TlsSettings) -> Result<RootCertStore> {
+/// Returns whom we trust: those of the file, or those that the operating system trusts.
+fn trust(of: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
     let mut roots = RootCertStore::empty();
+    let mut named = Vec::new();
     if let Some(ca) = pem(&of.ca, &of.ca_file).context("tls_config.ca")? {
         for cert in CertificateDer::pem_slice_iter(ca.as_bytes()) {
-            roots.add(cert.context("tls_config.ca")?).context("tls_config.ca")?;
+            let cert = cert.context("tls_config.ca")?;
+            roots.add(cert.clone()).context("tls_config.ca")?;
+            named.push(cert);
         }
         ensure!(!roots.is_empty(), "tls_config.ca: no certificate in PEM");
-        return Ok(roots);
+    } else {
+        // One that cannot be used is no reason against the others.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            bail!("the operating system has no root certificates; give them as tls_config.ca_file");
+        }
     }
-    // One that cannot be used is no reason against the others.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        bail!("the operating system has no root certificates; give them as tls_config.ca_file");
-    }
-    Ok(roots)
+    let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?;
+    Ok(Trust::Roots { signed, named })
 }
 
 fn pem(text: &str, file: &Path) -> Result<Option<String>> {
@@ -94,20 +99,47 @@ fn versions(of: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVersion>> 
     Ok(spoken)
 }
 
-/// Trusts every certificate, as `insecure_skip_verify` asks for. Signatures are checked all the same: the server has the
-/// key of the certificate that it shows.
+/// Whose certificates we trust.
 #[derive(Debug)]
-struct TrustsAll(Arc<CryptoProvider>);
+enum Trust {
+    /// All, as `insecure_skip_verify` asks for. Signatures are checked all the same: the server has the key of the
+    /// certificate that it shows.
+    Everyone,
+    Roots {
+        /// Who looks for a root that signed the certificate.
+        signed: Arc<WebPkiServerVerifier>,
+        /// The roots that the settings name. A server may show one of them as its own, as it does if it signed for itself
+        /// with `openssl req -x509`; to rustls one that may sign others is none of a server.
+        named: Vec<CertificateDer<'static>>,
+    },
+}
 
-impl ServerCertVerifier for TrustsAll {
+/// Checks a server's certificate.
+#[derive(Debug)]
+struct Verifier {
+    trust: Trust,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        match &self.trust {
+            Trust::Everyone => {}
+            Trust::Roots { named, .. } if named.iter().any(|root| root == end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                verify_validity(end_entity, now)?;
+            }
+            Trust::Roots { signed, .. } => {
+                signed.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)?;
+            }
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -117,7 +149,7 @@ impl ServerCertVerifier for TrustsAll {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -126,16 +158,29 @@ impl ServerCertVerifier for TrustsAll {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Checks that it is neither too early nor too late for a certificate.
+fn verify_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let (_, parsed) = X509Certificate::from_der(cert).map_err(|_| CertificateError::BadEncoding)?;
+    let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    match parsed.validity() {
+        validity if now_s < validity.not_before.timestamp() => Err(CertificateError::NotValidYet.into()),
+        validity if now_s > validity.not_after.timestamp() => Err(CertificateError::Expired.into()),
+        _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn check(text: &str, expect: &str) {
@@ -151,6 +196,31 @@ mod tests {
         check("{insecure_skip_verify: true, cert: x, key: s3cret}", "no private key in PEM");
         check("{min_version: TLS13, max_version: TLS12}", "above max_version");
         check("max_version: TLS11", "\"TLS11\" is not spoken");
+    }
+
+    #[test]
+    fn a_server_that_signed_for_itself_is_trusted_by_name_and_for_its_time() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut of_cert = rcgen::CertificateParams::new(["store".to_owned()]).unwrap();
+        of_cert.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        of_cert.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        of_cert.not_after = rcgen::date_time_ymd(2030, 1, 1);
+        let (own, other) =
+            (of_cert.self_signed(&key).unwrap(), of_cert.self_signed(&rcgen::KeyPair::generate().unwrap()));
+        let provider = Arc::new(ring::default_provider());
+        let settings = TlsSettings { ca: own.pem(), ..TlsSettings::default() };
+        let verifier = Verifier { trust: trust(&settings, &provider).unwrap(), provider };
+        let verify = |cert: &rcgen::Certificate, name: &'static str, at_s| {
+            let (name, now) =
+                (ServerName::try_from(name).unwrap(), UnixTime::since_unix_epoch(Duration::from_secs(at_s)));
+            verifier.verify_server_cert(cert.der(), &[], &name, &[], now).map(|_| ())
+        };
+        let (in_2019, in_2025, in_2031) = (1_550_000_000, 1_750_000_000, 1_930_000_000);
+        assert_eq!(verify(&own, "store", in_2025), Ok(()));
+        assert!(verify(&own, "other", in_2025).is_err());
+        assert_eq!(verify(&own, "store", in_2019), Err(CertificateError::NotValidYet.into()));
+        assert_eq!(verify(&own, "store", in_2031), Err(CertificateError::Expired.into()));
+        assert!(verify(&other.unwrap(), "store", in_2025).is_err(), "with the same name and another key");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use answer::Data;
 use args::{Format, InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs, ServerArgs};
 
 use crate::client::{Client, escape};
+use crate::printing::told;
 use crate::quantity::print_duration;
 
 /// Points that a range query has if no step is given, about.
@@ -42,7 +43,7 @@ pub(crate) fn query(command: &QueryCommand) -> ExitCode {
     match asked {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            eprintln!("{}", told(&error));
             ExitCode::FAILURE
         }
     }

@@ -25,6 +25,8 @@ pub(crate) use args::{ExportArgs, ImportArgs, WalCommand};
 use directory::Owner;
 pub(crate) use report::fault_lines;
 
+use crate::printing::told;
+
 /// What a tool found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -81,29 +83,5 @@ fn exit_code(result: Result<Verdict>) -> ExitCode {
             eprintln!("varve: {}", told(&error));
             ExitCode::from(2)
         }
-    }
-}
-
-/// Returns an error with its causes, each once: what the store says names the operating system's error already.
-fn told(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
-        "" => cause,
-        before if before.ends_with(&cause) => told,
-        before => format!("{before}: {cause}"),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use anyhow::Context;
-
-    use super::*;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let error = anyhow::Error::from(std::io::Error::other("disk full")).context("write \"x\": disk full");
-        assert_eq!(told(&error.context("recover \"y\"")), "recover \"y\": write \"x\": disk full");
-        let error = Err::<(), _>(std::io::Error::other("b")).context("a").unwrap_err();
-        assert_eq!(told(&error), "a: b");
     }
 }

@@ -27,6 +27,7 @@ pub(crate) use args::{AnalyzeArgs, CreateBlocksCommand, DumpArgs, ListArgs};
 use dump::Format;
 use varve_tsdb::prometheus::fault::Faults;
 
+use crate::printing::told;
 use crate::recovery::fault_lines;
 
 /// Runs `varve tsdb list`.
@@ -66,7 +67,7 @@ fn end(result: Result<Faults>) -> ExitCode {
         // Who reads has read enough, as `head` does.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            eprintln!("{}", told(&error));
             ExitCode::FAILURE
         }
     }

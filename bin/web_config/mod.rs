@@ -24,6 +24,8 @@ use tokio_rustls::rustls::ServerConfig;
 pub(crate) use auth::{Auth, Denied, Scope};
 pub(crate) use tls::ALPN_HTTP2;
 
+use crate::printing::told;
+
 /// What the file says, kept up to date.
 #[derive(Debug, Default)]
 pub(crate) struct WebConfig {
@@ -89,7 +91,7 @@ impl WebConfig {
             }
             Err(error) => {
                 *seen = now;
-                tracing::error!(error = format!("{error:#}"), "Web configuration not read again; the old one stays");
+                tracing::error!(error = told(&error), "Web configuration not read again; the old one stays");
             }
         }
     }
