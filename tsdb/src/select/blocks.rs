@@ -48,7 +48,8 @@ impl BlockStream {
         range: TimeRange,
     ) -> Self {
         let all = range.covers(stored.meta().range);
-        let cursor = stored.block.series_cursor();
+        let mut cursor = stored.block.series_cursor();
+        cursor.keep_more(ctx.charge());
         let reads = BlockReads { stored: Arc::clone(stored), ctx: ctx.clone(), idle: Mutex::default() };
         let (ordinals, handed_out) = (ordinals.into_iter(), Labels::empty());
         Self { reads: Arc::new(reads), cursor, ordinals, at: None, all, asked: None, handed_out }
