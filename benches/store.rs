@@ -22,8 +22,8 @@ use clap::Parser;
 use fleet::{Fleet, FleetOptions, SeriesId};
 use process::{cpu_of_process, cpu_time, resident_bytes, size_of_dir};
 use varve_tsdb::{
-    Db, FlushStats, Labels, ManualClock, MatchOp, Matcher, Options, QueryContext, RealFs, Sample, SampleColumns,
-    SeriesHandle, Stats, TimeRange, WalSync, WriteBatch, log,
+    Db, FlushStats, LabelHint, Labels, ManualClock, MatchOp, Matcher, MemoryBudget, Options, QueryContext, RealFs,
+    Sample, SampleColumns, SelectHints, SeriesHandle, Stats, TimeRange, WalSync, WriteBatch, log,
 };
 
 /// The server's.
@@ -252,10 +252,29 @@ impl Bench {
     fn reads(&self, db: &Db) {
         // The cache is empty: the block was just made.
         self.single_series(db, "read for the first time");
+        for which in ["first", "second"] {
+            self.scan(
+                db,
+                &format!("scan of all series without their labels, the {which}"),
+                LabelHint::With(Vec::new()),
+            );
+        }
+        self.scan(db, "scan of all series with their labels", LabelHint::All);
+        let cpu = cpu_time();
+        let set = db.select_labels(&query(), &[], TimeRange::ALL).expect("nothing limits it");
+        black_box(set.map(|series| series.expect("nothing limits it").labels().len()).sum::<usize>());
+        let of_series = (cpu_time() - cpu).as_secs_f64() * 1e6 / self.n_series();
+        line("labels of all series", format!("{of_series:.2} us a series"));
+        self.single_series(db, "read before");
+    }
+
+    /// Reads all samples, and as much of the labels as is asked for.
+    fn scan(&self, db: &Db, what: &str, labels: LabelHint) {
         let mut columns = SampleColumns::default();
         let (mut n_samples, mut n_series) = (0, 0);
+        let hints = SelectHints { labels, ..SelectHints::default() };
         let cpu = cpu_time();
-        for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).expect("nothing limits it") {
+        for series in db.select_with(&query(), &[], TimeRange::ALL, hints).expect("nothing limits it") {
             columns.clear();
             series.and_then(|series| series.read(&mut columns)).expect("nothing limits it");
             n_samples += columns.len();
@@ -263,13 +282,7 @@ impl Bench {
         }
         let cpu = (cpu_time() - cpu).as_secs_f64();
         assert_eq!(n_series, self.args.series + N_PROBES);
-        line("scan of all series", format!("{:.0} M samples a second", n_samples as f64 / cpu / 1e6));
-        let cpu = cpu_time();
-        let set = db.select_labels(&QueryContext::unbounded(), &[], TimeRange::ALL).expect("nothing limits it");
-        black_box(set.map(|series| series.expect("nothing limits it").labels().len()).sum::<usize>());
-        let of_series = (cpu_time() - cpu).as_secs_f64() * 1e6 / self.n_series();
-        line("labels of all series", format!("{of_series:.2} us a series"));
-        self.single_series(db, "read before");
+        line(what, format!("{:.0} M samples a second", n_samples as f64 / cpu / 1e6));
     }
 
     fn single_series(&self, db: &Db, pages: &str) {
@@ -289,7 +302,7 @@ impl Bench {
             .map(|(name, value)| Matcher::new(MatchOp::Equal, name, value).expect("it is no regular expression"))
             .collect();
         let (mut columns, started) = (SampleColumns::default(), Instant::now());
-        let mut set = db.select(&QueryContext::unbounded(), &matchers, TimeRange::ALL).expect("nothing limits it");
+        let mut set = db.select(&query(), &matchers, TimeRange::ALL).expect("nothing limits it");
         let series = set.next().expect("it is there").expect("nothing limits it");
         series.read(&mut columns).expect("nothing limits it");
         let took = started.elapsed();
@@ -357,6 +370,11 @@ impl Bench {
         let handles = (self.handles.len() * size_of::<SeriesHandle>()) as u64;
         resident_bytes().saturating_sub(self.empty_bytes + handles)
     }
+}
+
+/// A query as a server has them: with a deadline and a bound on its memory.
+fn query() -> QueryContext {
+    QueryContext::new(Duration::from_secs(3600), MemoryBudget::new("memory", 1 << 30))
 }
 
 /// What a sample in blocks takes.

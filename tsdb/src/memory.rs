@@ -129,6 +129,11 @@ impl MemoryBudget {
         Ok(())
     }
 
+    fn has_plenty(&self, size: usize) -> bool {
+        let Account { limit, parent, .. } = &*self.account;
+        self.used().saturating_add(size) <= limit / 2 && parent.as_ref().is_none_or(|parent| parent.has_plenty(size))
+    }
+
     fn take(&self, size: usize, slack: usize) -> Result<()> {
         let Account { what, limit, used, .. } = &*self.account;
         let after = used.fetch_add(size, Ordering::Relaxed).saturating_add(size);
@@ -219,6 +224,12 @@ impl Charge {
         is_reserved
     }
 
+    /// Reserves `size` bytes more if half of every budget that is drawn on stays free: for what is kept only to be faster and
+    /// may be much. Returns whether it did.
+    pub(crate) fn grow_if_plenty(&mut self, size: usize) -> bool {
+        self.memory.has_plenty(size) && self.grow_if_free(size)
+    }
+
     /// Gives `size` bytes back; at most what is held.
     pub fn shrink(&mut self, size: usize) {
         let size = size.min(self.size);
@@ -268,6 +279,16 @@ mod tests {
         assert_eq!((one.used(), all.used()), (70, 70));
         drop(charge);
         assert_eq!((one.used(), all.used(), one.peak()), (0, 0, 70));
+    }
+
+    #[test]
+    fn what_only_saves_time_leaves_half_of_each_budget_free() {
+        let all = MemoryBudget::new("all queries", 100);
+        let mut charge = all.child("one query", 80).charge();
+        assert!(charge.grow_if_plenty(30) && !charge.grow_if_plenty(11) && charge.grow_if_plenty(10));
+        let mut other = all.child("another query", 80).charge();
+        assert!(!other.grow_if_plenty(11) && other.grow_if_plenty(10));
+        assert_eq!(all.used(), 50);
     }
 
     /// Has charges that it holds go back when it is asked, one at a time.

@@ -219,9 +219,11 @@ impl SeriesSet {
         matches!(self.labels, LabelHint::All) && self.narrow.is_none()
     }
 
-    /// Makes the next series ready. Those before an error are handed out before it.
+    /// Makes the next series ready, of which there are few enough to look at the context once; where a stream has to search
+    /// for its next series it does so itself. Those before an error are handed out before it.
     fn fill(&mut self) -> Result<()> {
         let reads = Arc::clone(&self.reads);
+        reads.ctx.check()?;
         let mut charge = reads.ctx.charge();
         let (mut found, mut uncharged) = (Vec::with_capacity(self.n_batch), 0);
         while found.len() < self.n_batch && !self.is_last {
@@ -254,7 +256,6 @@ impl SeriesSet {
         let others: Vec<_> = places.collect();
         self.left = self.left.saturating_sub(self.next.len() as u64);
         for &idx in &self.next {
-            // The streams look at the context.
             self.streams[idx].advance(&self.reads.ctx, self.reads.range, &self.labels)?;
         }
         self.reads.ctx.count_series(1)?;
@@ -416,7 +417,6 @@ impl Series {
     fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
         let (start, reads) = (out.len(), &*self.batch.reads);
         for &source in [&self.found.first].into_iter().chain(&self.found.others) {
-            reads.ctx.check()?;
             let from = out.len();
             reads.read(source, out)?;
             out.join(start, from);
@@ -429,6 +429,7 @@ impl Reads {
     fn read(&self, (stream, place): (usize, Place), out: &mut SampleColumns) -> Result<()> {
         match &self.streams[stream] {
             StreamReads::Heads(heads) => {
+                self.ctx.check()?;
                 heads[place.part as usize].read(place.at, self.range, out).map_err(|_damaged| Error::Corrupt {
                     path: "head".into(),
                     offset: 0,

@@ -204,6 +204,7 @@ impl Block {
                 return Err(refused);
             }
         }
+        recent.note_work(out.len() - start);
         Ok(())
     }
 

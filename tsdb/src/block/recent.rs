@@ -16,6 +16,7 @@ use super::reader::Block;
 use super::rows::RowsPlace;
 use super::timelines::{TimelineId, Timelines};
 use super::timestamps::Line;
+use crate::context::CHECK_INTERVAL;
 use crate::error::Result;
 use crate::memory::Charge;
 use crate::sample::TimeRange;
@@ -42,7 +43,12 @@ pub(crate) struct Recent {
     /// What is listed of timelines, one behind the other, at last of one that is not kept.
     times_ms: Vec<i64>,
     n_kept_times: usize,
+    /// What may still be read before the request's context is looked at, in samples.
+    unchecked_left: usize,
 }
+
+/// What reading a series takes besides its samples, in samples.
+const SERIES_WORK: usize = 64;
 
 #[derive(Debug, Default)]
 struct KeptGroup {
@@ -82,6 +88,24 @@ impl Recent {
         Self { charge: Some(charge), ..Self::default() }
     }
 
+    /// Tells whether to look at the request's context before the next series is read: every [`CHECK_INTERVAL`] samples, and
+    /// when pages had to be fetched. Whoever asks looks if so.
+    #[inline]
+    pub(crate) fn is_check_due(&mut self) -> bool {
+        let is_due = self.unchecked_left == 0;
+        if is_due {
+            self.unchecked_left = CHECK_INTERVAL;
+        }
+        self.note_work(SERIES_WORK);
+        is_due
+    }
+
+    /// Notes that so many samples were read.
+    #[inline]
+    pub(in crate::block) fn note_work(&mut self, n_samples: usize) {
+        self.unchecked_left = self.unchecked_left.saturating_sub(n_samples);
+    }
+
     /// Returns the group of a series of the block, and goes there.
     pub(in crate::block) fn group<'a>(&mut self, block: &'a Block, ordinal: u32) -> Group<'a> {
         // Fast path: the next series.
@@ -114,6 +138,7 @@ impl Recent {
         let pages = &mut self.group.pages;
         if pages.get(place).is_none_or(Option::is_none) {
             let payload = block.pages.get(page)?;
+            self.unchecked_left = 0;
             let size = payload.len();
             let page = KeptPage { payload, place: RowsPlace::default() };
             if self.pages_size + size > PAGES_SIZE_MAX || !hold(&mut self.charge, size) {
@@ -152,6 +177,7 @@ impl Recent {
             self.forget_times();
         }
         let payload = block.pages.get(at.page)?;
+        self.unchecked_left = 0;
         let unreadable = |why| block.pages.unreadable(at.page, why);
         let timelines = Timelines::parse(&payload, at.n).map_err(unreadable)?;
         let kept = match timelines.line(in_page) {

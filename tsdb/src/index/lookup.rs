@@ -346,8 +346,8 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         Ok(true)
     }
 
-    fn n_at_most(&self, name: &str, value: &str) -> Option<u64> {
-        Some(self.index.postings(self.symbols, name, value).map_or(0, |postings| postings.len()))
+    fn weight(&mut self, name: &str, value: &str) -> Result<u64> {
+        Ok(self.index.postings(self.symbols, name, value).map_or(0, |postings| postings.len()))
     }
 }
 

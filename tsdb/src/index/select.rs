@@ -8,7 +8,6 @@ use roaring::RoaringBitmap;
 
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::labels::METRIC_NAME;
 use crate::matcher::{MatchOp, Matcher};
 
 /// What matchers are evaluated over: label values and the series that have them, by number.
@@ -49,10 +48,8 @@ pub(crate) trait Terms {
         Ok(false)
     }
 
-    /// Returns the most series that can have this value, if that is known without reading them.
-    fn n_at_most(&self, _name: &str, _value: &str) -> Option<u64> {
-        None
-    }
+    /// Returns how much there is to look at to find the series that have this value, for comparison with other values.
+    fn weight(&mut self, name: &str, value: &str) -> Result<u64>;
 }
 
 /// Values or lists that may be looked at between two checks of the request. Less than the usual number: each may cost
@@ -68,10 +65,14 @@ pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Mat
     let mut charge = ctx.charge();
     // The terms of a head are looked at under its lock.
     charge.grow_at_once(sets_size(terms.n_series()))?;
-    let mut ordered: Vec<_> = matchers.iter().map(|matcher| (matcher, Named::by(matcher))).collect();
-    ordered.sort_by_cached_key(|(matcher, named)| rank(terms, matcher, named));
+    let mut ordered = Vec::with_capacity(matchers.len());
+    for matcher in matchers {
+        let named = Named::by(matcher);
+        ordered.push((rank(terms, matcher, &named)?, matcher, named));
+    }
+    ordered.sort_by_key(|(rank, ..)| *rank);
     let mut selected = None;
-    for (matcher, named) in ordered {
+    for (_, matcher, named) in ordered {
         if selected.as_ref().is_some_and(RoaringBitmap::is_empty) {
             break;
         }
@@ -111,17 +112,13 @@ impl<'a> Named<'a> {
 }
 
 /// Orders matchers: the lower, the earlier.
-fn rank(terms: &impl Terms, matcher: &Matcher, named: &Named) -> (u8, u64) {
-    match named {
+fn rank(terms: &mut impl Terms, matcher: &Matcher, named: &Named) -> Result<(u8, u64)> {
+    Ok(match named {
         _ if matcher.matches_empty() => (3, 0),
-        // Where nothing is known: a metric name is one run of the series of a block.
-        Named::One(value) => {
-            let is_name = matcher.name() == METRIC_NAME;
-            (0, terms.n_at_most(matcher.name(), value).unwrap_or(u64::from(!is_name)))
-        }
+        Named::One(value) => (0, terms.weight(matcher.name(), value)?),
         Named::Listed(_) => (1, 0),
         Named::Prefixed(_) => (2, 0),
-    }
+    })
 }
 
 /// Narrows `selected`, which begins as all series, to what passes a matcher.
@@ -205,6 +202,10 @@ mod tests {
             Ok(())
         }
 
+        fn weight(&mut self, _: &str, value: &str) -> Result<u64> {
+            Ok(self.values.get(value).map_or(0, RoaringBitmap::len))
+        }
+
         fn unite_where(
             &mut self,
             _: &QueryContext,
@@ -255,5 +256,18 @@ mod tests {
         let matchers = [Matcher::new(MatchOp::Regexp, "x", "b.+").unwrap(), Matcher::equal("x", "a")];
         assert!(select(&QueryContext::unbounded(), &mut terms, &matchers).unwrap().is_empty());
         assert_eq!(terms.looked_at, ["a"]);
+    }
+
+    #[test]
+    fn the_value_with_the_least_to_look_at_comes_first() {
+        let lists = [("many", 0..9), ("few", 3..5), ("some", 4..9)];
+        let values = lists.into_iter().map(|(value, list)| (value, list.collect())).collect();
+        let mut terms = Noted { values, looked_at: Vec::new() };
+        let matchers = ["many", "few", "some"].map(|value| Matcher::equal("x", value));
+        let selected = select(&QueryContext::unbounded(), &mut terms, &matchers).unwrap();
+        assert_eq!(
+            (terms.looked_at.join(" "), selected.min(), selected.len()),
+            ("few some many".to_owned(), Some(4), 1)
+        );
     }
 }

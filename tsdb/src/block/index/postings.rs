@@ -160,14 +160,23 @@ fn insert(bitmap: &mut RoaringBitmap, run: Range<u32>) {
     if run.end - run.start > PUSHED_RUN_MAX {
         bitmap.insert_range(run);
     } else {
-        run.for_each(|ordinal| push(bitmap, ordinal));
+        // Not `push`: in a dense container that looks for the greatest number there, word by word.
+        run.for_each(|ordinal| _ = bitmap.insert(ordinal));
     }
 }
 
-fn push(bitmap: &mut RoaringBitmap, ordinal: u32) {
-    // Fast path: behind all that are there.
-    if bitmap.try_push(ordinal).is_err() {
-        bitmap.insert(ordinal);
+/// Adds those of a run that are in `set` to `kept`.
+fn insert_common(set: &RoaringBitmap, run: Range<u32>, kept: &mut RoaringBitmap) {
+    if set.contains_range(run.clone()) {
+        // Fast path: all of them, such as a metric's series in the list of its only job.
+        insert(kept, run);
+    } else if run.end - run.start > PUSHED_RUN_MAX {
+        let mut common = RoaringBitmap::new();
+        common.insert_range(run);
+        common &= set;
+        *kept |= common;
+    } else {
+        run.filter(|&ordinal| set.contains(ordinal)).for_each(|ordinal| _ = kept.insert(ordinal));
     }
 }
 
@@ -204,6 +213,16 @@ enum List<'a> {
     Bitmap(&'a [u8]),
     /// A page and the size of its payload.
     Page(PageRef, u64),
+}
+
+impl List<'_> {
+    fn size(&self) -> u64 {
+        match self {
+            Self::One(_) => 1,
+            Self::Runs(bytes) | Self::Bitmap(bytes) => bytes.len() as u64,
+            Self::Page(_, size) => *size,
+        }
+    }
 }
 
 fn take_list<'a>(src: &mut &'a [u8]) -> Option<List<'a>> {
@@ -274,10 +293,7 @@ impl PostingsCursor {
     /// # Errors
     /// As [`TableCursor::approach`], and if the list does not decode; a part of it may have been handed out then.
     pub(super) fn visit(&mut self, symbol: Symbol, mut visit: impl FnMut(Part) -> ControlFlow<()>) -> Result<()> {
-        self.entries.approach(symbol.0)?;
-        while self.entries.next() < symbol.0 {
-            self.entries.step(|src| take_list(src).map(|_| ()))?;
-        }
+        self.approach(symbol)?;
         let n_series = self.n_series;
         let page = self.entries.step(|src| visit_list(take_list(src)?, n_series, &mut visit))?;
         let Some((page, size)) = page else { return Ok(()) };
@@ -289,6 +305,24 @@ impl PostingsCursor {
         let bitmap = if payload.len() as u64 == size { decode_bitmap(&payload, n_series) } else { None };
         let _last = visit(Part::Set(bitmap.ok_or_else(damaged)?));
         Ok(())
+    }
+
+    /// Goes to the entry of a symbol.
+    fn approach(&mut self, symbol: Symbol) -> Result<()> {
+        self.entries.approach(symbol.0)?;
+        while self.entries.next() < symbol.0 {
+            self.entries.step(|src| take_list(src).map(|_| ()))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of the list of a symbol, without looking into it.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`].
+    pub(super) fn size(&mut self, symbol: Symbol) -> Result<u64> {
+        self.approach(symbol)?;
+        self.entries.step(|src| take_list(src).map(|list| list.size()))
     }
 
     /// Adds the series of a symbol to `set`.
@@ -317,8 +351,8 @@ impl PostingsCursor {
                 // Most of the many runs of a machine or a job are of other metrics than `set` has been narrowed to.
                 Part::Run(run) if max < run.start => return ControlFlow::Break(()),
                 Part::Run(run) if run.end <= min => {}
-                Part::Run(run) if set.contains_range(run.clone()) => insert(&mut kept, run),
-                Part::Run(run) => set.range(run).for_each(|ordinal| push(&mut kept, ordinal)),
+                // No ordinal is the greatest number there is: each is below the number of series.
+                Part::Run(run) => insert_common(set, run.start.max(min)..run.end.min(max + 1), &mut kept),
                 Part::Set(list) => kept = &*set & list,
             }
             ControlFlow::Continue(())
@@ -367,6 +401,16 @@ mod tests {
             };
             take_list(&mut &bytes[..]).and_then(|list| visit_list(list, 1000, &mut visit));
             prop_assert!(ascend);
+        }
+
+        #[test]
+        fn what_a_run_and_a_set_have_in_common_is_kept(
+            set in proptest::collection::btree_set(0_u32..300, 0..200), dense: bool, start in 0_u32..300, n in 1_u32..300,
+        ) {
+            let set: RoaringBitmap = if dense { (0..150).collect() } else { set.into_iter().collect() };
+            let mut kept = RoaringBitmap::new();
+            insert_common(&set, start..start + n, &mut kept);
+            prop_assert_eq!(kept, set.iter().filter(|ordinal| (start..start + n).contains(ordinal)).collect());
         }
 
         #[test]

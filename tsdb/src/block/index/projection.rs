@@ -41,6 +41,11 @@ impl Index {
 }
 
 impl Projection {
+    /// Tells whether no series has any of these labels.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.are_asked_for && self.listed.iter().all(Range::is_empty)
+    }
+
     /// Replaces `projected` by the symbols of a row that are asked for.
     pub(super) fn project(&self, row: &[Symbol], projected: &mut Vec<Symbol>) {
         let is_listed = |symbol: Symbol| self.listed.iter().any(|symbols| symbols.contains(&symbol.0));

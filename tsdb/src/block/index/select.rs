@@ -23,7 +23,8 @@ impl Index {
     /// # Errors
     /// When the request ends or its memory is used up; as [`Index::open`].
     pub(in crate::block) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
-        let mut terms = BlockTerms { index: self, postings: self.postings_cursor(Access::Cached) };
+        let postings = self.postings_cursor(Access::Cached);
+        let mut terms = BlockTerms { index: self, postings, weighed: Vec::new() };
         select(ctx, &mut terms, matchers)
     }
 }
@@ -32,6 +33,46 @@ impl Index {
 struct BlockTerms<'a> {
     index: &'a Index,
     postings: PostingsCursor,
+    /// What was found out of values when they were weighed: one for each matcher, at most.
+    weighed: Vec<Weighed>,
+}
+
+/// A value that the dictionary has.
+struct Weighed {
+    name: String,
+    value: String,
+    symbol: Symbol,
+    /// Bytes of the list of its series.
+    list_size: u64,
+}
+
+/// Bytes of a list that cost as much as reading the labels of one series.
+const SERIES_COST: u64 = 1024;
+
+impl BlockTerms<'_> {
+    fn weighed(&self, name: &str, value: &str) -> Option<&Weighed> {
+        self.weighed.iter().find(|weighed| weighed.name == name && weighed.value == value)
+    }
+
+    fn find(&self, name: &str, value: &str) -> Result<Option<Symbol>> {
+        match self.weighed(name, value) {
+            Some(weighed) => Ok(Some(weighed.symbol)),
+            None => self.index.dictionary.find(name, value),
+        }
+    }
+
+    /// Leaves in `set`, of few series, only those that have a symbol.
+    fn retain_with(&self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
+        let (mut series, mut kept) = (self.index.series_cursor(), RoaringBitmap::new());
+        for ordinal in &*set {
+            series.seek(ordinal)?;
+            if series.symbols().binary_search(&symbol).is_ok() {
+                kept.insert(ordinal);
+            }
+        }
+        *set = kept;
+        Ok(())
+    }
 }
 
 impl Terms for BlockTerms<'_> {
@@ -44,20 +85,34 @@ impl Terms for BlockTerms<'_> {
     }
 
     fn unite(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
-        match self.index.dictionary.find(name, value)? {
+        match self.find(name, value)? {
             Some(symbol) => self.postings.unite(symbol, set),
             None => Ok(()),
         }
     }
 
     fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
-        match self.index.dictionary.find(name, value)? {
+        // Fast path: few candidates, a long list, such as that of a job. The number bounds what is done without a check.
+        if let Some(&Weighed { symbol, list_size, .. }) = self.weighed(name, value)
+            && set.len() <= TERMS_PER_CHECK as u64
+            && set.len() * SERIES_COST < list_size
+        {
+            return self.retain_with(symbol, set);
+        }
+        match self.find(name, value)? {
             Some(symbol) => self.postings.intersect(symbol, set),
             None => {
                 set.clear();
                 Ok(())
             }
         }
+    }
+
+    fn weight(&mut self, name: &str, value: &str) -> Result<u64> {
+        let Some(symbol) = self.find(name, value)? else { return Ok(0) };
+        let list_size = self.postings.size(symbol)?;
+        self.weighed.push(Weighed { name: name.to_owned(), value: value.to_owned(), symbol, list_size });
+        Ok(list_size)
     }
 
     fn unite_where(

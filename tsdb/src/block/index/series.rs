@@ -21,6 +21,7 @@ use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter, Pages};
 use crate::error::Result;
 use crate::labels::Labels;
+use crate::memory::Charge;
 use crate::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 
 /// Entries of a group: reading one series decodes at most so many.
@@ -160,6 +161,11 @@ impl SeriesCursor {
         }
     }
 
+    /// Keeps more of the labels that were made in memory from here on, where the budget has plenty of room.
+    pub(crate) fn keep_more(&mut self, charge: Charge) {
+        self.texts.keep_more(charge);
+    }
+
     /// Goes to a series.
     ///
     /// # Errors
@@ -231,6 +237,10 @@ impl SeriesCursor {
             None => &self.row,
             Some(asked) => {
                 asked.project(&self.row, &mut self.projected);
+                // Fast path: neighbours have the few labels that groups are made by in common.
+                if self.texts.is_of(&self.projected) {
+                    return Ok(());
+                }
                 &self.projected
             }
         };

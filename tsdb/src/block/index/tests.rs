@@ -14,6 +14,7 @@ use crate::fs::{Fs, RealFs};
 use crate::index::Texts;
 use crate::labels::Labels;
 use crate::matcher::{MatchOp, Matcher};
+use crate::memory::MemoryBudget;
 use crate::select::LabelHint;
 
 /// An index on disk, with what was written to it.
@@ -271,6 +272,10 @@ fn a_list_larger_than_a_page_has_a_page_of_its_own() {
     check_round_trip(&written);
     let matchers = [(MatchOp::Equal, "odd"), (MatchOp::NotEqual, "odd"), (MatchOp::Regexp, "o.*")];
     matchers.into_iter().for_each(|(op, value)| check(&written, &[Matcher::new(op, "x", value).unwrap()]));
+    // The labels of one candidate tell sooner than the list.
+    for name in ["00007", "00008", "absent"] {
+        check(&written, &[Matcher::equal("x", "odd"), Matcher::equal("__name__", name)]);
+    }
 }
 
 #[test]
@@ -286,6 +291,29 @@ fn texts_that_differ_only_far_behind_are_told_apart() {
             &written,
             &[Matcher::new(MatchOp::Regexp, &format!("{far}{}", i % 7), &format!("{far}{i:02}.*")).unwrap()],
         );
+    }
+}
+
+#[test]
+fn labels_are_the_same_however_much_of_the_dictionary_is_kept() {
+    // Long enough that not all labels are kept at first, and several times the bound.
+    for (n, value_size) in [(4000, 150), (4000, 3000)] {
+        let labels = |i: usize| Labels::from_pairs([("i", &*format!("{i:04}{}", "x".repeat(value_size)))]).unwrap();
+        let written = write_index(&(0..n).map(labels).collect(), &[], (16 << 10, 1 << 20));
+        let index = open(&written.path, written.root).unwrap();
+        for (limit, has_room) in [(1 << 30, true), (1 << 20, true), (1 << 10, false)] {
+            let budget = MemoryBudget::new("a test", limit);
+            let mut cursor = index.series_cursor();
+            cursor.keep_more(budget.charge());
+            for ordinal in (0..n as u32).cycle().take(2 * n) {
+                cursor.seek(ordinal).unwrap();
+                assert_eq!(cursor.labels().unwrap(), written.series[ordinal as usize]);
+            }
+            assert_eq!(budget.peak() > 0, has_room, "{limit}");
+            assert!(budget.peak() <= (limit / 2).min(16 << 20), "{limit}: {}", budget.peak());
+            drop(cursor);
+            assert_eq!(budget.used(), 0);
+        }
     }
 }
 

@@ -57,3 +57,23 @@ fn no_more_pages_are_kept_than_the_bound_says() {
     let model = vec![columns((0..n_samples).map(|k| (START_MS + k * 10, noise(k))))];
     read_all(&model, |_, _, pages_size| assert!((PAGES_SIZE_MAX / 2..=PAGES_SIZE_MAX).contains(&pages_size)));
 }
+
+#[test]
+fn a_check_is_due_first_after_a_page_was_fetched_and_every_few_thousand_samples() {
+    let n_samples = 100;
+    let of_series = |i: i64| columns((0..n_samples).map(move |k| (START_MS + k * 30_000, (i * k) as f64)));
+    let Written { path, dir: _dir, .. } = written(2, &(0..300).map(of_series).collect::<Model>());
+    let block = open(&path).unwrap();
+    let (mut kept, mut samples) = (recent(usize::MAX), SampleColumns::default());
+    let mut due = Vec::new();
+    for ordinal in 0..300 {
+        if kept.is_check_due() {
+            due.push(ordinal);
+        }
+        block.read(&mut kept, ordinal, TimeRange::ALL, &mut samples).unwrap();
+    }
+    // The pages of the first group are fetched with series 0, those of the second with series 256.
+    let every = (crate::context::CHECK_INTERVAL as u32).div_ceil(64 + n_samples as u32);
+    let expected: Vec<_> = [0].into_iter().chain((1..=256).step_by(every as usize)).chain([257, 257 + every]).collect();
+    assert_eq!(due, expected);
+}

@@ -175,7 +175,8 @@ fn decode_columns(src: &mut &[u8], form: u8, parameter: u8, n: usize, dst: &mut 
     // Clearing room for 960 integers costs more than decoding 20 of them.
     match n {
         0..=64 => decode_into(src, form, parameter, &mut [0; 64][..n], dst),
-        65..=256 => decode_into(src, form, parameter, &mut [0; 256][..n], dst),
+        65..=128 => decode_into(src, form, parameter, &mut [0; 128][..n], dst),
+        129..=256 => decode_into(src, form, parameter, &mut [0; 256][..n], dst),
         _ => decode_into(src, form, parameter, &mut [0; ROW_SAMPLES_MAX][..n], dst),
     }
 }

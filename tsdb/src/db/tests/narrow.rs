@@ -39,6 +39,8 @@ fn heads_and_blocks_give_the_labels_asked_for_in_the_order_of_all() {
         sorted.sort();
         for (asked, names) in [
             (with(&["group"]), &["group"][..]),
+            (with(&[]), &[]),
+            (with(&["absent"]), &[]),
             (with(&["zone", "group", "absent"]), &["group", "zone"]),
             (LabelHint::Without(vec!["i".to_owned(), "zone".to_owned()]), &[METRIC_NAME, "group"]),
         ] {
@@ -63,4 +65,80 @@ fn heads_and_blocks_give_the_labels_asked_for_in_the_order_of_all() {
     assert!(select(&db, with(&["group"])).1);
     db.flush().unwrap();
     assert!(select(&db, with(&["group"])).1);
+}
+
+#[test]
+fn series_without_labels_are_those_with_them_less_what_was_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    write(&db, 0..600, NOW_MS - 10);
+    write(&db, 100..600, NOW_MS);
+    db.flush().unwrap();
+    let times_ms = |range, labels| {
+        let hints = SelectHints { labels, ..SelectHints::default() };
+        let set = db.select_with(&QueryContext::unbounded(), &[], range, hints).unwrap();
+        let read = |series: crate::Result<crate::Series>| {
+            let mut samples = SampleColumns::default();
+            series.unwrap().read(&mut samples).unwrap();
+            samples.timestamps_ms
+        };
+        set.map(read).collect::<Vec<_>>()
+    };
+    let check = |n_all: usize, n_new: usize| {
+        let new = TimeRange { start_ms: NOW_MS, end_ms: NOW_MS };
+        for (range, n) in [(TimeRange::ALL, n_all), (new, n_new)] {
+            let bare = times_ms(range, LabelHint::With(Vec::new()));
+            assert_eq!((bare.len(), &bare), (n, &times_ms(range, LabelHint::All)));
+        }
+    };
+    check(600, 500);
+    db.delete(vec![Matcher::equal("i", "7")], TimeRange::ALL).unwrap();
+    db.delete(vec![Matcher::equal("group", "1")], TimeRange { start_ms: NOW_MS, end_ms: NOW_MS }).unwrap();
+    check(599, 250);
+    db.compact_fully().unwrap();
+    check(599, 250);
+}
+
+#[test]
+fn threads_that_read_one_block_at_once_read_what_one_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    for k in 0..50 {
+        write(&db, 0..600, NOW_MS - 50 * (50 - k));
+    }
+    db.flush().unwrap();
+    let set = || db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap();
+    let all: Vec<_> = set().map(Result::unwrap).collect();
+    let read = |series: &crate::Series| {
+        let mut samples = SampleColumns::default();
+        series.read(&mut samples).unwrap();
+        (samples.timestamps_ms, samples.values)
+    };
+    let expected: Vec<_> = all.iter().map(read).collect();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| all.iter().map(read).collect::<Vec<_>>())).collect();
+        threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() == expected));
+    });
+}
+
+#[test]
+fn a_request_that_ended_reads_little_more_of_a_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    write(&db, 0..2000, NOW_MS);
+    db.flush().unwrap();
+    let mut samples = SampleColumns::default();
+    for asked in [LabelHint::All, LabelHint::With(Vec::new())] {
+        let ctx = QueryContext::unbounded();
+        let hints = SelectHints { labels: asked, ..SelectHints::default() };
+        let mut set = db.select_with(&ctx, &[], TimeRange::ALL, hints).unwrap();
+        let first = set.next().unwrap().unwrap();
+        first.read(&mut samples).unwrap();
+        ctx.interrupt(crate::Interrupt::Canceled);
+        let n_handed_out = set.by_ref().take_while(Result::is_ok).count();
+        assert!(n_handed_out < 256, "{n_handed_out}");
+        assert!(set.next().is_none());
+        let n_read = (0..1000).take_while(|_| first.read(&mut samples).is_ok()).count();
+        assert!(n_read < crate::context::CHECK_INTERVAL / 64, "{n_read}");
+    }
 }
