@@ -28,6 +28,11 @@ impl Shards {
         1 << self.n_bits
     }
 
+    /// Returns the places of a shard when there are so many series.
+    pub(super) fn n_slots(self, shard: usize, n_series: usize) -> usize {
+        (n_series + self.len() - 1 - shard) >> self.n_bits
+    }
+
     /// Returns the shard of a series, and its place there.
     #[inline]
     pub(super) fn place(self, series: SeriesIdx) -> (usize, u32) {

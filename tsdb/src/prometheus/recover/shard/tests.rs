@@ -13,7 +13,7 @@ fn head_chunk(min_ms: i64, max_ms: i64, is_late: bool) -> HeadChunk {
 fn shard(dir: &std::path::Path) -> Shard {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut shard = Shard::new(Scratch::create(&fs, dir).unwrap().file(0), StartTimes::Dropped);
-    shard.push_series();
+    shard.grow(1);
     shard
 }
 
