@@ -12,7 +12,7 @@ use super::queue::Record;
 use super::report::RecordCounts;
 use super::route::{Routed, Router, Shards, is_forget};
 use super::series::{Definitions, Given, SeriesIdx, SeriesTable};
-use super::shard::{Head, Shard, Share};
+use super::shard::{Head, Shard};
 use crate::prometheus::fault::{FaultKind, Faults};
 use crate::prometheus::wal::{RecordType, RefTombstone, decode_tombstones};
 use crate::sample::TimeRange;
@@ -40,8 +40,7 @@ impl Findings {
                 shard.add_head_chunks(*slot, places.clone(), head);
             }
             for routed in &self.routed {
-                let share = Share { items: &routed.shards[idx], extras: &routed.extras, is_late: routed.is_late };
-                shard.apply(&share, head);
+                shard.apply(&routed.share(idx), head);
             }
         });
     }
