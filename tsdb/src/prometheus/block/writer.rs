@@ -165,9 +165,16 @@ impl<'a> BlockWriter<'a> {
         finish_index: impl FnOnce(IndexWriter<'a>) -> Result<(u64, u128)>,
     ) -> Result<BlockMeta> {
         self.stats.n_samples = self.stats.n_floats + self.stats.n_histograms;
-        let (index_size, mut hash) = finish_index(self.index)?;
+        let (index, chunks) = (self.index, self.chunks);
+        // The chunks are on their way to the disk while the rest of the index is made.
+        let (chunk_files, finished_index) = std::thread::scope(|scope| {
+            let chunks = scope.spawn(|| chunks.finish());
+            let index = finish_index(index);
+            (chunks.join().expect("syncing does not panic"), index)
+        });
+        let (index_size, mut hash) = finished_index?;
         let mut files = Vec::new();
-        for (path, size, chunk_hash) in self.chunks.finish()? {
+        for (path, size, chunk_hash) in chunk_files? {
             hash = hash.rotate_left(1) ^ chunk_hash;
             files.push((path, size));
         }

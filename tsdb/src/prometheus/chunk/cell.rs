@@ -93,6 +93,8 @@ struct Window {
     trailing: u8,
 }
 
+/// Bits that differ, at most, that fit into a word with three more before them.
+const FEW_MAX: u32 = 61;
 /// Most zeros before the bits that differ: what five bits hold.
 const LEADING_MAX: u32 = 31;
 
@@ -105,7 +107,7 @@ impl Window {
     }
 
     fn covers(self, other: Self) -> bool {
-        self.leading <= other.leading && self.trailing <= other.trailing
+        (self.leading <= other.leading) & (self.trailing <= other.trailing)
     }
 
     fn width(self) -> u32 {
@@ -139,6 +141,25 @@ impl Xor {
             0 => dst.put(0, 1),
             delta => self.put_delta(dst, delta, (0b10, 2), (0b11, 2)),
         }
+    }
+
+    /// Goes on to a value and returns what [`Xor::put_next`] would append, as bits and their number; `None`, and nothing is
+    /// changed, if they are many or in a new window.
+    ///
+    /// Whether a value changes cannot be foretold: there is no branch for it.
+    #[inline]
+    pub(super) fn next_few(&mut self, value: f64) -> Option<(u64, u32)> {
+        let delta = self.delta(value);
+        let (is_changed, window) = (delta != 0, self.window.unwrap_or(Window::WHOLE));
+        let width = window.width();
+        let is_few = self.window.is_some() & (width <= FEW_MAX) & window.covers(Window::of(delta));
+        if is_changed & !is_few {
+            return None;
+        }
+        self.bits ^= delta;
+        // A one that says that it changes, a zero for the same window, and the difference; or a single zero.
+        let bits = u64::from(is_changed) << ((width + 1) % u64::BITS) | delta >> (window.trailing % 64);
+        Some((bits, 1 + u32::from(is_changed) * (1 + width)))
     }
 
     /// Appends a difference that is not zero: whether it is in a new window, behind `same` or `new` as bits and their

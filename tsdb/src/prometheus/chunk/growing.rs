@@ -139,6 +139,11 @@ impl GrowingChunk {
         first_ms(&dst[start..]).expect("a chunk begins with the time of its first sample")
     }
 
+    /// Reads something of each block and returns what means nothing: the blocks are in the processor's cache then.
+    pub(in crate::prometheus) fn touch(&self, chunks: &GrowingChunks) -> u64 {
+        self.blocks(chunks).fold(0, |sum, block| sum ^ chunks.blocks[block as usize][0])
+    }
+
     /// Ends the chunk: its blocks are free, and the next sample begins another one.
     pub(in crate::prometheus) fn clear(&mut self, chunks: &mut GrowingChunks) {
         let mut block = self.tail.block;

@@ -36,6 +36,12 @@ impl XorState {
                 return self.value.set(sample.value);
             }
             1 => dst.put_uvarint(step.cast_unsigned()),
+            // Fast path: the step is the same, which is a zero, and the bits of the value come in one go with it.
+            _ if step == self.step
+                && let Some((bits, count)) = self.value.next_few(sample.value) =>
+            {
+                return dst.put(bits, count + 1);
+            }
             _ => put_change(dst, step.wrapping_sub(self.step)),
         }
         self.value.put_next(dst, sample.value);

@@ -1,6 +1,9 @@
 //! What a data directory consists of.
 
+use std::ops::Range;
 use std::path::Path;
+
+use rayon::prelude::*;
 
 use super::report::Report;
 use super::shard::Head;
@@ -36,7 +39,7 @@ impl Input {
         let wal = WalFiles::list(fs, &source.join("wal"), &mut report.faults)?;
         let wbl = WalFiles::list(fs, &source.join("wbl"), &mut report.faults)?;
         let (head, mut head_chunks) = HeadChunkFiles::scan(fs, &source.join("chunks_head"), &mut report.faults)?;
-        head_chunks.sort_by_key(|chunk| chunk.series);
+        head_chunks.par_sort_by_key(|chunk| chunk.series);
         report.n_head_chunks = head_chunks.len() as u64;
         report.checkpoint = wal.checkpoint;
         report.n_segments = (wal.segments.len() + wbl.segments.len()) as u64;
@@ -51,10 +54,16 @@ impl Input {
         Head { chunks: &self.head_chunks, valid_from_ms: self.valid_from_ms }
     }
 
-    /// Returns the places of a series' head chunks.
-    pub(super) fn head_chunks_of(&self, number: u64) -> std::ops::Range<usize> {
-        let start = self.head_chunks.partition_point(|chunk| chunk.series < number);
-        start..start + self.head_chunks[start..].partition_point(|chunk| chunk.series == number)
+    /// Returns the places of a series' head chunks, which are looked for at `near` first.
+    pub(super) fn head_chunks_of(&self, number: u64, near: usize) -> Range<usize> {
+        let series_at = |place: usize| self.head_chunks.get(place).map(|chunk| chunk.series);
+        let is_there = series_at(near) == Some(number) && near.checked_sub(1).and_then(series_at) != Some(number);
+        let start = match is_there {
+            true => near,
+            false => self.head_chunks.partition_point(|chunk| chunk.series < number),
+        };
+        let n_chunks = self.head_chunks[start..].iter().take_while(|chunk| chunk.series == number).count();
+        start..start + n_chunks
     }
 }
 

@@ -6,11 +6,12 @@
 //! # How
 //! 1. `input`: blocks tell since when samples count; head chunks are listed; segments are put in order.
 //! 2. `queue` and `replay`: records are read in order, in batches, and decompressed by all workers. Series are defined in
-//!    order (`series`), samples are dealt out by series (`route`), then each worker applies those of its shards, in order.
+//!    order (`find`, `series`), samples are dealt out by series (`route`), then each worker applies those of its shards, in
+//!    order, while the next batches are read and looked at.
 //! 3. `shard`: each series gathers chunks, none across a boundary of [`WINDOW_MS`]. Above the memory budget all of them go
 //!    to a file, those that still grow too (`chunk_log`).
-//! 4. `output`: window by window, series in the order of labels (`order`), many at a time on all workers: chunks as they
-//!    are, or decoded, merged with what came late or was cut by a spill, cut by deletions, and encoded again.
+//! 4. `output`: window by window, series in the order of labels (`order`), some at a time, on all workers (`in_order`): chunks
+//!    as they are, or decoded, merged with what came late or was cut by a spill, cut by deletions, and encoded again.
 //!
 //! # What Prometheus' replay does, and this too
 //! - Samples before the end of the newest block that is not of late samples are left out, except late ones.
@@ -21,6 +22,9 @@
 //! Crash: unfinished blocks and [`SCRATCH`] are removed by the next run, which makes the same blocks again.
 
 mod chunk_log;
+mod find;
+mod hashed;
+mod in_order;
 mod input;
 mod numbers;
 mod order;
@@ -95,7 +99,7 @@ pub fn recover(
     let pool = pool(options)?;
     fs.create_dir(out).map_err(Error::io("create", out))?;
     let mut report = Report::default();
-    let input = input::Input::open(&**fs, source, &mut report)?;
+    let input = pool.install(|| input::Input::open(&**fs, source, &mut report))?;
     let scratch = scratch::Scratch::create(fs, &out.join(SCRATCH))?;
     let replayed = replay::replay(fs, input, out, options, &pool, &scratch, &mut report, progress)?;
     output::write(fs, replayed, out, options, &pool, &mut report, progress)?;
@@ -117,7 +121,7 @@ pub fn replay_only(
     let fs: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::clone(fs)));
     let options = RecoverOptions { memory_bytes: usize::MAX, ..options.clone() };
     let mut report = Report::default();
-    let input = input::Input::open(&*fs, source, &mut report)?;
+    let input = pool.install(|| input::Input::open(&*fs, source, &mut report))?;
     let nowhere = source.join(SCRATCH);
     let scratch = scratch::Scratch::create(&fs, &nowhere)?;
     replay::replay(&fs, input, &nowhere, &options, &pool, &scratch, &mut report, progress)?;

@@ -38,21 +38,30 @@ struct Run {
 impl<'a> Order<'a> {
     /// Puts series in order, on the threads of the current pool.
     pub(super) fn of(pairs: &'a Pairs, labels: SeriesLabels) -> Self {
-        let (texts, by_number) = order_texts(pairs);
-        let mut by_rank: Vec<(u64, PairId)> =
-            (0..).zip(&by_number).map(|(id, &(name, value))| (u64::from(name) << 32 | u64::from(value), id)).collect();
-        by_rank.par_sort_unstable();
-        let mut ranks = vec![0; by_rank.len()];
-        for (rank, &(_, id)) in (0..).zip(&by_rank) {
-            ranks[id as usize] = rank;
-        }
-        let pairs = by_rank.iter().map(|&(_, id)| by_number[id as usize]).collect();
+        let (texts, pairs, ranks) = order_pairs(pairs);
         // There are no more series than numbers of them.
         let mut series: Vec<_> = (0..labels.len() as SeriesIdx).collect();
         let unordered = Unordered { labels, ranks };
         unordered.sort(&mut series);
         let labels = series.par_chunks(RUN_LEN).map(|some| unordered.run(some)).collect();
         Self { texts, pairs, series, labels }
+    }
+
+    /// Counts by pair the series that have it, on the threads of the current pool.
+    pub(super) fn count(&self, series: &[Position]) -> Vec<u32> {
+        let none = || vec![0; self.pairs.len()];
+        let count = |mut counts: Vec<u32>, some: &[Position]| {
+            for &series in some {
+                self.labels(series).iter().for_each(|&pair| counts[pair as usize] += 1);
+            }
+            counts
+        };
+        let add = |mut counts: Vec<u32>, more: Vec<u32>| {
+            counts.iter_mut().zip(more).for_each(|(n, more)| *n += more);
+            counts
+        };
+        let of_worker = series.len().div_ceil(rayon::current_num_threads()).max(1);
+        series.par_chunks(of_worker).fold(none, count).reduce_with(add).unwrap_or_else(none)
     }
 
     /// Returns the labels of a series as places of pairs, ascending.
@@ -89,7 +98,7 @@ impl Unordered {
 
     /// Sorts series: by the first label of all at once, then those that have the same one by the next label.
     fn sort(&self, series: &mut [SeriesIdx]) {
-        let mut keys = self.keys(series, 0);
+        let mut keys: Vec<u64> = series.par_iter().map(|&it| self.key(it, 0)).collect();
         keys.par_sort_unstable();
         put(&keys, series);
         let (mut groups, mut rest) = (Vec::new(), series);
@@ -110,7 +119,7 @@ impl Unordered {
                 group.sort_unstable_by(|&a, &b| self.labels(a).skip(depth).cmp(self.labels(b).skip(depth)));
                 continue;
             }
-            let mut keys = self.keys(group, depth);
+            let mut keys: Vec<u64> = group.iter().map(|&it| self.key(it, depth)).collect();
             keys.sort_unstable();
             put(&keys, group);
             let mut at = start;
@@ -124,19 +133,30 @@ impl Unordered {
         }
     }
 
-    /// Returns for each series its label at `depth`, none first, and itself, in one number.
-    fn keys(&self, series: &[SeriesIdx], depth: usize) -> Vec<u64> {
-        let key = |&it: &SeriesIdx| {
-            let label = self.labels.get(it).get(depth).map_or(0, |&id| u64::from(self.ranks[id as usize]) + 1);
-            label << 32 | u64::from(it)
-        };
-        series.iter().map(key).collect()
+    /// Returns the label of a series at `depth`, none first, and the series, in one number.
+    fn key(&self, series: SeriesIdx, depth: usize) -> u64 {
+        let label = self.labels.get(series).get(depth).map_or(0, |&id| u64::from(self.ranks[id as usize]) + 1);
+        label << 32 | u64::from(series)
     }
 }
 
 /// Takes the series out of keys.
 fn put(keys: &[u64], series: &mut [SeriesIdx]) {
     keys.iter().zip(series).for_each(|(&key, it)| *it = key as SeriesIdx);
+}
+
+/// Returns all texts, ascending; the pairs, ascending, as places of their names and values; by number, the place of a pair.
+fn order_pairs(given: &Pairs) -> (Vec<&str>, Vec<(u32, u32)>, Vec<u32>) {
+    let (texts, by_number) = order_texts(given);
+    let mut by_rank: Vec<(u64, PairId)> =
+        (0..).zip(&by_number).map(|(id, &(name, value))| (u64::from(name) << 32 | u64::from(value), id)).collect();
+    by_rank.par_sort_unstable();
+    let mut ranks = vec![0; by_rank.len()];
+    for (rank, &(_, id)) in (0..).zip(&by_rank) {
+        ranks[id as usize] = rank;
+    }
+    let pairs = by_rank.iter().map(|&(_, id)| by_number[id as usize]).collect();
+    (texts, pairs, ranks)
 }
 
 /// Returns all texts, ascending, and by pair the places of its name and its value.
@@ -166,12 +186,12 @@ fn order_texts(given: &Pairs) -> (Vec<&str>, Vec<(u32, u32)>) {
 mod tests {
     use super::*;
     use crate::prometheus::recover::series::SeriesTable;
-    use crate::prometheus::recover::series::tests::defined;
+    use crate::prometheus::recover::series::tests::define;
 
     fn table(labels: &[&[(&str, &str)]]) -> SeriesTable {
         let mut table = SeriesTable::default();
         for (i, labels) in labels.iter().enumerate() {
-            table.define(i as u64, &defined(labels)).unwrap();
+            define(&mut table, i as u64, labels).unwrap();
         }
         table
     }
@@ -211,7 +231,7 @@ mod tests {
         let mut table = SeriesTable::default();
         for (i, labels) in shuffled.iter().enumerate() {
             let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            table.define(i as u64, &defined(&labels)).unwrap();
+            define(&mut table, i as u64, &labels).unwrap();
         }
         let order = Order::of(&table.pairs, table.labels);
         assert!(order.series.iter().map(|&it| shuffled[it as usize]).eq(sets.iter()));

@@ -1,6 +1,6 @@
 //! Blocks of what was replayed, one per window of time, the oldest first.
 //!
-//! Series are prepared many at a time, by all workers, while those before them are written.
+//! Series are prepared some at a time, by all workers; who prepared the ones that come next writes them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::RecoverOptions;
+use super::in_order::in_order;
 use super::order::{Order, Position};
 use super::postings;
 use super::replay::Replayed;
@@ -27,23 +28,25 @@ use crate::sample::{SampleColumns, TimeRange};
 
 /// Series that one worker prepares at once.
 const GROUP_LEN: usize = 256;
-/// Groups for each worker that are prepared before they are written.
-const GROUPS_OF_WORKER: usize = 4;
+/// Groups for each worker that are prepared, or written, at the same time.
+const GROUPS_OF_WORKER: usize = 8;
 
 /// Bytes of a series while a block is written, besides its labels: its place in the order, what it is sorted by, its number,
 /// and where its labels end.
 const SERIES_SIZE: usize = 32;
-/// Bytes of a pair while a block is written, besides its texts: its places in the orders, and its entry in a table.
+/// Bytes of a pair while a block is written, besides its texts: its places in the orders, and its entry in a table; and those
+/// for each worker: how many series have it.
 const PAIR_SIZE: usize = 128;
+const PAIR_SIZE_OF_WORKER: usize = 4;
 /// Bytes of chunks and entries of a series that is prepared; few have more in one block.
 const PREPARED_SIZE: usize = 2 << 10;
-/// Prepared series that are there at once, for each worker: some are written while the next ones are prepared.
-const PREPARED_LEN: usize = 2 * GROUP_LEN * GROUPS_OF_WORKER;
+/// Prepared series that are there at once, for each worker.
+const PREPARED_LEN: usize = GROUP_LEN * GROUPS_OF_WORKER;
 
 /// Estimates the bytes that writing the series of a table takes, besides what is there already.
 pub(super) fn memory(table: &SeriesTable, n_workers: usize) -> usize {
     let of_worker = PREPARED_LEN * PREPARED_SIZE + postings::MEMORY_OF_WORKER;
-    let of_pairs = table.pairs.len() * PAIR_SIZE + table.pairs.size();
+    let of_pairs = table.pairs.len() * (PAIR_SIZE + n_workers * PAIR_SIZE_OF_WORKER) + table.pairs.size();
     table.labels.size() + table.len() * SERIES_SIZE + of_pairs + n_workers * of_worker
 }
 
@@ -113,28 +116,24 @@ impl Output<'_> {
         step: &(dyn Fn(u64) + Sync),
     ) -> Result<Option<BlockMeta>> {
         // There are no more positions than series.
-        let series: Vec<_> = (0..self.order.series.len() as Position).filter(|&it| self.may_have(it)).collect();
+        let positions = (0..self.order.series.len() as Position).into_par_iter();
+        let series: Vec<_> = positions.filter(|&it| self.may_have(it)).collect();
         let (texts, places) = self.texts(&series);
         let mut writer = BlockWriter::create(fs, out, &format!("window-{}", self.window), &texts)?;
         let (mut written, mut oldest_ms) = (Vec::with_capacity(series.len()), None::<i64>);
-        let mut waves = series.chunks(GROUP_LEN * GROUPS_OF_WORKER * rayon::current_num_threads());
-        let mut next = waves.next().map(|wave| self.prepare_all(wave));
-        while let Some(prepared) = next {
-            let mut prepared = prepared?;
-            // Chunks and their entries are written while the next series are prepared.
-            let (added, following) = rayon::join(
-                || self.add(&mut writer, &mut prepared, &places),
-                || waves.next().map(|wave| self.prepare_all(wave)),
-            );
-            added?;
-            next = following;
-            for prepared in prepared {
-                written.extend_from_slice(&prepared.series);
-                oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
-                faults.append(prepared.faults);
-            }
+        let groups: Vec<_> = series.chunks(GROUP_LEN).collect();
+        let prepare = |group: usize| self.prepare(groups[group]);
+        let add = |mut prepared: Prepared| {
+            // Where the chunks lie is known once they are written: the index says it.
+            writer.place(&mut prepared.group)?;
+            writer.add_entries(&self.entries(&prepared, &places))?;
+            written.extend_from_slice(&prepared.series);
+            oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
+            faults.append(prepared.faults);
             step(written.len() as u64);
-        }
+            Ok(())
+        };
+        in_order(groups.len(), GROUPS_OF_WORKER * rayon::current_num_threads(), prepare, add)?;
         let Some(oldest_ms) = oldest_ms else { return writer.abandon().map(|()| None) };
         let mut description = self.description(oldest_ms, newest_ms);
         description.external_labels.clone_from(&options.external_labels);
@@ -151,12 +150,9 @@ impl Output<'_> {
     /// Returns the names and values of some series, and by pair the places of its name and its value there.
     fn texts(&self, series: &[Position]) -> (Vec<&str>, Vec<(u32, u32)>) {
         let Order { texts: all, pairs, .. } = self.order;
-        let mut is_used = vec![false; pairs.len()];
-        for &series in series {
-            self.order.labels(series).iter().for_each(|&pair| is_used[pair as usize] = true);
-        }
+        let counts = self.order.count(series);
         let mut places = vec![u32::MAX; all.len()];
-        for (&(name, value), _) in pairs.iter().zip(&is_used).filter(|(_, is_used)| **is_used) {
+        for (&(name, value), _) in pairs.iter().zip(&counts).filter(|(_, n_series)| **n_series > 0) {
             (places[name as usize], places[value as usize]) = (0, 0);
         }
         let mut texts = Vec::new();
@@ -180,23 +176,12 @@ impl Output<'_> {
         Description { min_ms, max_ms, hints, external_labels: Vec::new() }
     }
 
-    /// Writes chunks, and the entries of the index, which are made when it is known where the chunks lie.
-    fn add(&self, writer: &mut BlockWriter<'_>, prepared: &mut [Prepared], places: &[(u32, u32)]) -> Result<()> {
-        prepared.iter_mut().try_for_each(|prepared| writer.place(&mut prepared.group))?;
-        let entries: Vec<_> = prepared.par_iter().map(|prepared| self.entries(prepared, places)).collect();
-        entries.iter().try_for_each(|entries| writer.add_entries(entries))
-    }
-
     fn entries(&self, prepared: &Prepared, places: &[(u32, u32)]) -> Entries {
         prepared.group.entries(|i| self.order.labels(prepared.series[i]).iter().map(|&pair| places[pair as usize]))
     }
 
-    /// Prepares series, group by group.
-    fn prepare_all(&self, series: &[Position]) -> Result<Vec<Prepared>> {
-        series.par_chunks(GROUP_LEN).map(|group| self.prepare(group)).collect()
-    }
-
     fn prepare(&self, positions: &[Position]) -> Result<Prepared> {
+        self.touch(positions);
         let (mut prepared, mut buffers) = (Prepared::default(), Buffers::default());
         for &position in positions {
             let series = self.order.series[position as usize];
@@ -217,6 +202,16 @@ impl Output<'_> {
             }
         }
         Ok(prepared)
+    }
+
+    /// Has what is needed of series brought into the processor's cache. In the order of labels they lie far apart in memory:
+    /// here it is asked for that of many at once, instead of waiting for one after the other.
+    fn touch(&self, positions: &[Position]) {
+        let touch = |&position: &Position| {
+            let (shard, slot) = self.replayed.place(self.order.series[position as usize]);
+            shard.touch(slot, self.window)
+        };
+        std::hint::black_box(positions.iter().map(touch).fold(0, |sum, it| sum ^ it));
     }
 
     /// Tells whether a chunk can go into the block as it is, if it decodes.

@@ -3,17 +3,18 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use super::in_order::in_order;
 use super::order::{Order, Position};
 use crate::error::Result;
 use crate::prometheus::block::PostingsWriter;
 
-/// Bytes of postings that one thread makes at once, while as many are written; one pair may have more.
+/// Bytes of postings that one thread makes at once; one pair may have more.
 const SECTIONS_SIZE: usize = 4 << 20;
+/// How many of these there are for each thread: one is made while one is written.
+const SECTIONS_OF_WORKER: usize = 2;
 
 /// Bytes that a thread needs in all.
-pub(super) const MEMORY_OF_WORKER: usize = 2 * SECTIONS_SIZE;
+pub(super) const MEMORY_OF_WORKER: usize = SECTIONS_OF_WORKER * SECTIONS_SIZE;
 
 /// Postings of pairs that follow each other.
 struct Sections {
@@ -30,25 +31,11 @@ pub(super) fn write(
     writer: &mut PostingsWriter<'_>,
 ) -> Result<()> {
     debug_assert_eq!(series.len(), numbers.len());
-    let mut counts = vec![0_u32; order.pairs.len()];
-    for &series in series {
-        order.labels(series).iter().for_each(|&pair| counts[pair as usize] += 1);
-    }
+    let counts = order.count(series);
     let sections = cut(&counts);
-    let make_all =
-        |some: &[Sections]| -> Vec<_> { some.par_iter().map(|of| make(of, &counts, order, series, numbers)).collect() };
-    let mut waves = sections.chunks(rayon::current_num_threads());
-    let mut next = waves.next().map(|some| (some, make_all(some)));
-    while let Some((some, made)) = next {
-        // Some are written while the next ones are made.
-        let (written, following) = rayon::join(
-            || some.iter().zip(&made).try_for_each(|(of, bytes)| write_some(of, bytes, &counts, order, writer)),
-            || waves.next().map(|some| (some, make_all(some))),
-        );
-        written?;
-        next = following;
-    }
-    Ok(())
+    let make = |some: usize| Ok((some, make(&sections[some], &counts, order, series, numbers)));
+    let write = |(some, bytes): (usize, Vec<u8>)| write_some(&sections[some], &bytes, &counts, order, writer);
+    in_order(sections.len(), SECTIONS_OF_WORKER * rayon::current_num_threads(), make, write)
 }
 
 fn write_some(
@@ -86,9 +73,11 @@ fn make(of: &Sections, counts: &[u32], order: &Order<'_>, series: &[Position], n
     let mut bytes = vec![0; of.starts.last().copied().unwrap_or(0)];
     let mut next: Vec<usize> = of.starts.iter().map(|start| start + 8).collect();
     for (&series, number) in series.iter().zip(numbers) {
-        // Labels ascend.
-        let labels = order.labels(series).iter().map(|&pair| pair as usize);
-        for pair in labels.skip_while(|&pair| pair < of.pairs.start).take_while(|&pair| pair < of.pairs.end) {
+        let labels = order.labels(series);
+        // Labels ascend. There are few of a series: to count is faster than to search.
+        let n_before = |end: usize| labels.iter().filter(|&&pair| (pair as usize) < end).count();
+        for &pair in &labels[n_before(of.pairs.start)..n_before(of.pairs.end)] {
+            let pair = pair as usize;
             let at = &mut next[pair - of.pairs.start];
             bytes[*at..*at + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
             *at += size_of::<u32>();

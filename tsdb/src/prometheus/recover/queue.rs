@@ -42,6 +42,15 @@ pub(super) struct Record {
     pub(super) record_type: Option<RecordType>,
 }
 
+#[cfg(test)]
+impl Record {
+    /// A record of a log that is nowhere.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        let segment = Arc::new(Segment { path: "wal/00000000".into(), number: 0, is_last: true, is_checkpoint: false });
+        Self { segment, log: Log::InOrder, offset: 0, record_type: RecordType::of(&bytes), bytes }
+    }
+}
+
 /// Records of one log that follow each other.
 pub(super) struct Batch {
     pub(super) records: Vec<Record>,

@@ -1,4 +1,5 @@
-//! Records in, chunks of series out, batch by batch: while one batch is applied the next one is read.
+//! Records in, chunks of series out, batch by batch: while one batch is applied, the series of the next one are found, and the
+//! one behind it is read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,14 +8,15 @@ use hashbrown::HashMap;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::find::{Finder, Findings};
 use super::input::Input;
 use super::output;
 use super::queue::{BATCH_SIZE, Queue, Record};
 use super::report::{Phase, Progress, Report};
-use super::route::{Routed, Router, Shards, is_forget};
+use super::route::Shards;
 use super::scratch::Scratch;
 use super::series::{SeriesIdx, SeriesTable};
-use super::shard::{SERIES_SIZE, Shard, Share, Value};
+use super::shard::{SERIES_SIZE, Shard, Value};
 use super::unknown::{UnknownSample, UnknownSamples};
 use super::{RecoverOptions, UNKNOWN_SAMPLES};
 use crate::error::Result;
@@ -22,17 +24,17 @@ use crate::fs::Fs;
 use crate::prometheus::chunk;
 use crate::prometheus::fault::FaultKind;
 use crate::prometheus::head_chunks::{HeadChunk, HeadChunkFiles};
-use crate::prometheus::wal::{DefinedLabel, RecordType, RefTombstone, decode_tombstones, for_each_definition};
 use crate::sample::{SampleColumns, TimeRange};
 
 /// Least bytes of chunks in memory, whatever the budget, and those for each series: with fewer, each sample would be moved to
 /// the file by itself.
 const CHUNKS_SIZE_MIN: usize = 1 << 20;
 const CHUNKS_SIZE_OF_SERIES_MIN: usize = 128;
-/// What a batch takes, decoded and compressed, for each of its bytes: two of them are there at once, and memory of some before.
-const BATCH_FACTOR: usize = 8;
+/// What a batch takes, decoded, compressed and as samples of shards, for each of its bytes: two of them are there at once, and
+/// memory of some before.
+const BATCH_FACTOR: usize = 12;
 /// Shards for each worker, so that they end at about the same time.
-const SHARDS_OF_WORKER: usize = 2;
+const SHARDS_OF_WORKER: usize = 4;
 
 /// All that was replayed.
 #[derive(Debug)]
@@ -72,14 +74,13 @@ pub(super) fn replay(
     let mut batch = pool.install(|| queue.next_batch());
     while let Some(current) = batch {
         let done = current.done;
-        let (next, applied) =
-            pool.install(|| rayon::join(|| queue.next_batch(), || replay.apply(&current.records, report, options)));
-        applied?;
+        let next = pool.install(|| replay.step(&current.records, || queue.next_batch(), report, options))?;
         queue.give_back(current);
         batch = next;
         let n_samples = replay.shards.iter().map(|shard| shard.n_taken + shard.n_late).sum();
         progress(Progress { phase: Phase::Read, done, total: queue.total(), n_samples });
     }
+    pool.install(|| replay.step(&[], || (), report, options))?;
     report.read_size = queue.done();
     report.faults.append(queue.faults);
     pool.install(|| replay.finish(report))
@@ -88,13 +89,14 @@ pub(super) fn replay(
 /// A replay under way.
 struct Replay {
     input: Input,
-    table: SeriesTable,
+    finder: Finder,
     shards: Vec<Shard>,
     layout: Shards,
-    tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
     unknown: UnknownSamples,
-    /// Memory of the batch before: to give it back and ask for it again would cost more than to fill it.
-    routed: Vec<Routed>,
+    /// What was found in the batch that is applied next, and memory for what is found in the one behind it: to give it back
+    /// and ask for it again would cost more than to fill it.
+    found: Findings,
+    spare: Findings,
 }
 
 impl Replay {
@@ -102,23 +104,36 @@ impl Replay {
         let layout = Shards::at_least(options.concurrency * SHARDS_OF_WORKER);
         let shards = (0..layout.len()).map(|idx| Shard::new(scratch.file(idx), options.starts)).collect();
         let unknown = UnknownSamples::create(fs, &out.join(UNKNOWN_SAMPLES))?;
-        let (table, tombstones, routed) = (SeriesTable::default(), HashMap::new(), Vec::new());
-        Ok(Self { input, table, shards, layout, tombstones, unknown, routed })
+        let (found, spare) = (Findings::default(), Findings::default());
+        Ok(Self { input, finder: Finder::new(layout), shards, layout, unknown, found, spare })
     }
 
-    fn apply(&mut self, records: &[Record], report: &mut Report, options: &RecoverOptions) -> Result<()> {
-        self.define(records, report);
-        self.delete(records, report);
-        let mut all_routed = std::mem::take(&mut self.routed);
-        self.route(records, &mut all_routed);
-        let head = self.input.head();
-        self.shards.par_iter_mut().enumerate().for_each(|(idx, shard)| {
-            for routed in &all_routed {
-                let share = Share { items: &routed.shards[idx], extras: &routed.extras, is_late: routed.is_late };
-                shard.apply(&share, head);
-            }
-        });
-        for routed in &mut all_routed {
+    /// Finds the series of a batch, and meanwhile applies the batch before and does what comes `next`.
+    ///
+    /// Numbers are given by one worker: what the others have to do meanwhile, and nobody waits for, is left for them.
+    fn step<T: Send>(
+        &mut self,
+        records: &[Record],
+        next: impl FnOnce() -> T + Send,
+        report: &mut Report,
+        options: &RecoverOptions,
+    ) -> Result<T> {
+        let Self { input, finder, shards, layout, found, spare, .. } = self;
+        let definitions = finder.read_all(records);
+        let apply_and_next = || rayon::join(|| found.apply(shards, *layout, input.head()), next).1;
+        let ((), next) = rayon::join(|| finder.find(records, definitions, input, spare), apply_and_next);
+        self.note(report)?;
+        std::mem::swap(&mut self.found, &mut self.spare);
+        self.spill(options)?;
+        Ok(next)
+    }
+
+    /// Notes what the batch that was applied says besides samples.
+    fn note(&mut self, report: &mut Report) -> Result<()> {
+        report.records.append(&std::mem::take(&mut self.found.records));
+        report.n_tombstones += std::mem::take(&mut self.found.n_tombstones);
+        report.faults.append(std::mem::take(&mut self.found.faults));
+        for routed in &mut self.found.routed {
             report.n_covered += routed.n_covered;
             report.n_unknown_schema += routed.n_unknown_schema;
             report.n_exemplars += routed.n_exemplars;
@@ -126,94 +141,17 @@ impl Replay {
             report.faults.append(std::mem::take(&mut routed.faults));
             routed.unknown.iter().try_for_each(|sample| self.unknown.push(sample, report))?;
         }
-        self.routed = all_routed;
-        self.spill(options)
-    }
-
-    /// Finds the series of all samples; the lists come in the order of the records.
-    fn route(&self, records: &[Record], all_routed: &mut Vec<Routed>) {
-        let groups = records.par_chunks(records.len().div_ceil(self.shards.len() * 2).max(1));
-        all_routed.resize_with(groups.len(), Routed::default);
-        let router = Router { table: &self.table, shards: self.layout, valid_from_ms: self.input.valid_from_ms };
-        groups.zip(all_routed).for_each(|(records, routed)| router.route(records, routed));
-    }
-
-    /// Defines the series of a batch, so that all of its samples find theirs.
-    fn define(&mut self, records: &[Record], report: &mut Report) {
-        for record in records {
-            match record.record_type {
-                Some(record_type) => report.records.add(record_type),
-                None => {
-                    let reason = RecordType::not_known(&record.bytes);
-                    report.faults.push(&record.segment.path, record.offset, FaultKind::Unknown, reason);
-                }
-            }
-            if record.record_type == Some(RecordType::Series) {
-                self.define_all(record, report);
-            }
-        }
-    }
-
-    fn define_all(&mut self, record: &Record, report: &mut Report) {
-        let decoded = for_each_definition(&record.bytes, |number, labels| {
-            if self.define_one(number, labels).is_none() {
-                let reason = format!("the labels of series {number} make no sense");
-                report.faults.push(&record.segment.path, record.offset, FaultKind::Damage, reason);
-            }
-        });
-        if let Err(bad) = decoded {
-            report.faults.push(&record.segment.path, record.offset, FaultKind::Damage, bad.to_string());
-        }
-    }
-
-    fn define_one(&mut self, number: u64, labels: &[DefinedLabel<'_>]) -> Option<()> {
-        let (n_series, known) = (self.table.len(), self.table.find(number));
-        let series = self.table.define(number, labels)?;
-        let (shard, slot) = self.layout.place(series);
-        let shard = &mut self.shards[shard];
-        if series as usize == n_series {
-            shard.push_series();
-        }
-        if known != Some(series) {
-            shard.add_head_chunks(slot, self.input.head_chunks_of(number), self.input.head());
-        }
-        Some(())
-    }
-
-    /// Notes deletions. Those of all of time come with the samples: they are no deletions.
-    fn delete(&mut self, records: &[Record], report: &mut Report) {
-        for record in records.iter().filter(|record| record.record_type == Some(RecordType::Tombstones)) {
-            let mut tombstones = Vec::new();
-            if let Err(bad) = decode_tombstones(&record.bytes, &mut tombstones) {
-                report.faults.push(&record.segment.path, record.offset, FaultKind::Damage, bad.to_string());
-            }
-            for tombstone in tombstones {
-                let RefTombstone { series, min_ms, max_ms } = tombstone;
-                if is_forget(&tombstone) || max_ms < self.input.valid_from_ms {
-                    continue;
-                }
-                match self.table.find(series) {
-                    Some(series) => {
-                        report.n_tombstones += 1;
-                        let range = TimeRange { start_ms: min_ms, end_ms: max_ms };
-                        self.tombstones.entry(series).or_default().push(range);
-                    }
-                    None => {
-                        let reason = format!("a deletion of series {series}, whose definition is lost");
-                        report.faults.push(&record.segment.path, record.offset, FaultKind::Damage, reason);
-                    }
-                }
-            }
-        }
+        Ok(())
     }
 
     /// Moves chunks to files when there are more than fit in memory, now or when they are written.
     fn spill(&mut self, options: &RecoverOptions) -> Result<()> {
-        let n_series = self.table.len();
-        let fixed = self.table.size()
+        let table = &self.finder.table;
+        let n_series = table.len();
+        let fixed = table.size()
             + n_series * SERIES_SIZE
             + self.input.head_chunks.len() * size_of::<HeadChunk>()
-            + (BATCH_SIZE * BATCH_FACTOR).max(output::memory(&self.table, options.concurrency));
+            + (BATCH_SIZE * BATCH_FACTOR).max(output::memory(table, options.concurrency));
         let least = CHUNKS_SIZE_MIN + n_series * CHUNKS_SIZE_OF_SERIES_MIN;
         let budget = options.memory_bytes.saturating_sub(fixed).max(least);
         if self.shards.iter().map(Shard::memory).sum::<usize>() <= budget {
@@ -232,9 +170,9 @@ impl Replay {
             report.n_not_newer += shard.n_not_newer;
             report.spilled_size += shard.spilled_size();
         }
-        report.n_series = self.table.len() as u64;
-        self.table.close();
-        let Self { input, table, shards, layout, tombstones, unknown, routed: _ } = self;
+        let Self { input, finder: Finder { mut table, tombstones, .. }, shards, layout, unknown, .. } = self;
+        report.n_series = table.len() as u64;
+        table.close();
         unknown.finish()?;
         let Input { head, head_chunks, valid_from_ms, .. } = input;
         Ok(Replayed { table, shards, layout, tombstones, head, head_chunks, valid_from_ms })
@@ -245,7 +183,7 @@ impl Replay {
         let (mut bytes, mut columns) = (Vec::new(), SampleColumns::default());
         for chunk in &self.input.head_chunks {
             let is_covered = !chunk.is_late && chunk.max_ms < self.input.valid_from_ms;
-            if is_covered || self.table.find(chunk.series).is_some() {
+            if is_covered || self.finder.table.find(chunk.series).is_some() {
                 continue;
             }
             self.input.head.read(chunk, &mut bytes)?;

@@ -64,6 +64,11 @@ impl RecordCounts {
         self.0[record_type as usize - 1] += 1;
     }
 
+    /// Adds all of `other`.
+    pub(super) fn append(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(n, more)| *n += more);
+    }
+
     /// Iterates over the types that there are.
     pub fn iter(&self) -> impl Iterator<Item = (RecordType, u64)> + '_ {
         RecordType::ALL.into_iter().zip(self.0).filter(|(_, n)| *n > 0)

@@ -3,7 +3,7 @@
 use super::input::Log;
 use super::queue::Record;
 use super::series::{SeriesIdx, SeriesTable};
-use super::shard::{Extra, FORGET, Item, Value};
+use super::shard::{EXTRA, Extra, FullSample, Item, Share, Value};
 use super::unknown::UnknownSample;
 use crate::prometheus::fault::{FaultKind, Faults};
 use crate::prometheus::wal::{
@@ -28,6 +28,11 @@ impl Shards {
         1 << self.n_bits
     }
 
+    /// Returns the places of a shard when there are so many series.
+    pub(super) fn n_slots(self, shard: usize, n_series: usize) -> usize {
+        (n_series + self.len() - 1 - shard) >> self.n_bits
+    }
+
     /// Returns the shard of a series, and its place there.
     #[inline]
     pub(super) fn place(self, series: SeriesIdx) -> (usize, u32) {
@@ -38,9 +43,11 @@ impl Shards {
 /// What some records that follow each other hold, by shard.
 #[derive(Default)]
 pub(super) struct Routed {
-    pub(super) is_late: bool,
-    pub(super) shards: Vec<Vec<Item>>,
-    pub(super) extras: Vec<Extra>,
+    is_late: bool,
+    /// What the times of items are counted from; none before the first one.
+    base_ms: Option<i64>,
+    shards: Vec<Vec<Item>>,
+    extras: Vec<Extra>,
     pub(super) unknown: Vec<UnknownSample>,
     pub(super) n_covered: u64,
     pub(super) n_unknown_schema: u64,
@@ -126,8 +133,10 @@ impl Router<'_> {
             routed.unknown.push(UnknownSample { series, timestamp_ms, value: Value::Float(value) });
             return;
         };
-        let extra = if start_ms == 0 { 0 } else { routed.push_extra(Extra { start_ms, histogram: None }) };
-        self.push(found, timestamp_ms, value.to_bits(), extra, routed);
+        match routed.step_to(timestamp_ms).filter(|_| start_ms == 0) {
+            Some(step_ms) => self.push(found, value.to_bits(), step_ms, routed),
+            None => self.push_sample(found, timestamp_ms, start_ms, Value::Float(value), routed),
+        }
     }
 
     fn route_histogram(self, sample: RefHistogram, routed: &mut Routed) {
@@ -140,20 +149,29 @@ impl Router<'_> {
             routed.unknown.push(UnknownSample { series, timestamp_ms, value: Value::Histogram(histogram) });
             return;
         };
-        let extra = routed.push_extra(Extra { start_ms, histogram: Some(histogram) });
-        self.push(found, timestamp_ms, 0, extra, routed);
+        self.push_sample(found, timestamp_ms, start_ms, Value::Histogram(histogram), routed);
     }
 
     fn route_forget(self, tombstone: &RefTombstone, routed: &mut Routed) {
         if let Some(series) = self.table.find(tombstone.series) {
-            self.push(series, 0, 0, FORGET, routed);
+            self.push_extra(series, Extra::Forget, routed);
         }
     }
 
+    fn push_sample(self, series: SeriesIdx, timestamp_ms: i64, start_ms: i64, value: Value, routed: &mut Routed) {
+        self.push_extra(series, Extra::Sample(FullSample { timestamp_ms, start_ms, value }), routed);
+    }
+
+    fn push_extra(self, series: SeriesIdx, extra: Extra, routed: &mut Routed) {
+        let place = routed.extras.len() as u64;
+        routed.extras.push(extra);
+        self.push(series, place, EXTRA, routed);
+    }
+
     #[inline]
-    fn push(self, series: SeriesIdx, timestamp_ms: i64, bits: u64, extra: u32, routed: &mut Routed) {
+    fn push(self, series: SeriesIdx, bits: u64, step_ms: u32, routed: &mut Routed) {
         let (shard, slot) = self.shards.place(series);
-        routed.shards[shard].push(Item { timestamp_ms, bits, slot, extra });
+        routed.shards[shard].push(Item { bits, slot, step_ms });
     }
 }
 
@@ -169,10 +187,18 @@ impl Routed {
         *self = Self { shards, extras, unknown, ..Self::default() };
     }
 
-    fn push_extra(&mut self, extra: Extra) -> u32 {
-        self.extras.push(extra);
-        // A batch has far fewer samples than that.
-        self.extras.len() as u32
+    /// Returns a time as it stands in an item, if it can.
+    #[inline]
+    fn step_to(&mut self, timestamp_ms: i64) -> Option<u32> {
+        // The first one is in the middle of those that can.
+        let base_ms = *self.base_ms.get_or_insert(timestamp_ms.wrapping_sub(1 << (u32::BITS - 1)));
+        u32::try_from(timestamp_ms.wrapping_sub(base_ms)).ok().filter(|&step_ms| step_ms != EXTRA)
+    }
+
+    /// Returns what goes to a shard.
+    pub(super) fn share(&self, shard: usize) -> Share<'_> {
+        let Self { shards, extras, is_late, .. } = self;
+        Share { items: &shards[shard], extras, base_ms: self.base_ms.unwrap_or(0), is_late: *is_late }
     }
 }
 

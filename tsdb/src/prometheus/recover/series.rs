@@ -1,13 +1,12 @@
 //! The series of a directory: their labels, and the numbers by which records name them.
 //!
-//! About 80 bytes a series of twelve labels, which recovery keeps in memory whatever its budget.
+//! About 90 bytes a series of twelve labels, which recovery keeps in memory whatever its budget.
 
-use hashbrown::HashTable;
-
+use super::hashed::Hashed;
 use super::numbers::Numbers;
-use super::pairs::{PairId, Pairs};
+use super::pairs::{NewPair, PairId, Pairs};
 use crate::index::{Arena, Column};
-use crate::prometheus::wal::DefinedLabel;
+use crate::prometheus::wal::{BadRecord, DefinedLabel, for_each_definition};
 
 /// The place of a series in the table.
 pub(super) type SeriesIdx = u32;
@@ -17,10 +16,8 @@ pub(super) type SeriesIdx = u32;
 pub(super) struct SeriesTable {
     pub(super) pairs: Pairs,
     pub(super) labels: SeriesLabels,
-    by_labels: HashTable<SeriesIdx>,
+    by_labels: Hashed,
     by_number: Numbers,
-    scratch: Vec<PairId>,
-    before: Before,
 }
 
 /// The labels of all series.
@@ -61,12 +58,75 @@ impl SeriesLabels {
     }
 }
 
+/// The definitions of a record; labels that had a number before it are found.
+#[derive(Debug, Default)]
+pub(super) struct Definitions<'a> {
+    series: Vec<Defined>,
+    /// Of each series the number of its labels, then these; [`Pairs::NONE`] for one that stands in `new`.
+    runs: Vec<PairId>,
+    new: Vec<NewPair<'a>>,
+    /// Where the record ends to make sense.
+    pub(super) bad: Option<BadRecord>,
+}
+
+/// A series of [`Definitions`].
+#[derive(Debug)]
+struct Defined {
+    number: u64,
+    /// Names of labels ascend.
+    is_sorted: bool,
+}
+
+/// What became of a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) number: u64,
+    /// `None` if labels are doubled or there are more than a table holds.
+    pub(super) series: Option<SeriesIdx>,
+    /// The series had this number before.
+    pub(super) is_known: bool,
+}
+
 /// The labels of the definition before, by their places in the record.
 #[derive(Debug, Default)]
 struct Before {
     /// None is a label without a value, which is no label.
     ids: Vec<Option<PairId>>,
     is_sorted: bool,
+}
+
+impl<'a> Definitions<'a> {
+    /// Appends a series, with labels as [`for_each_definition`] gives them: what is said to be the same is so in `before`.
+    fn push(&mut self, pairs: &Pairs, number: u64, labels: &[DefinedLabel<'a>], before: &mut Before) {
+        before.ids.truncate(labels.len());
+        let start = self.runs.len();
+        self.runs.push(0);
+        let (mut is_sorted, mut last): (bool, Option<DefinedLabel<'_>>) = (true, None);
+        for (place, &label) in labels.iter().enumerate() {
+            // Of two that were in order in the series before there is nothing to compare.
+            let is_known = before.is_sorted && label.is_same && last.is_none_or(|last| last.is_same);
+            is_sorted &= is_known || last.is_none_or(|last| last.name < label.name);
+            last = Some(label);
+            let pair = || NewPair::of(label.name, label.value);
+            let id = match before.ids.get(place) {
+                Some(&same) if label.is_same => same,
+                _ if label.value.is_empty() => None,
+                _ => Some(pairs.find(&pair()).unwrap_or(Pairs::NONE)),
+            };
+            match before.ids.get_mut(place) {
+                Some(before) => *before = id,
+                None => before.ids.push(id),
+            }
+            if id == Some(Pairs::NONE) {
+                self.new.push(pair());
+            }
+            self.runs.extend(id);
+        }
+        before.is_sorted = is_sorted;
+        // A record has far fewer labels.
+        self.runs[start] = (self.runs.len() - start - 1) as u32;
+        self.series.push(Defined { number, is_sorted });
+    }
 }
 
 impl SeriesTable {
@@ -77,8 +137,7 @@ impl SeriesTable {
 
     /// Estimates the bytes in memory.
     pub(super) fn size(&self) -> usize {
-        let by_labels = self.by_labels.capacity() * (size_of::<SeriesIdx>() + 1);
-        self.pairs.size() + self.labels.size() + by_labels + self.by_number.size()
+        self.pairs.size() + self.labels.size() + self.by_labels.size() + self.by_number.size()
     }
 
     /// Returns the series that records call `number`.
@@ -87,44 +146,41 @@ impl SeriesTable {
         self.by_number.get(number)
     }
 
-    /// Gives a series a number, and makes the series if there is none of these labels; `None` if labels are doubled or
-    /// there are more than a table holds.
-    ///
-    /// What [`DefinedLabel::is_same`] speaks of is the call before.
-    pub(super) fn define(&mut self, number: u64, labels: &[DefinedLabel<'_>]) -> Option<SeriesIdx> {
-        let mut run = std::mem::take(&mut self.scratch);
-        run.clear();
-        let series = self.intern_all(labels, &mut run).and_then(|is_sorted| self.find_or_make(&mut run, is_sorted));
-        self.scratch = run;
-        self.by_number.insert(number, series?);
-        series
+    /// Reads the definitions of a record, and finds the labels that are known by now.
+    pub(super) fn read<'a>(&self, record: &'a [u8]) -> Definitions<'a> {
+        let (mut definitions, mut before) = (Definitions::default(), Before::default());
+        let decoded = for_each_definition(record, |number, labels| {
+            definitions.push(&self.pairs, number, labels, &mut before);
+        });
+        definitions.bad = decoded.err();
+        definitions
     }
 
-    /// Appends the number of labels and these, but for empty ones; tells whether their names ascend.
-    fn intern_all(&mut self, labels: &[DefinedLabel<'_>], run: &mut Vec<PairId>) -> Option<bool> {
-        let mut before = std::mem::take(&mut self.before);
-        before.ids.truncate(labels.len());
-        run.push(0);
-        let (mut is_sorted, mut last): (bool, Option<DefinedLabel<'_>>) = (true, None);
-        for (place, &label) in labels.iter().enumerate() {
-            // Of two that were in order in the series before there is nothing to compare.
-            let is_known = before.is_sorted && label.is_same && last.is_none_or(|last| last.is_same);
-            is_sorted &= is_known || last.is_none_or(|last| last.name < label.name);
-            last = Some(label);
-            let id = match before.ids.get(place) {
-                Some(&same) if label.is_same => same,
-                _ if label.value.is_empty() => None,
-                _ => Some(self.pairs.intern(label.name, label.value)?),
-            };
-            match before.ids.get_mut(place) {
-                Some(before) => *before = id,
-                None => before.ids.push(id),
+    /// Gives series their numbers, and makes those whose labels no other one has.
+    pub(super) fn define(&mut self, definitions: Definitions<'_>, mut each: impl FnMut(Given)) {
+        let Definitions { series, mut runs, new, .. } = definitions;
+        let (mut runs, mut new) = (&mut runs[..], new.into_iter());
+        for Defined { number, is_sorted } in series {
+            let (run, rest) = runs.split_at_mut(1 + runs[0] as usize);
+            runs = rest;
+            let before = self.find(number);
+            let series = self.intern(run, &mut new).and_then(|()| self.find_or_make(run, is_sorted));
+            if let Some(series) = series {
+                self.by_number.insert(number, series);
             }
-            run.extend(id);
+            each(Given { number, series, is_known: series.is_some() && series == before });
         }
-        self.before = Before { is_sorted, ..before };
-        run[0] = u32::try_from(run.len() - 1).ok()?;
-        Some(is_sorted)
+    }
+
+    /// Numbers the labels of a series that have no number yet; `None` if one of them cannot have one.
+    fn intern<'a>(&mut self, run: &mut [PairId], new: &mut impl Iterator<Item = NewPair<'a>>) -> Option<()> {
+        let mut is_whole = true;
+        for (id, pair) in run[1..].iter_mut().filter(|id| **id == Pairs::NONE).zip(new) {
+            let found = self.pairs.intern(&pair);
+            is_whole &= found.is_some();
+            *id = found.unwrap_or(Pairs::NONE);
+        }
+        is_whole.then_some(())
     }
 
     fn find_or_make(&mut self, run: &mut [PairId], is_sorted: bool) -> Option<SeriesIdx> {
@@ -137,19 +193,18 @@ impl SeriesTable {
             }
         }
         let (labels, labels_hash) = (&self.labels, hash(ids));
-        if let Some(&found) = self.by_labels.find(labels_hash, |&it| labels.get(it) == ids) {
+        if let Some(found) = self.by_labels.find(labels_hash, |it| labels.get(it) == ids) {
             return Some(found);
         }
         let series = SeriesIdx::try_from(self.len()).ok().filter(|&series| series != Numbers::NONE)?;
         self.labels.push(run)?;
-        let labels = &self.labels;
-        self.by_labels.insert_unique(labels_hash, series, |&it| hash(labels.get(it)));
+        self.by_labels.insert(labels_hash, series);
         Some(series)
     }
 
     /// Gives back the memory of what finds series: no more will come.
     pub(super) fn close(&mut self) {
-        (self.by_labels, self.by_number) = (HashTable::new(), Numbers::default());
+        (self.by_labels, self.by_number) = (Hashed::default(), Numbers::default());
     }
 }
 
@@ -163,25 +218,53 @@ fn hash(ids: &[PairId]) -> u64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::varint::put_u64;
 
-    /// Returns labels as a record has them that has nothing before them.
-    pub(in super::super) fn defined<'a>(labels: &[(&'a str, &'a str)]) -> Vec<DefinedLabel<'a>> {
-        labels.iter().map(|&(name, value)| DefinedLabel { name, value, is_same: false }).collect()
+    /// Returns a record of type 1.
+    fn record<'a>(series: impl IntoIterator<Item = (u64, Vec<(&'a str, &'a str)>)>) -> Vec<u8> {
+        let mut record = vec![1];
+        for (number, labels) in series {
+            record.extend_from_slice(&number.to_be_bytes());
+            put_u64(&mut record, labels.len() as u64);
+            for text in labels.into_iter().flat_map(|(name, value)| [name, value]) {
+                put_u64(&mut record, text.len() as u64);
+                record.extend_from_slice(text.as_bytes());
+            }
+        }
+        record
+    }
+
+    /// Defines the series of a record; returns what became of them.
+    fn define_all(table: &mut SeriesTable, record: &[u8]) -> Vec<Given> {
+        let mut given = Vec::new();
+        let definitions = table.read(record);
+        assert_eq!(definitions.bad, None);
+        table.define(definitions, |it| given.push(it));
+        given
+    }
+
+    /// Defines a series in a record of its own.
+    pub(in super::super) fn define(table: &mut SeriesTable, number: u64, labels: &[(&str, &str)]) -> Option<SeriesIdx> {
+        define_all(table, &record([(number, labels.to_vec())]))[0].series
     }
 
     #[test]
     fn series_are_known_by_labels_and_numbers() {
         let mut table = SeriesTable::default();
-        let a = table.define(10, &defined(&[("b", "1"), ("a", "2"), ("gone", "")])).unwrap();
-        let again = table.define(20, &defined(&[("a", "2"), ("b", "1")])).unwrap();
-        let other = table.define(30, &defined(&[("a", "10"), ("b", "1")])).unwrap();
-        let none = table.define(50, &[]).unwrap();
+        let a = define(&mut table, 10, &[("b", "1"), ("a", "2"), ("gone", "")]).unwrap();
+        let again = define(&mut table, 20, &[("a", "2"), ("b", "1")]).unwrap();
+        let other = define(&mut table, 30, &[("a", "10"), ("b", "1")]).unwrap();
+        let none = define(&mut table, 50, &[]).unwrap();
         assert_eq!((a, again, other, none, table.len()), (0, 0, 1, 2, 3));
         assert_eq!((table.find(10), table.find(20), table.find(30), table.find(1)), (Some(0), Some(0), Some(1), None));
-        assert_eq!(table.define(40, &defined(&[("a", "1"), ("a", "2")])), None);
+        assert_eq!(define(&mut table, 40, &[("a", "1"), ("a", "2")]), None);
         let texts = |series| table.labels.get(series).iter().map(|&id| table.pairs.texts(id)).collect::<Vec<_>>();
         assert_eq!((texts(0), texts(1)), (vec![("a", "2"), ("b", "1")], vec![("a", "10"), ("b", "1")]));
         assert_eq!(texts(2), []);
+        let given = |series| [(20, vec![("a", series), ("b", "1")])];
+        let is_known = |given: Vec<Given>| given[0].is_known;
+        assert!(is_known(define_all(&mut table, &record(given("2")))));
+        assert!(!is_known(define_all(&mut table, &record(given("10")))));
     }
 
     #[test]
@@ -194,7 +277,7 @@ pub(super) mod tests {
             for i in 0..2000 {
                 let labels: Vec<_> =
                     labels(i).map(|(name, value)| (names[name].as_str(), values[value].as_str())).collect();
-                let series = table.define((round * 2000 + i) as u64, &defined(&labels)).unwrap();
+                let series = define(&mut table, (round * 2000 + i) as u64, &labels).unwrap();
                 assert_eq!(table.labels.get(series).len(), i % 40);
             }
         }
@@ -204,37 +287,27 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_the_same_as_before_is_told_by_the_record() {
-        let labels = |labels: &[(&str, &str)]| {
-            let mut bytes = vec![labels.len() as u8];
-            for text in labels.iter().flat_map(|&(name, value)| [name, value]) {
-                bytes.push(text.len() as u8);
-                bytes.extend_from_slice(text.as_bytes());
-            }
-            bytes
-        };
-        let series: [&[(&str, &str)]; 7] = [
-            &[("a", "1"), ("b", ""), ("c", "2")],
-            &[("a", "1"), ("b", ""), ("c", "2"), ("d", "3")],
+        let series = [
+            vec![("a", "1"), ("b", ""), ("c", "2")],
+            vec![("a", "1"), ("b", ""), ("c", "2"), ("d", "3")],
             // The third and the fourth label are those of before, but not in order here.
-            &[("x", "1"), ("b", ""), ("c", "2"), ("d", "3")],
-            &[("x", "1"), ("x", "2"), ("c", "2"), ("d", "3")],
-            &[("x", "1"), ("x", "2"), ("c", "2")],
-            &[("a", "1"), ("b", "2"), ("c", "2")],
-            &[("a", "1")],
+            vec![("x", "1"), ("b", ""), ("c", "2"), ("d", "3")],
+            vec![("x", "1"), ("x", "2"), ("c", "2"), ("d", "3")],
+            vec![("x", "1"), ("x", "2"), ("c", "2")],
+            vec![("a", "1"), ("b", "2"), ("c", "2")],
+            vec![("a", "1")],
         ];
-        let mut record = vec![1];
-        for (number, labels_of) in series.iter().enumerate() {
-            record.extend_from_slice(&(number as u64).to_be_bytes());
-            record.extend_from_slice(&labels(labels_of));
-        }
-        let (mut table, mut found, mut same) = (SeriesTable::default(), Vec::new(), Vec::new());
-        crate::prometheus::wal::for_each_definition(&record, |number, labels| {
-            same.push(labels.iter().filter(|label| label.is_same).count());
-            found.push(table.define(number, labels));
-        })
-        .unwrap();
+        let record = record((0..).zip(series));
+        let mut same = Vec::new();
+        for_each_definition(&record, |_, labels| same.push(labels.iter().filter(|label| label.is_same).count()))
+            .unwrap();
         assert_eq!(same, [0, 3, 3, 3, 3, 1, 1]);
-        assert_eq!(found, [Some(0), Some(1), Some(2), None, None, Some(3), Some(4)]);
+        let mut table = SeriesTable::default();
+        // Once its labels have no numbers yet, once all of them have one.
+        for _ in 0..2 {
+            let found: Vec<_> = define_all(&mut table, &record).iter().map(|given| given.series).collect();
+            assert_eq!(found, [Some(0), Some(1), Some(2), None, None, Some(3), Some(4)]);
+        }
         let texts = |series| table.labels.get(series).iter().map(|&id| table.pairs.texts(id)).collect::<Vec<_>>();
         assert_eq!(texts(1), [("a", "1"), ("c", "2"), ("d", "3")]);
         assert_eq!(texts(2), [("c", "2"), ("d", "3"), ("x", "1")]);

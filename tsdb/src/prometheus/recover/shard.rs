@@ -22,26 +22,34 @@ use crate::prometheus::chunk::{Chunk, Encoder, Encoding, GrowingChunk, GrowingCh
 use crate::prometheus::head_chunks::{HeadChunk, HeadChunkFiles};
 use crate::sample::{Sample, TimeRange};
 
-/// A sample on its way to its series.
+/// A float on its way to its series, or something else, whose place is named: millions are on their way at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
-    pub(super) timestamp_ms: i64,
-    /// The value of a float.
+    /// The value, as bits; the place of an [`Extra`], if `step_ms` says so.
     pub(super) bits: u64,
     /// The series' place in the shard.
     pub(super) slot: u32,
-    /// 0: a float without a start; [`FORGET`]; else one more than the place of an [`Extra`].
-    pub(super) extra: u32,
+    /// Milliseconds behind [`Share::base_ms`]; [`EXTRA`]: not a float, or not so near.
+    pub(super) step_ms: u32,
 }
 
-/// Says that all that was logged of the series before this is in a block.
-pub(super) const FORGET: u32 = u32::MAX;
+/// Says that an item is an [`Extra`].
+pub(super) const EXTRA: u32 = u32::MAX;
 
-/// What few samples have.
+/// What few items are.
 #[derive(Debug, Clone)]
-pub(super) struct Extra {
+pub(super) enum Extra {
+    /// All that was logged of the series before this is in a block.
+    Forget,
+    Sample(FullSample),
+}
+
+/// A sample with all that it may have.
+#[derive(Debug, Clone)]
+pub(super) struct FullSample {
+    pub(super) timestamp_ms: i64,
     pub(super) start_ms: i64,
-    pub(super) histogram: Option<Arc<Histogram>>,
+    pub(super) value: Value,
 }
 
 /// Samples for a shard, in the order of the log.
@@ -49,6 +57,7 @@ pub(super) struct Extra {
 pub(super) struct Share<'a> {
     pub(super) items: &'a [Item],
     pub(super) extras: &'a [Extra],
+    pub(super) base_ms: i64,
     pub(super) is_late: bool,
 }
 
@@ -64,14 +73,6 @@ pub(super) enum Value {
 pub(super) struct Head<'a> {
     pub(super) chunks: &'a [HeadChunk],
     pub(super) valid_from_ms: i64,
-}
-
-/// A sample that came late.
-#[derive(Debug)]
-struct LateSample {
-    timestamp_ms: i64,
-    start_ms: i64,
-    value: Value,
 }
 
 /// One series.
@@ -128,7 +129,7 @@ pub(super) struct Shard {
     ended: ChunkLog,
     /// Chunks that grow of histograms, and of samples with starts, by slot.
     others: HashMap<u32, Box<Encoder>>,
-    late: HashMap<u32, Vec<LateSample>>,
+    late: HashMap<u32, Vec<FullSample>>,
     late_size: usize,
     /// By slot, the head chunks that were not reached yet, by their places; empty if there are none at all.
     head: Vec<Range<u32>>,
@@ -141,8 +142,10 @@ pub(super) struct Shard {
     pub(super) n_not_newer: u64,
 }
 
+/// Samples whose series are brought into the processor's cache at once.
+const TOUCHED_LEN: usize = 64;
 /// Bytes of a late sample, without its histogram, and of what stands around it.
-const LATE_SIZE: usize = 2 * size_of::<LateSample>();
+const LATE_SIZE: usize = 2 * size_of::<FullSample>();
 /// Bytes that a chunk in [`Shard::others`] takes, more or less.
 const OTHER_SIZE: usize = 2048;
 /// Bytes of a series, whatever was gathered of it.
@@ -167,9 +170,11 @@ impl Shard {
         }
     }
 
-    /// Makes room for a new series.
-    pub(super) fn push_series(&mut self) {
-        self.states.push(SeriesState::NEW);
+    /// Makes room for so many series.
+    pub(super) fn grow(&mut self, n_series: usize) {
+        while self.states.len() < n_series {
+            self.states.push(SeriesState::NEW);
+        }
     }
 
     /// Returns the bytes that [`Shard::spill`] would move.
@@ -189,24 +194,35 @@ impl Shard {
 
     /// Gives the samples to their series.
     pub(super) fn apply(&mut self, share: &Share<'_>, head: Head<'_>) {
+        for items in share.items.chunks(TOUCHED_LEN) {
+            // Their series are brought into the processor's cache all at once, instead of waiting for one after the other.
+            let touch = |sum, item: &Item| sum ^ self.states[item.slot as usize].growing.last_ms();
+            std::hint::black_box(items.iter().fold(0, touch));
+            self.apply_some(items, share, head);
+        }
+    }
+
+    fn apply_some(&mut self, items: &[Item], share: &Share<'_>, head: Head<'_>) {
         // Samples that come together are mostly of one window: it is looked for when it changes, not for each of them.
         let mut window = TimeRange { start_ms: i64::MAX, end_ms: i64::MIN };
-        for item in share.items {
-            if !(window.start_ms..=window.end_ms).contains(&item.timestamp_ms) {
-                window = range_of(window_of(item.timestamp_ms));
+        for item in items {
+            let timestamp_ms = share.base_ms.wrapping_add(i64::from(item.step_ms));
+            if !(window.start_ms..=window.end_ms).contains(&timestamp_ms) {
+                window = range_of(window_of(timestamp_ms));
             }
             let state = &mut self.states[item.slot as usize];
             let last_ms = state.growing.last_ms();
+            let is_simple = item.step_ms != EXTRA && !(share.is_late || state.has_head);
             // Fast path: a float that goes on a chunk of its window. A chunk with samples is none of head chunks before it.
-            if item.extra == 0
-                && !(share.is_late || state.has_head)
-                && state.growing.takes_more()
-                && item.timestamp_ms > last_ms
-                && last_ms >= window.start_ms
-            {
-                let sample = Sample { timestamp_ms: item.timestamp_ms, value: f64::from_bits(item.bits) };
+            if is_simple && state.growing.takes_more() && timestamp_ms > last_ms && last_ms >= window.start_ms {
+                let sample = Sample { timestamp_ms, value: f64::from_bits(item.bits) };
                 state.growing.push(&mut self.growing, sample);
                 self.n_taken += 1;
+                continue;
+            }
+            // Fast path: a float that head chunks have already.
+            if is_simple && timestamp_ms <= last_ms {
+                self.n_not_newer += 1;
                 continue;
             }
             self.apply_slowly(item, share, head);
@@ -214,28 +230,30 @@ impl Shard {
     }
 
     fn apply_slowly(&mut self, item: &Item, share: &Share<'_>, head: Head<'_>) {
-        let &Item { timestamp_ms, bits, slot, extra } = item;
-        if extra == FORGET {
-            return self.forget(slot);
-        }
-        let extra = (extra as usize).checked_sub(1).map(|place| &share.extras[place]);
-        let start_ms = extra.map_or(0, |extra| extra.start_ms);
-        let value = match extra.and_then(|extra| extra.histogram.as_ref()) {
-            Some(histogram) => Value::Histogram(Arc::clone(histogram)),
-            None => Value::Float(f64::from_bits(bits)),
+        let &Item { bits, slot, step_ms } = item;
+        let sample = match step_ms {
+            EXTRA => match &share.extras[bits as usize] {
+                Extra::Forget => return self.forget(slot),
+                Extra::Sample(sample) => sample.clone(),
+            },
+            _ => {
+                let timestamp_ms = share.base_ms.wrapping_add(i64::from(step_ms));
+                FullSample { timestamp_ms, start_ms: 0, value: Value::Float(f64::from_bits(bits)) }
+            }
         };
         if share.is_late {
             self.n_late += 1;
-            return self.push_late(slot, LateSample { timestamp_ms, start_ms, value });
+            return self.push_late(slot, sample);
         }
-        match self.push(slot, timestamp_ms, start_ms, value, head) {
+        match self.push(slot, sample, head) {
             true => self.n_taken += 1,
             false => self.n_not_newer += 1,
         }
     }
 
     /// Appends a sample of the log; false if it is not newer than the last one.
-    fn push(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, value: Value, head: Head<'_>) -> bool {
+    fn push(&mut self, slot: u32, sample: FullSample, head: Head<'_>) -> bool {
+        let FullSample { timestamp_ms, start_ms, value } = sample;
         if self.states[slot as usize].has_head {
             self.take_head_chunks(slot, timestamp_ms, head);
         }
@@ -275,7 +293,7 @@ impl Shard {
         }
     }
 
-    fn push_late(&mut self, slot: u32, sample: LateSample) {
+    fn push_late(&mut self, slot: u32, sample: FullSample) {
         self.late_size += LATE_SIZE + if let Value::Histogram(it) = &sample.value { it.size() } else { 0 };
         self.newest_late_ms = self.newest_late_ms.max(sample.timestamp_ms);
         self.late.entry(slot).or_default().push(sample);
@@ -366,7 +384,7 @@ impl Shard {
             samples.sort_by_key(|sample| sample.timestamp_ms);
             samples.dedup_by_key(|sample| sample.timestamp_ms);
             let mut encoder = Encoder::new(self.starts);
-            for LateSample { timestamp_ms, start_ms, value } in samples {
+            for FullSample { timestamp_ms, start_ms, value } in samples {
                 match value {
                     Value::Float(value) => encoder.push(Sample { timestamp_ms, value }, start_ms),
                     Value::Histogram(histogram) => encoder.push_histogram(timestamp_ms, histogram, start_ms),
@@ -406,6 +424,14 @@ impl Shard {
     /// Tells whether a series may have samples in a window.
     pub(super) fn may_have(&self, slot: u32, window: i64) -> bool {
         self.states[slot as usize].windows.may_have(window)
+    }
+
+    /// Reads what [`Shard::find`] and [`Shard::read`] will read first; returns what means nothing.
+    pub(super) fn touch(&self, slot: u32, window: i64) -> u64 {
+        let state = &self.states[slot as usize];
+        let is_growing = window_of(state.growing.last_ms()) == window;
+        let growing = if is_growing { state.growing.touch(&self.growing) } else { 0 };
+        growing ^ self.ended.touch(state.last)
     }
 
     /// Finds the chunks of a series that reach into a window, in the order of time; late ones behind or between, in the order

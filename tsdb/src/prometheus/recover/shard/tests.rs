@@ -2,7 +2,11 @@ use super::*;
 use crate::fs::{Fs, RealFs};
 use crate::prometheus::chunk::decode;
 use crate::prometheus::recover::WINDOW_MS;
+use crate::prometheus::recover::queue::Record;
+use crate::prometheus::recover::route::{Routed, Router, Shards};
 use crate::prometheus::recover::scratch::Scratch;
+use crate::prometheus::recover::series::SeriesTable;
+use crate::prometheus::recover::series::tests::define;
 use crate::sample::SampleColumns;
 
 fn head_chunk(min_ms: i64, max_ms: i64, is_late: bool) -> HeadChunk {
@@ -13,18 +17,21 @@ fn head_chunk(min_ms: i64, max_ms: i64, is_late: bool) -> HeadChunk {
 fn shard(dir: &std::path::Path) -> Shard {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut shard = Shard::new(Scratch::create(&fs, dir).unwrap().file(0), StartTimes::Dropped);
-    shard.push_series();
+    shard.grow(1);
     shard
 }
 
+/// Items are counted from there.
+const BASE_MS: i64 = -5;
+
 fn item(timestamp_ms: i64, value: f64) -> Item {
-    Item { timestamp_ms, bits: value.to_bits(), slot: 0, extra: 0 }
+    Item { bits: value.to_bits(), slot: 0, step_ms: u32::try_from(timestamp_ms - BASE_MS).unwrap() }
 }
 
 fn apply(shard: &mut Shard, times: &[i64], is_late: bool, head: Head<'_>) -> u64 {
     let items: Vec<_> = times.iter().map(|&time| item(time, time as f64)).collect();
     let before = shard.n_taken;
-    shard.apply(&Share { items: &items, extras: &[], is_late }, head);
+    shard.apply(&Share { items: &items, extras: &[], base_ms: BASE_MS, is_late }, head);
     shard.n_taken - before
 }
 
@@ -77,9 +84,37 @@ fn chunks_end_with_their_window() {
     let starts: Vec<_> = (0..4).flat_map(|window| found(&shard, window)).map(|(min, max, ..)| (min, max)).collect();
     assert_eq!(starts, [(WINDOW_MS - 2, WINDOW_MS - 1), (WINDOW_MS, WINDOW_MS), (3 * WINDOW_MS, 3 * WINDOW_MS)]);
     assert!(shard.may_have(0, 3) && !shard.may_have(0, 2));
-    shard.apply(&Share { items: &[Item { extra: FORGET, ..item(0, 0.0) }], extras: &[], is_late: false }, NO_HEAD);
+    let items = [Item { bits: 0, slot: 0, step_ms: EXTRA }];
+    shard.apply(&Share { items: &items, extras: &[Extra::Forget], base_ms: BASE_MS, is_late: false }, NO_HEAD);
     assert!((0..4).all(|window| found(&shard, window).is_empty() && !shard.may_have(0, window)));
     assert_eq!(shard.newest_ms(), i64::MIN);
+}
+
+#[test]
+fn times_that_do_not_fit_into_an_item_are_taken_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut table, layout) = (SeriesTable::default(), Shards::at_least(1));
+    define(&mut table, 1, &[("a", "b")]).unwrap();
+    let times = [i64::MIN + 1, -1_i64 << 40, 0, 1, i64::from(u32::MAX) + 1, 1 << 40, i64::MAX];
+    let one = |time: i64| {
+        let mut record = vec![2];
+        record.extend_from_slice(&1_u64.to_be_bytes());
+        record.extend_from_slice(&time.to_be_bytes());
+        record.extend_from_slice(&[0, 0]);
+        record.extend_from_slice(&1.5_f64.to_be_bytes());
+        Record::of(record)
+    };
+    let records: Vec<_> = times.into_iter().map(one).collect();
+    let (mut shard, mut routed) = (shard(dir.path()), Routed::default());
+    Router { table: &table, shards: layout, valid_from_ms: i64::MIN }.route(&records, &mut routed);
+    shard.apply(&routed.share(0), NO_HEAD);
+    let mut taken = Vec::new();
+    for time in times {
+        taken.extend(found(&shard, window_of(time)).into_iter().map(|(min_ms, ..)| min_ms));
+    }
+    taken.dedup();
+    assert_eq!(taken, [i64::MIN + 1, -1_i64 << 40, 0, i64::from(u32::MAX) + 1, 1 << 40, i64::MAX]);
+    assert_eq!((shard.n_taken, shard.n_not_newer), (7, 0));
 }
 
 #[test]
