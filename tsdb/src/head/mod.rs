@@ -197,11 +197,15 @@ impl Head {
         self.table.row(slot).filter(|row| row.is_used()).map(|row| row.series)
     }
 
-    /// Returns what a checkpoint keeps of a series: its number, its labels, the time of its newest in-order sample
-    /// (`i64::MIN` if there was none); `None` if no series has the slot.
+    /// Returns what a checkpoint keeps of a series: its number, its labels, a time before which there is nothing new
+    /// (`i64::MIN` if it has no samples); `None` if no series has the slot.
+    ///
+    /// That is the time of its newest in-order sample, or just before the oldest float that came in order since the freeze:
+    /// what came since then is in the log behind the checkpoint, and is to be in order when it is replayed.
     pub(crate) fn describe(&self, slot: u32) -> Option<(SeriesRef, Labels, i64)> {
         let row = self.table.row(slot).filter(|row| row.is_used())?;
-        Some((row.series, self.labels(slot), row.last_ms))
+        let before_all = self.live.first_in_order_ms(slot).map(|first_ms| first_ms.saturating_sub(1));
+        Some((row.series, self.labels(slot), before_all.map_or(row.last_ms, |before_all| before_all.min(row.last_ms))))
     }
 
     /// Returns the slots of the series that pass all matchers.

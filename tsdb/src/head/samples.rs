@@ -219,6 +219,12 @@ impl Samples {
         in_order.or_else(|| self.late.get(&slot)?.bits_at(&self.blocks, timestamp_ms))
     }
 
+    /// Returns the time of the oldest float of a series that came in order.
+    pub(super) fn first_in_order_ms(&self, slot: u32) -> Option<i64> {
+        let oldest_closed = self.closed.get(&slot).and_then(|closed| closed.first()).and_then(Chunk::range);
+        oldest_closed.or_else(|| self.open.get(slot).range()).map(|range| range.start_ms)
+    }
+
     /// Tells whether a series has samples.
     pub(super) fn has(&self, slot: u32) -> bool {
         self.open.get(slot).len() > 0 || self.late.contains_key(&slot) || self.histograms.contains_key(&slot)

@@ -163,7 +163,33 @@ fn replay_has_no_bounds_and_the_first_of_two_values_stands() {
     }
     let expected = [(50, 2.0_f64.to_bits()), (200, 1.0_f64.to_bits())];
     assert_eq!(read(&head, of, TimeRange::ALL, &Visible::new(0, Vec::new())), expected);
-    assert_eq!(head.describe(of.slot).map(|(series, _, last_ms)| (series, last_ms)), Some((SeriesRef(0), 200)));
+    assert_eq!(head.describe(of.slot).map(|(series, _, last_ms)| (series, last_ms)), Some((SeriesRef(0), 199)));
+}
+
+/// Requests go on while a checkpoint is written: what they bring is in the log behind it.
+#[test]
+fn samples_since_a_freeze_are_in_order_again_behind_its_checkpoint() {
+    let mut head = Head::new(0);
+    let of = make(&mut head, 0);
+    assert_eq!(head.describe(of.slot).unwrap().2, i64::MIN);
+    append(&mut head, &ANY, 0, of, 100, 1).unwrap();
+    head.freeze();
+    head.drop_frozen();
+    assert_eq!(head.describe(of.slot).unwrap().2, 100);
+    // A late one, and so many in order that chunks are closed.
+    let behind: Vec<_> = [50].into_iter().chain((0..1000).map(|i| 200 + i)).collect();
+    behind.iter().for_each(|&t| _ = append(&mut head, &ANY, 0, of, t, 7).unwrap());
+    let (series, labels, last_ms) = head.describe(of.slot).unwrap();
+
+    let mut loaded = Head::new(1);
+    let slot = loaded.load_labels(&labels, series).unwrap();
+    loaded.finish_loading().unwrap();
+    loaded.set_last(slot, last_ms);
+    for &t in &behind {
+        let sample = Sample { timestamp_ms: t, value: f64::from_bits(7) };
+        let order = if t == 50 { Order::Late } else { Order::Newest };
+        assert_eq!(loaded.replay(slot, AnySample::Float(sample)), Replayed::New(order), "{t}");
+    }
 }
 
 /// Requests that are in flight over the end of a chunk, of a late buffer and of a freeze stay hidden as a whole.
