@@ -64,11 +64,12 @@ impl App {
         if let Ok(before) = ring::read(&dir.join(ring::FILE_BEFORE))
             && !before.ended_in_order
         {
-            let n_at_work = before.at_work().len();
-            let heaviest = before.at_work().first().map(|of| cut(&of.text, LOGGED_SIZE_MAX).to_owned());
+            let at_work = before.at_work();
+            let n_at_work = at_work.len();
+            let heaviest = at_work.first().map(|of| cut(&of.text, LOGGED_SIZE_MAX));
             tracing::warn!(
                 n_at_work,
-                ?heaviest,
+                heaviest,
                 "The process before did not end in order, see `varve status last-words`"
             );
         }
