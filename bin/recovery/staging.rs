@@ -71,7 +71,9 @@ impl Staging {
         let path = dir.join("finished");
         let lines =
             File::options().create(true).append(true).open(&path).with_context(|| format!("create {path:?}"))?;
-        let text = fs::read_to_string(&path).with_context(|| format!("read {path:?}"))?;
+        // A line that is damaged counts for nothing, whatever is in it.
+        let text = fs::read(&path).with_context(|| format!("read {path:?}"))?;
+        let text = String::from_utf8_lossy(&text);
         let mut earlier: Vec<Finished> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
         let n_blocks = earlier.iter().map(|finished| finished.built.n_blocks).sum();
         if numbers(&blocks_dir)?.iter().filter(|&&number| number <= n_blocks).count() as u64 != n_blocks {
@@ -278,6 +280,8 @@ mod tests {
         let lines = fs::read_to_string(&path).unwrap();
         fs::write(&path, &lines[..lines.len() - 3]).unwrap();
         assert_eq!(Staging::open(&data).unwrap().earlier.len(), 1, "one was cut");
+        fs::write(&path, [lines.as_bytes(), b"\xff\n"].concat()).unwrap();
+        assert_eq!(Staging::open(&data).unwrap().earlier.len(), 2, "one is damaged");
         fs::remove_file(block).unwrap();
         assert!(Staging::open(&data).unwrap().earlier.is_empty());
     }
