@@ -61,15 +61,21 @@ fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, faults: &mu
     let progress = Progress::start("building blocks", Unit::Bytes);
     for (source, size) in sources.iter().zip(sizes) {
         progress.show(done, total, "");
-        build_of(fs, source, staging, faults)?;
+        build_of(fs, &args.source, source, staging, faults)?;
         done += size;
     }
     progress.finish();
     Ok(())
 }
 
-/// Builds the store's blocks of one of Prometheus.
-fn build_of(fs: &Arc<dyn Fs>, source: &Path, staging: &mut Staging, faults: &mut Faults) -> Result<()> {
+/// Builds the store's blocks of one of Prometheus, which is in its data directory or was made of its log.
+fn build_of(
+    fs: &Arc<dyn Fs>,
+    data_dir: &Path,
+    source: &Path,
+    staging: &mut Staging,
+    faults: &mut Faults,
+) -> Result<()> {
     // A block without a description is no block to Prometheus either; `import_block` says so.
     if source.join("meta.json").is_file() && staging.has_finished(source)? {
         return Ok(());
@@ -87,7 +93,7 @@ fn build_of(fs: &Arc<dyn Fs>, source: &Path, staging: &mut Staging, faults: &mut
         // A block that tells nothing costs itself alone.
         Err(Error::Corrupt { path, offset, reason }) => faults.push(&path, offset, FaultKind::Damage, reason),
         Err(error @ Error::Version { .. }) => faults.push(source, 0, FaultKind::Unknown, error.to_string()),
-        Err(Error::Io { op, path, source: error }) if path.starts_with(source) => {
+        Err(Error::Io { op, path, source: error }) if path.starts_with(data_dir) => {
             faults.push(&path, 0, FaultKind::Damage, format!("{op}: {error}"));
         }
         Err(error) => return Err(error).with_context(|| format!("import the block {source:?}")),
