@@ -11,34 +11,23 @@ mod printing;
 
 mod advise;
 mod allocator;
-mod auto_reload;
 mod bench;
 mod check;
-mod churn;
 mod cli;
 mod client;
 mod command;
 mod config;
 mod http;
-mod live_config;
 mod log;
 mod machine;
-mod metrics;
-mod pressure;
 mod process;
 mod promql_text;
 mod quantity;
 mod query;
-mod query_log;
 mod recovery;
-mod rejects;
-mod ring;
-mod self_scrape;
-mod shutdown;
-mod store;
+mod serve;
+mod server;
 mod tsdb;
-mod usage;
-mod web_config;
 
 use std::process::ExitCode;
 
@@ -55,7 +44,7 @@ fn main() -> ExitCode {
     let result = match invocation.command {
         cli::Command::Serve(args) => {
             allocator::take_no_more_than_needed();
-            command::serve(*args, invocation.flags)
+            serve::serve(*args, invocation.flags)
         }
         cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
         cli::Command::Tsdb(cli::TsdbCommand::Churn(args)) => command::churn(&args),

@@ -17,8 +17,8 @@ use anyhow::{Result, ensure};
 
 pub(crate) use args::CheckCommand;
 
+use crate::http::web_config::WebConfig;
 use crate::printing::told;
-use crate::web_config::WebConfig;
 use args::LintArgs;
 
 /// Most bytes of a file, and of the standard input.

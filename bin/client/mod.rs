@@ -30,7 +30,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use varve_ingest::Version;
 
-use crate::usage::TOOLS_AGENT;
+use crate::server::usage::TOOLS_AGENT;
 
 /// How long a write may take; as Prometheus' `remote_timeout`.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -3,13 +3,11 @@
 mod advise;
 mod bench;
 mod manual;
-mod serve;
 mod status;
 mod tsdb;
 
 pub(crate) use advise::advise;
 pub(crate) use bench::bench;
 pub(crate) use manual::{completion, man};
-pub(crate) use serve::serve;
 pub(crate) use status::status;
 pub(crate) use tsdb::{churn, compact};

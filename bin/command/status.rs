@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 
 use crate::cli::{LastWordsArgs, StatusCommand};
-use crate::ring::{self, Record, RingFile, State};
+use crate::server::active_requests::log as ring;
+use crate::server::active_requests::log::{Record, RingFile, State};
 
 /// Requests that ended last, of which the report tells.
 const ENDED_SHOWN: usize = 10;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use varve_tsdb::{Db, MemoryBudget, Options, QueryContext};
 
-use crate::churn::{self, Churn};
 use crate::cli::{ChurnArgs, CompactArgs};
 use crate::client::Client;
 use crate::machine;
+use crate::server::churn;
+use crate::server::churn::Churn;
 
 /// Runs `varve tsdb compact`: flush, then merge everything, and say what that gave.
 ///

@@ -12,56 +12,14 @@
 //! 3. Every request for data, and every write, is on the list of those running from before the gate until its answer is written.
 //! 4. Until the store is open, and once it closes, everything but health, metrics and the state of the replay answers 503.
 
-mod admin;
-mod admission;
-mod authorize;
-mod beat;
-mod body;
-mod call;
-mod churn;
-mod compression;
-mod cors;
-mod endpoint;
+mod api;
+mod connection;
 mod error;
-mod exemplars;
-mod features;
-mod federate;
-mod flight;
-mod ha;
-mod health;
-mod import;
 mod json;
-mod labels;
-mod lifecycle;
-mod metadata;
-mod muffler;
-mod notifications;
 mod openapi;
-mod otlp;
-mod params;
-mod queries;
-mod query;
-mod redirect;
-mod rejects;
-mod relabel;
-mod remote_read;
-mod request_body;
-mod routes;
-mod rules;
-mod run;
-mod running;
-mod search;
-mod self_metrics;
-mod series;
-mod server;
-mod stats;
-mod status;
-mod targets;
-mod teams;
-mod tsdb_status;
-mod union;
-mod usage;
-mod write;
+pub(crate) mod params;
+mod serving;
+pub(crate) mod web_config;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -79,26 +37,26 @@ use varve_query::promql::Features;
 use varve_tsdb::{Interrupt, MemoryBudget, QueryContext, Regexp};
 
 use crate::config::Config;
-use crate::live_config::LiveConfig;
-use crate::metrics::{MemoryFigures, Metrics};
-use crate::pressure::Pressure;
-use crate::query_log::QueryLog;
-use crate::rejects::RejectLog;
-use crate::ring::Ring;
-use crate::store::Store;
-use crate::web_config::WebConfig;
-use admission::{Gate, GateFigures, Place, Queue};
-use call::Call;
+use crate::http::web_config::WebConfig;
+use crate::server::active_requests::log::Ring;
+use crate::server::active_requests::{Class, Running};
+use crate::server::live_config::LiveConfig;
+use crate::server::metrics::{MemoryFigures, Metrics};
+use crate::server::pressure::Pressure;
+use crate::server::query_log::QueryLog;
+use crate::server::rejects::RejectLog;
+use crate::server::request_context::Call;
+use crate::server::store::Store;
+use api::status::notifications::CONFIG_FAILED;
 use error::{ApiError, LimitHit, MEMORY_OF_ALL};
-use flight::Flights;
-use notifications::CONFIG_FAILED;
-use running::{Class, Running};
+use serving::gate::{Gate, GateFigures, Place, Queue};
+use serving::singleflight::Flights;
 
-pub(crate) use notifications::{Notifications, SHUTTING_DOWN, STARTING_UP};
+pub(crate) use api::status::notifications::{Notifications, SHUTTING_DOWN, STARTING_UP};
 
-pub(crate) use beat::beat;
-pub(crate) use body::AnswerBounds;
-pub(crate) use server::{requests_max, serve};
+pub(crate) use connection::{requests_max, serve};
+pub(crate) use serving::body::AnswerBounds;
+pub(crate) use serving::housekeeping::beat;
 
 /// What the server runs with; docs/config.md describes the flags that these come from.
 #[derive(Debug, Clone)]
@@ -154,7 +112,7 @@ pub(crate) struct App {
     pub(crate) config: LiveConfig,
     pub(crate) notifications: Notifications,
     /// Asked to end by a request.
-    pub(crate) quit: lifecycle::Quit,
+    pub(crate) quit: api::admin::lifecycle::Quit,
     started: Timestamp,
     phase: AtomicU8,
     store: RwLock<Option<Arc<Store>>>,
@@ -210,7 +168,7 @@ impl App {
             started: Timestamp::now(),
             config,
             notifications: Notifications::new(settings.notifications_subscribers_max),
-            quit: lifecycle::Quit::default(),
+            quit: api::admin::lifecycle::Quit::default(),
             phase: AtomicU8::new(STARTING),
             store: RwLock::new(None),
             queries: gate("--query.max-concurrency", "query", settings.query_max_concurrency, queue()),
@@ -359,10 +317,10 @@ impl App {
 
 /// Returns the routes.
 pub(crate) fn routes(app: &Arc<App>) -> Router {
-    routes::router(app)
+    api::routes::router(app)
         .route_layer(from_fn_with_state(Arc::clone(app), observe))
-        .layer(from_fn(redirect::plain_only))
-        .layer(from_fn_with_state(Arc::clone(app), authorize::authorize))
+        .layer(from_fn(serving::redirect::plain_only))
+        .layer(from_fn_with_state(Arc::clone(app), serving::authorize::authorize))
         .with_state(Arc::clone(app))
 }
 

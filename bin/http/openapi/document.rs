@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Kind, Parameter, Schemas, object};
 use crate::http::App;
-use crate::http::endpoint::{Content, Endpoint};
+use crate::http::api::endpoint::{Content, Endpoint};
+use crate::http::api::routes;
 use crate::http::params::Form;
-use crate::http::routes;
 
 /// The order of its fields is that of the document.
 #[derive(Debug, Serialize)]

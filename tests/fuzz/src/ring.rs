@@ -1,9 +1,9 @@
 //! The request ring. Its decoder belongs to the binary, as that of the usage record does.
 
-#[path = "../../../bin/ring/read.rs"]
+#[path = "../../../bin/server/active_requests/log/read.rs"]
 #[expect(dead_code, reason = "the file on the disk is opened by the binary")]
 mod read;
-#[path = "../../../bin/ring/slot.rs"]
+#[path = "../../../bin/server/active_requests/log/slot.rs"]
 mod slot;
 
 /// Reads a request ring; if the first byte is odd, under checksums that are right.

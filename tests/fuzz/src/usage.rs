@@ -1,9 +1,9 @@
 //! The usage record. Its decoder belongs to the binary, which no crate can link: the files are compiled into this one.
 
-#[path = "../../../bin/usage/file.rs"]
+#[path = "../../../bin/server/usage/file.rs"]
 #[expect(dead_code, reason = "the file on the disk is read and replaced by the binary")]
 mod file;
-#[path = "../../../bin/usage/record.rs"]
+#[path = "../../../bin/server/usage/record.rs"]
 #[expect(dead_code, reason = "what the binary tells of a record")]
 mod record;
 

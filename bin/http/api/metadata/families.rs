@@ -1,0 +1,105 @@
+//! /api/v1/metadata: type, help and unit of metric families.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use varve_tsdb::Metadata;
+
+use crate::http::App;
+use crate::http::error::ApiError;
+use crate::http::json;
+use crate::http::params::{Form, parse_int};
+use crate::http::serving::run::{Class, Work, run};
+
+/// GET /api/v1/metadata.
+pub(crate) async fn metadata(State(app): State<Arc<App>>, form: Form) -> Response {
+    let call = match Call::read(&form) {
+        Ok(call) => call,
+        Err(refused) => return refused.into_response(),
+    };
+    match form.timeout() {
+        Ok(timeout) => run(&app, Class::Metadata, timeout, move |work| call.answer(work)).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// The parameters of a call.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    /// Empty: all.
+    metric: String,
+    /// Families; here 0 means none at all, as in Prometheus.
+    limit: usize,
+}
+
+impl Call {
+    fn read(form: &Form) -> Result<Self, ApiError> {
+        let limit = number(form, "limit")?;
+        // Varve keeps one entry per family, so that any limit per family is kept.
+        let _kept_anyway = number(form, "limit_per_metric")?;
+        Ok(Self { metric: form.first("metric").to_owned(), limit: usize::try_from(limit).unwrap_or(usize::MAX) })
+    }
+
+    fn answer(&self, work: &mut Work) -> Result<(), ApiError> {
+        let families = work.store.db.metadata();
+        let wanted = families.iter().filter(|(family, _)| self.metric.is_empty() || **family == self.metric);
+        work.open();
+        work.out.buffer().push(b'{');
+        for (i, (family, metadata)) in wanted.take(self.limit).enumerate() {
+            work.comma(i);
+            write_family(work.out.buffer(), family, metadata);
+            work.out.step()?;
+        }
+        work.out.buffer().push(b'}');
+        work.close(&[], &[])
+    }
+}
+
+/// Reads a number; a missing one is -1, which like all negative ones means no limit.
+fn number(form: &Form, name: &str) -> Result<i64, ApiError> {
+    match form.first(name) {
+        "" => Ok(-1),
+        text => parse_int(text).map_err(|_| ApiError::bad_data(format!("{name} must be a number"))),
+    }
+}
+
+fn write_family(out: &mut Vec<u8>, family: &str, metadata: &Metadata) {
+    json::write_html_string(out, family.as_bytes());
+    out.extend_from_slice(b":[{\"type\":");
+    json::write_html_string(out, metadata.kind.as_bytes());
+    out.extend_from_slice(b",\"unit\":");
+    json::write_html_string(out, metadata.unit.as_bytes());
+    out.extend_from_slice(b",\"help\":");
+    json::write_html_string(out, metadata.help.as_bytes());
+    out.extend_from_slice(b"}]");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(encoded: &str, expect: Result<usize, &str>) {
+        let mut form = Form::default();
+        form.add(encoded.as_bytes()).unwrap();
+        let limit = Call::read(&form).map(|call| call.limit).map_err(|refused| refused.message);
+        assert_eq!(limit, expect.map_err(str::to_owned), "{encoded}");
+    }
+
+    #[test]
+    fn limits_count_families_and_zero_means_none_at_all() {
+        check("", Ok(usize::MAX));
+        check("limit=-1", Ok(usize::MAX));
+        check("limit=0&limit_per_metric=1", Ok(0));
+        check("limit=x", Err("limit must be a number"));
+        check("limit_per_metric=x", Err("limit_per_metric must be a number"));
+    }
+
+    #[test]
+    fn a_family_is_written_as_prometheus_writes_it() {
+        let metadata = Metadata { kind: "counter".into(), help: "a <b>".into(), unit: String::new() };
+        let mut out = Vec::new();
+        write_family(&mut out, "up", &metadata);
+        assert_eq!(String::from_utf8(out).unwrap(), r#""up":[{"type":"counter","unit":"","help":"a \u003cb\u003e"}]"#);
+    }
+}

@@ -1,0 +1,102 @@
+//! /api/v1/query_exemplars: the exemplars of the series that an expression selects.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use varve_query::promql::{self, Features};
+use varve_query::usage::LabelSet;
+use varve_tsdb::{Exemplar, SeriesExemplars, TimeRange};
+
+use crate::http::App;
+use crate::http::error::ApiError;
+use crate::http::json;
+use crate::http::params::Form;
+use crate::http::serving::run::{Class, Work, run};
+use crate::server::usage::Requester;
+
+/// GET and POST /api/v1/query_exemplars.
+pub(crate) async fn query_exemplars(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
+    let features = app.settings.features;
+    let read = read_range(&form).and_then(|range| Ok((range, form.timeout()?)));
+    match read {
+        Ok((range, timeout)) => {
+            run(&app, Class::Query, timeout, move |work| answer(work, &who, form.first("query"), &features, range))
+                .await
+        }
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
+    let range = form.time_range()?;
+    if range.end_ms < range.start_ms {
+        return Err(ApiError::bad_data("end timestamp must not be before start timestamp"));
+    }
+    Ok(range)
+}
+
+fn answer(
+    work: &mut Work,
+    who: &Requester,
+    query: &str,
+    features: &Features,
+    range: TimeRange,
+) -> Result<(), ApiError> {
+    // Prometheus does not name the parameter here.
+    let refuse =
+        |refused: promql::ParseError| ApiError { limit: refused.limit(), ..ApiError::bad_data(refused.to_string()) };
+    let expr = promql::parse(query, features).map_err(refuse)?;
+    let selectors = promql::selectors(&expr);
+    if selectors.is_empty() {
+        // Nothing written is a 204, as in Prometheus.
+        return Ok(());
+    }
+    // The whole label set of each series that is selected stands in the answer.
+    work.store.note_selectors(who, &selectors, &LabelSet::all());
+    let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
+    work.out.leave_gate();
+    work.open();
+    work.out.buffer().push(b'[');
+    for (idx, series) in found.series.iter().enumerate() {
+        work.comma(idx);
+        write_series(work, series)?;
+    }
+    work.out.buffer().push(b']');
+    work.close(&[], &[])
+}
+
+fn write_series(work: &mut Work, series: &SeriesExemplars) -> Result<(), ApiError> {
+    let out = work.out.buffer();
+    out.extend_from_slice(b"{\"seriesLabels\":");
+    json::write_labels(out, &series.labels);
+    out.extend_from_slice(b",\"exemplars\":");
+    work.array(&series.exemplars, write_exemplar)?;
+    work.out.buffer().push(b'}');
+    work.out.step()
+}
+
+fn write_exemplar(out: &mut Vec<u8>, exemplar: &Exemplar) {
+    out.extend_from_slice(b"{\"labels\":");
+    json::write_labels(out, &exemplar.labels);
+    out.extend_from_slice(b",\"value\":");
+    json::write_float(out, exemplar.value);
+    out.extend_from_slice(b",\"timestamp\":");
+    json::write_timestamp(out, exemplar.timestamp_ms);
+    out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_tsdb::Labels;
+
+    #[test]
+    fn an_exemplar_is_written_as_prometheus_writes_it() {
+        let labels = Labels::from_pairs([("trace_id", "a\"b")]).unwrap();
+        let mut out = Vec::new();
+        write_exemplar(&mut out, &Exemplar { labels, value: 6.0, timestamp_ms: 1_600_096_945_479 });
+        let expect = r#"{"labels":{"trace_id":"a\"b"},"value":"6","timestamp":1600096945.479}"#;
+        assert_eq!(String::from_utf8(out).unwrap(), expect);
+    }
+}

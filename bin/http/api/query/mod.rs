@@ -1,0 +1,5 @@
+//! Queries: evaluation, exemplars, formatting and parsing.
+
+pub(crate) mod evaluate;
+pub(crate) mod exemplars;
+pub(crate) mod stats;

@@ -1,0 +1,151 @@
+//! Statistics of a query as JSON: in the shape of Prometheus' `stats=all`, and the operators of its plan for `explain`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use varve_query::promql::quoted;
+use varve_query::{Asked, Operator, QueryStats, SampleStats, StepSamples};
+
+use crate::http::json;
+
+/// Which statistics an answer is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    None,
+    /// Sums over all steps.
+    Sums,
+    /// By step as well, if the feature is on.
+    All,
+    /// Sums, and what each operator did.
+    Plan,
+}
+
+impl Wanted {
+    /// Reads the parameter `stats`: as in Prometheus anything asks for sums.
+    pub(crate) fn read(text: &str) -> Self {
+        match text {
+            "" => Self::None,
+            "all" => Self::All,
+            _ => Self::Sums,
+        }
+    }
+
+    /// Returns Prometheus' warning about a value of `stats` that it is going to refuse.
+    pub(crate) fn warning(text: &str) -> Option<String> {
+        let warning = || {
+            let quoted = quoted(text);
+            format!(
+                "value {quoted} for parameter \"stats\" is deprecated and will be rejected in the next major release, \
+                 use \"true\" or \"all\""
+            )
+        };
+        (!matches!(text, "" | "true" | "all")).then(warning)
+    }
+
+    /// Returns what the engine is asked for.
+    pub(crate) fn asked(self) -> Asked {
+        match self {
+            Self::None => Asked::Nothing,
+            Self::Sums | Self::All => Asked::OfQuery,
+            Self::Plan => Asked::OfPlan,
+        }
+    }
+
+    /// Returns what the engine is asked for when the query log wants statistics, too.
+    pub(crate) fn asked_for_log(self) -> Asked {
+        if self == Self::None { Asked::OfQuery } else { self.asked() }
+    }
+}
+
+/// Writes timings and samples as an object; `queued` is how long the query has waited to be begun.
+pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted: Wanted) {
+    out.push(b'{');
+    write_members(out, stats, queued, wanted);
+    out.push(b'}');
+}
+
+/// Writes timings, samples and operators as an object.
+pub(crate) fn write_explained(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration) {
+    out.push(b'{');
+    write_members(out, stats, queued, Wanted::Plan);
+    out.extend_from_slice(b",\"operators\":[");
+    for (i, operator) in stats.operators.iter().enumerate() {
+        out.extend_from_slice(if i > 0 { b"," } else { b"" });
+        write_operator(out, operator);
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// Returns timings and samples as an object, for the query log.
+pub(crate) fn to_json(stats: &QueryStats, queued: Duration) -> Value {
+    let mut out = Vec::new();
+    write(&mut out, stats, queued, Wanted::All);
+    serde_json::from_slice(&out).expect("what is written here is JSON")
+}
+
+/// Returns what is known of a query that ended before it had its value, in the same shape.
+pub(crate) fn of_cut_query(queued: Duration, worked: Duration, n_samples: u64) -> Value {
+    let seconds = worked.as_secs_f64();
+    json!({
+        "timings": {
+            "evalTotalTime": seconds,
+            "resultSortTime": 0.0,
+            "queryPreparationTime": 0.0,
+            "innerEvalTime": seconds,
+            "execQueueTime": queued.as_secs_f64(),
+            "execTotalTime": (queued + worked).as_secs_f64(),
+        },
+        "samples": { "totalQueryableSamples": n_samples, "samplesRead": n_samples },
+    })
+}
+
+fn write_members(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted: Wanted) {
+    let timings = &stats.timings;
+    let total = timings.total();
+    let parts = [
+        ("evalTotalTime", total),
+        ("resultSortTime", timings.sort),
+        ("queryPreparationTime", timings.preparation),
+        ("innerEvalTime", timings.evaluation_time.saturating_sub(timings.sort)),
+        ("execQueueTime", queued),
+        ("execTotalTime", queued + total),
+    ];
+    out.extend_from_slice(b"\"timings\":{");
+    for (i, (name, time)) in parts.iter().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        out.extend_from_slice(format!("{comma}\"{name}\":{}", time.as_secs_f64()).as_bytes());
+    }
+    let SampleStats { queryable, read, peak, steps } = &stats.samples;
+    out.extend_from_slice(b"},\"samples\":{");
+    let steps = if wanted == Wanted::All { &steps[..] } else { &[] };
+    write_steps(out, "totalQueryableSamplesPerStep", steps, |step| step.queryable);
+    out.extend_from_slice(format!("\"totalQueryableSamples\":{queryable},").as_bytes());
+    write_steps(out, "samplesReadPerStep", steps, |step| step.read);
+    out.extend_from_slice(format!("\"samplesRead\":{read},\"peakSamples\":{peak}}}").as_bytes());
+}
+
+/// Writes counts by step and a comma, unless there are none.
+fn write_steps(out: &mut Vec<u8>, name: &str, steps: &[StepSamples], of: impl Fn(&StepSamples) -> u64) {
+    for (i, step) in steps.iter().enumerate() {
+        match i {
+            0 => out.extend_from_slice(format!("\"{name}\":[[").as_bytes()),
+            _ => out.extend_from_slice(b",["),
+        }
+        json::write_float_timestamp(out, step.timestamp_ms);
+        out.extend_from_slice(format!(",{}]", of(step)).as_bytes());
+    }
+    if !steps.is_empty() {
+        out.extend_from_slice(b"],");
+    }
+}
+
+fn write_operator(out: &mut Vec<u8>, operator: &Operator) {
+    let Operator { depth, text, runs, series, samples, bytes, time } = operator;
+    out.extend_from_slice(format!("{{\"depth\":{depth},\"operator\":").as_bytes());
+    json::write_html_string(out, text.as_bytes());
+    let figures = format!(
+        ",\"runs\":{runs},\"series\":{series},\"samples\":{samples},\"bytes\":{bytes},\"seconds\":{}}}",
+        time.as_secs_f64()
+    );
+    out.extend_from_slice(figures.as_bytes());
+}

@@ -1,0 +1,295 @@
+//! /api/v1/read: remote read, for a Prometheus that asks this store as if it were its own.
+//!
+//! ```text
+//! body -> snappy, protobuf -> queries -> selections -> SAMPLES: one message, in one snappy block
+//!                                                  '-> STREAMED_XOR_CHUNKS: frames that flow
+//! ```
+//!
+//! A frame of the stream is its length as an unsigned varint, the CRC-32C of its bytes (big endian), its bytes: a
+//! `ChunkedReadResponse` with chunks of one series, at most about `--storage.remote.read-max-bytes-in-frame` of them.
+//! Errors are plain text, as in Prometheus.
+
+mod message;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use prost::Message;
+use varve_query::usage::LabelSet;
+use varve_tsdb::prometheus::chunk::{Encoder, StartTimes};
+use varve_tsdb::{Charge, Labels, SampleColumns};
+
+use crate::http::App;
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::params::Form;
+use crate::http::serving::request_body;
+use crate::http::serving::request_body::BodyLimits;
+use crate::http::serving::run::{Class, Work, run};
+use crate::server::usage::Requester;
+use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
+
+/// The largest request, before and after decompression. Prometheus takes 32 MiB; one asks for a few hundred bytes.
+const REQUEST_SIZE_MAX: usize = 4 << 20;
+/// Bytes in memory that a byte of a message takes at most: an empty query is two bytes.
+const BYTES_PER_BYTE: usize = 96;
+/// Bytes that are handed to the writer of the answer at a time.
+const PIECE_SIZE: usize = 4 << 10;
+
+const SAMPLES: i32 = 0;
+const STREAMED_XOR_CHUNKS: i32 = 1;
+
+/// POST /api/v1/read.
+pub(crate) async fn read(State(app): State<Arc<App>>, who: Requester, request: Request) -> Response {
+    let timeout = match timeout(&request) {
+        Ok(timeout) => timeout,
+        Err(refused) => return refused.into_plain(),
+    };
+    let mut charge = app.context(None).charge();
+    let limits = BodyLimits { size_max: REQUEST_SIZE_MAX, what: "remote read", timeout: app.settings.read_timeout };
+    let body = match request_body::read(request.into_body(), limits, &mut charge).await {
+        Ok(body) => body,
+        Err(refused) => return ApiError::from(refused).into_plain(),
+    };
+    let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
+    let (request, charge) = match decoded.await {
+        Ok(Ok(decoded)) => decoded,
+        Ok(Err(refused)) => return refused.into_plain(),
+        Err(panicked) => return ApiError::new(ErrorKind::Internal, panicked.to_string()).into_plain(),
+    };
+    let Some(is_streamed) = negotiate(&request.accepted_response_types) else {
+        let asked: Vec<_> = request.accepted_response_types.iter().map(i32::to_string).collect();
+        let reason = format!(
+            "server does not support any of the requested response types: [{}]; supported: map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
+            asked.join(" ")
+        );
+        return ApiError::bad_data(reason).into_plain();
+    };
+    let answering = Answering {
+        who,
+        external: app.config.current().global.external_labels.clone(),
+        samples_max: app.settings.remote_read_samples_max,
+        frame_size_max: app.settings.remote_read_frame_size_max,
+    };
+    let answer = run(&app, Class::RemoteRead, timeout, move |work| {
+        let _charge = charge;
+        if is_streamed { answering.stream(work, &request.queries) } else { answering.send(work, &request.queries) }
+    });
+    finish(answer.await, is_streamed)
+}
+
+/// Returns the time that the URL gives the request: a form is no place for it, the body is the message.
+fn timeout(request: &Request) -> Result<Option<Duration>, ApiError> {
+    let mut form = Form::default();
+    form.add(request.uri().query().unwrap_or_default().as_bytes())?;
+    form.timeout()
+}
+
+fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge), ApiError> {
+    let bad = |reason: &dyn std::fmt::Display| ApiError::bad_data(reason.to_string());
+    let size = snap::raw::decompress_len(body).map_err(|refused| bad(&refused))?;
+    if size > REQUEST_SIZE_MAX {
+        return Err(bad(&format!("snappy: decoded length {size} exceeds limit {REQUEST_SIZE_MAX}")));
+    }
+    charge.grow(size * BYTES_PER_BYTE)?;
+    let message = snap::raw::Decoder::new().decompress_vec(body).map_err(|refused| bad(&refused))?;
+    Ok((ReadRequest::decode(&*message).map_err(|refused| bad(&refused))?, charge))
+}
+
+/// Chooses the first form that is known; tells whether it is the streamed one.
+fn negotiate(accepted: &[i32]) -> Option<bool> {
+    if accepted.is_empty() {
+        return Some(false);
+    }
+    accepted
+        .iter()
+        .find(|kind| matches!(**kind, SAMPLES | STREAMED_XOR_CHUNKS))
+        .map(|kind| *kind == STREAMED_XOR_CHUNKS)
+}
+
+/// Gives an answer the form of remote read.
+fn finish(mut answer: Response, is_streamed: bool) -> Response {
+    if let Some(error) = answer.extensions().get::<ApiError>() {
+        return error.clone().into_plain();
+    }
+    // A stream without frames is a good answer.
+    if answer.status() == StatusCode::NO_CONTENT {
+        *answer.status_mut() = StatusCode::OK;
+    }
+    let content_type = match is_streamed {
+        true => "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse",
+        false => "application/x-protobuf",
+    };
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if !is_streamed {
+        answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+    }
+    answer
+}
+
+/// What all queries of a request are answered with.
+struct Answering {
+    who: Requester,
+    external: BTreeMap<String, String>,
+    samples_max: usize,
+    frame_size_max: usize,
+}
+
+impl Answering {
+    /// Calls `visit` with each series that a query selects and its samples, in label order.
+    fn visit(
+        &self,
+        work: &mut Work,
+        query: &Query,
+        mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let matchers = query.matchers(&self.external).map_err(|reason| ApiError::new(ErrorKind::Internal, reason))?;
+        if matchers.is_empty() {
+            // As in Prometheus, that selects nothing.
+            return Ok(());
+        }
+        work.store.note_selectors(&self.who, std::slice::from_ref(&matchers), &LabelSet::all());
+        let mut columns = SampleColumns::default();
+        let (db, ctx) = (&work.store.db, &work.ctx);
+        let set = match query.wants_labels_only() {
+            true => db.select_labels(ctx, &matchers, query.range())?,
+            false => db.select(ctx, &matchers, query.range())?,
+        };
+        for series in set {
+            let series = series?;
+            columns.clear();
+            if !query.wants_labels_only() {
+                series.read(&mut columns)?;
+            }
+            // Once as columns, once as what they are sent as.
+            let mut charge = work.ctx.charge();
+            charge.grow(2 * size_of_columns(&columns) + series.labels().size())?;
+            visit(work, series.labels(), &columns)?;
+        }
+        Ok(())
+    }
+
+    /// Answers with all samples in one message.
+    fn send(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
+        const TAG_AND_LENGTH_SIZE: usize = 11;
+        let mut charge = work.ctx.charge();
+        let (mut response, mut result) = (Vec::new(), Vec::new());
+        for query in queries {
+            let mut n_samples = 0;
+            result.clear();
+            self.visit(work, query, |_, of, columns| {
+                n_samples += columns.len();
+                if self.samples_max > 0 && n_samples > self.samples_max {
+                    return Err(ApiError::bad_data(format!("exceeded sample limit ({})", self.samples_max)));
+                }
+                let series = TimeSeries::new(labels(of, &self.external), columns);
+                let size = series.encoded_len() + TAG_AND_LENGTH_SIZE;
+                // Three times: in the result, in the response, and compressed.
+                charge.grow(3 * size)?;
+                prost::encoding::message::encode(1, &series, &mut result);
+                Ok(())
+            })?;
+            prost::encoding::bytes::encode(1, &result, &mut response);
+        }
+        drop(result);
+        let too_large = |refused| ApiError::new(ErrorKind::Execution, format!("compress the response: {refused}"));
+        let compressed = snap::raw::Encoder::new().compress_vec(&response).map_err(too_large)?;
+        drop(response);
+        write(work, &compressed)
+    }
+
+    /// Answers with chunks, frame by frame.
+    fn stream(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
+        let mut encoder = Encoder::new(StartTimes::Dropped);
+        for (query, query_index) in queries.iter().zip(0..) {
+            self.visit(work, query, |work, of, columns| {
+                encoder.push_columns(columns);
+                let labels = labels(of, &self.external);
+                let of_labels: usize = labels.iter().map(Message::encoded_len).sum();
+                let room = self.frame_size_max.saturating_sub(of_labels);
+                let mut frame = ChunkedSeries { labels, chunks: Vec::new() };
+                let mut size = 0;
+                for chunk in encoder.finish() {
+                    let chunk = ChunkMessage {
+                        min_time_ms: chunk.min_ms,
+                        max_time_ms: chunk.max_ms,
+                        encoding: i32::from(chunk.encoding.code()),
+                        data: chunk.bytes,
+                    };
+                    size += chunk.encoded_len();
+                    frame.chunks.push(chunk);
+                    if size >= room {
+                        write_frame(work, &mut frame, query_index)?;
+                        size = 0;
+                    }
+                }
+                write_frame(work, &mut frame, query_index)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the bytes that samples take.
+fn size_of_columns(columns: &SampleColumns) -> usize {
+    let of_histogram = |histogram: &varve_tsdb::Histogram| size_of_val(histogram) + 16 * histogram.n_buckets();
+    let histograms = columns.histograms.iter().map(|(_, histogram)| of_histogram(histogram)).sum::<usize>();
+    columns.len() * (size_of::<i64>() + size_of::<f64>()) + histograms
+}
+
+/// Writes a frame with the chunks that have gathered, and removes these; without any, nothing.
+fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> Result<(), ApiError> {
+    if frame.chunks.is_empty() {
+        return Ok(());
+    }
+    let chunks = std::mem::take(&mut frame.chunks);
+    let labels = frame.labels.clone();
+    let message = ChunkedReadResponse { chunked_series: vec![ChunkedSeries { labels, chunks }], query_index };
+    let bytes = message.encode_to_vec();
+    let out = work.out.buffer();
+    prost::encoding::encode_varint(bytes.len() as u64, out);
+    #[expect(clippy::big_endian_bytes, reason = "the format says so")]
+    out.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
+    write(work, &bytes)
+}
+
+fn write(work: &mut Work, bytes: &[u8]) -> Result<(), ApiError> {
+    for piece in bytes.chunks(PIECE_SIZE) {
+        work.out.buffer().extend_from_slice(piece);
+        work.out.step()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_tsdb::{MemoryBudget, QueryContext};
+
+    #[test]
+    fn the_first_form_that_is_known_is_chosen() {
+        for (accepted, expect) in
+            [(&[][..], Some(false)), (&[1, 0], Some(true)), (&[0, 1], Some(false)), (&[7, 1], Some(true)), (&[7], None)]
+        {
+            assert_eq!(negotiate(accepted), expect, "{accepted:?}");
+        }
+    }
+
+    #[test]
+    fn requests_that_declare_or_hold_too_much_are_refused() {
+        let decode = |body: &[u8]| {
+            let memory = MemoryBudget::new("memory", 1 << 20);
+            let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory);
+            super::decode(body, ctx.charge()).map(|(request, _)| request.queries.len()).map_err(|e| e.message)
+        };
+        let packed = |message: &[u8]| snap::raw::Encoder::new().compress_vec(message).unwrap();
+        assert_eq!(decode(&packed(&[0x0a, 0])), Ok(1));
+        assert_eq!(decode(&packed(&[])), Ok(0));
+        assert!(decode(&packed(&[0x0a, 0].repeat(10_000))).unwrap_err().starts_with("memory: "));
+        assert!(decode(&[0xff, 0xff, 0xff, 0x7f, 0]).unwrap_err().contains("exceeds limit"));
+        assert!(decode(&packed(&[0x0a, 9])).is_err() && decode(b"").is_err());
+    }
+}

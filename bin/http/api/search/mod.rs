@@ -1,0 +1,383 @@
+//! /api/v1/search/*: metric names, label names and label values that fit search terms, for completion while somebody types.
+//! Off unless `--enable-feature=search-api` is given.
+//!
+//! The answer is a JSON object a line: batches of results, then a line that says how it ended. An error before the first
+//! line is an ordinary one; a later one breaks the answer off.
+
+mod score;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use varve_query::usage::LabelSet;
+use varve_tsdb::{Clock, METRIC_NAME, Matcher, Metadata, SystemClock, Texts, TimeRange};
+
+use crate::http::App;
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::json;
+use crate::http::params::{Form, parse_int, parse_selectors};
+use crate::http::serving::run::{Class, Work, run};
+use crate::server::usage::Requester;
+use score::{Algorithm, Term};
+
+/// How terms can be compared.
+pub(crate) const ALGORITHMS: [&str; 2] = ["subsequence", "jarowinkler"];
+
+const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/x-ndjson; charset=utf-8");
+const HOUR_MS: i64 = 3_600_000;
+const LIMIT_DEFAULT: usize = 100;
+const BATCH_SIZE_DEFAULT: usize = 100;
+/// Most terms: each costs a look at every name.
+const TERMS_MAX: usize = 32;
+/// Names between two looks at the request.
+const NAMES_PER_CHECK: usize = 256;
+
+/// What is searched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Field {
+    MetricNames { with_metadata: bool },
+    LabelNames,
+    LabelValues { label: String },
+}
+
+impl Field {
+    /// Returns the labels that an answer shows: that a label is there is asked of a metric, not what its values are.
+    fn labels(&self) -> LabelSet {
+        match self {
+            Self::MetricNames { .. } | Self::LabelNames => LabelSet::none(),
+            Self::LabelValues { label } => LabelSet::Only([label.clone()].into()),
+        }
+    }
+}
+
+/// GET and POST /api/v1/search/metric_names.
+pub(crate) async fn metric_names(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
+    let field = |form: &Form| Ok(Field::MetricNames { with_metadata: boolean(form, "include_metadata", false)? });
+    search(&app, who, &form, "metric_names", field).await
+}
+
+/// GET and POST /api/v1/search/label_names.
+pub(crate) async fn label_names(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
+    search(&app, who, &form, "label_names", |_| Ok(Field::LabelNames)).await
+}
+
+/// GET and POST /api/v1/search/label_values.
+pub(crate) async fn label_values(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
+    let field = |form: &Form| match form.first("label") {
+        "" => Err(ApiError::bad_data("missing required parameter \"label\"")),
+        label => Ok(Field::LabelValues { label: label.to_owned() }),
+    };
+    search(&app, who, &form, "label_values", field).await
+}
+
+async fn search(
+    app: &Arc<App>,
+    who: Requester,
+    form: &Form,
+    endpoint: &str,
+    field: impl FnOnce(&Form) -> Result<Field, ApiError>,
+) -> Response {
+    if !app.settings.search {
+        return ApiError::new(ErrorKind::Disabled, "search API disabled").into_response();
+    }
+    let read = Call::read(form, endpoint, app.settings.search_limit_max)
+        .and_then(|call| Ok((call, field(form)?, form.timeout()?)));
+    let (call, field, timeout) = match read {
+        Ok(read) => read,
+        Err(refused) => return refused.into_response(),
+    };
+    let mut answer = run(app, Class::Metadata, timeout, move |work| call.answer(work, &who, &field)).await;
+    if answer.status() == StatusCode::OK {
+        answer.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
+    }
+    answer
+}
+
+/// The parameters of a call.
+#[derive(Debug)]
+struct Call {
+    selectors: Vec<Vec<Matcher>>,
+    range: TimeRange,
+    terms: Vec<Term>,
+    case_sensitive: bool,
+    include_score: bool,
+    order: Order,
+    limit: usize,
+    batch_size: usize,
+}
+
+/// The order of results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Ascending,
+    Descending,
+    /// Best first, of equal ones ascending.
+    Score,
+}
+
+impl Call {
+    /// Reads the parameters in Prometheus' order, which decides on the error of several.
+    fn read(form: &Form, endpoint: &str, limit_max: usize) -> Result<Self, ApiError> {
+        if let Some(damage) = &form.damage {
+            return Err(ApiError::bad_data(format!("error parsing form values: {damage}")));
+        }
+        let range = read_range(form)?;
+        let selectors: Vec<String> = form.all("match[]").map(str::to_owned).collect();
+        let selectors = parse_selectors(&selectors).map_err(ApiError::bad_data)?;
+        let n_terms = form.all("search[]").count();
+        if n_terms > TERMS_MAX {
+            let reason = format!("too many search[] terms: got {n_terms}, maximum is {TERMS_MAX}");
+            return Err(ApiError::bad_data(reason));
+        }
+        let threshold = read_threshold(form.first("fuzz_threshold"))?;
+        let algorithm = read_algorithm(form.first("fuzz_alg"))?;
+        let case_sensitive = boolean(form, "case_sensitive", true)?;
+        let include_score = boolean(form, "include_score", false)?;
+        let order = read_order(form, n_terms > 0)?;
+        let limit = read_limit(form.first("limit"), limit_max)?;
+        let batch_size = positive(form.first("batch_size"), "batch_size")?.unwrap_or(BATCH_SIZE_DEFAULT);
+        let order = order.map_err(|by| {
+            ApiError::bad_data(format!("invalid sort_by {by:?} for {endpoint}: must be \"alpha\" or \"score\""))
+        })?;
+        let term = |text: &str| {
+            let text = if case_sensitive { text.to_owned() } else { text.to_lowercase() };
+            Term::new(text, algorithm, threshold)
+        };
+        let terms = form.all("search[]").filter(|text| !text.is_empty()).map(term).collect();
+        Ok(Self { selectors, range, terms, case_sensitive, include_score, order, limit, batch_size })
+    }
+
+    fn answer(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<(), ApiError> {
+        work.store.note_selectors(who, &self.selectors, &field.labels());
+        let names = self.find(work, field)?;
+        let mut charge = work.ctx.charge();
+        charge.grow(names.len() * size_of::<(&str, f64)>())?;
+        let mut found = Vec::new();
+        let mut chars = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            if i % NAMES_PER_CHECK == 0 {
+                work.ctx.check()?;
+            }
+            if let Some(score) = self.score(name, &mut chars) {
+                found.push((name, score));
+            }
+        }
+        match self.order {
+            Order::Ascending => {}
+            Order::Descending => found.reverse(),
+            Order::Score => found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0))),
+        }
+        let has_more = found.len() > self.limit;
+        found.truncate(self.limit);
+        let metadata = match field {
+            Field::MetricNames { with_metadata: true } => Some(work.store.db.metadata()),
+            _ => None,
+        };
+        self.write(work, field, &found, has_more, metadata.as_deref())
+    }
+
+    /// Returns all names, of which the terms have not been asked.
+    fn find(&self, work: &Work, field: &Field) -> varve_tsdb::Result<Texts> {
+        let (db, ctx) = (&work.store.db, &work.ctx);
+        let find = |matchers: &[Matcher]| match field {
+            Field::MetricNames { .. } => db.label_values(ctx, METRIC_NAME, matchers, self.range),
+            Field::LabelNames => db.label_names(ctx, matchers, self.range),
+            Field::LabelValues { label } => db.label_values(ctx, label, matchers, self.range),
+        };
+        let mut selectors = self.selectors.iter();
+        let mut names = find(selectors.next().map_or(&[], |matchers| matchers))?;
+        for matchers in selectors {
+            names.extend(&find(matchers)?)?;
+        }
+        Ok(names)
+    }
+
+    /// Returns the best score of a name over all terms; `None` if none of them finds it. `chars` is scratch.
+    fn score(&self, name: &str, chars: &mut Vec<char>) -> Option<f64> {
+        if self.terms.is_empty() {
+            return Some(1.0);
+        }
+        let lower = if self.case_sensitive { None } else { Some(name.to_lowercase()) };
+        let name = lower.as_deref().unwrap_or(name);
+        chars.clear();
+        chars.extend(name.chars());
+        self.terms.iter().filter_map(|term| term.score(name, chars)).max_by(f64::total_cmp)
+    }
+
+    fn write(
+        &self,
+        work: &mut Work,
+        field: &Field,
+        found: &[(&str, f64)],
+        has_more: bool,
+        metadata: Option<&BTreeMap<String, Metadata>>,
+    ) -> Result<(), ApiError> {
+        let key: &[u8] = if matches!(field, Field::LabelValues { .. }) { b"{\"value\":" } else { b"{\"name\":" };
+        // There is a first batch also when there is nothing in it.
+        let batches = found.chunks(self.batch_size).chain(found.is_empty().then_some(&[][..]));
+        let warnings = Vec::from_iter(work.ctx.partial().map(str::to_owned));
+        for (i, batch) in batches.enumerate() {
+            work.out.buffer().extend_from_slice(b"{\"results\":");
+            work.array(batch, |out, (name, score)| {
+                out.extend_from_slice(key);
+                json::write_html_string(out, name.as_bytes());
+                if self.include_score {
+                    out.extend_from_slice(format!(",\"score\":{}", varve_query::decimal::Json(*score)).as_bytes());
+                }
+                if let Some(metadata) = metadata.and_then(|metadata| metadata.get(*name)) {
+                    write_metadata(out, metadata);
+                }
+                out.push(b'}');
+            })?;
+            if i == 0 && !warnings.is_empty() {
+                work.out.buffer().extend_from_slice(b",\"warnings\":");
+                work.array(&warnings, |out, text| json::write_html_string(out, text.as_bytes()))?;
+            }
+            work.out.buffer().extend_from_slice(b"}\n");
+            work.out.step()?;
+        }
+        let end = format!("{{\"status\":\"success\",\"has_more\":{has_more}}}\n");
+        work.out.buffer().extend_from_slice(end.as_bytes());
+        work.out.step()
+    }
+}
+
+fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
+    for (name, text) in [("type", &metadata.kind), ("help", &metadata.help), ("unit", &metadata.unit)] {
+        if !text.is_empty() {
+            out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+            json::write_html_string(out, text.as_bytes());
+        }
+    }
+}
+
+fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
+    let now_ms = SystemClock.now_ms();
+    // The parameter is not named a second time here.
+    let time = |name| form.plain_time_ms(name).map_err(ApiError::bad_data);
+    let range =
+        TimeRange { start_ms: time("start")?.unwrap_or(now_ms - HOUR_MS), end_ms: time("end")?.unwrap_or(now_ms) };
+    match range.end_ms < range.start_ms {
+        true => Err(ApiError::bad_data("end timestamp must not be before start timestamp")),
+        false => Ok(range),
+    }
+}
+
+fn read_threshold(text: &str) -> Result<f64, ApiError> {
+    match text {
+        "" => Ok(0.0),
+        _ => match parse_int(text) {
+            Ok(percent @ 0..=100) => Ok(percent as f64 / 100.0),
+            _ => Err(ApiError::bad_data(format!("invalid fuzz_threshold {text:?}: must be 0-100"))),
+        },
+    }
+}
+
+fn read_algorithm(text: &str) -> Result<Algorithm, ApiError> {
+    match text {
+        "" | "subsequence" => Ok(Algorithm::Subsequence),
+        "jarowinkler" => Ok(Algorithm::JaroWinkler),
+        _ => {
+            let known = ALGORITHMS.join(" ");
+            Err(ApiError::bad_data(format!("unsupported fuzz_alg {text:?}: must be one of [{known}]")))
+        }
+    }
+}
+
+/// Reads the order; an unknown one is for the caller to refuse, later.
+fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>, ApiError> {
+    let refuse = |reason: &str| Err(ApiError::bad_data(reason));
+    let (by, direction) = (form.first("sort_by"), form.first("sort_dir"));
+    match (by, direction) {
+        ("", direction) if !direction.is_empty() => return refuse("sort_dir is only valid when sort_by is set"),
+        ("score", direction) if !direction.is_empty() => {
+            return refuse("sort_dir is not supported for sort_by=score");
+        }
+        _ if !matches!(direction, "" | "asc" | "dsc") => {
+            return refuse(&format!("invalid sort_dir {direction:?}: must be \"asc\" or \"dsc\""));
+        }
+        ("score", _) if !has_terms => return refuse("sort_by=score requires search[] to be set"),
+        _ => {}
+    }
+    Ok(match (by, direction) {
+        ("score", _) => Ok(Order::Score),
+        ("alpha", "dsc") => Ok(Order::Descending),
+        ("" | "alpha", _) => Ok(Order::Ascending),
+        _ => Err(by.to_owned()),
+    })
+}
+
+fn read_limit(text: &str, limit_max: usize) -> Result<usize, ApiError> {
+    let is_bounded = limit_max > 0;
+    match positive(text, "limit")? {
+        None if is_bounded => Ok(LIMIT_DEFAULT.min(limit_max)),
+        None => Ok(LIMIT_DEFAULT),
+        Some(limit) if is_bounded && limit > limit_max => Err(ApiError::bad_data(format!(
+            "limit {limit} exceeds the configured maximum ({limit_max}, see --web.search.max-limit)"
+        ))),
+        Some(limit) => Ok(limit),
+    }
+}
+
+fn positive(text: &str, name: &str) -> Result<Option<usize>, ApiError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match parse_int(text).ok().and_then(|number| usize::try_from(number).ok()).filter(|&number| number > 0) {
+        Some(number) => Ok(Some(number)),
+        None => Err(ApiError::bad_data(format!("invalid {name} {text:?}: must be a positive integer"))),
+    }
+}
+
+fn boolean(form: &Form, name: &str, default: bool) -> Result<bool, ApiError> {
+    match form.first(name) {
+        "" => Ok(default),
+        text => form.boolean(name).map_err(|_| ApiError::bad_data(format!("invalid {name} {text:?}: must be boolean"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(encoded: &str) -> Result<Call, String> {
+        let mut form = Form::default();
+        form.add(encoded.as_bytes()).unwrap();
+        Call::read(&form, "label_names", 1000).map_err(|refused| refused.message)
+    }
+
+    #[test]
+    fn parameters_are_refused_in_the_words_of_prometheus() {
+        for (encoded, expect) in [
+            ("start=x", "invalid time value for 'start': cannot parse \"x\" to a valid timestamp"),
+            ("start=2&end=1", "end timestamp must not be before start timestamp"),
+            ("match[]={}", "match[] must contain at least one non-empty matcher"),
+            ("fuzz_threshold=101", "invalid fuzz_threshold \"101\": must be 0-100"),
+            ("fuzz_alg=x", "unsupported fuzz_alg \"x\": must be one of [subsequence jarowinkler]"),
+            ("case_sensitive=x", "invalid case_sensitive \"x\": must be boolean"),
+            ("sort_dir=asc", "sort_dir is only valid when sort_by is set"),
+            ("sort_by=score&sort_dir=asc", "sort_dir is not supported for sort_by=score"),
+            ("sort_by=alpha&sort_dir=x", "invalid sort_dir \"x\": must be \"asc\" or \"dsc\""),
+            ("sort_by=score", "sort_by=score requires search[] to be set"),
+            ("sort_by=x", "invalid sort_by \"x\" for label_names: must be \"alpha\" or \"score\""),
+            ("limit=0", "invalid limit \"0\": must be a positive integer"),
+            ("limit=1001", "limit 1001 exceeds the configured maximum (1000, see --web.search.max-limit)"),
+            ("batch_size=x", "invalid batch_size \"x\": must be a positive integer"),
+            (&"search[]=a&".repeat(33), "too many search[] terms: got 33, maximum is 32"),
+        ] {
+            assert_eq!(call(encoded).unwrap_err(), expect, "{encoded}");
+        }
+    }
+
+    #[test]
+    fn the_best_of_several_terms_counts() {
+        let score = |encoded: &str, name: &str| call(encoded).unwrap().score(name, &mut Vec::new());
+        assert_eq!(score("", "anything"), Some(1.0));
+        assert_eq!(score("search[]=&search[]=up", "up"), Some(1.0));
+        assert_eq!(score("search[]=x&search[]=UP", "up"), None);
+        assert_eq!(score("search[]=x&search[]=UP&case_sensitive=false", "Upper"), Some(1.0));
+    }
+}

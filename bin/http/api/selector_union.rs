@@ -1,0 +1,63 @@
+//! The union of several selections, in label order, each series once.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use varve_tsdb::{Db, Labels, Matcher, QueryContext, Result, Series, SeriesSet, TimeRange};
+
+/// An iterator over the series that pass all matchers of one of several selectors.
+pub(crate) struct Union {
+    sets: Vec<SeriesSet>,
+    /// The next series of each set that is not at its end; it lies in `waiting`.
+    next: BinaryHeap<Reverse<(Labels, usize)>>,
+    waiting: Vec<Option<Series>>,
+}
+
+impl Union {
+    /// Selects series with their samples.
+    ///
+    /// # Errors
+    /// As [`Db::select`].
+    pub(crate) fn select(db: &Db, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<Self> {
+        let sets = selectors.iter().map(|matchers| db.select(ctx, matchers, range)).collect::<Result<Vec<_>>>()?;
+        let waiting = sets.iter().map(|_| None).collect();
+        let mut union = Self { next: BinaryHeap::with_capacity(sets.len()), sets, waiting };
+        (0..union.sets.len()).try_for_each(|idx| union.advance(idx))?;
+        Ok(union)
+    }
+
+    fn advance(&mut self, idx: usize) -> Result<()> {
+        if let Some(series) = self.sets[idx].next() {
+            let series = series?;
+            self.next.push(Reverse((series.labels().clone(), idx)));
+            self.waiting[idx] = Some(series);
+        }
+        Ok(())
+    }
+
+    fn take_next(&mut self) -> Result<Option<Series>> {
+        let Some(Reverse((labels, idx))) = self.next.pop() else { return Ok(None) };
+        let series = self.waiting[idx].take();
+        self.advance(idx)?;
+        while let Some(Reverse((same, idx))) = self.next.peek()
+            && *same == labels
+        {
+            let idx = *idx;
+            self.next.pop();
+            self.advance(idx)?;
+        }
+        Ok(series)
+    }
+}
+
+impl Iterator for Union {
+    type Item = Result<Series>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.take_next();
+        if next.is_err() {
+            self.next.clear();
+        }
+        next.transpose()
+    }
+}

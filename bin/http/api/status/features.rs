@@ -1,0 +1,70 @@
+//! /api/v1/features: what this server can do and what is on, by Prometheus' names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_query::promql::{Features, functions};
+
+use super::runtime::answer;
+use crate::http::api::search;
+use crate::http::{App, Settings};
+
+/// Features by category.
+pub(crate) type FeatureList = BTreeMap<String, BTreeMap<String, bool>>;
+
+/// GET /api/v1/features.
+pub(crate) async fn features(State(app): State<Arc<App>>) -> Response {
+    // No text of a user is in it, and `>=` reads better than its escape.
+    answer(&serde_json::to_string(&list(&app.settings)).expect("texts and booleans are JSON"))
+}
+
+fn list(settings: &Settings) -> FeatureList {
+    let named = |list: &[(&str, bool)]| list.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
+    let Features { delayed_name_removal, per_step_stats, type_and_unit_labels, duration_expr, .. } = settings.features;
+    let mut language: BTreeMap<_, _> = named(&[
+        ("at_modifier", true),
+        ("negative_offset", true),
+        ("per_query_lookback_delta", true),
+        ("subqueries", true),
+        ("per_step_stats", per_step_stats),
+        ("delayed_name_removal", delayed_name_removal),
+        ("type_and_unit_labels", type_and_unit_labels),
+        ("duration_expr", duration_expr),
+    ]);
+    language.extend(settings.features.keywords().map(|(name, on)| (name.to_owned(), on)));
+    let mut api: BTreeMap<_, _> = named(&[
+        ("admin", settings.admin_api),
+        ("lifecycle", settings.lifecycle),
+        ("remote_write_receiver", true),
+        ("search", settings.search),
+        ("label_values_match", true),
+        ("query_warnings", true),
+        ("query_stats", true),
+        ("time_range_series", true),
+        ("time_range_labels", true),
+        ("exclude_alerts", true),
+        ("openapi_3.1", true),
+        ("openapi_3.2", true),
+    ]);
+    api.extend(search::ALGORITHMS.iter().map(|name| (format!("search_fuzz_alg_{name}"), true)));
+    let is_on = |experimental: bool| !experimental || settings.features.experimental_functions;
+    let all_functions = functions::FUNCTIONS.iter();
+    let all_functions =
+        all_functions.map(|function| (function.name.to_owned(), is_on(function.experimental))).collect();
+    let operators = settings.features.operators().map(|(name, on)| (name.to_owned(), on)).collect();
+    let tsdb = named(&[("exemplar_storage", true), ("isolation", true), ("native_histograms", true)]);
+    let prometheus =
+        named(&[("agent_mode", false), ("server_mode", true), ("auto_reload_config", settings.auto_reload)]);
+    [
+        ("api", api),
+        ("prometheus", prometheus),
+        ("promql", language),
+        ("promql_functions", all_functions),
+        ("promql_operators", operators),
+        ("tsdb", tsdb),
+    ]
+    .map(|(category, features)| (category.to_owned(), features))
+    .into()
+}

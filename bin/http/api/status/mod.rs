@@ -1,0 +1,15 @@
+//! State of the server.
+
+pub(crate) mod churn;
+pub(crate) mod features;
+pub(crate) mod ha;
+pub(crate) mod health;
+pub(crate) mod notifications;
+pub(crate) mod queries;
+pub(crate) mod rejects;
+pub(crate) mod relabel;
+pub(crate) mod runtime;
+pub(crate) mod self_metrics;
+pub(crate) mod teams;
+pub(crate) mod tsdb;
+pub(crate) mod usage;

@@ -1,0 +1,204 @@
+//! /api/v1/status/tsdb and /api/v1/status/tsdb/blocks: what series cost, and which blocks there are.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use varve_tsdb::{BlockSummary, Cardinality, NameCount, TimeRange};
+
+use super::runtime::success;
+use crate::http::App;
+use crate::http::error::ApiError;
+use crate::http::openapi::described;
+use crate::http::params::{Form, parse_int};
+use crate::http::serving::run::{Class, run};
+
+const LIMIT_DEFAULT: i64 = 10;
+const LIMIT_MAX: i64 = 10_000;
+
+described! {
+    /// A count by name.
+    pub(crate) struct TsdbStat {
+        name: String,
+        value: u64,
+    }
+}
+
+described! {
+    /// What is in memory.
+    pub(crate) struct HeadStats {
+        num_series: u64,
+        /// Pairs of label name and value.
+        num_label_pairs: u64,
+        /// Varve's memory has no chunks; always 0.
+        chunk_count: u64,
+        /// Time of the oldest sample, in milliseconds.
+        min_time: i64,
+        /// Time of the newest sample, in milliseconds.
+        max_time: i64,
+    }
+}
+
+described! {
+    /// What labels cost of the series in memory, the largest first.
+    pub(crate) struct TsdbStatus {
+        head_stats: HeadStats,
+        series_count_by_metric_name: Vec<TsdbStat>,
+        label_value_count_by_label_name: Vec<TsdbStat>,
+        /// Of the texts of its values, and of the index over them.
+        memory_in_bytes_by_label_name: Vec<TsdbStat>,
+        series_count_by_label_value_pair: Vec<TsdbStat>,
+    }
+}
+
+impl From<Cardinality> for TsdbStatus {
+    fn from(found: Cardinality) -> Self {
+        let list = |counts: Vec<NameCount>| {
+            counts.into_iter().map(|NameCount { name, count }| TsdbStat { name, value: count }).collect()
+        };
+        // As Prometheus tells that there are no samples.
+        let range = found.range.unwrap_or(TimeRange { start_ms: i64::MAX, end_ms: i64::MIN });
+        Self {
+            head_stats: HeadStats {
+                num_series: found.n_series,
+                num_label_pairs: found.n_label_pairs,
+                chunk_count: 0,
+                min_time: range.start_ms,
+                max_time: range.end_ms,
+            },
+            series_count_by_metric_name: list(found.series_by_metric),
+            label_value_count_by_label_name: list(found.values_by_label),
+            memory_in_bytes_by_label_name: list(found.bytes_by_label),
+            series_count_by_label_value_pair: list(found.series_by_pair),
+        }
+    }
+}
+
+/// GET /api/v1/status/tsdb.
+pub(crate) async fn cardinality(State(app): State<Arc<App>>, form: Form) -> Response {
+    let (limit, timeout) = match read_limit(&form).and_then(|limit| Ok((limit, form.timeout()?))) {
+        Ok(read) => read,
+        Err(refused) => return refused.into_response(),
+    };
+    run(&app, Class::Metadata, timeout, move |work| {
+        let found = TsdbStatus::from(work.store.db.cardinality(&work.ctx, limit)?);
+        work.open();
+        let json = serde_json::to_vec(&found).expect("texts and numbers are JSON");
+        work.out.buffer().extend_from_slice(&json);
+        work.close(&[], &[])
+    })
+    .await
+}
+
+fn read_limit(form: &Form) -> Result<usize, ApiError> {
+    let limit = match form.first("limit") {
+        "" => LIMIT_DEFAULT,
+        text => parse_int(text)
+            .ok()
+            .filter(|&limit| limit > 0)
+            .ok_or_else(|| ApiError::bad_data("limit must be a positive number"))?,
+    };
+    match usize::try_from(limit) {
+        Ok(limit) if limit as i64 <= LIMIT_MAX => Ok(limit),
+        _ => Err(ApiError::bad_data(format!("limit must not exceed {LIMIT_MAX}"))),
+    }
+}
+
+described! {
+    /// What a block holds.
+    pub(crate) struct BlockStats {
+        num_samples: u64,
+        num_series: u64,
+    }
+}
+
+described! {
+    /// Where a block comes from.
+    pub(crate) struct BlockMetaCompaction {
+        /// 1 for a part that a flush wrote, else one more than the highest of its sources.
+        level: u64,
+        /// The blocks that it was merged from; of a part itself.
+        sources: Vec<String>,
+    }
+}
+
+described! {
+    /// A block.
+    pub(crate) struct BlockMeta {
+        /// Its number, in the form of an ULID.
+        ulid: String,
+        /// Time of the oldest sample, in milliseconds.
+        min_time: i64,
+        /// Just behind the newest sample, in milliseconds.
+        max_time: i64,
+        stats: BlockStats,
+        compaction: BlockMetaCompaction,
+        version: u64,
+    }
+}
+
+described! {
+    /// All blocks, ascending by time.
+    pub(crate) struct Blocks {
+        blocks: Vec<BlockMeta>,
+    }
+}
+
+impl From<&BlockSummary> for BlockMeta {
+    fn from(block: &BlockSummary) -> Self {
+        let own = [block.number];
+        let sources = if block.sources.is_empty() { &own } else { &*block.sources };
+        Self {
+            ulid: ulid(block.number),
+            min_time: block.range.start_ms,
+            max_time: block.range.end_ms.saturating_add(1),
+            stats: BlockStats { num_samples: block.n_samples, num_series: block.n_series },
+            compaction: BlockMetaCompaction {
+                level: u64::from(block.level) + 1,
+                sources: sources.iter().copied().map(ulid).collect(),
+            },
+            version: 1,
+        }
+    }
+}
+
+/// GET /api/v1/status/tsdb/blocks.
+pub(crate) async fn blocks(State(app): State<Arc<App>>) -> Response {
+    let Some(store) = app.store() else { return ApiError::unavailable("the server is stopping").into_response() };
+    success(&Blocks { blocks: store.db.blocks().iter().map(BlockMeta::from).collect() })
+}
+
+/// Writes a number as an ULID does: 26 digits in Crockford's base 32.
+fn ulid(number: u64) -> String {
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    const LEN: u32 = 26;
+    let digit = |place: u32| (u128::from(number) >> (5 * place)) as usize % DIGITS.len();
+    (0..LEN).rev().map(|place| char::from(DIGITS[digit(place)])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_checked_in_the_words_of_prometheus() {
+        for (encoded, expect) in [
+            ("", Ok(10)),
+            ("limit=10000", Ok(10_000)),
+            ("limit=0", Err("limit must be a positive number")),
+            ("limit=x", Err("limit must be a positive number")),
+            ("limit=10001", Err("limit must not exceed 10000")),
+        ] {
+            let mut form = Form::default();
+            form.add(encoded.as_bytes()).unwrap();
+            assert_eq!(read_limit(&form).map_err(|refused| refused.message), expect.map_err(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn numbers_of_blocks_are_written_as_ulids() {
+        assert_eq!(ulid(0), "00000000000000000000000000");
+        assert_eq!(ulid(33), "00000000000000000000000011");
+        assert_eq!(ulid(u64::MAX), "0000000000000FZZZZZZZZZZZZ");
+    }
+}

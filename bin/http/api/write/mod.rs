@@ -1,0 +1,5 @@
+//! Writes: remote write, OTLP, import of scrape bodies.
+
+pub(crate) mod import;
+pub(crate) mod otlp;
+pub(crate) mod remote_write;

@@ -1,0 +1,223 @@
+//! Connections: accepted, bounded in number, timed out, and closed in an orderly way.
+//!
+//! One task per connection. When `--web.max-connections` are open and one more comes, the connection that has been idle
+//! for longest is closed; if none is idle, the newcomer waits. A connection that is still being encrypted is idle.
+//!
+//! HTTP/1.1 and HTTP/2 are spoken on the same port: over TLS as the two sides agree, in plain text by a client's first bytes.
+
+mod connections;
+mod stall;
+mod streams;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Version;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use super::App;
+use super::routes;
+use super::web_config::ALPN_HTTP2;
+use crate::server::request_context::Peer;
+use connections::{Connection, Connections};
+use stall::StallGuard;
+use streams::Streams;
+
+/// How long to wait after the operating system has refused to accept: mostly for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a client may take to encrypt its connection; exporter-toolkit's and Go's bound is longer and of the whole request.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long a client of HTTP/2 has to hear that its idle connection is closed.
+const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Requests at work on one connection of HTTP/2; Go's number. Further ones wait at the client, which is told.
+const STREAMS_MAX: u32 = 250;
+/// Bytes of request bodies that a client may send ahead, of one stream and of a connection: they wait uncharged.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes of an answer that wait in a stream to be sent.
+const STREAM_SEND_BUFFER: usize = 64 << 10;
+/// Bytes of the headers of a request of HTTP/2.
+const HEADERS_SIZE_MAX: u32 = 64 << 10;
+
+/// Returns how many requests may be worked on at the same time: one a connection of HTTP/1.1, and of HTTP/2 as many on all
+/// connections together.
+pub(crate) fn requests_max(connections_max: usize) -> usize {
+    connections_max.saturating_mul(2)
+}
+
+/// Serves until `stop` becomes true, then closes idle connections and returns once the others have ended.
+pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, stop: watch::Receiver<bool>) {
+    let routes = routes(&app);
+    let connections = Arc::new(Connections::new(app.settings.max_connections));
+    let mut stopping = stop.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener) => accepted,
+            () = stopped(&mut stopping) => break,
+        };
+        let connection = tokio::select! {
+            connection = connections.enter(|| app.metrics.connections_evicted.inc()) => connection,
+            () = stopped(&mut stopping) => break,
+        };
+        tokio::spawn(talk(Arc::clone(&app), routes.clone(), accepted, connection, stop.clone()));
+    }
+    drop(listener);
+    connections.all_gone().await;
+}
+
+/// Waits until the server has to stop, or whoever would say so has gone.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _either = stop.wait_for(|stop| *stop).await.is_ok();
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                // A connection that was reset before it was accepted is the client's affair.
+                if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+                    tracing::warn!(%error, "Connection not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Runs a connection to its end.
+async fn talk(
+    app: Arc<App>,
+    routes: Router,
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let _open = OpenGauge::count(&app);
+    // Answers go out in few large writes: waiting for more to send only delays them. Failing costs nothing but that.
+    let _best_effort = stream.set_nodelay(true);
+    let peer = stream.peer_addr().ok().map(Peer);
+    let stalled = app.metrics.connections_stalled.clone();
+    let socket = StallGuard::new(stream, app.settings.answer.stall_timeout, stalled);
+    let web = app.web.current();
+    let Some(tls) = web.tls.clone() else {
+        return speak(&app, routes, socket, Talk { peer, http2: web.http2 }, &connection, stop).await;
+    };
+    let handshake = tokio::time::timeout(HANDSHAKE_TIME_MAX, TlsAcceptor::from(tls).accept(socket));
+    let encrypted = tokio::select! {
+        encrypted = handshake => encrypted,
+        () = connection.evicted() => return,
+        () = stopped(&mut stop) => return,
+    };
+    match encrypted {
+        Ok(Ok(encrypted)) => {
+            let http2 = encrypted.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
+            speak(&app, routes, encrypted, Talk { peer, http2 }, &connection, stop).await;
+        }
+        Ok(Err(_)) | Err(_) => app.metrics.handshakes_failed.inc(),
+    }
+}
+
+/// What is known of a connection before the first request.
+#[derive(Debug, Clone, Copy)]
+struct Talk {
+    peer: Option<Peer>,
+    /// Whether HTTP/2 may be spoken.
+    http2: bool,
+}
+
+/// Speaks HTTP with a client until one of the two ends it.
+async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    app: &App,
+    routes: Router,
+    socket: S,
+    talk: Talk,
+    connection: &Arc<Connection>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let service = TowerToHyperService::new(routes);
+    let of_requests = Arc::clone(connection);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (service, mut busy) = (service.clone(), of_requests.busy());
+        let mut request = request.map(Body::new);
+        if let Some(peer) = talk.peer {
+            request.extensions_mut().insert(peer);
+        }
+        async move {
+            if request.version() == Version::HTTP_2 {
+                busy.enter_stream().await;
+            }
+            let response = service.call(request).await;
+            response.map(|response| response.map(|body| busy.until_the_end_of(streams::paced(body))))
+        }
+    });
+    let builder = builder(app, talk.http2);
+    let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(socket), service));
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = connection.evicted() => {
+            serving.as_mut().graceful_shutdown();
+            if connection.is_busy() { serving.await } else { return }
+        }
+        () = connection.idle_for(app.settings.read_timeout) => {
+            serving.as_mut().graceful_shutdown();
+            // A client of HTTP/2 is told; what it has sent meanwhile is answered.
+            let told = tokio::time::timeout(GOODBYE_TIME_MAX, serving.as_mut()).await;
+            if told.is_err() && connection.is_busy() { serving.await } else { return }
+        }
+        () = stopped(&mut stop) => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        // Clients come and go as they like.
+        tracing::debug!(%error, "Connection ended");
+    }
+}
+
+/// Returns what speaks HTTP, within the bounds of a connection.
+fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(Streams::new(app.settings.answer.stall_timeout, &app.metrics.streams_stalled));
+    // Between requests this is the time that an idle connection is kept.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(app.settings.read_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(STREAM_SEND_BUFFER)
+        .max_header_list_size(HEADERS_SIZE_MAX);
+    if http2 { builder } else { builder.http1_only() }
+}
+
+/// Counts an open connection until it is dropped.
+struct OpenGauge<'a>(&'a App);
+
+impl<'a> OpenGauge<'a> {
+    fn count(app: &'a App) -> Self {
+        app.metrics.connections.inc();
+        Self(app)
+    }
+}
+
+impl Drop for OpenGauge<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.connections.dec();
+    }
+}

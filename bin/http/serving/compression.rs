@@ -1,0 +1,286 @@
+//! Compressed answers: gzip, deflate or zstd, as the client asks; and forms that come so.
+//!
+//! Of the codings that `Accept-Encoding` names the one with the highest `q` is taken, of equal ones the first that is known
+//! here, as in Prometheus. A body is compressed piece by piece while it is sent, at the client's pace. The body of a cut
+//! answer ends in an error before the coding's own end is written, so that it never parses as complete.
+//!
+//! What an encoder holds is charged to the memory of all queries; where that has no room, the answer goes out as it is.
+
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use flate2::write::{GzEncoder, ZlibEncoder};
+use hyper::body::Frame;
+use varve_tsdb::Charge;
+
+use crate::http::App;
+use crate::http::error::{ApiError, ErrorKind};
+
+/// Answers below this gain nothing.
+const SIZE_MIN: u64 = 1 << 10;
+/// What an encoder of any coding holds, at most.
+const ENCODER_SIZE: usize = 1 << 20;
+/// Bytes that are compressed at a time on a thread that serves other connections too: below a millisecond of work.
+const PIECE_SIZE: usize = 32 << 10;
+/// zstd looks back 2 to this bytes: what keeps an encoder within [`ENCODER_SIZE`].
+const ZSTD_WINDOW_LOG: u32 = 18;
+const ZSTD_LEVEL: i32 = 1;
+/// A form in zstd may look back 2 to this bytes; RFC 9659's bound.
+const ZSTD_FORM_WINDOW_LOG: u32 = 23;
+/// Bytes of a form that are decoded, and charged, at a time.
+const DECODE_STEP: usize = 64 << 10;
+
+/// A coding of bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Gzip,
+    Deflate,
+    Zstd,
+}
+
+impl Coding {
+    /// Returns the coding of a name.
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Gzip, Self::Deflate, Self::Zstd].into_iter().find(|coding| coding.name() == name)
+    }
+
+    /// Returns the coding of a request's body by its header: `None` within if it has none, without if it is unknown.
+    pub(crate) fn of_body(content_encoding: &str) -> Option<Option<Self>> {
+        match content_encoding.to_ascii_lowercase().as_str() {
+            "" | "identity" => Some(None),
+            "x-gzip" => Some(Some(Self::Gzip)),
+            name => Self::parse(name).map(Some),
+        }
+    }
+
+    /// Undoes the coding; what comes out is charged before it is kept.
+    ///
+    /// # Errors
+    /// If it is not coded so, if there are more than `size_max` bytes, or no memory for them.
+    pub(crate) fn decode(self, coded: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>, ApiError> {
+        let refused = |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
+        let mut reader: Box<dyn Read + '_> = match self {
+            Self::Gzip => Box::new(MultiGzDecoder::new(coded)),
+            Self::Deflate => Box::new(ZlibDecoder::new(coded)),
+            Self::Zstd => {
+                charge.grow(1 << ZSTD_FORM_WINDOW_LOG)?;
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(coded).map_err(refused)?;
+                decoder.window_log_max(ZSTD_FORM_WINDOW_LOG).map_err(refused)?;
+                Box::new(decoder)
+            }
+        };
+        let mut plain = Vec::new();
+        loop {
+            // A vector that is full doubles.
+            charge.grow(2 * DECODE_STEP)?;
+            let n = (&mut reader).take(DECODE_STEP as u64).read_to_end(&mut plain).map_err(refused)?;
+            if plain.len() > size_max {
+                let text = format!("request body exceeds {size_max} bytes, the limit of form size");
+                return Err(ApiError::new(ErrorKind::TooLarge, text));
+            }
+            if n < DECODE_STEP {
+                return Ok(plain);
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Returns the coding that a client likes best, of equal ones the first; `None` if it accepts none of ours.
+    fn negotiate(headers: &HeaderMap) -> Option<Self> {
+        let mut best: Option<(Self, f32)> = None;
+        for header in headers.get_all(header::ACCEPT_ENCODING) {
+            for element in header.to_str().unwrap_or_default().split(',') {
+                let mut parts = element.split(';').map(str::trim);
+                let Some(coding) = parts.next().and_then(Self::parse) else { continue };
+                let q = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(0.0));
+                if q > best.map_or(0.0, |(_, q)| q) {
+                    best = Some((coding, q));
+                }
+            }
+        }
+        best.map(|(coding, _)| coding)
+    }
+}
+
+/// Compresses answers for clients that ask for it.
+pub(crate) async fn compress(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let coding = Coding::negotiate(request.headers());
+    let mut response = next.run(request).await;
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let is_small = response.body().size_hint().upper().is_some_and(|size| size < SIZE_MIN);
+    if is_small || response.headers().contains_key(header::CONTENT_ENCODING) {
+        return response;
+    }
+    let Some(coding) = coding else { return response };
+    let mut charge = app.context(None).charge();
+    let Ok(encoder) = charge.grow(ENCODER_SIZE).map_err(io::Error::other).and_then(|()| Encoder::new(coding)) else {
+        return response;
+    };
+    let (mut head, inner) = response.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    Response::from_parts(
+        head,
+        Body::new(Compressed { inner, encoder: Some(encoder), waiting: Bytes::new(), _charge: charge }),
+    )
+}
+
+/// A stream of compressed bytes in the making.
+enum Encoder {
+    Gzip(GzEncoder<Vec<u8>>),
+    Deflate(ZlibEncoder<Vec<u8>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+}
+
+impl Encoder {
+    fn new(coding: Coding) -> io::Result<Self> {
+        Ok(match coding {
+            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast())),
+            Coding::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), Compression::fast())),
+            Coding::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
+                encoder.window_log(ZSTD_WINDOW_LOG)?;
+                Self::Zstd(encoder)
+            }
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Gzip(encoder) => encoder.write_all(bytes),
+            Self::Deflate(encoder) => encoder.write_all(bytes),
+            Self::Zstd(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    /// Takes what is ready to be sent.
+    fn take(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(match self {
+            Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Deflate(encoder) => encoder.get_mut(),
+            Self::Zstd(encoder) => encoder.get_mut(),
+        }))
+    }
+
+    fn finish(self) -> io::Result<Bytes> {
+        Ok(Bytes::from(match self {
+            Self::Gzip(encoder) => encoder.finish()?,
+            Self::Deflate(encoder) => encoder.finish()?,
+            Self::Zstd(encoder) => encoder.finish()?,
+        }))
+    }
+}
+
+/// The compressed form of a body.
+struct Compressed {
+    inner: Body,
+    /// `None` once the end is written.
+    encoder: Option<Encoder>,
+    /// Of the piece that came last: still to be compressed.
+    waiting: Bytes,
+    _charge: Charge,
+}
+
+impl HttpBody for Compressed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        loop {
+            let Some(encoder) = &mut this.encoder else { return Poll::Ready(None) };
+            if this.waiting.is_empty() {
+                match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+                    Some(Ok(frame)) => this.waiting = frame.into_data().unwrap_or_default(),
+                    // Nothing more is written: what the client has does not parse as whole.
+                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    None => {
+                        let end = this.encoder.take().map(Encoder::finish).transpose().map_err(axum::Error::new);
+                        return Poll::Ready(end.map(|end| end.map(Frame::data)).transpose());
+                    }
+                }
+            }
+            let piece = this.waiting.split_to(this.waiting.len().min(PIECE_SIZE));
+            if let Err(error) = encoder.write(&piece) {
+                return Poll::Ready(Some(Err(axum::Error::new(error))));
+            }
+            let ready = encoder.take();
+            if !ready.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(ready))));
+            }
+            if !this.waiting.is_empty() {
+                // Others on this thread come first.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use varve_tsdb::{MemoryBudget, QueryContext};
+
+    fn check(accept: &str, expect: Option<Coding>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_str(accept).unwrap());
+        assert_eq!(Coding::negotiate(&headers), expect, "{accept}");
+    }
+
+    #[test]
+    fn forms_are_decoded_within_their_bound() {
+        let plain = b"query=up&".repeat(20_000);
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
+            let mut encoder = Encoder::new(coding).unwrap();
+            encoder.write(&plain).unwrap();
+            let mut coded = encoder.take().to_vec();
+            coded.extend_from_slice(&encoder.finish().unwrap());
+            let decode = |coded: &[u8], size_max| {
+                coding.decode(coded, size_max, &mut QueryContext::unbounded().charge()).map_err(|refused| refused.kind)
+            };
+            assert_eq!(decode(&coded, plain.len()).as_ref(), Ok(&plain));
+            assert_eq!(decode(&coded, plain.len() - 1), Err(ErrorKind::TooLarge));
+            assert_eq!(decode(&coded[..coded.len() / 2], plain.len()), Err(ErrorKind::BadData));
+            assert_eq!(decode(b"query=up", plain.len()), Err(ErrorKind::BadData));
+            let memory = MemoryBudget::new("memory", DECODE_STEP);
+            let mut charge = QueryContext::new(Duration::from_secs(60), memory).charge();
+            assert_eq!(coding.decode(&coded, plain.len(), &mut charge).unwrap_err().kind, ErrorKind::Execution);
+        }
+        assert_eq!(Coding::of_body("GZIP"), Some(Some(Coding::Gzip)));
+        assert_eq!((Coding::of_body("identity"), Coding::of_body("br")), (Some(None), None));
+    }
+
+    #[test]
+    fn the_coding_that_is_liked_best_is_taken() {
+        check("gzip", Some(Coding::Gzip));
+        check("deflate, gzip, br, zstd", Some(Coding::Deflate));
+        check("br,zstd;q=0.5, gzip", Some(Coding::Gzip));
+        check("gzip;q=0.1,deflate;q=0.9", Some(Coding::Deflate));
+        check("gzip;q=0.5;x=y, zstd;q=0.5", Some(Coding::Gzip));
+        check("gzip;q=nonsense, deflate;q=0.001", Some(Coding::Deflate));
+        check("*", None);
+        check("gzip;q=0, deflate ; q=1", Some(Coding::Deflate));
+        check("identity", None);
+        check("", None);
+        assert_eq!(Coding::negotiate(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! Paths that are served under another spelling: a slash too many, `.` and `..`. As Go's server does, which clients have come to
+//! rely on: a URL that ends in a slash gives `//api/v1/query`.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::http::api::endpoint::{API, Endpoint};
+use crate::http::api::routes;
+
+/// Lets only plain paths through to their routes: an empty element is no label's name.
+pub(crate) async fn plain_only(request: Request, next: Next) -> Response {
+    match to_plain(request.method(), request.uri()) {
+        Some(elsewhere) => elsewhere,
+        None => next.run(request).await,
+    }
+}
+
+/// Sends the client to the plain spelling of a path; `None` if the path is plain.
+fn to_plain(method: &Method, uri: &Uri) -> Option<Response> {
+    let path = uri.path();
+    let is_plain = path.starts_with('/') && !path.contains("//") && !path.contains("/.");
+    let plain = if is_plain { Cow::Borrowed(path) } else { Cow::Owned(clean(path)) };
+    if plain != path {
+        return redirect(StatusCode::MOVED_PERMANENTLY, method, uri, &plain);
+    }
+    let is_api = path == API.trim_end_matches('/');
+    if is_api { redirect(StatusCode::MOVED_PERMANENTLY, method, uri, API) } else { None }
+}
+
+/// Sends the client to a path that is served without the slash at its end; `None` if there is none.
+pub(crate) fn to_served(method: &Method, uri: &Uri) -> Option<Response> {
+    static SERVED: LazyLock<Vec<&str>> = LazyLock::new(|| routes::endpoints().iter().map(Endpoint::path).collect());
+    let path = uri.path().strip_suffix('/')?;
+    let is_served = SERVED.iter().any(|served| fits(served, path));
+    // A client keeps its method with a 307 only.
+    let status = if *method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT };
+    if is_served { redirect(status, method, uri, path) } else { None }
+}
+
+/// Removes empty, `.` and `..` elements; a slash at the end stays one.
+fn clean(path: &str) -> String {
+    let mut elements: Vec<&str> = Vec::new();
+    for element in path.split('/') {
+        match element {
+            "" | "." => {}
+            ".." => drop(elements.pop()),
+            element => elements.push(element),
+        }
+    }
+    let ends_in_folder = path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..");
+    let end = if ends_in_folder && !elements.is_empty() { "/" } else { "" };
+    format!("/{}{end}", elements.join("/"))
+}
+
+/// Tells whether a path is that of an endpoint, in which elements in braces stand for any.
+fn fits(served: &str, path: &str) -> bool {
+    let (mut of_served, mut of_path) = (served.split('/'), path.split('/'));
+    loop {
+        match (of_served.next(), of_path.next()) {
+            (None, None) => return true,
+            (Some(served), Some(element)) if served == element || served.starts_with('{') => {}
+            _ => return false,
+        }
+    }
+}
+
+fn redirect(status: StatusCode, method: &Method, uri: &Uri, path: &str) -> Option<Response> {
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    // Browsers take a backslash for a slash, and two of these lead elsewhere.
+    let location = format!("{}{query}", path.replace('\\', "%5C"));
+    let escaped = location.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;");
+    let value = HeaderValue::from_str(&location).ok()?;
+    let reason = status.canonical_reason().unwrap_or_default();
+    let mut response = match *method {
+        Method::GET => format!("<a href=\"{escaped}\">{reason}</a>.\n\n").into_response(),
+        _ => ().into_response(),
+    };
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, value);
+    if matches!(*method, Method::GET | Method::HEAD) {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    }
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(response: Option<Response>) -> Option<(u16, String)> {
+        response.map(|of| (of.status().as_u16(), of.headers()[header::LOCATION].to_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn a_path_is_made_plain() {
+        let check = |uri: &'static str, expect: Option<&str>| {
+            let got = location(to_plain(&Method::POST, &Uri::from_static(uri)));
+            assert_eq!(got, expect.map(|to| (301, to.to_owned())), "{uri}");
+        };
+        check("/api/v1/labels", None);
+        check("/api/v1/labels/", None);
+        check("/", None);
+        check("//", Some("/"));
+        check("//api/v1/labels?a=/../b//c", Some("/api/v1/labels?a=/../b//c"));
+        check("/api//v1/./labels", Some("/api/v1/labels"));
+        check("/api/v1/label//values", Some("/api/v1/label/values"));
+        check("/api/v1/label/.x/values", None);
+        check("/api/v1/../../..//evil.example/", Some("/evil.example/"));
+        check("/..", Some("/"));
+        check("//\\evil.example", Some("/%5Cevil.example"));
+        check("/api/v1?x=1", Some("/api/v1/?x=1"));
+    }
+
+    #[test]
+    fn a_slash_at_the_end_is_one_too_many() {
+        let check = |method: Method, uri: &'static str, expect: Option<(u16, &str)>| {
+            let got = location(to_served(&method, &Uri::from_static(uri)));
+            assert_eq!(got, expect.map(|(status, to)| (status, to.to_owned())), "{uri}");
+        };
+        check(Method::GET, "/api/v1/query/?query=1", Some((301, "/api/v1/query?query=1")));
+        check(Method::POST, "/api/v1/query/", Some((307, "/api/v1/query")));
+        check(Method::GET, "/api/v1/label/job/values/", Some((301, "/api/v1/label/job/values")));
+        check(Method::GET, "/-/healthy/", Some((301, "/-/healthy")));
+        check(Method::GET, "/api/v1/query", None);
+        check(Method::GET, "/api/v1/nonsense/", None);
+        check(Method::GET, "/", None);
+    }
+
+    #[test]
+    fn what_a_page_shows_is_escaped() {
+        let shown =
+            redirect(StatusCode::MOVED_PERMANENTLY, &Method::GET, &Uri::from_static("/?a=1&b='"), "/x").unwrap();
+        let body = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(axum::body::to_bytes(shown.into_body(), 100));
+        assert_eq!(body.unwrap(), "<a href=\"/x?a=1&amp;b='\">Moved Permanently</a>.\n\n");
+    }
+}

@@ -1,0 +1,210 @@
+//! Reading the body of a request: up to a size, within a time, and charged while it is held.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequest, Request};
+use axum::http::{Method, header};
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use varve_tsdb::Charge;
+
+use super::compression::Coding;
+use crate::http::App;
+use crate::http::api::write::remote_write::text;
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::params::Form;
+use crate::server::request_context::Call;
+
+/// The largest form, in bytes; Go's limit.
+const FORM_SIZE_MAX: usize = 10 << 20;
+/// How long a body that is refused is still read, so that the sender comes to reading the answer.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
+/// How much of it is still read, in bytes.
+const DRAIN_SIZE_MAX: usize = 128 << 20;
+
+/// Why a body was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// It is larger than it may be.
+    #[error("request body exceeds {limit} bytes, the limit of {what}")]
+    TooLarge {
+        /// The bound.
+        limit: usize,
+        /// What sets it.
+        what: &'static str,
+    },
+    /// It did not come in time.
+    #[error("request body did not arrive within {}, see --web.read-timeout", crate::quantity::print_duration(*.0))]
+    Slow(Duration),
+    /// The connection broke, or the framing of the body.
+    #[error("read request body: {0}")]
+    Broken(String),
+    /// There is no memory for it.
+    #[error(transparent)]
+    Memory(#[from] varve_tsdb::Error),
+}
+
+/// Bounds of a body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyLimits {
+    pub(crate) size_max: usize,
+    /// What sets `size_max`, for the error.
+    pub(crate) what: &'static str,
+    pub(crate) timeout: Duration,
+}
+
+/// Reads a body; `charge` grows before each piece is kept.
+///
+/// # Errors
+/// See [`BodyError`].
+pub(crate) async fn read(mut body: Body, limits: BodyLimits, charge: &mut Charge) -> Result<Vec<u8>, BodyError> {
+    let whole = tokio::time::timeout(limits.timeout, read_whole(&mut body, limits, charge));
+    let result = whole.await.unwrap_or(Err(BodyError::Slow(limits.timeout)));
+    if matches!(result, Err(BodyError::TooLarge { .. } | BodyError::Memory(_))) {
+        // Whether it came to its end does not matter: the answer is the same.
+        let _drained = tokio::time::timeout(DRAIN_TIME_MAX, drain(body)).await;
+    }
+    result
+}
+
+async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) -> Result<Vec<u8>, BodyError> {
+    let too_large = || BodyError::TooLarge { limit: limits.size_max, what: limits.what };
+    let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if declared > limits.size_max {
+        return Err(too_large());
+    }
+    // Memory is taken as bytes come, not as they are declared: declaring costs a sender nothing.
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|broken| BodyError::Broken(broken.to_string()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let size = bytes.len() + data.len();
+        if size > limits.size_max {
+            return Err(too_large());
+        }
+        if size > bytes.capacity() {
+            let doubled = 2 * bytes.capacity();
+            let capacity = if declared >= size { doubled.min(declared).max(size) } else { doubled.max(size) };
+            // A task must not wait.
+            charge.grow_at_once(capacity.saturating_sub(charge.size()))?;
+            bytes.reserve_exact(capacity - bytes.len());
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+async fn drain(mut body: Body) {
+    let mut size = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        size += frame.data_ref().map_or(0, bytes::Bytes::len);
+        if size > DRAIN_SIZE_MAX {
+            return;
+        }
+    }
+}
+
+impl BodyError {
+    /// Returns the bound that was hit, by its flag.
+    pub(crate) fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::TooLarge { what, .. } => Some(what),
+            Self::Slow(_) => Some("--web.read-timeout"),
+            Self::Memory(varve_tsdb::Error::Limit { what, .. }) => Some(what),
+            Self::Memory(_) | Self::Broken(_) => None,
+        }
+    }
+}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        let kind = match error {
+            BodyError::TooLarge { .. } => ErrorKind::TooLarge,
+            BodyError::Slow(_) => ErrorKind::SlowRequest,
+            BodyError::Broken(_) => ErrorKind::BadData,
+            BodyError::Memory(_) => ErrorKind::Unavailable,
+        };
+        Self { limit: error.limit(), ..Self::new(kind, error.to_string()) }
+    }
+}
+
+impl FromRequest<Arc<App>> for Form {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
+        read_form(request, app).await.map_err(IntoResponse::into_response)
+    }
+}
+
+/// Reads the parameters of a request: of its body if that is a form, then of its URL.
+async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
+    let (parts, body) = request.into_parts();
+    let mut form = Form::default();
+    let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    if matches!(parts.method, Method::POST | Method::PUT) && is_form(content_type) {
+        let limits = BodyLimits { size_max: FORM_SIZE_MAX, what: "form size", timeout: app.settings.read_timeout };
+        let mut charge = app.context(None).charge();
+        let coding = text(&parts.headers, header::CONTENT_ENCODING);
+        let coding = Coding::of_body(coding).ok_or_else(|| {
+            let known = "gzip, deflate and zstd are";
+            ApiError::bad_data(format!("{coding} encoding of a form is not accepted; {known}"))
+        })?;
+        let body = read(body, limits, &mut charge).await?;
+        match coding {
+            None => form.add(&body)?,
+            Some(coding) => form = decode_form(coding, body, charge).await?,
+        }
+    }
+    form.add(parts.uri.query().unwrap_or_default().as_bytes())?;
+    Call::current().note_form(&form);
+    Ok(form)
+}
+
+/// Undoes the coding of a form on a blocking thread.
+async fn decode_form(coding: Coding, body: Vec<u8>, mut charge: Charge) -> Result<Form, ApiError> {
+    let decoding = tokio::task::spawn_blocking(move || {
+        let mut form = Form::default();
+        form.add(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?)?;
+        Ok(form)
+    });
+    decoding.await.unwrap_or_else(|panicked| Err(ApiError::new(ErrorKind::Internal, panicked.to_string())))
+}
+
+fn is_form(content_type: &[u8]) -> bool {
+    let media_type = content_type.split(|&b| b == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_tsdb::{MemoryBudget, QueryContext};
+
+    fn check(size: usize, expect: Result<usize, &str>) {
+        let memory = MemoryBudget::new("memory", 600);
+        let mut charge = QueryContext::new(Duration::from_secs(60), memory.clone()).charge();
+        let limits = BodyLimits { size_max: 1000, what: "the test", timeout: Duration::from_secs(60) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let got = runtime.block_on(read(Body::from(vec![0; size]), limits, &mut charge));
+        assert_eq!(got.map(|bytes| bytes.len()).map_err(|error| error.to_string()), expect.map_err(str::to_owned));
+        assert!(expect.is_err() || memory.used() >= size);
+    }
+
+    #[test]
+    fn bodies_are_read_up_to_their_limits() {
+        check(0, Ok(0));
+        check(600, Ok(600));
+        check(601, Err("memory: 601 exceeds the limit of 600"));
+        check(1001, Err("request body exceeds 1000 bytes, the limit of the test"));
+    }
+
+    #[test]
+    fn forms_are_told_by_their_content_type() {
+        assert!(is_form(b"application/x-www-form-urlencoded"));
+        assert!(is_form(b"Application/X-WWW-form-urlencoded ; charset=utf-8"));
+        assert!(!is_form(b"application/json"));
+        assert!(!is_form(b""));
+    }
+}

@@ -1,0 +1,328 @@
+//! Who sends a request: a user with a password, or the bearer of a token.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use axum::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use serde::Deserialize;
+use subtle::{Choice, ConstantTimeEq};
+use tokio::sync::Semaphore;
+
+use super::file::{BearerToken, File, Secret};
+
+/// Passwords that are compared at the same time: each costs a processor for a tenth of a second or more.
+const COMPARISONS_MAX: usize = 2;
+/// Comparisons whose outcome is kept; exporter-toolkit's number.
+const CACHE_LEN_MAX: usize = 100;
+/// Bytes of credentials that are looked at.
+const CREDENTIALS_SIZE_MAX: usize = 8 << 10;
+/// What the password of an unknown user is compared with, so that it takes as long as that of a known one. Nobody knows what it
+/// is the hash of.
+const HASH_OF_NOBODY: &str = "$2b$10$WA3Fov2nvEF2r0/SrZd3eeCwppeFWhxZhof2DtAcF1YeJwQkZ6eCy";
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scope {
+    Read,
+    Write,
+    Admin,
+}
+
+/// Why a request is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// Nobody knows who sends it.
+    Unknown,
+    /// Who sends it may not do this.
+    Scope(Scope),
+}
+
+/// Those who may send requests.
+pub(crate) struct Auth {
+    users: BTreeMap<String, Secret>,
+    tokens: Vec<Token>,
+    /// Whether a digest of user, hash and password was found to be right.
+    cache: Mutex<HashMap<Digest, bool>>,
+    comparisons: Arc<Semaphore>,
+}
+
+type Digest = [u8; SHA256_OUTPUT_LEN];
+
+struct Token {
+    name: Arc<str>,
+    digest: Digest,
+    scopes: Vec<Scope>,
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Auth({} users, {} tokens)", self.users.len(), self.tokens.len())
+    }
+}
+
+impl Scope {
+    /// Returns what a request does.
+    pub(crate) fn of(method: &Method, path: &str) -> Self {
+        let under =
+            |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let admin = ["/api/v1/admin", "/-/quit", "/-/reload"].into_iter().any(under);
+        if admin || matches!(*method, Method::DELETE | Method::PUT) {
+            Self::Admin
+        } else if ["/api/v1/write", "/api/v1/otlp", "/api/v1/import"].into_iter().any(under) {
+            Self::Write
+        } else {
+            Self::Read
+        }
+    }
+}
+
+impl Auth {
+    /// Takes users and tokens of a file; `None` if it has none, so that all are let in.
+    ///
+    /// # Errors
+    /// If a hash or a token is none, or a file cannot be read.
+    pub(super) fn new(file: &File, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Option<Self>> {
+        for (user, hash) in &file.basic_auth_users {
+            if hash.0.parse::<bcrypt::HashParts>().is_err() {
+                bail!("basic_auth_users.{user}: the value is no hash of bcrypt");
+            }
+        }
+        let token = |(idx, of)| read_token(of, folder, files).with_context(|| format!("bearer_tokens[{idx}]"));
+        let tokens = file.bearer_tokens.iter().enumerate().map(token).collect::<Result<Vec<_>>>()?;
+        let users = file.basic_auth_users.clone();
+        let is_open = users.is_empty() && tokens.is_empty();
+        let comparisons = Arc::new(Semaphore::new(COMPARISONS_MAX));
+        Ok((!is_open).then(|| Self { users, tokens, cache: Mutex::default(), comparisons }))
+    }
+
+    /// Lets a request in by its header `Authorization`, and returns who sends it. Users may do everything.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) async fn check(self: &Arc<Self>, header: Option<&[u8]>, scope: Scope) -> Result<Arc<str>, Denied> {
+        let header = header.filter(|header| header.len() <= CREDENTIALS_SIZE_MAX).ok_or(Denied::Unknown)?;
+        let (scheme, credentials) = std::str::from_utf8(header)
+            .ok()
+            .and_then(|header| header.split_once(' '))
+            .map(|(scheme, credentials)| (scheme, credentials.trim()))
+            .ok_or(Denied::Unknown)?;
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return self.check_token(credentials, scope);
+        }
+        if scheme.eq_ignore_ascii_case("basic") {
+            return self.check_user(credentials).await;
+        }
+        Err(Denied::Unknown)
+    }
+
+    fn check_token(&self, token: &str, scope: Scope) -> Result<Arc<str>, Denied> {
+        let given = sha256(&[token.as_bytes()]);
+        // All are looked at, so that the time tells nothing.
+        let found = self.tokens.iter().fold(None, |found, of| {
+            let is_same: Choice = of.digest.ct_eq(&given);
+            if bool::from(is_same) { Some(of) } else { found }
+        });
+        match found.ok_or(Denied::Unknown)? {
+            of if of.scopes.contains(&scope) => Ok(Arc::clone(&of.name)),
+            _ => Err(Denied::Scope(scope)),
+        }
+    }
+
+    async fn check_user(self: &Arc<Self>, credentials: &str) -> Result<Arc<str>, Denied> {
+        let decoded = STANDARD.decode(credentials).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let decoded = decoded.ok_or(Denied::Unknown)?;
+        let (user, password) = decoded.split_once(':').ok_or(Denied::Unknown)?;
+        let known = self.users.get(user);
+        let hash = known.map_or(HASH_OF_NOBODY, |hash| &hash.0).to_owned();
+        // Each part with its length, so that parts cannot be shifted into each other.
+        let key = sha256(&[user.as_bytes(), hash.as_bytes(), password.as_bytes()]);
+        let is_right = match self.cached(&key) {
+            Some(is_right) => is_right,
+            None => self.compare(key, hash, password.to_owned()).await,
+        };
+        if is_right && known.is_some() { Ok(user.into()) } else { Err(Denied::Unknown) }
+    }
+
+    /// Compares a password with its hash on a blocking thread. The outcome is kept, even if the client has gone.
+    async fn compare(self: &Arc<Self>, key: Digest, hash: String, password: String) -> bool {
+        let Ok(place) = Arc::clone(&self.comparisons).acquire_owned().await else { return false };
+        // It may have been compared for another request meanwhile.
+        if let Some(is_right) = self.cached(&key) {
+            return is_right;
+        }
+        let auth = Arc::clone(self);
+        let compared = tokio::task::spawn_blocking(move || {
+            let is_right = bcrypt::verify(password, &hash).unwrap_or(false);
+            auth.keep(key, is_right);
+            drop(place);
+            is_right
+        });
+        compared.await.unwrap_or(false)
+    }
+
+    fn cached(&self, key: &Digest) -> Option<bool> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+    }
+
+    fn keep(&self, key: Digest, is_right: bool) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= CACHE_LEN_MAX {
+            // What is wrong goes first: guesses must not push out those who are right.
+            let wrong = cache.iter().find(|(_, is_right)| !**is_right).map(|(key, _)| *key);
+            let goes = wrong.or_else(|| cache.keys().next().copied());
+            goes.map(|goes| cache.remove(&goes));
+        }
+        cache.insert(key, is_right);
+    }
+}
+
+fn read_token(of: &BearerToken, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Token> {
+    let BearerToken { name, token, token_file, token_sha256, scopes } = of;
+    let digest = match (&*token.0, token_file.as_os_str().is_empty(), &**token_sha256) {
+        ("", false, "") => {
+            let path = folder.join(token_file);
+            let text = std::fs::read_to_string(&path).with_context(|| format!("read {path:?}"))?;
+            files.push(path);
+            of_token(text.trim())?
+        }
+        ("", true, hex) if !hex.is_empty() => parse_hex(hex).context("token_sha256: expected 64 hex digits")?,
+        (token, true, "") => of_token(token)?,
+        _ => bail!("give one of token, token_file and token_sha256"),
+    };
+    if name.is_empty() || scopes.is_empty() {
+        bail!("give a name, and at least one of the scopes read, write and admin");
+    }
+    Ok(Token { name: Arc::from(name.as_str()), digest, scopes: scopes.clone() })
+}
+
+fn of_token(token: &str) -> Result<Digest> {
+    if token.is_empty() {
+        bail!("the token is empty");
+    }
+    Ok(sha256(&[token.as_bytes()]))
+}
+
+fn parse_hex(hex: &str) -> Option<Digest> {
+    let mut digest = Digest::default();
+    if hex.len() != 2 * digest.len() || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (idx, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * idx..2 * idx + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
+/// Returns the digest of a text, or of several with their lengths.
+fn sha256(parts: &[&[u8]]) -> Digest {
+    let whole = match parts {
+        [one] => one.to_vec(),
+        parts => parts.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part].concat()).collect(),
+    };
+    digest(&SHA256, &whole).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::web_config::file::parse;
+
+    /// bcrypt's cheapest cost, so that tests are quick.
+    const COST: u32 = 4;
+
+    fn auth() -> Arc<Auth> {
+        let hash = bcrypt::hash("s3cret", COST).unwrap();
+        let text = format!(
+            "basic_auth_users: {{ann: {hash}}}\n\
+             bearer_tokens:\n\
+             - {{name: reader, token: r3ad, scopes: [read]}}\n\
+             - {{name: writer, token_sha256: {}, scopes: [write, admin]}}\n",
+            sha256(&[b"wr1te"]).map(|byte| format!("{byte:02x}")).concat()
+        );
+        Arc::new(Auth::new(&parse(&text).unwrap(), Path::new(""), &mut Vec::new()).unwrap().unwrap())
+    }
+
+    fn basic(credentials: &str) -> String {
+        format!("Basic {}", STANDARD.encode(credentials))
+    }
+
+    #[tokio::test]
+    async fn who_is_known_is_let_in_for_what_they_may() {
+        let auth = auth();
+        let check = async |header: &str, scope, expect: Result<&str, Denied>| {
+            let got = auth.check(Some(header.as_bytes()), scope).await;
+            assert_eq!(got.as_deref(), expect.as_ref().map(|name| &**name), "{header}");
+        };
+        check(&basic("ann:s3cret"), Scope::Admin, Ok("ann")).await;
+        check(&basic("ann:s3cret"), Scope::Read, Ok("ann")).await;
+        check(&basic("ann:wrong"), Scope::Read, Err(Denied::Unknown)).await;
+        check(&basic("ann:"), Scope::Read, Err(Denied::Unknown)).await;
+        check("bearer r3ad", Scope::Read, Ok("reader")).await;
+        check("Bearer r3ad", Scope::Write, Err(Denied::Scope(Scope::Write))).await;
+        check("Bearer wr1te", Scope::Admin, Ok("writer")).await;
+        check("Bearer wr1te", Scope::Read, Err(Denied::Scope(Scope::Read))).await;
+        for header in ["", "Bearer", "Bearer ", "Bearer x", "Basic !", "Basic", "Digest x", &basic("ann")] {
+            check(header, Scope::Read, Err(Denied::Unknown)).await;
+        }
+        assert_eq!(auth.check(None, Scope::Read).await, Err(Denied::Unknown));
+    }
+
+    #[tokio::test]
+    async fn a_comparison_is_made_once_and_kept_within_bounds() {
+        let auth = auth();
+        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read).await.unwrap();
+        let kept = || auth.cache.lock().unwrap().len();
+        assert_eq!(kept(), 1);
+        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read).await.unwrap();
+        assert_eq!(kept(), 1);
+        for i in 0..2 * CACHE_LEN_MAX {
+            auth.keep(sha256(&[&i.to_le_bytes()]), false);
+        }
+        assert_eq!(kept(), CACHE_LEN_MAX);
+        assert!(auth.cache.lock().unwrap().values().any(|&is_right| is_right), "guesses do not push out who is right");
+    }
+
+    #[tokio::test]
+    async fn nobody_has_no_password() {
+        let auth = auth();
+        assert_eq!(auth.check(Some(basic("bob:s3cret").as_bytes()), Scope::Read).await, Err(Denied::Unknown));
+        assert!(HASH_OF_NOBODY.parse::<bcrypt::HashParts>().is_ok());
+        assert_eq!(auth.cache.lock().unwrap().len(), 1, "it has been compared");
+    }
+
+    #[test]
+    fn each_path_needs_its_scope() {
+        let check = |method: Method, path: &str, expect| assert_eq!(Scope::of(&method, path), expect, "{path}");
+        check(Method::GET, "/api/v1/query", Scope::Read);
+        check(Method::POST, "/api/v1/query_range", Scope::Read);
+        check(Method::GET, "/-/ready", Scope::Read);
+        check(Method::POST, "/api/v1/write", Scope::Write);
+        check(Method::POST, "/api/v1/otlp/v1/metrics", Scope::Write);
+        check(Method::GET, "/api/v1/status/queries", Scope::Read);
+        check(Method::DELETE, "/api/v1/status/queries/1", Scope::Admin);
+        check(Method::POST, "/api/v1/admin/tsdb/snapshot", Scope::Admin);
+        check(Method::POST, "/-/reload", Scope::Admin);
+    }
+
+    #[test]
+    fn what_cannot_be_checked_is_refused() {
+        let check = |text: &str, expect: &str| {
+            let refused = Auth::new(&parse(text).unwrap(), Path::new(""), &mut Vec::new()).unwrap_err();
+            assert!(format!("{refused:#}").contains(expect), "{refused:#}");
+        };
+        check("basic_auth_users: {ann: s3cret}", "basic_auth_users.ann: the value is no hash of bcrypt");
+        check("bearer_tokens: [{name: x, scopes: [read]}]", "bearer_tokens[0]: the token is empty");
+        check("bearer_tokens: [{token: x, scopes: [read]}]", "give a name");
+        check("bearer_tokens: [{name: x, token: x}]", "at least one of the scopes");
+        check("bearer_tokens: [{name: x, token_sha256: abc, scopes: [read]}]", "expected 64 hex digits");
+        check("bearer_tokens: [{name: x, token: a, token_file: b, scopes: [read]}]", "give one of");
+        check("bearer_tokens: [{name: x, token_file: nowhere, scopes: [read]}]", "read \"nowhere\"");
+    }
+}

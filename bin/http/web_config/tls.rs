@@ -1,0 +1,170 @@
+//! `tls_server_config`: certificates and what is demanded of clients, as rustls takes it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
+
+use super::client_certs;
+use super::file::TlsServerConfig;
+
+/// What HTTP/2 is called while a connection is encrypted.
+pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
+
+/// Returns what rustls serves with; `None` for an empty section, which means plain text. Paths are relative to `folder`; the
+/// files that were read are added to `files`.
+///
+/// # Errors
+/// What is missing or not sound, with its key.
+pub(super) fn server_config(
+    of: &TlsServerConfig,
+    http2: bool,
+    folder: &Path,
+    files: &mut Vec<PathBuf>,
+) -> Result<Option<Arc<ServerConfig>>> {
+    let cert = pem(&of.cert, &of.cert_file, folder, files).context("tls_server_config.cert_file")?;
+    let key = pem(&of.key.0, &of.key_file, folder, files).context("tls_server_config.key_file")?;
+    let client_ca =
+        pem(&of.client_ca, &of.client_ca_file, folder, files).context("tls_server_config.client_ca_file")?;
+    let (cert, key) = match (cert, key) {
+        (None, None) if client_ca.is_none() && of.client_auth_type.is_empty() => return Ok(None),
+        (None, _) => bail!("tls_server_config: missing one of cert or cert_file"),
+        (_, None) => bail!("tls_server_config: missing one of key or key_file"),
+        (Some(cert), Some(key)) => (cert, key),
+    };
+    let provider = Arc::new(provider(of)?);
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions(of)?)?;
+    let certs: Vec<_> =
+        CertificateDer::pem_slice_iter(&cert).collect::<Result<_, _>>().context("tls_server_config.cert")?;
+    // Its error says what is wrong with the key, and nothing of what is in it.
+    let key =
+        PrivateKeyDer::from_pem_slice(&key).map_err(|_| anyhow!("tls_server_config.key: no private key in PEM"))?;
+    let builder = match client_certs::verifier(of, client_ca, provider)? {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(certs, key).context("tls_server_config: certificate and key")?;
+    config.ignore_client_order = of.prefer_server_cipher_suites.unwrap_or(true);
+    let http1 = &b"http/1.1"[..];
+    let spoken = if http2 { vec![ALPN_HTTP2, http1] } else { vec![http1] };
+    config.alpn_protocols = spoken.into_iter().map(<[u8]>::to_vec).collect();
+    Ok(Some(Arc::new(config)))
+}
+
+/// Returns a text in PEM, from the file itself or from one that it names.
+fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Option<Vec<u8>>> {
+    match (inline.is_empty(), file.as_os_str().is_empty()) {
+        (true, true) => Ok(None),
+        (false, true) => Ok(Some(inline.as_bytes().to_vec())),
+        (true, false) => {
+            let path = folder.join(file);
+            let text = std::fs::read(&path).with_context(|| format!("read {path:?}"))?;
+            files.push(path);
+            Ok(Some(text))
+        }
+        (false, false) => bail!("give the text or its file, not both"),
+    }
+}
+
+/// Returns the versions of TLS that are spoken: 1.2 and 1.3 if the file does not say otherwise.
+fn versions(of: &TlsServerConfig) -> Result<Vec<&'static SupportedProtocolVersion>> {
+    let number = |key: &str, text: &str, default| match text {
+        "" => Ok(default),
+        "TLS12" => Ok(2),
+        "TLS13" => Ok(3),
+        "TLS10" | "TLS11" => bail!("tls_server_config.{key}: {text} is not safe and not spoken; the oldest is TLS12"),
+        _ => bail!("tls_server_config.{key}: {text:?} is unknown"),
+    };
+    let (min, max) = (number("min_version", &of.min_version, 2)?, number("max_version", &of.max_version, 3)?);
+    let all = [(2, &version::TLS12), (3, &version::TLS13)];
+    let spoken: Vec<_> = all.into_iter().filter(|(n, _)| (min..=max).contains(n)).map(|(_, version)| version).collect();
+    if spoken.is_empty() {
+        bail!("tls_server_config: min_version is above max_version");
+    }
+    Ok(spoken)
+}
+
+/// Returns the ciphers and curves that are offered. As in Go, the ciphers of TLS 1.3 are not chosen.
+fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    if !of.cipher_suites.is_empty() {
+        let name = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite());
+        let chosen = |text: &str| {
+            let found = provider.cipher_suites.iter().find(|suite| name(suite) == text).copied();
+            found.ok_or_else(|| anyhow!("tls_server_config.cipher_suites: {text:?} is unknown or not safe"))
+        };
+        let chosen = of.cipher_suites.iter().map(|text| chosen(text)).collect::<Result<Vec<_>>>()?;
+        let of_1_3 = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_some()).copied();
+        provider.cipher_suites = of_1_3.chain(chosen).collect();
+    }
+    if !of.curve_preferences.is_empty() {
+        let chosen = |text: &String| match text.as_str() {
+            "X25519" => Ok(ring::kx_group::X25519),
+            "CurveP256" => Ok(ring::kx_group::SECP256R1),
+            "CurveP384" => Ok(ring::kx_group::SECP384R1),
+            _ => Err(anyhow!("tls_server_config.curve_preferences: {text:?} is unknown")),
+        };
+        provider.kx_groups = of.curve_preferences.iter().map(chosen).collect::<Result<_>>()?;
+    }
+    Ok(provider)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::web_config::file::parse;
+
+    fn config(text: &str) -> Result<Option<Arc<ServerConfig>>> {
+        let file = parse(&format!("tls_server_config:\n{text}")).unwrap();
+        server_config(
+            &file.tls_server_config.unwrap_or_default(),
+            file.http_server_config.http2(),
+            Path::new(""),
+            &mut Vec::new(),
+        )
+    }
+
+    /// Writes texts in PEM as YAML.
+    fn with_cert(rest: &str) -> String {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let block = |pem: String| pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
+        let (cert, key) = (block(made.cert.pem()), block(made.signing_key.serialize_pem()));
+        format!("  cert: |\n{cert}  key: |\n{key}  client_ca: |\n{cert}{rest}")
+    }
+
+    #[test]
+    fn settings_are_taken_as_exporter_toolkit_takes_them() {
+        assert!(config("  {}").unwrap().is_none());
+        let tls = config(&with_cert("  client_auth_type: RequireAndVerifyClientCert\n  min_version: TLS13\n"));
+        assert_eq!(tls.unwrap().unwrap().alpn_protocols, [&b"h2"[..], b"http/1.1"]);
+        let tls =
+            config(&with_cert("  client_auth_type: RequireAndVerifyClientCert\nhttp_server_config: {http2: false}\n"));
+        assert_eq!(tls.unwrap().unwrap().alpn_protocols, [b"http/1.1"]);
+        let rest = "  client_auth_type: VerifyClientCertIfGiven\n  curve_preferences: [X25519, CurveP256]\n  \
+                    cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]\n";
+        config(&with_cert(rest)).unwrap().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_sound_is_refused_by_its_key() {
+        let check = |text: &str, expect: &str| {
+            let refused = format!("{:#}", config(text).unwrap_err());
+            assert!(refused.contains(expect), "{refused}");
+        };
+        check("  cert_file: nowhere", "cert_file: read \"nowhere\"");
+        check("  key: x", "missing one of cert or cert_file");
+        check("  cert: x", "missing one of key or key_file");
+        check("  cert: x\n  key: s3cret", "no private key in PEM");
+        check("  cert: x\n  cert_file: y\n  key: z", "not both");
+        check("  client_auth_type: RequireAndVerifyClientCert", "missing one of cert");
+        check(&with_cert(""), "without a client_auth_type");
+        check(&with_cert("  client_auth_type: Some\n"), "\"Some\" is unknown");
+        check(&with_cert("  min_version: TLS10\n"), "the oldest is TLS12");
+        check(&with_cert("  min_version: TLS13\n  max_version: TLS12\n"), "above max_version");
+        check(&with_cert("  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n"), "unknown or not safe");
+    }
+}

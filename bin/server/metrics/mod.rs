@@ -1,0 +1,370 @@
+//! Varve's own metrics: counters that requests bump, and figures read when somebody asks.
+//!
+//! `varve_*` is ours; `prometheus_*` and `process_*` names are those that dashboards and alerts for Prometheus
+//! expect. docs/metrics.md lists them.
+
+mod process;
+mod store;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+use super::live_config::ReloadStatus;
+use super::query_log::QueryLog;
+use super::store::Store;
+
+/// Content type of the text format.
+pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Bounds of `prometheus_http_request_duration_seconds`, Prometheus' own.
+const HTTP_SECONDS: [f64; 9] = [0.1, 0.2, 0.4, 1.0, 3.0, 8.0, 20.0, 60.0, 120.0];
+const QUEUE_SECONDS: [f64; 6] = [0.001, 0.01, 0.1, 1.0, 10.0, 60.0];
+
+/// What the server counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    started_s: f64,
+    /// Answers by `handler` and `code`.
+    pub(crate) http_requests: IntCounterVec,
+    /// Seconds up to the head of the answer, by `handler`.
+    pub(crate) http_seconds: HistogramVec,
+    /// Answers that broke off after their start was sent.
+    pub(crate) answers_cut: IntCounter,
+    /// Requests that ended in a panic.
+    pub(crate) panics: IntCounter,
+    /// Open connections.
+    pub(crate) connections: IntGauge,
+    /// Connections closed because there were too many.
+    pub(crate) connections_evicted: IntCounter,
+    /// Connections closed because the client took nothing for too long.
+    pub(crate) connections_stalled: IntCounter,
+    /// Answers of HTTP/2 that were reset because their client took nothing of them.
+    pub(crate) streams_stalled: IntCounter,
+    /// Requests without credentials that let them in.
+    pub(crate) requests_denied: IntCounter,
+    /// Connections that ended before they were encrypted.
+    pub(crate) handshakes_failed: IntCounter,
+    /// Self-scrapes that could not be stored.
+    pub(crate) self_scrapes_failed: IntCounter,
+    active: IntGaugeVec,
+    waiting: IntGaugeVec,
+    queue_seconds: HistogramVec,
+    answers_shared: IntCounterVec,
+    limits_hit: IntCounterVec,
+    query_log: QueryLog,
+}
+
+impl Metrics {
+    /// Makes all metrics, at zero.
+    ///
+    /// # Errors
+    /// If two have the same name, or one is not valid.
+    pub(crate) fn new() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str| registered(&registry, IntCounter::new(name, help)?);
+        let http_seconds = HistogramOpts::new(
+            "prometheus_http_request_duration_seconds",
+            "Histogram of latencies for HTTP requests, up to the head of the answer.",
+        );
+        let queue_seconds = HistogramOpts::new(
+            "varve_admission_wait_seconds",
+            "Time that requests waited for a place, by class of request.",
+        );
+        let metrics = Self {
+            started_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+            http_requests: registered(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new("prometheus_http_requests_total", "Counter of HTTP requests."),
+                    &["handler", "code"],
+                )?,
+            )?,
+            http_seconds: registered(
+                &registry,
+                HistogramVec::new(http_seconds.buckets(HTTP_SECONDS.to_vec()), &["handler"])?,
+            )?,
+            answers_cut: counter(
+                "varve_http_answers_cut_total",
+                "Answers that broke off after their start was sent: deadline, client, memory or failure.",
+            )?,
+            panics: counter("varve_http_panics_total", "Requests that ended in a panic.")?,
+            connections: registered(&registry, IntGauge::new("varve_http_connections", "Open connections.")?)?,
+            connections_evicted: counter(
+                "varve_http_connections_evicted_total",
+                "Idle connections closed because --web.max-connections were open.",
+            )?,
+            connections_stalled: counter(
+                "varve_http_connections_stalled_total",
+                "Connections closed because the client took nothing for --web.write-stall-timeout.",
+            )?,
+            streams_stalled: counter(
+                "varve_http_streams_stalled_total",
+                "Answers of HTTP/2 reset because the client took nothing of them for --web.write-stall-timeout.",
+            )?,
+            requests_denied: counter(
+                "varve_http_requests_denied_total",
+                "Requests without a user, password or token that lets them in.",
+            )?,
+            handshakes_failed: counter(
+                "varve_http_tls_handshakes_failed_total",
+                "Connections that ended before they were encrypted.",
+            )?,
+            self_scrapes_failed: counter(
+                "varve_self_scrapes_failed_total",
+                "Rounds of Varve's own metrics that could not be stored in full.",
+            )?,
+            active: registered(
+                &registry,
+                IntGaugeVec::new(Opts::new("varve_requests_active", "Requests at work, by class."), &["class"])?,
+            )?,
+            queue_seconds: registered(
+                &registry,
+                HistogramVec::new(queue_seconds.buckets(QUEUE_SECONDS.to_vec()), &["class"])?,
+            )?,
+            waiting: registered(
+                &registry,
+                IntGaugeVec::new(Opts::new("varve_requests_waiting", "Requests that wait for a place."), &["class"])?,
+            )?,
+            answers_shared: registered(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "varve_requests_shared_total",
+                        "Requests that got the answer of an identical one that was there already.",
+                    ),
+                    &["class"],
+                )?,
+            )?,
+            limits_hit: registered(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "varve_limits_hit_total",
+                        "Requests that were refused or ended, by the limit that they hit.",
+                    ),
+                    &["limit"],
+                )?,
+            )?,
+            query_log: QueryLog::new(
+                registered(
+                    &registry,
+                    IntGauge::new("prometheus_engine_query_log_enabled", "State of the query log.")?,
+                )?,
+                counter("prometheus_engine_query_log_failures_total", "The number of query log failures.")?,
+            ),
+            registry,
+        };
+        Ok(metrics)
+    }
+
+    /// Returns the requests of a class that are at work.
+    pub(crate) fn active(&self, class: &str) -> IntGauge {
+        self.active.with_label_values(&[class])
+    }
+
+    /// Returns the requests of a class that wait for a place.
+    pub(crate) fn waiting(&self, class: &str) -> IntGauge {
+        self.waiting.with_label_values(&[class])
+    }
+
+    /// Returns the requests of a class that got the answer of another one.
+    pub(crate) fn answers_shared(&self, class: &str) -> IntCounter {
+        self.answers_shared.with_label_values(&[class])
+    }
+
+    /// Counts a request that was refused or ended by a limit, if it was.
+    pub(crate) fn count_limit(&self, flag: Option<&'static str>) {
+        flag.into_iter().for_each(|flag| self.limits_hit.with_label_values(&[flag]).inc());
+    }
+
+    /// Returns the query log, which counts here.
+    pub(crate) fn query_log(&self) -> QueryLog {
+        self.query_log.clone()
+    }
+
+    /// Returns the waits of requests of a class.
+    pub(crate) fn queue_seconds(&self, class: &str) -> Histogram {
+        self.queue_seconds.with_label_values(&[class])
+    }
+
+    /// Reads all metrics, families ascending by name. Reads files of /proc: not for a thread that must not wait.
+    pub(crate) fn gather(
+        &self,
+        store: Option<&Store>,
+        memory: &MemoryFigures,
+        config: ReloadStatus,
+    ) -> Vec<MetricFamily> {
+        let mut families = self.registry.gather();
+        families.extend(process::gather(self.started_s));
+        families.extend(memory.families());
+        families.extend(config_families(config));
+        families.push(build_info());
+        families.push(family(
+            "prometheus_engine_queries",
+            "The current number of queries being executed or waiting.",
+            MetricType::GAUGE,
+            self.active("query").get() as f64,
+        ));
+        families.extend(store.into_iter().flat_map(store::gather));
+        families.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+        families
+    }
+}
+
+/// What queries and requests hold, with its limits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemoryFigures {
+    pub(crate) queries_bytes: usize,
+    pub(crate) queries_max_bytes: usize,
+    pub(crate) queries_concurrent_max: usize,
+    pub(crate) write_bodies_bytes: usize,
+    /// Bytes in use and their limit, of the process or its cgroup.
+    pub(crate) process: (u64, u64),
+    /// Requests that the request ring has not noted.
+    pub(crate) ring_lost: u64,
+}
+
+impl MemoryFigures {
+    fn families(&self) -> [MetricFamily; 7] {
+        let gauge = |name, help, value: usize| family(name, help, MetricType::GAUGE, value as f64);
+        let help = "Requests that the request ring did not note, and notes that could not be written.";
+        let lost = family("varve_request_ring_lost_total", help, MetricType::COUNTER, self.ring_lost as f64);
+        let (used, limit) = self.process;
+        [
+            lost,
+            family(
+                "varve_memory_used_bytes",
+                "Memory in use, of what --memory.refuse-at is about.",
+                MetricType::GAUGE,
+                used as f64,
+            ),
+            family("varve_memory_limit_bytes", "Memory that may be in use.", MetricType::GAUGE, limit as f64),
+            gauge("varve_query_memory_bytes", "Memory that all queries hold.", self.queries_bytes),
+            gauge("varve_ingest_body_bytes", "Memory that bodies of write requests hold.", self.write_bodies_bytes),
+            gauge("varve_query_memory_max_bytes", "Memory that all queries may hold.", self.queries_max_bytes),
+            gauge(
+                "prometheus_engine_queries_concurrent_max",
+                "The max number of concurrent queries.",
+                self.queries_concurrent_max,
+            ),
+        ]
+    }
+}
+
+/// Writes families in the text format 0.0.4.
+///
+/// # Errors
+/// If a family is not valid.
+pub(crate) fn print(families: &[MetricFamily]) -> prometheus::Result<String> {
+    TextEncoder::new().encode_to_string(families)
+}
+
+fn config_families(config: ReloadStatus) -> [MetricFamily; 2] {
+    [
+        family(
+            "prometheus_config_last_reload_successful",
+            "Whether the last configuration reload attempt was successful.",
+            MetricType::GAUGE,
+            f64::from(u8::from(config.is_success)),
+        ),
+        family(
+            "prometheus_config_last_reload_success_timestamp_seconds",
+            "Timestamp of the last successful configuration reload.",
+            MetricType::GAUGE,
+            config.last_success.as_millisecond() as f64 / 1000.0,
+        ),
+    ]
+}
+
+fn build_info() -> MetricFamily {
+    let mut info = family("varve_build_info", "A metric with value 1 that tells the version.", MetricType::GAUGE, 1.0);
+    let label = label("version", env!("CARGO_PKG_VERSION"));
+    info.mut_metric().iter_mut().for_each(|metric| metric.set_label(vec![label.clone()]));
+    info
+}
+
+/// Makes a family of one counter or gauge without labels.
+fn family(name: &str, help: &str, kind: MetricType, value: f64) -> MetricFamily {
+    family_of(name, help, kind, [(Vec::new(), value)])
+}
+
+/// Makes a family of counters or gauges.
+fn family_of(
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    values: impl IntoIterator<Item = (Vec<LabelPair>, f64)>,
+) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(values.into_iter().map(|(labels, value)| metric(kind, labels, value)).collect());
+    family
+}
+
+fn metric(kind: MetricType, labels: Vec<LabelPair>, value: f64) -> Metric {
+    let mut metric = Metric::default();
+    metric.set_label(labels);
+    if kind == MetricType::COUNTER {
+        let mut counter = Counter::default();
+        counter.set_value(value);
+        metric.set_counter(counter);
+    } else {
+        let mut gauge = Gauge::default();
+        gauge.set_value(value);
+        metric.set_gauge(gauge);
+    }
+    metric
+}
+
+fn label(name: &str, value: &str) -> LabelPair {
+    let mut pair = LabelPair::default();
+    pair.set_name(name.to_owned());
+    pair.set_value(value.to_owned());
+    pair
+}
+
+fn registered<C>(registry: &Registry, collector: C) -> prometheus::Result<C>
+where
+    C: prometheus::core::Collector + Clone + 'static,
+{
+    registry.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_printed_in_order_and_once() {
+        let metrics = Metrics::new().unwrap();
+        metrics.http_requests.with_label_values(&["/metrics", "200"]).inc();
+        let memory = MemoryFigures {
+            queries_bytes: 1,
+            queries_max_bytes: 2,
+            queries_concurrent_max: 20,
+            write_bodies_bytes: 0,
+            process: (3, 4),
+            ring_lost: 0,
+        };
+        let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
+        let families = metrics.gather(None, &memory, config);
+        assert!(families.windows(2).all(|pair| pair[0].name() < pair[1].name()));
+        let text = print(&families).unwrap();
+        for line in [
+            "prometheus_http_requests_total{code=\"200\",handler=\"/metrics\"} 1",
+            "varve_query_memory_max_bytes 2",
+            "# TYPE varve_http_answers_cut_total counter",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

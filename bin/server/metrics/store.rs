@@ -1,0 +1,362 @@
+//! The metrics of the open store: what it holds, what replay found, what writes did.
+
+use prometheus::proto::{LabelPair, MetricFamily, MetricType};
+
+use super::{family, family_of, label};
+use crate::server::store::Store;
+use crate::server::usage::UsageStats;
+use varve_ingest::{HaCluster, RuleStats, TeamStatus};
+
+/// Reads the figures.
+pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
+    let (db, receiver) = (&store.db, &store.receiver);
+    let families = [tsdb(&db.stats()), replay(&db.replay_status()), ingest(&receiver.stats())];
+    [families.concat(), rules(store), teams(store), usage(&store.usage.stats()), ha(store)].concat()
+}
+
+fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
+    let replayed = &stats.replayed;
+    let mut families = vec![
+        gauge("prometheus_tsdb_head_series", "Total number of series in the head block.", stats.n_series),
+        family_of(
+            "prometheus_tsdb_head_samples_appended_total",
+            "Total number of appended samples.",
+            MetricType::COUNTER,
+            [
+                (vec![label("type", "float")], stats.n_appended.saturating_sub(stats.n_histograms_appended) as f64),
+                (vec![label("type", "histogram")], stats.n_histograms_appended as f64),
+            ],
+        ),
+        gauge("varve_tsdb_head_size_bytes", "Memory that series and samples take, about.", stats.head_size_bytes),
+        gauge("varve_tsdb_wal_pending_bytes", "Log records that wait to be written.", stats.wal_pending_bytes),
+        gauge("varve_tsdb_replayed_series", "Series defined by the log at the last start.", replayed.n_series),
+        gauge("varve_tsdb_replayed_samples", "Samples restored from the log at the last start.", replayed.n_samples),
+        gauge(
+            "varve_tsdb_replayed_orphaned_samples",
+            "Samples of the log at the last start whose series is not defined.",
+            replayed.n_orphaned,
+        ),
+        gauge("varve_tsdb_replayed_torn_bytes", "Bytes cut off the log's ends at the last start.", replayed.torn_bytes),
+        gauge(
+            "varve_tsdb_replayed_damaged_bytes",
+            "Bytes inside the log that were damaged at the last start and put into quarantine.",
+            replayed.damaged_bytes,
+        ),
+        family_of(
+            "varve_tsdb_replayed_held_samples",
+            "Samples that came while the log was replayed at the last start, by what became of them.",
+            MetricType::GAUGE,
+            held(replayed),
+        ),
+    ];
+    families.extend(blocks(stats));
+    families.extend(exemplars(&stats.exemplars));
+    families.extend(stats.newest_ms.map(|newest_ms| {
+        let help = "Maximum timestamp of the head block in milliseconds.";
+        family("prometheus_tsdb_head_max_time", help, MetricType::GAUGE, newest_ms as f64)
+    }));
+    families
+}
+
+/// Returns the samples that were held, each under one outcome.
+fn held(replayed: &varve_tsdb::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
+    let (repeated, conflicting) = (replayed.n_held_repeated, replayed.n_held_conflicting);
+    let late = replayed.n_held_refusable;
+    let stored = replayed.n_held.saturating_sub(repeated + conflicting + late);
+    let outcomes = [("stored", stored), ("repeated", repeated), ("conflicting", conflicting), ("stored_late", late)];
+    outcomes.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64))
+}
+
+fn replay(status: &varve_tsdb::ReplayStatus) -> Vec<MetricFamily> {
+    let is_running = u64::from(status.state == varve_tsdb::ReplayState::Running);
+    vec![
+        gauge("varve_tsdb_replay_running", "1 while the log is replayed.", is_running),
+        gauge("varve_tsdb_replay_read_bytes", "Bytes of the log that the replay has read.", status.n_bytes),
+        gauge("varve_tsdb_replay_log_bytes", "Bytes of the log that are to be replayed.", status.n_bytes_total),
+        gauge("varve_tsdb_replay_held_bytes", "Memory of samples that wait for the replay.", status.held_bytes),
+        gauge("varve_tsdb_replay_held_max_bytes", "Memory that they may take.", status.held_max_bytes),
+    ]
+}
+
+fn exemplars(stats: &varve_tsdb::ExemplarStats) -> Vec<MetricFamily> {
+    vec![
+        counter(
+            "prometheus_tsdb_exemplar_exemplars_appended_total",
+            "Total number of appended exemplars.",
+            stats.n_appended,
+        ),
+        counter(
+            "prometheus_tsdb_exemplar_out_of_order_exemplars_total",
+            "Total number of out of order exemplar ingestion failed attempts.",
+            stats.n_out_of_order,
+        ),
+        gauge(
+            "prometheus_tsdb_exemplar_exemplars_in_storage",
+            "Number of exemplars currently in circular storage.",
+            stats.n_stored,
+        ),
+        gauge(
+            "prometheus_tsdb_exemplar_series_with_exemplars_in_storage",
+            "Number of series with exemplars currently in circular storage.",
+            stats.n_series,
+        ),
+        gauge(
+            "prometheus_tsdb_exemplar_max_exemplars",
+            "Total number of exemplars the exemplar storage can store.",
+            stats.n_max,
+        ),
+        family(
+            "prometheus_tsdb_exemplar_last_exemplars_timestamp_seconds",
+            "The timestamp of the oldest exemplar stored in circular storage.",
+            MetricType::GAUGE,
+            stats.oldest_ms.unwrap_or(0) as f64 / 1000.0,
+        ),
+    ]
+}
+
+fn blocks(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
+    let compaction = &stats.compaction;
+    vec![
+        gauge("prometheus_tsdb_blocks_loaded", "Number of currently loaded data blocks", stats.n_blocks),
+        gauge(
+            "prometheus_tsdb_storage_blocks_bytes",
+            "The number of bytes that are currently used for local storage by all blocks.",
+            stats.blocks_size_bytes,
+        ),
+        gauge("varve_tsdb_blocks_index_bytes", "Bytes of blocks that are index.", stats.blocks_index_bytes),
+        gauge("varve_tsdb_blocks_samples", "Samples in blocks.", stats.blocks_samples),
+        gauge("varve_tsdb_blocks_damaged", "Blocks that could not be opened.", stats.n_damaged_blocks),
+        counter(
+            "varve_tsdb_background_panics_total",
+            "Times that flushing or merging panicked and began anew.",
+            stats.n_background_panics,
+        ),
+        gauge("varve_tsdb_page_cache_bytes", "Memory of pages of blocks that were read.", stats.page_cache_bytes),
+        counter(
+            "prometheus_tsdb_compactions_total",
+            "Total number of compactions that were executed for the partition.",
+            compaction.n_merges,
+        ),
+        counter(
+            "prometheus_tsdb_compactions_failed_total",
+            "Total number of compactions that failed for the partition.",
+            compaction.n_failed,
+        ),
+        counter("varve_tsdb_blocks_expired_total", "Blocks that retention removed.", compaction.n_expired),
+        counter(
+            "varve_tsdb_merge_conflicts_total",
+            "Samples that merging left out because an earlier one at the same time has another value.",
+            compaction.n_conflicts,
+        ),
+    ]
+}
+
+fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
+    let requests = [
+        ("stored", stats.requests_stored),
+        ("partial", stats.requests_partial),
+        ("malformed", stats.requests_malformed),
+        ("too_large", stats.requests_too_large),
+        ("busy", stats.requests_busy),
+        ("failed", stats.requests_failed),
+    ];
+    let n_throttled = stats.requests_throttled.values().sum();
+    let requests = requests.into_iter().chain([("throttled", n_throttled)]);
+    let by_outcome = requests.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64));
+    let by_reason = stats.rejected.iter().map(|(reason, n)| (vec![label("reason", reason.name())], *n as f64));
+    let mut families = vec![
+        family_of(
+            "varve_ingest_requests_total",
+            "Write requests, by what became of them.",
+            MetricType::COUNTER,
+            by_outcome,
+        ),
+        counter("varve_ingest_received_bytes_total", "Bytes of write requests as they came.", stats.received_bytes),
+        counter(
+            "varve_ingest_samples_stored_total",
+            "Samples of write requests that were stored, exact repetitions included.",
+            stats.samples_stored,
+        ),
+        counter(
+            "varve_ingest_samples_dropped_total",
+            "Samples of write requests that rules have dropped.",
+            stats.samples_dropped,
+        ),
+        counter(
+            "varve_ingest_samples_left_out_total",
+            "Samples of write requests that were left out because another replica of their HA pair leads.",
+            stats.samples_left_out,
+        ),
+        counter(
+            "varve_ingest_exemplars_stored_total",
+            "Exemplars of write requests that were stored, repetitions included.",
+            stats.exemplars.stored,
+        ),
+        gauge("varve_ingest_creating", "Write requests that make series now.", stats.turns.creating),
+        gauge(
+            "varve_ingest_waiting",
+            "Write requests that wait now, for a turn to make series or what else is scarce.",
+            stats.turns.waiting,
+        ),
+        gauge("varve_ingest_waiting_bytes", "Memory that waiting write requests hold.", stats.turns.waiting_bytes),
+        gauge("varve_ingest_in_flight_bytes", "Memory that write requests at work hold.", stats.in_flight_bytes),
+        counter("varve_ingest_route_hits_total", "Series of write requests that were known.", stats.route.hits),
+        counter(
+            "varve_ingest_route_misses_total",
+            "Series of write requests that were looked into.",
+            stats.route.misses,
+        ),
+        counter(
+            "varve_ingest_route_evicted_total",
+            "Series forgotten, for want of room or since they were not used.",
+            stats.route.evicted,
+        ),
+        gauge("varve_ingest_route_entries", "Series that the route cache knows.", stats.route.entries),
+        gauge("varve_ingest_route_size_bytes", "Memory that the route cache takes.", stats.route.size_bytes),
+    ];
+    // A family must have a metric: it appears with the first reject.
+    if !stats.exemplars.refused.is_empty() {
+        let refused = stats.exemplars.refused.iter();
+        let by_reason = refused.map(|(refusal, n)| (vec![label("reason", refusal.name())], *n as f64));
+        let help = "Exemplars of write requests that were not stored.";
+        families.push(family_of("varve_ingest_exemplars_refused_total", help, MetricType::COUNTER, by_reason));
+    }
+    if n_throttled > 0 {
+        let throttled = stats.requests_throttled.iter();
+        let by_scarce = throttled.map(|(scarce, n)| (vec![label("scarce", scarce.name())], *n as f64));
+        let help = "Write requests of which a part has to come again, by what was scarce.";
+        families.push(family_of("varve_ingest_throttled_total", help, MetricType::COUNTER, by_scarce));
+    }
+    if !stats.rejected.is_empty() {
+        let help = "What was not stored of write requests: samples, or what the reason is about.";
+        families.push(family_of("varve_ingest_rejected_total", help, MetricType::COUNTER, by_reason));
+    }
+    families
+}
+
+/// Returns what each rule of `ingest.metric_relabel_configs` has done; nothing where there is none.
+fn rules(store: &Store) -> Vec<MetricFamily> {
+    let rules = store.receiver.rule_stats();
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let of_all = |name: &str, help: &str, kind, n: fn(&RuleStats) -> f64| {
+        let by_rule = rules.iter().map(|rule| {
+            let labels = vec![label("rule", &rule.name), label("state", rule.state.name())];
+            (labels, n(rule))
+        });
+        family_of(name, help, kind, by_rule)
+    };
+    let family = |name: &str, help: &str, n: fn(&RuleStats) -> f64| of_all(name, help, MetricType::COUNTER, n);
+    let mut families = vec![
+        family(
+            "varve_ingest_rule_series_total",
+            "Label sets that a rule dropped or changed, or in shadow would have, when they were first seen under these rules.",
+            |rule| rule.series as f64,
+        ),
+        family("varve_ingest_rule_samples_total", "Samples of such label sets.", |rule| rule.samples as f64),
+        of_all(
+            "varve_ingest_rule_samples_per_second",
+            "Samples of such label sets per second, since the figures were read before.",
+            MetricType::GAUGE,
+            |rule| rule.samples_per_second,
+        ),
+    ];
+    let armed: Vec<_> = rules.iter().filter(|rule| rule.armed).collect();
+    if !armed.is_empty() {
+        let by_rule =
+            armed.iter().map(|rule| (vec![label("rule", &rule.name)], f64::from(u8::from(rule.fallen.is_some()))));
+        let help = "Times that an armed rule fell back to shadow because somebody asked for what it drops.";
+        families.push(family_of("varve_ingest_rule_fallbacks_total", help, MetricType::COUNTER, by_rule));
+        let help = "Times that it could not be written at once which rules fell back to shadow.";
+        families.push(counter("varve_ingest_rule_fallbacks_unsaved_total", help, store.receiver.fallen().n_unsaved()));
+    }
+    families
+}
+
+/// Returns who leads HA pairs; of clusters nothing where none was heard.
+fn ha(store: &Store) -> Vec<MetricFamily> {
+    let clusters = store.elections.clusters();
+    let unsaved = "Changes of the leader of an HA pair that could not be written at once.";
+    let mut families = vec![counter("varve_ha_unsaved_total", unsaved, store.elections.n_unsaved())];
+    if clusters.is_empty() {
+        return families;
+    }
+    let family = |name: &str, help: &str, kind, value: fn(&HaCluster) -> f64| {
+        let of = |cluster: &HaCluster| (vec![label("cluster", &cluster.cluster)], value(cluster));
+        family_of(name, help, kind, clusters.iter().map(of))
+    };
+    let leaders = clusters.iter().map(|of| {
+        let labels = vec![label("cluster", &of.cluster), label("replica", &of.leader.replica)];
+        (labels, of.leader.silent.as_secs_f64())
+    });
+    families.extend([
+        family_of(
+            "varve_ha_leader_silent_seconds",
+            "Time since something came of the replica that leads, by which it is known who leads.",
+            MetricType::GAUGE,
+            leaders,
+        ),
+        family("varve_ha_leader_changes_total", "Changes of the replica that leads.", MetricType::COUNTER, |of| {
+            of.n_changes as f64
+        }),
+        family(
+            "varve_ha_samples_left_out_total",
+            "Samples left out because their replica does not lead.",
+            MetricType::COUNTER,
+            |of| of.samples_left_out as f64,
+        ),
+    ]);
+    families
+}
+
+/// Returns what teams have; nothing where there are none.
+fn teams(store: &Store) -> Vec<MetricFamily> {
+    let (_, teams) = store.receiver.team_stats();
+    if teams.iter().all(|team| team.name.is_empty()) {
+        return Vec::new();
+    }
+    let family = |name: &str, help: &str, kind: MetricType, value: fn(&TeamStatus) -> u64| {
+        let by_team = teams.iter().map(|team| (vec![label("team", &team.name)], value(team) as f64));
+        family_of(name, help, kind, by_team)
+    };
+    vec![
+        family("varve_ingest_team_active_series", "Series of a team in memory.", MetricType::GAUGE, |team| {
+            team.use_now.active_series
+        }),
+        family(
+            "varve_ingest_team_borrowed_series",
+            "Those of them that are above what is guaranteed to it.",
+            MetricType::GAUGE,
+            |team| team.borrowed.active_series,
+        ),
+        family("varve_ingest_team_new_series_total", "Series of a team that were made.", MetricType::COUNTER, |team| {
+            team.new_series
+        }),
+        family("varve_ingest_team_samples_total", "Samples of a team that came in.", MetricType::COUNTER, |team| {
+            team.samples
+        }),
+        family(
+            "varve_ingest_team_series_refused_total",
+            "Times that a new series of a team was refused because a budget of active series was used up.",
+            MetricType::COUNTER,
+            |team| team.series_refused,
+        ),
+    ]
+}
+
+fn usage(stats: &UsageStats) -> Vec<MetricFamily> {
+    vec![
+        gauge("varve_usage_entries", "Metrics and open selectors that the usage record knows.", stats.n_entries),
+        gauge("varve_usage_size_bytes", "Memory that the usage record takes, about.", stats.size_bytes),
+        counter("varve_usage_forgotten_total", "What the usage record had no room for.", stats.n_forgotten),
+    ]
+}
+
+fn counter(name: &str, help: &str, value: u64) -> MetricFamily {
+    family(name, help, MetricType::COUNTER, value as f64)
+}
+
+fn gauge(name: &str, help: &str, value: u64) -> MetricFamily {
+    family(name, help, MetricType::GAUGE, value as f64)
+}

@@ -1,0 +1,142 @@
+//! Varve's own metrics on their way into its own store, as a Prometheus that scrapes itself would have them.
+//!
+//! The first round runs as soon as the store is open, so that a newcomer's first query has an answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus::proto::{Metric, MetricFamily, MetricType};
+use tokio::time::MissedTickBehavior;
+use varve_tsdb::{Clock, Labels, METRIC_NAME, Metadata, Sample, SystemClock};
+
+use super::store::Store;
+use crate::http::App;
+
+/// The label `job` of all series.
+const JOB: &str = "varve";
+
+/// Stores the metrics at once and then every `interval`, until the store is gone.
+pub(crate) async fn run(app: Arc<App>, instance: String, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        let Some(store) = app.store() else { return };
+        let (app, instance) = (Arc::clone(&app), instance.clone());
+        // A round that panics is counted like one that fails; the next one may succeed.
+        let round = tokio::task::spawn_blocking(move || {
+            let round = scrape(&app, &store, &instance);
+            if let Err(reason) = round {
+                app.metrics.self_scrapes_failed.inc();
+                tracing::warn!(reason, "Own metrics not stored");
+            }
+        });
+        let _panic_is_logged = round.await;
+    }
+}
+
+fn scrape(app: &App, store: &Store, instance: &str) -> Result<(), String> {
+    let started = Instant::now();
+    let timestamp_ms = SystemClock.now_ms();
+    let families = app.gather();
+    let mut scraped = samples(&families, instance);
+    let n_scraped = scraped.len() as f64;
+    let report = [
+        ("up", 1.0),
+        ("scrape_duration_seconds", started.elapsed().as_secs_f64()),
+        ("scrape_samples_scraped", n_scraped),
+        ("scrape_samples_post_metric_relabeling", n_scraped),
+    ];
+    scraped.extend(report.map(|(name, value)| (labels(name, &[], instance), value)));
+    let samples = scraped.iter().map(|(labels, value)| (labels, Sample { timestamp_ms, value: *value }));
+    let written = store.receiver.append_own(samples).map_err(|error| error.to_string())?;
+    store.db.set_metadata(families.iter().map(metadata)).map_err(|error| error.to_string())?;
+    if written.rejects.is_empty() { Ok(()) } else { Err(written.rejects.to_string()) }
+}
+
+/// Flattens families into series as the text format would: a histogram has buckets, a sum and a count.
+fn samples(families: &[MetricFamily], instance: &str) -> Vec<(Labels, f64)> {
+    let mut all = Vec::new();
+    for family in families {
+        for metric in family.get_metric() {
+            match family.get_field_type() {
+                MetricType::HISTOGRAM => histogram(family.name(), metric, instance, &mut all),
+                MetricType::COUNTER => {
+                    all.push((series(family.name(), metric, instance), metric.get_counter().get_value()))
+                }
+                _ => all.push((series(family.name(), metric, instance), metric.get_gauge().get_value())),
+            }
+        }
+    }
+    all
+}
+
+fn histogram(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels, f64)>) {
+    let histogram = metric.get_histogram();
+    let bucket =
+        |le: &str, count: u64| (series(&format!("{name}_bucket"), metric, instance).with("le", le), count as f64);
+    let bounds = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());
+    all.extend(bounds.map(|b| bucket(&print_bound(b.upper_bound()), b.cumulative_count())));
+    all.push(bucket("+Inf", histogram.get_sample_count()));
+    all.push((series(&format!("{name}_sum"), metric, instance), histogram.get_sample_sum()));
+    all.push((series(&format!("{name}_count"), metric, instance), histogram.get_sample_count() as f64));
+}
+
+/// Prometheus 3 writes bounds of classic buckets as floats: `1.0`, not `1`.
+fn print_bound(bound: f64) -> String {
+    format!("{bound:?}")
+}
+
+fn series(name: &str, metric: &Metric, instance: &str) -> Labels {
+    let own: Vec<_> = metric.get_label().iter().map(|label| (label.name(), label.value())).collect();
+    labels(name, &own, instance)
+}
+
+fn labels(name: &str, own: &[(&str, &str)], instance: &str) -> Labels {
+    let target = [(METRIC_NAME, name), ("instance", instance), ("job", JOB)];
+    Labels::from_pairs(target.into_iter().chain(own.iter().copied()))
+        .expect("own metrics have no labels named like those of a target, and no label twice")
+}
+
+fn metadata(family: &MetricFamily) -> (&str, Metadata) {
+    let kind = match family.get_field_type() {
+        MetricType::COUNTER => "counter",
+        MetricType::GAUGE => "gauge",
+        MetricType::SUMMARY => "summary",
+        MetricType::HISTOGRAM => "histogram",
+        MetricType::UNTYPED => "unknown",
+    };
+    (family.name(), Metadata { kind: kind.to_owned(), help: family.help().to_owned(), unit: String::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus::{HistogramOpts, HistogramVec, IntCounter, Registry};
+
+    #[test]
+    fn families_become_the_series_of_a_scrape() {
+        let registry = Registry::new();
+        let counter = IntCounter::new("a_total", "x").unwrap();
+        let opts = HistogramOpts::new("b_seconds", "x").buckets(vec![0.5, 1.0]);
+        let histogram = HistogramVec::new(opts, &["handler"]).unwrap();
+        registry.register(Box::new(counter.clone())).unwrap();
+        registry.register(Box::new(histogram.clone())).unwrap();
+        counter.inc_by(3);
+        histogram.with_label_values(&["/x"]).observe(0.75);
+        let printed: Vec<_> =
+            samples(&registry.gather(), "i:1").iter().map(|(labels, value)| format!("{labels} {value}")).collect();
+        let rest = "handler=\"/x\", instance=\"i:1\", job=\"varve\"";
+        assert_eq!(
+            printed,
+            [
+                "{__name__=\"a_total\", instance=\"i:1\", job=\"varve\"} 3".to_owned(),
+                format!("{{__name__=\"b_seconds_bucket\", {rest}, le=\"0.5\"}} 0"),
+                format!("{{__name__=\"b_seconds_bucket\", {rest}, le=\"1.0\"}} 1"),
+                format!("{{__name__=\"b_seconds_bucket\", {rest}, le=\"+Inf\"}} 1"),
+                format!("{{__name__=\"b_seconds_sum\", {rest}}} 0.75"),
+                format!("{{__name__=\"b_seconds_count\", {rest}}} 1"),
+            ]
+        );
+    }
+}
