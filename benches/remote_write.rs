@@ -11,9 +11,9 @@ use std::sync::Arc;
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use prost::Message;
-use varve_ingest::{
-    DecodedBatch, Limits, Origin, Receiver, RelabelConfig, RouteHasher, Rules, Version, decode_v1, decode_v2,
-};
+use varve_ingest::relabel::{RelabelConfig, Rules};
+use varve_ingest::remote_write::{DecodedBatch, RouteHasher, Version, decode_v1, decode_v2};
+use varve_ingest::{Limits, Origin, Receiver};
 
 const N_SERIES: usize = 100_000;
 /// As Prometheus' default `max_samples_per_send`.

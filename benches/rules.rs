@@ -23,7 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use varve_ingest::{Limits, Origin, Receiver, RelabelConfig, Rules, Version};
+use varve_ingest::relabel::{RelabelConfig, Rules};
+use varve_ingest::remote_write::Version;
+use varve_ingest::{Limits, Origin, Receiver};
 use varve_tsdb::{Db, ManualClock, Options, WalSync};
 
 /// The server's.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 
 use super::fleet::{ACTIVE_SERIES_MAX, FleetOptions, SERIES_PER_NODE_MAX};
 use crate::client::Url;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use serde_json::Value;
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 use varve_tsdb::{Labels, METRIC_NAME, Sample};
 
 use super::args::{CalibrateArgs, now_ms};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 use varve_tsdb::{Labels, Sample};
 
 // Tags of fields: the field's number and its wire type. Samples are alike in both versions.
@@ -156,7 +156,8 @@ fn push_varint(mut rest: u64, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use varve_ingest::{DecodedBatch, Limits, RouteHasher, decode_v1, decode_v2};
+    use varve_ingest::Limits;
+    use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
 
     use super::*;
 

@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::{Result, anyhow, bail};
 use comfy_table::{CellAlignment, Table, presets};
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 
 use super::args::{MixedArgs, now_ms};
 use super::fleet::Fleet;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 
 use super::args::UnboundedArgs;
 use super::fleet::Fleet;

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::BufRead;
 
 use anyhow::Result;
-use varve_ingest::{Line, LineReader, MetadataLine, Pairs, TextFormat};
+use varve_ingest::text::{Line, LineReader, MetadataLine, Pairs, TextFormat};
 use varve_tsdb::METRIC_NAME;
 
 /// The type of a family.

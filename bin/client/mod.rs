@@ -28,7 +28,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 
 use crate::server::usage::TOOLS_AGENT;
 

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize};
-use varve_ingest::{Budgets, HaSettings, RelabelConfig, RuleState, Rules};
+use varve_ingest::admission::Budgets;
+use varve_ingest::ha::HaSettings;
+use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
 
 use budget::{AmountsConfig, TeamConfig};
 use ha::HaConfig;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
-use varve_ingest::{OtlpSettings, PromotedAttributes, TranslationStrategy};
+use varve_ingest::otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 
 /// What the section says.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]

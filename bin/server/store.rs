@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::{Elections, Fallen, FallenRules, Receiver, StateFound};
+use varve_ingest::ha::Elections;
+use varve_ingest::relabel::{Fallen, FallenRules};
+use varve_ingest::{Receiver, StateFound};
 use varve_query::promql::ast::Expr;
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};

@@ -13,7 +13,7 @@ use std::io::BufReader;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_ingest::{Line, LineReader, Pairs, SampleLine, TextFormat};
+use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
 use varve_tsdb::prometheus::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
 use varve_tsdb::prometheus::chunk::{Encoder, StartTimes};
 use varve_tsdb::prometheus::recover::WINDOW_MS;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Cursor, Read};
 
-use crate::admission::Permit;
+use crate::admission::memory::Permit;
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 use crate::remote_write::snappy;
@@ -101,7 +101,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::Admission;
+    use crate::admission::memory::Admission;
     use std::io::Write;
 
     fn compressed(compression: Compression, text: &[u8]) -> Vec<u8> {

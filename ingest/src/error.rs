@@ -1,9 +1,8 @@
 //! Why a whole write request was not accepted, by what the sender can do about it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-use crate::budget::Scarce;
 
 /// Why a write request failed as a whole.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +25,7 @@ pub enum WriteError {
     },
     /// Too many bytes of other requests are being worked on; nothing was stored, later there is room (HTTP 503).
     #[error(
-        "{in_flight} bytes of write requests are in flight, {size} more would exceed {limit}, the limit of {flag}",
-        flag = crate::limits::BYTES_IN_FLIGHT_FLAG
+        "{in_flight} bytes of write requests are in flight, {size} more would exceed {limit}, the limit of --ingest.bytes-in-flight-max"
     )]
     Busy {
         /// Bytes in flight when the request came.
@@ -138,6 +136,65 @@ pub enum Malformed {
         /// What is wrong there.
         reason: &'static str,
     },
+}
+
+/// What is used up at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scarce {
+    /// New series of the team.
+    TeamNewSeries,
+    /// New series of all.
+    TotalNewSeries,
+    /// Samples of the team.
+    TeamSamples,
+    /// Samples of all.
+    TotalSamples,
+    /// Turns to make series.
+    Turns,
+    /// Places to wait for any of these.
+    Seats,
+}
+
+impl Scarce {
+    /// Returns it as the value of a metric's label.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TeamNewSeries => "team_new_series",
+            Self::TotalNewSeries => "new_series",
+            Self::TeamSamples => "team_samples",
+            Self::TotalSamples => "samples",
+            Self::Turns => "turns",
+            Self::Seats => "seats",
+        }
+    }
+
+    /// Returns the flag or key of the configuration that bounds it.
+    #[must_use]
+    pub fn setting(self) -> &'static str {
+        match self {
+            Self::TeamNewSeries => "ingest.teams new_series_per_second",
+            Self::TotalNewSeries => "ingest.budget.new_series_per_second",
+            Self::TeamSamples => "ingest.teams samples_per_second",
+            Self::TotalSamples => "ingest.budget.samples_per_second",
+            Self::Turns => "--ingest.creation-concurrency-max",
+            Self::Seats => "--ingest.waiting-max",
+        }
+    }
+}
+
+impl fmt::Display for Scarce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            Self::TeamNewSeries => "new series of the team come too fast",
+            Self::TotalNewSeries => "new series come too fast",
+            Self::TeamSamples => "samples of the team come too fast",
+            Self::TotalSamples => "samples come too fast",
+            Self::Turns => "too many requests have new series",
+            Self::Seats => "too many requests wait already",
+        };
+        write!(f, "{what}, see {}", self.setting())
+    }
 }
 
 fn throttled(scarce: &Scarce, team: &str, n_series: u64) -> String {

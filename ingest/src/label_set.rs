@@ -10,7 +10,7 @@ use std::fmt::Write;
 use varve_tsdb::{LABELS_SIZE_MAX, Labels, LabelsError, is_legacy_name};
 
 use crate::limits::Limits;
-use crate::rejects::Reason;
+use crate::outcome::Reason;
 
 /// Checks and sorts the labels of a series. `texts` is scratch.
 ///

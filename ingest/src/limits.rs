@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::error::WriteError;
-use crate::remote_write::v2::RESOLVED_FACTOR;
 
 /// Bounds of ingestion. A field says its unit; its flag is `--ingest.` and the field's name with dashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,4 +134,7 @@ fn check(what: &'static str, flag: &'static str, size: u64, limit: usize) -> Res
     if size <= limit { Ok(()) } else { Err(WriteError::TooLarge { what, size, limit, flag }) }
 }
 
-pub(crate) const BYTES_IN_FLIGHT_FLAG: &str = "--ingest.bytes-in-flight-max";
+/// How many times [`Limits::decompressed_size_max`] the label sets of a request may take as text.
+pub(crate) const RESOLVED_FACTOR: u64 = 8;
+/// The most clusters of HA pairs that are known at a time.
+pub(crate) const CLUSTERS_MAX: usize = 1_024;

@@ -8,25 +8,20 @@ use std::sync::Arc;
 
 use varve_tsdb::{Db, Labels, SeriesHandle};
 
-use crate::append::{Source, append};
-use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry, SeriesSamples};
-use crate::budget::{Lasting, Refusal, Team};
+use crate::admission::priority::{First, SERIES_BETWEEN};
+use crate::admission::semaphore::Turn;
+use crate::admission::{Door, Lasting, Origin, Refusal, Rest, Team};
+use crate::append::{Outgoing, Source, append, exemplars, metadata};
+use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry, SeriesSamples, Version};
 use crate::error::WriteError;
-use crate::exemplars::{self, ExemplarRefusal};
 use crate::ha::{Judged, Standing};
 use crate::label_set;
 use crate::limits::Limits;
-use crate::metadata;
-use crate::pipeline::Written;
-use crate::precedence::{First, SERIES_BETWEEN};
-use crate::rejects::{Example, Reason, Rejects};
+use crate::outcome::{Example, ExemplarRefusal, Reason, Rejects, Written};
 use crate::relabel::{Ruled, Ruling, Verdict};
 use crate::remote_write::wire::Reader;
-use crate::remote_write::{LabelPairs, Version, histogram, v1};
+use crate::remote_write::{LabelPairs, histogram, label_pairs, v1};
 use crate::route::{Route, RouteCache, Scope};
-use crate::scratch::Outgoing;
-use crate::turns::Turn;
-use crate::waiting::{Door, Origin, Rest};
 
 /// What a request works with.
 #[derive(Clone, Copy)]
@@ -575,7 +570,7 @@ impl<'a> Request<'a> {
     }
 
     fn pairs(&self, series: &SeriesEntry) -> LabelPairs<'a> {
-        self.batch.label_pairs(self.message, series.labels)
+        label_pairs(self.batch, self.message, series.labels)
     }
 }
 
@@ -647,5 +642,5 @@ const LOGGED_AT_ONCE: usize = 256;
 const MADE_PER_TURN: usize = 2_000;
 
 fn print(message: &[u8], batch: &DecodedBatch, series: &SeriesEntry) -> String {
-    label_set::print(batch.label_pairs(message, series.labels))
+    label_set::print(label_pairs(batch, message, series.labels))
 }

@@ -12,7 +12,7 @@ mod server;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 use varve_tsdb::METRIC_NAME;
 
 use super::args::{CompareArgs, CompareFormat, now_ms};

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 
 use super::args::WriteArgs;
 use super::fleet::Fleet;

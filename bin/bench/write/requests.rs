@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
-use varve_ingest::Version;
+use varve_ingest::remote_write::Version;
 use varve_tsdb::Sample;
 
 use super::super::fleet::{Fleet, SeriesId};

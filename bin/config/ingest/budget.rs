@@ -1,7 +1,7 @@
 //! How much may come in, of all and of a team: keys `budget`, `teams` and `team_maximum` of section `ingest`.
 
 use serde::{Deserialize, Serialize};
-use varve_ingest::{Amounts, TeamBudget};
+use varve_ingest::admission::{Amounts, TeamBudget};
 
 /// What may be had; any number of what is not named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
-use varve_ingest::HaSettings;
+use varve_ingest::ha::HaSettings;
 use varve_tsdb::METRIC_NAME;
 
 use crate::config::{duration, print};

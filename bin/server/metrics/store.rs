@@ -5,7 +5,9 @@ use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 use super::{family, family_of, label};
 use crate::server::store::Store;
 use crate::server::usage::UsageStats;
-use varve_ingest::{HaCluster, RuleStats, TeamStatus};
+use varve_ingest::admission::TeamStatus;
+use varve_ingest::ha::HaCluster;
+use varve_ingest::relabel::RuleStats;
 
 /// Reads the figures.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {

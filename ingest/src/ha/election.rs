@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The most clusters that are known at a time.
-pub(crate) const CLUSTERS_MAX: usize = 1_024;
+use crate::limits::CLUSTERS_MAX;
+
 /// Bytes of the name of a cluster or replica.
 pub(super) const NAME_SIZE_MAX: usize = 256;
 /// Replicas of a cluster that are told of besides its leader, those heard last.

@@ -2,7 +2,9 @@
 
 use varve_tsdb::StateFile;
 
-use super::election::{CLUSTERS_MAX, Cluster, Election, NAME_SIZE_MAX};
+use crate::limits::CLUSTERS_MAX;
+
+use super::election::{Cluster, Election, NAME_SIZE_MAX};
 
 /// The file; the largest has all clusters with names of full length.
 pub(super) const FILE: StateFile =

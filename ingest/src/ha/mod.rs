@@ -26,14 +26,12 @@ use std::time::{Duration, Instant};
 
 use varve_tsdb::{Clock, Fs, Labels, SystemClock};
 
-use crate::batch::DecodedBatch;
-use crate::kept::{Kept, StateFound};
-use crate::rejects::Reason;
-use crate::remote_write::LabelPairs;
-use crate::route::RouteHasher;
+use crate::batch::{DecodedBatch, RouteHasher};
+use crate::outcome::Reason;
+use crate::persisted_state::{Kept, StateFound};
+use crate::remote_write::{LabelPairs, label_pairs};
 use election::{Decision, Election, Moment, NAME_SIZE_MAX};
 
-pub(crate) use election::CLUSTERS_MAX;
 pub use election::{HaCluster, HaReplica};
 
 /// By which labels pairs are known, and when the other one takes over.
@@ -186,7 +184,7 @@ impl<'a> Standing<'a> {
     /// Looks whose a request is, and notes that it was heard.
     pub(crate) fn of(ha: Option<&'a Ha>, message: &'a [u8], batch: &'a DecodedBatch, hasher: &RouteHasher) -> Self {
         let Some(ha) = ha else { return Self { ha: None, of: None, salt: 0 } };
-        let pair = batch.series.first().and_then(|first| ha.pair(batch.label_pairs(message, first.labels)));
+        let pair = batch.series.first().and_then(|first| ha.pair(label_pairs(batch, message, first.labels)));
         let salt = ha.salt(pair, hasher);
         Self { ha: Some(ha), of: pair.map(|pair| (pair, ha.decide(pair))), salt }
     }

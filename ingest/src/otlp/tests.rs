@@ -4,13 +4,11 @@ use prost::Message;
 
 use super::message::{Attributes, KeyValue, Number, NumberPoint, Value};
 use super::*;
-use crate::admission::Admission;
-use crate::batch::DecodedBatch;
-use crate::compose::Composer;
+use crate::admission::memory::Admission;
+use crate::batch::{BatchBuilder, DecodedBatch, RouteHasher};
 use crate::error::WriteError;
 use crate::limits::Limits;
-use crate::rejects::Rejects;
-use crate::route::RouteHasher;
+use crate::outcome::Rejects;
 
 /// Encodes a message as a field of another.
 fn field(number: u8, message: &[u8]) -> Vec<u8> {
@@ -41,13 +39,13 @@ fn translated(message: &[u8]) -> Result<(DecodedBatch, Vec<u8>, Rejects), WriteE
     let (admission, hasher, limits) = (Admission::new(1 << 30), RouteHasher::new(), Limits::default());
     let (mut batch, mut text, mut rejects) = (DecodedBatch::default(), Vec::new(), Rejects::default());
     let mut permit = admission.admit(0)?;
-    let mut composer = Composer::new(&mut batch, &mut text, &mut permit, &hasher, &limits);
+    let mut composer = BatchBuilder::new(&mut batch, &mut text, &mut permit, &hasher, &limits);
     translate(message, &OtlpSettings::default(), &mut composer, &mut rejects)?;
     Ok((batch, text, rejects))
 }
 
 fn labels(batch: &DecodedBatch, text: &[u8], series_idx: usize) -> String {
-    crate::label_set::print(batch.label_pairs(text, batch.series[series_idx].labels))
+    crate::label_set::print(crate::remote_write::label_pairs(batch, text, batch.series[series_idx].labels))
 }
 
 #[test]

@@ -12,10 +12,10 @@ use super::message::{
 };
 use super::names::{LabelNamer, MetricType, metric_name, unit_name};
 use super::{DECODED_SIZE_MAX, OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or, value};
-use crate::compose::Composer;
+use crate::batch::BatchBuilder;
 use crate::error::{Malformed, WriteError};
 use crate::label_set::excerpt;
-use crate::rejects::{Reason, Rejects};
+use crate::outcome::{Reason, Rejects};
 use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
 
 /// Translates a whole request; `rejects` gets what cannot be translated.
@@ -25,7 +25,7 @@ use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
 pub(crate) fn translate(
     message: &[u8],
     settings: &OtlpSettings,
-    to: &mut Composer<'_, '_>,
+    to: &mut BatchBuilder<'_, '_>,
     rejects: &mut Rejects,
 ) -> Result<(), WriteError> {
     let namer = LabelNamer {
@@ -40,7 +40,7 @@ pub(crate) fn translate(
 struct Translator<'a, 'c, 'p> {
     settings: &'a OtlpSettings,
     namer: LabelNamer,
-    to: &'a mut Composer<'c, 'p>,
+    to: &'a mut BatchBuilder<'c, 'p>,
     rejects: &'a mut Rejects,
     /// Families whose metadata has been told.
     families: BTreeSet<String>,

@@ -16,11 +16,11 @@
 //!
 //! Threads: rules do not change, but that they may fall back once; a request holds those that it began with.
 
-mod armed;
 mod builder;
 mod config;
-mod fallen;
-mod letters;
+mod disabled_rules;
+mod footprints;
+mod letter_case;
 mod rates;
 mod rule;
 
@@ -33,12 +33,12 @@ use std::time::Instant;
 use varve_tsdb::{Labels, Matcher};
 
 pub use config::{RelabelConfig, RelabelError, RuleState};
-pub use fallen::FallenRules;
+pub use disabled_rules::FallenRules;
 pub use rule::Fallen;
 
-use crate::budget::Team;
-use armed::Dropped;
+use crate::admission::Team;
 use builder::Builder;
+use footprints::Dropped;
 use rates::Rates;
 use rule::Rule;
 

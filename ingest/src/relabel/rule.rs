@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use super::RuleStats;
 use super::builder::Builder;
 use super::config::{Action, RelabelConfig, RelabelError, RuleState, Template};
-use super::letters::{lower, upper};
+use super::letter_case::{lower, upper};
 
 #[derive(Debug)]
 pub(super) struct Rule {

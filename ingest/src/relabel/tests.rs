@@ -1,5 +1,5 @@
 use super::*;
-use crate::budget::TeamNames;
+use crate::admission::TeamNames;
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
     Labels::from_unsorted(&mut pairs.to_vec()).unwrap()

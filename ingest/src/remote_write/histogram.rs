@@ -6,8 +6,8 @@ use varve_tsdb::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 
 pub(crate) use self::check::{InvalidHistogram, check};
 
-use super::Version;
 use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
+use crate::batch::Version;
 use crate::error::Malformed;
 
 /// A histogram as it was sent.

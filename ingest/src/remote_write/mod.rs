@@ -11,21 +11,11 @@ pub(crate) mod v1;
 pub(crate) mod v2;
 pub(crate) mod wire;
 
-use self::v2::Symbol;
-use crate::batch::{DecodedBatch, Span};
+use crate::batch::Span;
 use crate::error::WriteError;
 use crate::limits::Limits;
-use crate::route::RouteHasher;
 
-/// A version of the protocol, by the message that it sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Version {
-    /// `prometheus.WriteRequest`.
-    #[default]
-    V1,
-    /// `io.prometheus.write.v2.Request`.
-    V2,
-}
+pub use crate::batch::{DecodedBatch, RouteHasher, Version};
 
 /// Label names and values in the order in which they were sent, in either version.
 #[derive(Debug)]
@@ -34,12 +24,11 @@ pub(crate) enum LabelPairs<'a> {
     V2(v2::LabelPairs<'a>),
 }
 
-impl<'a> LabelPairs<'a> {
-    pub(crate) fn new(version: Version, message: &'a [u8], symbols: &'a [Symbol], labels: Span) -> Self {
-        match version {
-            Version::V1 => Self::V1(v1::label_pairs(message, labels)),
-            Version::V2 => Self::V2(v2::LabelPairs::new(message, symbols, labels)),
-        }
+/// Iterates over the label pairs in `labels`, of a series or an exemplar, as they were sent.
+pub(crate) fn label_pairs<'a>(batch: &'a DecodedBatch, message: &'a [u8], labels: Span) -> LabelPairs<'a> {
+    match batch.version {
+        Version::V1 => LabelPairs::V1(v1::label_pairs(message, labels)),
+        Version::V2 => LabelPairs::V2(v2::LabelPairs::new(message, &batch.symbols, labels)),
     }
 }
 

@@ -8,10 +8,9 @@ use varve_tsdb::Sample;
 
 use super::histogram;
 use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
-use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, Span};
+use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, Span};
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
-use crate::route::RouteHasher;
 
 /// See [`decode_v1`](super::decode_v1).
 pub(crate) fn decode(

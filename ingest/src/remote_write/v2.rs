@@ -5,17 +5,15 @@
 //! version 1.0 says of proto3's rules and of histograms and exemplars holds here too.
 //!
 //! Bounds: a label set of a few bytes may name symbols of many. What all label sets of a request would take as text is
-//! summed up and is at most [`RESOLVED_FACTOR`] times what a message of version 1.0 could hold.
+//! summed up and is at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times what a message of version 1.0 could hold.
 
 use varve_tsdb::{METRIC_NAME, Sample};
 
 use super::histogram;
 use super::wire::{Key, Reader, fixed64_key, len_key, varint_key};
-use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, Span};
+use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, Span, Symbol, Version};
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
-use crate::remote_write::Version;
-use crate::route::{RouteHasher, RouteKey};
 
 /// See [`decode_v2`](super::decode_v2).
 pub(crate) fn decode(
@@ -60,14 +58,6 @@ fn decode_symbols(
         }
     }
     Ok(())
-}
-
-/// A string that label sets and metadata refer to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Symbol {
-    /// Where it is.
-    pub(crate) text: Span,
-    hash: RouteKey,
 }
 
 struct Decoder<'a> {
@@ -328,9 +318,6 @@ impl<'a> Iterator for LabelPairs<'a> {
         Some((self.next_text()?, self.next_text()?))
     }
 }
-
-/// How many times [`Limits::decompressed_size_max`] the label sets of a request may take as text.
-pub(crate) const RESOLVED_FACTOR: u64 = 8;
 
 const SYMBOLS: Key = len_key(4);
 const TIMESERIES: Key = len_key(5);

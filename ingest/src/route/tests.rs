@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::batch::RouteHasher;
 
 const A: Route = Route::Refused(Reason::EmptyLabelName);
 const B: Route = Route::Refused(Reason::InvalidUtf8);

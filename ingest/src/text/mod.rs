@@ -11,12 +11,13 @@ mod line;
 
 use std::io::{BufRead, BufReader, Read};
 
-use crate::compose::Composer;
+use crate::admission::Origin;
+use crate::batch::BatchBuilder;
 use crate::compression::Compression;
 use crate::error::{Malformed, WriteError};
-use crate::pipeline::{Origin, Receiver, Written};
-use crate::rejects::Rejects;
-use crate::scratch::Scratch;
+use crate::outcome::{Rejects, Written};
+use crate::receiver::Receiver;
+use crate::receiver::buffers::Scratch;
 pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine};
 
 /// Which of the two formats a body has.
@@ -178,7 +179,7 @@ fn take(
     import: &Import,
     family: &mut Family,
     n_samples: &mut usize,
-    composer: &mut Composer<'_, '_>,
+    composer: &mut BatchBuilder<'_, '_>,
 ) -> Result<(), LineError> {
     match line {
         Some(Line::Sample(mut sample)) => {
@@ -191,7 +192,7 @@ fn take(
     }
 }
 
-fn compose(sample: &SampleLine<'_>, now_ms: i64, composer: &mut Composer<'_, '_>) -> Result<(), WriteError> {
+fn compose(sample: &SampleLine<'_>, now_ms: i64, composer: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
     let timestamp_ms = sample.timestamp_ms.unwrap_or(now_ms);
     composer.series(sample.labels.iter().map(|(name, value)| (&**name, &**value)))?;
     composer.sample(timestamp_ms, sample.value, 0)?;
@@ -212,7 +213,7 @@ fn add_extra<'a>(labels: &mut line::Pairs<'a>, extra: &'a [(String, String)]) {
 
 impl Family {
     /// Takes a line in; one of another family ends this one.
-    fn note(&mut self, line: MetadataLine<'_>, composer: &mut Composer<'_, '_>) -> Result<(), WriteError> {
+    fn note(&mut self, line: MetadataLine<'_>, composer: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
         let name = line.name();
         if self.name != name {
             self.flush(composer)?;
@@ -226,7 +227,7 @@ impl Family {
         Ok(())
     }
 
-    fn flush(&mut self, composer: &mut Composer<'_, '_>) -> Result<(), WriteError> {
+    fn flush(&mut self, composer: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
         let Self { name, kind, help, unit } = std::mem::take(self);
         if name.is_empty() { Ok(()) } else { composer.family(&name, kind, &help, &unit) }
     }

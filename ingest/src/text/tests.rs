@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;
-use crate::budget::{Amounts, Budgets};
+use crate::admission::{Amounts, Budgets};
 use crate::limits::Limits;
 
 /// Prints what a line says.

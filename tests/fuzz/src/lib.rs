@@ -17,7 +17,9 @@ pub use usage::usage_record;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::{DecodedBatch, Elections, Limits, RouteHasher, StateFound, decode_v1, decode_v2};
+use varve_ingest::{Limits, StateFound};
+use varve_ingest::ha::Elections;
+use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
 use varve_query::Features;
 use varve_query::promql::{parse, print};
 use varve_tsdb::{Fs, MemFs, RowCodec};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_ingest::{HaCluster, HaReplica};
+use varve_ingest::ha::{HaCluster, HaReplica};
 
 use super::runtime::success;
 use crate::http::App;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_ingest::{Fallen, RuleStats};
+use varve_ingest::relabel::{Fallen, RuleStats};
 
 use super::runtime::success;
 use crate::http::App;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{Extensions, HeaderMap};
 use axum::response::Response;
-use varve_ingest::{Amounts, Figures, TeamStatus};
+use varve_ingest::admission::{Amounts, Figures, TeamStatus};
 
 use super::runtime::success;
 use crate::http::App;

@@ -6,7 +6,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use varve_ingest::{Compression, Import, TextFormat};
+use varve_ingest::Compression;
+use varve_ingest::text::{Import, TextFormat};
 
 use super::remote_write::{answer, ingest, text};
 use crate::http::App;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_ingest::{Origin, Receiver, Version, WriteError, Written};
+use varve_ingest::remote_write::Version;
+use varve_ingest::{Origin, Receiver, WriteError, Written};
 use varve_tsdb::{Error, QueryContext};
 
 use crate::http::api::status::teams::named_team;
@@ -269,7 +270,7 @@ pub(crate) fn answer(status: StatusCode, reason: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_ingest::Scarce;
+    use varve_ingest::admission::Scarce;
 
     fn check(encoding: &'static str, content_type: &'static str, expect: Result<Version, &str>) {
         let mut headers = HeaderMap::new();

@@ -4,7 +4,7 @@ use proptest::sample::Index;
 use prost::Message;
 
 use super::*;
-use crate::remote_write::Version;
+use crate::batch::Version;
 use crate::remote_write::message::{self, WriteRequest};
 
 /// What a request says, whoever has decoded it.
@@ -280,7 +280,7 @@ fn a_plain_series_is_one_sample_behind_labels_and_nothing_else() {
     }
 }
 
-fn keys_of(message: &[u8]) -> Vec<Option<crate::route::RouteKey>> {
+fn keys_of(message: &[u8]) -> Vec<Option<crate::batch::RouteKey>> {
     let mut batch = DecodedBatch::default();
     decode(message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();
     batch.series.iter().map(|series| series.key).collect()

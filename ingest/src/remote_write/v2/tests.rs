@@ -4,7 +4,8 @@ use proptest::sample::Index;
 use prost::Message;
 
 use super::*;
-use crate::exemplars;
+use crate::append::exemplars;
+use crate::remote_write::label_pairs;
 use crate::remote_write::message::Histogram;
 use crate::remote_write::message::v2::{Request, Start, TimeSeries};
 use crate::remote_write::v1::tests::{
@@ -27,7 +28,7 @@ type BitsAndStart = (i64, u64, i64);
 fn ours(message: &[u8]) -> Result<Told, WriteError> {
     let mut batch = DecodedBatch::default();
     decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
-    let pairs = |labels| batch.label_pairs(message, labels).map(|(name, value)| (name.to_vec(), value.to_vec()));
+    let pairs = |labels| label_pairs(&batch, message, labels).map(|(name, value)| (name.to_vec(), value.to_vec()));
     let mut told = Told::default();
     for (series, samples) in batch.series() {
         let samples = samples.with_starts().map(|(of, start_ms)| (of.timestamp_ms, of.value.to_bits(), start_ms));

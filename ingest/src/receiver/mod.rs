@@ -1,32 +1,30 @@
 //! From a request body to samples in the store, and the outcome for the sender.
 
+pub(crate) mod buffers;
+pub(crate) mod stats;
+
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use varve_tsdb::{Db, Labels, Matcher, Sample, SeriesHandle};
 
-use crate::admission::{Admission, Permit};
-use crate::append::{Source, append};
-use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry};
-use crate::budget::{Budgets, Ledger, Team, TeamStatus};
-use crate::compose::Composer;
+use crate::admission::memory::{Admission, Permit};
+use crate::admission::semaphore::Turns;
+use crate::admission::{Budgets, Door, Ledger, Origin, Team, TeamStatus};
+use crate::append::{Outgoing, Source, append};
+use crate::batch::{BatchBuilder, DecodedBatch, HistogramEntry, RouteHasher, SeriesEntry, Symbol, Version};
 use crate::compression::Compression;
 use crate::error::WriteError;
-use crate::exemplars::ExemplarCounts;
 use crate::ha::{Elections, Ha, HaSettings, Standing};
 use crate::limits::Limits;
 use crate::otlp::{self, OtlpSettings};
-use crate::rejects::Rejects;
+use crate::outcome::{Rejects, Written};
 use crate::relabel::{Fallen, FallenRules, RuleStats, Rules, Ruling};
-use crate::remote_write::{Version, snappy, v1, v2};
+use crate::remote_write::{snappy, v1, v2};
 use crate::request::{Context, Request};
-use crate::route::{RouteCache, RouteHasher, Scope};
-use crate::scratch::{Outgoing, Passage, Scratch, ScratchPool};
-use crate::stats::{Counters, Stats};
-use crate::turns::Turns;
-use crate::waiting::Door;
-
-pub use crate::waiting::Origin;
+use crate::route::{RouteCache, Scope};
+use buffers::{Passage, Scratch, ScratchPool};
+use stats::{Counters, Stats};
 
 /// Accepts write requests for a store. Shared by all request threads.
 #[derive(Debug)]
@@ -47,44 +45,6 @@ pub struct Receiver {
     /// Locked before the rules in force are changed.
     fallen: FallenRules,
     ha: RwLock<Option<Arc<Ha>>>,
-}
-
-/// The outcome of a request that was not refused as a whole.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Written {
-    /// Samples stored, floats and histograms, exact repetitions of stored ones included.
-    pub samples_stored: u64,
-    /// How many of them are histograms.
-    pub histograms_stored: u64,
-    /// Samples that rules have dropped, floats and histograms.
-    pub samples_dropped: u64,
-    /// How many of them are histograms.
-    pub histograms_dropped: u64,
-    /// Samples left out because another replica of their HA pair leads, floats and histograms.
-    pub samples_left_out: u64,
-    /// How many of them are histograms.
-    pub histograms_left_out: u64,
-    /// What became of exemplars. Those that make the answer a 400 are in `rejects` as well.
-    pub exemplars: ExemplarCounts,
-    /// What was not stored. Empty: the sender gets 204; else 400 with its text, since sending again cannot help.
-    pub rejects: Rejects,
-    /// What was not stored and does not make the answer a 400: metadata in remote write 2.0, which comes with every sample.
-    pub ignored: Rejects,
-}
-
-impl Written {
-    /// Adds what became of another part of the same body.
-    pub(crate) fn add(&mut self, other: Self) {
-        self.samples_stored += other.samples_stored;
-        self.histograms_stored += other.histograms_stored;
-        self.samples_dropped += other.samples_dropped;
-        self.histograms_dropped += other.histograms_dropped;
-        self.samples_left_out += other.samples_left_out;
-        self.histograms_left_out += other.histograms_left_out;
-        self.exemplars.add(&other.exemplars);
-        self.rejects.merge(other.rejects);
-        self.ignored.merge(other.ignored);
-    }
 }
 
 impl Receiver {
@@ -331,8 +291,8 @@ impl Receiver {
         batch: &'a mut DecodedBatch,
         text: &'a mut Vec<u8>,
         permit: &'a mut Permit<'p>,
-    ) -> Composer<'a, 'p> {
-        Composer::new(batch, text, permit, &self.hasher, &self.limits)
+    ) -> BatchBuilder<'a, 'p> {
+        BatchBuilder::new(batch, text, permit, &self.hasher, &self.limits)
     }
 
     /// Writes a decoded request, whatever it came as.
@@ -389,7 +349,7 @@ fn decoded_size(batch: &DecodedBatch) -> usize {
     batch.samples.len() * DECODED_SAMPLE_SIZE
         + batch.starts.len() * DECODED_START_SIZE
         + batch.series.len() * DECODED_SERIES_SIZE
-        + batch.symbols.len() * size_of::<v2::Symbol>()
+        + batch.symbols.len() * size_of::<Symbol>()
         + batch.exemplars.len() * DECODED_EXEMPLAR_SIZE
         + batch.exemplars_size
         + histograms_size

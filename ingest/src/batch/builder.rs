@@ -10,16 +10,14 @@ use std::sync::Arc;
 
 use varve_tsdb::{Histogram, Sample};
 
-use crate::admission::Permit;
-use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, Span};
+use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Span};
+use crate::admission::memory::Permit;
 use crate::error::WriteError;
-use crate::limits::Limits;
-use crate::remote_write::v2::RESOLVED_FACTOR;
-use crate::route::{RouteHasher, RouteKey};
+use crate::limits::{Limits, RESOLVED_FACTOR};
 
 /// A batch being written, series by series.
 #[derive(Debug)]
-pub(crate) struct Composer<'a, 'p> {
+pub(crate) struct BatchBuilder<'a, 'p> {
     batch: &'a mut DecodedBatch,
     text: &'a mut Vec<u8>,
     permit: &'a mut Permit<'p>,
@@ -32,7 +30,7 @@ pub(crate) struct Composer<'a, 'p> {
     key: Option<RouteKey>,
 }
 
-impl<'a, 'p> Composer<'a, 'p> {
+impl<'a, 'p> BatchBuilder<'a, 'p> {
     /// Begins a batch in `batch` and `text`, whatever they held.
     pub(crate) fn new(
         batch: &'a mut DecodedBatch,
@@ -169,7 +167,7 @@ const _: () = assert!(RESOLVED_FACTOR > 0);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::Admission;
+    use crate::admission::memory::Admission;
     use crate::remote_write::message;
     use crate::remote_write::v1;
     use prost::Message;
@@ -181,7 +179,7 @@ mod tests {
         let (mut batch, mut text) = (DecodedBatch::default(), vec![1, 2]);
         let (admission, hasher, limits) = (Admission::new(1 << 20), RouteHasher::new(), Limits::default());
         let mut permit = admission.admit(0).unwrap();
-        let mut composer = Composer::new(&mut batch, &mut text, &mut permit, &hasher, &limits);
+        let mut composer = BatchBuilder::new(&mut batch, &mut text, &mut permit, &hasher, &limits);
         composer.family("up", 2, "Whether.", "").unwrap();
         composer.series(labels).unwrap();
         composer.sample(-5, 1.5, 0).unwrap();
@@ -207,7 +205,7 @@ mod tests {
             let (admission, hasher) = (Admission::new(in_flight), RouteHasher::new());
             let (_other, mut permit) = (admission.admit(1).unwrap(), admission.admit(1).unwrap());
             let (mut batch, mut text) = (DecodedBatch::default(), Vec::new());
-            let mut composer = Composer::new(&mut batch, &mut text, &mut permit, &hasher, limits);
+            let mut composer = BatchBuilder::new(&mut batch, &mut text, &mut permit, &hasher, limits);
             (0..1000).try_for_each(|_| composer.series([("a", value.as_str())])).unwrap_err()
         };
         assert!(matches!(grow(300 << 10, &Limits::default()), WriteError::Busy { .. }));

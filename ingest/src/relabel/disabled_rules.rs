@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::config::{RelabelConfig, RuleState};
 use super::rule::Fallen;
 use super::{RULES_MAX, Rules};
-use crate::kept::{Kept, StateFound};
+use crate::persisted_state::{Kept, StateFound};
 
 /// Bytes of a selector that are kept, and of who asked.
 const SELECTOR_SIZE_MAX: usize = 1_024;

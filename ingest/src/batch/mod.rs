@@ -4,13 +4,16 @@
 //! the bytes lie, so that a batch has no lifetime and can be pooled. `u32` is wide enough because a message is at most
 //! `u32::MAX` bytes ([`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max)).
 
+mod builder;
+mod label_hash;
+
 use std::sync::Arc;
 
 use varve_tsdb::{Histogram, Sample};
 
-use crate::remote_write::v2::Symbol;
-use crate::remote_write::{LabelPairs, Version};
-use crate::route::RouteKey;
+pub(crate) use builder::BatchBuilder;
+pub use label_hash::RouteHasher;
+pub(crate) use label_hash::RouteKey;
 
 /// A decoded write request. Reused: decoding clears it first and keeps its memory.
 #[derive(Debug, Default)]
@@ -28,6 +31,24 @@ pub struct DecodedBatch {
     pub(crate) exemplars: Vec<ExemplarEntry>,
     /// Bytes of them in the message.
     pub(crate) exemplars_size: usize,
+}
+
+/// A version of the protocol, by the message that it sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// `prometheus.WriteRequest`.
+    #[default]
+    V1,
+    /// `io.prometheus.write.v2.Request`.
+    V2,
+}
+
+/// A string that label sets and metadata refer to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Symbol {
+    /// Where it is.
+    pub(crate) text: Span,
+    pub(crate) hash: RouteKey,
 }
 
 /// Bytes of the message, end excluded.
@@ -177,11 +198,6 @@ impl DecodedBatch {
         let start_of = |idx: usize| self.starts.partition_point(|&(of, _)| (of as usize) < idx);
         let starts = &self.starts[start_of(first_idx)..start_of(end)];
         SeriesSamples { samples: &self.samples[first_idx..end], first_idx, starts }
-    }
-
-    /// Iterates over the label pairs in `labels`, of a series or an exemplar, as they were sent.
-    pub(crate) fn label_pairs<'a>(&'a self, message: &'a [u8], labels: Span) -> LabelPairs<'a> {
-        LabelPairs::new(self.version, message, &self.symbols, labels)
     }
 
     /// Returns the histograms of a series.

@@ -10,9 +10,10 @@
 //! Rates are kept likewise, by buckets: what is guaranteed goes through and is taken from the bucket of all nevertheless,
 //! into debt if need be, so that borrowers wait.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use crate::error::Scarce;
 
 use super::bucket::Bucket;
 use super::teams::Team;
@@ -43,65 +44,6 @@ pub(crate) enum Lasting {
     TeamSeries(u64, u64),
     /// The series of all, and the team has what is guaranteed to it.
     TotalSeries(u64, u64),
-}
-
-/// What is used up at the moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scarce {
-    /// New series of the team.
-    TeamNewSeries,
-    /// New series of all.
-    TotalNewSeries,
-    /// Samples of the team.
-    TeamSamples,
-    /// Samples of all.
-    TotalSamples,
-    /// Turns to make series.
-    Turns,
-    /// Places to wait for any of these.
-    Seats,
-}
-
-impl Scarce {
-    /// Returns it as the value of a metric's label.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TeamNewSeries => "team_new_series",
-            Self::TotalNewSeries => "new_series",
-            Self::TeamSamples => "team_samples",
-            Self::TotalSamples => "samples",
-            Self::Turns => "turns",
-            Self::Seats => "seats",
-        }
-    }
-
-    /// Returns the flag or key of the configuration that bounds it.
-    #[must_use]
-    pub fn setting(self) -> &'static str {
-        match self {
-            Self::TeamNewSeries => "ingest.teams new_series_per_second",
-            Self::TotalNewSeries => "ingest.budget.new_series_per_second",
-            Self::TeamSamples => "ingest.teams samples_per_second",
-            Self::TotalSamples => "ingest.budget.samples_per_second",
-            Self::Turns => "--ingest.creation-concurrency-max",
-            Self::Seats => "--ingest.waiting-max",
-        }
-    }
-}
-
-impl fmt::Display for Scarce {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self {
-            Self::TeamNewSeries => "new series of the team come too fast",
-            Self::TotalNewSeries => "new series come too fast",
-            Self::TeamSamples => "samples of the team come too fast",
-            Self::TotalSamples => "samples come too fast",
-            Self::Turns => "too many requests have new series",
-            Self::Seats => "too many requests wait already",
-        };
-        write!(f, "{what}, see {}", self.setting())
-    }
 }
 
 /// What is had of the three things that budgets are about.

@@ -8,15 +8,15 @@ use varve_tsdb::{
 
 use super::*;
 use crate::error::Malformed;
-use crate::exemplars::ExemplarRefusal;
-use crate::rejects::Reason;
+use crate::outcome::{ExemplarRefusal, Reason};
 use crate::relabel::Verdict;
 use crate::remote_write::message::{
     BucketSpan, Exemplar, Histogram, Label, MetricMetadata, TimeSeries, WriteRequest, series,
 };
 use crate::route::Route;
 
-mod armed;
+mod admission;
+mod disable_on_use;
 mod ha;
 
 /// A receiver over a store of its own.

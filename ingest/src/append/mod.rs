@@ -1,11 +1,14 @@
 //! Handing samples and exemplars to the store, whose series may move in memory meanwhile.
 
-use varve_tsdb::{Db, RejectExemplar, RejectReason, Rejected, SeriesHandle};
+pub(crate) mod exemplars;
+pub(crate) mod metadata;
 
+use varve_tsdb::{Db, Exemplar, RejectExemplar, RejectReason, Rejected, SeriesHandle, WriteBatch};
+
+use crate::admission::Team;
 use crate::error::WriteError;
-use crate::exemplars::ExemplarRefusal;
-use crate::rejects::{Example, Reason, Rejects};
-use crate::scratch::Outgoing;
+use crate::outcome::{Example, ExemplarCounts, ExemplarRefusal, Reason, Rejects};
+use crate::relabel::Tally;
 
 /// Where samples and exemplars come from; `tag` is what they were pushed with.
 pub(crate) trait Source {
@@ -18,6 +21,37 @@ pub(crate) trait Source {
     /// Tells whether the sender is told of exemplars that are out of order.
     fn tells_exemplars(&self) -> bool {
         false
+    }
+}
+
+/// What one append to the store works with.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) batch: WriteBatch,
+    /// Samples whose series has moved.
+    pub(crate) moved: Vec<Rejected>,
+    /// Exemplars whose series has moved, with their tags.
+    pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
+    /// What has become of the exemplars so far.
+    pub(crate) exemplars: ExemplarCounts,
+    /// Histograms that were refused so far.
+    pub(crate) histograms_rejected: u64,
+    /// Samples of teams, and those in which rules had a hand.
+    pub(crate) tally: Tally,
+    /// Samples that are asked for.
+    pub(crate) asked: Tally,
+    /// Samples by team.
+    pub(crate) by_team: Vec<(Team, u64)>,
+    /// Tags of series that left the store while the request was written.
+    pub(crate) homeless: Vec<u32>,
+}
+
+impl Outgoing {
+    pub(crate) fn clear(&mut self) {
+        self.batch.clear();
+        self.exemplars = ExemplarCounts::default();
+        self.histograms_rejected = 0;
+        self.by_team.clear();
     }
 }
 

@@ -4,14 +4,25 @@
 //! and a budget for them, and samples of teams that send too many. As long as goes get on, or time is left, there is
 //! another one.
 
+mod budget;
+pub(crate) mod memory;
+pub(crate) mod priority;
+pub(crate) mod semaphore;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::budget::{Ledger, Refusal, Scarce, Team};
 use crate::error::WriteError;
 use crate::limits::Limits;
-use crate::precedence::Precedence;
-use crate::turns::{Seat, Turn, Turns};
+use priority::Precedence;
+use semaphore::{Seat, Turn, Turns};
+
+pub use crate::error::Scarce;
+#[cfg(test)]
+pub(crate) use budget::TeamNames;
+pub use budget::{AMOUNT_MAX, Amounts, BudgetError, Budgets, Figures, TEAMS_MAX, TeamBudget, TeamStatus};
+pub(crate) use budget::{Lasting, Ledger, Refusal, Team};
+pub use semaphore::TurnStats;
 
 /// Who sends a request.
 #[derive(Clone, Copy, Default)]
@@ -191,6 +202,3 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// Which part of the bytes in flight requests that wait may hold, so that others are let in.
 const SEATS_SHARE: usize = 4;
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::budget::TeamNames;
+use crate::admission::budget::TeamNames;
 
 const SECOND: Duration = Duration::from_secs(1);
 

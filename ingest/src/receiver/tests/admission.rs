@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use prost::Message;
 use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
 
-use super::*;
-use crate::budget::{Amounts, Budgets, TeamBudget};
-use crate::error::Malformed;
-use crate::pipeline::{Receiver, Written};
-use crate::rejects::Reason;
-use crate::remote_write::Version;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::admission::{Amounts, Budgets, Origin, Scarce, TeamBudget};
+use crate::batch::Version;
+use crate::error::{Malformed, WriteError};
+use crate::limits::Limits;
+use crate::outcome::{Reason, Written};
+use crate::receiver::Receiver;
 use crate::remote_write::message::{Exemplar, Label, TimeSeries, WriteRequest, series};
 
 const T: i64 = 1_700_000_000_000;
@@ -152,7 +155,7 @@ fn who_waits_gives_its_place_back_and_is_served_when_there_is_a_turn() {
         assert_eq!(waiting.join().unwrap(), (2, 1, true));
     });
     assert_eq!(fixture.stored()["new"], 1);
-    assert_eq!(fixture.receiver.stats().turns, crate::turns::TurnStats::default());
+    assert_eq!(fixture.receiver.stats().turns, crate::admission::semaphore::TurnStats::default());
 }
 
 #[test]

@@ -14,26 +14,15 @@
 //!
 //! Threads: striped; a request takes the lock of each stripe once, for all its keys there.
 
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use varve_tsdb::SeriesHandle;
-use xxhash_rust::xxh3::xxh3_128_with_secret;
 
-use crate::budget::Team;
-use crate::rejects::Reason;
+use crate::admission::Team;
+use crate::batch::RouteKey;
+use crate::outcome::Reason;
 use crate::relabel::Verdict;
-
-/// Hashes label sets with a secret of this process, so that nobody outside can make two of them collide.
-#[derive(Clone)]
-pub struct RouteHasher {
-    secret: Box<[u8; SECRET_SIZE]>,
-}
-
-/// 128 bits that stand for the encoded bytes of a label set: the first 32 choose the stripe, the next 32 the home slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct RouteKey([u32; 4]);
 
 /// What a route depends on besides the label set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,38 +69,6 @@ pub struct RouteStats {
 pub(crate) struct RouteCache {
     stripes: Box<[Mutex<Table>]>,
     slots_max: usize,
-}
-
-impl RouteHasher {
-    /// Draws a secret.
-    ///
-    /// # Panics
-    /// If the operating system has no random bytes to give, as the standard library's hash maps do.
-    #[must_use]
-    pub fn new() -> Self {
-        let mut secret = Box::new([0; SECRET_SIZE]);
-        getrandom::fill(&mut secret[..]).expect("the operating system gives random bytes");
-        Self { secret }
-    }
-
-    #[inline]
-    pub(crate) fn hash(&self, labels: &[u8]) -> RouteKey {
-        let hash = xxh3_128_with_secret(labels, &self.secret[..]);
-        RouteKey([hash as u32, (hash >> 32) as u32, (hash >> 64) as u32, (hash >> 96) as u32])
-    }
-}
-
-impl Default for RouteHasher {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for RouteHasher {
-    /// Keeps the secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RouteHasher")
-    }
 }
 
 impl RouteCache {
@@ -197,16 +154,6 @@ impl RouteKey {
     pub(crate) fn under(self, scope: Scope) -> Self {
         let [a, b, c, d] = self.0;
         Self([a, b, c ^ scope.0, d ^ scope.1])
-    }
-
-    /// Returns 32 bits of the hash, for a [`Scope`].
-    pub(crate) fn salt(self) -> u32 {
-        self.0[2]
-    }
-
-    pub(crate) fn to_bytes(self) -> [u8; 16] {
-        let [a, b, c, d] = self.0;
-        (u128::from(a) | u128::from(b) << 32 | u128::from(c) << 64 | u128::from(d) << 96).to_le_bytes()
     }
 
     fn stripe(self) -> usize {
@@ -386,8 +333,6 @@ const SLOTS_MIN: usize = 10;
 /// How long a label set is kept at least that nobody sends, and at most twice as long where others come.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 const USED: u32 = 1;
-/// What XXH3 uses of a secret by default.
-const SECRET_SIZE: usize = 192;
 
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use varve_tsdb::{Exemplar, Rejected, WriteBatch};
-
-use crate::batch::DecodedBatch;
-use crate::budget::Team;
-use crate::exemplars::ExemplarCounts;
-use crate::relabel::Tally;
-use crate::route::{Route, RouteKey};
+use crate::append::Outgoing;
+use crate::batch::{DecodedBatch, RouteKey};
+use crate::route::Route;
 
 /// What one request works with.
 #[derive(Debug, Default)]
@@ -27,37 +23,6 @@ pub(crate) struct Passage {
     /// The keys of the request by stripe of the route cache.
     pub(crate) order: Vec<(u32, RouteKey)>,
     pub(crate) outgoing: Outgoing,
-}
-
-/// What one append to the store works with.
-#[derive(Debug, Default)]
-pub(crate) struct Outgoing {
-    pub(crate) batch: WriteBatch,
-    /// Samples whose series has moved.
-    pub(crate) moved: Vec<Rejected>,
-    /// Exemplars whose series has moved, with their tags.
-    pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
-    /// What has become of the exemplars so far.
-    pub(crate) exemplars: ExemplarCounts,
-    /// Histograms that were refused so far.
-    pub(crate) histograms_rejected: u64,
-    /// Samples of teams, and those in which rules had a hand.
-    pub(crate) tally: Tally,
-    /// Samples that are asked for.
-    pub(crate) asked: Tally,
-    /// Samples by team.
-    pub(crate) by_team: Vec<(Team, u64)>,
-    /// Tags of series that left the store while the request was written.
-    pub(crate) homeless: Vec<u32>,
-}
-
-impl Outgoing {
-    pub(crate) fn clear(&mut self) {
-        self.batch.clear();
-        self.exemplars = ExemplarCounts::default();
-        self.histograms_rejected = 0;
-        self.by_team.clear();
-    }
 }
 
 /// Scratch that nobody uses now.

@@ -7,7 +7,7 @@ use varve_tsdb::{Db, Error, METADATA_SIZE_MAX, Metadata};
 use crate::batch::FamilyEntry;
 use crate::error::WriteError;
 use crate::label_set::excerpt;
-use crate::rejects::{Reason, Rejects};
+use crate::outcome::{Reason, Rejects};
 use crate::remote_write::v1;
 
 /// Stores the metadata entries of a request that say something new, and counts in `rejects` those that are refused.

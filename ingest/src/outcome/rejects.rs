@@ -4,7 +4,7 @@ use std::fmt;
 
 use varve_tsdb::{LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, RejectReason, Sample};
 
-use crate::ha::CLUSTERS_MAX;
+use crate::limits::CLUSTERS_MAX;
 
 /// Why something of a request was not stored. The words are Prometheus' where it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

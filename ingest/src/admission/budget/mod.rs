@@ -17,7 +17,7 @@ mod teams;
 use std::collections::BTreeMap;
 
 pub(crate) use ledger::Ledger;
-pub use policy::{Figures, Scarce, TeamStatus};
+pub use policy::{Figures, TeamStatus};
 pub(crate) use policy::{Lasting, Refusal};
 pub use teams::TEAMS_MAX;
 pub(crate) use teams::{Team, TeamNames};

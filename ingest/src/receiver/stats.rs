@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::budget::Scarce;
-use crate::error::WriteError;
-use crate::exemplars::ExemplarCounts;
-use crate::pipeline::Written;
-use crate::rejects::{Reason, Rejects};
+use crate::admission::TurnStats;
+use crate::error::{Scarce, WriteError};
+use crate::outcome::{ExemplarCounts, Reason, Rejects, Written};
 use crate::route::RouteStats;
-use crate::turns::TurnStats;
 
 /// What a [`Receiver`](crate::Receiver) has done since it was made, and what it holds now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
