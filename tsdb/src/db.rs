@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::background::{BackgroundTasks, WalSyncTask};
 use crate::batch::{Rejected, SeriesHandle, WriteBatch};
 use crate::blocks::Blocks;
 use crate::context::QueryContext;
@@ -30,7 +31,6 @@ use crate::fs::{Fs, Lock};
 use crate::groups::{GroupCounts, SeriesGroup};
 use crate::index::Texts;
 use crate::labels::Labels;
-use crate::lanes::Lanes;
 use crate::logs::Log;
 use crate::matcher::Matcher;
 use crate::metadata::Metadata;
@@ -40,7 +40,6 @@ use crate::sample::TimeRange;
 use crate::select::{Need, SelectHints, SeriesSet};
 use crate::shard::{Appending, Shard, ShardAppend, shard_of};
 use crate::store::Store;
-use crate::syncer::Syncer;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
 
 pub use analysis::SeriesCost;
@@ -58,8 +57,8 @@ pub struct Db {
     /// Ended first, as flushes wait for it.
     _replayer: Option<Replayer>,
     /// They work on the store.
-    _lanes: Option<Lanes>,
-    _syncer: Option<Syncer>,
+    _tasks: Option<BackgroundTasks>,
+    _wal_sync: Option<WalSyncTask>,
     store: Arc<Store>,
     path: PathBuf,
     n_appended: AtomicU64,
@@ -110,12 +109,12 @@ impl Db {
             None
         };
         let interval = store.options.wal_sync == WalSync::Interval;
-        let syncer = interval.then(|| Syncer::start(Arc::clone(&store))).transpose();
-        let lanes = store.options.background.then(|| Lanes::start(&store)).transpose();
+        let wal_sync = interval.then(|| WalSyncTask::start(Arc::clone(&store))).transpose();
+        let tasks = store.options.background.then(|| BackgroundTasks::start(&store)).transpose();
         Ok(Self {
             _replayer: replayer,
-            _lanes: lanes.map_err(Error::io("start a thread for", path))?,
-            _syncer: syncer.map_err(Error::io("start a thread for", path))?,
+            _tasks: tasks.map_err(Error::io("start a thread for", path))?,
+            _wal_sync: wal_sync.map_err(Error::io("start a thread for", path))?,
             store,
             path: path.to_owned(),
             n_appended: AtomicU64::new(0),

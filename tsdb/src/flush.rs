@@ -1,6 +1,6 @@
 //! Flushing: from the heads to parts, so that logs stay short.
 //!
-//! Used by the flush lane (`lanes`), by deletes, snapshots and the admin's compaction. One flush runs at a time:
+//! Used by the flush task (`background`), by deletes, snapshots and the admin's compaction. One flush runs at a time:
 //!
 //! 1. Appends pause; every log is rotated and its shards freeze their chunks; appends go on. Reads see frozen chunks as before.
 //! 2. Outside all locks, the frozen series of all shards are written in label order, one part per window of 2 h.
@@ -9,7 +9,7 @@
 //!    which durably replaces the segments that the parts cover.
 //! 5. Series that have been silent for long, or ended, leave the heads, once no reader is left that may look them up: only
 //!    those that began before step 4 may, as a selection takes series that have samples in memory. Where such a reader is
-//!    still at work, the flush lane does it a little later.
+//!    still at work, the flush task does it a little later.
 //!
 //! Crash: before the rename of a part nothing has happened. Between it and the checkpoint, replay brings back samples
 //! that the part has as well; reads and merges take them once. A flush that fails leaves its chunks frozen; the next one

@@ -38,6 +38,7 @@
 
 #![deny(unsafe_code)]
 
+mod background;
 mod batch;
 mod block;
 mod blocks;
@@ -56,7 +57,6 @@ mod histogram;
 mod importing;
 mod index;
 mod labels;
-mod lanes;
 mod logs;
 mod matcher;
 mod memory;
@@ -76,7 +76,6 @@ mod shard;
 mod snapshot;
 mod starts;
 mod store;
-mod syncer;
 mod tombstones;
 mod varint;
 mod wal;

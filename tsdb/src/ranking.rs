@@ -1,7 +1,7 @@
 //! Brings series into label order in the background once their coming has ceased.
 //!
 //! Selections come in label order. Series that have a rank are sorted by it; others are compared by their texts, at each
-//! selection. A flush ranks all; after a start, and after many new series, that may be minutes away. The flush lane looks
+//! selection. A flush ranks all; after a start, and after many new series, that may be minutes away. The flush task looks
 //! here each second: while many series come it waits, so that they are ranked once and not each second.
 
 use crate::context::QueryContext;

@@ -1,4 +1,4 @@
-//! What an open store consists of; shared by [`Db`](crate::Db), running selections and the lanes of background work.
+//! What an open store consists of; shared by [`Db`](crate::Db), running selections and background tasks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub(crate) struct Store {
     compacting: Mutex<()>,
     compaction_stats: Mutex<CompactionStats>,
     /// Times that background work panicked.
-    pub(crate) n_lane_panics: AtomicU64,
+    pub(crate) n_background_panics: AtomicU64,
 }
 
 impl Store {
@@ -89,7 +89,7 @@ impl Store {
             flushing: Mutex::default(),
             compacting: Mutex::default(),
             compaction_stats: Mutex::default(),
-            n_lane_panics: AtomicU64::new(0),
+            n_background_panics: AtomicU64::new(0),
         }
     }
 

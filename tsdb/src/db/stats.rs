@@ -129,7 +129,7 @@ impl Stats {
             page_cache_bytes: store.blocks.cache_size(),
             compaction: *store.compaction_stats(),
             exemplars: store.exemplars.stats(),
-            n_background_panics: store.n_lane_panics.load(Ordering::Relaxed),
+            n_background_panics: store.n_background_panics.load(Ordering::Relaxed),
             ..Stats::default()
         };
         for shard in &store.shards {

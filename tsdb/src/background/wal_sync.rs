@@ -1,4 +1,6 @@
-//! The thread that syncs the logs every second, and commits what a request that failed half-way has left behind.
+//! The thread that syncs the WAL every second.
+//!
+//! It also commits records left behind by requests that failed halfway.
 
 use std::io;
 use std::sync::Arc;
@@ -8,21 +10,21 @@ use std::time::Duration;
 
 use crate::store::Store;
 
-/// How much time of samples a power cut may cost under [`WalSync::Interval`](crate::WalSync::Interval).
+/// Time between syncs: how many seconds of samples a power cut may cost under [`WalSync::Interval`](crate::WalSync::Interval).
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Syncs all logs until it is dropped, and once more then.
+/// Syncs all logs until it is dropped, and once more on drop.
 #[derive(Debug)]
-pub(crate) struct Syncer {
+pub(crate) struct WalSyncTask {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Syncer {
+impl WalSyncTask {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the operating system has no thread left.
+    /// If the operating system cannot create a thread.
     pub(crate) fn start(store: Arc<Store>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let run = move || {
@@ -36,11 +38,11 @@ impl Syncer {
     }
 }
 
-impl Drop for Syncer {
+impl Drop for WalSyncTask {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // The thread only logs; if it panicked, there is nothing left to do for it.
+            // The thread returns nothing; if it panicked, there is nothing left to do.
             let _panicked = thread.join();
         }
     }
@@ -49,8 +51,8 @@ impl Drop for Syncer {
 fn sync_all(store: &Store) {
     for log in &store.logs {
         let wal = log.wal();
-        // A failure is the business of the requests: a full disk is tried again by the next append, and a failed sync
-        // has been logged and will be told to every writer.
-        let _refused = wal.commit(wal.end()).and_then(|()| wal.sync());
+        // Requests report failures: the next append retries on a full disk, and a failed sync has been logged and fails
+        // every later append.
+        let _reported = wal.commit(wal.end()).and_then(|()| wal.sync());
     }
 }

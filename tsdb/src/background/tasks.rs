@@ -1,6 +1,7 @@
-//! The two lanes of background work: flushing never waits for a merge.
+//! The two background tasks of a store, flushing and merging: a flush never waits for a merge.
 //!
-//! Threads: one a lane. Work that fails, or panics, is logged and tried again at the next round; what it was to replace stays.
+//! Threads: one per task. Work that fails or panics is logged and retried in the next round; the files it was to replace
+//! remain.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,19 +15,18 @@ use crate::error::{Error, Result};
 use crate::ranking::Ranking;
 use crate::store::Store;
 
-/// How often the flush lane looks at the clock and at the heads' memory.
+/// How often the flush task checks the clock and the memory of the heads.
 const FLUSH_CHECK: Duration = Duration::from_secs(1);
-/// How long after a flush a log that cannot be written, because the disk is full, is reason for another: it makes room.
+/// How long after a flush a WAL blocked by a full disk triggers another flush, which frees space.
 const BLOCKED_CHECK: Duration = Duration::from_secs(10);
-/// How often the merge lane looks for work.
+/// How often the merge task looks for work.
 const MERGE_CHECK: Duration = Duration::from_secs(10);
-
-/// How long a lane that panicked rests.
+/// How long a task that panicked pauses before it restarts.
 const PANIC_PAUSE: Duration = Duration::from_secs(10);
 
-/// The running lanes; they end when this is dropped.
+/// The running tasks. Dropping it stops them and waits for their threads.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct BackgroundTasks {
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -38,42 +38,43 @@ struct Stop {
     wake: Condvar,
 }
 
-impl Lanes {
-    /// Starts both.
+impl BackgroundTasks {
+    /// Starts both tasks.
     ///
     /// # Errors
-    /// If the operating system gives no thread.
+    /// If the operating system cannot create a thread.
     pub(crate) fn start(store: &Arc<Store>) -> io::Result<Self> {
-        let mut lanes = Self { stop: Arc::default(), threads: Vec::new() };
-        lanes.spawn("flush", store, flush_lane)?;
-        lanes.spawn("merge", store, merge_lane)?;
-        Ok(lanes)
+        let mut tasks = Self { stop: Arc::default(), threads: Vec::new() };
+        tasks.spawn("flush", store, flush_task)?;
+        tasks.spawn("merge", store, merge_task)?;
+        Ok(tasks)
     }
 
-    fn spawn(&mut self, name: &str, store: &Arc<Store>, lane: fn(&Store, &Stop)) -> io::Result<()> {
+    fn spawn(&mut self, name: &str, store: &Arc<Store>, task: fn(&Store, &Stop)) -> io::Result<()> {
         let (store, stop, name) = (Arc::clone(store), Arc::clone(&self.stop), name.to_owned());
         let builder = thread::Builder::new().name(name.clone());
-        let run = move || again_after_panics(&name, &store.n_lane_panics, &stop, PANIC_PAUSE, || lane(&store, &stop));
+        let run =
+            move || restart_after_panics(&name, &store.n_background_panics, &stop, PANIC_PAUSE, || task(&store, &stop));
         self.threads.push(builder.spawn(run)?);
         Ok(())
     }
 }
 
-impl Drop for Lanes {
+impl Drop for BackgroundTasks {
     fn drop(&mut self) {
         self.stop.flag.store(true, Ordering::Relaxed);
-        // Under the lock, so that no lane is between its look at the flag and its sleep.
+        // Under the lock, so that no task is between its check of the flag and its sleep.
         drop(self.stop.lock.lock().unwrap_or_else(PoisonError::into_inner));
         self.stop.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // Its panics were caught.
-            let _ended = thread.join();
+            // Panics of the task were caught.
+            let _joined = thread.join();
         }
     }
 }
 
 impl Stop {
-    /// Sleeps; returns whether to go on.
+    /// Sleeps. Returns `true` if the task is to continue.
     fn sleep(&self, time: Duration) -> bool {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_set() {
@@ -87,27 +88,27 @@ impl Stop {
     }
 }
 
-/// Runs a lane to its end. One that panics is counted and begins anew: what it was at is as after an error, and without it
-/// the log would grow for ever.
-fn again_after_panics(name: &str, n_panics: &AtomicU64, stop: &Stop, pause: Duration, lane: impl Fn()) {
-    while catch_unwind(AssertUnwindSafe(&lane)).is_err() {
+/// Runs a task until it is stopped. A panic is counted and the task restarted: the state is that after an error, and without
+/// the task the WAL would grow without bound.
+fn restart_after_panics(name: &str, n_panics: &AtomicU64, stop: &Stop, pause: Duration, task: impl Fn()) {
+    while catch_unwind(AssertUnwindSafe(&task)).is_err() {
         n_panics.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(lane = name, "the background work panicked; it begins anew");
+        tracing::error!(task = name, "a background task panicked; restarting it");
         if !stop.sleep(pause) {
             return;
         }
     }
 }
 
-fn flush_lane(store: &Store, stop: &Stop) {
+fn flush_task(store: &Store, stop: &Stop) {
     let options = &store.options;
     let (mut last, mut ranking) = (Instant::now(), Ranking::default());
-    report("take the reserve", store.reserve.fill());
+    report("allocate the disk reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
         let is_due = last.elapsed() >= options.flush_interval
             || store.samples_size() >= options.flush_size_bytes
             || last.elapsed() >= BLOCKED_CHECK && store.is_blocked();
-        // A flush would wait for the replay, and who stops the lane for both.
+        // A flush would wait for the replay, and stopping the task for both.
         if !store.replaying.is_done() {
             continue;
         }
@@ -121,7 +122,7 @@ fn flush_lane(store: &Store, stop: &Stop) {
     }
 }
 
-/// Flushes; on a full disk, with the room that was kept for that.
+/// Flushes the heads. On a full disk, retries with the space of the reserve.
 fn flush(store: &Store) -> Result<()> {
     let mut flushed = store.flush();
     if matches!(&flushed, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull) {
@@ -132,7 +133,7 @@ fn flush(store: &Store) -> Result<()> {
     store.reserve.fill()
 }
 
-fn merge_lane(store: &Store, stop: &Stop) {
+fn merge_task(store: &Store, stop: &Stop) {
     while stop.sleep(MERGE_CHECK.min(store.options.flush_interval)) {
         report("merge blocks", store.compact(&stop.flag));
     }
@@ -141,7 +142,7 @@ fn merge_lane(store: &Store, stop: &Stop) {
 fn report(what: &str, result: Result<()>) {
     match result {
         Ok(()) | Err(Error::Interrupted(Interrupt::Shutdown)) => {}
-        Err(error) => tracing::error!(%error, "could not {what}; it will be tried again"),
+        Err(error) => tracing::error!(%error, "could not {what}; retrying in the next round"),
     }
 }
 
@@ -150,13 +151,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_that_panics_is_counted_and_begins_anew_until_it_is_stopped() {
+    fn a_task_that_panics_is_counted_and_restarted_until_it_is_stopped() {
         let (n_panics, stop, n_runs) = (AtomicU64::new(0), Stop::default(), AtomicU64::new(0));
-        let lane = || assert!(n_runs.fetch_add(1, Ordering::Relaxed) == 2, "a panic of this test");
-        again_after_panics("test", &n_panics, &stop, Duration::ZERO, lane);
+        let task = || assert!(n_runs.fetch_add(1, Ordering::Relaxed) == 2, "a panic of this test");
+        restart_after_panics("test", &n_panics, &stop, Duration::ZERO, task);
         assert_eq!((n_runs.load(Ordering::Relaxed), n_panics.load(Ordering::Relaxed)), (3, 2));
         stop.flag.store(true, Ordering::Relaxed);
-        again_after_panics("test", &n_panics, &stop, Duration::from_secs(3600), || panic!("a panic of this test"));
+        restart_after_panics("test", &n_panics, &stop, Duration::from_secs(3600), || panic!("a panic of this test"));
         assert_eq!(n_panics.load(Ordering::Relaxed), 3);
     }
 }
