@@ -34,14 +34,14 @@ pub enum Error {
     },
     /// A file is of a format that this program does not read.
     #[error(
-        "{path:?} has format version {found}, this program reads up to {supported}; nothing was changed: open it with a newer program"
+        "{path:?} has format version {found}, this program reads version {supported}; nothing was changed: open it with the program that wrote it"
     )]
     Version {
         /// The file.
         path: PathBuf,
         /// The version found.
         found: u32,
-        /// The newest version that is read.
+        /// The version that this program reads.
         supported: u32,
     },
     /// Another process has the data directory open.

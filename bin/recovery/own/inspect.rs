@@ -88,7 +88,6 @@ fn part_rows(parts: &PartSizes) -> Vec<(&'static str, u64, u64)> {
         ("samples: series", parts.samples.refs, n),
         ("samples: timestamps", parts.samples.times, n),
         ("samples: values", parts.samples.values, n),
-        ("samples of versions 1 and 2", 8 * parts.older_samples, 0),
         ("histograms", 8 * parts.histograms, 0),
         ("start timestamps", 8 * parts.starts, 0),
         ("exemplars", 8 * parts.exemplars, 0),

@@ -11,7 +11,7 @@ mod usage;
 pub use prometheus::{prometheus_block, prometheus_chunk, prometheus_log};
 pub use regexp::regexp_parse;
 pub use ring::request_ring;
-pub use store::{old_logs, store_decode, store_open, wal_replay};
+pub use store::{store_decode, store_open, wal_replay};
 pub use usage::usage_record;
 
 use std::path::Path;
@@ -128,11 +128,6 @@ mod tests {
         }
         let seeds: Vec<_> = heads.iter().flat_map(|head| seeds.iter().map(|seed| [head, *seed].concat())).collect();
         smoke(target, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), n_inputs);
-    }
-
-    #[test]
-    fn old_logs_hold() {
-        on_edits_after(old_logs, &[&[0], &[1]], 300);
     }
 
     #[test]

@@ -52,9 +52,6 @@ fn tombstones(bytes: &mut [u8]) {
 fn log(bytes: &mut [u8]) {
     seal(bytes, 0, 20);
     let Some(salt) = bytes.get(8..16).map(<[u8]>::to_vec) else { return };
-    if bytes.get(4) == Some(&1) {
-        return log_of_version_1(bytes, &salt);
-    }
     let (mut at, mut sequence) = (24, 0_u64);
     while let Some(header) = bytes.get(at..at + 12) {
         let size = usize::from(header[3]) | usize::from(header[4]) << 8 | usize::from(header[5]) << 16;
@@ -68,22 +65,6 @@ fn log(bytes: &mut [u8]) {
         let crc = crc32c::crc32c_append(crc32c::crc32c(&salt), &sequence.to_le_bytes());
         let crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, &frame[2..8]), &frame[12..]);
         frame[8..12].copy_from_slice(&crc.to_le_bytes());
-        (at, sequence) = (end, sequence + 1);
-    }
-}
-
-fn log_of_version_1(bytes: &mut [u8], salt: &[u8]) {
-    let (mut at, mut sequence) = (24, 0_u64);
-    while let Some(size) = u32_at(bytes, at + 4) {
-        let end = at.saturating_add(24).saturating_add(size).min(bytes.len());
-        let Some(frame) = bytes.get_mut(at..end).filter(|frame| frame.len() >= 24) else { return };
-        let stored = u32::try_from(frame.len() - 24).unwrap_or(0).to_le_bytes();
-        frame[..4].copy_from_slice(b"\xe9VRF");
-        frame[4..8].copy_from_slice(&stored);
-        frame[8..16].copy_from_slice(&sequence.to_le_bytes());
-        frame[17..20].fill(0);
-        let crc = crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(salt), &frame[4..20]), &frame[24..]);
-        frame[20..24].copy_from_slice(&crc.to_le_bytes());
         (at, sequence) = (end, sequence + 1);
     }
 }

@@ -57,47 +57,11 @@ pub fn store_decode(input: &[u8]) {
     drop(db.snapshot("s", false));
 }
 
-/// Damages logs that earlier versions wrote, the first byte says which, under checksums that are right. Anything may be shown
-/// then.
-pub fn old_logs(input: &[u8]) {
-    static STORES: OnceLock<[MemFs; 2]> = OnceLock::new();
-    let stores = STORES.get_or_init(|| ["wal-v1", "wal-v2"].map(fixture));
-    let Some((which, edits)) = input.split_first() else { return };
-    let fs = stores[usize::from(*which) % stores.len()].crash(PowerCut::KeepsAll);
-    for path in damaged(&fs, edits) {
-        fs.edit(&path, |bytes| reseal(&path, bytes)).expect("the file is there");
-    }
-    read_from_outside(&fs.crash(PowerCut::KeepsAll));
-    let first = contents(&fs);
-    let second = contents(&fs.crash(PowerCut::KeepsAll));
-    assert_eq!(first.is_some(), second.is_some(), "a store opens once, and not again");
-}
-
 /// Looks into the log as the tools do, and mends it; either may refuse.
 fn read_from_outside(fs: &MemFs) {
     drop(log::survey(fs, Path::new(ROOT), &mut |_, _| {}));
     drop(log::repair(fs, Path::new(ROOT), true, &mut |_, _| {}));
     drop(contents(fs));
-}
-
-/// Loads a directory that an earlier version wrote.
-fn fixture(name: &str) -> MemFs {
-    let (fs, root) = (MemFs::new(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/format").join(name));
-    let mut folders = vec![root.join("wal")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("a folder of the fixture") {
-            let path = entry.expect("an entry of the fixture").path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let bytes = std::fs::read(&path).expect("a file of the fixture");
-            let to = Path::new(ROOT).join(path.strip_prefix(&root).expect("it is below"));
-            fs.create_dir(to.parent().expect("it is below")).expect("there is room");
-            fs.create(&to).and_then(|file| file.append(&bytes)).expect("there is room");
-        }
-    }
-    fs
 }
 
 fn with_contents(fs: MemFs) -> (MemFs, Contents) {

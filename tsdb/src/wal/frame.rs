@@ -16,7 +16,7 @@
 //! reused block of the disk, is therefore not taken for one of this file. The check byte makes most of what only looks
 //! like a frame cheap to pass over, without a checksum over the size that it pretends to have.
 
-use super::{SegmentKind, v1};
+use super::SegmentKind;
 
 /// Bytes before the first frame.
 pub(super) const HEADER_SIZE: usize = 24;
@@ -24,13 +24,14 @@ pub(super) const HEADER_SIZE: usize = 24;
 pub(super) const FRAME_HEADER_SIZE: usize = 12;
 /// The largest payload, before and after compression. Writers close frames below 3 MiB: see `writer`, `histograms`, `checkpoint`.
 pub(super) const PAYLOAD_SIZE_MAX: usize = 8 << 20;
-/// The newest version of the format.
+/// The version of the format.
 pub(super) const VERSION: u8 = 3;
 /// Set in the record's byte if the payload is compressed: its size as a varint, then one zstd frame.
 pub(super) const COMPRESSED: u8 = 0x80;
 
 const MAGIC: [u8; 4] = *b"VWAL";
-const MARKER: u8 = 0xf5;
+/// First byte of every frame.
+pub(super) const MARKER: u8 = 0xf5;
 
 const SALT_OFFSET: usize = 8;
 const HEADER_CRC_OFFSET: usize = 20;
@@ -42,7 +43,7 @@ const CRC_OFFSET: usize = 8;
 
 /// Returns the header of a new file.
 pub(super) fn file_header(kind: SegmentKind, salt: u64) -> [u8; HEADER_SIZE] {
-    Framing { version: VERSION, salt }.file_header(kind)
+    Framing { salt }.file_header(kind)
 }
 
 /// Why the head of a file was not accepted.
@@ -61,13 +62,13 @@ pub(super) fn parse_file_header(bytes: &[u8], kind: SegmentKind) -> Result<Frami
     if header[..4] != MAGIC || read_u32(header, HEADER_CRC_OFFSET) != crc {
         return Err(BadHeader::Damaged);
     }
-    if !(1..=VERSION).contains(&header[4]) {
+    if header[4] != VERSION {
         return Err(BadHeader::Version(header[4]));
     }
     if header[5] != kind_byte(kind) || header[6..8] != [0; 2] || header[16..20] != [0; 4] {
         return Err(BadHeader::Damaged);
     }
-    Ok(Framing { version: header[4], salt: read_u64(header, SALT_OFFSET) })
+    Ok(Framing { salt: read_u64(header, SALT_OFFSET) })
 }
 
 fn kind_byte(kind: SegmentKind) -> u8 {
@@ -78,31 +79,29 @@ fn kind_byte(kind: SegmentKind) -> u8 {
     }
 }
 
-/// What the frames of a file look like.
+/// How the frames of a file are sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Framing {
-    version: u8,
     salt: u64,
 }
 
 impl Framing {
-    /// Returns what the header of a file may say that is damaged: those that a flipped bit was made of, and those of all
-    /// versions with the salt as it lies there. Sound frames tell which of them is right.
+    /// Returns candidates for a damaged header: every header that differs in one bit and is valid, and the salt as stored.
+    /// Valid frames confirm the right one.
     pub(super) fn guesses(header: &[u8; HEADER_SIZE], kind: SegmentKind) -> Vec<Self> {
         let flipped = (0..HEADER_SIZE * 8).filter_map(|bit| {
             let mut header = *header;
             header[bit / 8] ^= 1 << (bit % 8);
             parse_file_header(&header, kind).ok()
         });
-        let salt = read_u64(header, SALT_OFFSET);
-        flipped.chain((1..=VERSION).rev().map(|version| Self { version, salt })).collect()
+        flipped.chain([Self { salt: read_u64(header, SALT_OFFSET) }]).collect()
     }
 
-    /// Returns the header of a file whose frames are such.
+    /// Returns the header of the file.
     pub(super) fn file_header(self, kind: SegmentKind) -> [u8; HEADER_SIZE] {
         let mut header = [0; HEADER_SIZE];
         header[..4].copy_from_slice(&MAGIC);
-        header[4] = self.version;
+        header[4] = VERSION;
         header[5] = kind_byte(kind);
         header[SALT_OFFSET..SALT_OFFSET + 8].copy_from_slice(&self.salt.to_le_bytes());
         let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
@@ -110,37 +109,15 @@ impl Framing {
         header
     }
 
-    /// Appends a frame with a payload that a frame of the same version had.
+    /// Appends a frame.
     pub(super) fn put_frame(self, dst: &mut Vec<u8>, sequence: u64, record: u8, payload: &[u8]) {
-        if self.version == 1 {
-            v1::put_frame(dst, self.salt, sequence, record, payload);
-            return;
-        }
         let at = begin_frame(dst);
         dst.extend_from_slice(payload);
         finish_frame(dst, at, self.salt, sequence, record);
     }
 
-    /// Returns the version of the file.
-    pub(super) fn version(self) -> u8 {
-        self.version
-    }
-
-    /// Returns the first byte of every frame.
-    pub(super) fn marker(self) -> u8 {
-        if self.version == 1 { v1::MARKER_FIRST } else { MARKER }
-    }
-
-    /// Returns how many bytes a frame has before its payload.
-    pub(super) fn header_size(self) -> usize {
-        if self.version == 1 { v1::FRAME_HEADER_SIZE } else { FRAME_HEADER_SIZE }
-    }
-
     /// Returns how large the frame is that `bytes` begin with, header included; `None` if they begin with none.
     pub(super) fn frame_size(self, bytes: &[u8]) -> Option<usize> {
-        if self.version == 1 {
-            return v1::frame_size(bytes.first_chunk()?);
-        }
         let header = bytes.get(..FRAME_HEADER_SIZE)?;
         let size = read_u24(header, SIZE_OFFSET) as usize;
         let sound = header[0] == MARKER && header[CHECK_OFFSET] == check_byte(header, self.salt);
@@ -150,9 +127,6 @@ impl Framing {
     /// Returns the number and the record of a whole frame if its checksum is right. Its number is `expected` or, where
     /// frames are missing, a higher one; `gap` bytes before it are not known.
     pub(super) fn check_frame(self, frame: &[u8], expected: u64, gap: u64) -> Option<(u64, u8)> {
-        if self.version == 1 {
-            return v1::check_frame(frame, self.salt);
-        }
         let low = read_u16(frame, SEQUENCE_OFFSET);
         let first = expected + u64::from(low.wrapping_sub(expected as u16));
         let last = expected + u64::from(u16::MAX) + gap / FRAME_HEADER_SIZE as u64;
@@ -203,13 +177,11 @@ fn read_u24(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0])
 }
 
-/// Reads four bytes that are there.
-pub(super) fn read_u32(bytes: &[u8], at: usize) -> u32 {
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Reads eight bytes that are there.
-pub(super) fn read_u64(bytes: &[u8], at: usize) -> u64 {
+fn read_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
@@ -224,7 +196,7 @@ mod tests {
     use crate::wal::samples::{Scratch, decode_samples, encode_samples};
 
     const SALT: u64 = 0x0123_4567_89ab_cdef;
-    const FRAMING: Framing = Framing { version: VERSION, salt: SALT };
+    const FRAMING: Framing = Framing { salt: SALT };
 
     fn frame(payload: &[u8], sequence: u64) -> Vec<u8> {
         let mut dst = Vec::new();
@@ -297,29 +269,24 @@ mod tests {
 
     #[test]
     fn a_frame_of_another_file_is_refused() {
-        let other = Framing { salt: SALT + 1, ..FRAMING };
+        let other = Framing { salt: SALT + 1 };
         let bytes = frame(b"x", 0);
         assert_eq!(other.check_frame(&bytes, 0, 0), None);
     }
 
     #[test]
     fn a_damaged_header_is_guessed() {
-        for (version, kind) in [(1, SegmentKind::Samples), (2, SegmentKind::Series), (3, SegmentKind::Checkpoint)] {
-            let framing = Framing { version, salt: SALT };
-            let good = framing.file_header(kind);
-            assert_eq!(parse_file_header(&good, kind), Ok(framing));
+        for kind in [SegmentKind::Samples, SegmentKind::Series, SegmentKind::Checkpoint] {
+            let good = FRAMING.file_header(kind);
+            assert_eq!(parse_file_header(&good, kind), Ok(FRAMING));
             for bit in 0..good.len() * 8 {
                 let mut bad = good;
                 bad[bit / 8] ^= 1 << (bit % 8);
-                assert!(Framing::guesses(&bad, kind).contains(&framing), "bit {bit}");
+                assert!(Framing::guesses(&bad, kind).contains(&FRAMING), "bit {bit}");
             }
             let mut bad = good;
             bad[..8].fill(0);
-            assert!(Framing::guesses(&bad, kind).contains(&framing));
-            let mut bytes = Vec::new();
-            framing.put_frame(&mut bytes, 7, 1, b"payload");
-            assert_eq!(framing.frame_size(&bytes), Some(bytes.len()));
-            assert_eq!(framing.check_frame(&bytes, 7, 0), Some((7, 1)));
+            assert!(Framing::guesses(&bad, kind).contains(&FRAMING));
         }
     }
 
@@ -334,7 +301,7 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(parse_file_header(&bad, SegmentKind::Series).is_err(), "bit {bit}");
         }
-        for version in [0, VERSION + 1] {
+        for version in (0..VERSION).chain([VERSION + 1]) {
             let mut other = good;
             other[4] = version;
             let crc = crc32c::crc32c(&other[..HEADER_CRC_OFFSET]);

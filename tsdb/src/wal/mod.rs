@@ -1,7 +1,7 @@
 //! Write-ahead log: what shards have accepted and no block holds yet.
 //!
 //! Used by `logs` (append, commit, sync), the flush (rotate, checkpoint) and `Db::open` (replay). Format:
-//! docs/format/wal.md, version 3; versions 1 and 2 are read.
+//! docs/format/wal.md, version 3.
 //!
 //! Each log has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples and
 //! exemplars. A segment is a header and frames ([`frame`]); a frame holds one record ([`record`]). Appends encode into
@@ -43,8 +43,6 @@ mod starts;
 mod stream;
 pub mod survey;
 mod times;
-mod v1;
-mod v2;
 mod values;
 mod writer;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::SegmentKind;
-use super::frame::{self, BadHeader, Framing, HEADER_SIZE, parse_file_header};
+use super::frame::{self, BadHeader, FRAME_HEADER_SIZE, Framing, HEADER_SIZE, MARKER, parse_file_header};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 
@@ -100,7 +100,7 @@ struct Window<'a> {
 /// Looks at the header of a file only.
 ///
 /// # Errors
-/// [`Error::Io`], and [`Error::Version`] if it is of a newer format.
+/// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
 pub(super) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Result<()> {
     let file = fs.open(path).map_err(Error::io("open", path))?;
     let file_size = file.size().map_err(Error::io("read", path))?;
@@ -110,12 +110,12 @@ pub(super) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Resu
     }
     file.read_at(&mut header, 0).map_err(Error::io("read", path))?;
     match parse_file_header(&header, kind) {
-        Err(BadHeader::Version(found)) => Err(newer(path, found)),
+        Err(BadHeader::Version(found)) => Err(unsupported(path, found)),
         _ => Ok(()),
     }
 }
 
-fn newer(path: &Path, found: u8) -> Error {
+fn unsupported(path: &Path, found: u8) -> Error {
     Error::Version { path: path.to_owned(), found: found.into(), supported: frame::VERSION.into() }
 }
 
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
     /// Opens a file of the log.
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::Version`] if it is of a newer format.
+    /// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
     pub(super) fn open(fs: &dyn Fs, path: &Path, kind: SegmentKind, large: &'a LargeFrames) -> Result<Opened<'a>> {
         let file = fs.open(path).map_err(Error::io("open", path))?;
         let file_size = file.size().map_err(Error::io("read", path))?;
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
                 let at = HEADER_SIZE as u64;
                 Ok(Opened::Sound(Reader { path: path.to_owned(), window, framing, at, next_sequence: 0 }))
             }
-            Err(BadHeader::Version(found)) => Err(newer(path, found)),
+            Err(BadHeader::Version(found)) => Err(unsupported(path, found)),
             Err(BadHeader::Damaged) if file_size < HEADER_SIZE as u64 => Ok(Opened::Empty),
             Err(BadHeader::Damaged) => Ok(Opened::Damaged(file_size)),
         }
@@ -157,16 +157,6 @@ impl<'a> Reader<'a> {
         self.framing
     }
 
-    /// Returns the version of the file.
-    pub(super) fn version(&self) -> u8 {
-        self.framing.version()
-    }
-
-    /// Returns how many bytes a frame has before its payload.
-    pub(super) fn frame_header_size(&self) -> u64 {
-        self.framing.header_size() as u64
-    }
-
     /// Returns the next piece; `None` at the end.
     ///
     /// # Errors
@@ -179,7 +169,7 @@ impl<'a> Reader<'a> {
         Ok(step.map(|step| match step {
             Step::Frame { offset, size, sequence, n_missing, record } => {
                 let start = (offset - self.window.start) as usize;
-                let payload = &self.window.bytes[start..start + size][self.framing.header_size()..];
+                let payload = &self.window.bytes[start..start + size][FRAME_HEADER_SIZE..];
                 Item::Frame(Frame { offset, size: size as u64, sequence, n_missing, record, payload })
             }
             Step::Damaged(range) => Item::Damaged(range),
@@ -206,7 +196,7 @@ impl<'a> Reader<'a> {
 
     /// Returns size, number and record of the sound frame at `at`, if there is one; `gap` bytes before it are not known.
     fn frame_at(&mut self, at: u64, gap: u64) -> std::io::Result<Option<(usize, u64, u8)>> {
-        let header = self.window.get(at, self.framing.header_size())?;
+        let header = self.window.get(at, FRAME_HEADER_SIZE)?;
         let Some(size) = self.framing.frame_size(header).filter(|&size| size as u64 <= self.window.file_size - at)
         else {
             return Ok(None);
@@ -221,7 +211,7 @@ impl<'a> Reader<'a> {
         let mut at = start + 1;
         while at < self.window.file_size {
             let bytes = self.window.rest(at)?;
-            match bytes.iter().position(|&b| b == self.framing.marker()) {
+            match bytes.iter().position(|&b| b == MARKER) {
                 None => at += bytes.len() as u64,
                 Some(found) => {
                     at += found as u64;

@@ -73,9 +73,8 @@ fn encode_distance(writer: &mut BitWriter<'_>, k: u32, distance: u64) {
     writer.put(distance, n_bits);
 }
 
-/// Takes a distance.
 #[inline]
-pub(super) fn decode_distance(reader: &mut BitReader<'_>, k: u32) -> u64 {
+fn decode_distance(reader: &mut BitReader<'_>, k: u32) -> u64 {
     let n_ones = reader.peek().trailing_ones();
     if n_ones < ESCAPE {
         reader.skip(n_ones + 1);

@@ -41,14 +41,14 @@ const RAW: u8 = 23;
 const N_SYMBOLS: usize = 24;
 
 /// The most bits of an integer that is a double without loss, about.
-pub(super) const INTEGER_BITS_MAX: u32 = 54;
+const INTEGER_BITS_MAX: u32 = 54;
 const EXPONENT_MAX: usize = 15;
 /// Integers up to this magnitude are doubles without loss.
-pub(super) const INTEGER_MAX: i64 = 1 << 53;
+const INTEGER_MAX: i64 = 1 << 53;
 const PAGE: i64 = 4096;
 const THOUSAND: i64 = 1000;
 /// Exact as doubles up to 10^22.
-pub(super) const POWERS: [f64; EXPONENT_MAX + 1] =
+const POWERS: [f64; EXPONENT_MAX + 1] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
 /// By symbol: what the code of the next one depends on.
@@ -301,7 +301,7 @@ fn n_bits(integer: u64) -> u32 {
 
 /// Takes the bits below the highest one of an integer, at most 53.
 #[inline]
-pub(super) fn take_below(reader: &mut BitReader<'_>, n_bits: u32) -> u64 {
+fn take_below(reader: &mut BitReader<'_>, n_bits: u32) -> u64 {
     1 << n_bits | reader.take(n_bits)
 }
 

@@ -61,7 +61,7 @@ fn print(contents: &Contents) -> String {
 
 #[test]
 fn directories_of_every_version_open_and_hold_what_was_written() {
-    for name in ["wal-v2", "wal-v3", "block-v1", "tombstones-v1"] {
+    for name in ["wal-v3", "block-v1", "tombstones-v1"] {
         let expected = std::fs::read_to_string(fixtures().join(name).join("expected.txt")).unwrap();
         for shards in [2, 1] {
             let dir = tempfile::tempdir().unwrap();

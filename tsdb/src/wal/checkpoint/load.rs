@@ -48,7 +48,7 @@ pub(in crate::wal) struct Damage {
 /// Reads a checkpoint and checks that all its frames are there and sound; `None` if they are.
 ///
 /// # Errors
-/// [`Error::Io`], and [`Error::Version`] if it is of a newer format.
+/// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
 pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> Result<Option<Damage>> {
     let mut reader = match Reader::open(fs, path, SegmentKind::Checkpoint, large)? {
         Opened::Sound(reader) => reader,

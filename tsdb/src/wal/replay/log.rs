@@ -28,7 +28,7 @@ use crate::wal::payload::Unpacker;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{self, DefinedLabel, SampleColumn};
 use crate::wal::starts::{STARTS, decode_starts};
-use crate::wal::{SegmentKind, quarantine, samples, v1, v2};
+use crate::wal::{SegmentKind, quarantine, samples};
 
 /// A log and what was found in it so far.
 pub(super) struct Log {
@@ -153,7 +153,7 @@ impl Log {
         }
         let (mut loading, mut unpacker) = (OfSegments::default(), Unpacker::default());
         for number in std::mem::take(&mut self.series) {
-            self.segment(SegmentKind::Series, number, shared, |log, frame, _version| {
+            self.segment(SegmentKind::Series, number, shared, |log, frame| {
                 let Some((record, payload)) = unpacker.unpack(frame.record, frame.payload) else { return Ok(None) };
                 match record {
                     record::SERIES => log.series(payload, &mut loading, shared.target),
@@ -180,17 +180,15 @@ impl Log {
         };
         for number in std::mem::take(&mut self.samples) {
             let n_orphaned = self.stats.n_orphaned;
-            self.segment(SegmentKind::Samples, number, shared, |log, frame, version| {
+            self.segment(SegmentKind::Samples, number, shared, |log, frame| {
                 let Some((record, payload)) = unpacker.unpack(frame.record, frame.payload) else { return Ok(None) };
-                let decoded = match (record, version) {
-                    (record::HISTOGRAMS, 2..) => {
+                let decoded = match record {
+                    record::HISTOGRAMS => {
                         return Ok(log.histograms(payload, earlier, &mut scratch, shared.target));
                     }
-                    (STARTS, 2..) => return Ok(log.starts(payload, earlier, &mut scratch)),
-                    (EXEMPLARS, 2..) => return Ok(log.exemplars(payload, earlier, &mut scratch, shared.target)),
-                    (record::SAMPLES, 1) => v1::decode_samples(payload, &mut scratch.column),
-                    (record::SAMPLES, 2) => v2::decode_samples(payload, &mut scratch.column),
-                    (record::SAMPLES, _) => samples::decode_samples(payload, &mut scratch.column),
+                    STARTS => return Ok(log.starts(payload, earlier, &mut scratch)),
+                    EXEMPLARS => return Ok(log.exemplars(payload, earlier, &mut scratch, shared.target)),
+                    record::SAMPLES => samples::decode_samples(payload, &mut scratch.column),
                     _ => None,
                 };
                 Ok(decoded.map(|()| log.apply(&mut scratch, earlier, shared.target)))
@@ -213,13 +211,13 @@ impl Log {
         self.torn.iter().try_for_each(|(path, size)| fs.truncate(path, *size).map_err(Error::io("cut", path)))
     }
 
-    /// Reads a segment and hands out its frames with the version of the file; `each` returns `None` if one does not decode.
+    /// Reads a segment and hands out its frames; `each` returns `None` if one does not decode.
     fn segment(
         &mut self,
         kind: SegmentKind,
         number: u64,
         shared: &Shared<'_>,
-        mut each: impl FnMut(&mut Self, &Frame<'_>, u8) -> Result<Option<()>>,
+        mut each: impl FnMut(&mut Self, &Frame<'_>) -> Result<Option<()>>,
     ) -> Result<()> {
         let Target { fs, progress, .. } = shared.target;
         let path = self.path(kind, number);
@@ -231,7 +229,6 @@ impl Log {
                 self.read(size, progress);
             }
             Opened::Sound(mut reader) => {
-                let version = reader.version();
                 self.read(HEADER_SIZE as u64, progress);
                 while let Some(item) = reader.next()? {
                     if shared.target.stop.load(Ordering::Relaxed) {
@@ -243,8 +240,7 @@ impl Log {
                             self.stats.n_missing_frames += frame.n_missing;
                             // The checksum is right, so whoever wrote it meant something that this program does not know.
                             let reason = || unknown(frame.sequence);
-                            each(self, &frame, version)?
-                                .ok_or_else(|| corrupt(path.clone(), frame.offset, reason()))?;
+                            each(self, &frame)?.ok_or_else(|| corrupt(path.clone(), frame.offset, reason()))?;
                         }
                         Item::Damaged(range) => {
                             refuse(shared.target, &path, range.start, "no sound frame")?;

@@ -124,7 +124,7 @@ struct Shared<'a> {
 /// Looks at the headers of all files of some epochs, before anything on the disk is changed.
 ///
 /// # Errors
-/// [`Error::Version`] if one is of a newer format, [`Error::Io`].
+/// [`Error::Version`] if a format version is not supported, [`Error::Io`].
 pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> Result<()> {
     for epoch in epochs {
         for dir in (0..epoch.logs).map(|log| epoch.log_dir(wal_dir, log)) {
@@ -145,7 +145,7 @@ impl<'a> Replay<'a> {
     /// Loads the definitions of all epochs below `wal_dir`, oldest first.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read, [`Error::Version`] if one is of a newer format, [`Error::Corrupt`] if a
+    /// [`Error::Io`] if a file cannot be read, [`Error::Version`] if a format version is not supported, [`Error::Corrupt`] if a
     /// sound frame holds what this program does not know; with damage under `Refuse`.
     pub(crate) fn definitions(wal_dir: &Path, epochs: &[Epoch], target: &'a Target<'a>) -> Result<Self> {
         let mut replay =

@@ -1,19 +1,17 @@
-//! Replay of whole logs: of version 1, at every step of a cut, with damaged segments and checkpoints.
+//! Replay of whole logs: at every step of a cut, with damaged segments and checkpoints.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::context::QueryContext;
-use crate::fs::{AppendFile, ManualClock, ReadFile, RealFs};
+use crate::fs::{AppendFile, ReadFile, RealFs};
 use crate::head::SeriesRef;
-use crate::options::{Options, WalSync};
-use crate::sample::{Sample, SampleColumns, TimeRange};
+use crate::labels::Labels;
+use crate::options::WalSync;
+use crate::sample::Sample;
 use crate::wal::{Cut, SampleColumn, SegmentKind, Wal, WalOptions, remove_epochs_before};
-use crate::{Db, Labels};
 
 const EPOCH: Epoch = Epoch { number: 0, logs: 1 };
 
@@ -108,44 +106,6 @@ fn files_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     files
-}
-
-/// The contents of the fixture, as version 1 itself read them.
-#[test]
-fn a_log_of_version_1_with_a_torn_end_and_damage_gives_what_it_always_gave() {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/format/wal-v1");
-    let expected = std::fs::read_to_string(fixture.join("expected.txt")).unwrap();
-    for shards in [4, 2, 1] {
-        let dir = tempfile::tempdir().unwrap();
-        copy_dir(&fixture.join("wal"), &dir.path().join("wal"));
-        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        let options = Options { shards, clock, wal_replay_concurrency: 2, ..Options::default() };
-        let db = Db::open(dir.path(), options).unwrap();
-        assert!(contents(&db) == expected.rsplit_once("# ReplayStats").unwrap().0, "{shards} shards");
-        let found = db.stats().replayed;
-        assert_eq!((found.n_samples, found.n_orphaned), (2649, 0));
-        assert_eq!((found.torn_bytes, found.damaged_bytes, found.read_bytes), (297, 259, 27564));
-    }
-}
-
-fn contents(db: &Db) -> String {
-    let mut series = BTreeMap::new();
-    for one in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap() {
-        let one = one.unwrap();
-        let mut columns = SampleColumns::default();
-        one.read(&mut columns).unwrap();
-        let samples: Vec<_> = columns.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect();
-        series.insert(one.labels().to_string(), samples);
-    }
-    let mut text = String::new();
-    for (labels, samples) in series {
-        writeln!(text, "{labels}").unwrap();
-        samples.iter().for_each(|(time, bits)| writeln!(text, "  {time} {bits:016x}").unwrap());
-    }
-    for (family, Metadata { kind, help, unit }) in db.metadata().iter() {
-        writeln!(text, "# {family} {kind} {help} {unit}").unwrap();
-    }
-    text
 }
 
 /// The real disk, of which a copy is kept before and after every change, and of every write a half one.

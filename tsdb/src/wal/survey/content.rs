@@ -15,7 +15,7 @@ use crate::wal::payload::Unpacker;
 use crate::wal::reader::Frame;
 use crate::wal::record::{self, SampleColumn};
 use crate::wal::starts::{STARTS, decode_starts};
-use crate::wal::{SegmentKind, samples as samples_record, v1, v2};
+use crate::wal::{SegmentKind, samples as samples_record};
 
 /// Names of all records, as [`Content::name`] returns them.
 pub const RECORD_NAMES: [&str; 10] =
@@ -27,7 +27,7 @@ pub enum Content<'a> {
     /// Definitions of series, of a segment.
     Series(Vec<(u64, Labels)>),
     /// Samples, in the order of the request, and what takes how much.
-    Samples(&'a [LoggedSample], Option<SampleSizes>),
+    Samples(&'a [LoggedSample], SampleSizes),
     /// Metadata by metric family.
     Metadata(Vec<(String, Metadata)>),
     /// Native histograms: series, time, value.
@@ -72,7 +72,7 @@ pub struct LoggedStart {
     pub is_late: Option<bool>,
 }
 
-/// How many bits the parts of a record of samples take, from version 3 of the format on.
+/// How many bits the parts of a record of samples take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SampleSizes {
     /// What is there once: number, flags, first series, first time.
@@ -108,7 +108,6 @@ impl Content<'_> {
 #[derive(Debug)]
 pub(super) struct Decoder {
     kind: SegmentKind,
-    version: u8,
     loader: Loader,
     unpacker: Unpacker,
     column: SampleColumn,
@@ -116,10 +115,10 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Starts a file of a kind, a version, and a number.
-    pub(super) fn new(kind: SegmentKind, version: u8, number: u64) -> Self {
+    /// Starts a file of a kind and a number.
+    pub(super) fn new(kind: SegmentKind, number: u64) -> Self {
         let (loader, unpacker) = (Loader::new(number), Unpacker::default());
-        Self { kind, version, loader, unpacker, column: SampleColumn::default(), samples: Vec::new() }
+        Self { kind, loader, unpacker, column: SampleColumn::default(), samples: Vec::new() }
     }
 
     /// Decodes a frame.
@@ -150,31 +149,25 @@ impl Decoder {
     }
 
     fn of_samples(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
-        let Self { version, unpacker, column, samples, .. } = self;
+        let Self { unpacker, column, samples, .. } = self;
         let (record, payload) = unpacker.unpack(frame.record, frame.payload)?;
-        let sizes = match (record, *version) {
-            (record::HISTOGRAMS, 2..) => {
+        let sizes = match record {
+            record::HISTOGRAMS => {
                 let mut found = Vec::new();
                 decode_histograms(payload, |of| found.push((of.series.0, of.timestamp_ms, of.histogram)))?;
                 return Some(Content::Histograms(found));
             }
-            (STARTS, 2..) => return starts(payload),
-            (EXEMPLARS, 2..) => {
+            STARTS => return starts(payload),
+            EXEMPLARS => {
                 let mut found = Vec::new();
                 decode_exemplars(payload, |number, series, exemplar| found.push((number, series.0, exemplar)))?;
                 return Some(Content::Exemplars(found));
             }
-            (record::SAMPLES, 1) => v1::decode_samples(payload, column).map(|()| None)?,
-            (record::SAMPLES, 2) => v2::decode_samples(payload, column).map(|()| None)?,
-            (record::SAMPLES, _) => Some(samples_record::decode_sized(payload, column)?),
+            record::SAMPLES => samples_record::decode_sized(payload, column)?,
             _ => return None,
         };
-        let sizes = sizes.map(|samples_record::PartSizes { head, refs, times, values }| SampleSizes {
-            head,
-            refs,
-            times,
-            values,
-        });
+        let samples_record::PartSizes { head, refs, times, values } = sizes;
+        let sizes = SampleSizes { head, refs, times, values };
         let logged = |(&SeriesRef(series), &sample)| LoggedSample { series, sample };
         samples.clear();
         samples.extend(column.refs.iter().zip(&column.samples).map(logged));

@@ -7,7 +7,7 @@ use super::files::{LogFile, Role};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::prometheus::fault::{FaultKind, Faults};
-use crate::wal::frame::{COMPRESSED, HEADER_SIZE};
+use crate::wal::frame::{COMPRESSED, HEADER_SIZE, VERSION};
 use crate::wal::reader::{Frame, Item, LargeFrames, Opened, Reader};
 
 /// A sound frame.
@@ -17,8 +17,6 @@ pub struct FoundFrame<'a> {
     pub offset: u64,
     /// Bytes that it takes there.
     pub size: u64,
-    /// Of these, the bytes before its payload.
-    pub header_size: u64,
     /// Its number in the file.
     pub sequence: u64,
     /// Whether its payload is compressed.
@@ -85,9 +83,8 @@ pub(super) fn read_frames(
     faults: &mut Faults,
     mut each: impl FnMut(FoundFrame<'_>) -> Result<()>,
 ) -> Result<FileEnd> {
-    end.version = Some(reader.version());
-    let mut decoder = Decoder::new(file.kind, reader.version(), file.number);
-    let header_size = reader.frame_header_size();
+    end.version = Some(VERSION);
+    let mut decoder = Decoder::new(file.kind, file.number);
     let (path, mut behind) = (&file.path, HEADER_SIZE as u64);
     loop {
         let item = match reader.next() {
@@ -108,7 +105,7 @@ pub(super) fn read_frames(
                 note_frame(file, &frame, &content, faults);
                 let (is_compressed, record) = (frame.record & COMPRESSED != 0, frame.record);
                 let Frame { offset, size, sequence, payload, .. } = frame;
-                each(FoundFrame { offset, size, header_size, sequence, is_compressed, content, record, payload })?;
+                each(FoundFrame { offset, size, sequence, is_compressed, content, record, payload })?;
             }
             Item::Damaged(range) => {
                 end.damaged_bytes += range.end - range.start;

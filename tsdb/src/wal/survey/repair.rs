@@ -65,7 +65,7 @@ struct Sound {
 /// told of the bytes of the files that were looked at, and of all of them.
 ///
 /// # Errors
-/// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if a file is of a newer format: nothing was
+/// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version of a file is not supported: nothing was
 /// changed then; [`Error::Io`].
 pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
     let lock_path = dir.join("lock");

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::prometheus::fault::{FaultKind, Faults};
 use crate::sample::TimeRange;
-use crate::wal::frame::HEADER_SIZE;
+use crate::wal::frame::{FRAME_HEADER_SIZE, HEADER_SIZE};
 use crate::wal::reader::LargeFrames;
 use crate::wal::{SegmentKind, checkpoint};
 
@@ -67,12 +67,10 @@ pub struct PartSizes {
     pub file_headers: u64,
     /// Headers of the frames that hold samples.
     pub sample_frames: u64,
-    /// Parts of the records of samples of version 3, in bits.
+    /// Parts of the records of samples, in bits.
     pub samples: SampleSizes,
     /// Samples that these parts are of.
     pub n_samples: u64,
-    /// Frames of samples of versions 1 and 2.
-    pub older_samples: u64,
     /// Frames of histograms; likewise below.
     pub histograms: u64,
     /// Frames of start timestamps.
@@ -220,13 +218,12 @@ impl PartSizes {
     fn add(&mut self, file: &LogFile, frame: &FoundFrame<'_>) {
         let is_checkpoint = file.kind == SegmentKind::Checkpoint;
         let part = match &frame.content {
-            Content::Samples(found, Some(sizes)) => {
+            Content::Samples(found, sizes) => {
                 self.n_samples += found.len() as u64;
                 self.samples.add(*sizes);
-                self.sample_frames += frame.header_size;
+                self.sample_frames += FRAME_HEADER_SIZE as u64;
                 return;
             }
-            Content::Samples(_, None) => &mut self.older_samples,
             Content::Histograms(_) => &mut self.histograms,
             Content::Starts(_) => &mut self.starts,
             Content::Exemplars(_) | Content::CheckpointExemplars(_) => &mut self.exemplars,
