@@ -81,7 +81,12 @@ fn statistics_agree_with_those_of_a_replay() {
         let sum = |of: fn(&FileEnd) -> u64| found.files.iter().filter(counts).map(|file| of(&file.end)).sum::<u64>();
         let damage = (sum(|end| end.damaged_bytes), sum(|end| end.torn_bytes), sum(|end| end.n_missing_frames));
         assert_eq!(damage, (replayed.damaged_bytes, replayed.torn_bytes, replayed.n_missing_frames), "seed {seed}");
-        assert_eq!((found.faults.n_unsound() > 0, found.n_gone), (damage.0 + damage.2 > 0, 0), "{:?}", found.faults.kept());
+        assert_eq!(
+            (found.faults.n_unsound() > 0, found.n_gone),
+            (damage.0 + damage.2 > 0, 0),
+            "{:?}",
+            found.faults.kept()
+        );
     }
 }
 
