@@ -1,4 +1,4 @@
-//! What a store costs at full size: memory, disk, CPU and waiting, over the fleet of `varve bench`. Prints one table.
+//! What a store costs at full size: memory, disk, CPU and waiting, over the fleet of `varve-bench`. Prints one table.
 //!
 //! Not a criterion bench: most of these figures are sizes, and a million series are filled once, not a hundred times.
 //! Phases run one after the other in one process; CPU is that of the calling thread, memory is that of the process less
@@ -7,8 +7,6 @@
 
 #[path = "store/apart.rs"]
 mod apart;
-#[path = "common/fleet.rs"]
-mod fleet;
 #[path = "store/process.rs"]
 mod process;
 
@@ -19,8 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use fleet::{Fleet, FleetOptions, SeriesId};
 use process::{cpu_of_process, cpu_time, resident_bytes, size_of_dir};
+use varve_bench::{Fleet, FleetOptions, SeriesId};
 use varve_tsdb::{
     Db, FlushStats, LabelHint, Labels, ManualClock, MatchOp, Matcher, MemoryBudget, Options, QueryContext, RealFs,
     Sample, SampleColumns, SelectHints, SeriesHandle, Stats, TimeRange, WalSync, WriteBatch, log,

@@ -14,7 +14,6 @@ use varve_ingest::Limits;
 use varve_tsdb::Regexp;
 
 use crate::advise::AdviseCommand;
-use crate::bench::BenchCommand;
 use crate::check::CheckCommand;
 use crate::client::Url;
 use crate::quantity::{parse_duration, parse_size};
@@ -56,9 +55,6 @@ pub(crate) enum Command {
     /// Tells from a data directory what its server does or did
     #[command(subcommand)]
     Status(StatusCommand),
-    /// Makes a fleet up, writes it to a server and reads it back
-    #[command(subcommand)]
-    Bench(BenchCommand),
     /// Prints what a shell needs to complete this command line
     Completion(CompletionArgs),
     /// Prints the manual page of a command

@@ -11,7 +11,6 @@ mod printing;
 
 mod advise;
 mod allocator;
-mod bench;
 mod check;
 mod cli;
 mod client;
@@ -64,7 +63,6 @@ fn main() -> ExitCode {
         }
         cli::Command::Check(command) => return check::check(&command),
         cli::Command::Query(command) => return query::query(&command),
-        cli::Command::Bench(command) => command::bench(&command),
         cli::Command::Advise(command) => return end(command::advise(&command)),
     };
     end(result.map(|()| ExitCode::SUCCESS))

@@ -44,11 +44,6 @@ impl Url {
         Ok(Self { is_https, host, port, path, basic })
     }
 
-    /// Returns the URL of a path below this one.
-    pub(crate) fn join(&self, path: &str) -> Self {
-        Self { path: format!("{}{path}", self.path), ..self.clone() }
-    }
-
     /// Returns host and port as a request names them.
     pub(super) fn authority(&self) -> String {
         if self.host.contains(':') {

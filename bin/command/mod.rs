@@ -1,13 +1,11 @@
 //! What the subcommands do.
 
 mod advise;
-mod bench;
 mod manual;
 mod status;
 mod tsdb;
 
 pub(crate) use advise::advise;
-pub(crate) use bench::bench;
 pub(crate) use manual::{completion, man};
 pub(crate) use status::status;
 pub(crate) use tsdb::{churn, compact};

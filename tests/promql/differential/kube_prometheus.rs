@@ -2,8 +2,8 @@
 //! and series made up for what neither has: Varve and a real Prometheus give the same answers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
+use clap::Parser as _;
 use varve_query::promql::{Features, parse, selectors};
 use varve_tsdb::Matcher;
 
@@ -72,12 +72,10 @@ fn over_all() -> Times {
 /// Writes the same fleet to both servers, over one connection: its samples come in order of time.
 fn write_fleet(servers: &Servers) {
     for http in servers.https() {
-        let written = Command::new(env!("CARGO_BIN_EXE_varve"))
-            .args(["bench", "fleet", "write", "--active-series", FLEET_SERIES, "--connections", "1"])
-            .args(["--duration", "10m", "--start", &(T0_MS / 1000).to_string(), &http.url("/api/v1/write")])
-            .output()
-            .expect("run varve");
-        assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+        let (url, start) = (http.url("/api/v1/write"), (T0_MS / 1000).to_string());
+        let write = ["varve-bench", "write", &url, "--active-series", FLEET_SERIES, "--connections", "1"];
+        let cli = varve_bench::Cli::parse_from(write.into_iter().chain(["--duration", "10m", "--start", &start]));
+        varve_bench::run(&cli).expect("the server accepts the fleet");
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::client::{Client, Url};
+use crate::client::Client;
 
 /// How long a peer may take to start, and to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,24 +18,24 @@ const START_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A folder under the system's temporary one, removed with its handle.
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 /// A running server.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     name: &'static str,
     child: Child,
     port: u16,
 }
 
 impl Scratch {
-    pub(super) fn new(name: &str) -> Result<Self> {
+    pub(crate) fn new(name: &str) -> Result<Self> {
         let path = std::env::temp_dir().join(format!("varve-bench-{}-{name}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -49,7 +49,7 @@ impl Drop for Scratch {
 
 impl Peer {
     /// Starts a program and waits until `ready` answers; `command` gets the address to listen on.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &'static str,
         program: &Path,
         ready: &str,
@@ -61,7 +61,7 @@ impl Peer {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
         let mut peer = Self { name, child, port };
-        let mut client = Client::new(&peer.url(""))?;
+        let client = Client::new(&peer.url(""));
         peer.wait_at(START_POLL_INTERVAL, "start", PATIENCE, |peer| {
             if let Some(status) = peer.child.try_wait().context("ask for the state of a child")? {
                 bail!("{} ended at once: {status}", peer.name);
@@ -71,16 +71,16 @@ impl Peer {
         Ok(peer)
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn url(&self, path: &str) -> Url {
-        Url::parse(&format!("http://127.0.0.1:{}{path}", self.port)).expect("a URL of known parts")
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
     }
 
     /// Asks again and again until `found` has an answer.
-    pub(super) fn wait<T>(
+    pub(crate) fn wait<T>(
         &mut self,
         what: &str,
         patience: Duration,
@@ -107,7 +107,7 @@ impl Peer {
     }
 
     /// Ends the server in order, so that all it holds is in its files.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         let pid = self.pid().to_string();
         // The standard library sends no signal but SIGKILL.
         let sent = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().context("run sh")?;
@@ -126,7 +126,7 @@ impl Drop for Peer {
 }
 
 /// Adds up the files under a folder; what vanishes meanwhile counts nothing.
-pub(super) fn size_bytes(folder: &Path) -> u64 {
+pub(crate) fn size_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let size = |entry: std::fs::DirEntry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => size_bytes(&entry.path()),

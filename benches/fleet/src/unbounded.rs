@@ -1,4 +1,4 @@
-//! `varve bench fleet unbounded`: the call that ends other stores, all series for many clients at once, while writes go on.
+//! `varve-bench unbounded`: the call that ends other stores, all series for many clients at once, while writes go on.
 //!
 //! The server holds the fleet already. One more round is written alone, at a rate, then another one while clients ask for
 //! all series again and again: what of the rate is kept, what memory is added, and what the clients got.
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use varve_ingest::remote_write::Version;
+use anyhow::{Result, anyhow, ensure};
 
-use super::args::UnboundedArgs;
-use super::fleet::Fleet;
-use super::write::{WriteOptions, Written, write_fleet};
-use crate::client::{Client, Url, escape};
+use crate::args::UnboundedArgs;
+use crate::client::{Client, escape};
+use crate::fleet::Fleet;
+use crate::message::Version;
 use crate::process;
+use crate::write::{WriteOptions, Written, write_fleet};
 
 /// How often the server's memory is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -57,7 +57,7 @@ struct Answers {
 pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
     let fleet = Fleet::new(args.fleet.options(args.start));
     let options = WriteOptions {
-        url: args.url.join("/api/v1/write"),
+        url: format!("{}/api/v1/write", args.url),
         version: Version::V1,
         n_connections: WRITERS,
         samples_per_request: SAMPLES_PER_REQUEST,
@@ -99,16 +99,16 @@ fn watch(pid: u32, stop: &AtomicBool) -> Result<u64> {
 }
 
 /// Asks until the writes have ended, and to the end of the answer that is under way then.
-fn ask(url: &Url, stop: &AtomicBool) -> Result<Answers> {
+fn ask(url: &str, stop: &AtomicBool) -> Result<Answers> {
     let path = format!("/api/v1/series?match[]={}", escape(ALL));
-    let mut client = Client::new(url)?;
+    let mut client = Client::new(url);
     let mut answers = Answers::default();
     while !stop.load(Ordering::Relaxed) {
         let started = Instant::now();
-        match client.drain(&path) {
+        match client.get(&path) {
             Ok(answer) if answer.is_success() => {
                 answers.n_whole += 1;
-                answers.n_bytes = answers.n_bytes.max(answer.n_bytes);
+                answers.n_bytes = answers.n_bytes.max(answer.size);
                 answers.slowest = answers.slowest.max(started.elapsed());
             }
             Ok(refused) => {
@@ -117,7 +117,7 @@ fn ask(url: &Url, stop: &AtomicBool) -> Result<Answers> {
             }
             Err(cut) => {
                 answers.cut.push(format!("{cut:#}"));
-                client = Client::new(url).context("connect again")?;
+                client = Client::new(url);
             }
         }
     }

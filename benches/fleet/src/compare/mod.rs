@@ -1,4 +1,4 @@
-//! `varve bench compare`: the same work for Varve and its peers, one after the other on fresh folders, in one run.
+//! `varve-bench compare`: the same work for Varve and its peers, one after the other on fresh folders, in one run.
 //!
 //! Each server gets the first scrape of a fleet (new series) and most of the others (known series), and is asked what
 //! dashboards ask. Then come the last scrapes; it is killed with SIGKILL after its last acknowledgement, started again and
@@ -12,15 +12,15 @@ mod server;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use varve_ingest::remote_write::Version;
 use varve_tsdb::METRIC_NAME;
 
-use super::args::{CompareArgs, CompareFormat, now_ms};
-use super::fleet::{Fleet, SeriesId};
-use super::query::{ask_all, scalar};
-use super::write::{WriteOptions, Written, write_fleet};
+use crate::args::{CompareArgs, CompareFormat, now_ms};
 use crate::client::Client;
+use crate::fleet::{Fleet, SeriesId};
+use crate::message::Version;
 use crate::process::{self, Usage};
+use crate::query::{ask_all, scalar};
+use crate::write::{WriteOptions, Written, write_fleet};
 use report::{Figures, Report};
 use server::{Running, Server};
 
@@ -157,7 +157,7 @@ impl Bench {
         let end_ms = self.time_ms(self.n_rounds);
         let range_ms = end_ms - self.time_ms(0) + 1;
         let query = format!("sum(count_over_time({name}[{range_ms}ms]))");
-        Ok(scalar(&mut Client::new(&running.url(""))?, &query, end_ms)? as u64)
+        Ok(scalar(&mut Client::new(&running.url("")), &query, end_ms)? as u64)
     }
 
     /// Counts the samples of a metric that were sent.

@@ -1,8 +1,8 @@
 //! A fleet of GPU machines under kube-prometheus, made up: which series it has, and the value of each at any time.
 //!
 //! Everything is computed from a seed, nothing is kept: labels and values can be had for any series and round, in any
-//! order and as often as one likes, which is what lets a bench check what a server has stored. Used by `varve bench` and,
-//! through `#[path]`, by the benches; so it knows nothing of the binary, only `varve-tsdb`'s labels and samples.
+//! order and as often as one likes, which is what lets a bench check what a server has stored. Used by the commands and,
+//! by the benches; so it knows only `varve-tsdb`'s labels and samples.
 //!
 //! # Shape
 //! A fleet is a list of *places*, one for each active series. First come the control planes, then the machines; each
@@ -52,18 +52,18 @@ pub(crate) const SERIES_PER_NODE_MAX: usize = 100_000;
 
 /// Which fleet it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct FleetOptions {
+pub struct FleetOptions {
     /// Series that are active at any time, at most [`ACTIVE_SERIES_MAX`]; the last machine may be cut.
-    pub(crate) active_series: usize,
+    pub active_series: usize,
     /// Series of a machine, those about its pods included; at most [`SERIES_PER_NODE_MAX`].
-    pub(crate) series_per_node: usize,
+    pub series_per_node: usize,
     /// Milliseconds between two scrapes of a target.
-    pub(crate) interval_ms: i64,
+    pub interval_ms: i64,
     /// Time of round 0 in milliseconds; targets are scraped spread over the interval from then on.
-    pub(crate) start_ms: i64,
+    pub start_ms: i64,
     /// Share of the pods that are replaced in an hour.
-    pub(crate) churn_per_hour: f64,
-    pub(crate) seed: u64,
+    pub churn_per_hour: f64,
+    pub seed: u64,
 }
 
 impl Default for FleetOptions {
@@ -81,16 +81,16 @@ impl Default for FleetOptions {
 
 /// A series of a fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SeriesId {
+pub struct SeriesId {
     /// Its place, less than [`Fleet::n_places`].
-    pub(crate) place: u32,
+    pub place: u32,
     /// Which pod of the place it is about; 0 if it is not about a pod.
-    pub(crate) generation: u32,
+    pub generation: u32,
 }
 
 /// A made-up fleet; see the module.
 #[derive(Debug)]
-pub(crate) struct Fleet {
+pub struct Fleet {
     options: FleetOptions,
     plane: Vec<Row>,
     n_planes: u32,
@@ -117,7 +117,7 @@ impl Fleet {
     ///
     /// # Panics
     /// If an option is 0 or negative that must not be, or beyond its bound.
-    pub(crate) fn new(options: FleetOptions) -> Self {
+    pub fn new(options: FleetOptions) -> Self {
         assert!((1..=ACTIVE_SERIES_MAX).contains(&options.active_series), "active series are out of bounds");
         assert!((1..=SERIES_PER_NODE_MAX).contains(&options.series_per_node), "series per node are out of bounds");
         assert!(options.interval_ms > 0, "the interval must be more than 0");
@@ -133,23 +133,23 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn options(&self) -> &FleetOptions {
+    pub fn options(&self) -> &FleetOptions {
         &self.options
     }
 
     /// Counts the series that are active at any time.
-    pub(crate) fn n_places(&self) -> u32 {
+    pub fn n_places(&self) -> u32 {
         u32::try_from(self.options.active_series).expect("checked when laid out")
     }
 
     /// Returns the series that is active at a place in a round.
-    pub(crate) fn series_at(&self, place: u32, round: i64) -> SeriesId {
+    pub fn series_at(&self, place: u32, round: i64) -> SeriesId {
         let generation = self.life(&self.place(place), round).generation;
         SeriesId { place, generation }
     }
 
     /// Returns when a round scrapes the series of a place.
-    pub(crate) fn timestamp_ms(&self, place: u32, round: i64) -> i64 {
+    pub fn timestamp_ms(&self, place: u32, round: i64) -> i64 {
         let Place { row, node } = self.place(place);
         // One kube-state-metrics tells of all machines.
         let node_seed = if row.job == Job::KubeStateMetrics { self.options.seed } else { node.seed };
@@ -159,14 +159,14 @@ impl Fleet {
     }
 
     /// Returns the labels of a series.
-    pub(crate) fn labels(&self, series: SeriesId) -> Labels {
+    pub fn labels(&self, series: SeriesId) -> Labels {
         let Place { row, node } = self.place(series.place);
         labels::labels(row, node, series.generation)
     }
 
     /// Returns the value of a series in a round: the staleness marker where it has just ended, `None` before it began
     /// and after that.
-    pub(crate) fn value(&self, series: SeriesId, round: i64) -> Option<f64> {
+    pub fn value(&self, series: SeriesId, round: i64) -> Option<f64> {
         if round < 0 {
             return None;
         }
@@ -181,7 +181,7 @@ impl Fleet {
 
     /// Hands out what a round finds at some places: a sample of each active series, before it the staleness marker of the
     /// one that it replaces.
-    pub(crate) fn scrape(&self, places: Range<u32>, round: i64, mut each: impl FnMut(SeriesId, Sample)) {
+    pub fn scrape(&self, places: Range<u32>, round: i64, mut each: impl FnMut(SeriesId, Sample)) {
         for place in places {
             let timestamp_ms = self.timestamp_ms(place, round);
             let series = self.series_at(place, round);
@@ -195,7 +195,7 @@ impl Fleet {
     }
 
     /// Lists the places of each control plane and machine.
-    pub(crate) fn machines(&self) -> impl Iterator<Item = Range<u32>> {
+    pub fn machines(&self) -> impl Iterator<Item = Range<u32>> {
         let ends = (1..=self.n_planes).map(|n| n * self.plane.len() as u32);
         let (planes_end, node) = (self.planes_end(), self.node.len() as u32);
         let ends = ends.chain((1..).map(move |n: u32| planes_end.saturating_add(n.saturating_mul(node))));

@@ -1,4 +1,4 @@
-//! `varve bench fleet write`: the fleet's samples, sent as Prometheus would send them.
+//! `varve-bench write`: the fleet's samples, sent as Prometheus would send them.
 //!
 //! Rounds come one after the other. A round ends when all of it is acknowledged, so that the samples of a series arrive in
 //! order. Requests are made while they are sent, as a scraper does, or as many rounds ahead as some memory holds.
@@ -13,31 +13,30 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use varve_ingest::remote_write::Version;
 
-use super::args::WriteArgs;
-use super::fleet::Fleet;
-use crate::client::Url;
+use crate::args::WriteArgs;
+use crate::fleet::Fleet;
+use crate::message::Version;
 use crate::process;
 use requests::{Encoder, Round};
 use send::{Pace, Sender};
-pub(super) use written::Written;
+pub(crate) use written::Written;
 
 /// So many bytes of requests are made ahead of being sent, and those of the round that they end in.
 const AHEAD_BYTES_MAX: usize = 2 << 30;
 
 /// How to write.
 #[derive(Debug, Clone)]
-pub(super) struct WriteOptions {
-    pub(super) url: Url,
-    pub(super) n_connections: usize,
-    pub(super) samples_per_request: usize,
+pub(crate) struct WriteOptions {
+    pub(crate) url: String,
+    pub(crate) n_connections: usize,
+    pub(crate) samples_per_request: usize,
     /// Samples a second, all connections together; `None` for no limit.
-    pub(super) rate: Option<f64>,
-    pub(super) version: Version,
+    pub(crate) rate: Option<f64>,
+    pub(crate) version: Version,
     /// Whether requests are made before they are sent, a few gigabytes at a time; only sending is timed then.
-    pub(super) ahead: bool,
-    pub(super) pid: Option<u32>,
+    pub(crate) ahead: bool,
+    pub(crate) pid: Option<u32>,
 }
 
 /// Writes a fleet and prints what it cost.
@@ -65,7 +64,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<()> {
 }
 
 /// Writes some rounds of a fleet.
-pub(super) fn write_fleet(fleet: &Fleet, mut rounds: Range<i64>, options: &WriteOptions) -> Result<Written> {
+pub(crate) fn write_fleet(fleet: &Fleet, mut rounds: Range<i64>, options: &WriteOptions) -> Result<Written> {
     let before = options.pid.map(process::usage).transpose()?;
     let encoder = Encoder::new(fleet, options.version, options.samples_per_request);
     let mut written = Written::default();

@@ -1,4 +1,4 @@
-//! `varve bench fleet query`: what dashboards ask of a fleet, how long it takes and how much comes back.
+//! `varve-bench query`: what dashboards ask of a fleet, how long it takes and how much comes back.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::QueryArgs;
-use crate::client::{Client, Url, escape};
+use crate::args::QueryArgs;
+use crate::client::{Client, escape};
 
 /// A range query looks back over an hour, a minute a step, as a dashboard's panel does.
 const RANGE_S: i64 = 3_600;
@@ -95,17 +95,17 @@ const fn metadata(name: &'static str, call: &'static str) -> Question {
 
 /// What a question cost.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Asked {
-    pub(super) name: &'static str,
-    pub(super) is_metadata: bool,
+pub(crate) struct Asked {
+    pub(crate) name: &'static str,
+    pub(crate) is_metadata: bool,
     /// Median time until the last byte; `None` if it was refused.
-    pub(super) median_ms: Option<f64>,
+    pub(crate) median_ms: Option<f64>,
     /// Bytes of the answer.
-    pub(super) answer_bytes: u64,
+    pub(crate) answer_bytes: u64,
     /// Series or values in the answer; 0 where it is too long to be read here.
-    pub(super) n_results: usize,
+    pub(crate) n_results: usize,
     /// The status and text of a refusal.
-    pub(super) refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
 }
 
 /// Asks everything and prints a table.
@@ -129,12 +129,12 @@ pub(crate) fn query(args: &QueryArgs) -> Result<()> {
 }
 
 /// Asks everything `n_repeats` times, at a time in seconds.
-pub(super) fn ask_all(server: &Url, end_s: i64, n_repeats: usize) -> Result<Vec<Asked>> {
-    let mut client = Client::new(server)?;
-    QUESTIONS.iter().map(|question| ask(&mut client, *question, end_s, n_repeats)).collect()
+pub(crate) fn ask_all(server: &str, end_s: i64, n_repeats: usize) -> Result<Vec<Asked>> {
+    let client = Client::new(server);
+    QUESTIONS.iter().map(|question| ask(&client, *question, end_s, n_repeats)).collect()
 }
 
-fn ask(client: &mut Client, question: Question, end_s: i64, n_repeats: usize) -> Result<Asked> {
+fn ask(client: &Client, question: Question, end_s: i64, n_repeats: usize) -> Result<Asked> {
     let path = question.ask.path(end_s);
     let mut times = Vec::with_capacity(n_repeats);
     let mut asked = Asked {
@@ -147,14 +147,14 @@ fn ask(client: &mut Client, question: Question, end_s: i64, n_repeats: usize) ->
     };
     for round in 0..n_repeats.max(1) {
         let started = Instant::now();
-        let answer = client.drain(&path).with_context(|| format!("ask for {}", question.name))?;
+        let answer = client.get(&path).with_context(|| format!("ask for {}", question.name))?;
         times.push(started.elapsed());
         if !answer.is_success() {
             asked.refusal = Some(format!("{}: {}", answer.status, answer.text()));
             return Ok(asked);
         }
         if round == 0 {
-            asked.answer_bytes = answer.n_bytes;
+            asked.answer_bytes = answer.size;
             asked.n_results = n_results(&answer.body);
         }
     }
@@ -189,13 +189,13 @@ fn n_results(body: &[u8]) -> usize {
 }
 
 /// Returns the middle one of some times.
-pub(super) fn median(times: &mut [Duration]) -> Duration {
+pub(crate) fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
 /// Returns the geometric mean of the medians; `None` if one was refused.
-pub(super) fn geometric_mean(questions: &[Asked], is_metadata: bool) -> Option<f64> {
+pub(crate) fn geometric_mean(questions: &[Asked], is_metadata: bool) -> Option<f64> {
     let of_kind = questions.iter().filter(|asked| asked.is_metadata == is_metadata);
     let logs: Option<Vec<f64>> = of_kind.map(|asked| asked.median_ms.map(f64::ln)).collect();
     let logs = logs.filter(|logs| !logs.is_empty())?;
@@ -203,7 +203,7 @@ pub(super) fn geometric_mean(questions: &[Asked], is_metadata: bool) -> Option<f
 }
 
 /// Returns the one number that an instant query gives, 0 if it gives none.
-pub(super) fn scalar(client: &mut Client, query: &str, time_ms: i64) -> Result<f64> {
+pub(crate) fn scalar(client: &Client, query: &str, time_ms: i64) -> Result<f64> {
     let path = format!("/api/v1/query?nocache=1&query={}&time={}", escape(query), time_ms as f64 / 1e3);
     let answer = client.get(&path)?;
     ensure!(answer.is_success(), "the server says {}: {}", answer.status, answer.text());

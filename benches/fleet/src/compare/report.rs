@@ -6,30 +6,30 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::super::query::{Asked, geometric_mean};
 use super::server::Server;
+use crate::query::{Asked, geometric_mean};
 
 /// What one round found of one server.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Figures {
-    pub(super) cpu_s_per_million_new: f64,
-    pub(super) cpu_s_per_million_known: f64,
-    pub(super) samples_per_s: f64,
+pub(crate) struct Figures {
+    pub(crate) cpu_s_per_million_new: f64,
+    pub(crate) cpu_s_per_million_known: f64,
+    pub(crate) samples_per_s: f64,
     pub(super) write_p99_ms: f64,
-    pub(super) resident_bytes_per_series: f64,
-    pub(super) peak_bytes_per_series: f64,
+    pub(crate) resident_bytes_per_series: f64,
+    pub(crate) peak_bytes_per_series: f64,
     /// From SIGKILL to the first right answer; `None` if there never was one.
-    pub(super) restart_s: Option<f64>,
+    pub(crate) restart_s: Option<f64>,
     /// Of the samples that were acknowledged before the crash.
-    pub(super) lost_share: f64,
-    pub(super) disk_bytes_per_sample: f64,
-    pub(super) index_bytes_per_series: f64,
-    pub(super) questions: Vec<Asked>,
+    pub(crate) lost_share: f64,
+    pub(crate) disk_bytes_per_sample: f64,
+    pub(crate) index_bytes_per_series: f64,
+    pub(crate) questions: Vec<Asked>,
 }
 
 /// What is found of all servers.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     n_series: u32,
     n_samples_per_series: i64,
     servers: Vec<Found>,
@@ -54,16 +54,16 @@ struct Row {
 }
 
 impl Report {
-    pub(super) fn new(servers: &[Server], n_series: u32, n_samples_per_series: i64) -> Self {
+    pub(crate) fn new(servers: &[Server], n_series: u32, n_samples_per_series: i64) -> Self {
         let found = |server: &Server| Found { name: server.name(), version: server.version(), rounds: Vec::new() };
         Self { n_series, n_samples_per_series, servers: servers.iter().map(found).collect() }
     }
 
-    pub(super) fn add(&mut self, server: usize, figures: Figures) {
+    pub(crate) fn add(&mut self, server: usize, figures: Figures) {
         self.servers[server].rounds.push(figures);
     }
 
-    pub(super) fn json(&self) -> Result<String> {
+    pub(crate) fn json(&self) -> Result<String> {
         serde_json::to_string_pretty(self).context("write the report")
     }
 

@@ -5,29 +5,27 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use bytes::Bytes;
-use varve_ingest::remote_write::Version;
 use varve_tsdb::Sample;
 
-use super::super::fleet::{Fleet, SeriesId};
-use super::super::message::{EncodedLabels, WriteRequest};
+use crate::fleet::{Fleet, SeriesId};
+use crate::message::{EncodedLabels, Version, WriteRequest};
 
 /// A body, ready to be sent.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
-    pub(super) body: Bytes,
-    pub(super) n_samples: u64,
+pub(crate) struct Request {
+    pub(crate) body: Arc<[u8]>,
+    pub(crate) n_samples: u64,
 }
 
 /// Takes requests one after the other.
-pub(super) type Take<'a> = dyn FnMut(Request) -> Result<()> + 'a;
+pub(crate) type Take<'a> = dyn FnMut(Request) -> Result<()> + 'a;
 
 /// The requests of one round.
-pub(super) trait Round: Sync {
+pub(crate) trait Round: Sync {
     /// Hands out requests until none is left; threads that call this together share them.
     ///
     /// # Errors
@@ -36,7 +34,7 @@ pub(super) trait Round: Sync {
 }
 
 /// Turns a fleet's scrapes into requests of equal size.
-pub(super) struct Encoder<'a> {
+pub(crate) struct Encoder<'a> {
     fleet: &'a Fleet,
     version: Version,
     samples_per_request: usize,
@@ -56,30 +54,30 @@ struct Known {
 }
 
 /// A round whose requests are made while they are handed out: connections take machine after machine, whoever is free.
-pub(super) struct Live<'a> {
+pub(crate) struct Live<'a> {
     encoder: &'a Encoder<'a>,
     number: i64,
     n_taken: AtomicUsize,
 }
 
 /// A round whose requests were made before.
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     requests: Vec<Request>,
     n_taken: AtomicUsize,
 }
 
 impl<'a> Encoder<'a> {
-    pub(super) fn new(fleet: &'a Fleet, version: Version, samples_per_request: usize) -> Self {
+    pub(crate) fn new(fleet: &'a Fleet, version: Version, samples_per_request: usize) -> Self {
         let machines = fleet.machines().map(|places| Machine { places, known: Mutex::default() }).collect();
         Self { fleet, version, samples_per_request, machines }
     }
 
-    pub(super) fn round(&'a self, number: i64) -> Live<'a> {
+    pub(crate) fn round(&'a self, number: i64) -> Live<'a> {
         Live { encoder: self, number, n_taken: AtomicUsize::new(0) }
     }
 
     /// Makes the requests of the next rounds, as many as `max_bytes` hold and one at least, and takes these rounds away.
-    pub(super) fn ahead(&self, rounds: &mut Range<i64>, max_bytes: usize, n_threads: usize) -> Result<Vec<Ahead>> {
+    pub(crate) fn ahead(&self, rounds: &mut Range<i64>, max_bytes: usize, n_threads: usize) -> Result<Vec<Ahead>> {
         let (mut ahead, mut n_bytes) = (Vec::new(), 0);
         while n_bytes < max_bytes {
             let Some(number) = rounds.next() else { break };
@@ -165,14 +163,14 @@ impl Request {
     /// Takes what has gathered.
     fn of(gathered: &mut WriteRequest) -> Result<Self> {
         let n_samples = gathered.n_samples() as u64;
-        Ok(Self { body: gathered.take_body()?, n_samples })
+        Ok(Self { body: gathered.take_body()?.into(), n_samples })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::fleet::FleetOptions;
     use super::*;
+    use crate::fleet::FleetOptions;
 
     /// Two threads may take machines in any order, so requests are compared by what they hold, not by their bytes.
     #[test]

@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
-use bytes::Bytes;
-use varve_ingest::remote_write::Version;
+use clap::ValueEnum;
 use varve_tsdb::{Labels, Sample};
 
 // Tags of fields: the field's number and its wire type. Samples are alike in both versions.
@@ -23,9 +22,18 @@ const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
 const LENGTH: u8 = 2;
 
+/// A version of remote write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Version {
+    #[value(name = "1.0")]
+    V1,
+    #[value(name = "2.0")]
+    V2,
+}
+
 /// The labels of a series as a request takes them.
 #[derive(Debug, Clone)]
-pub(super) enum EncodedLabels {
+pub(crate) enum EncodedLabels {
     /// The field of the message.
     V1(Box<[u8]>),
     /// The symbols that the request's table shall have: name and value in turn.
@@ -34,7 +42,7 @@ pub(super) enum EncodedLabels {
 
 /// A write request while samples gather in it.
 #[derive(Debug, Default)]
-pub(super) struct WriteRequest {
+pub(crate) struct WriteRequest {
     series: Vec<u8>,
     /// Of version 2.0: the numbers of the symbols, and their fields in the message.
     symbols: HashMap<Box<str>, u32>,
@@ -45,7 +53,7 @@ pub(super) struct WriteRequest {
 }
 
 impl EncodedLabels {
-    pub(super) fn new(labels: &Labels, version: Version) -> Self {
+    pub(crate) fn new(labels: &Labels, version: Version) -> Self {
         match version {
             Version::V1 => Self::V1(label_fields(labels).into()),
             Version::V2 => Self::V2(labels.iter().flat_map(|(name, value)| [name.into(), value.into()]).collect()),
@@ -67,7 +75,7 @@ fn label_fields(labels: &Labels) -> Vec<u8> {
 
 impl WriteRequest {
     /// Adds a series with one sample; all of a request are of one version.
-    pub(super) fn push(&mut self, labels: &EncodedLabels, sample: Sample) {
+    pub(crate) fn push(&mut self, labels: &EncodedLabels, sample: Sample) {
         let mut point = [0; 20];
         let len = encode_sample(sample, &mut point);
         let tag = match labels {
@@ -110,19 +118,19 @@ impl WriteRequest {
         number
     }
 
-    pub(super) fn n_samples(&self) -> usize {
+    pub(crate) fn n_samples(&self) -> usize {
         self.n_samples
     }
 
     /// Compresses the request into a body and empties it.
-    pub(super) fn take_body(&mut self) -> Result<Bytes> {
+    pub(crate) fn take_body(&mut self) -> Result<Vec<u8>> {
         // Symbols stand before what names them, as Prometheus has it.
         self.symbol_fields.append(&mut self.series);
         let body = snap::raw::Encoder::new().compress_vec(&self.symbol_fields).context("compress a request")?;
         self.symbol_fields.clear();
         self.symbols.clear();
         self.n_samples = 0;
-        Ok(body.into())
+        Ok(body)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `varve bench fleet mixed`: samples arrive at a steady rate while dashboards ask, and what each costs the other is told.
+//! `varve-bench mixed`: samples arrive at a steady rate while dashboards ask, and what each costs the other is told.
 //!
 //! Half of the fleet's scrapes are written as fast as the server takes them. The questions of `query` are then asked three
 //! times over: while nothing arrives, while samples arrive at the rate, and while they do and several clients ask one
@@ -10,13 +10,12 @@ use std::thread;
 
 use anyhow::{Result, anyhow, bail};
 use comfy_table::{CellAlignment, Table, presets};
-use varve_ingest::remote_write::Version;
 
-use super::args::{MixedArgs, now_ms};
-use super::fleet::Fleet;
-use super::query::{Asked, ask_all, geometric_mean};
-use super::write::{WriteOptions, Written, write_fleet};
-use crate::client::Url;
+use crate::args::{MixedArgs, now_ms};
+use crate::fleet::Fleet;
+use crate::message::Version;
+use crate::query::{Asked, ask_all, geometric_mean};
+use crate::write::{WriteOptions, Written, write_fleet};
 
 const CONNECTIONS: usize = 2;
 const SAMPLES_PER_REQUEST: usize = 2_000;
@@ -50,7 +49,7 @@ struct Mixed<'a> {
 impl Mixed<'_> {
     fn write_half(&mut self) -> Result<()> {
         let half = self.rounds.end / 2;
-        write_fleet(&self.fleet, self.rounds.start..half, &self.options(None)?)?.check()?;
+        write_fleet(&self.fleet, self.rounds.start..half, &self.options(None))?.check()?;
         self.rounds.start = half;
         Ok(())
     }
@@ -80,7 +79,7 @@ impl Mixed<'_> {
 
     /// Writes scrape after scrape at the rate, at least one; returns which one is next.
     fn write_until(&self, is_over: &AtomicBool) -> Result<(Written, i64)> {
-        let (options, mut all) = (self.options(Some(self.args.rate as f64))?, Written::default());
+        let (options, mut all) = (self.options(Some(self.args.rate as f64)), Written::default());
         for round in self.rounds.clone() {
             all.append(write_fleet(&self.fleet, round..round + 1, &options)?);
             if is_over.load(Ordering::Relaxed) {
@@ -91,17 +90,16 @@ impl Mixed<'_> {
         bail!("the questions take longer than the scrapes that are left; a longer --duration has more")
     }
 
-    fn options(&self, rate: Option<f64>) -> Result<WriteOptions> {
-        let url = Url::parse(&format!("{}/api/v1/write", self.args.url));
-        Ok(WriteOptions {
-            url: url.map_err(anyhow::Error::msg)?,
+    fn options(&self, rate: Option<f64>) -> WriteOptions {
+        WriteOptions {
+            url: format!("{}/api/v1/write", self.args.url),
             n_connections: CONNECTIONS,
             samples_per_request: SAMPLES_PER_REQUEST,
             rate,
             version: Version::V1,
             ahead: false,
             pid: None,
-        })
+        }
     }
 }
 

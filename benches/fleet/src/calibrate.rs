@@ -1,4 +1,4 @@
-//! `varve bench fleet calibrate`: an hour of the fleet in real peers, and the bytes a sample that they need for it.
+//! `varve-bench calibrate`: an hour of the fleet in real peers, and the bytes a sample that they need for it.
 //!
 //! The figures to meet were measured on a fleet of 200,000 series at 30 s. They hold the generator to data that are as
 //! hard to compress as what the peers are known to store: VictoriaMetrics' figure is governed by the bits of noise,
@@ -8,17 +8,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bytes::Bytes;
 use serde_json::Value;
-use varve_ingest::remote_write::Version;
 use varve_tsdb::{Labels, METRIC_NAME, Sample};
 
-use super::args::{CalibrateArgs, now_ms};
-use super::fleet::Fleet;
-use super::message::{EncodedLabels, WriteRequest};
-use super::peer::{Peer, Scratch, size_bytes};
-use super::write::{WriteOptions, write_fleet};
+use crate::args::{CalibrateArgs, now_ms};
 use crate::client::Client;
+use crate::fleet::Fleet;
+use crate::message::{EncodedLabels, Version, WriteRequest};
+use crate::peer::{Peer, Scratch, size_bytes};
+use crate::write::{WriteOptions, write_fleet};
 
 /// Bytes a sample that the peers are known for, and how far off they may be.
 const VICTORIA_METRICS: f64 = 1.37;
@@ -60,20 +58,20 @@ fn victoria_metrics(program: &Path, fleet: &Fleet, n_rounds: i64) -> Result<f64>
         command.arg(format!("-httpListenAddr={address}"));
     })?;
     let n_samples = fill(&peer, fleet, n_rounds)?;
-    let mut client = Client::new(&peer.url(""))?;
+    let client = Client::new(&peer.url(""));
     for path in ["/internal/force_flush", "/internal/force_merge"] {
         let answer = client.get(path)?;
         ensure!(answer.is_success(), "{path} says {}: {}", answer.status, answer.text());
     }
     // The merge runs on after the answer. It is over when all is in one part: an hour lies in one month's partition.
-    peer.wait("merge", PATIENCE, |_| Ok((n_parts(&mut client)? == Some(1)).then_some(())))?;
+    peer.wait("merge", PATIENCE, |_| Ok((n_parts(&client)? == Some(1)).then_some(())))?;
     peer.stop()?;
     let parts = ["small", "big"].map(|size| size_bytes(&scratch.path().join("data").join(size)));
     Ok(parts.iter().sum::<u64>() as f64 / n_samples as f64)
 }
 
 /// Counts the parts of samples that VictoriaMetrics has, in memory and in files; `None` if it does not tell.
-fn n_parts(client: &mut Client) -> Result<Option<u64>> {
+fn n_parts(client: &Client) -> Result<Option<u64>> {
     let metrics = client.get("/metrics")?;
     let metrics = String::from_utf8_lossy(&metrics.body);
     let parts = ["inmemory", "small", "big"].map(|kind| {
@@ -97,8 +95,8 @@ fn prometheus(program: &Path, fleet: &Fleet, n_rounds: i64) -> Result<f64> {
         command.args(["--storage.tsdb.min-block-duration=1h", "--storage.tsdb.max-block-duration=1h"]);
     })?;
     fill(&peer, fleet, n_rounds)?;
-    let mut client = Client::new(&peer.url("/api/v1/write"))?;
-    let answer = client.write(end_of_hour(fleet.options().start_ms + HOUR_MS / 4 * 7)?, Version::V1)?;
+    let client = Client::new(&peer.url("/api/v1/write"));
+    let answer = client.write(&end_of_hour(fleet.options().start_ms + HOUR_MS / 4 * 7)?, Version::V1)?;
     ensure!(answer.is_success(), "the last sample is refused with {}: {}", answer.status, answer.text());
     let (size, n_samples) = peer.wait("compact", PATIENCE, |_| Ok(block(&data)))?;
     peer.stop()?;
@@ -125,7 +123,7 @@ fn fill(peer: &Peer, fleet: &Fleet, n_rounds: i64) -> Result<u64> {
 }
 
 /// Returns the request of one sample that moves the head's end.
-fn end_of_hour(timestamp_ms: i64) -> Result<Bytes> {
+fn end_of_hour(timestamp_ms: i64) -> Result<Vec<u8>> {
     let labels = Labels::from_pairs([(METRIC_NAME, "varve_bench_end")]).context("name a series")?;
     let mut request = WriteRequest::default();
     request.push(&EncodedLabels::new(&labels, Version::V1), Sample { timestamp_ms, value: 1.0 });

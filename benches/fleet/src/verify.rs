@@ -1,12 +1,12 @@
-//! `varve bench fleet verify`: reads series back through the query API and compares every sample, bit for bit.
+//! `varve-bench verify`: reads series back through the query API and compares every sample, bit for bit.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use varve_tsdb::{Labels, METRIC_NAME, Sample, is_stale_nan};
 
-use super::args::VerifyArgs;
-use super::fleet::{Fleet, SeriesId};
+use crate::args::VerifyArgs;
 use crate::client::{Client, escape};
+use crate::fleet::{Fleet, SeriesId};
 
 /// Verifies a fleet and prints how much of it.
 ///
@@ -14,7 +14,7 @@ use crate::client::{Client, escape};
 /// The first series that differs, and how.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
     let (fleet, n_rounds) = (Fleet::new(args.fleet.options(args.start)), args.fleet.n_rounds());
-    let mut client = Client::new(&args.url)?;
+    let client = Client::new(&args.url);
     let (mut n_series, mut n_samples) = (0u64, 0u64);
     for place in (0..fleet.n_places()).step_by(args.every as usize) {
         let last = fleet.series_at(place, n_rounds - 1).generation;
@@ -23,7 +23,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
             let expect = samples(&fleet, series, n_rounds);
             if !expect.is_empty() {
                 let labels = fleet.labels(series);
-                check(&mut client, &fleet, &labels, n_rounds, &expect).with_context(|| format!("verify {labels}"))?;
+                check(&client, &fleet, &labels, n_rounds, &expect).with_context(|| format!("verify {labels}"))?;
                 (n_series, n_samples) = (n_series + 1, n_samples + expect.len() as u64);
             }
         }
@@ -41,7 +41,7 @@ fn samples(fleet: &Fleet, series: SeriesId, n_rounds: i64) -> Vec<Sample> {
     (0..n_rounds).filter_map(sample).collect()
 }
 
-fn check(client: &mut Client, fleet: &Fleet, labels: &Labels, n_rounds: i64, expect: &[Sample]) -> Result<()> {
+fn check(client: &Client, fleet: &Fleet, labels: &Labels, n_rounds: i64, expect: &[Sample]) -> Result<()> {
     let options = fleet.options();
     // The left end of a range is excluded.
     let range_ms = (n_rounds + 1) * options.interval_ms;

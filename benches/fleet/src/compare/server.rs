@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::args::{CompareArgs, Contestant};
-use super::super::peer::{Peer, Scratch, size_bytes};
-use crate::client::{Client, Url};
+use crate::args::{CompareArgs, Contestant};
+use crate::client::Client;
+use crate::peer::{Peer, Scratch, size_bytes};
 
 /// How long a server may take to put everything on disk and to merge it.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// A program that is compared.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     kind: Contestant,
     program: PathBuf,
 }
 
 /// A server at work on a folder of its own.
 #[derive(Debug)]
-pub(super) struct Running<'a> {
+pub(crate) struct Running<'a> {
     server: &'a Server,
     scratch: Scratch,
     peer: Option<Peer>,
@@ -30,17 +30,17 @@ pub(super) struct Running<'a> {
 
 /// What a server needs on disk for all that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Disk {
-    pub(super) total_bytes: u64,
-    pub(super) index_bytes: u64,
+pub(crate) struct Disk {
+    pub(crate) total_bytes: u64,
+    pub(crate) index_bytes: u64,
 }
 
 /// Returns the servers that are asked for, Varve first.
-pub(super) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
+pub(crate) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
     let program = |kind| match kind {
         Contestant::Varve => match &args.varve {
             Some(program) => Ok(program.clone()),
-            None => std::env::current_exe().context("find this program"),
+            None => Ok(std::env::current_exe().context("find this program")?.with_file_name("varve")),
         },
         Contestant::Prometheus => Ok(args.prometheus.clone()),
         Contestant::VictoriaMetrics => Ok(args.victoria_metrics.clone()),
@@ -52,7 +52,7 @@ pub(super) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
 }
 
 impl Server {
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self.kind {
             Contestant::Varve => "Varve",
             Contestant::Prometheus => "Prometheus",
@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// Returns the first line that says something of what the program says of its version.
-    pub(super) fn version(&self) -> String {
+    pub(crate) fn version(&self) -> String {
         let flag = if self.kind == Contestant::VictoriaMetrics { "-version" } else { "--version" };
         let said = Command::new(&self.program).arg(flag).output();
         let line = said.ok().and_then(|said| {
@@ -72,7 +72,7 @@ impl Server {
     }
 
     /// Starts it on a fresh folder, at its defaults.
-    pub(super) fn start(&self) -> Result<Running<'_>> {
+    pub(crate) fn start(&self) -> Result<Running<'_>> {
         let scratch = Scratch::new(self.name())?;
         let peer = Some(self.start_on(scratch.path())?);
         Ok(Running { server: self, scratch, peer })
@@ -105,11 +105,11 @@ impl Server {
 }
 
 impl Running<'_> {
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.peer().pid()
     }
 
-    pub(super) fn url(&self, path: &str) -> Url {
+    pub(crate) fn url(&self, path: &str) -> String {
         self.peer().url(path)
     }
 
@@ -118,28 +118,28 @@ impl Running<'_> {
     }
 
     /// Ends it with SIGKILL.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         drop(self.peer.take());
     }
 
     /// Starts it again on what the crash has left.
-    pub(super) fn restart(&mut self) -> Result<()> {
+    pub(crate) fn restart(&mut self) -> Result<()> {
         self.peer = Some(self.server.start_on(self.scratch.path())?);
         Ok(())
     }
 
     /// Makes it put everything on disk and merge it as far as it goes, and tells what that takes.
-    pub(super) fn seal(mut self) -> Result<Disk> {
-        let mut client = Client::new(&self.url(""))?;
+    pub(crate) fn seal(mut self) -> Result<Disk> {
+        let client = Client::new(&self.url(""));
         let data = self.scratch.path().join("data");
         match self.server.kind {
             Contestant::Varve => {
-                post(&mut client, "/api/v1/admin/tsdb/compact")?;
-                let index_bytes = metric(&mut client, "varve_tsdb_blocks_index_bytes")?.context("find its index")?;
+                post(&client, "/api/v1/admin/tsdb/compact")?;
+                let index_bytes = metric(&client, "varve_tsdb_blocks_index_bytes")?.context("find its index")?;
                 Ok(Disk { total_bytes: size_bytes(&data), index_bytes })
             }
             Contestant::Prometheus => {
-                post(&mut client, "/api/v1/admin/tsdb/snapshot")?;
+                post(&client, "/api/v1/admin/tsdb/snapshot")?;
                 // A snapshot holds blocks only: the head as one of them, without the log.
                 let blocks = data.join("snapshots");
                 Ok(Disk { total_bytes: size_bytes(&blocks), index_bytes: size_of_files(&blocks, "index") })
@@ -150,7 +150,7 @@ impl Running<'_> {
                     ensure!(answer.is_success(), "{path} says {}: {}", answer.status, answer.text());
                 }
                 let peer = self.peer.as_mut().expect("it was started");
-                peer.wait("merge", PATIENCE, |_| Ok(is_merged(&mut client)?.then_some(())))?;
+                peer.wait("merge", PATIENCE, |_| Ok(is_merged(&client)?.then_some(())))?;
                 let index_bytes = size_bytes(&data.join("indexdb")) + size_bytes(&data.join("data").join("indexdb"));
                 Ok(Disk { total_bytes: size_bytes(&data), index_bytes })
             }
@@ -159,20 +159,20 @@ impl Running<'_> {
 }
 
 /// Tells whether VictoriaMetrics holds nothing in memory and no more than one part for each of two months.
-fn is_merged(client: &mut Client) -> Result<bool> {
+fn is_merged(client: &Client) -> Result<bool> {
     let mut parts = |kind: &str| metric(client, &format!("vm_parts{{type=\"storage/{kind}\"}}"));
     let (in_memory, small, big) = (parts("inmemory")?, parts("small")?, parts("big")?);
     Ok(in_memory == Some(0) && small.unwrap_or(0) + big.unwrap_or(0) <= 2)
 }
 
-fn post(client: &mut Client, path: &str) -> Result<()> {
+fn post(client: &Client, path: &str) -> Result<()> {
     let answer = client.post(path)?;
     ensure!(answer.is_success(), "{path} says {}: {}", answer.status, answer.text());
     Ok(())
 }
 
 /// Reads one metric of a server about itself.
-fn metric(client: &mut Client, series: &str) -> Result<Option<u64>> {
+fn metric(client: &Client, series: &str) -> Result<Option<u64>> {
     let metrics = client.get("/metrics")?;
     let text = String::from_utf8_lossy(&metrics.body).into_owned();
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

@@ -12,24 +12,24 @@ const PARTS_MAX: usize = 10;
 
 /// What was written, and what it cost.
 #[derive(Debug, Default)]
-pub(in super::super) struct Written {
-    pub(in super::super) n_samples: u64,
+pub(crate) struct Written {
+    pub(crate) n_samples: u64,
     /// Samples that the server refused for good.
-    pub(super) n_refused: u64,
+    pub(crate) n_refused: u64,
     /// What it said of the first of them.
-    pub(super) refusal: Option<String>,
-    pub(super) n_retries: u64,
+    pub(crate) refusal: Option<String>,
+    pub(crate) n_retries: u64,
     /// Of each request, its last attempt only; ascending once something was appended.
-    pub(super) latencies: Vec<Duration>,
-    pub(super) duration: Duration,
-    pub(super) server: Option<(Usage, Usage)>,
+    pub(crate) latencies: Vec<Duration>,
+    pub(crate) duration: Duration,
+    pub(crate) server: Option<(Usage, Usage)>,
     /// Memory of the server after each round, in bytes.
-    pub(super) resident_bytes: Vec<u64>,
+    pub(crate) resident_bytes: Vec<u64>,
 }
 
 impl Written {
     /// Adds what was written after this, or beside it, which took no time of its own.
-    pub(in super::super) fn append(&mut self, other: Self) {
+    pub(crate) fn append(&mut self, other: Self) {
         self.n_samples += other.n_samples;
         self.n_refused += other.n_refused;
         self.n_retries += other.n_retries;
@@ -41,18 +41,18 @@ impl Written {
     }
 
     /// Turns refused samples into an error.
-    pub(in super::super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         match &self.refusal {
             Some(refusal) => bail!("{} samples were in requests that the server refused; {refusal}", self.n_refused),
             None => Ok(()),
         }
     }
 
-    pub(in super::super) fn samples_per_s(&self) -> f64 {
+    pub(crate) fn samples_per_s(&self) -> f64 {
         self.n_samples as f64 / self.duration.as_secs_f64().max(1e-9)
     }
 
-    pub(in super::super) fn latency_ms(&self, per_mille: usize) -> f64 {
+    pub(crate) fn latency_ms(&self, per_mille: usize) -> f64 {
         self.latency(per_mille).as_secs_f64() * 1e3
     }
 

@@ -5,11 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use bytes::Bytes;
 
 use super::requests::Request;
 use super::{WriteOptions, Written};
-use crate::client::{Answer, Client};
+use crate::client::{Client, Response};
 
 /// Waits between attempts, as Prometheus' `min_backoff` and `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
@@ -19,21 +18,21 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 
 /// When the next request of any connection is due, if there is a rate.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     samples_per_s: Option<f64>,
     due: Mutex<Instant>,
 }
 
 /// One connection.
-pub(super) struct Sender<'a> {
+pub(crate) struct Sender<'a> {
     options: &'a WriteOptions,
     pace: &'a Pace,
     client: Client,
-    pub(super) written: Written,
+    pub(crate) written: Written,
 }
 
 impl Pace {
-    pub(super) fn new(samples_per_s: Option<f64>) -> Self {
+    pub(crate) fn new(samples_per_s: Option<f64>) -> Self {
         Self { samples_per_s, due: Mutex::new(Instant::now()) }
     }
 
@@ -51,12 +50,12 @@ impl Pace {
 }
 
 impl<'a> Sender<'a> {
-    pub(super) fn new(options: &'a WriteOptions, pace: &'a Pace) -> Result<Self> {
-        Ok(Self { options, pace, client: Client::new(&options.url)?, written: Written::default() })
+    pub(crate) fn new(options: &'a WriteOptions, pace: &'a Pace) -> Result<Self> {
+        Ok(Self { options, pace, client: Client::new(&options.url), written: Written::default() })
     }
 
     /// Sends a request when it is due, and again until the server has taken or refused it.
-    pub(super) fn send(&mut self, request: &Request) -> Result<()> {
+    pub(crate) fn send(&mut self, request: &Request) -> Result<()> {
         self.pace.wait(request.n_samples);
         let (answer, latency) = self.attempt(&request.body)?;
         self.written.latencies.push(latency);
@@ -68,11 +67,11 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    fn attempt(&mut self, body: &Bytes) -> Result<(Answer, Duration)> {
+    fn attempt(&mut self, body: &[u8]) -> Result<(Response, Duration)> {
         let (since, mut backoff) = (Instant::now(), BACKOFF_MIN);
         loop {
             let started = Instant::now();
-            let failed = match self.client.write(body.clone(), self.options.version) {
+            let failed = match self.client.write(body, self.options.version) {
                 Ok(answer) if !is_retried(answer.status) => return Ok((answer, started.elapsed())),
                 failed => failed,
             };

@@ -1,33 +1,30 @@
-//! Flags of `varve bench`.
+//! Flags of `varve-bench`.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Subcommand, ValueEnum};
-use varve_ingest::remote_write::Version;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::fleet::{ACTIVE_SERIES_MAX, FleetOptions, SERIES_PER_NODE_MAX};
-use crate::client::Url;
-use crate::quantity::parse_duration;
+use crate::client::parse_url;
+use crate::fleet::{ACTIVE_SERIES_MAX, FleetOptions, SERIES_PER_NODE_MAX};
+use crate::message::Version;
 
 /// The most connections that a bench opens.
 const CONNECTIONS_MAX: u64 = 256;
 /// The most samples in a request: with labels of some 500 bytes still less than servers take by default.
 const SAMPLES_PER_REQUEST_MAX: u64 = 50_000;
 
-/// Commands of `varve bench`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
-    /// Works with a made-up kube-prometheus fleet
+/// Load generator and comparison of servers: a simulated kube-prometheus fleet.
+#[derive(Debug, Parser)]
+#[command(name = "varve-bench", version, arg_required_else_help = true, subcommand_required = true)]
+pub struct Cli {
     #[command(subcommand)]
-    Fleet(FleetCommand),
-    /// Puts Varve and its peers through the same work, one after the other, and compares
-    Compare(CompareArgs),
+    pub(crate) command: Command,
 }
 
-/// Commands of `varve bench fleet`.
+/// What to run.
 #[derive(Debug, Subcommand)]
-pub(crate) enum FleetCommand {
+pub(crate) enum Command {
     /// Writes the fleet's samples to a server by remote write
     Write(WriteArgs),
     /// Reads every k-th series back and compares each sample
@@ -38,6 +35,8 @@ pub(crate) enum FleetCommand {
     Mixed(MixedArgs),
     /// Asks for all series from many clients at once, while writes go on
     Unbounded(UnboundedArgs),
+    /// Puts Varve and its peers through the same work, one after the other, and compares
+    Compare(CompareArgs),
     /// Checks that peers need for an hour of the fleet the bytes a sample that they are known for
     Calibrate(CalibrateArgs),
 }
@@ -74,12 +73,12 @@ pub(crate) struct FleetArgs {
     pub(crate) duration: Duration,
 }
 
-/// Flags of `varve bench fleet write`.
+/// Flags of `varve-bench write`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WriteArgs {
     /// Where to write, for instance http://127.0.0.1:9898/api/v1/write
-    #[arg(value_name = "URL", value_parser = Url::parse)]
-    pub(crate) url: Url,
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    pub(crate) url: String,
 
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
@@ -105,7 +104,7 @@ pub(crate) struct WriteArgs {
     pub(crate) ahead: bool,
 
     /// Version of remote write
-    #[arg(long, value_name = "VERSION", default_value = "1.0", value_parser = parse_version)]
+    #[arg(long, value_name = "VERSION", default_value = "1.0")]
     pub(crate) remote_write_version: Version,
 
     /// Process of the server, to report its CPU and memory
@@ -113,12 +112,12 @@ pub(crate) struct WriteArgs {
     pub(crate) pid: Option<u32>,
 }
 
-/// Flags of `varve bench fleet verify`.
+/// Flags of `varve-bench verify`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct VerifyArgs {
     /// The server, for instance http://127.0.0.1:9898; its query API is expected below
-    #[arg(value_name = "URL", value_parser = Url::parse)]
-    pub(crate) url: Url,
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    pub(crate) url: String,
 
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
@@ -132,12 +131,12 @@ pub(crate) struct VerifyArgs {
     pub(crate) every: u32,
 }
 
-/// Flags of `varve bench fleet query`.
+/// Flags of `varve-bench query`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct QueryArgs {
     /// The server, for instance http://127.0.0.1:9898; its query API is expected below
-    #[arg(value_name = "URL", value_parser = Url::parse)]
-    pub(crate) url: Url,
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    pub(crate) url: String,
 
     /// Time of the last scrape; ranges are the hour before it
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -148,12 +147,12 @@ pub(crate) struct QueryArgs {
     pub(crate) repeats: u8,
 }
 
-/// Flags of `varve bench fleet mixed`.
+/// Flags of `varve-bench mixed`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MixedArgs {
     /// The server, for instance http://127.0.0.1:9898, without data of the fleet; its APIs are expected below
-    #[arg(value_name = "URL", value_parser = Url::parse)]
-    pub(crate) url: Url,
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    pub(crate) url: String,
 
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
@@ -171,12 +170,12 @@ pub(crate) struct MixedArgs {
     pub(crate) repeats: u8,
 }
 
-/// Flags of `varve bench fleet unbounded`.
+/// Flags of `varve-bench unbounded`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UnboundedArgs {
     /// The server, which holds the fleet, for instance http://127.0.0.1:9898
-    #[arg(value_name = "URL", value_parser = Url::parse)]
-    pub(crate) url: Url,
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    pub(crate) url: String,
 
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
@@ -198,7 +197,7 @@ pub(crate) struct UnboundedArgs {
     pub(crate) pid: u32,
 }
 
-/// Flags of `varve bench compare`.
+/// Flags of `varve-bench compare`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CompareArgs {
     #[command(flatten)]
@@ -220,7 +219,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: CompareFormat,
 
-    /// Program to run as Varve [default: this one]
+    /// Program to run as Varve [default: varve, beside this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) varve: Option<PathBuf>,
 
@@ -248,7 +247,7 @@ pub(crate) enum CompareFormat {
     Json,
 }
 
-/// Flags of `varve bench fleet calibrate`.
+/// Flags of `varve-bench calibrate`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CalibrateArgs {
     #[command(flatten)]
@@ -265,7 +264,7 @@ pub(crate) struct CalibrateArgs {
 
 impl FleetArgs {
     /// Returns what the generator needs.
-    pub(super) fn options(&self, start_ms: i64) -> FleetOptions {
+    pub(crate) fn options(&self, start_ms: i64) -> FleetOptions {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let active_series = self.nodes.map_or(self.active_series, |n| n.saturating_mul(self.series_per_node));
         FleetOptions {
@@ -279,24 +278,24 @@ impl FleetArgs {
     }
 
     /// Counts the scrapes of a target.
-    pub(super) fn n_rounds(&self) -> i64 {
+    pub(crate) fn n_rounds(&self) -> i64 {
         (millis(self.duration) / self.interval_ms()).max(1)
     }
 
-    pub(super) fn interval_ms(&self) -> i64 {
+    pub(crate) fn interval_ms(&self) -> i64 {
         millis(self.interval)
     }
 }
 
 impl WriteArgs {
     /// Returns the time of the first scrape.
-    pub(super) fn start_ms(&self) -> i64 {
+    pub(crate) fn start_ms(&self) -> i64 {
         self.start.unwrap_or_else(|| now_ms() - self.fleet.n_rounds() * self.fleet.interval_ms())
     }
 }
 
 /// Returns the time now, in milliseconds since 1970.
-pub(super) fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
@@ -304,18 +303,17 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// Parses a duration such as `1h30m`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration: Option<jiff::SignedDuration> = text.parse().ok();
+    let duration = duration.and_then(|duration| Duration::try_from(duration).ok());
+    duration.ok_or_else(|| "expected a duration, for instance 1h30m".to_owned())
+}
+
 fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         interval if interval.as_millis() == 0 => Err("must be at least 1ms".to_owned()),
         interval => Ok(interval),
-    }
-}
-
-fn parse_version(text: &str) -> Result<Version, String> {
-    match text {
-        "1.0" => Ok(Version::V1),
-        "2.0" => Ok(Version::V2),
-        _ => Err("expected 1.0 or 2.0".to_owned()),
     }
 }
 
@@ -338,6 +336,13 @@ fn parse_time(text: &str) -> Result<i64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert!(parse_duration("-1s").is_err() && parse_duration("5").is_err());
+    }
 
     #[test]
     fn times_are_read_in_both_forms() {

@@ -1,0 +1,151 @@
+//! An HTTP/1.1 client that keeps its connection open, for one thread.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ureq::Agent;
+use ureq::http::Uri;
+
+use crate::message::Version;
+
+/// As Prometheus' `remote_timeout`.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Enough to read everything, or for the server to merge everything that it stores.
+const READ_TIMEOUT: Duration = Duration::from_secs(1200);
+/// Longer bodies are counted, not retained.
+const BODY_SIZE_MAX: u64 = 64 << 20;
+/// The part of an error's body that is shown.
+const TEXT_SIZE_MAX: usize = 500;
+
+/// A client of one server.
+#[derive(Debug)]
+pub(crate) struct Client {
+    agent: Agent,
+    url: String,
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<Duration>,
+    /// Empty if the body is longer than [`BODY_SIZE_MAX`].
+    pub(crate) body: Vec<u8>,
+    /// Length of the body in bytes.
+    pub(crate) size: u64,
+}
+
+impl Client {
+    /// Creates a client; the first request opens the connection.
+    pub(crate) fn new(url: &str) -> Self {
+        let config = Agent::config_builder().http_status_as_error(false).max_redirects(0).proxy(None);
+        let config = config.max_redirects_will_error(false).user_agent("varve-bench");
+        Self { agent: config.build().into(), url: url.to_owned() }
+    }
+
+    /// Sends a GET request to `path` below the URL.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or breaks the response off.
+    pub(crate) fn get(&self, path: &str) -> Result<Response> {
+        let request = self.agent.get(format!("{}{path}", self.url)).config().timeout_global(Some(READ_TIMEOUT)).build();
+        receive(request.call())
+    }
+
+    /// Sends a POST request without a body to `path` below the URL.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub(crate) fn post(&self, path: &str) -> Result<Response> {
+        let request =
+            self.agent.post(format!("{}{path}", self.url)).config().timeout_global(Some(READ_TIMEOUT)).build();
+        receive(request.send_empty())
+    }
+
+    /// Sends a remote-write request to the URL itself.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub(crate) fn write(&self, body: &[u8], version: Version) -> Result<Response> {
+        let (content_type, version) = match version {
+            Version::V1 => ("application/x-protobuf", "0.1.0"),
+            Version::V2 => ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0"),
+        };
+        let request = self.agent.post(&self.url).config().timeout_global(Some(WRITE_TIMEOUT)).build();
+        let request = request.header("content-type", content_type).header("content-encoding", "snappy");
+        receive(request.header("x-prometheus-remote-write-version", version).send(body))
+    }
+}
+
+impl Response {
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Returns the beginning of the body as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body[..self.body.len().min(TEXT_SIZE_MAX)]).trim().to_owned()
+    }
+}
+
+fn receive(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Response> {
+    let mut response = response.context("send a request")?;
+    let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+    let (body, size) = read_body(response.body_mut().as_reader()).context("read the response")?;
+    let status = response.status().as_u16();
+    Ok(Response { status, retry_after: retry_after.map(Duration::from_secs), body, size })
+}
+
+fn read_body(mut reader: impl Read) -> io::Result<(Vec<u8>, u64)> {
+    let mut body = Vec::new();
+    let n_retained = reader.by_ref().take(BODY_SIZE_MAX).read_to_end(&mut body)? as u64;
+    let n_counted = io::copy(&mut reader, &mut io::sink())?;
+    if n_counted > 0 {
+        body = Vec::new();
+    }
+    Ok((body, n_retained + n_counted))
+}
+
+/// Parses the URL of a server, such as `http://127.0.0.1:9898/api/v1/write`. Without a scheme it is http.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_url(text: &str) -> Result<String, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let uri: Uri = url.parse().map_err(|_| "expected http://host:port/path".to_owned())?;
+    match (uri.scheme_str(), uri.host(), uri.query()) {
+        (Some("http" | "https"), Some(_), None) => Ok(url.trim_end_matches('/').to_owned()),
+        _ => Err("expected http://host:port/path".to_owned()),
+    }
+}
+
+/// Escapes text for a query string.
+pub(crate) fn escape(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_have_a_scheme_and_no_slash_at_the_end() {
+        let check = |text: &str, expect: Option<&str>| assert_eq!(parse_url(text).ok().as_deref(), expect, "{text}");
+        check("http://localhost:9898/api/v1/write", Some("http://localhost:9898/api/v1/write"));
+        check("http://[::1]:9898/", Some("http://[::1]:9898"));
+        check("localhost:9090", Some("http://localhost:9090"));
+        check("ftp://store:1", None);
+        check("http:///write", None);
+        check("http://store:1/a b", None);
+        check("http://store:1/?a", None);
+    }
+
+    #[test]
+    fn text_is_escaped_for_a_query_string() {
+        assert_eq!(escape("{a=\"b\"}"), "%7Ba%3D%22b%22%7D");
+    }
+}

@@ -1,0 +1,51 @@
+//! The load generator: a simulated kube-prometheus fleet, written to any server by remote write, read back, queried as
+//! dashboards query it, and a comparison of servers side by side.
+//!
+//! Used by the binary `varve-bench`, by the benches (the fleet alone) and by the comparison of queries in `tests/`.
+//! docs/bench.md describes the commands.
+//!
+//! Invariants
+//! 1. It is a client: it knows a server by its HTTP API, its process id and its files only.
+//! 2. Equal options give equal series and samples ([`Fleet`]).
+//!
+//! Threads: one per connection.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod calibrate;
+mod client;
+mod compare;
+mod fleet;
+mod message;
+mod mixed;
+mod peer;
+#[path = "../../../bin/process.rs"]
+mod process;
+mod query;
+mod unbounded;
+mod verify;
+mod write;
+
+use anyhow::Result;
+
+pub use args::Cli;
+pub use fleet::{Fleet, FleetOptions, SeriesId};
+
+use args::Command;
+
+/// Runs a command to its end; it prints its results to standard output.
+///
+/// # Errors
+/// If a server cannot be run or reached, refuses samples, or differs from what is expected.
+pub fn run(cli: &Cli) -> Result<()> {
+    match &cli.command {
+        Command::Write(args) => write::write(args),
+        Command::Query(args) => query::query(args),
+        Command::Verify(args) => verify::verify(args),
+        Command::Mixed(args) => mixed::mixed(args),
+        Command::Unbounded(args) => unbounded::unbounded(args),
+        Command::Compare(args) => compare::compare(args),
+        Command::Calibrate(args) => calibrate::calibrate(args),
+    }
+}
