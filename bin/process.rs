@@ -1,22 +1,22 @@
-//! What a process on this machine has used, read from /proc.
+//! CPU time and memory of a process, from `/proc`.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Ticks of /proc/<pid>/stat in a second: the kernel's interface has 100 on every architecture.
+/// Ticks per second in `/proc/<pid>/stat`: 100 on every architecture.
 const TICKS_PER_S: u64 = 100;
 
-/// What a process has used up to now.
+/// What a process has used since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
     pub(crate) resident_bytes: u64,
-    /// The most that was resident at any time.
+    /// The maximum of `resident_bytes`.
     pub(crate) peak_bytes: u64,
 }
 
-/// Reads what a process has used.
+/// Reads the usage of a process.
 pub(crate) fn usage(pid: u32) -> Result<Usage> {
     let read = |file: &str| {
         let path = format!("/proc/{pid}/{file}");
@@ -28,10 +28,10 @@ pub(crate) fn usage(pid: u32) -> Result<Usage> {
     Ok(Usage { cpu, resident_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
 }
 
-/// Finds user and system time, the 14th and 15th field; the second one is a name that may hold anything.
+/// Returns user plus system time, fields 14 and 15. Field 2 is a name that may contain any character.
 fn cpu(stat: &str) -> Option<Duration> {
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let mut ticks = behind_name.split_whitespace().skip(11).map(str::parse::<u64>);
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut ticks = after_name.split_whitespace().skip(11).map(str::parse::<u64>);
     let total = ticks.next()?.ok()? + ticks.next()?.ok()?;
     Some(Duration::from_millis(total * 1000 / TICKS_PER_S))
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_found_behind_any_name() {
+    fn cpu_time_is_found_after_any_name() {
         let stat = "7 (a) b (c)) S 1 1 1 0 -1 4194560 1 1 1 1 250 50 0 0 20 0 1 0 1 1 1";
         assert_eq!(cpu(stat), Some(Duration::from_secs(3)));
         assert_eq!(cpu("7 (a"), None);

@@ -37,7 +37,7 @@ use args::Command;
 /// Runs a command to its end; it prints its results to standard output.
 ///
 /// # Errors
-/// If a server cannot be run or reached, refuses samples, or differs from what is expected.
+/// If a server cannot be run or reached, rejects samples, or differs from what is expected.
 pub fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Write(args) => write::write(args),

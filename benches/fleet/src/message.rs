@@ -1,5 +1,6 @@
-//! The messages of remote write 1.0 (`prompb/remote.proto`) and 2.0 (`io/prometheus/write/v2/types.proto`), encoded from
-//! parts that are kept encoded.
+//! Encoder for remote write 1.0 (`prompb/remote.proto`) and 2.0 (`io/prometheus/write/v2/types.proto`).
+//!
+//! Labels are encoded once per series, not once per request.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use varve_tsdb::{Labels, Sample};
 
-// Tags of fields: the field's number and its wire type. Samples are alike in both versions.
+// Tags: field number and wire type. Both versions encode samples alike.
 const SERIES_V1: u8 = 1 << 3 | LENGTH;
 const SERIES_V2: u8 = 5 << 3 | LENGTH;
 const SYMBOL: u8 = 4 << 3 | LENGTH;
@@ -31,23 +32,23 @@ pub(crate) enum Version {
     V2,
 }
 
-/// The labels of a series as a request takes them.
+/// The labels of a series, ready for a request.
 #[derive(Debug, Clone)]
 pub(crate) enum EncodedLabels {
-    /// The field of the message.
+    /// Encoded fields.
     V1(Box<[u8]>),
-    /// The symbols that the request's table shall have: name and value in turn.
+    /// The symbols, names and values alternately.
     V2(Box<[Box<str>]>),
 }
 
-/// A write request while samples gather in it.
+/// A write request under construction.
 #[derive(Debug, Default)]
 pub(crate) struct WriteRequest {
     series: Vec<u8>,
-    /// Of version 2.0: the numbers of the symbols, and their fields in the message.
+    /// Version 2.0: symbol refs, and the encoded symbol table.
     symbols: HashMap<Box<str>, u32>,
     symbol_fields: Vec<u8>,
-    /// The field of a series' labels while it is made.
+    /// Version 2.0: scratch for the `labels_refs` of a series.
     label_refs: Vec<u8>,
     n_samples: usize,
 }
@@ -74,14 +75,14 @@ fn label_fields(labels: &Labels) -> Vec<u8> {
 }
 
 impl WriteRequest {
-    /// Adds a series with one sample; all of a request are of one version.
+    /// Adds a series with one sample. All series of a request have the same version.
     pub(crate) fn push(&mut self, labels: &EncodedLabels, sample: Sample) {
         let mut point = [0; 20];
         let len = encode_sample(sample, &mut point);
         let tag = match labels {
             EncodedLabels::V1(_) => SERIES_V1,
             EncodedLabels::V2(symbols) => {
-                self.gather_refs(symbols);
+                self.encode_refs(symbols);
                 SERIES_V2
             }
         };
@@ -96,8 +97,8 @@ impl WriteRequest {
         self.n_samples += 1;
     }
 
-    /// Puts the field of the symbols' numbers into `label_refs`; symbols that are new to the request get one.
-    fn gather_refs(&mut self, symbols: &[Box<str>]) {
+    /// Encodes the symbols as refs into `label_refs` and adds new symbols to the table.
+    fn encode_refs(&mut self, symbols: &[Box<str>]) {
         if self.symbols.is_empty() {
             self.add_symbol("");
         }
@@ -111,20 +112,19 @@ impl WriteRequest {
     }
 
     fn add_symbol(&mut self, symbol: &str) -> u32 {
-        let number =
-            u32::try_from(self.symbols.len()).expect("a request holds fewer symbols than bytes, and those are few");
+        let symbol_ref = u32::try_from(self.symbols.len()).expect("a request has fewer than 2^32 symbols");
         push_bytes(SYMBOL, symbol.as_bytes(), &mut self.symbol_fields);
-        self.symbols.insert(symbol.into(), number);
-        number
+        self.symbols.insert(symbol.into(), symbol_ref);
+        symbol_ref
     }
 
     pub(crate) fn n_samples(&self) -> usize {
         self.n_samples
     }
 
-    /// Compresses the request into a body and empties it.
+    /// Returns the compressed body and clears the request.
     pub(crate) fn take_body(&mut self) -> Result<Vec<u8>> {
-        // Symbols stand before what names them, as Prometheus has it.
+        // Symbols precede the series that refer to them, as in Prometheus.
         self.symbol_fields.append(&mut self.series);
         let body = snap::raw::Encoder::new().compress_vec(&self.symbol_fields).context("compress a request")?;
         self.symbol_fields.clear();
@@ -134,7 +134,7 @@ impl WriteRequest {
     }
 }
 
-/// Encodes a sample, which takes at most 20 bytes, and returns how many it took.
+/// Encodes a sample and returns its size, at most 20 bytes.
 fn encode_sample(sample: Sample, out: &mut [u8; 20]) -> usize {
     out[0] = SAMPLE_VALUE;
     out[1..9].copy_from_slice(&sample.value.to_le_bytes());
@@ -169,13 +169,13 @@ mod tests {
 
     use super::*;
 
-    fn the_receiver_understands_what_is_sent(version: Version) {
+    fn check_decoded(version: Version) {
         let sets = [("job", "x".repeat(300)), ("instance", "up".to_owned())];
         let sets = sets.map(|(name, value)| Labels::from_pairs([("__name__", "up"), (name, value.as_str())]).unwrap());
         let samples = [(i64::MAX, -0.0), (-1, f64::INFINITY), (1_760_000_000_000, 0.1)];
         let mut request = WriteRequest::default();
         let mut batch = DecodedBatch::default();
-        // The second request knows nothing of the first one's symbols.
+        // The second request starts with an empty symbol table.
         for _ in 0..2 {
             for (i, (timestamp_ms, value)) in samples.into_iter().enumerate() {
                 request.push(&EncodedLabels::new(&sets[i % 2], version), Sample { timestamp_ms, value });
@@ -189,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn the_receiver_understands_version_1() {
-        the_receiver_understands_what_is_sent(Version::V1);
+    fn the_receiver_decodes_version_1() {
+        check_decoded(Version::V1);
     }
 
     #[test]
-    fn the_receiver_understands_version_2() {
-        the_receiver_understands_what_is_sent(Version::V2);
+    fn the_receiver_decodes_version_2() {
+        check_decoded(Version::V2);
     }
 }

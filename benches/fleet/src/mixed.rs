@@ -1,8 +1,8 @@
-//! `varve-bench mixed`: samples arrive at a steady rate while dashboards ask, and what each costs the other is told.
+//! `varve-bench mixed`: queries and a steady rate of writes at the same time.
 //!
-//! Half of the fleet's scrapes are written as fast as the server takes them. The questions of `query` are then asked three
-//! times over: while nothing arrives, while samples arrive at the rate, and while they do and several clients ask one
-//! question after the other. Time goes on in the data as fast as scrapes are sent, so all of it has to lie in the past.
+//! Half of the fleet's scrapes are written as fast as the server accepts them. The queries of `query` then run three times:
+//! without writes, during writes, and during writes from several clients. Data time advances as fast as scrapes are sent, so
+//! all of it is in the past.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,28 +14,28 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::args::{MixedArgs, now_ms};
 use crate::fleet::Fleet;
 use crate::message::Version;
-use crate::query::{Asked, ask_all, geometric_mean};
+use crate::query::{QueryResult, geometric_mean, run_all};
 use crate::write::{WriteOptions, Written, write_fleet};
 
 const CONNECTIONS: usize = 2;
 const SAMPLES_PER_REQUEST: usize = 2_000;
 
-/// Runs the three parts and prints what they found.
+/// Runs the three phases and prints their results.
 ///
 /// # Errors
-/// If the server cannot be reached or refuses, or if there are too few scrapes for the time that the questions take.
+/// If the server cannot be reached or rejects samples, or if the scrapes end before the queries.
 pub(crate) fn mixed(args: &MixedArgs) -> Result<()> {
     let n_rounds = args.fleet.n_rounds();
     let start_ms = now_ms() - n_rounds * args.fleet.interval_ms();
     let mut bench = Mixed { args, fleet: Fleet::new(args.fleet.options(start_ms)), rounds: 0..n_rounds };
     bench.write_half()?;
-    let quiet = bench.ask()?;
-    let (beside, written) = bench.while_writing(1)?;
-    println!("{}", table(&quiet, &beside[0]));
-    println!("one client, while samples arrive:\n{written}");
-    let (asked, written) = bench.while_writing(usize::from(args.clients))?;
-    let n_answers = asked.iter().flatten().count() * usize::from(args.repeats);
-    println!("{} clients in a loop, {n_answers} answers, while samples arrive:\n{written}", args.clients);
+    let quiet = bench.query()?;
+    let (concurrent, written) = bench.while_writing(1)?;
+    println!("{}", table(&quiet, &concurrent[0]));
+    println!("one client, during writes:\n{written}");
+    let (results, written) = bench.while_writing(usize::from(args.clients))?;
+    let n_queries = results.iter().flatten().count() * usize::from(args.repeats);
+    println!("{} clients in a loop, {n_queries} queries, during writes:\n{written}", args.clients);
     Ok(())
 }
 
@@ -54,30 +54,30 @@ impl Mixed<'_> {
         Ok(())
     }
 
-    /// Asks everything about the hour before what was written last.
-    fn ask(&self) -> Result<Vec<Asked>> {
+    /// Runs all queries over the hour before the last written scrape.
+    fn query(&self) -> Result<Vec<QueryResult>> {
         let options = self.fleet.options();
         let time_ms = options.start_ms + self.rounds.start * options.interval_ms;
-        ask_all(&self.args.url, time_ms / 1000, usize::from(self.args.repeats))
+        run_all(&self.args.url, time_ms / 1000, usize::from(self.args.repeats))
     }
 
-    /// Lets clients ask everything, each for itself, and samples arrive until all have their answers.
-    fn while_writing(&mut self, n_clients: usize) -> Result<(Vec<Vec<Asked>>, Written)> {
+    /// Runs all queries from each client, and writes until all clients are done.
+    fn while_writing(&mut self, n_clients: usize) -> Result<(Vec<Vec<QueryResult>>, Written)> {
         let (is_over, this) = (AtomicBool::new(false), &*self);
-        let (asked, written) = thread::scope(|scope| {
+        let (results, written) = thread::scope(|scope| {
             let writer = scope.spawn(|| this.write_until(&is_over));
-            let clients: Vec<_> = (0..n_clients).map(|_| scope.spawn(|| this.ask())).collect();
-            let asked: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+            let clients: Vec<_> = (0..n_clients).map(|_| scope.spawn(|| this.query())).collect();
+            let results: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
             is_over.store(true, Ordering::Relaxed);
-            (asked, writer.join())
+            (results, writer.join())
         });
-        let asked = asked.into_iter().map(|asked| asked.map_err(|_| anyhow!("a client panicked"))?);
+        let results = results.into_iter().map(|result| result.map_err(|_| anyhow!("a client panicked"))?);
         let (written, next) = written.map_err(|_| anyhow!("the writer panicked"))??;
         self.rounds.start = next;
-        Ok((asked.collect::<Result<_>>()?, written))
+        Ok((results.collect::<Result<_>>()?, written))
     }
 
-    /// Writes scrape after scrape at the rate, at least one; returns which one is next.
+    /// Writes scrapes at the rate, at least one, until `is_over`; returns the next round.
     fn write_until(&self, is_over: &AtomicBool) -> Result<(Written, i64)> {
         let (options, mut all) = (self.options(Some(self.args.rate as f64)), Written::default());
         for round in self.rounds.clone() {
@@ -87,7 +87,7 @@ impl Mixed<'_> {
                 return Ok((all, round + 1));
             }
         }
-        bail!("the questions take longer than the scrapes that are left; a longer --duration has more")
+        bail!("the scrapes end before the queries; increase --duration")
     }
 
     fn options(&self, rate: Option<f64>) -> WriteOptions {
@@ -103,20 +103,21 @@ impl Mixed<'_> {
     }
 }
 
-/// Shows the medians of both, and how much they grew.
-fn table(quiet: &[Asked], beside: &[Asked]) -> Table {
+/// Returns a table of the medians of both, and their ratio.
+fn table(quiet: &[QueryResult], concurrent: &[QueryResult]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["question", "quiet, ms", "while samples arrive, ms", "ratio"]);
-    let shown = |ms: Option<f64>| ms.map_or("refused".to_owned(), |ms| format!("{ms:.2}"));
-    let mut row = |name: &str, quiet: Option<f64>, beside: Option<f64>| {
-        let ratio = quiet.zip(beside).map_or("-".to_owned(), |(quiet, beside)| format!("{:.2}", beside / quiet));
-        table.add_row([name.to_owned(), shown(quiet), shown(beside), ratio]);
+    table.load_preset(presets::NOTHING).set_header(["query", "idle, ms", "during writes, ms", "ratio"]);
+    let shown = |ms: Option<f64>| ms.map_or("rejected".to_owned(), |ms| format!("{ms:.2}"));
+    let mut row = |name: &str, quiet: Option<f64>, concurrent: Option<f64>| {
+        let ratio =
+            quiet.zip(concurrent).map_or("-".to_owned(), |(quiet, concurrent)| format!("{:.2}", concurrent / quiet));
+        table.add_row([name.to_owned(), shown(quiet), shown(concurrent), ratio]);
     };
-    for (quiet, beside) in quiet.iter().zip(beside) {
-        row(quiet.name, quiet.median_ms, beside.median_ms);
+    for (quiet, concurrent) in quiet.iter().zip(concurrent) {
+        row(quiet.name, quiet.median_ms, concurrent.median_ms);
     }
     for (name, is_metadata) in [("queries, geometric mean", false), ("metadata, geometric mean", true)] {
-        row(name, geometric_mean(quiet, is_metadata), geometric_mean(beside, is_metadata));
+        row(name, geometric_mean(quiet, is_metadata), geometric_mean(concurrent, is_metadata));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table

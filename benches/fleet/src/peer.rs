@@ -1,4 +1,4 @@
-//! A peer that a bench runs: on loopback, with a fresh folder, gone when its handle is.
+//! A server that a benchmark runs on loopback; it is killed when its handle is dropped.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::client::Client;
 
-/// How long a peer may take to start, and to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a server may take to start, and to stop.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How often a peer that starts is asked whether it is ready. How long that takes is measured: it is exact to this.
+/// The resolution at which start times are measured.
 const START_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A folder under the system's temporary one, removed with its handle.
+/// A directory under the system's temporary directory; it is removed when its handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
@@ -42,13 +42,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system's own cleaning.
-        let _left = std::fs::remove_dir_all(&self.0);
+        // The system cleans up what cannot be removed.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 impl Peer {
-    /// Starts a program and waits until `ready` answers; `command` gets the address to listen on.
+    /// Starts a program and waits until the path `ready` succeeds; `flags` adds the address to listen on.
     pub(crate) fn start(
         name: &'static str,
         program: &Path,
@@ -62,11 +62,11 @@ impl Peer {
         let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
         let mut peer = Self { name, child, port };
         let client = Client::new(&peer.url(""));
-        peer.wait_at(START_POLL_INTERVAL, "start", PATIENCE, |peer| {
+        peer.wait_at(START_POLL_INTERVAL, "start", TIMEOUT, |peer| {
             if let Some(status) = peer.child.try_wait().context("ask for the state of a child")? {
-                bail!("{} ended at once: {status}", peer.name);
+                bail!("{} exited: {status}", peer.name);
             }
-            Ok(client.get(ready).is_ok_and(|answer| answer.is_success()).then_some(()))
+            Ok(client.get(ready).is_ok_and(|response| response.is_success()).then_some(()))
         })?;
         Ok(peer)
     }
@@ -79,55 +79,55 @@ impl Peer {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// Asks again and again until `found` has an answer.
+    /// Polls `found` until it returns a value.
     pub(crate) fn wait<T>(
         &mut self,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
         found: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<T> {
-        self.wait_at(POLL_INTERVAL, what, patience, found)
+        self.wait_at(POLL_INTERVAL, what, timeout, found)
     }
 
     fn wait_at<T>(
         &mut self,
         interval: Duration,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
         mut found: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<T> {
         let started = Instant::now();
-        while started.elapsed() < patience {
+        while started.elapsed() < timeout {
             if let Some(found) = found(self)? {
                 return Ok(found);
             }
             thread::sleep(interval);
         }
-        bail!("waited {patience:?} for {} to {what}", self.name)
+        bail!("waited {timeout:?} for {} to {what}", self.name)
     }
 
-    /// Ends the server in order, so that all it holds is in its files.
+    /// Sends SIGTERM and waits for the exit, so that everything is on disk.
     pub(crate) fn stop(mut self) -> Result<()> {
         let pid = self.pid().to_string();
-        // The standard library sends no signal but SIGKILL.
+        // The standard library can send SIGKILL only.
         let sent = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().context("run sh")?;
         anyhow::ensure!(sent.success(), "send SIGTERM to {}", self.name);
-        self.wait("stop", PATIENCE, |peer| peer.child.try_wait().context("ask for the state of a child"))?;
+        self.wait("stop", TIMEOUT, |peer| peer.child.try_wait().context("ask for the state of a child"))?;
         Ok(())
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ended = self.child.kill();
-        let _ended = self.child.wait();
+        // An error means that it has exited.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-/// Adds up the files under a folder; what vanishes meanwhile counts nothing.
-pub(crate) fn size_bytes(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+/// Returns the total size of the files under a directory; files that disappear meanwhile are ignored.
+pub(crate) fn size_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let size = |entry: std::fs::DirEntry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => size_bytes(&entry.path()),
         Ok(_) => entry.metadata().map_or(0, |metadata| metadata.len()),
@@ -136,7 +136,7 @@ pub(crate) fn size_bytes(folder: &Path) -> u64 {
     entries.flatten().map(size).sum()
 }
 
-/// Finds a port that nobody listens on.
+/// Returns a free port.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
     Ok(listener.local_addr().context("find a free port")?.port())

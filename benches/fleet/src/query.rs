@@ -1,4 +1,4 @@
-//! `varve-bench query`: what dashboards ask of a fleet, how long it takes and how much comes back.
+//! `varve-bench query`: the queries of dashboards over a fleet, their latency and response size.
 
 use std::time::{Duration, Instant};
 
@@ -10,29 +10,29 @@ use serde_json::Value;
 use crate::args::QueryArgs;
 use crate::client::{Client, escape};
 
-/// A range query looks back over an hour, a minute a step, as a dashboard's panel does.
+/// Range queries cover an hour with a step of a minute, as the panel of a dashboard.
 const RANGE_S: i64 = 3_600;
 const STEP_S: i64 = 60;
 
-/// One thing to ask.
+/// A named query.
 #[derive(Debug, Clone, Copy)]
-struct Question {
+struct Query {
     name: &'static str,
-    ask: Ask,
+    request: Request,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Ask {
-    /// PromQL at the end of the fleet's time.
+enum Request {
+    /// An instant query at the end of the fleet's time.
     Instant(&'static str),
-    /// PromQL over its last hour.
+    /// A range query over its last hour.
     Range(&'static str),
-    /// A call of the metadata API, below `/api/v1/`; time is added.
+    /// A metadata request below `/api/v1/`; start and end are added.
     Metadata(&'static str),
 }
 
-/// What Grafana's panels for machines, workloads, GPUs and the control plane ask, and what its editor asks.
-const QUESTIONS: [Question; 31] = [
+/// The queries of Grafana panels for machines, workloads, GPUs and the control plane, and of its query editor.
+const QUERIES: [Query; 31] = [
     instant("machines", "count(node_uname_info)"),
     instant("cpu by machine", r#"1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m]))"#),
     instant("memory top 10", "topk(10, node_memory_MemTotal_bytes - node_memory_MemAvailable_bytes)"),
@@ -81,92 +81,97 @@ const QUESTIONS: [Question; 31] = [
     metadata("series of all buckets", "series?match[]={__name__=~\".+_bucket\"}"),
 ];
 
-const fn instant(name: &'static str, query: &'static str) -> Question {
-    Question { name, ask: Ask::Instant(query) }
+const fn instant(name: &'static str, query: &'static str) -> Query {
+    Query { name, request: Request::Instant(query) }
 }
 
-const fn range(name: &'static str, query: &'static str) -> Question {
-    Question { name, ask: Ask::Range(query) }
+const fn range(name: &'static str, query: &'static str) -> Query {
+    Query { name, request: Request::Range(query) }
 }
 
-const fn metadata(name: &'static str, call: &'static str) -> Question {
-    Question { name, ask: Ask::Metadata(call) }
+const fn metadata(name: &'static str, call: &'static str) -> Query {
+    Query { name, request: Request::Metadata(call) }
 }
 
-/// What a question cost.
+/// The measurements of a query.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Asked {
+pub(crate) struct QueryResult {
     pub(crate) name: &'static str,
     pub(crate) is_metadata: bool,
-    /// Median time until the last byte; `None` if it was refused.
+    /// Median time until the last byte; `None` if the server returned an error.
     pub(crate) median_ms: Option<f64>,
-    /// Bytes of the answer.
-    pub(crate) answer_bytes: u64,
-    /// Series or values in the answer; 0 where it is too long to be read here.
+    /// Size of the response.
+    pub(crate) response_bytes: u64,
+    /// Series or values in the response; 0 if it is longer than 64 MiB.
     pub(crate) n_results: usize,
-    /// The status and text of a refusal.
-    pub(crate) refusal: Option<String>,
+    /// The status and text of an error.
+    pub(crate) error: Option<String>,
 }
 
-/// Asks everything and prints a table.
+/// Runs all queries and prints a table.
 ///
 /// # Errors
 /// If the server cannot be reached.
 pub(crate) fn query(args: &QueryArgs) -> Result<()> {
     let n_repeats = usize::from(args.repeats);
-    let asked = ask_all(&args.url, args.time / 1000, n_repeats)?;
+    let results = run_all(&args.url, args.time / 1000, n_repeats)?;
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["question", "median ms", "results", "bytes"]);
-    for asked in &asked {
-        let median = match (&asked.median_ms, &asked.refusal) {
+    table.load_preset(presets::NOTHING).set_header(["query", "median ms", "results", "bytes"]);
+    for result in &results {
+        let median = match (&result.median_ms, &result.error) {
             (Some(ms), _) => format!("{ms:.2}"),
-            (None, refusal) => refusal.clone().unwrap_or_default(),
+            (None, error) => error.clone().unwrap_or_default(),
         };
-        table.add_row([asked.name.to_owned(), median, asked.n_results.to_string(), asked.answer_bytes.to_string()]);
+        table.add_row([
+            result.name.to_owned(),
+            median,
+            result.n_results.to_string(),
+            result.response_bytes.to_string(),
+        ]);
     }
     println!("{table}");
     Ok(())
 }
 
-/// Asks everything `n_repeats` times, at a time in seconds.
-pub(crate) fn ask_all(server: &str, end_s: i64, n_repeats: usize) -> Result<Vec<Asked>> {
+/// Runs every query `n_repeats` times; the time is in seconds.
+pub(crate) fn run_all(server: &str, end_s: i64, n_repeats: usize) -> Result<Vec<QueryResult>> {
     let client = Client::new(server);
-    QUESTIONS.iter().map(|question| ask(&client, *question, end_s, n_repeats)).collect()
+    QUERIES.iter().map(|query| run(&client, *query, end_s, n_repeats)).collect()
 }
 
-fn ask(client: &Client, question: Question, end_s: i64, n_repeats: usize) -> Result<Asked> {
-    let path = question.ask.path(end_s);
+fn run(client: &Client, query: Query, end_s: i64, n_repeats: usize) -> Result<QueryResult> {
+    let path = query.request.path(end_s);
     let mut times = Vec::with_capacity(n_repeats);
-    let mut asked = Asked {
-        name: question.name,
-        is_metadata: matches!(question.ask, Ask::Metadata(_)),
+    let mut result = QueryResult {
+        name: query.name,
+        is_metadata: matches!(query.request, Request::Metadata(_)),
         median_ms: None,
-        answer_bytes: 0,
+        response_bytes: 0,
         n_results: 0,
-        refusal: None,
+        error: None,
     };
     for round in 0..n_repeats.max(1) {
         let started = Instant::now();
-        let answer = client.get(&path).with_context(|| format!("ask for {}", question.name))?;
+        let response = client.get(&path).with_context(|| format!("query {}", query.name))?;
         times.push(started.elapsed());
-        if !answer.is_success() {
-            asked.refusal = Some(format!("{}: {}", answer.status, answer.text()));
-            return Ok(asked);
+        if !response.is_success() {
+            result.error = Some(format!("{}: {}", response.status, response.text()));
+            return Ok(result);
         }
         if round == 0 {
-            asked.answer_bytes = answer.size;
-            asked.n_results = n_results(&answer.body);
+            result.response_bytes = response.size;
+            result.n_results = n_results(&response.body);
         }
     }
-    asked.median_ms = Some(median(&mut times).as_secs_f64() * 1e3);
-    Ok(asked)
+    result.median_ms = Some(median(&mut times).as_secs_f64() * 1e3);
+    Ok(result)
 }
 
-impl Ask {
+impl Request {
     fn path(self, end_s: i64) -> String {
         let start_s = end_s - RANGE_S;
         match self {
-            // `nocache` is VictoriaMetrics': it would answer a repetition from its cache of results.
+            // `nocache` keeps VictoriaMetrics from answering repetitions from its result cache.
             Self::Instant(query) => format!("/api/v1/query?nocache=1&time={end_s}&query={}", escape(query)),
             Self::Range(query) => format!(
                 "/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={STEP_S}&query={}",
@@ -181,35 +186,35 @@ impl Ask {
     }
 }
 
-/// Counts the results in an answer that is there as a whole.
+/// Returns the number of results in a response.
 fn n_results(body: &[u8]) -> usize {
-    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return 0 };
-    let data = &answer["data"];
+    let Ok(response) = serde_json::from_slice::<Value>(body) else { return 0 };
+    let data = &response["data"];
     data["result"].as_array().or_else(|| data.as_array()).map_or(0, Vec::len)
 }
 
-/// Returns the middle one of some times.
+/// Returns the median.
 pub(crate) fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// Returns the geometric mean of the medians; `None` if one was refused.
-pub(crate) fn geometric_mean(questions: &[Asked], is_metadata: bool) -> Option<f64> {
-    let of_kind = questions.iter().filter(|asked| asked.is_metadata == is_metadata);
-    let logs: Option<Vec<f64>> = of_kind.map(|asked| asked.median_ms.map(f64::ln)).collect();
+/// Returns the geometric mean of the medians; `None` if one is missing.
+pub(crate) fn geometric_mean(results: &[QueryResult], is_metadata: bool) -> Option<f64> {
+    let of_kind = results.iter().filter(|result| result.is_metadata == is_metadata);
+    let logs: Option<Vec<f64>> = of_kind.map(|result| result.median_ms.map(f64::ln)).collect();
     let logs = logs.filter(|logs| !logs.is_empty())?;
     Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-/// Returns the one number that an instant query gives, 0 if it gives none.
-pub(crate) fn scalar(client: &Client, query: &str, time_ms: i64) -> Result<f64> {
+/// Returns the value of the first series of an instant query, 0 if there is none.
+pub(crate) fn query_scalar(client: &Client, query: &str, time_ms: i64) -> Result<f64> {
     let path = format!("/api/v1/query?nocache=1&query={}&time={}", escape(query), time_ms as f64 / 1e3);
-    let answer = client.get(&path)?;
-    ensure!(answer.is_success(), "the server says {}: {}", answer.status, answer.text());
-    let answer: Value = serde_json::from_slice(&answer.body).context("read the answer")?;
-    let text = answer["data"]["result"][0]["value"][1].as_str();
-    text.map_or(Ok(0.0), |text| text.parse().with_context(|| format!("read the number {text}")))
+    let response = client.get(&path)?;
+    ensure!(response.is_success(), "the server returned {}: {}", response.status, response.text());
+    let response: Value = serde_json::from_slice(&response.body).context("parse the response")?;
+    let text = response["data"]["result"][0]["value"][1].as_str();
+    text.map_or(Ok(0.0), |text| text.parse().with_context(|| format!("parse the number {text}")))
 }
 
 #[cfg(test)]
@@ -221,38 +226,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_question_has_a_name_of_its_own_and_parses() {
-        let names: HashSet<_> = QUESTIONS.iter().map(|question| question.name).collect();
-        assert_eq!(names.len(), QUESTIONS.len());
-        for question in &QUESTIONS {
-            if let Ask::Instant(query) | Ask::Range(query) = question.ask {
+    fn queries_have_unique_names_and_parse() {
+        let names: HashSet<_> = QUERIES.iter().map(|query| query.name).collect();
+        assert_eq!(names.len(), QUERIES.len());
+        for query in &QUERIES {
+            if let Request::Instant(query) | Request::Range(query) = query.request {
                 varve_query::promql::parse(query, &Features::default()).unwrap();
             }
         }
     }
 
     #[test]
-    fn paths_carry_times_and_matchers() {
-        let path = Ask::Metadata("series?match[]=a{b=\"c\"}").path(7_200);
+    fn paths_have_times_and_matchers() {
+        let path = Request::Metadata("series?match[]=a{b=\"c\"}").path(7_200);
         assert_eq!(path, "/api/v1/series?start=3600&end=7200&match[]=a%7Bb%3D%22c%22%7D");
-        assert_eq!(Ask::Metadata("labels").path(7_200), "/api/v1/labels?start=3600&end=7200");
-        assert!(Ask::Range("up").path(7_200).ends_with("start=3600&end=7200&step=60&query=up"));
+        assert_eq!(Request::Metadata("labels").path(7_200), "/api/v1/labels?start=3600&end=7200");
+        assert!(Request::Range("up").path(7_200).ends_with("start=3600&end=7200&step=60&query=up"));
     }
 
-    fn asked(median_ms: Option<f64>) -> Asked {
-        Asked { name: "up", is_metadata: false, median_ms, answer_bytes: 1, n_results: 1, refusal: None }
+    fn result(median_ms: Option<f64>) -> QueryResult {
+        QueryResult { name: "up", is_metadata: false, median_ms, response_bytes: 1, n_results: 1, error: None }
     }
 
     #[test]
-    fn a_mean_needs_every_answer() {
-        let mean = geometric_mean(&[asked(Some(2.0)), asked(Some(8.0))], false).unwrap();
+    fn the_mean_needs_every_median() {
+        let mean = geometric_mean(&[result(Some(2.0)), result(Some(8.0))], false).unwrap();
         assert!((mean - 4.0).abs() < 1e-12);
-        assert_eq!(geometric_mean(&[asked(Some(2.0)), asked(None)], false), None);
-        assert_eq!(geometric_mean(&[asked(Some(2.0))], true), None);
+        assert_eq!(geometric_mean(&[result(Some(2.0)), result(None)], false), None);
+        assert_eq!(geometric_mean(&[result(Some(2.0))], true), None);
     }
 
     #[test]
-    fn the_median_is_the_middle_one() {
+    fn the_median_is_the_middle_value() {
         let mut times = [5, 1, 3].map(Duration::from_millis);
         assert_eq!(median(&mut times), Duration::from_millis(3));
         assert_eq!(median(&mut []), Duration::ZERO);

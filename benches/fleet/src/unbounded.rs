@@ -1,7 +1,7 @@
-//! `varve-bench unbounded`: the call that ends other stores, all series for many clients at once, while writes go on.
+//! `varve-bench unbounded`: many clients request all series at once during writes.
 //!
-//! The server holds the fleet already. One more round is written alone, at a rate, then another one while clients ask for
-//! all series again and again: what of the rate is kept, what memory is added, and what the clients got.
+//! The server already stores the fleet. One more round is written alone at a rate, then another while clients request all
+//! series in a loop. The report shows the write rates, the added memory, and the outcome of the requests.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,43 +17,43 @@ use crate::message::Version;
 use crate::process;
 use crate::write::{WriteOptions, Written, write_fleet};
 
-/// How often the server's memory is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How often the server's memory is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The selector of all series.
 const ALL: &str = "{__name__=~\".+\"}";
-/// Connections that write.
+/// Writing connections.
 const WRITERS: usize = 2;
-/// Samples in a write request, as Prometheus has them.
+/// As Prometheus' default `max_samples_per_send`.
 const SAMPLES_PER_REQUEST: usize = 2_000;
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 struct Report {
     alone: Written,
-    beside: Written,
-    answers: Answers,
+    concurrent: Written,
+    outcomes: Outcomes,
     idle_bytes: u64,
     peak_bytes: u64,
 }
 
-/// What clients got.
+/// Outcomes of requests.
 #[derive(Debug, Default)]
-struct Answers {
-    n_whole: u64,
-    /// Bytes of the longest whole answer.
-    n_bytes: u64,
-    /// How long the slowest of them took.
+struct Outcomes {
+    n_complete: u64,
+    /// Size of the largest complete response.
+    size: u64,
+    /// Latency of the slowest complete response.
     slowest: Duration,
-    /// What the server said where it refused.
+    /// Responses other than 2xx.
     refused: Vec<String>,
-    /// How answers that began broke off.
-    cut: Vec<String>,
+    /// Errors of truncated responses.
+    truncated: Vec<String>,
 }
 
-/// Runs the bench and prints what came of it.
+/// Runs the benchmark and prints its results.
 ///
 /// # Errors
-/// If the server cannot be reached, or refuses samples.
+/// If the server cannot be reached or rejects samples.
 pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
     let fleet = Fleet::new(args.fleet.options(args.start));
     let options = WriteOptions {
@@ -70,84 +70,88 @@ pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
     alone.check()?;
     let idle_bytes = process::usage(args.pid)?.resident_bytes;
     let stop = AtomicBool::new(false);
-    let (beside, answers, peak_bytes) = thread::scope(|scope| {
+    let (concurrent, outcomes, peak_bytes) = thread::scope(|scope| {
         let watching = scope.spawn(|| watch(args.pid, &stop));
-        let asking: Vec<_> = (0..args.clients).map(|_| scope.spawn(|| ask(&args.url, &stop))).collect();
-        let beside = write_fleet(&fleet, next + 1..next + 2, &options);
+        let clients: Vec<_> = (0..args.clients).map(|_| scope.spawn(|| request_all(&args.url, &stop))).collect();
+        let concurrent = write_fleet(&fleet, next + 1..next + 2, &options);
         stop.store(true, Ordering::Relaxed);
-        let mut answers = Answers::default();
-        for client in asking {
-            answers.add(client.join().map_err(|_| anyhow!("a client panicked"))??);
+        let mut outcomes = Outcomes::default();
+        for client in clients {
+            outcomes.add(client.join().map_err(|_| anyhow!("a client panicked"))??);
         }
         let peak_bytes = watching.join().map_err(|_| anyhow!("the watch panicked"))??;
-        Ok::<_, anyhow::Error>((beside?, answers, peak_bytes))
+        Ok::<_, anyhow::Error>((concurrent?, outcomes, peak_bytes))
     })?;
-    beside.check()?;
-    ensure!(answers.n_whole > 0, "no client got a whole answer: {:?} {:?}", answers.refused, answers.cut);
-    print!("{}", Report { alone, beside, answers, idle_bytes, peak_bytes });
+    concurrent.check()?;
+    ensure!(outcomes.n_complete > 0, "no complete response: {:?} {:?}", outcomes.refused, outcomes.truncated);
+    print!("{}", Report { alone, concurrent, outcomes, idle_bytes, peak_bytes });
     Ok(())
 }
 
-/// Returns the most that was resident until the writes had ended.
+/// Returns the maximum resident size until the writes end.
 fn watch(pid: u32, stop: &AtomicBool) -> Result<u64> {
     let mut peak = 0;
     while !stop.load(Ordering::Relaxed) {
         peak = process::usage(pid)?.resident_bytes.max(peak);
-        thread::sleep(LOOK_INTERVAL);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(peak)
 }
 
-/// Asks until the writes have ended, and to the end of the answer that is under way then.
-fn ask(url: &str, stop: &AtomicBool) -> Result<Answers> {
+/// Requests all series until the writes end and the request in progress is complete.
+fn request_all(url: &str, stop: &AtomicBool) -> Result<Outcomes> {
     let path = format!("/api/v1/series?match[]={}", escape(ALL));
     let mut client = Client::new(url);
-    let mut answers = Answers::default();
+    let mut outcomes = Outcomes::default();
     while !stop.load(Ordering::Relaxed) {
         let started = Instant::now();
         match client.get(&path) {
-            Ok(answer) if answer.is_success() => {
-                answers.n_whole += 1;
-                answers.n_bytes = answers.n_bytes.max(answer.size);
-                answers.slowest = answers.slowest.max(started.elapsed());
+            Ok(response) if response.is_success() => {
+                outcomes.n_complete += 1;
+                outcomes.size = outcomes.size.max(response.size);
+                outcomes.slowest = outcomes.slowest.max(started.elapsed());
             }
             Ok(refused) => {
-                answers.refused.push(format!("{} {}", refused.status, refused.text()));
+                outcomes.refused.push(format!("{} {}", refused.status, refused.text()));
                 thread::sleep(refused.retry_after.unwrap_or_default());
             }
-            Err(cut) => {
-                answers.cut.push(format!("{cut:#}"));
+            Err(error) => {
+                outcomes.truncated.push(format!("{error:#}"));
                 client = Client::new(url);
             }
         }
     }
-    Ok(answers)
+    Ok(outcomes)
 }
 
-impl Answers {
+impl Outcomes {
     fn add(&mut self, other: Self) {
-        self.n_whole += other.n_whole;
-        self.n_bytes = self.n_bytes.max(other.n_bytes);
+        self.n_complete += other.n_complete;
+        self.size = self.size.max(other.size);
         self.slowest = self.slowest.max(other.slowest);
         self.refused.extend(other.refused);
-        self.cut.extend(other.cut);
+        self.truncated.extend(other.truncated);
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, written) in [("alone", &self.alone), ("beside", &self.beside)] {
+        for (name, written) in [("alone", &self.alone), ("with reads", &self.concurrent)] {
             let (rate, p99) = (written.samples_per_s(), written.latency_ms(990));
-            writeln!(f, "writes {name:<6} {rate:.0} samples a second, p99 {p99:.1} ms")?;
+            writeln!(f, "writes {name:<10} {rate:.0} samples per second, p99 {p99:.1} ms")?;
         }
-        writeln!(f, "kept          {:.1} %", 100.0 * self.beside.samples_per_s() / self.alone.samples_per_s())?;
+        writeln!(f, "rate retained     {:.1} %", 100.0 * self.concurrent.samples_per_s() / self.alone.samples_per_s())?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let added = mib(self.peak_bytes.saturating_sub(self.idle_bytes));
-        writeln!(f, "server RSS    {:.0} MiB idle, {added:.0} MiB more at most", mib(self.idle_bytes))?;
-        let Answers { n_whole, n_bytes, slowest, refused, cut } = &self.answers;
-        let (size, slowest) = (mib(*n_bytes), slowest.as_secs_f64());
-        writeln!(f, "answers       {n_whole} whole, {size:.0} MiB each, the slowest in {slowest:.1} s")?;
-        writeln!(f, "              {} refused, {} cut", refused.len(), cut.len())?;
-        refused.first().into_iter().chain(cut.first()).try_for_each(|reason| writeln!(f, "              {reason}"))
+        writeln!(f, "server RSS        {:.0} MiB idle, at most {added:.0} MiB more", mib(self.idle_bytes))?;
+        let Outcomes { n_complete, size, slowest, refused, truncated } = &self.outcomes;
+        let (size, slowest) = (mib(*size), slowest.as_secs_f64());
+        writeln!(f, "responses         {n_complete} complete, {size:.0} MiB each, the slowest in {slowest:.1} s")?;
+        writeln!(f, "                  {} refused, {} truncated", refused.len(), truncated.len())?;
+        refused
+            .first()
+            .into_iter()
+            .chain(truncated.first())
+            .try_for_each(|reason| writeln!(f, "                  {reason}"))
     }
 }

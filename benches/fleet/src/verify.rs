@@ -8,10 +8,10 @@ use crate::args::VerifyArgs;
 use crate::client::{Client, escape};
 use crate::fleet::{Fleet, SeriesId};
 
-/// Verifies a fleet and prints how much of it.
+/// Verifies a fleet and prints the number of samples.
 ///
 /// # Errors
-/// The first series that differs, and how.
+/// The first difference.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
     let (fleet, n_rounds) = (Fleet::new(args.fleet.options(args.start)), args.fleet.n_rounds());
     let client = Client::new(&args.url);
@@ -28,11 +28,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
             }
         }
     }
-    println!("verified {n_samples} samples of {n_series} series: all are stored, bit for bit");
+    println!("verified {n_samples} samples of {n_series} series, bit for bit");
     Ok(())
 }
 
-/// Returns what a query shows of a series: staleness markers are not shown.
+/// Returns the samples of a series without staleness markers, as a query does.
 fn samples(fleet: &Fleet, series: SeriesId, n_rounds: i64) -> Vec<Sample> {
     let sample = |round| {
         let value = fleet.value(series, round).filter(|value| !is_stale_nan(*value))?;
@@ -43,19 +43,19 @@ fn samples(fleet: &Fleet, series: SeriesId, n_rounds: i64) -> Vec<Sample> {
 
 fn check(client: &Client, fleet: &Fleet, labels: &Labels, n_rounds: i64, expect: &[Sample]) -> Result<()> {
     let options = fleet.options();
-    // The left end of a range is excluded.
+    // Ranges exclude their left end.
     let range_ms = (n_rounds + 1) * options.interval_ms;
     let end_ms = options.start_ms + n_rounds * options.interval_ms;
     let query = format!("{}[{range_ms}ms]", selector(labels));
     let path = format!("/api/v1/query?query={}&time={}", escape(&query), end_ms as f64 / 1e3);
-    let answer = client.get(&path)?;
-    ensure!(answer.is_success(), "the server says {}: {}", answer.status, answer.text());
-    let answer: Value = serde_json::from_slice(&answer.body).context("read the answer")?;
-    let result = answer["data"]["result"].as_array().context("find the result in the answer")?;
-    // A server that keeps samples beside the series would answer with more of them.
-    let [series] = &result[..] else { bail!("{} series are stored instead of one", result.len()) };
-    let stored = series["values"].as_array().context("find the values in the answer")?;
-    ensure!(stored.len() == expect.len(), "{} samples are stored instead of {}", stored.len(), expect.len());
+    let response = client.get(&path)?;
+    ensure!(response.is_success(), "the server returned {}: {}", response.status, response.text());
+    let response: Value = serde_json::from_slice(&response.body).context("parse the response")?;
+    let result = response["data"]["result"].as_array().context("find the result in the response")?;
+    // More than one series means that samples are stored under other labels.
+    let [series] = &result[..] else { bail!("{} series instead of one", result.len()) };
+    let stored = series["values"].as_array().context("find the values in the response")?;
+    ensure!(stored.len() == expect.len(), "{} samples instead of {}", stored.len(), expect.len());
     stored.iter().zip(expect).try_for_each(|(stored, expect)| compare(stored, expect))
 }
 
@@ -63,7 +63,7 @@ fn compare(stored: &Value, expect: &Sample) -> Result<()> {
     let timestamp_ms = stored[0].as_f64().map(|seconds| (seconds * 1e3).round() as i64);
     let value = stored[1].as_str().and_then(|text| text.parse::<f64>().ok());
     let equal = timestamp_ms == Some(expect.timestamp_ms) && value.map(f64::to_bits) == Some(expect.value.to_bits());
-    ensure!(equal, "stored is {stored} instead of {:?} at {} ms", expect.value, expect.timestamp_ms);
+    ensure!(equal, "{stored} instead of {:?} at {} ms", expect.value, expect.timestamp_ms);
     Ok(())
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_name_every_label() {
+    fn selectors_have_every_label() {
         let labels = Labels::from_pairs([("__name__", "a"), ("rule", "-s 1 \"x\"")]).unwrap();
         assert_eq!(selector(&labels), r#"{__name__="a",rule="-s 1 \"x\""}"#);
     }

@@ -1,10 +1,7 @@
-//! `varve-bench compare`: the same work for Varve and its peers, one after the other on fresh folders, in one run.
+//! `varve-bench compare`: the same load for Varve and its peers, one after the other on empty data directories.
 //!
-//! Each server gets the first scrape of a fleet (new series) and most of the others (known series), and is asked what
-//! dashboards ask. Then come the last scrapes; it is killed with SIGKILL after its last acknowledgement, started again and
-//! asked until its answer is right. At the end all that it holds is forced to disk and merged. Servers take turns, and the
-//! order alternates from round to round, so that a machine that is busy for a while favours none. Figures are medians of
-//! the rounds.
+//! docs/bench.md lists the steps. The order of servers alternates between rounds, so that a temporarily busy machine favours
+//! none. Results are medians over the rounds.
 
 mod report;
 mod server;
@@ -19,27 +16,27 @@ use crate::client::Client;
 use crate::fleet::{Fleet, SeriesId};
 use crate::message::Version;
 use crate::process::{self, Usage};
-use crate::query::{ask_all, scalar};
+use crate::query::{query_scalar, run_all};
 use crate::write::{WriteOptions, Written, write_fleet};
-use report::{Figures, Report};
+use report::{Measurements, Report};
 use server::{Running, Server};
 
-/// A metric that each machine has once: the question that a restarted server must answer.
+/// A metric with one series per machine: a restarted server must return all its samples.
 const PROBE: &str = "node_load1";
-/// Metrics of many series, by which it is told how much was lost in a crash.
+/// Metrics of many series, by which lost samples are counted.
 const SAMPLED: [&str; 4] = [
     "node_cpu_seconds_total",
     "container_memory_rss",
     "kubelet_runtime_operations_duration_seconds_bucket",
     "apiserver_request_duration_seconds_bucket",
 ];
-/// How long a restarted server may take until its answer is right.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// One part in so many of the scrapes comes right before the crash.
+/// How long a restarted server may take until its response is correct.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// 1 / LAST_PART of the scrapes is written right before the crash.
 const LAST_PART: i64 = 10;
-/// If its answer has not changed for so long, it will not become right.
+/// A wrong response that has not changed for this long is final.
 const SETTLED: Duration = Duration::from_secs(30);
-/// How often it is asked: what is measured is exact to this.
+/// The resolution of the measured restart time.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const CONNECTIONS: usize = 2;
 const SAMPLES_PER_REQUEST: usize = 2_000;
@@ -47,7 +44,7 @@ const SAMPLES_PER_REQUEST: usize = 2_000;
 /// Compares the servers and prints a table, or JSON.
 ///
 /// # Errors
-/// If a server cannot be run or refuses samples.
+/// If a server cannot be run or rejects samples.
 pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
     let servers = server::list(args)?;
     let start_ms = now_ms() - args.fleet.n_rounds() * args.fleet.interval_ms();
@@ -82,8 +79,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Puts one server through all of it.
-    fn run(&mut self, server: &Server) -> Result<Figures> {
+    /// Runs one server through all steps.
+    fn run(&mut self, server: &Server) -> Result<Measurements> {
         let mut running = server.start()?;
         let n_before = self.n_rounds - (self.n_rounds / LAST_PART).max(1);
         let empty = process::usage(running.pid())?;
@@ -91,29 +88,29 @@ impl Bench {
         let after_new = process::usage(running.pid())?;
         let known = self.write(&running, 1..n_before)?;
         let full = process::usage(running.pid())?;
-        let asked = ask_all(&running.url(""), self.time_ms(n_before) / 1000, usize::from(self.repeats))?;
+        let queries = run_all(&running.url(""), self.time_ms(n_before) / 1000, usize::from(self.repeats))?;
         let n_expected = self.n_sent(PROBE);
         let last = self.write(&running, n_before..self.n_rounds)?;
         running.kill();
         let killed = Instant::now();
         running.restart()?;
-        let answers_after = self.until_right(&running, n_expected, killed)?;
+        let restart = self.wait_until_correct(&running, n_expected, killed)?;
         let lost_share = self.lost_share(&running)?;
-        let disk = running.seal()?;
+        let disk = running.flush()?;
         let n_series = f64::from(self.fleet.n_places());
-        let n_held = (new.n_samples + known.n_samples + last.n_samples) as f64 * (1.0 - lost_share);
-        Ok(Figures {
+        let n_stored = (new.n_samples + known.n_samples + last.n_samples) as f64 * (1.0 - lost_share);
+        Ok(Measurements {
             cpu_s_per_million_new: cpu_s(&empty, &after_new) * 1e6 / new.n_samples as f64,
             cpu_s_per_million_known: cpu_s(&after_new, &full) * 1e6 / known.n_samples.max(1) as f64,
             samples_per_s: known.samples_per_s(),
             write_p99_ms: known.latency_ms(990),
             resident_bytes_per_series: full.resident_bytes as f64 / n_series,
             peak_bytes_per_series: full.peak_bytes as f64 / n_series,
-            restart_s: answers_after.map(|after| after.as_secs_f64()),
+            restart_s: restart.map(|duration| duration.as_secs_f64()),
             lost_share,
-            disk_bytes_per_sample: disk.total_bytes as f64 / n_held,
+            disk_bytes_per_sample: disk.total_bytes as f64 / n_stored,
             index_bytes_per_series: disk.index_bytes as f64 / n_series,
-            questions: asked,
+            queries,
         })
     }
 
@@ -132,12 +129,12 @@ impl Bench {
         Ok(written)
     }
 
-    /// Asks until the answer is right; `None` if it stays wrong.
-    fn until_right(&self, running: &Running, n_expected: u64, since: Instant) -> Result<Option<Duration>> {
+    /// Queries until the response is correct; returns `None` if it stays wrong.
+    fn wait_until_correct(&self, running: &Running, n_expected: u64, since: Instant) -> Result<Option<Duration>> {
         let mut last = (u64::MAX, Instant::now());
-        while since.elapsed() < PATIENCE {
-            // A server that is not ready yet refuses.
-            if let Ok(n_found) = self.n_held(running, PROBE) {
+        while since.elapsed() < TIMEOUT {
+            // A server that is not ready returns an error.
+            if let Ok(n_found) = self.n_stored(running, PROBE) {
                 if n_found == n_expected {
                     return Ok(Some(since.elapsed()));
                 }
@@ -152,21 +149,21 @@ impl Bench {
         Ok(None)
     }
 
-    /// Counts the samples of a metric that a server has.
-    fn n_held(&self, running: &Running, name: &str) -> Result<u64> {
+    /// Returns the number of samples of a metric that a server stores.
+    fn n_stored(&self, running: &Running, name: &str) -> Result<u64> {
         let end_ms = self.time_ms(self.n_rounds);
         let range_ms = end_ms - self.time_ms(0) + 1;
         let query = format!("sum(count_over_time({name}[{range_ms}ms]))");
-        Ok(scalar(&mut Client::new(&running.url("")), &query, end_ms)? as u64)
+        Ok(query_scalar(&Client::new(&running.url("")), &query, end_ms)? as u64)
     }
 
-    /// Counts the samples of a metric that were sent.
+    /// Returns the number of samples of a metric that were sent.
     fn n_sent(&self, name: &str) -> u64 {
-        let is_one = |place: &u32| {
+        let has_name = |place: &u32| {
             let labels = self.fleet.labels(SeriesId { place: *place, generation: 0 });
             labels.get(METRIC_NAME) == Some(name)
         };
-        (0..self.fleet.n_places()).filter(is_one).count() as u64 * self.n_rounds.unsigned_abs()
+        (0..self.fleet.n_places()).filter(has_name).count() as u64 * self.n_rounds.unsigned_abs()
     }
 
     fn lost_share(&self, running: &Running) -> Result<f64> {
@@ -174,12 +171,12 @@ impl Bench {
         for name in SAMPLED {
             let n_sent = self.n_sent(name);
             sent += n_sent;
-            found += self.n_held(running, name)?.min(n_sent);
+            found += self.n_stored(running, name)?.min(n_sent);
         }
         Ok((sent - found) as f64 / sent.max(1) as f64)
     }
 
-    /// A time at which all samples of the first rounds are past.
+    /// Returns a time after all samples of the first rounds.
     fn time_ms(&self, n_rounds: i64) -> i64 {
         let options = self.fleet.options();
         options.start_ms + n_rounds * options.interval_ms

@@ -1,4 +1,4 @@
-//! What a comparison found: medians over its rounds, as a table with ratios and as JSON.
+//! The report of a comparison: medians over its rounds, as a table with ratios or as JSON.
 
 use std::fmt;
 
@@ -7,46 +7,46 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::server::Server;
-use crate::query::{Asked, geometric_mean};
+use crate::query::{QueryResult, geometric_mean};
 
-/// What one round found of one server.
+/// The measurements of one server in one round.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Figures {
+pub(crate) struct Measurements {
     pub(crate) cpu_s_per_million_new: f64,
     pub(crate) cpu_s_per_million_known: f64,
     pub(crate) samples_per_s: f64,
     pub(super) write_p99_ms: f64,
     pub(crate) resident_bytes_per_series: f64,
     pub(crate) peak_bytes_per_series: f64,
-    /// From SIGKILL to the first right answer; `None` if there never was one.
+    /// From SIGKILL to the first correct response; `None` if there was none.
     pub(crate) restart_s: Option<f64>,
-    /// Of the samples that were acknowledged before the crash.
+    /// Share of the samples acknowledged before the crash.
     pub(crate) lost_share: f64,
     pub(crate) disk_bytes_per_sample: f64,
     pub(crate) index_bytes_per_series: f64,
-    pub(crate) questions: Vec<Asked>,
+    pub(crate) queries: Vec<QueryResult>,
 }
 
-/// What is found of all servers.
+/// The measurements of all servers.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     n_series: u32,
     n_samples_per_series: i64,
-    servers: Vec<Found>,
+    servers: Vec<ServerReport>,
 }
 
-/// What is found of one server, round after round.
+/// The measurements of one server, by round.
 #[derive(Debug, Serialize)]
-struct Found {
+struct ServerReport {
     name: &'static str,
     version: String,
-    rounds: Vec<Figures>,
+    rounds: Vec<Measurements>,
 }
 
-/// Finds a figure; there is none where a server refused.
-type Value = Box<dyn Fn(&Figures) -> Option<f64>>;
+/// Extracts a value; `None` if the server rejected the request.
+type Value = Box<dyn Fn(&Measurements) -> Option<f64>>;
 
-/// A line of the table: a figure and how it is shown.
+/// A row of the table.
 struct Row {
     name: String,
     decimals: usize,
@@ -55,12 +55,13 @@ struct Row {
 
 impl Report {
     pub(crate) fn new(servers: &[Server], n_series: u32, n_samples_per_series: i64) -> Self {
-        let found = |server: &Server| Found { name: server.name(), version: server.version(), rounds: Vec::new() };
-        Self { n_series, n_samples_per_series, servers: servers.iter().map(found).collect() }
+        let report =
+            |server: &Server| ServerReport { name: server.name(), version: server.version(), rounds: Vec::new() };
+        Self { n_series, n_samples_per_series, servers: servers.iter().map(report).collect() }
     }
 
-    pub(crate) fn add(&mut self, server: usize, figures: Figures) {
-        self.servers[server].rounds.push(figures);
+    pub(crate) fn add(&mut self, server: usize, measurements: Measurements) {
+        self.servers[server].rounds.push(measurements);
     }
 
     pub(crate) fn json(&self) -> Result<String> {
@@ -70,12 +71,12 @@ impl Report {
     fn rows(&self) -> Vec<Row> {
         let mut rows = figure_rows();
         let Some(first) = self.servers.iter().find_map(|found| found.rounds.first()) else { return rows };
-        for (i, asked) in first.questions.iter().enumerate() {
-            let value = move |figures: &Figures| figures.questions[i].median_ms;
-            rows.push(Row { name: format!("{}, ms", asked.name), decimals: 2, value: Box::new(value) });
+        for (i, query) in first.queries.iter().enumerate() {
+            let value = move |measurements: &Measurements| measurements.queries[i].median_ms;
+            rows.push(Row { name: format!("{}, ms", query.name), decimals: 2, value: Box::new(value) });
         }
         for (name, is_metadata) in [("queries, geometric mean, ms", false), ("metadata, geometric mean, ms", true)] {
-            let value = move |figures: &Figures| geometric_mean(&figures.questions, is_metadata);
+            let value = move |measurements: &Measurements| geometric_mean(&measurements.queries, is_metadata);
             rows.push(Row { name: name.to_owned(), decimals: 2, value: Box::new(value) });
         }
         rows
@@ -83,28 +84,29 @@ impl Report {
 }
 
 fn figure_rows() -> Vec<Row> {
-    type Field = fn(&Figures) -> Option<f64>;
+    type Field = fn(&Measurements) -> Option<f64>;
     let rows: [(&str, usize, Field); 10] = [
         ("CPU per million new series, s", 2, |f| Some(f.cpu_s_per_million_new)),
         ("CPU per million samples, known series, s", 3, |f| Some(f.cpu_s_per_million_known)),
-        ("samples a second, known series", 0, |f| Some(f.samples_per_s)),
+        ("samples per second, known series", 0, |f| Some(f.samples_per_s)),
         ("write latency p99, ms", 1, |f| Some(f.write_p99_ms)),
-        ("resident bytes a series", 0, |f| Some(f.resident_bytes_per_series)),
-        ("resident bytes a series, peak", 0, |f| Some(f.peak_bytes_per_series)),
-        ("SIGKILL to first right answer, s", 2, |f| f.restart_s),
+        ("resident bytes per series", 0, |f| Some(f.resident_bytes_per_series)),
+        ("resident bytes per series, peak", 0, |f| Some(f.peak_bytes_per_series)),
+        ("SIGKILL to first correct response, s", 2, |f| f.restart_s),
         ("acknowledged samples lost, %", 2, |f| Some(f.lost_share * 100.0)),
-        ("disk bytes a sample, all, merged", 3, |f| Some(f.disk_bytes_per_sample)),
-        ("index bytes a series", 1, |f| Some(f.index_bytes_per_series)),
+        ("disk bytes per sample, all, merged", 3, |f| Some(f.disk_bytes_per_sample)),
+        ("index bytes per series", 1, |f| Some(f.index_bytes_per_series)),
     ];
     let row =
         |(name, decimals, value): (&str, usize, Field)| Row { name: name.to_owned(), decimals, value: Box::new(value) };
     rows.into_iter().map(row).collect()
 }
 
-impl Found {
-    /// Returns the median over the rounds; `None` if a round has none.
+impl ServerReport {
+    /// Returns the median over the rounds; `None` if a round has no value.
     fn median(&self, row: &Row) -> Option<f64> {
-        let mut values = self.rounds.iter().map(|figures| (row.value)(figures)).collect::<Option<Vec<f64>>>()?;
+        let mut values =
+            self.rounds.iter().map(|measurements| (row.value)(measurements)).collect::<Option<Vec<f64>>>()?;
         values.sort_unstable_by(f64::total_cmp);
         let (low, high) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
         Some((low + high) / 2.0)
@@ -112,15 +114,15 @@ impl Found {
 }
 
 impl fmt::Display for Report {
-    /// The first server's ratio to each other one stands behind the other's figure.
+    /// A column after each other server shows the ratio of the first server to it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} series, {} samples each", self.n_series, self.n_samples_per_series)?;
         self.servers.iter().try_for_each(|found| writeln!(f, "{}: {}", found.name, found.version))?;
         let mut table = Table::new();
         table.load_preset(presets::ASCII_MARKDOWN);
-        let header = |(i, found): (usize, &Found)| match i {
+        let header = |(i, found): (usize, &ServerReport)| match i {
             0 => vec![found.name.to_owned()],
-            _ => vec![found.name.to_owned(), format!("{} / it", self.servers[0].name)],
+            _ => vec![found.name.to_owned(), format!("{} / peer", self.servers[0].name)],
         };
         let header = self.servers.iter().enumerate().flat_map(header);
         table.set_header([String::new()].into_iter().chain(header));
@@ -133,7 +135,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The cells of a row: the first figure alone, each other one with the ratio of the first to it.
+/// Returns the cells of a row: the first value, then each other value and the ratio of the first to it.
 fn cells(medians: &[Option<f64>], decimals: usize) -> Vec<String> {
     let shown = |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.decimals$}"));
     let mut cells = Vec::new();
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_are_those_of_the_first_to_the_others() {
+    fn ratios_are_of_the_first_server_to_the_others() {
         assert_eq!(cells(&[Some(1.0), Some(4.0), None], 1), ["1.0", "4.0", "0.25", "none", "-"]);
         assert_eq!(cells(&[None, Some(0.0)], 0), ["none", "0", "-"]);
     }

@@ -1,4 +1,4 @@
-//! The servers that are compared: how each is started, crashed, and made to put everything on disk.
+//! The compared servers: starting, crashing, and flushing everything to disk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::args::{CompareArgs, Contestant};
+use crate::args::{CompareArgs, ServerKind};
 use crate::client::Client;
 use crate::peer::{Peer, Scratch, size_bytes};
 
-/// How long a server may take to put everything on disk and to merge it.
-const PATIENCE: Duration = Duration::from_secs(1800);
+/// How long a server may take to flush and merge everything.
+const TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// A program that is compared.
+/// A program to compare.
 #[derive(Debug)]
 pub(crate) struct Server {
-    kind: Contestant,
+    kind: ServerKind,
     program: PathBuf,
 }
 
-/// A server at work on a folder of its own.
+/// A running server with its own data directory.
 #[derive(Debug)]
 pub(crate) struct Running<'a> {
     server: &'a Server,
@@ -28,22 +28,22 @@ pub(crate) struct Running<'a> {
     peer: Option<Peer>,
 }
 
-/// What a server needs on disk for all that it holds.
+/// Disk usage of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Disk {
     pub(crate) total_bytes: u64,
     pub(crate) index_bytes: u64,
 }
 
-/// Returns the servers that are asked for, Varve first.
+/// Returns the requested servers, Varve first.
 pub(crate) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
     let program = |kind| match kind {
-        Contestant::Varve => match &args.varve {
+        ServerKind::Varve => match &args.varve {
             Some(program) => Ok(program.clone()),
-            None => Ok(std::env::current_exe().context("find this program")?.with_file_name("varve")),
+            None => Ok(std::env::current_exe().context("find varve beside varve-bench")?.with_file_name("varve")),
         },
-        Contestant::Prometheus => Ok(args.prometheus.clone()),
-        Contestant::VictoriaMetrics => Ok(args.victoria_metrics.clone()),
+        ServerKind::Prometheus => Ok(args.prometheus.clone()),
+        ServerKind::VictoriaMetrics => Ok(args.victoria_metrics.clone()),
     };
     let mut kinds = args.servers.clone();
     kinds.sort_unstable();
@@ -54,40 +54,40 @@ pub(crate) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
 impl Server {
     pub(crate) fn name(&self) -> &'static str {
         match self.kind {
-            Contestant::Varve => "Varve",
-            Contestant::Prometheus => "Prometheus",
-            Contestant::VictoriaMetrics => "VictoriaMetrics",
+            ServerKind::Varve => "Varve",
+            ServerKind::Prometheus => "Prometheus",
+            ServerKind::VictoriaMetrics => "VictoriaMetrics",
         }
     }
 
-    /// Returns the first line that says something of what the program says of its version.
+    /// Returns the first non-empty line of `--version`.
     pub(crate) fn version(&self) -> String {
-        let flag = if self.kind == Contestant::VictoriaMetrics { "-version" } else { "--version" };
-        let said = Command::new(&self.program).arg(flag).output();
-        let line = said.ok().and_then(|said| {
-            let text = [said.stdout, said.stderr].concat();
+        let flag = if self.kind == ServerKind::VictoriaMetrics { "-version" } else { "--version" };
+        let output = Command::new(&self.program).arg(flag).output();
+        let line = output.ok().and_then(|output| {
+            let text = [output.stdout, output.stderr].concat();
             String::from_utf8_lossy(&text).lines().find(|line| !line.is_empty()).map(str::to_owned)
         });
         line.unwrap_or_else(|| self.program.display().to_string())
     }
 
-    /// Starts it on a fresh folder, at its defaults.
+    /// Starts it on an empty data directory at its defaults.
     pub(crate) fn start(&self) -> Result<Running<'_>> {
         let scratch = Scratch::new(self.name())?;
         let peer = Some(self.start_on(scratch.path())?);
         Ok(Running { server: self, scratch, peer })
     }
 
-    fn start_on(&self, folder: &Path) -> Result<Peer> {
-        let data = folder.join("data");
+    fn start_on(&self, dir: &Path) -> Result<Peer> {
+        let data = dir.join("data");
         match self.kind {
-            Contestant::Varve => Peer::start(self.name(), &self.program, "/-/ready", |command, address| {
+            ServerKind::Varve => Peer::start(self.name(), &self.program, "/-/ready", |command, address| {
                 command.args(["serve", "--web.enable-admin-api", "--self-scrape-interval=0"]);
                 command.arg(format!("--web.listen-address={address}"));
                 command.arg(format!("--storage.tsdb.path={}", data.display()));
             }),
-            Contestant::Prometheus => {
-                let config = folder.join("prometheus.yml");
+            ServerKind::Prometheus => {
+                let config = dir.join("prometheus.yml");
                 std::fs::write(&config, "global: {}\n").context("write a configuration")?;
                 Peer::start(self.name(), &self.program, "/-/ready", |command, address| {
                     command.args(["--web.enable-remote-write-receiver", "--web.enable-admin-api"]);
@@ -96,7 +96,7 @@ impl Server {
                     command.arg(format!("--web.listen-address={address}"));
                 })
             }
-            Contestant::VictoriaMetrics => Peer::start(self.name(), &self.program, "/health", |command, address| {
+            ServerKind::VictoriaMetrics => Peer::start(self.name(), &self.program, "/health", |command, address| {
                 command.arg(format!("-storageDataPath={}", data.display()));
                 command.arg(format!("-httpListenAddr={address}"));
             }),
@@ -114,43 +114,43 @@ impl Running<'_> {
     }
 
     fn peer(&self) -> &Peer {
-        self.peer.as_ref().expect("it runs but between `kill` and `restart`")
+        self.peer.as_ref().expect("runs except between `kill` and `restart`")
     }
 
-    /// Ends it with SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) {
         drop(self.peer.take());
     }
 
-    /// Starts it again on what the crash has left.
+    /// Starts it again on the files that the crash left.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.peer = Some(self.server.start_on(self.scratch.path())?);
         Ok(())
     }
 
-    /// Makes it put everything on disk and merge it as far as it goes, and tells what that takes.
-    pub(crate) fn seal(mut self) -> Result<Disk> {
+    /// Flushes and merges everything, and returns the disk usage.
+    pub(crate) fn flush(mut self) -> Result<Disk> {
         let client = Client::new(&self.url(""));
         let data = self.scratch.path().join("data");
         match self.server.kind {
-            Contestant::Varve => {
+            ServerKind::Varve => {
                 post(&client, "/api/v1/admin/tsdb/compact")?;
                 let index_bytes = metric(&client, "varve_tsdb_blocks_index_bytes")?.context("find its index")?;
                 Ok(Disk { total_bytes: size_bytes(&data), index_bytes })
             }
-            Contestant::Prometheus => {
+            ServerKind::Prometheus => {
                 post(&client, "/api/v1/admin/tsdb/snapshot")?;
-                // A snapshot holds blocks only: the head as one of them, without the log.
+                // A snapshot contains the head as a block, and no log.
                 let blocks = data.join("snapshots");
                 Ok(Disk { total_bytes: size_bytes(&blocks), index_bytes: size_of_files(&blocks, "index") })
             }
-            Contestant::VictoriaMetrics => {
+            ServerKind::VictoriaMetrics => {
                 for path in ["/internal/force_flush", "/internal/force_merge"] {
-                    let answer = client.get(path)?;
-                    ensure!(answer.is_success(), "{path} says {}: {}", answer.status, answer.text());
+                    let response = client.get(path)?;
+                    ensure!(response.is_success(), "{path} returned {}: {}", response.status, response.text());
                 }
-                let peer = self.peer.as_mut().expect("it was started");
-                peer.wait("merge", PATIENCE, |_| Ok(is_merged(&client)?.then_some(())))?;
+                let peer = self.peer.as_mut().expect("is running");
+                peer.wait("merge", TIMEOUT, |_| Ok(is_merged(&client)?.then_some(())))?;
                 let index_bytes = size_bytes(&data.join("indexdb")) + size_bytes(&data.join("data").join("indexdb"));
                 Ok(Disk { total_bytes: size_bytes(&data), index_bytes })
             }
@@ -158,7 +158,7 @@ impl Running<'_> {
     }
 }
 
-/// Tells whether VictoriaMetrics holds nothing in memory and no more than one part for each of two months.
+/// Returns `true` if VictoriaMetrics has no part in memory and at most one part for each of two months.
 fn is_merged(client: &Client) -> Result<bool> {
     let mut parts = |kind: &str| metric(client, &format!("vm_parts{{type=\"storage/{kind}\"}}"));
     let (in_memory, small, big) = (parts("inmemory")?, parts("small")?, parts("big")?);
@@ -166,12 +166,12 @@ fn is_merged(client: &Client) -> Result<bool> {
 }
 
 fn post(client: &Client, path: &str) -> Result<()> {
-    let answer = client.post(path)?;
-    ensure!(answer.is_success(), "{path} says {}: {}", answer.status, answer.text());
+    let response = client.post(path)?;
+    ensure!(response.is_success(), "{path} returned {}: {}", response.status, response.text());
     Ok(())
 }
 
-/// Reads one metric of a server about itself.
+/// Reads a metric of the server itself.
 fn metric(client: &Client, series: &str) -> Result<Option<u64>> {
     let metrics = client.get("/metrics")?;
     let text = String::from_utf8_lossy(&metrics.body).into_owned();
@@ -179,13 +179,13 @@ fn metric(client: &Client, series: &str) -> Result<Option<u64>> {
     Ok(value.and_then(|value| value.parse::<f64>().ok()).map(|value| value as u64))
 }
 
-/// Adds up the files of one name in the folders of a folder's folders.
-fn size_of_files(folder: &Path, name: &str) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let of_entry = |entry: std::fs::DirEntry| match entry.metadata() {
+/// Returns the total size of the files with a name under a directory.
+fn size_of_files(dir: &Path, name: &str) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => size_of_files(&entry.path(), name),
         Ok(metadata) if entry.file_name() == name => metadata.len(),
         _ => 0,
     };
-    entries.flatten().map(of_entry).sum()
+    entries.flatten().map(size).sum()
 }

@@ -1,10 +1,10 @@
-//! What machines and pods are called: names, addresses, ids as Kubernetes makes them, computed from a seed.
+//! Identities of machines and pods: names, addresses and ids as in Kubernetes, computed from a seed.
 
 use std::fmt::Write as _;
 
 use super::noise::{below, mix, mix2};
 
-/// The letters of Kubernetes' random suffixes: no vowels, so no words.
+/// The letters of Kubernetes' random suffixes: no vowels, so that they form no words.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const NAMESPACES: [&str; 8] =
     ["research", "inference", "data", "training", "platform", "batch", "monitoring", "ingress"];
@@ -22,7 +22,7 @@ const APPS: [&str; 12] = [
     "artifact-cache",
     "notebook",
 ];
-/// The containers of a pod, the first one being its own.
+/// The containers of a pod; the first one runs its application.
 const CONTAINERS: [&str; 3] = ["main", "istio-proxy", "log-shipper"];
 
 /// A machine of the fleet.
@@ -43,11 +43,11 @@ impl Node {
     }
 }
 
-/// A life of a pod.
+/// A generation of a pod.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pod {
     pub(super) seed: u64,
-    /// The workload, which outlives its pods.
+    /// Seed of the workload, which outlives its pods.
     workload: u64,
     slot: u16,
 }
@@ -62,7 +62,7 @@ impl Pod {
         out.push_str(NAMESPACES[draw(self.workload, NAMESPACES.len())]);
     }
 
-    /// The ReplicaSet: application and hash of its template.
+    /// Writes the name of the ReplicaSet: application and template hash.
     pub(super) fn owner(self, out: &mut String) {
         let app = APPS[draw(mix(self.workload), APPS.len())];
         push(out, format_args!("{app}-{:02}-", self.workload >> 32 & 31));
@@ -75,7 +75,7 @@ impl Pod {
         letters(mix2(self.seed, 3), 5, out);
     }
 
-    /// The id, in the form of a UUID of version 4.
+    /// Writes the id, a UUID of version 4.
     pub(super) fn uid(self, out: &mut String) {
         uuid(mix2(self.seed, 4), out);
     }
@@ -89,7 +89,7 @@ impl Pod {
         self.workload & 3 != 0
     }
 
-    /// The cgroup of the pod or of one of its containers.
+    /// Writes the cgroup of the pod or of one of its containers.
     pub(super) fn cgroup(self, container: Option<u8>, out: &mut String) {
         out.push_str(if self.is_burstable() { "/kubepods/burstable/pod" } else { "/kubepods/besteffort/pod" });
         self.uid(out);
@@ -99,7 +99,7 @@ impl Pod {
         }
     }
 
-    /// The id of a container; those behind the pod's own containers are that of its sandbox.
+    /// Writes the id of a container or of the sandbox.
     pub(super) fn container_id(self, container: u8, out: &mut String) {
         let seed = mix2(self.seed, 16 + u64::from(container));
         (0..4).for_each(|part| push(out, format_args!("{:016x}", mix2(seed, part))));
@@ -143,7 +143,7 @@ pub(super) fn uuid(seed: u64, out: &mut String) {
 
 /// Appends formatted text.
 pub(super) fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a string takes all text");
+    out.write_fmt(text).expect("writing to a string cannot fail");
 }
 
 fn letters(seed: u64, n: u64, out: &mut String) {

@@ -1,4 +1,4 @@
-//! The labels of a series: those of its target, of what it is about, and its own.
+//! The labels of a series: those of its target, of its subject, and its own.
 
 use varve_tsdb::{Labels, LabelsBuilder, METRIC_NAME};
 
@@ -6,19 +6,19 @@ use super::identity::{Node, Pod, daemon, push, uuid};
 use super::noise::mix2;
 use super::template::{Job, Row, SANDBOX, Subject, Text};
 
-/// Bytes of label text that most series do with.
+/// Size of the names and values of most series.
 const TEXT_SIZE: usize = 1024;
 const LABELS_MAX: usize = 24;
 
-/// Labels in the order in which they come.
+/// Labels in the order in which they are added.
 struct LabelSet {
-    /// Values, one behind the other.
+    /// Concatenated values.
     text: String,
-    /// Names and where their values end.
+    /// Names, with the end of each value in `text`.
     ends: Vec<(&'static str, usize)>,
 }
 
-/// Returns the labels of a row's series of a machine, for a generation of its pod.
+/// Returns the labels of a row of a machine, for a generation of its pod.
 pub(super) fn labels(row: &Row, node: Node, generation: u32) -> Labels {
     let mut set = LabelSet { text: String::with_capacity(TEXT_SIZE), ends: Vec::with_capacity(LABELS_MAX) };
     let pod = row.subject.slot().map(|slot| Pod::new(node, slot, generation));
@@ -54,7 +54,7 @@ impl LabelSet {
         });
     }
 
-    /// The labels that the service discovery gives, as kube-prometheus' monitors relabel them.
+    /// Adds the labels of service discovery, as the monitors of kube-prometheus relabel them.
     fn target(&mut self, job: Job, node: Node) {
         match job {
             Job::NodeExporter => {
@@ -91,7 +91,7 @@ impl LabelSet {
         }
     }
 
-    /// The labels of a target that is a pod of a DaemonSet behind a service of the same name.
+    /// Adds the labels of a target that is a pod of a DaemonSet behind a service of the same name.
     fn service(&mut self, name: &str, namespace: &str, container: &str, endpoint: &str, node: Node) {
         self.is("job", name);
         self.is("service", name);
@@ -151,7 +151,7 @@ impl LabelSet {
         self.add("uid", |out| pod.uid(out));
         match subject {
             Subject::Container { container, .. } => self.is("container", Pod::container(container)),
-            // The target's own, which stays where the exporter has none.
+            // The label of the target, which remains if the exporter has none.
             _ => self.is("container", Job::KubeStateMetrics.name()),
         }
     }
@@ -161,7 +161,7 @@ impl LabelSet {
         let mut pairs: Vec<_> =
             self.ends.iter().zip(starts).map(|(&(name, end), start)| (name, &self.text[start..end])).collect();
         pairs.sort_unstable_by_key(|&(name, _)| name);
-        debug_assert!(pairs.windows(2).all(|w| w[0].0 < w[1].0), "a name comes twice in {pairs:?}");
+        debug_assert!(pairs.windows(2).all(|w| w[0].0 < w[1].0), "duplicate name in {pairs:?}");
         let mut labels = LabelsBuilder::with_capacity(self.text.len() + 16 * pairs.len());
         for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
             labels.push(name, value);
@@ -184,12 +184,12 @@ impl Job {
     }
 }
 
-/// Writes the value of a label of a row's own.
+/// Writes the value of one of a row's own labels.
 fn own(text: &Text, row: &Row, node: Node, pod: Option<Pod>, out: &mut String) {
     let container = if let Subject::Container { container, .. } = row.subject { container } else { 0 };
     match (text, pod) {
         (Text::Is(text), _) => out.push_str(text),
-        (Text::Made(text), _) => out.push_str(text),
+        (Text::Owned(text), _) => out.push_str(text),
         (Text::NodeName, _) => node.name(out),
         (Text::NodeIp, _) => node.ip(out),
         (Text::PodIp, Some(pod)) => pod.ip(node, out),
@@ -213,7 +213,7 @@ fn own(text: &Text, row: &Row, node: Node, pod: Option<Pod>, out: &mut String) {
             Text::PodIp | Text::Owner | Text::Image | Text::ImageId | Text::ContainerId | Text::TrafficRule { .. },
             None,
         ) => {
-            unreachable!("only rows about pods speak of them")
+            unreachable!("only rows of pods use them")
         }
     }
 }

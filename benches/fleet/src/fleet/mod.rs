@@ -1,21 +1,20 @@
-//! A fleet of GPU machines under kube-prometheus, made up: which series it has, and the value of each at any time.
+//! A simulated fleet of GPU machines under kube-prometheus: its series, and the value of each series at any time.
 //!
-//! Everything is computed from a seed, nothing is kept: labels and values can be had for any series and round, in any
-//! order and as often as one likes, which is what lets a bench check what a server has stored. Used by the commands and,
-//! by the benches; so it knows only `varve-tsdb`'s labels and samples.
+//! Everything is computed from a seed and nothing is stored. Labels and values of any series and round can be computed in
+//! any order, so a benchmark can verify what a server stored. Used by the commands and by the benches.
 //!
 //! # Shape
-//! A fleet is a list of *places*, one for each active series. First come the control planes, then the machines; each
-//! kind has a template (`exporters`) of which every control plane or machine has a copy. At a place series follow one
-//! another: those about a pod end with it, with a staleness marker, and in the same round those of the next pod begin.
-//! A [`SeriesId`] is a place and the *generation* of its pod. Time counts in *rounds*, the scrapes of a target; round 0
-//! is the first.
+//! A fleet is a list of *places*, one for each active series: first the control planes, then the machines. Each kind has a
+//! template (`exporters`), and every control plane or machine is a copy of it. Series succeed one another at a place: the
+//! series of a pod end with the pod, with a staleness marker, and the series of the next pod begin in the same round. A
+//! [`SeriesId`] is a place and the *generation* of its pod. Time is counted in *rounds*, the scrapes of a target; the first
+//! is round 0.
 //!
-//! # What holds
+//! Invariants
 //! 1. Equal options give equal series and values, on every machine.
 //! 2. Two series never have equal labels.
-//! 3. Buckets of a histogram ascend over `le`, the last one is its `_count`; counters go back only where their process
-//!    started anew.
+//! 3. Buckets of a histogram ascend over `le` and the last one equals `_count`; counters decrease only when their process
+//!    restarts.
 
 mod exporters;
 mod identity;
@@ -37,32 +36,33 @@ use template::{Job, Row, Subject};
 
 /// Machines that share a control plane.
 const NODES_PER_PLANE: usize = 200;
-/// Kinds of objects that a control plane of few machines serves, and all that there are.
+/// Resources that the control plane of a small fleet serves, and of a large one.
 const RESOURCES_MIN: usize = 2;
 const RESOURCES_MAX: usize = 40;
-/// Processes start anew after three days, and pods without churn are up to a week old, at 30 s.
+/// Processes restart after three days, and pods without churn are up to a week old, at 30 s.
 const PROCESS_ROUNDS: i64 = 8_640;
 const POD_AGE_ROUNDS_MAX: i64 = 20_160;
-/// A pod lives for at least so many rounds, whatever the churn.
+/// Minimum lifetime of a pod, whatever the churn.
 const POD_ROUNDS_MIN: i64 = 4;
-/// The most series that a fleet can have active.
+/// Maximum number of active series.
 pub(crate) const ACTIVE_SERIES_MAX: usize = 1 << 30;
-/// The most series that a machine can have.
+/// Maximum number of series per machine.
 pub(crate) const SERIES_PER_NODE_MAX: usize = 100_000;
 
-/// Which fleet it is.
+/// Parameters of a fleet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FleetOptions {
-    /// Series that are active at any time, at most [`ACTIVE_SERIES_MAX`]; the last machine may be cut.
+    /// Series that are active at any time, at most 2^30; the last machine may be incomplete.
     pub active_series: usize,
-    /// Series of a machine, those about its pods included; at most [`SERIES_PER_NODE_MAX`].
+    /// Series per machine, including those of its pods; at most 100,000.
     pub series_per_node: usize,
     /// Milliseconds between two scrapes of a target.
     pub interval_ms: i64,
-    /// Time of round 0 in milliseconds; targets are scraped spread over the interval from then on.
+    /// Time of round 0 in milliseconds; the scrapes of targets are spread over the interval after it.
     pub start_ms: i64,
-    /// Share of the pods that are replaced in an hour.
+    /// Share of the pods that is replaced per hour.
     pub churn_per_hour: f64,
+    /// The number from which labels, rates and noise are computed.
     pub seed: u64,
 }
 
@@ -84,39 +84,39 @@ impl Default for FleetOptions {
 pub struct SeriesId {
     /// Its place, less than [`Fleet::n_places`].
     pub place: u32,
-    /// Which pod of the place it is about; 0 if it is not about a pod.
+    /// Which pod of the place it belongs to; 0 if it belongs to no pod.
     pub generation: u32,
 }
 
-/// A made-up fleet; see the module.
+/// A simulated fleet; see the module.
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,
     plane: Vec<Row>,
     n_planes: u32,
     node: Vec<Row>,
-    /// Rounds that a pod lives.
+    /// Lifetime of a pod in rounds.
     pod_rounds: i64,
 }
 
-/// A place, found.
+/// The row and machine of a place.
 struct Place<'a> {
     row: &'a Row,
-    /// The machine, or the control plane as if it were one.
+    /// The machine or control plane.
     node: Node,
 }
 
-/// Where a series is in its process' or pod's life.
+/// How far a series is in the life of its process or pod.
 struct Life {
     generation: u32,
     elapsed: u64,
 }
 
 impl Fleet {
-    /// Lays out a fleet.
+    /// Creates a fleet.
     ///
     /// # Panics
-    /// If an option is 0 or negative that must not be, or beyond its bound.
+    /// If the number of series, the series per machine or the interval is 0 or beyond its bound.
     pub fn new(options: FleetOptions) -> Self {
         assert!((1..=ACTIVE_SERIES_MAX).contains(&options.active_series), "active series are out of bounds");
         assert!((1..=SERIES_PER_NODE_MAX).contains(&options.series_per_node), "series per node are out of bounds");
@@ -133,25 +133,30 @@ impl Fleet {
         }
     }
 
+    /// Returns the options it was created with.
+    #[must_use]
     pub fn options(&self) -> &FleetOptions {
         &self.options
     }
 
-    /// Counts the series that are active at any time.
+    /// Returns the number of series that are active at any time.
+    #[must_use]
     pub fn n_places(&self) -> u32 {
-        u32::try_from(self.options.active_series).expect("checked when laid out")
+        u32::try_from(self.options.active_series).expect("checked by `new`")
     }
 
     /// Returns the series that is active at a place in a round.
+    #[must_use]
     pub fn series_at(&self, place: u32, round: i64) -> SeriesId {
         let generation = self.life(&self.place(place), round).generation;
         SeriesId { place, generation }
     }
 
-    /// Returns when a round scrapes the series of a place.
+    /// Returns the timestamp of a round's sample of a place.
+    #[must_use]
     pub fn timestamp_ms(&self, place: u32, round: i64) -> i64 {
         let Place { row, node } = self.place(place);
-        // One kube-state-metrics tells of all machines.
+        // One kube-state-metrics exports the series of all machines.
         let node_seed = if row.job == Job::KubeStateMetrics { self.options.seed } else { node.seed };
         let interval = self.options.interval_ms.unsigned_abs();
         let phase_ms = below(mix2(node_seed, row.job as u64), interval);
@@ -159,13 +164,15 @@ impl Fleet {
     }
 
     /// Returns the labels of a series.
+    #[must_use]
     pub fn labels(&self, series: SeriesId) -> Labels {
         let Place { row, node } = self.place(series.place);
         labels::labels(row, node, series.generation)
     }
 
-    /// Returns the value of a series in a round: the staleness marker where it has just ended, `None` before it began
-    /// and after that.
+    /// Returns the value of a series in a round: the staleness marker in the round in which it ends, `None` before its
+    /// first round and after its end.
+    #[must_use]
     pub fn value(&self, series: SeriesId, round: i64) -> Option<f64> {
         if round < 0 {
             return None;
@@ -175,12 +182,12 @@ impl Fleet {
         if life.generation == series.generation {
             return Some(self.value_of(&place, series, round, life.elapsed));
         }
-        let has_just_ended = life.generation == series.generation + 1 && life.elapsed == 0 && round > 0;
-        has_just_ended.then_some(f64::from_bits(STALE_NAN_BITS))
+        let ends_now = life.generation == series.generation + 1 && life.elapsed == 0 && round > 0;
+        ends_now.then_some(f64::from_bits(STALE_NAN_BITS))
     }
 
-    /// Hands out what a round finds at some places: a sample of each active series, before it the staleness marker of the
-    /// one that it replaces.
+    /// Calls `each` with the samples that a round scrapes at some places: one sample per active series, preceded by the
+    /// staleness marker of the series that it replaces.
     pub fn scrape(&self, places: Range<u32>, round: i64, mut each: impl FnMut(SeriesId, Sample)) {
         for place in places {
             let timestamp_ms = self.timestamp_ms(place, round);
@@ -194,7 +201,7 @@ impl Fleet {
         }
     }
 
-    /// Lists the places of each control plane and machine.
+    /// Returns the places of each control plane and machine.
     pub fn machines(&self) -> impl Iterator<Item = Range<u32>> {
         let ends = (1..=self.n_planes).map(|n| n * self.plane.len() as u32);
         let (planes_end, node) = (self.planes_end(), self.node.len() as u32);
@@ -232,7 +239,7 @@ impl Fleet {
         let age = below(mix2(place.node.seed, of), age_max.unsigned_abs());
         let since = round.max(0).unsigned_abs() + age;
         let (life, elapsed) = (since / span.unsigned_abs(), since % span.unsigned_abs());
-        // Processes that start anew keep their series.
+        // A restarted process keeps its series.
         let generation =
             if place.row.subject == Subject::Machine { 0 } else { u32::try_from(life).unwrap_or(u32::MAX) };
         Life { generation, elapsed }
@@ -240,7 +247,7 @@ impl Fleet {
 
     fn value_of(&self, place: &Place<'_>, series: SeriesId, round: i64, elapsed: u64) -> f64 {
         let key = u64::from(place.row.key) << 32 | u64::from(series.generation);
-        let timestamp_ms = if place.row.model.tells_time() { self.timestamp_ms(series.place, round) } else { 0 };
+        let timestamp_ms = if place.row.model.depends_on_time() { self.timestamp_ms(series.place, round) } else { 0 };
         let at = Moment {
             seed: mix2(place.node.seed, key),
             elapsed,
@@ -256,6 +263,6 @@ fn pod_rounds(options: &FleetOptions) -> i64 {
         return i64::MAX >> 1;
     }
     let rounds = 3_600_000.0 / options.churn_per_hour / options.interval_ms as f64;
-    // A cast of a float saturates, and the bounds are far from the type's.
+    // Casting a float saturates.
     (rounds.round() as i64).clamp(POD_ROUNDS_MIN, i64::MAX >> 1)
 }

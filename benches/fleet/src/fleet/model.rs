@@ -1,21 +1,21 @@
-//! How the value of a series moves: what the tables of the exporters say of each metric.
+//! How the value of a series changes: the models in the tables of the exporters.
 //!
-//! A value is a whole number of a unit, divided by a power of ten. It is computed from the series' seed and the rounds
-//! since its process started, without state. Spans of powers of two say how much a series of the metric moves; where in
-//! the span a series lies is drawn by its seed.
+//! A value is a multiple of a unit, divided by a power of ten. It is computed from the series' seed and the rounds since its
+//! process started, without state. A model gives a range of powers of two for the rate or level; the seed of a series
+//! selects its position in the range.
 
-use super::noise::{below, events, mix, mix2, walk, wander};
+use super::noise::{below, drift, events, mix, mix2, walk};
 
 /// Powers of ten by exponent.
 const POWERS_OF_TEN: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
-/// Rounds between two heights of a gauge's line.
+/// Rounds between two supporting points of a gauge's level.
 const GAUGE_KNOTS: u64 = 32;
-/// Shares of observations in a histogram's buckets are multiples of one in so many.
+/// The share of observations in a bucket is a multiple of 1 / SHARES.
 const SHARES: u64 = 256;
-/// Rounds after which a histogram's buckets have their full noise; until then the count is too small to bear it.
+/// Rounds after which a histogram's buckets have their full noise; the count is too small for it before.
 const NOISE_RAMP: u64 = 1024;
 
-/// How a series moves.
+/// How the value of a series changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Model {
     shape: Shape,
@@ -27,39 +27,39 @@ pub(super) struct Model {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Shape {
-    /// One number of a span for ever.
+    /// A constant of the range.
     Constant { low: u64, high: u64 },
-    /// A step a round, `2^low` to `2^high` on average.
+    /// Grows by `2^low` to `2^high` per round on average.
     Counter { low: u8, high: u8 },
-    /// An event now and then.
+    /// Grows by one every `every` rounds.
     Rare { every: u32 },
-    /// A level of `2^low` to `2^high` that wanders by half of itself, and noise of so many bits.
+    /// A level of `2^low` to `2^high` that drifts by half of itself, plus `noise` bits of noise.
     Gauge { low: u8, high: u8, noise: u8 },
-    /// A small number, another one each `hold` rounds.
+    /// A number of the range that changes every `hold` rounds.
     Level { low: u64, high: u64, hold: u32 },
-    /// A part of a histogram whose count is a [`Shape::Counter`].
+    /// A series of a histogram whose count is a [`Shape::Counter`].
     Histogram { low: u8, high: u8, part: Part },
-    /// The time now, in milliseconds.
+    /// The current time in milliseconds.
     Now,
-    /// The time of the process' start, in milliseconds.
+    /// The start time of the process in milliseconds.
     Started,
 }
 
-/// Which series of a histogram it is.
+/// A series of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The bucket of this place among so many; the last one is `+Inf`.
+    /// Bucket `at` of `of`; the last one is `+Inf`.
     Bucket { at: u8, of: u8 },
-    /// The sum, of observations of `2^bits` of the unit.
+    /// The sum of observations of about `2^bits` units.
     Sum { bits: u8 },
-    /// The number of observations.
+    /// The count.
     Count,
 }
 
-/// When and for whom a value is computed.
+/// The series and time for which a value is computed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
-    /// Of the series, or of the histogram that it is part of.
+    /// The seed of the series, or of the histogram that it belongs to.
     pub(super) seed: u64,
     /// Rounds since the start of the process or pod.
     pub(super) elapsed: u64,
@@ -67,47 +67,47 @@ pub(super) struct Moment {
     pub(super) interval_ms: u64,
 }
 
-/// Always this number.
+/// Returns the model of a constant.
 pub(super) const fn constant(value: u64) -> Model {
     drawn(value, value)
 }
 
-/// A number of the span for ever, another one for each series.
+/// Returns the model of a constant that differs between series.
 pub(super) const fn drawn(low: u64, high: u64) -> Model {
     Model::of(Shape::Constant { low, high })
 }
 
-/// A counter that grows by `2^low` to `2^high` in 30 seconds.
+/// Returns the model of a counter that grows by `2^low` to `2^high` per 30 seconds.
 pub(super) const fn counter(low: u8, high: u8) -> Model {
     Model::of(Shape::Counter { low, high })
 }
 
-/// A counter that grows by one in so many rounds.
+/// Returns the model of a counter that grows by one every `every` rounds.
 pub(super) const fn rare(every: u32) -> Model {
     Model::of(Shape::Rare { every })
 }
 
-/// A gauge around `2^low` to `2^high` with so many bits of noise.
+/// Returns the model of a gauge of `2^low` to `2^high` with `noise` bits of noise.
 pub(super) const fn gauge(low: u8, high: u8, noise: u8) -> Model {
     Model::of(Shape::Gauge { low, high, noise })
 }
 
-/// A whole number of the span that changes each `hold` rounds.
+/// Returns the model of an integer of the range that changes every `hold` rounds.
 pub(super) const fn level(low: u64, high: u64, hold: u32) -> Model {
     Model::of(Shape::Level { low, high, hold })
 }
 
-/// The clock, in seconds.
+/// Returns the model of the current time in seconds.
 pub(super) const fn now() -> Model {
     Model::of(Shape::Now).decimals(3)
 }
 
-/// The start of the process, in seconds.
+/// Returns the model of the start time of the process in seconds.
 pub(super) const fn started() -> Model {
     Model::of(Shape::Started).decimals(3)
 }
 
-/// A part of a histogram that sees `2^low` to `2^high` observations in 30 seconds.
+/// Returns the model of a series of a histogram with `2^low` to `2^high` observations per 30 seconds.
 pub(super) const fn histogram(low: u8, high: u8, part: Part) -> Model {
     Model::of(Shape::Histogram { low, high, part })
 }
@@ -117,40 +117,40 @@ impl Model {
         Self { shape, unit: 1, decimals: 0, idle_percent: 0, ulps: 0 }
     }
 
-    /// Counts in multiples of this: blocks, pages.
+    /// Multiplies by a unit such as the size of a page.
     pub(super) const fn unit(self, unit: u32) -> Self {
         Self { unit, ..self }
     }
 
-    /// Divides by ten to the power of `decimals`, which is at most 9.
+    /// Divides by ten to the power of `decimals`, at most 9.
     pub(super) const fn decimals(self, decimals: u8) -> Self {
         Self { decimals, ..self }
     }
 
-    /// Makes this share of the series stand still.
+    /// Makes `percent` of the series constant.
     pub(super) const fn idle(self, percent: u8) -> Self {
         Self { idle_percent: percent, ..self }
     }
 
-    /// Adds the rounding error of a sum of floats: up to so many units in the last place.
+    /// Adds the rounding error of a sum of floats: up to `ulps` units in the last place.
     pub(super) const fn rounded(self, ulps: u8) -> Self {
         Self { ulps, ..self }
     }
 
-    /// Computes the value.
+    /// Returns the value at a time.
     pub(super) fn value(&self, at: &Moment) -> f64 {
         let whole = self.whole(at) * u64::from(self.unit);
         let value = whole as f64 / POWERS_OF_TEN[usize::from(self.decimals)];
         match self.ulps {
             0 => value,
             _ if whole == 0 => value,
-            // The error belongs to the sum, not to the time: a sum that rests keeps its bits.
+            // The error depends on the sum, not on the time: a constant sum keeps its bits.
             ulps => f64::from_bits(value.to_bits() + below(mix2(at.seed, whole), u64::from(ulps) + 1)),
         }
     }
 
-    /// Tells whether [`Moment::now_ms`] matters.
-    pub(super) fn tells_time(&self) -> bool {
+    /// Returns `true` if the value depends on [`Moment::now_ms`].
+    pub(super) fn depends_on_time(&self) -> bool {
         matches!(self.shape, Shape::Now | Shape::Started)
     }
 
@@ -163,11 +163,11 @@ impl Model {
             Shape::Rare { every } => events(seed, n, u64::from(every)),
             Shape::Gauge { low, high, noise } => {
                 let middle = power(mix(seed), low, high);
-                middle / 2 + wander(seed, n, GAUGE_KNOTS, middle / 2) + (mix2(seed, !n) & ((1 << noise) - 1))
+                middle / 2 + drift(seed, n, GAUGE_KNOTS, middle / 2) + (mix2(seed, !n) & ((1 << noise) - 1))
             }
             Shape::Level { low, high, hold } => {
-                let turn = (n + below(mix(seed), u64::from(hold))) / u64::from(hold);
-                low + below(mix2(seed, turn), high - low + 1)
+                let period = (n + below(mix(seed), u64::from(hold))) / u64::from(hold);
+                low + below(mix2(seed, period), high - low + 1)
             }
             Shape::Histogram { low, high, part } => part.whole(at, low, high),
             Shape::Now => at.now_ms,
@@ -181,8 +181,8 @@ impl Model {
 }
 
 impl Part {
-    /// Bucket and sum follow from the count, each with noise of its own that is smaller than what a round adds: so
-    /// buckets ascend over `le`, the last one is the count, and nothing goes back.
+    /// Bucket and sum are computed from the count, each with noise that is smaller than the growth per round. So buckets
+    /// ascend over `le`, the last one equals the count, and no value decreases.
     fn whole(self, at: &Moment, low: u8, high: u8) -> u64 {
         let (count, step) = count(at, low, high);
         match self {
@@ -190,7 +190,7 @@ impl Part {
             Self::Sum { bits } => (count << bits) + (mix2(at.seed, count) & ((1 << bits) - 1)),
             Self::Bucket { at: place, of } => {
                 let share = share(mix(at.seed ^ 1), u64::from(place), u64::from(of));
-                // A step is at least an eighth of its mean, see `walk`; the noise of a share is a quarter of that.
+                // A step is at least an eighth of its mean, see `walk`; the noise is a quarter of the share of that.
                 let room = step * share.min(SHARES - share) / SHARES / 32 * at.elapsed.min(NOISE_RAMP) / NOISE_RAMP;
                 let noise = mix2(at.seed ^ u64::from(place), at.elapsed);
                 (count * share / SHARES + below(noise, room + 1)).min(count)
@@ -199,20 +199,20 @@ impl Part {
     }
 }
 
-/// Returns the count of a counter and its mean step.
+/// Returns the value of a counter and its mean step.
 fn count(at: &Moment, low: u8, high: u8) -> (u64, u64) {
     let step = (power(mix(at.seed), low, high) * at.interval_ms / 30_000).max(1);
     (walk(at.seed, at.elapsed, step), step)
 }
 
-/// Draws a number between two powers of two, its logarithm about evenly.
+/// Returns a number between two powers of two whose logarithm is about uniformly distributed.
 fn power(random: u64, low: u8, high: u8) -> u64 {
     let exponent = u64::from(low) + below(random, u64::from(high - low).max(1));
     (1 << exponent) + if high > low { below(random.rotate_left(32), 1 << exponent) } else { 0 }
 }
 
-/// Returns the share of observations up to the bucket `at` of `of`, in [`SHARES`]: an S from 0 to all, of which middle
-/// and width are drawn.
+/// Returns the share of observations in buckets up to `at` of `of`, in units of 1 / [`SHARES`]: an S curve with random
+/// middle and width.
 fn share(random: u64, at: u64, of: u64) -> u64 {
     let width = 2 + below(random, of / 3 + 1);
     let start = below(random.rotate_left(32), of.saturating_sub(width) + 1);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_ascend_over_le_and_over_time_and_end_at_the_count() {
+    fn buckets_ascend_over_le_and_time_and_end_at_the_count() {
         for (seed, low, high) in (0..200).map(|seed| (seed, (seed % 12) as u8, (seed % 12) as u8 + 3)) {
             let of = 3 + (seed % 20) as u8;
             let part = |part, n| histogram(low, high, part).value(&at(seed, n));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_never_go_back_and_rest_with_their_bits() {
+    fn sums_never_decrease_and_keep_their_bits_without_observations() {
         let sum = histogram(0, 1, Part::Sum { bits: 20 }).decimals(9).rounded(7);
         let values: Vec<_> = (0..2000).map(|n| sum.value(&at(5, n))).collect();
         assert!(values.is_sorted());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_are_the_nearest_doubles_of_their_text() {
+    fn values_with_decimals_are_the_nearest_floats() {
         let model = counter(10, 12).decimals(2);
         for n in 0..1000 {
             let value = model.value(&at(3, n));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_series_stand_still() {
+    fn idle_series_are_constant() {
         let model = counter(4, 8).idle(60);
         let n_idle = (0..1000).filter(|&seed| model.value(&at(seed, 10)) == model.value(&at(seed, 500))).count();
         assert!((540..660).contains(&n_idle), "{n_idle}");

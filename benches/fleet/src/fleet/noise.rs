@@ -1,11 +1,11 @@
-//! Noise: numbers that look random and are computed from what they belong to, so that any of them can be had by itself.
+//! Pseudorandom numbers that are computed from a seed and a position, so that each can be computed by itself.
 //!
-//! Only integer arithmetic, so that every machine gets the same numbers.
+//! Integer arithmetic only, so that every machine computes the same numbers.
 
-/// Rounds after which a [`walk`] is on its anchor line again; the cost of a number is a hash for each of them.
+/// Rounds between two anchors of a [`walk`]; a number costs one hash per round of its block.
 const BLOCK: u64 = 16;
 
-/// Mixes a number into another one, all bits of which depend on all of its bits (the finaliser of splitmix64).
+/// Returns a hash whose bits depend on all bits of `seed` (the finalizer of splitmix64).
 pub(super) fn mix(seed: u64) -> u64 {
     let x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -13,26 +13,26 @@ pub(super) fn mix(seed: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Mixes two numbers.
+/// Returns a hash of two numbers.
 pub(super) fn mix2(seed: u64, with: u64) -> u64 {
     mix(mix(seed) ^ with)
 }
 
-/// Returns a number below `bound`, which is not 0, evenly drawn.
+/// Maps a random number uniformly to `0..bound`; `bound` is not 0.
 pub(super) fn below(random: u64, bound: u64) -> u64 {
     let product = u128::from(random) * u128::from(bound);
     u64::try_from(product >> 64).expect("less than the bound")
 }
 
-/// Returns a sum of `n` noisy steps, `mean` on average: never less than that of `n - 1`.
+/// Returns the sum of `n` noisy steps of `mean` on average; it never decreases with `n`.
 ///
-/// A random walk cannot be entered in the middle, so this one is pinned: each [`BLOCK`] steps it meets a line with
-/// noise. In between, steps are drawn from `0..mean * 3 / 4` and what is left to the pin is spread evenly, which is
-/// never negative: the pins are at least `14 * mean` apart and the steps sum to at most `12 * mean`.
+/// A random walk has no random access, so this one has an anchor every [`BLOCK`] steps: a line plus noise. Between two
+/// anchors, steps are drawn from `0..mean * 3 / 4`, and the remainder to the next anchor is spread evenly. The remainder is
+/// never negative: anchors are at least `14 * mean` apart and the steps sum to at most `12 * mean`.
 pub(super) fn walk(seed: u64, n: u64, mean: u64) -> u64 {
     let (block, within) = (n / BLOCK, n % BLOCK);
-    let pin = |block: u64| below(mix2(seed, !block), 2 * mean);
-    let start = block * BLOCK * mean + pin(block);
+    let anchor = |block: u64| below(mix2(seed, !block), 2 * mean);
+    let start = block * BLOCK * mean + anchor(block);
     let spread = (mean * 3 / 4).max(1);
     let key = mix2(seed, block);
     let (mut before, mut all) = (0, 0);
@@ -40,24 +40,24 @@ pub(super) fn walk(seed: u64, n: u64, mean: u64) -> u64 {
         before += if step < within { step_of(key, step, spread) } else { 0 };
         all += step_of(key, step, spread);
     }
-    let left = (BLOCK * mean + pin(block + 1)).saturating_sub(pin(block) + all);
+    let left = (BLOCK * mean + anchor(block + 1)).saturating_sub(anchor(block) + all);
     start + before + left * within / BLOCK
 }
 
 fn step_of(key: u64, step: u64, spread: u64) -> u64 {
-    // One multiplication is enough here: the key is well mixed.
+    // One multiplication suffices: the key is a hash.
     let random = (key ^ step.wrapping_mul(0xd6e8_feb8_6659_fd93)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     below(random ^ (random << 32), spread)
 }
 
-/// Counts events that come once in each `every` rounds, at a random one of them.
+/// Returns the number of events up to round `n`; one happens at a random round of each `every` rounds.
 pub(super) fn events(seed: u64, n: u64, every: u64) -> u64 {
     let (past, within) = (n / every, n % every);
     past + u64::from(within >= below(mix2(seed, past), every))
 }
 
-/// Returns a number in `0..=swing` that wanders: a line between random heights, one each `length` rounds.
-pub(super) fn wander(seed: u64, n: u64, length: u64, swing: u64) -> u64 {
+/// Returns a number in `0..=swing` that drifts: linear between random heights every `length` rounds.
+pub(super) fn drift(seed: u64, n: u64, length: u64, swing: u64) -> u64 {
     let (knot, within) = (n / length, n % length);
     let height = |knot: u64| below(mix2(seed, knot), swing + 1);
     (height(knot) * (length - within) + height(knot + 1) * within) / length
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn walks_never_go_back_and_keep_their_pace() {
+    fn walks_never_decrease_and_keep_their_mean() {
         for (seed, mean) in [(1, 1), (2, 2), (3, 7), (4, 1000), (5, 1 << 30)] {
             let values: Vec<_> = (0..5000).map(|n| walk(seed, n, mean)).collect();
             assert!(values.is_sorted(), "mean {mean}");
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn events_come_once_in_their_time() {
+    fn events_happen_once_per_period() {
         let counts: Vec<_> = (0..1000).map(|n| events(7, n, 40)).collect();
         assert!(counts.is_sorted() && counts[999] - counts[0] >= 24, "{counts:?}");
     }
 
     #[test]
-    fn wandering_stays_within_its_swing() {
-        assert!((0..1000).all(|n| wander(9, n, 32, 100) <= 100));
+    fn drift_stays_within_its_swing() {
+        assert!((0..1000).all(|n| drift(9, n, 32, 100) <= 100));
     }
 }

@@ -1,12 +1,12 @@
-//! The rows of a template: what each machine, or each control plane, exports. All of a kind export the same rows; what
-//! differs, they take from who exports them.
+//! The rows of a template: the series that each machine, or each control plane, exports. Values and identities depend on
+//! the machine.
 
 use super::model::{Model, Part, constant, histogram};
 
-/// The place of a pod's sandbox among its containers: behind any that it can have.
+/// Index of a pod's sandbox among its containers: after the last possible container.
 pub(super) const SANDBOX: u8 = 15;
 
-/// Who scraped target and labels of a row come from.
+/// The scrape job of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Job {
     NodeExporter,
@@ -19,21 +19,21 @@ pub(super) enum Job {
     Etcd,
 }
 
-/// What a row is about.
+/// What a row describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// The machine, or the control plane's process.
+    /// The machine, or the process of the control plane.
     Machine,
-    /// A pod by its place on the machine.
+    /// A pod, by its slot on the machine.
     Pod { slot: u16 },
     /// A container of a pod.
     Container { slot: u16, container: u8 },
-    /// A GPU and the pod that has it.
+    /// A GPU and the pod that uses it.
     Gpu { slot: u16, gpu: u8 },
 }
 
 impl Subject {
-    /// Returns the pod with whose end the row's series end.
+    /// Returns the slot of the pod whose end ends the series of the row.
     pub(super) fn slot(self) -> Option<u16> {
         match self {
             Self::Machine => None,
@@ -42,11 +42,11 @@ impl Subject {
     }
 }
 
-/// The value of a label of a row's own.
+/// The value of one of a row's own labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Text {
     Is(&'static str),
-    Made(String),
+    Owned(String),
     NodeName,
     NodeIp,
     PodIp,
@@ -54,7 +54,7 @@ pub(super) enum Text {
     Image,
     ImageId,
     ContainerId,
-    /// The rule of a packet filter that counts a pod's traffic; `from` it or to it.
+    /// The rule of a packet filter that counts the traffic from or to a pod.
     TrafficRule {
         from: bool,
     },
@@ -68,20 +68,20 @@ impl From<&'static str> for Text {
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Self::Made(text)
+        Self::Owned(text)
     }
 }
 
-/// A series of each machine.
+/// A series of every machine.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) job: Job,
     pub(super) subject: Subject,
     pub(super) name: Text,
-    /// Labels besides those of target and subject.
+    /// Labels in addition to those of target and subject.
     pub(super) own: Vec<(&'static str, Text)>,
     pub(super) model: Model,
-    /// What is hashed into the seed: rows of one histogram share it.
+    /// Mixed into the seed; the rows of a histogram share it.
     pub(super) key: u32,
 }
 
@@ -91,22 +91,23 @@ pub(super) struct Histogram {
     pub(super) name: &'static str,
     /// Upper bounds as the exporter prints them, without `+Inf`.
     pub(super) bounds: &'static [&'static str],
-    /// Observations in 30 seconds are `2^low` to `2^high`.
+    /// There are `2^low` to `2^high` observations per 30 seconds.
     pub(super) low: u8,
     pub(super) high: u8,
-    /// An observation is about `2^bits` of ten to the power of `-decimals`.
+    /// An observation is about `2^bits * 10^-decimals`.
     pub(super) bits: u8,
     pub(super) decimals: u8,
     pub(super) idle_percent: u8,
 }
 
-/// The rows of a template, while they are listed.
+/// The rows of a template under construction.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: Vec<Row>,
 }
 
 impl Rows {
+    /// Adds a series.
     pub(super) fn series(
         &mut self,
         job: Job,
@@ -119,7 +120,7 @@ impl Rows {
         self.rows.push(Row { job, subject, name: name.into(), own: own.to_vec(), model, key });
     }
 
-    /// Lists one series of each metric.
+    /// Adds a series of each metric.
     pub(super) fn table(
         &mut self,
         job: Job,
@@ -132,7 +133,7 @@ impl Rows {
         }
     }
 
-    /// Lists a series of a metric for each value of a label.
+    /// Adds a series of a metric for each value of a label.
     pub(super) fn each(
         &mut self,
         job: Job,
@@ -147,7 +148,7 @@ impl Rows {
         }
     }
 
-    /// Lists a series for each value, of which one is 1 and the others are 0.
+    /// Adds a series for each value of a label: 1 for the value `is`, 0 for the others.
     pub(super) fn one_of(
         &mut self,
         job: Job,
@@ -162,7 +163,7 @@ impl Rows {
         }
     }
 
-    /// Lists the buckets, sum and count of a histogram.
+    /// Adds the buckets, sum and count of a histogram.
     pub(super) fn histogram(&mut self, job: Job, of: &Histogram, own: &[(&'static str, Text)]) {
         let key = self.rows.len() as u32;
         let n = of.bounds.len() as u8 + 1;
@@ -170,7 +171,7 @@ impl Rows {
         let mut row = |suffix: &str, le: Option<&'static str>, part, decimals, ulps| {
             let own = own.iter().cloned().chain(le.map(|le| ("le", Text::Is(le)))).collect();
             let model = histogram(of.low, of.high, part).decimals(decimals).rounded(ulps).idle(of.idle_percent);
-            let name = Text::Made(format!("{}{suffix}", of.name));
+            let name = Text::Owned(format!("{}{suffix}", of.name));
             self.rows.push(Row { job, subject: Subject::Machine, name, own, model, key });
         };
         for (le, at) in bounds {
@@ -184,7 +185,7 @@ impl Rows {
         self.rows.len()
     }
 
-    /// Ends the list, of which at most `n_max` rows remain.
+    /// Returns at most `n_max` rows.
     pub(super) fn finish(mut self, n_max: usize) -> Vec<Row> {
         self.rows.truncate(n_max);
         self.rows

@@ -13,7 +13,7 @@ fn first(place: u32) -> SeriesId {
 }
 
 #[test]
-fn the_same_options_give_the_same_fleet_and_other_seeds_others() {
+fn equal_options_give_equal_fleets_and_other_seeds_differ() {
     let (a, b) = (fleet(30_000, 0.0), fleet(30_000, 0.0));
     let c = Fleet::new(FleetOptions { seed: 2, ..*a.options() });
     let mut differs = 0;
@@ -34,7 +34,7 @@ fn no_two_series_have_equal_labels() {
 }
 
 #[test]
-fn labels_are_as_long_and_as_many_as_real_ones() {
+fn labels_have_the_number_and_size_of_real_ones() {
     let fleet = fleet(50_000, 0.0);
     let mut size = 0;
     for place in 0..fleet.n_places() {
@@ -70,7 +70,7 @@ fn buckets_of_a_round_ascend_and_end_at_the_count() {
         let mut counts = BTreeMap::new();
         for place in 0..fleet.n_places() {
             let (series, labels) = (first(place), fleet.labels(first(place)));
-            let value = fleet.value(series, round).expect("it is active");
+            let value = fleet.value(series, round).expect("the series is active");
             let of = labels.filter(|name| name != "le" && name != "__name__").to_string();
             if let Some(name) = labels.metric_name().strip_suffix("_bucket") {
                 histograms.entry((name.to_owned(), of)).or_default().push(value);
@@ -87,7 +87,7 @@ fn buckets_of_a_round_ascend_and_end_at_the_count() {
 }
 
 #[test]
-fn series_about_pods_end_with_a_marker_and_others_begin_in_the_same_round() {
+fn series_of_pods_end_with_a_marker_and_their_successors_begin_in_the_same_round() {
     let fleet = fleet(30_000, 2.0);
     let mut n_ends = 0;
     let mut last = BTreeMap::new();
@@ -95,13 +95,13 @@ fn series_about_pods_end_with_a_marker_and_others_begin_in_the_same_round() {
         fleet.scrape(0..fleet.n_places(), round, |series, sample| {
             assert_eq!(fleet.value(series, round).map(f64::to_bits), Some(sample.value.to_bits()));
             let ended = last.insert(series, is_stale_nan(sample.value));
-            assert_ne!(ended, Some(true), "{series:?} goes on after its end");
+            assert_ne!(ended, Some(true), "{series:?} continues after its end");
             n_ends += usize::from(is_stale_nan(sample.value));
         });
     }
     let n_series = 30_000 + n_ends;
     assert_eq!(last.len(), n_series);
-    assert!(n_ends > 15_000, "{n_ends} in an hour of which each half replaces every pod");
+    assert!(n_ends > 15_000, "{n_ends} in an hour that replaces every pod twice");
     let labels: HashSet<_> = last.keys().map(|&series| fleet.labels(series)).collect();
     assert_eq!(labels.len(), n_series, "a new pod has series of its own");
 }
@@ -120,11 +120,11 @@ fn machines_cover_all_places_in_order() {
 }
 
 #[test]
-fn processes_start_anew_and_keep_their_series() {
+fn restarted_processes_keep_their_series() {
     let fleet = fleet(5_000, 0.0);
     let place = (0..fleet.n_places()).find(|&p| fleet.labels(first(p)).metric_name() == "node_context_switches_total");
     let values: Vec<_> =
-        (0..20_000).filter_map(|round| fleet.value(first(place.expect("it is listed")), round)).collect();
+        (0..20_000).filter_map(|round| fleet.value(first(place.expect("the metric exists")), round)).collect();
     let n_resets = values.windows(2).filter(|w| w[1] < w[0]).count();
     assert_eq!((values.len(), n_resets), (20_000, 2));
 }

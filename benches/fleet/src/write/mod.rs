@@ -1,7 +1,7 @@
-//! `varve-bench write`: the fleet's samples, sent as Prometheus would send them.
+//! `varve-bench write`: sends the samples of a fleet as Prometheus does.
 //!
-//! Rounds come one after the other. A round ends when all of it is acknowledged, so that the samples of a series arrive in
-//! order. Requests are made while they are sent, as a scraper does, or as many rounds ahead as some memory holds.
+//! A round ends when all of it is acknowledged, and then the next begins, so that the samples of a series arrive in order.
+//! Requests are encoded while they are sent, or some rounds ahead.
 
 mod requests;
 mod send;
@@ -22,32 +22,32 @@ use requests::{Encoder, Round};
 use send::{Pace, Sender};
 pub(crate) use written::Written;
 
-/// So many bytes of requests are made ahead of being sent, and those of the round that they end in.
+/// Requests are encoded ahead until they exceed this size.
 const AHEAD_BYTES_MAX: usize = 2 << 30;
 
-/// How to write.
+/// How to send.
 #[derive(Debug, Clone)]
 pub(crate) struct WriteOptions {
     pub(crate) url: String,
     pub(crate) n_connections: usize,
     pub(crate) samples_per_request: usize,
-    /// Samples a second, all connections together; `None` for no limit.
+    /// Samples per second of all connections together; `None` for no limit.
     pub(crate) rate: Option<f64>,
     pub(crate) version: Version,
-    /// Whether requests are made before they are sent, a few gigabytes at a time; only sending is timed then.
+    /// Encode requests before they are sent; only the sending is timed then.
     pub(crate) ahead: bool,
     pub(crate) pid: Option<u32>,
 }
 
-/// Writes a fleet and prints what it cost.
+/// Writes a fleet and prints statistics.
 ///
 /// # Errors
-/// If the server cannot be reached, or has refused samples.
+/// If the server cannot be reached or rejects samples.
 pub(crate) fn write(args: &WriteArgs) -> Result<()> {
     let start_ms = args.start_ms();
     let fleet = Fleet::new(args.fleet.options(start_ms));
     let start = jiff::Timestamp::from_millisecond(start_ms).context("read the start")?;
-    println!("writing {} series from --start {start} on, to {}", fleet.n_places(), args.url);
+    println!("writing {} series, --start {start}", fleet.n_places());
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let options = WriteOptions {
         url: args.url.clone(),
@@ -81,7 +81,7 @@ pub(crate) fn write_fleet(fleet: &Fleet, mut rounds: Range<i64>, options: &Write
     Ok(written)
 }
 
-/// What the connections share while they send.
+/// State shared by the connections.
 struct Shared<'a, R> {
     rounds: &'a [R],
     options: &'a WriteOptions,
@@ -117,15 +117,15 @@ fn send_rounds<R: Round>(rounds: &[R], options: &WriteOptions) -> Result<Written
 }
 
 impl<R: Round> Shared<'_, R> {
-    /// Is one of the connections.
+    /// Runs one connection.
     fn connection(&self, mut sender: Sender<'_>) -> Result<Written> {
         for round in self.rounds {
             if let Err(error) = round.share(&mut |request| sender.send(&request)) {
-                // The others learn of it at the end of the round: all leave there together.
+                // The other connections see it at the end of the round, where all stop.
                 self.failed().get_or_insert(error);
             }
             if self.round_end.wait().is_leader() {
-                self.note_memory();
+                self.record_memory();
             }
             if self.failed().is_some() {
                 break;
@@ -137,8 +137,8 @@ impl<R: Round> Shared<'_, R> {
         }
     }
 
-    /// Notes how much memory the server has. If it has ended, the next request tells.
-    fn note_memory(&self) {
+    /// Records the memory of the server. If it has exited, the next request fails.
+    fn record_memory(&self) {
         if let Some(Ok(usage)) = self.options.pid.map(process::usage) {
             self.resident_bytes.lock().unwrap_or_else(PoisonError::into_inner).push(usage.resident_bytes);
         }

@@ -1,7 +1,7 @@
-//! Scrapes of a fleet as requests, made while they are sent or ahead of it.
+//! The requests of a fleet's scrapes, encoded while they are sent or ahead.
 //!
-//! Connections share a [`Round`], and each request goes to one of them. Requests that are made ahead cost the sender next
-//! to nothing while it sends, so that on a machine that server and sender share the server is what is measured.
+//! Connections share a [`Round`]; each request goes to one of them. Requests that are encoded ahead cost the sender next to
+//! nothing while it sends, so that on a machine shared with the server the server is what is measured.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,26 +14,26 @@ use varve_tsdb::Sample;
 use crate::fleet::{Fleet, SeriesId};
 use crate::message::{EncodedLabels, Version, WriteRequest};
 
-/// A body, ready to be sent.
+/// An encoded request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) body: Arc<[u8]>,
     pub(crate) n_samples: u64,
 }
 
-/// Takes requests one after the other.
-pub(crate) type Take<'a> = dyn FnMut(Request) -> Result<()> + 'a;
+/// Receives one request after the other.
+pub(crate) type Sink<'a> = dyn FnMut(Request) -> Result<()> + 'a;
 
 /// The requests of one round.
 pub(crate) trait Round: Sync {
-    /// Hands out requests until none is left; threads that call this together share them.
+    /// Passes requests to `sink` until none is left. Threads that call this concurrently share the requests.
     ///
     /// # Errors
-    /// The first of `take`; or if a request cannot be compressed.
-    fn share(&self, take: &mut Take<'_>) -> Result<()>;
+    /// The first error of `sink`, or if a request cannot be compressed.
+    fn share(&self, sink: &mut Sink<'_>) -> Result<()>;
 }
 
-/// Turns a fleet's scrapes into requests of equal size.
+/// Encodes the scrapes of a fleet as requests of equal size.
 pub(crate) struct Encoder<'a> {
     fleet: &'a Fleet,
     version: Version,
@@ -41,26 +41,26 @@ pub(crate) struct Encoder<'a> {
     machines: Vec<Machine>,
 }
 
-/// A machine, with the labels of what was sent of it last.
+/// A machine and the encoded labels of its active series.
 struct Machine {
     places: Range<u32>,
-    known: Mutex<Vec<Known>>,
+    labels: Mutex<Vec<CachedLabels>>,
 }
 
-/// The labels of the series at a place.
-struct Known {
+/// The encoded labels of the series at a place.
+struct CachedLabels {
     generation: u32,
     labels: EncodedLabels,
 }
 
-/// A round whose requests are made while they are handed out: connections take machine after machine, whoever is free.
+/// A round whose requests are encoded when they are sent; each free connection takes the next machine.
 pub(crate) struct Live<'a> {
     encoder: &'a Encoder<'a>,
     number: i64,
     n_taken: AtomicUsize,
 }
 
-/// A round whose requests were made before.
+/// A round whose requests are already encoded.
 pub(crate) struct Ahead {
     requests: Vec<Request>,
     n_taken: AtomicUsize,
@@ -68,7 +68,7 @@ pub(crate) struct Ahead {
 
 impl<'a> Encoder<'a> {
     pub(crate) fn new(fleet: &'a Fleet, version: Version, samples_per_request: usize) -> Self {
-        let machines = fleet.machines().map(|places| Machine { places, known: Mutex::default() }).collect();
+        let machines = fleet.machines().map(|places| Machine { places, labels: Mutex::default() }).collect();
         Self { fleet, version, samples_per_request, machines }
     }
 
@@ -76,7 +76,7 @@ impl<'a> Encoder<'a> {
         Live { encoder: self, number, n_taken: AtomicUsize::new(0) }
     }
 
-    /// Makes the requests of the next rounds, as many as `max_bytes` hold and one at least, and takes these rounds away.
+    /// Encodes rounds until their requests exceed `max_bytes`, at least one, and removes them from `rounds`.
     pub(crate) fn ahead(&self, rounds: &mut Range<i64>, max_bytes: usize, n_threads: usize) -> Result<Vec<Ahead>> {
         let (mut ahead, mut n_bytes) = (Vec::new(), 0);
         while n_bytes < max_bytes {
@@ -101,17 +101,17 @@ impl<'a> Encoder<'a> {
         let gathered: Vec<Result<Vec<Request>>> = thread::scope(|scope| {
             let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(gather)).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|_| Err(anyhow!("a thread that makes requests panicked")))
+                thread.join().unwrap_or_else(|_| Err(anyhow!("a thread that encodes requests panicked")))
             };
             threads.into_iter().map(join).collect()
         });
-        gathered.into_iter().try_fold(Vec::new(), |mut all, requests| {
+        request.into_iter().try_fold(Vec::new(), |mut all, requests| {
             all.extend(requests?);
             Ok(all)
         })
     }
 
-    fn machine(&self, machine: &Machine, round: i64, request: &mut WriteRequest, take: &mut Take<'_>) -> Result<()> {
+    fn scrape(&self, machine: &Machine, round: i64, request: &mut WriteRequest, sink: &mut Sink<'_>) -> Result<()> {
         let mut known = machine.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut result = Ok(());
         self.fleet.scrape(machine.places.clone(), round, |series, sample| {
@@ -119,17 +119,24 @@ impl<'a> Encoder<'a> {
                 let at = (series.place - machine.places.start) as usize;
                 self.push(&mut known, at, series, sample, request);
                 if request.n_samples() == self.samples_per_request {
-                    result = Request::of(request).and_then(&mut *take);
+                    result = Request::new(request).and_then(&mut *sink);
                 }
             }
         });
         result
     }
 
-    fn push(&self, known: &mut Vec<Known>, at: usize, series: SeriesId, sample: Sample, request: &mut WriteRequest) {
+    fn push(
+        &self,
+        known: &mut Vec<CachedLabels>,
+        at: usize,
+        series: SeriesId,
+        sample: Sample,
+        request: &mut WriteRequest,
+    ) {
         let encode = || {
             let labels = EncodedLabels::new(&self.fleet.labels(series), self.version);
-            Known { generation: series.generation, labels }
+            CachedLabels { generation: series.generation, labels }
         };
         match known.get_mut(at) {
             Some(known) if known.generation == series.generation => {}
@@ -141,29 +148,29 @@ impl<'a> Encoder<'a> {
 }
 
 impl Round for Live<'_> {
-    fn share(&self, take: &mut Take<'_>) -> Result<()> {
+    fn share(&self, sink: &mut Sink<'_>) -> Result<()> {
         let mut request = WriteRequest::default();
         while let Some(machine) = self.encoder.machines.get(self.n_taken.fetch_add(1, Ordering::Relaxed)) {
-            self.encoder.machine(machine, self.number, &mut request, take)?;
+            self.encoder.scrape(machine, self.number, &mut request, sink)?;
         }
-        if request.n_samples() > 0 { take(Request::of(&mut request)?) } else { Ok(()) }
+        if request.n_samples() > 0 { sink(Request::new(&mut request)?) } else { Ok(()) }
     }
 }
 
 impl Round for Ahead {
-    fn share(&self, take: &mut Take<'_>) -> Result<()> {
+    fn share(&self, sink: &mut Sink<'_>) -> Result<()> {
         while let Some(request) = self.requests.get(self.n_taken.fetch_add(1, Ordering::Relaxed)) {
-            take(request.clone())?;
+            sink(request.clone())?;
         }
         Ok(())
     }
 }
 
 impl Request {
-    /// Takes what has gathered.
-    fn of(gathered: &mut WriteRequest) -> Result<Self> {
-        let n_samples = gathered.n_samples() as u64;
-        Ok(Self { body: gathered.take_body()?.into(), n_samples })
+    /// Compresses and clears the request under construction.
+    fn new(request: &mut WriteRequest) -> Result<Self> {
+        let n_samples = request.n_samples() as u64;
+        Ok(Self { body: request.take_body()?.into(), n_samples })
     }
 }
 
@@ -172,9 +179,9 @@ mod tests {
     use super::*;
     use crate::fleet::FleetOptions;
 
-    /// Two threads may take machines in any order, so requests are compared by what they hold, not by their bytes.
+    /// Threads encode machines in any order, so requests are compared by size, not by content.
     #[test]
-    fn requests_made_ahead_hold_what_live_ones_hold_and_stay_within_their_bytes() {
+    fn requests_encoded_ahead_equal_live_ones_and_stay_within_their_size() {
         let fleet = Fleet::new(FleetOptions { active_series: 5_000, ..FleetOptions::default() });
         let encoder = Encoder::new(&fleet, Version::V1, 300);
         let sizes = |round: &dyn Round| {
@@ -189,7 +196,7 @@ mod tests {
         let round_bytes = live[0].iter().map(|(_, len)| len).sum::<usize>();
         let mut rounds = 0..4;
         let first = encoder.ahead(&mut rounds, round_bytes + 1, 1).unwrap();
-        assert_eq!((first.len(), rounds.clone()), (2, 2..4), "the second round begins within the bound");
+        assert_eq!((first.len(), rounds.clone()), (2, 2..4), "the second round starts within the bound");
         let rest = encoder.ahead(&mut rounds, usize::MAX, 1).unwrap();
         assert!(rounds.is_empty());
         let ahead: Vec<_> = first.iter().chain(&rest).map(|round| sizes(round).unwrap()).collect();

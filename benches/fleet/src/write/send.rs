@@ -1,4 +1,4 @@
-//! One connection: sends requests as Prometheus does, each again until the server has taken or refused it.
+//! One connection: sends requests as Prometheus does, with retries until the server accepts or rejects them.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -10,13 +10,13 @@ use super::requests::Request;
 use super::{WriteOptions, Written};
 use crate::client::{Client, Response};
 
-/// Waits between attempts, as Prometheus' `min_backoff` and `max_backoff`.
+/// As Prometheus' `min_backoff` and `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// How long a request is tried; Prometheus tries for ever, but a bench must end.
+/// How long a request is retried; Prometheus retries forever, but a benchmark must end.
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
-/// When the next request of any connection is due, if there is a rate.
+/// Schedules the requests of all connections at a rate.
 #[derive(Debug)]
 pub(crate) struct Pace {
     samples_per_s: Option<f64>,
@@ -40,7 +40,7 @@ impl Pace {
         let Some(samples_per_s) = self.samples_per_s else { return };
         let due = {
             let mut next = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-            // Who fell behind does not catch up with a burst.
+            // A delay is not followed by a burst.
             let due = (*next).max(Instant::now());
             *next = due + Duration::from_secs_f64(n_samples as f64 / samples_per_s);
             due
@@ -54,15 +54,15 @@ impl<'a> Sender<'a> {
         Ok(Self { options, pace, client: Client::new(&options.url), written: Written::default() })
     }
 
-    /// Sends a request when it is due, and again until the server has taken or refused it.
+    /// Sends a request when it is due, and retries until the server accepts or rejects it.
     pub(crate) fn send(&mut self, request: &Request) -> Result<()> {
         self.pace.wait(request.n_samples);
-        let (answer, latency) = self.attempt(&request.body)?;
+        let (response, latency) = self.attempt(&request.body)?;
         self.written.latencies.push(latency);
         self.written.n_samples += request.n_samples;
-        if !answer.is_success() {
-            self.written.n_refused += request.n_samples;
-            self.written.refusal.get_or_insert_with(|| format!("{}: {}", answer.status, answer.text()));
+        if !response.is_success() {
+            self.written.n_rejected += request.n_samples;
+            self.written.rejection.get_or_insert_with(|| format!("{}: {}", response.status, response.text()));
         }
         Ok(())
     }
@@ -71,14 +71,18 @@ impl<'a> Sender<'a> {
         let (since, mut backoff) = (Instant::now(), BACKOFF_MIN);
         loop {
             let started = Instant::now();
-            let failed = match self.client.write(body, self.options.version) {
-                Ok(answer) if !is_retried(answer.status) => return Ok((answer, started.elapsed())),
-                failed => failed,
+            let failure = match self.client.write(body, self.options.version) {
+                Ok(response) if !is_retried(response.status) => return Ok((response, started.elapsed())),
+                failure => failure,
             };
-            let wait = failed.as_ref().ok().and_then(|answer| answer.retry_after).unwrap_or(backoff);
+            let wait = failure.as_ref().ok().and_then(|response| response.retry_after).unwrap_or(backoff);
             if since.elapsed() + wait > RETRY_MAX {
-                let answer = failed?;
-                bail!("the server has taken nothing for {RETRY_MAX:?}; it says {}: {}", answer.status, answer.text());
+                let response = failure?;
+                bail!(
+                    "the server accepted nothing for {RETRY_MAX:?}; last response {}: {}",
+                    response.status,
+                    response.text()
+                );
             }
             self.written.n_retries += 1;
             thread::sleep(wait);
@@ -87,7 +91,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Prometheus sends again what met a server's error or too many requests; other refusals are final.
+/// Returns `true` if Prometheus retries a request with this status.
 fn is_retried(status: u16) -> bool {
     status >= 500 || status == 429
 }

@@ -1,4 +1,4 @@
-//! What was written, and what it cost.
+//! Statistics of what was written.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use anyhow::{Result, bail};
 
 use crate::process::Usage;
 
-/// In so many parts the server's memory over the time of writing is told.
+/// Maximum number of memory values that are printed.
 const PARTS_MAX: usize = 10;
 
-/// What was written, and what it cost.
+/// Statistics of what was written.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) n_samples: u64,
-    /// Samples that the server refused for good.
-    pub(crate) n_refused: u64,
-    /// What it said of the first of them.
-    pub(crate) refusal: Option<String>,
+    /// Samples that the server rejected.
+    pub(crate) n_rejected: u64,
+    /// The response to the first of them.
+    pub(crate) rejection: Option<String>,
     pub(crate) n_retries: u64,
-    /// Of each request, its last attempt only; ascending once something was appended.
+    /// The latency of the last attempt of each request; sorted by `append`.
     pub(crate) latencies: Vec<Duration>,
     pub(crate) duration: Duration,
     pub(crate) server: Option<(Usage, Usage)>,
@@ -28,22 +28,22 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Adds what was written after this, or beside it, which took no time of its own.
+    /// Adds the statistics of a later or concurrent write; a concurrent one has a duration of 0.
     pub(crate) fn append(&mut self, other: Self) {
         self.n_samples += other.n_samples;
-        self.n_refused += other.n_refused;
+        self.n_rejected += other.n_rejected;
         self.n_retries += other.n_retries;
-        self.refusal = self.refusal.take().or(other.refusal);
+        self.rejection = self.rejection.take().or(other.rejection);
         self.latencies.extend(other.latencies);
         self.latencies.sort_unstable();
         self.duration += other.duration;
         self.resident_bytes.extend(other.resident_bytes);
     }
 
-    /// Turns refused samples into an error.
+    /// Returns an error if samples were rejected.
     pub(crate) fn check(&self) -> Result<()> {
-        match &self.refusal {
-            Some(refusal) => bail!("{} samples were in requests that the server refused; {refusal}", self.n_refused),
+        match &self.rejection {
+            Some(rejection) => bail!("the server rejected requests with {} samples; {rejection}", self.n_rejected),
             None => Ok(()),
         }
     }
@@ -65,19 +65,19 @@ impl Written {
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, rate) = (self.duration.as_secs_f64(), self.samples_per_s());
-        writeln!(f, "samples      {} in {seconds:.1} s, {rate:.0} a second", self.n_samples)?;
+        writeln!(f, "samples      {} in {seconds:.1} s, {rate:.0} per second", self.n_samples)?;
         let (p50, p99, max) = (self.latency_ms(500), self.latency_ms(990), self.latency_ms(1000));
         writeln!(f, "requests     {}, p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms", self.latencies.len())?;
         writeln!(f, "retries      {}", self.n_retries)?;
-        writeln!(f, "refused      {} samples", self.n_refused)?;
+        writeln!(f, "rejected     {} samples", self.n_rejected)?;
         let Some((before, after)) = &self.server else { return Ok(()) };
         let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
-        writeln!(f, "server CPU   {cpu:.1} s, {:.2} s a million samples", cpu * 1e6 / self.n_samples.max(1) as f64)?;
+        writeln!(f, "server CPU   {cpu:.1} s, {:.2} s per million samples", cpu * 1e6 / self.n_samples.max(1) as f64)?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(f, "server RSS   {:.0} MiB, peak {:.0} MiB", mib(after.resident_bytes), mib(after.peak_bytes))?;
         let n_rounds = self.resident_bytes.len();
         let parts = PARTS_MAX.min(n_rounds);
         let after_part = |part: usize| format!("{:.0}", mib(self.resident_bytes[(part + 1) * n_rounds / parts - 1]));
-        writeln!(f, "  in between {} MiB", (0..parts).map(after_part).collect::<Vec<_>>().join(" "))
+        writeln!(f, "  over time  {} MiB", (0..parts).map(after_part).collect::<Vec<_>>().join(" "))
     }
 }

@@ -1,11 +1,11 @@
-//! The API server of Kubernetes 1.35: mostly histograms, for each kind of object and verb.
+//! The API server of Kubernetes 1.35: mostly histograms per resource and verb.
 
 use super::super::model::{Model, constant, counter, gauge, level, rare, started};
 use super::super::template::{Histogram, Job, Rows, Subject, Text};
 
 const JOB: Job = Job::ApiServer;
 
-/// Kinds of objects: group, version, resource.
+/// Group, version, resource.
 const RESOURCES: [(&str, &str, &str); 40] = [
     ("", "v1", "pods"),
     ("", "v1", "nodes"),
@@ -48,7 +48,7 @@ const RESOURCES: [(&str, &str, &str); 40] = [
     ("certificates.k8s.io", "v1", "certificatesigningrequests"),
     ("flowcontrol.apiserver.k8s.io", "v1", "flowschemas"),
 ];
-/// Verbs and the scope in which they are used.
+/// Verbs and their scope.
 const VERBS: [(&str, &str); 5] =
     [("GET", "resource"), ("LIST", "cluster"), ("PUT", "resource"), ("PATCH", "resource"), ("WATCH", "cluster")];
 const OPERATIONS: [&str; 3] = ["get", "list", "update"];

@@ -70,7 +70,7 @@ pub(super) fn list(rows: &mut Rows, slot: u16) {
             }
         }
     }
-    // The network belongs to the pod's sandbox, which comes behind its containers.
+    // The network belongs to the sandbox of the pod.
     let sandbox = Subject::Container { slot, container: SANDBOX };
     rows.table(job, sandbox, &[("interface", "eth0".into())], &PER_INTERFACE);
 }

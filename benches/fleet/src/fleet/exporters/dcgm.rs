@@ -1,9 +1,9 @@
-//! The DCGM exporter: eight GPUs a machine, each held by a pod.
+//! The DCGM exporter: eight GPUs per machine, each used by a pod.
 
 use super::super::model::{Model, constant, counter, drawn, gauge, level, rare};
 use super::super::template::{Job, Rows, Subject};
 
-/// GPUs of a machine.
+/// GPUs per machine.
 pub(super) const GPUS: u8 = 8;
 
 const PER_GPU: [(&str, Model); 24] = [

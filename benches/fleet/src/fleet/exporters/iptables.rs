@@ -1,4 +1,4 @@
-//! The iptables exporter: traffic of each pod, counted by a rule for either direction.
+//! The iptables exporter: traffic of each pod, one rule per direction.
 
 use super::super::model::counter;
 use super::super::template::{Job, Rows, Subject, Text};

@@ -1,4 +1,4 @@
-//! kube-state-metrics of Kubernetes 1.35: what the API server knows of nodes and pods. Nearly all of it is constant.
+//! kube-state-metrics of Kubernetes 1.35: the state of nodes and pods. Nearly all values are constant.
 
 use super::super::model::{constant, drawn, rare, started};
 use super::super::template::{Job, Rows, Subject, Text};
@@ -10,7 +10,7 @@ const RESOURCES: [(&str, &str); 4] =
     [("cpu", "core"), ("memory", "byte"), ("pods", "integer"), ("nvidia_com_gpu", "integer")];
 const THREE: [&str; 3] = ["true", "false", "unknown"];
 
-/// Lists the series about a machine itself.
+/// Adds the series of a node.
 pub(super) fn list_node(rows: &mut Rows) {
     let node = || ("node", Text::NodeName);
     let about = |rows: &mut Rows, name, mut own: Vec<(&'static str, Text)>, model| {
@@ -42,7 +42,7 @@ pub(super) fn list_node(rows: &mut Rows) {
     }
 }
 
-/// Lists the series about a pod and its containers.
+/// Adds the series of a pod and its containers.
 pub(super) fn list_pod(rows: &mut Rows, slot: u16, n_containers: u8) {
     let pod = Subject::Pod { slot };
     let info: [(_, Text); 6] = [

@@ -1,5 +1,5 @@
-//! What each exporter exports: metric names, labels and bucket layouts after those of scrapes of real ones, the parts
-//! that kube-prometheus drops left out.
+//! The series of each exporter: metric names, labels and bucket layouts of real scrapes, without the series that
+//! kube-prometheus drops.
 
 mod apiserver;
 mod cadvisor;
@@ -12,7 +12,7 @@ mod node_exporter;
 
 use super::template::{Row, Rows};
 
-/// Lists what a machine exports and what is exported about it and its pods: exactly `n_series` rows.
+/// Returns the series of a machine, including those of other exporters about it and its pods: exactly `n_series` rows.
 pub(super) fn machine(n_series: usize) -> Vec<Row> {
     let mut rows = Rows::default();
     node_exporter::list(&mut rows);
@@ -30,7 +30,7 @@ pub(super) fn machine(n_series: usize) -> Vec<Row> {
     rows.finish(n_series)
 }
 
-/// Lists what a control plane exports that has `n_resources` kinds of objects to serve.
+/// Returns the series of a control plane that serves `n_resources` resources.
 pub(super) fn control_plane(n_resources: usize) -> Vec<Row> {
     let mut rows = Rows::default();
     apiserver::list(&mut rows, n_resources);
