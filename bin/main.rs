@@ -9,12 +9,9 @@
 #[macro_use]
 mod printing;
 
-mod advise;
 mod allocator;
-mod check;
 mod cli;
 mod client;
-mod command;
 mod config;
 mod http;
 mod log;
@@ -22,13 +19,15 @@ mod machine;
 mod process;
 mod promql_text;
 mod quantity;
-mod query;
 mod recovery;
 mod serve;
 mod server;
-mod tsdb;
+mod tools;
 
 use std::process::ExitCode;
+
+use cli::Command;
+use printing::exit_code;
 
 // Requests allocate and free much on many threads, which is what this allocator is made for.
 #[global_allocator]
@@ -40,41 +39,21 @@ fn main() -> ExitCode {
         // Also the way of `--help` and `--version`, whose exit code is 0.
         Err(told) => told.exit(),
     };
-    let result = match invocation.command {
-        cli::Command::Serve(args) => {
+    match invocation.command {
+        Command::Serve(args) => {
             allocator::take_no_more_than_needed();
-            serve::serve(*args, invocation.flags)
+            exit_code(serve::serve(*args, invocation.flags))
         }
-        cli::Command::Tsdb(cli::TsdbCommand::Compact(args)) => command::compact(&args),
-        cli::Command::Tsdb(cli::TsdbCommand::Churn(args)) => command::churn(&args),
-        cli::Command::Tsdb(cli::TsdbCommand::Import(args)) => return recovery::import(&args),
-        cli::Command::Tsdb(cli::TsdbCommand::Export(args)) => return recovery::export(&args),
-        cli::Command::Tsdb(cli::TsdbCommand::List(args)) => return tsdb::list(&args),
-        cli::Command::Tsdb(cli::TsdbCommand::Analyze(args)) => return tsdb::analyze(&args),
-        cli::Command::Tsdb(cli::TsdbCommand::Dump(args)) => return tsdb::dump(&args),
-        cli::Command::Tsdb(cli::TsdbCommand::DumpOpenmetrics(args)) => return tsdb::dump_openmetrics(&args),
-        cli::Command::Tsdb(cli::TsdbCommand::CreateBlocksFrom(command)) => return tsdb::create_blocks(&command),
-        cli::Command::Completion(args) => command::completion(&args),
-        cli::Command::Man(args) => command::man(&args),
-        cli::Command::Status(command) => command::status(&command),
-        cli::Command::Wal(command) => {
+        Command::Query(command) => tools::query::run(&command),
+        Command::Check(command) => tools::check::run(&command),
+        Command::Tsdb(command) => tools::tsdb::run(&command),
+        Command::Wal(command) => {
             allocator::take_no_more_than_needed();
-            return recovery::wal(&command);
+            recovery::wal(&command)
         }
-        cli::Command::Check(command) => return check::check(&command),
-        cli::Command::Query(command) => return query::query(&command),
-        cli::Command::Advise(command) => return end(command::advise(&command)),
-    };
-    end(result.map(|()| ExitCode::SUCCESS))
-}
-
-/// Returns what the process ends with.
-fn end(result: anyhow::Result<ExitCode>) -> ExitCode {
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("varve: {}", printing::told(&error));
-            ExitCode::FAILURE
-        }
+        Command::Advise(command) => tools::advise::run(&command),
+        Command::Status(command) => exit_code(tools::status::run(&command)),
+        Command::Completion(args) => exit_code(tools::manual::completion(&args)),
+        Command::Man(args) => exit_code(tools::manual::man(&args)),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
 
 /// The exit code when standard output cannot be written for another reason: the tool could not do its work.
 const CANNOT_WRITE: i32 = 2;
@@ -45,6 +46,17 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
         before if before.ends_with(&cause) => told,
         before => format!("{before}: {cause}"),
     })
+}
+
+/// Prints an error to standard error and returns the exit code of the process.
+pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("varve: {}", told(&error));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Returns standard output, locked; the process ends when it cannot be written.

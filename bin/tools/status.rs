@@ -1,22 +1,38 @@
 //! `varve status`: what can be told of a server from its data directory.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
-use crate::cli::{LastWordsArgs, StatusCommand};
 use crate::server::active_requests::log as ring;
 use crate::server::active_requests::log::{Record, RingFile, State};
 
 /// Requests that ended last, of which the report tells.
 const ENDED_SHOWN: usize = 10;
 
+/// `varve status ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StatusCommand {
+    /// Says what the server was doing when it died, and which request was the heaviest
+    LastWords(LastWordsArgs),
+}
+
+/// Arguments of `varve status last-words`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LastWordsArgs {
+    /// Data directory
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(crate) path: PathBuf,
+}
+
 /// Tells what is asked for.
 ///
 /// # Errors
 /// What kept it from being read.
-pub(crate) fn status(command: &StatusCommand) -> Result<()> {
+pub(crate) fn run(command: &StatusCommand) -> Result<()> {
     let StatusCommand::LastWords(args) = command;
     last_words(args)
 }

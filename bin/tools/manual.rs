@@ -3,9 +3,27 @@
 use std::io::Write;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
+use clap_complete::Shell;
 
-use crate::cli::{CompletionArgs, ManArgs, description};
+use crate::cli::description;
 use crate::printing::stdout;
+
+/// Arguments of `varve completion`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// Arguments of `varve man`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ManArgs {
+    /// The command, for instance: query instant [default: all of varve]
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
 
 /// Prints what a shell needs.
 ///

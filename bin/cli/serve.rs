@@ -1,148 +1,15 @@
-//! The command line.
-//!
-//! Flags that Prometheus has too carry Prometheus' names, dots included, and its defaults.
+//! The flags of `varve serve`.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
+use clap::{Args, ValueEnum};
 use varve_ingest::Limits;
 use varve_tsdb::Regexp;
 
-use crate::advise::AdviseCommand;
-use crate::check::CheckCommand;
-use crate::client::Url;
 use crate::quantity::{parse_duration, parse_size};
-use crate::query::QueryCommand;
-use crate::recovery::{ExportArgs, ImportArgs, WalCommand};
-use crate::tsdb::{AnalyzeArgs, CreateBlocksCommand, DumpArgs, ListArgs};
 use crate::{log, machine};
-
-/// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
-#[derive(Debug, Parser)]
-// `varve --version` prints `varve, version 0.1.0`, in the order of words of Prometheus.
-#[command(name = "varve", display_name = "varve,", version = concat!("version ", env!("CARGO_PKG_VERSION")))]
-#[command(arg_required_else_help = true, subcommand_required = true)]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-/// What to do.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Runs the store: takes writes, answers queries
-    Serve(Box<ServeArgs>),
-    /// Asks a running server, Varve or another one that speaks Prometheus' API
-    #[command(subcommand)]
-    Query(QueryCommand),
-    /// Checks configuration, rules, metrics and servers
-    #[command(subcommand)]
-    Check(CheckCommand),
-    /// Works on data directories, of Varve and of Prometheus
-    #[command(subcommand)]
-    Tsdb(TsdbCommand),
-    /// Opens, checks, mends and recovers write-ahead logs, Prometheus' included
-    #[command(subcommand)]
-    Wal(WalCommand),
-    /// Tells which metrics and labels nobody needs
-    #[command(subcommand)]
-    Advise(AdviseCommand),
-    /// Tells from a data directory what its server does or did
-    #[command(subcommand)]
-    Status(StatusCommand),
-    /// Prints what a shell needs to complete this command line
-    Completion(CompletionArgs),
-    /// Prints the manual page of a command
-    Man(ManArgs),
-}
-
-/// Arguments of `varve completion`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct CompletionArgs {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    pub(crate) shell: Shell,
-}
-
-/// Arguments of `varve man`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ManArgs {
-    /// The command, for instance: query instant [default: all of varve]
-    #[arg(value_name = "COMMAND")]
-    pub(crate) command: Vec<String>,
-}
-
-/// `varve tsdb ...`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TsdbCommand {
-    /// Lists the blocks of a data directory
-    List(ListArgs),
-    /// Tells what metrics, labels and encodings of a block cost
-    Analyze(AnalyzeArgs),
-    /// Tells which labels made the new series of the last hour, of a running server or of a data directory
-    Churn(ChurnArgs),
-    /// Prints all samples of a data directory
-    Dump(DumpArgs),
-    /// Prints all floats of a data directory in the OpenMetrics format
-    DumpOpenmetrics(DumpArgs),
-    /// Makes blocks of Prometheus
-    #[command(subcommand)]
-    CreateBlocksFrom(CreateBlocksCommand),
-    /// Takes in all that a Prometheus data directory holds: blocks, log, head chunks
-    Import(ImportArgs),
-    /// Writes samples to blocks of Prometheus
-    Export(ExportArgs),
-    /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
-    Compact(CompactArgs),
-}
-
-/// Arguments of `varve tsdb compact`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct CompactArgs {
-    /// Data directory
-    #[arg(value_name = "DIR", default_value = "data/")]
-    pub(crate) path: PathBuf,
-}
-
-/// `varve status ...`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum StatusCommand {
-    /// Says what the server was doing when it died, and which request was the heaviest
-    LastWords(LastWordsArgs),
-}
-
-/// Arguments of `varve status last-words`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct LastWordsArgs {
-    /// Data directory
-    #[arg(value_name = "DIR", default_value = "data/")]
-    pub(crate) path: PathBuf,
-}
-
-/// Arguments of `varve tsdb churn`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ChurnArgs {
-    /// Running Varve
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
-    pub(crate) url: Url,
-
-    /// File with a bearer token
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-
-    /// Data directory that no server has open, instead; the hour before its newest sample is looked at
-    #[arg(long, value_name = "DIR", conflicts_with = "url")]
-    pub(crate) path: Option<PathBuf>,
-
-    /// Prints JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
 
 /// Flags of `varve serve`.
 #[derive(Debug, Clone, Args)]
@@ -473,40 +340,6 @@ pub(crate) enum OnCorruption {
     Refuse,
 }
 
-/// A command line that was understood.
-#[derive(Debug)]
-pub(crate) struct Invocation {
-    pub(crate) command: Command,
-    /// Every flag of the command with its value, defaults included, by name without dashes.
-    pub(crate) flags: BTreeMap<String, String>,
-}
-
-/// Reads the command line.
-///
-/// # Errors
-/// What clap says about it, `--help` and `--version` included: print it and leave with its exit code.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
-    let matches = Cli::command().try_get_matches_from(args)?;
-    let flags = matches.subcommand().map(|(name, matches)| flags_of(name, matches)).unwrap_or_default();
-    Ok(Invocation { command: Cli::from_arg_matches(&matches)?.command, flags })
-}
-
-/// Returns the command line, for pages about it: by its plain name.
-pub(crate) fn description() -> clap::Command {
-    Cli::command().display_name("varve").version(env!("CARGO_PKG_VERSION"))
-}
-
-fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
-    let cli = Cli::command();
-    let command = cli.find_subcommand(command).expect("clap matched a subcommand that it has");
-    let long = command.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg.get_id().as_str())));
-    let value = |id| {
-        let raw = matches.try_get_raw(id).ok().flatten();
-        raw.map(|values| values.map(|v| v.to_string_lossy()).collect::<Vec<_>>().join(",")).unwrap_or_default()
-    };
-    long.map(|(long, id)| (long.to_owned(), value(id))).collect()
-}
-
 fn parse_address(text: &str) -> Result<String, String> {
     let Some((host, port)) = text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) else {
         return Err("expected host:port, for instance 127.0.0.1:9898".to_owned());
@@ -547,7 +380,11 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::ffi::OsString;
+
     use super::*;
+    use crate::cli::{Command, parse};
 
     fn serve(args: &[&str]) -> Result<(ServeArgs, BTreeMap<String, String>), String> {
         let args = ["varve", "serve"].iter().chain(args).map(OsString::from);
@@ -591,28 +428,5 @@ mod tests {
         check_refused("--web.listen-address=::1:80", "stands in brackets");
         check_refused("--storage.wal.sync=sometimes", "[possible values: interval, always, never]");
         check_refused("--query.time=5m", "unexpected argument '--query.time'");
-    }
-
-    fn check_width(command: &clap::Command) {
-        for help in [command.clone().render_help(), command.clone().render_long_help()] {
-            for line in help.to_string().lines() {
-                // The usage is one line, however long.
-                assert!(line.chars().count() <= 60 || line.starts_with("Usage:"), "{}: {line}", command.get_name());
-            }
-        }
-        command.get_subcommands().for_each(check_width);
-    }
-
-    #[test]
-    fn help_reads_well_on_a_narrow_terminal() {
-        let mut command = Cli::command().term_width(60);
-        command.build();
-        check_width(&command);
-    }
-
-    #[test]
-    fn version_is_printed_in_the_words_of_prometheus() {
-        let printed = parse(["varve", "--version"].map(OsString::from)).unwrap_err().to_string();
-        assert_eq!(printed, format!("varve, version {}\n", env!("CARGO_PKG_VERSION")));
     }
 }

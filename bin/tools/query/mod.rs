@@ -31,7 +31,7 @@ const POINTS: f64 = 250.0;
 const RANGE_S: f64 = 300.0;
 
 /// Runs `varve query ...`.
-pub(crate) fn query(command: &QueryCommand) -> ExitCode {
+pub(crate) fn run(command: &QueryCommand) -> ExitCode {
     let asked = match command {
         QueryCommand::Instant(args) => instant(args),
         QueryCommand::Range(args) => range(args),

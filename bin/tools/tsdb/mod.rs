@@ -10,6 +10,7 @@ mod analyze;
 mod args;
 mod backfill;
 mod chunk_sizes;
+mod churn;
 mod columns;
 mod dump;
 mod figures;
@@ -22,38 +23,30 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-pub(crate) use args::{AnalyzeArgs, CreateBlocksCommand, DumpArgs, ListArgs};
+pub(crate) use args::TsdbCommand;
 
+use args::CreateBlocksCommand;
 use dump::Format;
 use varve_tsdb::prometheus::fault::Faults;
 
-use crate::printing::told;
-use crate::recovery::fault_lines;
+use crate::printing::{exit_code, told};
+use crate::recovery::{self, fault_lines};
 
-/// Runs `varve tsdb list`.
-pub(crate) fn list(args: &ListArgs) -> ExitCode {
-    end(list::list(args).map(|()| Faults::default()))
-}
-
-/// Runs `varve tsdb dump`.
-pub(crate) fn dump(args: &DumpArgs) -> ExitCode {
-    end(dump::dump(args, Format::Prometheus))
-}
-
-/// Runs `varve tsdb dump-openmetrics`.
-pub(crate) fn dump_openmetrics(args: &DumpArgs) -> ExitCode {
-    end(dump::dump(args, Format::OpenMetrics))
-}
-
-/// Runs `varve tsdb analyze`.
-pub(crate) fn analyze(args: &AnalyzeArgs) -> ExitCode {
-    end(analyze::analyze(args))
-}
-
-/// Runs `varve tsdb create-blocks-from`.
-pub(crate) fn create_blocks(command: &CreateBlocksCommand) -> ExitCode {
-    let CreateBlocksCommand::Openmetrics(args) = command;
-    end(backfill::backfill(args).map(|()| Faults::default()))
+/// Runs `varve tsdb ...`.
+pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
+    match command {
+        TsdbCommand::List(args) => end(list::list(args).map(|()| Faults::default())),
+        TsdbCommand::Analyze(args) => end(analyze::analyze(args)),
+        TsdbCommand::Dump(args) => end(dump::dump(args, Format::Prometheus)),
+        TsdbCommand::DumpOpenmetrics(args) => end(dump::dump(args, Format::OpenMetrics)),
+        TsdbCommand::CreateBlocksFrom(CreateBlocksCommand::Openmetrics(args)) => {
+            end(backfill::backfill(args).map(|()| Faults::default()))
+        }
+        TsdbCommand::Import(args) => recovery::import(args),
+        TsdbCommand::Export(args) => recovery::export(args),
+        TsdbCommand::Churn(args) => exit_code(churn::churn(args)),
+        TsdbCommand::Compact(args) => exit_code(churn::compact(args)),
+    }
 }
 
 /// Tells what went wrong, and returns what the process ends with.

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::client::Url;
 use crate::quantity::parse_duration;
-use crate::query::AccessArgs;
+use crate::tools::query::AccessArgs;
 
 /// `varve check ...`.
 #[derive(Debug, Subcommand)]

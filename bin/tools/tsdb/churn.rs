@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use varve_tsdb::{Db, MemoryBudget, Options, QueryContext};
 
-use crate::cli::{ChurnArgs, CompactArgs};
+use super::args::{ChurnArgs, CompactArgs};
 use crate::client::Client;
 use crate::machine;
 use crate::server::churn;

@@ -34,7 +34,7 @@ enum Verdict {
 }
 
 /// Runs `varve check ...`.
-pub(crate) fn check(command: &CheckCommand) -> ExitCode {
+pub(crate) fn run(command: &CheckCommand) -> ExitCode {
     let verdict = match command {
         CheckCommand::Config(args) => Ok(config::check(args)),
         CheckCommand::WebConfig(args) => Ok(web_config(&args.files)),

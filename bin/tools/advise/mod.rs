@@ -26,6 +26,17 @@ mod rules;
 mod template;
 mod usage;
 
+use std::process::ExitCode;
+
 pub(crate) use args::AdviseCommand;
-pub(crate) use drops::drops;
-pub(crate) use usage::usage;
+
+use crate::printing::exit_code;
+
+/// Runs `varve advise ...`.
+pub(crate) fn run(command: &AdviseCommand) -> ExitCode {
+    let result = match command {
+        AdviseCommand::Drops(args) => drops::drops(args),
+        AdviseCommand::Usage(args) => usage::usage(args).map(|()| ExitCode::SUCCESS),
+    };
+    result.unwrap_or_else(|error| exit_code(Err(error)))
+}

@@ -5,7 +5,33 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use crate::client::Url;
 use crate::quantity::parse_duration;
+use crate::recovery::{ExportArgs, ImportArgs};
+
+/// `varve tsdb ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TsdbCommand {
+    /// Lists the blocks of a data directory
+    List(ListArgs),
+    /// Tells what metrics, labels and encodings of a block cost
+    Analyze(AnalyzeArgs),
+    /// Tells which labels made the new series of the last hour, of a running server or of a data directory
+    Churn(ChurnArgs),
+    /// Prints all samples of a data directory
+    Dump(DumpArgs),
+    /// Prints all floats of a data directory in the OpenMetrics format
+    DumpOpenmetrics(DumpArgs),
+    /// Makes blocks of Prometheus
+    #[command(subcommand)]
+    CreateBlocksFrom(CreateBlocksCommand),
+    /// Takes in all that a Prometheus data directory holds: blocks, log, head chunks
+    Import(ImportArgs),
+    /// Writes samples to blocks of Prometheus
+    Export(ExportArgs),
+    /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
+    Compact(CompactArgs),
+}
 
 /// Arguments of `varve tsdb list`.
 #[derive(Debug, Clone, Args)]
@@ -107,6 +133,34 @@ pub(crate) struct BackfillArgs {
     /// Longest time of a block; 2h, 6h, 18h, ... fit
     #[arg(long, value_name = "DURATION", default_value = "2h", value_parser = parse_duration)]
     pub(super) max_block_duration: Duration,
+}
+
+/// Arguments of `varve tsdb compact`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompactArgs {
+    /// Data directory
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(crate) path: PathBuf,
+}
+
+/// Arguments of `varve tsdb churn`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ChurnArgs {
+    /// Running Varve
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
+    pub(crate) url: Url,
+
+    /// File with a bearer token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Data directory that no server has open, instead; the hour before its newest sample is looked at
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub(crate) path: Option<PathBuf>,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
