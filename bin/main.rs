@@ -1,11 +1,11 @@
 //! Varve: a Prometheus-compatible metrics store.
 //!
-//! This package is the only place that knows HTTP, JSON, the configuration file, signals and tokio. The store itself is
-//! `varve-tsdb`, the way in is `varve-ingest`, the way out `varve-query`; docs/architecture.md has the map.
+//! This package is the only one that knows HTTP, JSON, the configuration file, signals and tokio. The storage engine is
+//! `varve-tsdb`, the write path `varve-ingest`, the query engine `varve-query`. docs/architecture.md has the map.
 
 #![forbid(unsafe_code)]
 
-// First: its macros stand for those of the standard library in all that follows.
+// First: its macros replace those of the standard library in the modules below.
 #[macro_use]
 mod printing;
 
@@ -29,15 +29,15 @@ use std::process::ExitCode;
 use cli::Command;
 use printing::exit_code;
 
-// Requests allocate and free much on many threads, which is what this allocator is made for.
+// Requests allocate and free on many threads, which this allocator is designed for.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let invocation = match cli::parse(std::env::args_os()) {
         Ok(invocation) => invocation,
-        // Also the way of `--help` and `--version`, whose exit code is 0.
-        Err(told) => told.exit(),
+        // Also `--help` and `--version`, with exit code 0.
+        Err(message) => message.exit(),
     };
     match invocation.command {
         Command::Serve(args) => {

@@ -1,13 +1,13 @@
-//! What the tools print. A reader that goes away (`varve wal dump ... | head -1`) ends a tool quietly, with code 0.
+//! Printing of the tools. A closed pipe (`varve wal dump ... | head -1`) ends the process with exit code 0.
 //!
-//! The macros of the standard library panic then, so they are replaced for the whole package: `print!` and `println!` end
-//! the process; `eprint!` and `eprintln!`, whose reader is nobody's business, go on. [`stdout`] is for what writes much.
+//! The macros of the standard library panic instead, so they are replaced in the whole package: `print!` and `println!`
+//! exit, `eprint!` and `eprintln!` ignore errors. [`stdout`] is a writer for bulk output.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-/// The exit code when standard output cannot be written for another reason: the tool could not do its work.
+/// The exit code if standard output cannot be written for another reason.
 const CANNOT_WRITE: i32 = 2;
 
 macro_rules! print {
@@ -28,22 +28,22 @@ macro_rules! eprintln {
     ($($arg:tt)*) => { $crate::printing::to_stderr(::std::format_args!("{}\n", ::std::format_args!($($arg)*))) };
 }
 
-/// Prints, or ends the process.
+/// Prints to standard output, or exits.
 pub(crate) fn to_stdout(text: fmt::Arguments<'_>) {
-    // The error is that of `stdout` at the earliest: it has ended the process.
+    // `Stdout` exits on errors.
     let _ = stdout().write_fmt(text);
 }
 
-/// Prints if somebody reads it.
+/// Prints to standard error and ignores errors.
 pub(crate) fn to_stderr(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
-/// Returns an error with its causes, each once: what the store says names the operating system's error already.
-pub(crate) fn told(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+/// Returns an error with its causes, each once: errors of the store already include their source.
+pub(crate) fn error_chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |chain, cause| match chain.as_str() {
         "" => cause,
-        before if before.ends_with(&cause) => told,
+        before if before.ends_with(&cause) => chain,
         before => format!("{before}: {cause}"),
     })
 }
@@ -53,13 +53,13 @@ pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("varve: {}", told(&error));
+            eprintln!("varve: {}", error_chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Returns standard output, locked; the process ends when it cannot be written.
+/// Locks standard output; a failed write exits.
 pub(crate) fn stdout() -> Stdout {
     Stdout(io::stdout().lock())
 }
@@ -70,21 +70,21 @@ pub(crate) struct Stdout(io::StdoutLock<'static>);
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).or_else(ended)
+        self.0.write(bytes).or_else(exit)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().or_else(ended)
+        self.0.flush().or_else(exit)
     }
 }
 
-/// Ends the process, unless it was merely interrupted.
-fn ended<T>(error: io::Error) -> io::Result<T> {
+/// Exits, unless the write was only interrupted.
+fn exit<T>(error: io::Error) -> io::Result<T> {
     match error.kind() {
         ErrorKind::Interrupted => Err(error),
         ErrorKind::BrokenPipe => std::process::exit(0),
         _ => {
-            eprintln!("varve: standard output cannot be written: {error}");
+            eprintln!("varve: write to standard output: {error}");
             std::process::exit(CANNOT_WRITE)
         }
     }
@@ -97,10 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn each_cause_is_printed_once() {
         let error = anyhow::Error::from(std::io::Error::other("disk full")).context("write \"x\": disk full");
-        assert_eq!(told(&error.context("recover \"y\"")), "recover \"y\": write \"x\": disk full");
+        assert_eq!(error_chain(&error.context("recover \"y\"")), "recover \"y\": write \"x\": disk full");
         let error = Err::<(), _>(std::io::Error::other("b")).context("a").unwrap_err();
-        assert_eq!(told(&error), "a: b");
+        assert_eq!(error_chain(&error), "a: b");
     }
 }

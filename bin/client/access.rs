@@ -1,7 +1,6 @@
-//! How a server is spoken to: who asks, with which headers, and whom to trust.
+//! Credentials, headers and TLS settings of a client.
 //!
-//! The file is the HTTP client configuration of Prometheus' own tools (`promtool --http.config.file`). What of it is not
-//! supported is refused by name; nothing is left out quietly.
+//! The file has the format of Prometheus' tools (`promtool --http.config.file`). Unsupported settings are errors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,18 +11,18 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
-/// Most bytes of a file with a password, a token or settings.
+/// Maximum size of a file with a password, a token or settings.
 const FILE_SIZE_MAX: u64 = 1 << 20;
 
-/// What goes with every request, and whom to trust. The default is nothing, and the roots of the operating system.
+/// Headers of every request and TLS settings. By default none, and the root certificates of the operating system.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Access {
-    /// Secrets among them are marked as such.
+    /// Values are marked as sensitive.
     pub(super) headers: HeaderMap,
     pub(super) tls: TlsSettings,
 }
 
-/// Section `tls_config`; paths are relative to the file.
+/// Section `tls_config`. Paths are relative to the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TlsSettings {
@@ -39,7 +38,7 @@ pub(super) struct TlsSettings {
     pub(super) max_version: String,
 }
 
-/// A text that is not shown.
+/// A string that `Debug` does not print.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Secret(pub(super) String);
@@ -59,10 +58,10 @@ struct File {
     bearer_token_file: PathBuf,
     tls_config: TlsSettings,
     http_headers: BTreeMap<String, Header>,
-    /// Answers are taken as they come, which is what both values give where nobody redirects.
+    /// Ignored: redirects are never followed.
     #[serde(rename = "follow_redirects")]
     _follow_redirects: bool,
-    /// HTTP/1.1 is spoken in any case.
+    /// Ignored: the client uses HTTP/1.1.
     #[serde(rename = "enable_http2")]
     _enable_http2: bool,
 }
@@ -94,10 +93,10 @@ struct Header {
 }
 
 impl Access {
-    /// Sends the bearer token of a file, if there is one.
+    /// Returns access with the bearer token of a file, if any.
     ///
     /// # Errors
-    /// If the file cannot be read, or holds what no header can.
+    /// If the file cannot be read or is not a valid header value.
     pub(crate) fn with_token_file(path: Option<&Path>) -> Result<Self> {
         let mut access = Self::default();
         if let Some(path) = path {
@@ -107,10 +106,10 @@ impl Access {
         Ok(access)
     }
 
-    /// Reads a file of settings.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// What of it is wrong or not supported, by its key; no secret is in the message.
+    /// If a setting is invalid or unsupported. Messages name the key and contain no secret.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let about = || format!("HTTP client configuration file {path:?}");
         let text = read(path).with_context(|| format!("read {}", about()))?;
@@ -121,9 +120,9 @@ impl Access {
         let file: Option<File> = serde_yaml_ng::from_str(text)?;
         let file = file.unwrap_or_default();
         let has_bearer = !file.bearer_token.0.is_empty() || file.bearer_token_file != Path::new("");
-        let n_ways =
+        let n_credentials =
             u32::from(has_bearer) + u32::from(file.basic_auth.is_some()) + u32::from(file.authorization.is_some());
-        ensure!(n_ways <= 1, "at most one of basic_auth, authorization and bearer_token may be given");
+        ensure!(n_credentials <= 1, "at most one of basic_auth, authorization and bearer_token may be given");
         let mut access = Self { tls: file.tls_config.in_folder(folder), ..Self::default() };
         if let Some(of) = &file.basic_auth {
             let user = either(&of.username, &of.username_file, folder).context("basic_auth.username")?;
@@ -134,7 +133,7 @@ impl Access {
             let scheme = if of.scheme.is_empty() { "Bearer" } else { of.scheme.trim() };
             ensure!(
                 !scheme.eq_ignore_ascii_case("basic"),
-                "authorization.type: give basic_auth for basic authentication"
+                "authorization.type: use basic_auth for basic authentication"
             );
             let token = either(&of.credentials.0, &of.credentials_file, folder).context("authorization.credentials")?;
             access.authorize(scheme, &token)?;
@@ -149,27 +148,27 @@ impl Access {
         Ok(access)
     }
 
-    /// Trusts those whom the certificates of a file have signed, or, if told so, whoever answers.
-    pub(crate) fn trusting(mut self, ca_file: Option<PathBuf>, anybody: bool) -> Self {
+    /// Trusts the certificate authorities of a file, or any server if `any_server` is `true`.
+    pub(crate) fn trusting(mut self, ca_file: Option<PathBuf>, any_server: bool) -> Self {
         self.tls.ca_file = ca_file.unwrap_or(self.tls.ca_file);
-        self.tls.insecure_skip_verify |= anybody;
+        self.tls.insecure_skip_verify |= any_server;
         self
     }
 
     /// Adds a header to every request.
     ///
     /// # Errors
-    /// If it is none that HTTP can send.
+    /// If the name or value is invalid.
     pub(crate) fn add_header(&mut self, name: &str, value: &str) -> Result<()> {
-        let name = name.parse::<HeaderName>().map_err(|_| anyhow!("{name:?} is not the name of a header"))?;
+        let name = name.parse::<HeaderName>().map_err(|_| anyhow!("{name:?} is not a valid header name"))?;
         let mut value =
-            HeaderValue::from_str(value).map_err(|_| anyhow!("the value of {name} is not that of a header"))?;
+            HeaderValue::from_str(value).map_err(|_| anyhow!("the value of {name} is not a valid header value"))?;
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(())
     }
 
-    /// Says who asks; a URL with a user says so only where nothing else does.
+    /// Sets the credentials unless they are set already.
     pub(super) fn authorize(&mut self, scheme: &str, credentials: &str) -> Result<()> {
         if !self.headers.contains_key(AUTHORIZATION) {
             self.add_header(AUTHORIZATION.as_str(), &format!("{scheme} {credentials}"))?;
@@ -201,16 +200,16 @@ impl TlsSettings {
     }
 }
 
-/// Returns a text, or that of a file without blanks at its ends.
+/// Returns a string, or the trimmed contents of a file.
 fn either(text: &str, file: &Path, folder: &Path) -> Result<String> {
     match (text.is_empty(), file.as_os_str().is_empty()) {
         (_, true) => Ok(text.to_owned()),
         (true, false) => Ok(read(&folder.join(file))?.trim().to_owned()),
-        (false, false) => bail!("give the text or its file, not both"),
+        (false, false) => bail!("set the value or its file, not both"),
     }
 }
 
-/// Reads a small file of text.
+/// Reads a small text file.
 pub(super) fn read(path: &Path) -> Result<String> {
     let size = std::fs::metadata(path).with_context(|| format!("read {path:?}"))?.len();
     ensure!(size <= FILE_SIZE_MAX, "{path:?} has {size} bytes, more than {FILE_SIZE_MAX}");
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_say_who_asks_are_taken() {
+    fn all_kinds_of_credentials_are_supported() {
         assert_eq!(authorization("").unwrap(), "");
         assert_eq!(authorization("basic_auth: {username: ann, password: b}").unwrap(), "Basic YW5uOmI=");
         assert_eq!(authorization("authorization: {credentials: abc}").unwrap(), "Bearer abc");
@@ -243,22 +242,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_its_key() {
+    fn unsupported_settings_are_rejected_by_key() {
         let check = |text: &str, expect: &str| {
-            let refused = format!("{:#}", authorization(text).unwrap_err());
-            assert!(refused.contains(expect), "{refused}");
+            let error = format!("{:#}", authorization(text).unwrap_err());
+            assert!(error.contains(expect), "{error}");
         };
         check("oauth2: {client_id: x}", "unknown field `oauth2`");
         check("proxy_url: http://p", "unknown field `proxy_url`");
         check("{bearer_token: a, basic_auth: {username: b}}", "at most one of");
-        check("basic_auth: {password: a, password_file: b}", "basic_auth.password: give the text or its file");
+        check("basic_auth: {password: a, password_file: b}", "basic_auth.password: set the value or its file");
         check("authorization: {credentials_file: nowhere}", "authorization.credentials: read \"nowhere\"");
-        check("authorization: {credentials: \"s3\\ncret\"}", "the value of authorization is not that of a header");
-        check("http_headers: {\"a b\": {values: [c]}}", "\"a b\" is not the name of a header");
+        check("authorization: {credentials: \"s3\\ncret\"}", "the value of authorization is not a valid header value");
+        check("http_headers: {\"a b\": {values: [c]}}", "\"a b\" is not a valid header name");
     }
 
     #[test]
-    fn files_are_looked_for_beside_the_settings() {
+    fn paths_are_relative_to_the_file() {
         let access =
             Access::parse("tls_config: {ca_file: ca.pem, server_name: store}", Path::new("/etc/varve")).unwrap();
         assert_eq!(access.tls.ca_file, Path::new("/etc/varve/ca.pem"));

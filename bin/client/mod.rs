@@ -1,7 +1,6 @@
-//! An HTTP/1.1 client for the tools, in plain text or over TLS: one connection, one request at a time, kept open
-//! between requests.
+//! The HTTP/1.1 client of the tools, with TLS: one connection, kept open between requests, and one request at a time.
 //!
-//! It is hyper's, which the server has anyway, on a runtime of the calling thread.
+//! It uses hyper, which the server needs anyway, on a tokio runtime of the calling thread.
 
 mod access;
 mod tls;
@@ -31,14 +30,14 @@ use tokio_rustls::rustls::ClientConfig;
 
 use crate::server::usage::TOOLS_AGENT;
 
-/// How long a request may take: a query of everything.
+/// Timeout of a request; a query of all data can take minutes.
 const TIMEOUT: Duration = Duration::from_secs(1200);
 /// The longest response that is read.
-const ANSWER_SIZE_MAX: usize = 64 << 20;
+const RESPONSE_SIZE_MAX: usize = 64 << 20;
 
-/// What a server answers.
+/// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
 }
@@ -49,33 +48,26 @@ pub(crate) struct Client {
     url: Url,
     runtime: Runtime,
     connection: Option<SendRequest<Full<Bytes>>>,
-    /// What goes with each request.
+    /// Headers and TLS settings.
     access: Access,
-    /// How connections are encrypted, if the URL says so.
+    /// TLS configuration, if the URL is https.
     tls: Option<Arc<ClientConfig>>,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// Returns the body as text, cut to what fits a message.
+    /// Returns the beginning of the body as text, for messages.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body[..self.body.len().min(500)]).trim().to_owned()
     }
 }
 
 impl Client {
-    /// Makes a client; the connection is opened with the first request.
-    ///
-    /// # Errors
-    /// If the operating system does not let it.
-    pub(crate) fn new(url: &Url) -> Result<Self> {
-        Self::with_access(url, Access::default())
-    }
-
-    /// Makes a client that sends the bearer token of a file, if there is one, with each request.
+    /// Creates a client that sends the bearer token of a file, if any, with each request. The first request opens the
+    /// connection.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -83,10 +75,10 @@ impl Client {
         Self::with_access(url, Access::with_token_file(path)?)
     }
 
-    /// Makes a client that speaks to the server as `access` says.
+    /// Creates a client with credentials and TLS settings.
     ///
     /// # Errors
-    /// If a certificate of it cannot be used.
+    /// If a certificate or key is invalid.
     pub(crate) fn with_access(url: &Url, mut access: Access) -> Result<Self> {
         if let Some(basic) = &url.basic {
             access.authorize("Basic", basic)?;
@@ -100,45 +92,45 @@ impl Client {
         Ok(Self { url: url.clone(), runtime, connection: None, access, tls })
     }
 
-    /// Returns the URL that requests go to.
+    /// Returns the base URL.
     pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Reads `path` below the URL.
-    pub(crate) fn get(&mut self, path: &str) -> Result<Answer> {
+    /// Sends a GET request to `path` below the URL.
+    pub(crate) fn get(&mut self, path: &str) -> Result<Response> {
         self.send(Request::get(format!("{}{path}", self.url.path)), Bytes::new())
     }
 
-    /// Posts a form to `path` below the URL.
-    pub(crate) fn post_form(&mut self, path: &str, form: &str) -> Result<Answer> {
+    /// Sends a form to `path` below the URL.
+    pub(crate) fn post_form(&mut self, path: &str, form: &str) -> Result<Response> {
         let request = Request::post(format!("{}{path}", self.url.path))
             .header("content-type", "application/x-www-form-urlencoded");
         self.send(request, Bytes::copy_from_slice(form.as_bytes()))
     }
 
-    fn send(&mut self, request: hyper::http::request::Builder, body: Bytes) -> Result<Answer> {
+    fn send(&mut self, request: hyper::http::request::Builder, body: Bytes) -> Result<Response> {
         let request = request.header(HOST, self.url.authority()).header("user-agent", TOOLS_AGENT);
         let mut request = request.body(Full::new(body)).context("build a request")?;
         for (name, value) in &self.access.headers {
             request.headers_mut().append(name, value.clone());
         }
         let Self { url, runtime, connection, access, tls } = self;
-        let answer = runtime.block_on(async {
+        let response = runtime.block_on(async {
             let server = Server { url, access, tls: tls.as_ref() };
             match tokio::time::timeout(TIMEOUT, exchange(&server, connection, request)).await {
-                Ok(answer) => answer,
-                Err(_) => bail!("{url} has not answered within {TIMEOUT:?}"),
+                Ok(response) => response,
+                Err(_) => bail!("no response from {url} within {TIMEOUT:?}"),
             }
         });
-        if answer.is_err() {
+        if response.is_err() {
             self.connection = None;
         }
-        answer
+        response
     }
 }
 
-/// How to connect.
+/// What connecting to the server needs.
 struct Server<'a> {
     url: &'a Url,
     access: &'a Access,
@@ -149,8 +141,8 @@ async fn exchange(
     server: &Server<'_>,
     connection: &mut Option<SendRequest<Full<Bytes>>>,
     request: Request<Full<Bytes>>,
-) -> Result<Answer> {
-    // Between requests nobody looks at the connection: `ready` finds out whether the server has closed it.
+) -> Result<Response> {
+    // `ready` fails if the server has closed the connection since the last request.
     let is_open = match connection.as_mut() {
         Some(open) => open.ready().await.is_ok(),
         None => false,
@@ -163,8 +155,8 @@ async fn exchange(
     let (sender, url) = (connection.insert(sender), server.url);
     let response = sender.send_request(request).await.with_context(|| format!("send a request to {url}"))?;
     let (head, body) = response.into_parts();
-    let body = collect(body).await.with_context(|| format!("read the answer of {url}"))?;
-    Ok(Answer { status: head.status.as_u16(), body })
+    let body = collect(body).await.with_context(|| format!("read the response of {url}"))?;
+    Ok(Response { status: head.status.as_u16(), body })
 }
 
 /// Reads a body to its end.
@@ -173,7 +165,7 @@ async fn collect(mut body: Incoming) -> Result<Bytes> {
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         read.extend_from_slice(&data);
-        ensure!(read.len() <= ANSWER_SIZE_MAX, "it is longer than {ANSWER_SIZE_MAX} bytes");
+        ensure!(read.len() <= RESPONSE_SIZE_MAX, "the response is longer than {RESPONSE_SIZE_MAX} bytes");
     }
     Ok(read.into())
 }
@@ -182,21 +174,22 @@ impl Server<'_> {
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
         let Self { url, access, tls } = self;
         let authority = url.authority();
-        // Resolving blocks, but there is nothing else on this thread.
-        let found = (url.host.as_str(), url.port).to_socket_addrs().with_context(|| format!("find {authority}"))?;
-        let found: Vec<_> = found.collect();
-        let stream = TcpStream::connect(&found[..]).await.with_context(|| format!("connect to {authority}"))?;
-        stream.set_nodelay(true).context("set a connection up")?;
-        let Some(tls) = tls else { return set_up(stream).await };
+        // Resolving blocks, but nothing else runs on this thread.
+        let addresses =
+            (url.host.as_str(), url.port).to_socket_addrs().with_context(|| format!("resolve {authority}"))?;
+        let addresses: Vec<_> = addresses.collect();
+        let stream = TcpStream::connect(&addresses[..]).await.with_context(|| format!("connect to {authority}"))?;
+        stream.set_nodelay(true).context("open a connection")?;
+        let Some(tls) = tls else { return http1(stream).await };
         let name = tls::server_name(&access.tls, &url.host)?;
         let tls = TlsConnector::from(Arc::clone(tls));
-        set_up(tls.connect(name, stream).await.with_context(|| format!("speak TLS with {authority}"))?).await
+        http1(tls.connect(name, stream).await.with_context(|| format!("TLS handshake with {authority}"))?).await
     }
 }
 
-async fn set_up(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<SendRequest<Full<Bytes>>> {
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.context("set a connection up")?;
-    // Its errors reach the requests.
+async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<SendRequest<Full<Bytes>>> {
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.context("open a connection")?;
+    // Its errors are reported by the requests.
     tokio::spawn(connection);
     Ok(sender)
 }

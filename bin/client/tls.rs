@@ -1,4 +1,4 @@
-//! TLS of the client: whom to trust, and who we are.
+//! TLS of the client: trusted certificates, and the client certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::access::{TlsSettings, read};
 
-/// Returns what rustls connects with.
+/// Returns the configuration of rustls.
 ///
 /// # Errors
-/// What is missing or not sound, by its key.
+/// If a setting is invalid; the message names its key.
 pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions(of)?)?;
-    let trust = if of.insecure_skip_verify { Trust::Everyone } else { trust(of, &provider)? };
+    let trust = if of.insecure_skip_verify { Trust::Any } else { trust(of, &provider)? };
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { trust, provider }));
     let cert = pem(&of.cert, &of.cert_file).context("tls_config.cert")?;
     let key = pem(&of.key.0, &of.key_file).context("tls_config.key")?;
@@ -34,7 +34,7 @@ pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
         (Some(cert), Some(key)) => {
             let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert.as_bytes()).collect();
             let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
-            // Its error says what is wrong with the key, and nothing of what is in it.
+            // The message must not contain parts of the key.
             let key = key.map_err(|_| anyhow!("tls_config.key: no private key in PEM"))?;
             builder.with_client_auth_cert(certs.context("tls_config.cert")?, key).context("tls_config.cert")?
         }
@@ -44,16 +44,16 @@ pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// Returns the name that the server's certificate has to have.
+/// Returns the name that the server's certificate must have.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not a valid name.
 pub(super) fn server_name(of: &TlsSettings, host: &str) -> Result<ServerName<'static>> {
     let name = if of.server_name.is_empty() { host } else { &of.server_name };
-    ServerName::try_from(name.to_owned()).with_context(|| format!("{name:?} is not the name of a server"))
+    ServerName::try_from(name.to_owned()).with_context(|| format!("{name:?} is not a valid server name"))
 }
 
-/// Returns whom we trust: those of the file, or those that the operating system trusts.
+/// Returns the trusted roots: those of the file, or those of the operating system.
 fn trust(of: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
     let mut roots = RootCertStore::empty();
     let mut named = Vec::new();
@@ -65,10 +65,10 @@ fn trust(of: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
         }
         ensure!(!roots.is_empty(), "tls_config.ca: no certificate in PEM");
     } else {
-        // One that cannot be used is no reason against the others.
+        // Invalid certificates are skipped.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            bail!("the operating system has no root certificates; give them as tls_config.ca_file");
+            bail!("the operating system has no root certificates; set tls_config.ca_file");
         }
     }
     let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?;
@@ -80,7 +80,7 @@ fn pem(text: &str, file: &Path) -> Result<Option<String>> {
         (true, true) => Ok(None),
         (false, true) => Ok(Some(text.to_owned())),
         (true, false) => read(file).map(Some),
-        (false, false) => bail!("give the text or its file, not both"),
+        (false, false) => bail!("set the value or its file, not both"),
     }
 }
 
@@ -90,31 +90,31 @@ fn versions(of: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVersion>> 
         "TLS10" | "TLS11" if key == "min_version" => Ok(2),
         "TLS12" => Ok(2),
         "TLS13" => Ok(3),
-        _ => Err(anyhow!("tls_config.{key}: {text:?} is not spoken; TLS12 and TLS13 are")),
+        _ => Err(anyhow!("tls_config.{key}: unsupported version {text:?}; use TLS12 or TLS13")),
     };
     let (min, max) = (number("min_version", &of.min_version, 2)?, number("max_version", &of.max_version, 3)?);
     let all = [(2, &version::TLS12), (3, &version::TLS13)];
-    let spoken: Vec<_> = all.into_iter().filter(|(n, _)| (min..=max).contains(n)).map(|(_, version)| version).collect();
-    ensure!(!spoken.is_empty(), "tls_config: min_version is above max_version");
-    Ok(spoken)
+    let supported: Vec<_> =
+        all.into_iter().filter(|(n, _)| (min..=max).contains(n)).map(|(_, version)| version).collect();
+    ensure!(!supported.is_empty(), "tls_config: min_version is above max_version");
+    Ok(supported)
 }
 
-/// Whose certificates we trust.
+/// The trusted certificates.
 #[derive(Debug)]
 enum Trust {
-    /// All, as `insecure_skip_verify` asks for. Signatures are checked all the same: the server has the key of the
-    /// certificate that it shows.
-    Everyone,
+    /// All certificates, for `insecure_skip_verify`. Signatures are still checked: the server has the key of its certificate.
+    Any,
     Roots {
-        /// Who looks for a root that signed the certificate.
+        /// Verifies that a root signed the certificate.
         signed: Arc<WebPkiServerVerifier>,
-        /// The roots that the settings name. A server may show one of them as its own, as it does if it signed for itself
-        /// with `openssl req -x509`; to rustls one that may sign others is none of a server.
+        /// The roots of the settings. A server may present one of them as its own certificate, if it is self-signed with
+        /// `openssl req -x509`; rustls rejects CA certificates as server certificates.
         named: Vec<CertificateDer<'static>>,
     },
 }
 
-/// Checks a server's certificate.
+/// Verifies a server's certificate.
 #[derive(Debug)]
 struct Verifier {
     trust: Trust,
@@ -131,7 +131,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match &self.trust {
-            Trust::Everyone => {}
+            Trust::Any => {}
             Trust::Roots { named, .. } if named.iter().any(|root| root == end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 verify_validity(end_entity, now)?;
@@ -166,7 +166,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Checks that it is neither too early nor too late for a certificate.
+/// Checks the validity period of a certificate.
 fn verify_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let (_, parsed) = X509Certificate::from_der(cert).map_err(|_| CertificateError::BadEncoding)?;
     let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
@@ -184,22 +184,22 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expect: &str) {
-        let refused = format!("{:#}", client_config(&serde_yaml_ng::from_str(text).unwrap()).unwrap_err());
-        assert!(refused.contains(expect), "{refused}");
+        let error = format!("{:#}", client_config(&serde_yaml_ng::from_str(text).unwrap()).unwrap_err());
+        assert!(error.contains(expect), "{error}");
     }
 
     #[test]
-    fn what_is_not_sound_is_refused_by_its_key() {
+    fn invalid_settings_are_rejected_by_key() {
         check("ca_file: nowhere", "tls_config.ca: read \"nowhere\"");
         check("ca: nothing", "tls_config.ca: no certificate");
         check("{insecure_skip_verify: true, cert: x}", "cert and key go together");
         check("{insecure_skip_verify: true, cert: x, key: s3cret}", "no private key in PEM");
         check("{min_version: TLS13, max_version: TLS12}", "above max_version");
-        check("max_version: TLS11", "\"TLS11\" is not spoken");
+        check("max_version: TLS11", "unsupported version \"TLS11\"");
     }
 
     #[test]
-    fn a_server_that_signed_for_itself_is_trusted_by_name_and_for_its_time() {
+    fn a_self_signed_server_is_trusted_by_name_and_validity() {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut of_cert = rcgen::CertificateParams::new(["store".to_owned()]).unwrap();
         of_cert.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_settings_goes_before_that_of_the_url() {
+    fn the_server_name_of_the_settings_takes_precedence() {
         let settings = TlsSettings { server_name: "store".to_owned(), ..TlsSettings::default() };
         assert_eq!(server_name(&settings, "127.0.0.1").unwrap(), ServerName::try_from("store").unwrap());
         assert_eq!(server_name(&TlsSettings::default(), "::1").unwrap(), ServerName::try_from("::1").unwrap());

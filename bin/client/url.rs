@@ -1,4 +1,4 @@
-//! Where a server is.
+//! The URL of a server.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,20 +7,20 @@ use base64::engine::general_purpose::STANDARD;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(super) is_https: bool,
-    /// Host without brackets.
+    /// The host, without the brackets of IPv6.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Path, without a slash at its end.
+    /// The path, without a final slash.
     pub(super) path: String,
-    /// User and password that stood before the host, as basic authentication has them.
+    /// The userinfo as credentials of basic authentication.
     pub(super) basic: Option<String>,
 }
 
 impl Url {
-    /// Reads `http://host:port/path`; without a scheme it is http, as for Prometheus' tools.
+    /// Parses `http://host:port/path`. The default scheme is http, as in Prometheus' tools.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A message for the user.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let is_https = match scheme {
@@ -44,7 +44,7 @@ impl Url {
         Ok(Self { is_https, host, port, path, basic })
     }
 
-    /// Returns host and port as a request names them.
+    /// Returns host and port as in the `Host` header.
     pub(super) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -54,7 +54,7 @@ impl Url {
     }
 }
 
-/// Without the password.
+/// Does not print the password.
 impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.is_https { "https" } else { "http" };
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Url {
     }
 }
 
-/// Splits `host:port`, `[address]:port` or either without a port; the host comes without brackets.
+/// Splits `host:port` or `[address]:port`, where the port is optional; returns the host without brackets.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -86,7 +86,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     is_host(host).then_some((host, port))
 }
 
-/// Undoes the escapes of a URL; what is no escape stays.
+/// Decodes percent escapes; invalid escapes remain.
 fn unescape(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let (mut unescaped, mut i) = (Vec::with_capacity(bytes.len()), 0);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_read_with_scheme_port_and_path() {
+    fn urls_have_scheme_port_and_path() {
         check("http://localhost:9898/api/v1/write", Some("http://localhost:9898/api/v1/write"));
         check("http://[::1]:9898/", Some("http://[::1]:9898"));
         check("http://[::1]", Some("http://[::1]:80"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_taken_from_the_url_and_not_shown() {
+    fn the_password_of_a_url_is_not_printed() {
         let url = Url::parse("https://ann:a%40b@store").unwrap();
         assert_eq!(url.basic.as_deref(), Some(STANDARD.encode("ann:a@b").as_str()));
         assert_eq!(format!("{url:?}"), "https://store:443");

@@ -25,7 +25,7 @@ pub(crate) use args::{ExportArgs, ImportArgs, WalCommand};
 use directory::Owner;
 pub(crate) use report::fault_lines;
 
-use crate::printing::told;
+use crate::printing::error_chain;
 
 /// What a tool found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn exit_code(result: Result<Verdict>) -> ExitCode {
         Ok(Verdict::Sound) => ExitCode::SUCCESS,
         Ok(Verdict::Faults) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("varve: {}", told(&error));
+            eprintln!("varve: {}", error_chain(&error));
             ExitCode::from(2)
         }
     }

@@ -1,4 +1,4 @@
-//! `varve completion` and `varve man`: the command line, told to shells and to people.
+//! `varve completion` and `varve man`: shell completions and manual pages.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::printing::stdout;
 /// Arguments of `varve completion`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CompletionArgs {
-    /// The shell
+    /// Shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
@@ -20,15 +20,15 @@ pub(crate) struct CompletionArgs {
 /// Arguments of `varve man`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ManArgs {
-    /// The command, for instance: query instant [default: all of varve]
+    /// Command, for example: query instant [default: varve]
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 
-/// Prints what a shell needs.
+/// Prints the completions of a shell.
 ///
 /// # Errors
-/// If it cannot be printed.
+/// If standard output cannot be written.
 pub(crate) fn completion(args: &CompletionArgs) -> Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut description(), "varve", &mut text);
@@ -38,7 +38,7 @@ pub(crate) fn completion(args: &CompletionArgs) -> Result<()> {
 /// Prints the manual page of a command.
 ///
 /// # Errors
-/// If there is no such command, or it cannot be printed.
+/// If the command does not exist, or standard output cannot be written.
 pub(crate) fn man(args: &ManArgs) -> Result<()> {
     print(&page(&args.command)?)
 }
@@ -48,11 +48,11 @@ fn page(path: &[String]) -> Result<Vec<u8>> {
     all.build();
     let mut command = &all;
     for name in path {
-        let Some(found) = command.find_subcommand(name) else { bail!("there is no command {:?}", path.join(" ")) };
+        let Some(found) = command.find_subcommand(name) else { bail!("no command {:?}", path.join(" ")) };
         command = found;
     }
     let mut text = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut text).context("write the page")?;
+    clap_mangen::Man::new(command.clone()).render(&mut text).context("render the page")?;
     Ok(text)
 }
 

@@ -1,4 +1,4 @@
-//! `varve status`: what can be told of a server from its data directory.
+//! `varve status`: the state of a server, from its data directory.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use crate::server::active_requests::log as ring;
 use crate::server::active_requests::log::{Record, RingFile, State};
 
-/// Requests that ended last, of which the report tells.
+/// Maximum number of finished requests in the report.
 const ENDED_SHOWN: usize = 10;
 
 /// `varve status ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StatusCommand {
-    /// Says what the server was doing when it died, and which request was the heaviest
+    /// Show what the server was doing when it died, heaviest request first
     LastWords(LastWordsArgs),
 }
 
@@ -28,10 +28,10 @@ pub(crate) struct LastWordsArgs {
     pub(crate) path: PathBuf,
 }
 
-/// Tells what is asked for.
+/// Runs `varve status ...`.
 ///
 /// # Errors
-/// What kept it from being read.
+/// If no log of active requests can be read.
 pub(crate) fn run(command: &StatusCommand) -> Result<()> {
     let StatusCommand::LastWords(args) = command;
     last_words(args)
@@ -46,39 +46,39 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
                 print!("{gap}{}", report(&found));
                 n_read += 1;
             }
-            // Who has been started once has no process before.
+            // After the first start there is no log of a previous process.
             Err(_) if !path.exists() => {}
             Err(refused) => refusals.push(format!("{refused:#}")),
         }
     }
     match (n_read, &refusals[..]) {
-        (0, []) => bail!("no server of a version that notes its requests has run in {:?}", args.path),
+        (0, []) => bail!("no log of active requests in {:?}", args.path),
         (_, []) => Ok(()),
         (_, refusals) => bail!("{}", refusals.join("; ")),
     }
 }
 
-/// Says what a process was doing.
+/// Returns the report of a process.
 fn report(found: &RingFile) -> String {
     let mut out = String::new();
-    let end = if found.ended_in_order { "ended in order" } else { "was killed, crashed, or still runs" };
+    let end = if found.ended_in_order { "shut down" } else { "was killed, crashed, or is still running" };
     line(&mut out, format_args!("Process {}, started {}, {end}.", found.pid, time(found.started_ms)));
     let at_work = found.at_work();
     if at_work.is_empty() {
-        line(&mut out, format_args!("No request was at work."));
+        line(&mut out, format_args!("No active requests."));
     } else {
-        line(&mut out, format_args!("At work, the heaviest first ({}):", at_work.len()));
+        line(&mut out, format_args!("Active requests, heaviest first ({}):", at_work.len()));
         at_work.iter().for_each(|record| describe(&mut out, record));
     }
     let mut ended: Vec<_> =
         found.records.iter().filter(|record| matches!(record.state, State::Answered | State::Failed)).collect();
     ended.sort_by_key(|record| std::cmp::Reverse(record.noted_ms));
     if !ended.is_empty() {
-        line(&mut out, format_args!("Ended before, the last first (of {} that are known):", ended.len()));
+        line(&mut out, format_args!("Finished requests, latest first ({} known):", ended.len()));
         ended.iter().take(ENDED_SHOWN).for_each(|record| describe(&mut out, record));
     }
     if found.n_damaged > 0 {
-        line(&mut out, format_args!("{} slots of the ring cannot be read.", found.n_damaged));
+        line(&mut out, format_args!("{} records are damaged.", found.n_damaged));
     }
     out
 }
@@ -108,7 +108,7 @@ fn describe(out: &mut String, record: &Record) {
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    writeln!(out, "{text}").expect("a String takes everything");
+    writeln!(out, "{text}").expect("writing to a String cannot fail");
 }
 
 fn time(ms: i64) -> String {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_heaviest_that_was_at_work_comes_first() {
+    fn active_requests_are_listed_heaviest_first() {
         let record = |id, state, held_bytes| Record {
             state,
             id,
@@ -138,9 +138,9 @@ mod tests {
         ];
         let found = RingFile { pid: 7, started_ms: 0, ended_in_order: false, records, n_damaged: 1 };
         let text = report(&found);
-        let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}"));
-        let order = ["Process 7", "(3)", "query_3", "query_2", "query_4", "Ended before", "query_1", "1 slots"];
-        assert!(order.map(place).is_sorted(), "{text}");
+        let position = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}"));
+        let order = ["Process 7", "(3)", "query_3", "query_2", "query_4", "Finished requests", "query_1", "1 records"];
+        assert!(order.map(position).is_sorted(), "{text}");
         assert!(text.contains("  3 working  1500 ms, since 2023-11-14T22:13:20.000Z"), "{text}");
     }
 }

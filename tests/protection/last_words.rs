@@ -21,13 +21,13 @@ fn a_query_that_ran_when_the_server_was_killed_is_named() {
     let dying = endless_query(&server);
     wait_until("the ring to have its memory", || {
         let (_, text) = last_words(&server.data_dir());
-        text.split_once("At work").is_some_and(|(_, at_work)| !at_work.contains("memory 0 bytes, peak 0"))
+        text.split_once("Active requests").is_some_and(|(_, at_work)| !at_work.contains("memory 0 bytes, peak 0"))
     });
     server.kill();
     drop(dying);
     let (ok, text) = last_words(&server.data_dir());
     assert!(ok, "{text}");
-    let (at_work, ended) = text.split_once("Ended before").expect("a query has ended before");
+    let (at_work, ended) = text.split_once("Finished requests").expect("a query has ended before");
     assert!(at_work.contains("was killed, crashed, or still runs"), "{text}");
     assert!(
         at_work.contains("working /api/v1/query_range") && at_work.contains("(sum(max_over_time(load[300s]))"),

@@ -24,7 +24,7 @@ use tokio_rustls::rustls::ServerConfig;
 pub(crate) use auth::{Auth, Denied, Scope};
 pub(crate) use tls::ALPN_HTTP2;
 
-use crate::printing::told;
+use crate::printing::error_chain;
 
 /// What the file says, kept up to date.
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl WebConfig {
             }
             Err(error) => {
                 *seen = now;
-                tracing::error!(error = told(&error), "Web configuration not read again; the old one stays");
+                tracing::error!(error = error_chain(&error), "Web configuration not read again; the old one stays");
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Regular expressions that match a given set of names and nothing else, kept short by common beginnings:
+//! Regular expressions that match exactly a set of names, shortened by common prefixes:
 //! `kube_(node_(info|role)|pod_info)`.
 
 use varve_tsdb::Regexp;
 
-/// How deep groups are nested; what goes on after that is written out.
+/// Maximum nesting of groups; deeper names are written out.
 const DEPTH_MAX: usize = 32;
 
 /// Returns expressions that together match exactly `names`, each of at most `size_max` bytes unless one name is longer.
@@ -19,7 +19,7 @@ pub(super) fn alternations(names: &[&str], size_max: usize) -> Vec<String> {
     parts
 }
 
-/// Returns the expression of some names, without a group around it.
+/// Returns the expression of some names, without an enclosing group.
 fn factor(names: &[&str], depth: usize) -> String {
     if depth == DEPTH_MAX {
         return names.iter().map(|name| Regexp::escape(name)).collect::<Vec<_>>().join("|");
@@ -40,7 +40,7 @@ fn factor(names: &[&str], depth: usize) -> String {
     parts.join("|")
 }
 
-/// Returns the name up to its first underscore, which belongs to it.
+/// Returns the name up to and including its first underscore.
 fn first_word(name: &str) -> &str {
     &name[..name.find('_').map_or(name.len(), |at| at + 1)]
 }
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn common_beginnings_stand_once() {
+    fn common_prefixes_occur_once() {
         check(&["kube_node_info", "kube_node_role", "kube_pod_info"], "kube_(node_(info|role)|pod_info)");
         check(&["a_b_bucket", "a_b_count", "a_b_sum"], "a_b_(bucket|count|sum)");
         check(&["a"], "a");
@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_match_the_names_and_nothing_else(names in prop::collection::btree_set("[ab_.]{1,6}", 1..20), other in "[ab_.]{1,6}") {
+        fn they_match_exactly_the_names(names in prop::collection::btree_set("[ab_.]{1,6}", 1..20), other in "[ab_.]{1,6}") {
             let names: BTreeSet<String> = names;
             let sorted: Vec<_> = names.iter().map(String::as_str).collect();
             let parts: Vec<_> = alternations(&sorted, 24).iter().map(|part| Regexp::parse(part).unwrap()).collect();

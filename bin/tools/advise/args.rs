@@ -1,4 +1,4 @@
-//! Flags of `varve advise`.
+//! The arguments of `varve advise`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::quantity::parse_duration;
 /// Commands of `varve advise`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdviseCommand {
-    /// Finds metrics, buckets and labels that no rule, dashboard or query needs, and writes rules that drop them
+    /// Find metrics, buckets and labels that no rule, dashboard or query uses, and write rules that drop them
     Drops(Box<DropsArgs>),
-    /// Shows which metrics were asked for of late, by whom, and which never
+    /// Show which metrics were queried recently and by whom, or which were not
     Usage(UsageArgs),
 }
 
-/// Whom to trust over https.
+/// TLS flags.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrustArgs {
-    /// Certificates in PEM that servers asked over https are signed with, instead of those that the system trusts
+    /// PEM file of the trusted certificate authorities for https, instead of those of the operating system
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// Takes any certificate of servers asked over https: whoever is in between can read and change all
+    /// Accept any certificate for https; an attacker in between can read and change everything
     #[arg(long, conflicts_with = "ca_file")]
     pub(crate) insecure_skip_verify: bool,
 }
 
 impl TrustArgs {
-    /// Makes a client of a server, with the bearer token of a file if there is one.
+    /// Creates a client of a server, with the bearer token of a file, if any.
     ///
     /// # Errors
-    /// If a file cannot be read, or holds what it should not.
+    /// If a file cannot be read or is invalid.
     pub(crate) fn client(&self, url: &Url, token_file: Option<&Path>) -> Result<Client> {
         let access = Access::with_token_file(token_file)?;
         Client::with_access(url, access.trusting(self.ca_file.clone(), self.insecure_skip_verify))
@@ -45,23 +45,23 @@ impl TrustArgs {
 /// Arguments of `varve advise drops`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DropsArgs {
-    /// Rule file, PrometheusRule manifest, or folder of them; may be repeated
+    /// Rule file, PrometheusRule manifest, or directory of them; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: Vec<PathBuf>,
 
-    /// Grafana dashboard, manifest that holds some, or folder of them; may be repeated
+    /// Grafana dashboard, manifest with dashboards, or directory of them; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) dashboards: Vec<PathBuf>,
 
-    /// Grafana whose dashboards are read as well
+    /// Grafana whose dashboards are read, too
     #[arg(long, value_name = "URL", value_parser = Url::parse)]
     pub(crate) grafana: Option<Url>,
 
-    /// File with the token of a service account of that Grafana
+    /// File with the token of a Grafana service account
     #[arg(long, value_name = "FILE", requires = "grafana")]
     pub(crate) grafana_token_file: Option<PathBuf>,
 
-    /// Running Varve or Prometheus whose series are looked at; a Varve's usage record is read, too
+    /// Varve or Prometheus server whose series are analyzed; the usage record of a Varve is read, too
     #[arg(long, value_name = "URL", value_parser = Url::parse, conflicts_with = "scrape")]
     pub(crate) url: Option<Url>,
 
@@ -72,75 +72,75 @@ pub(crate) struct DropsArgs {
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
 
-    /// Text-format scrape of a target of a job, instead of --url; may be repeated
+    /// File with a scrape of one target of a job, instead of --url; may be repeated
     #[arg(long, value_name = "JOB=FILE", value_parser = parse_scrape)]
     pub(crate) scrape: Vec<(String, PathBuf)>,
 
-    /// Targets of a job, where its scrape is one of many; may be repeated
+    /// Number of targets of a job given by --scrape; may be repeated
     #[arg(long, value_name = "JOB=N", value_parser = parse_targets)]
     pub(crate) targets: Vec<(String, u64)>,
 
-    /// How often targets are scraped, of one job or of all that are not named; may be repeated [default: 30s]
+    /// Scrape interval of a job, or of all other jobs; may be repeated [default: 30s]
     #[arg(long, value_name = "[JOB=]DURATION", value_parser = parse_interval)]
     pub(crate) scrape_interval: Vec<(Option<String>, Duration)>,
 
-    /// Usage record in a file: a copy of /api/v1/status/usage; may be repeated
+    /// File with a usage record, a copy of /api/v1/status/usage; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) usage: Vec<PathBuf>,
 
-    /// How far back what was asked for counts
+    /// Maximum age of queries that count as usage
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_positive)]
     pub(crate) usage_since: Duration,
 
-    /// Leaves the usage record of --url out
+    /// Ignore the usage record of --url
     #[arg(long)]
     pub(crate) no_usage: bool,
 
-    /// Takes matchers on `job` at their word: a metric is unused in each job that no selector of it names
+    /// Respect matchers on `job`: a metric can be unused in one job and used in another
     #[arg(long)]
     pub(crate) by_job: bool,
 
-    /// Takes selectors without a metric's name for no need of anything
+    /// Ignore selectors without a metric name
     #[arg(long)]
     pub(crate) ignore_nameless: bool,
 
-    /// Bytes of a sample on the disk [default: those of --url if it is a Varve that stores its own metrics, else 1]
+    /// Bytes per sample on disk [default: that of --url if it is a Varve that stores its own metrics, else 1]
     #[arg(long, value_name = "N", value_parser = parse_bytes)]
     pub(crate) bytes_per_sample: Option<f64>,
 
-    /// How long samples are kept, for what something costs on the disk
+    /// Retention, to estimate disk usage
     #[arg(long, value_name = "DURATION", default_value = "15d", value_parser = parse_positive)]
     pub(crate) retention: Duration,
 
-    /// Form of the report
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: Format,
 
-    /// Lines of each part of the table
+    /// Maximum number of lines per table
     #[arg(long, value_name = "N", default_value = "50")]
     pub(crate) limit: usize,
 
-    /// File to write relabelling rules to
+    /// File to write relabel rules to
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
 
-    /// Whose rules are written
-    #[arg(long, value_name = "WHOSE", default_value = "varve")]
+    /// Format of the rules
+    #[arg(long, value_name = "FORMAT", default_value = "varve")]
     pub(crate) write_for: Dialect,
 
-    /// Writes rules that drop, instead of rules in shadow that count what they would drop
+    /// Write rules that drop, instead of dry-run rules that count what they would drop
     #[arg(long)]
     pub(crate) enforce: bool,
 
-    /// Writes rules for labels, too, where no two series become one without them
+    /// Also write rules that remove labels, where no two series become equal without them
     #[arg(long)]
     pub(crate) write_labels: bool,
 
-    /// Ends with code 3 if more than this share of the series is unused
+    /// Exit with code 3 if more than this share of the series is unused
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub(crate) fail_above: Option<f64>,
 
-    /// Ends with code 4 if something could not be read
+    /// Exit with code 4 if some input could not be parsed
     #[arg(long)]
     pub(crate) strict: bool,
 }
@@ -148,7 +148,7 @@ pub(crate) struct DropsArgs {
 /// Arguments of `varve advise usage`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UsageArgs {
-    /// Running Varve
+    /// Varve server
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
     pub(crate) url: Url,
 
@@ -159,24 +159,24 @@ pub(crate) struct UsageArgs {
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
 
-    /// Shows the metrics that exist and were not asked for, instead
+    /// Show the metrics that exist and were not queried, instead
     #[arg(long)]
     pub(crate) unused: bool,
 
-    /// Only metrics whose name begins so
+    /// Prefix of the metric names
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) prefix: String,
 
-    /// Form of the report
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: Format,
 
-    /// Lines of the table
+    /// Maximum number of lines
     #[arg(long, value_name = "N", default_value = "50")]
     pub(crate) limit: usize,
 }
 
-/// Form of a report.
+/// Output format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Table,

@@ -1,4 +1,4 @@
-//! Files and folders, and the documents in them: JSON, and YAML of any number of documents.
+//! Input files and directories, and their documents: JSON, and YAML with any number of documents.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -7,23 +7,23 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// Files that one command reads.
+/// Maximum number of files.
 const FILES_MAX: usize = 20_000;
-/// Size of a file.
+/// Maximum size of a file.
 const FILE_SIZE_MAX: u64 = 128 << 20;
-/// How deep folders are nested; links may make a circle.
+/// Maximum depth of directories, as symbolic links may form a cycle.
 const FOLDER_DEPTH_MAX: usize = 32;
-/// How deep lists of Kubernetes objects are nested.
+/// Maximum depth of lists of Kubernetes objects.
 const LIST_DEPTH_MAX: usize = 8;
 
-/// A file's text.
+/// A text file.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) name: Rc<str>,
     pub(super) text: String,
 }
 
-/// Reads files, and those of folders whose names end in one of the suffixes, in the order of their names.
+/// Reads files, and the files of directories that have one of the suffixes, in the order of their names.
 ///
 /// # Errors
 /// If one cannot be read, is not UTF-8, or is too large, or if there are too many.
@@ -45,10 +45,10 @@ fn collect(path: &Path, suffixes: &[&str], depth: usize, found: &mut Vec<PathBuf
         return Ok(());
     }
     if depth > FOLDER_DEPTH_MAX {
-        bail!("{path:?} is nested more than {FOLDER_DEPTH_MAX} folders deep");
+        bail!("{path:?} is nested more than {FOLDER_DEPTH_MAX} directories deep");
     }
     let entries = path.read_dir().and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-    let mut entries: Vec<PathBuf> = entries.with_context(|| format!("read folder {path:?}"))?;
+    let mut entries: Vec<PathBuf> = entries.with_context(|| format!("read directory {path:?}"))?;
     entries.sort();
     entries.iter().try_for_each(|entry| collect(entry, suffixes, depth + 1, found))
 }
@@ -64,12 +64,12 @@ pub(super) fn read_file(path: &Path) -> Result<File> {
     Ok(File { name: path.to_string_lossy().into(), text })
 }
 
-/// Parses a text as YAML, which JSON is too: each document, lists of Kubernetes objects item by item.
+/// Parses JSON or YAML and returns all documents, and the items of lists of Kubernetes objects.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The parser's error.
 pub(super) fn parse(text: &str) -> Result<Vec<Value>, String> {
-    // YAML's parser is slow on large JSON.
+    // The YAML parser is slow with large JSON.
     if let Ok(value) = serde_json::from_str(text) {
         let mut objects = Vec::new();
         flatten(value, 0, &mut objects);
@@ -77,7 +77,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Value>, String> {
     }
     let mut objects = Vec::new();
     for document in serde_yaml_ng::Deserializer::from_str(text) {
-        flatten(Value::deserialize(document).map_err(|refused| refused.to_string())?, 0, &mut objects);
+        flatten(Value::deserialize(document).map_err(|error| error.to_string())?, 0, &mut objects);
     }
     Ok(objects)
 }
@@ -106,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn documents_and_lists_come_one_by_one() {
+    fn documents_and_list_items_are_returned_one_by_one() {
         assert_eq!(
             parse("a: 1\n---\n# nothing\n---\n[{b: 2}, {c: 3}]\n").unwrap(),
             [json!({"a": 1}), json!({"b": 2}), json!({"c": 3})]
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_read_whole_in_order() {
+    fn directories_are_read_recursively_in_order() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("b")).unwrap();
         for name in ["b/x.yaml", "a.yaml", "c.txt"] {

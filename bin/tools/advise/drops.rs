@@ -1,4 +1,4 @@
-//! `varve advise drops`: reads what is needed and what exists, and tells what is not needed.
+//! `varve advise drops`: compares what exists with what is needed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,32 +16,30 @@ use super::needs::Needs;
 use super::problems::Problem;
 use super::relabel_rules;
 use super::report::Report;
-use super::{record, rules};
+use super::{rules, usage_record};
 use crate::quantity::print_duration;
 
-/// The exit code when more is unused than may be.
+/// The exit code if more is unused than `--fail-above` allows.
 const CODE_UNUSED: u8 = 3;
-/// The exit code when something could not be read.
+/// The exit code of `--strict` if some input could not be parsed.
 const CODE_PROBLEMS: u8 = 4;
-/// How often targets are scraped if nobody says.
+/// The default scrape interval.
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(30);
-/// Bytes of a sample on the disk if nobody says.
+/// The default of bytes per sample on disk.
 const BYTES_PER_SAMPLE: f64 = 1.0;
-/// A usage record that is younger may not have seen all that is asked for.
+/// A younger usage record may miss rare queries.
 const RECORD_AGE_MIN: Duration = Duration::from_secs(7 * 86_400);
 
-/// Runs `varve advise drops` and returns what the process ends with.
+/// Runs `varve advise drops` and returns the exit code.
 ///
 /// # Errors
-/// If an input cannot be read at all, or the rules cannot be written.
+/// If an input cannot be read or the rules cannot be written.
 pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
-    ensure!(args.url.is_some() || !args.scrape.is_empty(), "what exists? give --url or --scrape");
+    ensure!(args.url.is_some() || !args.scrape.is_empty(), "no inventory: give --url or --scrape");
     let mut inputs = Inputs::default();
     inputs.read(args)?;
     if inputs.needs.is_empty() {
-        bail!(
-            "what is needed? no rule, dashboard or query was found: give --rules, --dashboards, --grafana or --usage"
-        );
+        bail!("no rule, dashboard or query was found: give --rules, --dashboards, --grafana or --usage");
     }
     let findings = find(args, &inputs.needs)?;
     let report = Report {
@@ -63,7 +61,7 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
     })
 }
 
-/// All that tells what is needed.
+/// The needs of all inputs.
 #[derive(Debug, Default)]
 struct Inputs {
     needs: Needs,
@@ -93,24 +91,22 @@ impl Inputs {
             self.read_record(&file.name, &file.text, args.usage_since);
         }
         let Some(url) = args.url.as_ref().filter(|_| !args.no_usage) else { return Ok(()) };
-        let answer = args.trust.client(url, args.token_file.as_deref())?.get("/api/v1/status/usage")?;
-        if answer.is_success() {
-            let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let response = args.trust.client(url, args.token_file.as_deref())?.get("/api/v1/status/usage")?;
+        if response.is_success() {
+            let text = String::from_utf8_lossy(&response.body).into_owned();
             self.read_record(&format!("{url}/api/v1/status/usage"), &text, args.usage_since);
         } else {
-            self.notes.push(format!("{url} has no usage record: it answers {}", answer.status));
+            self.notes.push(format!("{url} has no usage record: it returned {}", response.status));
         }
         Ok(())
     }
 
     fn read_record(&mut self, name: &str, text: &str, within: Duration) {
-        let since_ms = before_now_ms(within);
-        let kept_since = record::read(&name.into(), text, since_ms, &mut self.needs, &mut self.problems);
-        if kept_since.is_some_and(|kept_since| kept_since > before_now_ms(RECORD_AGE_MIN)) {
+        let after_ms = before_now_ms(within);
+        let since = usage_record::read(&name.into(), text, after_ms, &mut self.needs, &mut self.problems);
+        if since.is_some_and(|since| since > before_now_ms(RECORD_AGE_MIN)) {
             let age = print_duration(RECORD_AGE_MIN);
-            self.notes.push(format!(
-                "the usage record {name} is kept for less than {age}: what is asked for rarely may be missing"
-            ));
+            self.notes.push(format!("the usage record {name} covers less than {age}: rare queries may be missing"));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What nobody needs, and what it costs.
+//! Unused metrics, buckets and labels, and their cost.
 //!
-//! A metric is unused if no selector takes its name; with [`Options::by_job`] also in the jobs that no selector of it takes.
-//! A histogram bucket is unused if its metric is used and every selector of that asks for other values of `le`. A label is
-//! unused if every selector of its metric uses others only. What a recording rule writes, what a server makes by itself
-//! (`up`, `scrape_*`, `ALERTS`) and `target_info`, which joins read without naming it, are never found.
+//! A metric is unused if no selector matches its name; with [`Options::by_job`] also in the jobs that no selector of it
+//! matches. A histogram bucket is unused if its metric is used, but only with other values of `le`. A label is unused if the
+//! metric's selectors use other labels only. The results of recording rules, series that the server creates (`up`, `scrape_*`,
+//! `ALERTS`) and `target_info`, which joins read without naming it, are never unused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,35 +12,35 @@ use anyhow::Result;
 use serde::Serialize;
 use varve_query::usage::LabelSet;
 
-use super::inventory::{Amount, Inventory, MetricId};
+use super::inventory::{Inventory, MetricId, MetricSize};
 use super::needs::{Needs, Selector};
 
-/// How findings are made.
+/// Options of the analysis.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Options {
-    /// Matchers on `job` count.
+    /// Respect matchers on `job`.
     pub(super) by_job: bool,
-    /// Selectors without a metric's name do not count.
+    /// Ignore selectors without a metric name.
     pub(super) ignore_nameless: bool,
-    /// What a sample takes on the disk.
+    /// Bytes per sample on disk.
     pub(super) bytes_per_sample: f64,
-    /// How long samples are kept.
+    /// The retention.
     pub(super) retention: Duration,
 }
 
-/// What was found.
+/// The result of the analysis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Findings {
     pub(super) totals: Totals,
-    /// What nobody needs, the most expensive first.
+    /// Unused metrics, buckets and labels, most expensive first.
     pub(super) unused: Vec<Finding>,
-    /// Metrics that only recording rules need whose results nobody reads.
+    /// Metrics that only recording rules with unread results need.
     pub(super) unread: Vec<Finding>,
-    /// Selectors without a metric's name, each of which keeps all that it may select.
+    /// Selectors without a metric name; each needs all series that it may match.
     pub(super) nameless: Vec<String>,
 }
 
-/// How much there is, and how much of it is of metrics that nobody needs.
+/// Total and unused sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Default)]
 pub(super) struct Totals {
     pub(super) metrics: u64,
@@ -48,13 +48,13 @@ pub(super) struct Totals {
     pub(super) samples_per_second: f64,
     pub(super) unused_metrics: u64,
     pub(super) unused_metric_series: u64,
-    /// Series of metrics, or buckets, that nobody needs.
+    /// Series of unused metrics and buckets.
     pub(super) unused_series: u64,
     pub(super) unused_samples_per_second: f64,
     pub(super) unused_bytes: f64,
 }
 
-/// Something that nobody needs.
+/// An unused metric, set of buckets, or label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Finding {
     pub(super) kind: Kind,
@@ -66,16 +66,16 @@ pub(super) struct Finding {
     /// The values of `le` of [`Kind::Buckets`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) buckets: Vec<String>,
-    /// Series that would not be there without it.
+    /// Series that would disappear without it.
     pub(super) series: u64,
     pub(super) samples_per_second: f64,
-    /// On the disk, over the time that samples are kept.
+    /// Bytes on disk over the retention.
     pub(super) bytes: f64,
-    /// A relabelling rule can take it away and change no answer.
+    /// `true` if a relabel rule can drop it without changing a query result.
     pub(super) droppable: bool,
 }
 
-/// What it is.
+/// The kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -84,10 +84,10 @@ pub(super) enum Kind {
     Label,
 }
 
-/// Labels that tell series apart for more than those who ask: nobody is advised to take them away.
-const KEPT_LABELS: [&str; 5] = ["__name__", "instance", "job", "le", "quantile"];
+/// Labels that are never reported, as they identify series beyond queries.
+const PROTECTED_LABELS: [&str; 5] = ["__name__", "instance", "job", "le", "quantile"];
 
-/// Finds what nobody needs.
+/// Finds what is unused.
 ///
 /// # Errors
 /// If the inventory cannot be read.
@@ -106,8 +106,8 @@ pub(super) fn find(needs: &Needs, inventory: &mut dyn Inventory, options: Option
             nameless: nameless.into_iter().collect(),
         },
     };
-    for (metric, amount) in &metrics {
-        search.look_at(metric, *amount, inventory)?;
+    for (metric, size) in &metrics {
+        search.check_metric(metric, *size, inventory)?;
     }
     Ok(search.finish())
 }
@@ -121,67 +121,67 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn look_at(&mut self, metric: &MetricId, amount: Amount, inventory: &mut dyn Inventory) -> Result<()> {
+    fn check_metric(&mut self, metric: &MetricId, size: MetricSize, inventory: &mut dyn Inventory) -> Result<()> {
         let totals = &mut self.found.totals;
         totals.metrics += 1;
-        totals.series += amount.n_series;
-        totals.samples_per_second += amount.n_series as f64 * amount.samples_per_second;
-        if self.is_kept(&metric.name) {
+        totals.series += size.n_series;
+        totals.samples_per_second += size.n_series as f64 * size.samples_per_second;
+        if self.is_protected(&metric.name) {
             return Ok(());
         }
-        let asks = |selector: &Selector| match selector.is_nameless() {
-            true => !self.options.ignore_nameless && selector.passes("job", &metric.job),
-            false => !self.options.by_job || selector.passes("job", &metric.job),
+        let applies = |selector: &Selector| match selector.is_nameless() {
+            true => !self.options.ignore_nameless && selector.may_match("job", &metric.job),
+            false => !self.options.by_job || selector.may_match("job", &metric.job),
         };
-        let used: Vec<_> = self.needs.of_metric(&metric.name).filter(|(_, selector)| asks(selector)).collect();
+        let used: Vec<_> = self.needs.of_metric(&metric.name).filter(|(_, selector)| applies(selector)).collect();
         if used.is_empty() {
-            let finding = self.finding(Kind::Metric, metric, amount, amount.n_series);
+            let finding = self.finding(Kind::Metric, metric, size, size.n_series);
             self.found.unused.push(finding);
             return Ok(());
         }
         if !used.iter().any(|(need, _)| self.read[*need]) {
-            let finding = self.finding(Kind::Metric, metric, amount, amount.n_series);
+            let finding = self.finding(Kind::Metric, metric, size, size.n_series);
             self.found.unread.push(finding);
         }
         let selectors: Vec<_> = used.into_iter().map(|(_, selector)| selector).collect();
-        self.look_at_buckets(metric, amount, &selectors, inventory)?;
-        self.look_at_labels(metric, amount, &selectors, inventory)
+        self.check_buckets(metric, size, &selectors, inventory)?;
+        self.check_labels(metric, size, &selectors, inventory)
     }
 
-    fn is_kept(&self, name: &str) -> bool {
-        let is_made =
+    fn is_protected(&self, name: &str) -> bool {
+        let is_generated =
             matches!(name, "up" | "ALERTS" | "ALERTS_FOR_STATE" | "target_info") || name.starts_with("scrape_");
-        // By custom, only recording rules write names with colons.
-        is_made || name.contains(':') || self.recorded.contains(name)
+        // By convention, only recording rules write names with colons.
+        is_generated || name.contains(':') || self.recorded.contains(name)
     }
 
-    fn look_at_buckets(
+    fn check_buckets(
         &mut self,
         metric: &MetricId,
-        amount: Amount,
+        size: MetricSize,
         selectors: &[&Selector],
         inventory: &mut dyn Inventory,
     ) -> Result<()> {
-        let tests_bound = |selector: &&Selector| selector.tests.iter().any(|test| test.name() == "le");
+        let tests_bound = |selector: &&Selector| selector.matchers.iter().any(|test| test.name() == "le");
         if !metric.name.ends_with("_bucket") || !selectors.iter().all(tests_bound) {
             return Ok(());
         }
         let mut buckets = inventory.buckets(metric)?;
-        let passes = |bound: &str| selectors.iter().any(|selector| selector.passes("le", bound));
-        // Without its last bucket a histogram says nothing any more, should somebody ask again.
+        let passes = |bound: &str| selectors.iter().any(|selector| selector.may_match("le", bound));
+        // A histogram without its last bucket is useless.
         buckets.retain(|bound, _| bound != "+Inf" && !spellings(bound).iter().any(|bound| passes(bound)));
         let n_series = buckets.values().sum();
         if n_series > 0 {
-            let finding = self.finding(Kind::Buckets, metric, amount, n_series);
+            let finding = self.finding(Kind::Buckets, metric, size, n_series);
             self.found.unused.push(Finding { buckets: buckets.into_keys().collect(), ..finding });
         }
         Ok(())
     }
 
-    fn look_at_labels(
+    fn check_labels(
         &mut self,
         metric: &MetricId,
-        amount: Amount,
+        size: MetricSize,
         selectors: &[&Selector],
         inventory: &mut dyn Inventory,
     ) -> Result<()> {
@@ -189,26 +189,26 @@ impl Search<'_> {
             return Ok(());
         }
         let is_used = |label: &str| {
-            KEPT_LABELS.contains(&label) || selectors.iter().any(|selector| selector.labels.contains(label))
+            PROTECTED_LABELS.contains(&label) || selectors.iter().any(|selector| selector.labels.contains(label))
         };
         let unused: Vec<_> = inventory.labels(metric)?.into_iter().filter(|label| !is_used(label)).collect();
-        let mut taken: Vec<&str> = Vec::new();
+        let mut removed: Vec<&str> = Vec::new();
         for label in &unused {
             let n_left = inventory.n_series_without(metric, &[label.as_str()])?;
-            // Labels may be taken away together only if no two series become one by it.
-            taken.push(label);
-            let is_free = inventory.n_series_without(metric, &taken)? == amount.n_series;
-            if !is_free {
-                taken.pop();
+            // Labels can be removed together only if no two series become equal.
+            removed.push(label);
+            let is_removable = inventory.n_series_without(metric, &removed)? == size.n_series;
+            if !is_removable {
+                removed.pop();
             }
-            let finding = self.finding(Kind::Label, metric, amount, amount.n_series.saturating_sub(n_left));
-            self.found.unused.push(Finding { label: label.clone(), droppable: is_free, ..finding });
+            let finding = self.finding(Kind::Label, metric, size, size.n_series.saturating_sub(n_left));
+            self.found.unused.push(Finding { label: label.clone(), droppable: is_removable, ..finding });
         }
         Ok(())
     }
 
-    fn finding(&self, kind: Kind, metric: &MetricId, amount: Amount, n_series: u64) -> Finding {
-        let samples_per_second = n_series as f64 * amount.samples_per_second;
+    fn finding(&self, kind: Kind, metric: &MetricId, size: MetricSize, n_series: u64) -> Finding {
+        let samples_per_second = n_series as f64 * size.samples_per_second;
         Finding {
             kind,
             job: metric.job.clone(),
@@ -244,13 +244,13 @@ impl Search<'_> {
 }
 
 impl Totals {
-    /// Returns the share of series that nobody needs, in percent.
+    /// Returns the share of unused series in percent.
     pub(super) fn unused_percent(&self) -> f64 {
         if self.series == 0 { 0.0 } else { 100.0 * self.unused_series as f64 / self.series as f64 }
     }
 }
 
-/// Returns how the bound of a bucket may be written: Prometheus 3 writes `5.0` where exporters write `5`.
+/// Returns the spellings of a bucket bound: Prometheus 3 writes `5.0` where exporters write `5`.
 pub(super) fn spellings(bound: &str) -> Vec<String> {
     let is_whole = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     match bound.strip_suffix(".0") {
@@ -260,7 +260,7 @@ pub(super) fn spellings(bound: &str) -> Vec<String> {
     }
 }
 
-/// Findings by job, in the order of jobs; within one in the order of the findings.
+/// Groups findings by job and keeps their order.
 pub(super) fn by_job<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> BTreeMap<&'a str, Vec<&'a Finding>> {
     let mut jobs: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
@@ -275,7 +275,7 @@ mod tests {
     use super::super::rules;
     use super::*;
 
-    /// Finds what of a scrape of job `j` the rules of a group do not need: `kind metric label series droppable`.
+    /// Returns what the rules of a group do not use of a scrape of job `j`.
     fn found(scrape: &str, exprs: &[&str], by_job: bool) -> Findings {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), scrape).unwrap();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_that_no_selector_takes_are_found_with_their_cost() {
+    fn metrics_without_a_selector_are_found_with_their_cost() {
         check("a{x=\"1\"} 1\na{x=\"2\"} 1\nb 1\nup 1\nscrape_x 1\nr 1\nc:d 1\n", &["r = b"], &["a  4"]);
         check("a 1\nab 1\n", &["{__name__=~\"a.+\"}"], &["a  2"]);
         check("a 1\nb 1\n", &["{job=\"j\"}"], &[]);
@@ -318,20 +318,20 @@ mod tests {
     }
 
     #[test]
-    fn jobs_count_only_when_they_are_asked_to() {
+    fn job_matchers_count_only_with_by_job() {
         let unused = |by_job| found("a 1\n", &["a{job=\"other\"}"], by_job).unused.len();
         assert_eq!((unused(false), unused(true)), (0, 1));
     }
 
     #[test]
-    fn what_only_unread_rules_need_is_marked() {
+    fn metrics_of_unread_rules_are_listed_separately() {
         let found = found("a 1\nb 1\n", &["r = a", "s = b", "s > 0"], false);
         assert_eq!(found.unread.iter().map(|f| f.metric.as_str()).collect::<Vec<_>>(), ["a"]);
         assert_eq!(found.unused, []);
     }
 
     #[test]
-    fn buckets_that_no_selector_takes_are_found() {
+    fn buckets_without_a_selector_are_found() {
         let scrape = "h_bucket{le=\"1\"} 1\nh_bucket{le=\"5.0\"} 1\nh_bucket{le=\"10\"} 1\nh_bucket{le=\"+Inf\"} 1\n";
         check(scrape, &["h_bucket{le=\"1.0\"} > 0"], &["h_bucket 10,5.0 4"]);
         check(scrape, &["h_bucket{le=~\"5|10\"} > 0", "h_bucket{le=\"+Inf\"}"], &["h_bucket 1 2"]);
@@ -339,17 +339,17 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_no_expression_uses_are_found() {
+    fn unused_labels_are_found() {
         let scrape = "a{x=\"1\",y=\"1\",z=\"0\"} 1\na{x=\"2\",y=\"1\",z=\"0\"} 1\n";
         check(scrape, &["sum by (y) (a)"], &["a x 2 no rule", "a z 0"]);
         check(scrape, &["a"], &[]);
         check(scrape, &["sum by (x) (a{z=\"0\"})"], &["a y 0"]);
-        // Each of the two tells the series apart, so only one of them may go.
+        // Either label distinguishes the series, so only one can be removed.
         check("a{x=\"1\",y=\"1\"} 1\na{x=\"2\",y=\"2\"} 1\n", &["sum(a)"], &["a x 0", "a y 0 no rule"]);
     }
 
     #[test]
-    fn bounds_are_spelled_in_two_ways() {
+    fn bounds_have_two_spellings() {
         assert_eq!(
             (spellings("5"), spellings("5.0")),
             (vec!["5".into(), "5.0".into()], vec!["5".into(), "5.0".into()])

@@ -1,30 +1,29 @@
-//! `varve advise`: what of the stored metrics nobody needs.
+//! `varve advise`: finds stored metrics, buckets and labels that nothing uses.
 //!
 //! ```text
-//! rules, dashboards, grafana, record -> template -> needs  \
-//!                                                          findings -> report, relabel_rules
-//! exposition, a running server       ->       inventory    /
+//! rules, dashboards, usage_record -> template -> needs  \
+//!                                                        findings -> report, relabel_rules
+//! scrapes, a running server       ->      inventory     /
 //! ```
 //!
-//! Needs are taken wide and costs as they are: where a dashboard leaves open what it selects, everything that it may select
-//! is kept, and what cannot be parsed keeps each metric whose name stands in it.
+//! Needs err on the safe side: a dashboard needs everything that its variables may select, and an expression that does not
+//! parse needs every metric whose name occurs in it.
 
 mod alternation;
 mod args;
 mod dashboards;
 mod documents;
 mod drops;
-mod exposition;
 mod findings;
 mod inventory;
 mod needs;
 mod problems;
-mod record;
 mod relabel_rules;
 mod report;
 mod rules;
 mod template;
 mod usage;
+mod usage_record;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What could not be read, and where it stands.
+//! Inputs that could not be parsed.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use super::needs::Place;
 
-/// A text that could not be read as what it should be.
+/// An input that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Problem {
     /// The file, or the URL.
     pub(super) file: String,
-    /// What inside of it, in words.
+    /// The part of the file, in words.
     pub(super) place: String,
-    /// What is wrong with it.
+    /// The reason.
     pub(super) reason: String,
-    /// The text, where it is an expression.
+    /// The expression, if it is one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) text: String,
 }

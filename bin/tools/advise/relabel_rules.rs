@@ -1,4 +1,4 @@
-//! Findings as relabelling rules, ready to paste: scoped by job, in shadow unless asked otherwise, and armed where they drop.
+//! Findings as relabel rules, ready to paste: scoped by job, in dry-run mode by default, and disabled by use where they drop.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use varve_tsdb::Regexp;
 use super::alternation::alternations;
 use super::findings::{Finding, Findings, Kind, by_job, spellings};
 
-/// Size of the regular expression of a rule, but for names that are longer.
+/// Maximum size of the regular expression of a rule, except for a single long name.
 const REGEX_SIZE_MAX: usize = 2_048;
 
-/// Whose configuration the rules are for.
+/// The configuration that the rules are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Dialect {
     /// `ingest.metric_relabel_configs` of Varve, with names and states
@@ -20,32 +20,32 @@ pub(crate) enum Dialect {
     Prometheus,
 }
 
-/// What is written.
+/// Options of the rules.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Options {
     pub(super) dialect: Dialect,
-    /// The rules drop at once, instead of only counting what they would drop.
+    /// The rules drop, instead of counting what they would drop.
     pub(super) enforce: bool,
-    /// Labels are taken away as well.
+    /// Also write rules that remove labels.
     pub(super) labels: bool,
 }
 
 struct Rule {
     name: String,
-    /// What it takes away, for people.
+    /// A description for people.
     comment: String,
     sources: &'static str,
     regex: String,
-    /// The label that is taken away; without one the series is dropped.
+    /// The label to remove; `None` drops the series.
     label: Option<String>,
 }
 
-/// Returns the text of a file with the rules.
+/// Returns the rules as YAML.
 pub(super) fn print(findings: &Findings, options: Options) -> String {
     let rules = rules(findings, options.labels);
     let totals = &findings.totals;
     let mut text = format!(
-        "# Written by `varve advise drops`: what no rule, dashboard or query needs.\n# {} of {} series ({:.1} %), {:.0} of {:.0} samples a second.\n",
+        "# Written by `varve advise drops`: what no rule, dashboard or query uses.\n# {} of {} series ({:.1} %), {:.0} of {:.0} samples per second.\n",
         totals.unused_series,
         totals.series,
         totals.unused_percent(),
@@ -65,7 +65,7 @@ pub(super) fn print(findings: &Findings, options: Options) -> String {
     text
 }
 
-/// Returns how many rules there would be.
+/// Returns the number of rules.
 pub(super) fn count(findings: &Findings, labels: bool) -> usize {
     rules(findings, labels).len()
 }
@@ -90,7 +90,7 @@ fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
     rules
 }
 
-/// Adds the rules about some metrics of a job.
+/// Adds the rules for some metrics of a job.
 fn add(rules: &mut Vec<Rule>, job: &str, of: &str, unused: &[&Finding], label: Option<&str>) {
     let mut names: Vec<_> = unused.iter().map(|finding| finding.metric.as_str()).collect();
     names.sort_unstable();
@@ -120,7 +120,7 @@ fn of_buckets(finding: &Finding) -> Rule {
     }
 }
 
-/// Makes the names of rules that came of one set differ.
+/// Makes rule names unique.
 fn number(rules: &mut [Rule]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for rule in rules {
@@ -135,13 +135,14 @@ fn number(rules: &mut [Rule]) {
 
 impl Rule {
     fn write(&self, text: &mut String, options: Options) {
-        let mut line = |line: std::fmt::Arguments<'_>| writeln!(text, "  {line}").expect("a String takes everything");
+        let mut line =
+            |line: std::fmt::Arguments<'_>| writeln!(text, "  {line}").expect("writing to a String cannot fail");
         line(format_args!("# {}", self.comment));
         let sources = self.sources;
         if options.dialect == Dialect::Varve {
             line(format_args!("- name: {}", quote(&self.name)));
             line(format_args!("  state: {}", if options.enforce { "enforce" } else { "shadow" }));
-            // What nothing has asked for so far may be asked for later. Only rules that drop can be armed.
+            // What is unused now may be queried later. Only rules that drop can be disabled by use.
             if self.label.is_none() {
                 line(format_args!("  armed: true"));
             }
@@ -161,9 +162,9 @@ impl Rule {
     }
 }
 
-/// Writes a text as a scalar of YAML.
+/// Returns a text as a YAML scalar.
 fn quote(text: &str) -> String {
-    // JSON's strings are YAML's, and the only form that can hold a control character.
+    // JSON strings are YAML, and the only form that can contain control characters.
     if text.contains(|c: char| c.is_control()) {
         return serde_json::Value::from(text).to_string();
     }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_scoped_by_job_and_in_shadow() {
+    fn rules_are_scoped_by_job_and_dry_run() {
         let rule = |name: &str, labels: serde_json::Value, regex: &str| serde_json::json!({"name": name, "state": "shadow", "armed": true, "source_labels": labels, "regex": regex, "action": "drop"});
         let names = rule("unused-j's", serde_json::json!(["job", "__name__"]), "j's;(a_(b|c))");
         let bounds = serde_json::json!(["job", "__name__", "le"]);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_for_prometheus_have_its_keys_only() {
+    fn rules_for_prometheus_have_only_its_keys() {
         let options = Options { dialect: Dialect::Prometheus, enforce: true, labels: true };
         let drop = |labels: serde_json::Value, regex: &str| serde_json::json!({"source_labels": labels, "regex": regex, "action": "drop"});
         let label = serde_json::json!({
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_a_scalar() {
+    fn any_text_can_be_a_scalar() {
         for text in ["it's", "a: b # c", "\n\t\"", "é"] {
             assert_eq!(serde_yaml_ng::from_str::<String>(&quote(text)).unwrap(), text);
         }

@@ -1,4 +1,4 @@
-//! What was found, as a table for people or as YAML or JSON for programs.
+//! The report, as a table for people or as YAML or JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -14,18 +14,18 @@ use super::problems::Problem;
 pub(super) struct Report {
     #[serde(flatten)]
     pub(super) findings: Findings,
-    /// Expressions that were read.
+    /// Number of expressions.
     pub(super) expressions: usize,
-    /// Relabelling rules that would drop what is unused.
+    /// Number of relabel rules that would drop what is unused.
     pub(super) rules: usize,
-    /// What could not be read; each counts as using every metric that it names.
+    /// Inputs that could not be parsed; each counts as using every metric that it names.
     pub(super) problems: Vec<Problem>,
-    /// What a reader must know to trust it.
+    /// Remarks on the reliability of the report.
     pub(super) notes: Vec<String>,
 }
 
 impl Report {
-    /// Returns the report's text; `lines_max` bounds each part of a table.
+    /// Returns the report as text, with at most `lines_max` lines per table.
     pub(super) fn print(&self, format: Format, lines_max: usize) -> anyhow::Result<String> {
         Ok(match format {
             Format::Table => self.table(lines_max),
@@ -37,7 +37,7 @@ impl Report {
     fn table(&self, lines_max: usize) -> String {
         let totals = &self.findings.totals;
         let mut text = format!(
-            "{} of {} series ({:.1} %) are of metrics that nothing selects: {} of {} metrics.\n",
+            "{} of {} series ({:.1} %) belong to unused metrics: {} of {} metrics.\n",
             totals.unused_metric_series,
             totals.series,
             percent(totals.unused_metric_series, totals.series),
@@ -47,7 +47,7 @@ impl Report {
         add(
             &mut text,
             format_args!(
-                "With unused buckets {} series ({:.1} %), {:.1} of {:.1} samples a second, {} on the disk. {} expressions were read.\n",
+                "With unused buckets {} series ({:.1} %), {:.1} of {:.1} samples per second, {} on disk. {} expressions were read.\n",
                 totals.unused_series,
                 totals.unused_percent(),
                 totals.unused_samples_per_second,
@@ -59,32 +59,32 @@ impl Report {
         let of = |kind: fn(Kind) -> bool| -> Vec<_> {
             self.findings.unused.iter().filter(|finding| kind(finding.kind)).collect()
         };
-        part(&mut text, "Metrics and buckets that nothing selects", &of(|kind| kind != Kind::Label), lines_max);
-        part(&mut text, "Labels that nothing uses", &of(|kind| kind == Kind::Label), lines_max);
-        let title = "Metrics that only recording rules need whose results nothing reads (kept)";
+        part(&mut text, "Unused metrics and buckets", &of(|kind| kind != Kind::Label), lines_max);
+        part(&mut text, "Unused labels", &of(|kind| kind == Kind::Label), lines_max);
+        let title = "Metrics used only by recording rules whose results nothing reads (not dropped)";
         part(&mut text, title, &self.findings.unread.iter().collect::<Vec<_>>(), lines_max);
         list(
             &mut text,
-            "Selectors without a metric's name, which keep all they may select",
+            "Selectors without a metric name, which use all series that they may match",
             &self.findings.nameless,
             lines_max,
         );
         let problems: Vec<_> = self.problems.iter().map(Problem::to_string).collect();
-        list(&mut text, "Not understood, and taken to use every metric that it names", &problems, lines_max);
+        list(&mut text, "Not parsed, and counted as using every metric that it names", &problems, lines_max);
         list(&mut text, "Notes", &self.notes, lines_max);
         text
     }
 }
 
-/// Adds a table of findings.
+/// Appends a table of findings.
 fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize) {
     let head = ["series", "samples/s", "disk", "job", "metric", ""].map(str::to_owned);
     let rows = findings.iter().take(lines_max).map(|finding| {
         let what = match finding.kind {
             Kind::Metric => String::new(),
             Kind::Buckets => format!("le: {}", finding.buckets.join(" ")),
-            Kind::Label if finding.droppable => format!("label {}: no two series differ by it alone", finding.label),
-            Kind::Label => format!("label {}: only an aggregation can take it away", finding.label),
+            Kind::Label if finding.droppable => format!("label {}: no two series differ only by it", finding.label),
+            Kind::Label => format!("label {}: needs an aggregation to remove it", finding.label),
         };
         [
             finding.series.to_string(),
@@ -116,7 +116,7 @@ fn more(text: &mut String, n: usize, lines_max: usize) {
     }
 }
 
-/// Returns rows in columns, the first `n_numbers` of them to the right.
+/// Returns rows in columns; the first `n_numbers` columns are right-aligned.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]], n_numbers: usize) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).add_rows(rows);
@@ -128,7 +128,7 @@ pub(super) fn columns<const N: usize>(rows: &[[String; N]], n_numbers: usize) ->
 }
 
 fn add(text: &mut String, line: std::fmt::Arguments<'_>) {
-    text.write_fmt(line).expect("a String takes everything");
+    text.write_fmt(line).expect("writing to a String cannot fail");
 }
 
 fn percent(part: u64, of: u64) -> f64 {
@@ -175,32 +175,32 @@ mod tests {
     }
 
     #[test]
-    fn tables_say_what_is_unused_and_what_was_not_understood() {
+    fn tables_list_what_is_unused_and_what_was_not_parsed() {
         let table = report().print(Format::Table, 1).unwrap();
         let expect = "\
-20 of 50 series (40.0 %) are of metrics that nothing selects: 1 of 4 metrics.
-With unused buckets 25 series (50.0 %), 0.0 of 0.0 samples a second, 0.0 B on the disk. 7 expressions were read.
+20 of 50 series (40.0 %) belong to unused metrics: 1 of 4 metrics.
+With unused buckets 25 series (50.0 %), 0.0 of 0.0 samples per second, 0.0 B on disk. 7 expressions were read.
 
-Metrics and buckets that nothing selects
+Unused metrics and buckets
   series  samples/s     disk  job  metric
       20        0.5  2.0 KiB  j    a
   and 1 more, see --limit
 
-Labels that nothing uses
+Unused labels
   series  samples/s     disk  job  metric
-       1        0.5  2.0 KiB  j    c       label x: only an aggregation can take it away
+       1        0.5  2.0 KiB  j    c       label x: needs an aggregation to remove it
 
-Selectors without a metric's name, which keep all they may select
+Selectors without a metric name, which use all series that they may match
   file: panel
 
-Not understood, and taken to use every metric that it names
+Not parsed, and counted as using every metric that it names
   f: p: r: sum(
 ";
         assert_eq!(table, expect);
     }
 
     #[test]
-    fn reports_are_read_by_programs() {
+    fn reports_are_machine_readable() {
         let json: serde_json::Value = serde_json::from_str(&report().print(Format::Json, 0).unwrap()).unwrap();
         assert_eq!(json["unused"][1]["buckets"], serde_json::json!(["1", "5"]));
         assert_eq!((&json["totals"]["series"], &json["problems"][0]["file"]), (&50.into(), &"f".into()));

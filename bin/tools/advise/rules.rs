@@ -1,17 +1,15 @@
-//! Rule files: Prometheus' own, PrometheusRule manifests, lists of them, and ConfigMaps that hold rule files.
+//! Rule files: Prometheus' own, PrometheusRule manifests, lists of them, and ConfigMaps with rule files.
 
 use std::rc::Rc;
 
 use serde_json::Value;
 
 use super::documents;
-use super::needs::{Asker, Need, Needs, Place, Selector};
+use super::needs::{Consumer, Need, Needs, Place, Selector};
 use super::problems::Problem;
 use super::template;
 
-/// Adds what the rules of a text need.
-///
-/// Manifests of other kinds are passed over, so that a folder of them can be given as it is.
+/// Adds the needs of the rules in a text. Manifests of other kinds are ignored.
 pub(super) fn read(file: &Rc<str>, text: &str, needs: &mut Needs, problems: &mut Vec<Problem>) {
     let place = |within: &str| Place { file: Rc::clone(file), within: within.to_owned() };
     let documents = match documents::parse(text) {
@@ -28,7 +26,7 @@ pub(super) fn read(file: &Rc<str>, text: &str, needs: &mut Needs, problems: &mut
             Some(_) => {}
             None => match document.get("groups") {
                 Some(groups) => Rules { file, needs, problems }.add_groups(groups),
-                None => problems.push(Problem::new(&place(""), "neither groups of rules nor a manifest", "")),
+                None => problems.push(Problem::new(&place(""), "neither rule groups nor a manifest", "")),
             },
         }
     }
@@ -66,7 +64,7 @@ impl Rules<'_> {
             (None, alert) => ("alert", alert.unwrap_or("without a name")),
         };
         let place = Place { file: Rc::clone(self.file), within: format!("group {group}, {kind} {name}") };
-        let asker = text("record").map_or(Asker::Reader, |name| Asker::Record(name.to_owned()));
+        let consumer = text("record").map_or(Consumer::Reader, |name| Consumer::Record(name.to_owned()));
         let mut selectors = match rule.get("expr") {
             Some(Value::String(expr)) => {
                 let reading = template::read_plain(expr);
@@ -77,11 +75,11 @@ impl Rules<'_> {
             _ => return self.problems.push(Problem::new(&place, "rule without expr", "")),
         };
         selectors.extend(of_templates(rule));
-        self.needs.add(Need { place, asker, selectors });
+        self.needs.add(Need { place, consumer, selectors });
     }
 }
 
-/// Labels and annotations may ask queries of their own: `{{ query "up" }}`.
+/// Returns the selectors of queries in labels and annotations: `{{ query "up" }}`.
 fn of_templates(rule: &Value) -> Vec<Selector> {
     let texts = ["labels", "annotations"].iter().filter_map(|key| rule.get(key)?.as_object());
     let texts = texts.flat_map(|texts| texts.values().filter_map(Value::as_str));
@@ -92,7 +90,7 @@ fn of_templates(rule: &Value) -> Vec<Selector> {
 mod tests {
     use super::*;
 
-    /// `expect` says which of a few metrics are needed, `n_problems` how much could not be read.
+    /// Checks which of the metrics `a` to `d` are needed, and the number of problems.
     fn check(text: &str, expect: &[&str], n_problems: usize) {
         let (mut needs, mut problems) = (Needs::default(), Vec::new());
         read(&"file".into(), text, &mut needs, &mut problems);
@@ -117,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_annotations_are_needed() {
+    fn queries_in_annotations_are_needed() {
         let rule = "{alert: A, expr: a, annotations: {x: '{{ query \"c\" | first | value }}', y: 'd is no query'}}";
         check(&format!("groups: [{{name: g, rules: [{rule}]}}]"), &["a", "c"], 0);
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_and_kept() {
+    fn unparsable_rules_are_reported_and_need_their_metrics() {
         check(
             "groups: [{name: g, rules: [{alert: A, expr: 'sum(a'}, {alert: B}, {alert: C, expr: b}]}]",
             &["a", "b"],

@@ -1,8 +1,8 @@
-//! The text of an expression as a dashboard has it, with variables, up to the selectors that it may come to.
+//! Expressions with dashboard variables, and the selectors that they may contain.
 //!
-//! Inside of a string a variable becomes a mark, and a test on a value with a mark in it takes whatever the variable may
-//! stand for. Outside of strings the text is read with the variable's values, then with the mark as a name, a number and
-//! an operator, until one of these parses. What does not parse at all is taken to select each metric that it names.
+//! In a string, a variable is replaced by a placeholder, and a matcher on a value with a placeholder matches every value of
+//! the variable. Outside of strings, the expression is parsed with the values of the variable, then with a name, a number
+//! and an operator, until one of them parses. An expression that does not parse selects every metric that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,21 +13,21 @@ use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, Regexp};
 use super::needs::Selector;
 use crate::quantity::parse_duration;
 
-/// Values of one variable that are tried outside of strings.
+/// Maximum number of values of a variable to try outside of strings.
 const VALUES_TRIED_MAX: usize = 64;
-/// Variables in one expression; those beyond stay as they are.
+/// Maximum number of variables in an expression; further ones remain as text.
 const VARIABLES_MAX: usize = 256;
-/// A duration for variables whose value is none.
+/// The duration for variables without a duration as value.
 const DURATION: &str = "5m";
-/// What a mark starts with; its end is `x`.
-const MARK: &str = "varvevariable";
+/// The prefix of a placeholder, which ends in `x`.
+const PLACEHOLDER: &str = "varvevariable";
 
-/// What a variable may stand for.
+/// The values of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Values {
-    /// One of these, the current one first.
+    /// Known values, the current one first.
     Known(Vec<String>),
-    /// Whatever this regular expression matches.
+    /// All values that match a regular expression.
     Pattern(String),
 }
 
@@ -35,32 +35,32 @@ pub(super) enum Values {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables {
     pub(super) values: BTreeMap<String, Values>,
-    /// Viewers may add matchers on any label to each query.
+    /// Viewers can add matchers on any label to all queries.
     pub(super) has_filters: bool,
 }
 
-/// What a text may select.
+/// The selectors that an expression may contain.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct Extracted {
     pub(super) selectors: Vec<Selector>,
-    /// Why the text does not parse; the selectors are guessed from its words then.
+    /// Why the expression does not parse; then the selectors are guessed from its words.
     pub(super) problem: Option<String>,
 }
 
-/// Reads an expression of a rule, which has no variables.
-pub(super) fn read_plain(text: &str) -> Reading {
+/// Extracts the selectors of an expression without variables.
+pub(super) fn read_plain(text: &str) -> Extracted {
     Template { pieces: vec![Piece::Text(text)], values: Vec::new() }.read(false)
 }
 
-/// Reads an expression of a dashboard.
-pub(super) fn read(text: &str, variables: &Variables) -> Reading {
+/// Extracts the selectors of an expression of a dashboard.
+pub(super) fn read(text: &str, variables: &Variables) -> Extracted {
     let (pieces, names) = split(text, variables);
     let any = || Values::Pattern(".*".to_owned());
     let values = names.iter().map(|name| variables.values.get(*name).cloned().unwrap_or_else(any)).collect();
     Template { pieces, values }.read(variables.has_filters)
 }
 
-/// Returns the metrics that a text names, whatever kind of text it is.
+/// Returns a selector for each word of a text that may be a metric name.
 pub(super) fn words(text: &str) -> Vec<Selector> {
     Template { pieces: vec![Piece::Text(text)], values: Vec::new() }.guess()
 }
@@ -80,12 +80,12 @@ enum Context {
 
 struct Template<'a> {
     pieces: Vec<Piece<'a>>,
-    /// Of each variable.
+    /// The values of each variable.
     values: Vec<Values>,
 }
 
 impl Template<'_> {
-    fn read(&self, all_labels: bool) -> Reading {
+    fn read(&self, all_labels: bool) -> Extracted {
         let mut texts = self.attempts().into_iter();
         let mut first_problem = None;
         let parsed = texts.find_map(|text| match self.parse(&text, all_labels) {
@@ -95,33 +95,33 @@ impl Template<'_> {
                 None
             }
         });
-        let Some(mut selectors) = parsed else { return Reading { selectors: self.guess(), problem: first_problem } };
-        // Another value of a variable may make it another query.
+        let Some(mut selectors) = parsed else { return Extracted { selectors: self.guess(), problem: first_problem } };
+        // Other values of a variable may give other selectors.
         for text in self.other_values() {
             selectors.extend(self.parse(&text, all_labels).unwrap_or_default());
         }
-        Reading { selectors, problem: None }
+        Extracted { selectors, problem: None }
     }
 
     fn parse(&self, text: &str, all_labels: bool) -> Result<Vec<Selector>, String> {
-        // A server may have any feature on.
-        let expr = promql::parse(text, &Features::all()).map_err(|refused| refused.to_string())?;
+        // The server may have any feature enabled.
+        let expr = promql::parse(text, &Features::all()).map_err(|error| error.to_string())?;
         Ok(usage::of(&expr).into_iter().map(|used| self.resolve(used, all_labels)).collect())
     }
 
-    /// Returns the texts to try, the likeliest first. Without variables outside of strings they are all the same.
+    /// Returns the expressions to try, most likely first; only one if no variable is outside of strings.
     fn attempts(&self) -> Vec<String> {
         let is_open = |piece: &Piece| matches!(piece, Piece::Variable { at: Context::Expression, .. });
-        let with_current = self.fill(|idx| self.current(idx).map_or_else(|| mark(idx), str::to_owned));
+        let with_current = self.fill(|idx| self.current(idx).map_or_else(|| placeholder(idx), str::to_owned));
         if !self.pieces.iter().any(is_open) {
             return vec![with_current];
         }
-        let mut texts = vec![with_current, self.fill(mark)];
+        let mut texts = vec![with_current, self.fill(placeholder)];
         texts.extend(["1", "sum", DURATION, ""].map(|text| self.fill(|_| text.to_owned())));
         texts
     }
 
-    /// Returns the texts with one variable at another value than its current one.
+    /// Returns the expressions with one variable at a value other than its current one.
     fn other_values(&self) -> Vec<String> {
         let open = |piece: &Piece| match *piece {
             Piece::Variable { idx, at: Context::Expression } => Some(idx),
@@ -135,7 +135,7 @@ impl Template<'_> {
                 let fill = |other| match self.current(other) {
                     _ if other == idx => value.clone(),
                     Some(current) => current.to_owned(),
-                    None => mark(other),
+                    None => placeholder(other),
                 };
                 texts.push(self.fill(fill));
             }
@@ -155,7 +155,7 @@ impl Template<'_> {
         for piece in &self.pieces {
             match *piece {
                 Piece::Text(part) => text.push_str(part),
-                Piece::Variable { idx, at: Context::String } => text.push_str(&mark(idx)),
+                Piece::Variable { idx, at: Context::String } => text.push_str(&placeholder(idx)),
                 Piece::Variable { idx, at: Context::Duration } => {
                     let current = self.current(idx).filter(|value| parse_duration(value).is_ok());
                     text.push_str(current.unwrap_or(DURATION));
@@ -166,28 +166,30 @@ impl Template<'_> {
         text
     }
 
-    /// Turns tests on marks into tests that pass for each value of the variable.
+    /// Turns matchers on placeholders into matchers of all values of the variable.
     fn resolve(&self, used: SelectorUse, all_labels: bool) -> Selector {
         let mut labels = match used.labels {
-            LabelSet::Only(names) if names.iter().any(|name| name.contains(MARK)) => LabelSet::all(),
-            LabelSet::AllBut(names) => LabelSet::AllBut(names.into_iter().filter(|n| !n.contains(MARK)).collect()),
+            LabelSet::Only(names) if names.iter().any(|name| name.contains(PLACEHOLDER)) => LabelSet::all(),
+            LabelSet::AllBut(names) => {
+                LabelSet::AllBut(names.into_iter().filter(|n| !n.contains(PLACEHOLDER)).collect())
+            }
             labels @ LabelSet::Only(_) => labels,
         };
-        let mut tests = Vec::with_capacity(used.matchers.len());
+        let mut matchers = Vec::with_capacity(used.matchers.len());
         for matcher in used.matchers {
-            if matcher.name().contains(MARK) {
+            if matcher.name().contains(PLACEHOLDER) {
                 labels = LabelSet::all();
                 continue;
             }
             labels = labels.union(LabelSet::Only([matcher.name().to_owned()].into()));
-            tests.extend(self.widen(matcher));
+            matchers.extend(self.widen(matcher));
         }
-        Selector { tests, labels: if all_labels { LabelSet::all() } else { labels } }
+        Selector { matchers, labels: if all_labels { LabelSet::all() } else { labels } }
     }
 
-    /// Returns the test that passes for each value of the variables in it; `None` if everything may pass.
+    /// Returns a matcher of all values of its variables; `None` if every value matches.
     fn widen(&self, matcher: Matcher) -> Option<Matcher> {
-        if !matcher.value().contains(MARK) {
+        if !matcher.value().contains(PLACEHOLDER) {
             return Some(matcher);
         }
         let escape = match matcher.op() {
@@ -198,11 +200,11 @@ impl Template<'_> {
         Matcher::new(MatchOp::Regexp, matcher.name(), &self.pattern(matcher.value(), escape)).ok()
     }
 
-    /// Returns the regular expression of a text with marks.
+    /// Returns a regular expression for a text with placeholders.
     fn pattern(&self, text: &str, escape: bool) -> String {
         let literal = |text: &str| if escape { Regexp::escape(text) } else { text.to_owned() };
         let (mut pattern, mut rest) = (String::new(), text);
-        while let Some((before, idx, after)) = split_at_mark(rest) {
+        while let Some((before, idx, after)) = split_at_placeholder(rest) {
             pattern.push_str(&literal(before));
             pattern.push_str(&self.values.get(idx).map_or_else(|| ".*".to_owned(), |values| values.pattern(escape)));
             rest = after;
@@ -211,19 +213,19 @@ impl Template<'_> {
         pattern
     }
 
-    /// Returns a selector for each word that may be a metric's name.
+    /// Returns a selector for each word that may be a metric name.
     fn guess(&self) -> Vec<Selector> {
-        let text = self.fill(mark);
+        let text = self.fill(placeholder);
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.');
         let words = text.split(|c| !is_part(c)).map(|word| word.trim_matches('.'));
-        // A name in quotes may hold any character.
+        // A quoted name may contain any character.
         let quoted = text.split(['"', '\'', '`']).skip(1).step_by(2);
         let names: BTreeSet<&str> = words.chain(quoted).filter(|word| !word.is_empty()).collect();
-        let selector = |name: &str| match name.contains(MARK) {
+        let selector = |name: &str| match name.contains(PLACEHOLDER) {
             false => Some(Selector::of_metric(name)),
             true => {
-                let test = Matcher::new(MatchOp::Regexp, METRIC_NAME, &self.pattern(name, true)).ok()?;
-                Some(Selector { tests: vec![test], labels: LabelSet::all() })
+                let matcher = Matcher::new(MatchOp::Regexp, METRIC_NAME, &self.pattern(name, true)).ok()?;
+                Some(Selector { matchers: vec![matcher], labels: LabelSet::all() })
             }
         };
         names.into_iter().filter_map(selector).collect()
@@ -243,30 +245,30 @@ impl Values {
     }
 }
 
-fn mark(idx: usize) -> String {
-    format!("{MARK}{idx}x")
+fn placeholder(idx: usize) -> String {
+    format!("{PLACEHOLDER}{idx}x")
 }
 
-fn split_at_mark(text: &str) -> Option<(&str, usize, &str)> {
-    let (before, after) = text.split_once(MARK)?;
+fn split_at_placeholder(text: &str) -> Option<(&str, usize, &str)> {
+    let (before, after) = text.split_once(PLACEHOLDER)?;
     let (idx, rest) = after.split_once('x')?;
     Some((before, idx.parse().ok()?, rest))
 }
 
-/// Splits a text at its variables. What Grafana itself knows is filled in here.
+/// Splits an expression at its variables. Grafana's built-in variables are replaced by a value.
 fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a str>) {
     let (mut pieces, mut names) = (Vec::new(), Vec::<&'a str>::new());
     let (mut place, mut from, mut at) = (Syntax::default(), 0, 0);
     while at < text.len() {
         let Some((name, len)) = variable(&text[at..]).filter(|_| !place.in_comment) else {
-            let c = text[at..].chars().next().expect("there is more text");
+            let c = text[at..].chars().next().expect("at is before the end");
             place.step(c);
             at += c.len_utf8();
             continue;
         };
         let piece = match (built_in(name), names.iter().position(|known| *known == name)) {
             (Some(value), _) => Some(Piece::Text(value)),
-            // `$1` in a replacement is a group of a regular expression.
+            // `$1` in a replacement refers to a group of a regular expression.
             _ if name.bytes().all(|b| b.is_ascii_digit()) && !variables.values.contains_key(name) => None,
             (None, Some(idx)) => Some(Piece::Variable { idx, at: place.context(&text[..at]) }),
             (None, None) if names.len() == VARIABLES_MAX => None,
@@ -285,7 +287,7 @@ fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a s
     (pieces, names)
 }
 
-/// Returns the name of the variable that a text starts with, and the bytes that it takes: `$a`, `${a}`, `${a.b}`,
+/// Returns the name and the size of the variable at the start of a text: `$a`, `${a}`, `${a.b}`,
 /// `${a:format}`, `[[a]]`, `[[a:format]]`.
 fn variable(text: &str) -> Option<(&str, usize)> {
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -303,7 +305,7 @@ fn variable(text: &str) -> Option<(&str, usize)> {
     (end > 0).then(|| (&rest[..end], 1 + end))
 }
 
-/// Returns a value of a variable that Grafana sets by itself and that may stand outside of strings.
+/// Returns a value of one of Grafana's built-in variables.
 fn built_in(name: &str) -> Option<&'static str> {
     Some(match name {
         "__rate_interval" => "5m",
@@ -318,7 +320,7 @@ fn built_in(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Where in an expression a character stands.
+/// The syntactic context of a character.
 #[derive(Debug, Default)]
 struct Syntax {
     quote: Option<char>,
@@ -373,21 +375,21 @@ mod tests {
         Variables { values, has_filters: false }
     }
 
-    /// `expect` says which of a few names may be selected.
+    /// Checks which of a few names may match.
     fn check(text: &str, expect: &[&str]) {
         let reading = read(text, &variables());
         assert_eq!(reading.problem, None, "{text}");
         check_names(&reading, text, expect);
     }
 
-    fn check_names(reading: &Reading, text: &str, expect: &[&str]) {
+    fn check_names(reading: &Extracted, text: &str, expect: &[&str]) {
         let names = ["a", "b", "a_total", "b_total", "node_cpu", "node_cpu_total"];
-        let taken = |name: &&str| reading.selectors.iter().any(|selector| selector.passes(METRIC_NAME, name));
+        let taken = |name: &&str| reading.selectors.iter().any(|selector| selector.may_match(METRIC_NAME, name));
         assert_eq!(names.into_iter().filter(taken).collect::<Vec<_>>(), expect, "{text}");
     }
 
     #[test]
-    fn variables_stand_for_what_they_may_be() {
+    fn variables_match_all_their_values() {
         check("a", &["a"]);
         check("rate(a{x=\"$y\", z=~'[[y]]|${y:regex}', u=~`$y.x`}[$__rate_interval])", &["a"]);
         check("rate(a[$interval]) / rate(b[${undefined}] offset $interval)", &["a", "b"]);
@@ -404,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_variables_are_all_labels() {
+    fn a_variable_label_means_all_labels() {
         let labels = |text: &str| read(text, &variables()).selectors[0].labels.clone();
         assert_eq!(labels("sum by ($undefined) (a)"), LabelSet::all());
         assert_eq!(labels("sum(a{$undefined=\"x\"})"), LabelSet::all());
@@ -414,16 +416,16 @@ mod tests {
     }
 
     #[test]
-    fn values_of_tests_are_kept_where_they_are_known() {
+    fn matchers_use_known_values() {
         let selector = |text: &str| read(text, &variables()).selectors.remove(0);
-        assert!(!selector("a{le=\"$interval\"}").passes("le", "5"));
-        assert!(selector("a{le=\"$interval\"}").passes("le", "1h"));
-        assert!(selector("a{le!~\"x$interval\"}").passes("le", "x10m"));
-        assert!(selector("label_replace(a{le=\"1\"}, \"x\", \"$1\", \"y\", \"(.*)\")").passes("le", "1"));
+        assert!(!selector("a{le=\"$interval\"}").may_match("le", "5"));
+        assert!(selector("a{le=\"$interval\"}").may_match("le", "1h"));
+        assert!(selector("a{le!~\"x$interval\"}").may_match("le", "x10m"));
+        assert!(selector("label_replace(a{le=\"1\"}, \"x\", \"$1\", \"y\", \"(.*)\")").may_match("le", "1"));
     }
 
     #[test]
-    fn what_does_not_parse_uses_each_metric_that_it_names() {
+    fn unparsable_expressions_use_every_metric_that_they_name() {
         for (text, expect) in [
             ("sum(a) by", &["a"][..]),
             ("rate(\"b\" ${agg", &["b"]),
@@ -433,6 +435,6 @@ mod tests {
             assert!(reading.problem.is_some(), "{text}");
             check_names(&reading, text, expect);
         }
-        check_names(&Reading { selectors: words("{{ query `b > 1` }}"), problem: None }, "words", &["b"]);
+        check_names(&Extracted { selectors: words("{{ query `b > 1` }}"), problem: None }, "words", &["b"]);
     }
 }

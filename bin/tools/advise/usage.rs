@@ -1,4 +1,4 @@
-//! `varve advise usage`: shows the usage record of a running Varve.
+//! `varve advise usage`: shows the usage record of a server.
 
 use std::collections::BTreeSet;
 
@@ -13,26 +13,25 @@ use crate::client::Client;
 /// Runs `varve advise usage`.
 ///
 /// # Errors
-/// If the server does not answer or keeps no record.
+/// If the server cannot be reached or has no usage record.
 pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
     let mut client = args.trust.client(&args.url, args.token_file.as_deref())?;
     let mut record = get(&mut client, "/api/v1/status/usage")?;
     let has_prefix = |entry: &Value| name(entry).starts_with(&args.prefix);
-    let metrics =
-        record.get_mut("metrics").and_then(Value::as_array_mut).context("the server keeps no usage record")?;
+    let metrics = record.get_mut("metrics").and_then(Value::as_array_mut).context("the server has no usage record")?;
     if args.unused {
-        let asked: BTreeSet<String> = metrics.iter().map(|entry| name(entry).to_owned()).collect();
+        let queried: BTreeSet<String> = metrics.iter().map(|entry| name(entry).to_owned()).collect();
         let names = get(&mut client, "/api/v1/label/__name__/values")?;
-        let names = names.as_array().context("the server names no metrics")?.iter().filter_map(Value::as_str);
-        let unused: Vec<_> = names.filter(|name| name.starts_with(&args.prefix) && !asked.contains(*name)).collect();
+        let names = names.as_array().context("the server returned no metric names")?.iter().filter_map(Value::as_str);
+        let unused: Vec<_> = names.filter(|name| name.starts_with(&args.prefix) && !queried.contains(*name)).collect();
         return print(args, &json!({"unused": unused}), || {
             let rows: Vec<_> = unused.iter().map(|name| [(*name).to_owned()]).collect();
-            rows_text(&["metric that was not asked for".to_owned()], &rows, args.limit, 0)
+            rows_text(&["metric without a query".to_owned()], &rows, args.limit, 0)
         });
     }
     metrics.retain(has_prefix);
     let rows: Vec<_> = metrics.iter().map(row).collect();
-    let head = ["queries", "last", "metric", "labels", "asked by"].map(str::to_owned);
+    let head = ["queries", "last", "metric", "labels", "queried by"].map(str::to_owned);
     print(args, &record, || rows_text(&head, &rows, args.limit, 1))
 }
 
@@ -74,7 +73,7 @@ fn row(entry: &Value) -> [String; 5] {
     ]
 }
 
-/// Returns the most telling of what a requester says of itself.
+/// Returns the most specific description of a requester.
 fn requester(requester: &Value) -> String {
     let text = |key: &str| requester.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     match (text("rule"), text("dashboard"), text("panel")) {
@@ -86,8 +85,9 @@ fn requester(requester: &Value) -> String {
 }
 
 fn get(client: &mut Client, path: &str) -> Result<Value> {
-    let answer = client.get(path)?;
-    ensure!(answer.is_success(), "{} answers {} to {path}: {}", client.url(), answer.status, answer.text());
-    let mut json: Value = serde_json::from_slice(&answer.body).with_context(|| format!("read the answer to {path}"))?;
+    let response = client.get(path)?;
+    ensure!(response.is_success(), "{} returned {} for {path}: {}", client.url(), response.status, response.text());
+    let mut json: Value =
+        serde_json::from_slice(&response.body).with_context(|| format!("parse the response of {path}"))?;
     Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
 }

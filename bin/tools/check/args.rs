@@ -1,4 +1,4 @@
-//! The command line of `varve check`: promtool's.
+//! The arguments of `varve check`, which are promtool's.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use crate::tools::query::AccessArgs;
 /// `varve check ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckCommand {
-    /// Checks configuration files, of Varve or of Prometheus
+    /// Check configuration files of Varve or Prometheus
     Config(ConfigArgs),
-    /// Checks files for --web.config.file
+    /// Check files for --web.config.file
     WebConfig(WebConfigArgs),
-    /// Checks rule files
+    /// Check rule files
     Rules(RulesArgs),
-    /// Checks a scrape body from the standard input against what metrics should be like
+    /// Lint a scrape body from standard input
     Metrics(MetricsArgs),
-    /// Asks a server whether it lives
+    /// Check that a server is healthy
     Healthy(ServerArgs),
-    /// Asks a server whether it takes requests
+    /// Check that a server is ready
     Ready(ServerArgs),
 }
 
-/// What is minded, and what that counts.
+/// Flags of the linter.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LintArgs {
-    /// What to mind besides errors, comma separated: all, none, duplicate-rules, and in configuration files too-long-scrape-interval
+    /// Lints, comma separated: all, none, duplicate-rules, and for configuration files too-long-scrape-interval
     #[arg(long, value_name = "NAME,...", default_value = "duplicate-rules")]
     pub(super) lint: String,
 
-    /// Ends with exit code 3 if something is minded
+    /// Exit with code 3 on lint errors
     #[arg(long)]
     pub(super) lint_fatal: bool,
 
-    /// Lets unknown fields of rule files pass
+    /// Ignore unknown fields in rule files
     #[arg(long)]
     pub(super) ignore_unknown_fields: bool,
 }
@@ -45,15 +45,15 @@ pub(super) struct LintArgs {
 /// Arguments of `varve check config`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConfigArgs {
-    /// Files
+    /// Files to check
     #[arg(value_name = "FILE", required = true)]
     pub(super) files: Vec<PathBuf>,
 
-    /// Looks at the file alone, not at those that it names
+    /// Check only the file, not the files that it refers to
     #[arg(long)]
     pub(super) syntax_only: bool,
 
-    /// How far back queries look, from which on a scrape interval is too long
+    /// Lookback delta of queries; longer scrape intervals are a lint error
     #[arg(long = "query.lookback-delta", value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     pub(super) lookback_delta: Duration,
 
@@ -64,16 +64,16 @@ pub(crate) struct ConfigArgs {
 /// Arguments of `varve check web-config`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WebConfigArgs {
-    /// Files
+    /// Files to check
     #[arg(value_name = "FILE", required = true)]
     pub(super) files: Vec<PathBuf>,
 }
 
 /// Arguments of `varve check rules`.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "Exit codes: 0 sound, 1 errors, 3 something is minded and --lint-fatal was given.")]
+#[command(after_help = "Exit codes: 0 valid, 1 errors, 3 lint errors with --lint-fatal.")]
 pub(crate) struct RulesArgs {
-    /// Files [default: the standard input]
+    /// Files to check [default: standard input]
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
 
@@ -84,9 +84,9 @@ pub(crate) struct RulesArgs {
 /// Arguments of `varve check metrics`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Exit codes: 0 sound, 1 errors, 3 something is minded. Example: curl -s http://localhost:9898/metrics | varve check metrics")]
+Exit codes: 0 valid, 1 errors, 3 lint errors. Example: curl -s http://localhost:9898/metrics | varve check metrics")]
 pub(crate) struct MetricsArgs {
-    /// Lists the metrics with the number of their series, the largest first
+    /// Print the number of series per metric, largest first
     #[arg(long)]
     pub(super) extended: bool,
 }

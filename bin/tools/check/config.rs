@@ -1,7 +1,7 @@
-//! `varve check config`: Varve's own configuration file, or that of a Prometheus that writes into Varve.
+//! `varve check config`: configuration files of Varve, and of a Prometheus that writes to Varve.
 //!
-//! Of a Prometheus file those parts are looked at that Varve knows too: durations, external labels, relabelling everywhere,
-//! storage and OTLP settings, jobs, and the rule files that it names. What is not looked at is told.
+//! In a Prometheus file it checks the parts that Varve knows too: durations, external labels, relabelling, storage and OTLP
+//! settings, jobs, and rule files. It lists the sections that it does not check.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use serde_yaml_ng::{Mapping, Value};
 use super::args::ConfigArgs;
 use super::{Verdict, read, rules};
 use crate::config::Config;
-use crate::printing::told;
+use crate::printing::error_chain;
 use crate::quantity::{parse_duration, print_duration};
 
-/// Sections that a Prometheus file has and a Varve file has not.
+/// Sections that only a Prometheus file has.
 const SECTIONS: [&str; 8] = [
     "alerting",
     "remote_read",
@@ -27,19 +27,19 @@ const SECTIONS: [&str; 8] = [
     "scrape_configs",
     "tracing",
 ];
-/// Sections of a Prometheus file of which nothing is looked at.
-const UNREAD: [&str; 5] = ["alerting", "remote_read", "runtime", "scrape_config_files", "tracing"];
-/// What Prometheus' `global` has besides what Varve's has, and is a duration.
+/// Sections of a Prometheus file that are not checked.
+const UNCHECKED: [&str; 5] = ["alerting", "remote_read", "runtime", "scrape_config_files", "tracing"];
+/// Durations that only Prometheus' `global` has.
 const GLOBAL_DURATIONS: [&str; 4] = ["evaluation_interval", "rule_query_offset", "scrape_interval", "scrape_timeout"];
-/// Rule files that one configuration names.
+/// Maximum number of rule files.
 const RULE_FILES_MAX: usize = 20_000;
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Checks files one after the other.
+/// Checks files.
 pub(super) fn check(args: &ConfigArgs) -> Verdict {
     args.lint.warn(&["duplicate-rules", "too-long-scrape-interval"]);
-    let verdict = args.files.iter().map(|file| check_file(file, args)).max().unwrap_or(Verdict::Sound);
-    args.lint.settle(verdict)
+    let verdict = args.files.iter().map(|file| check_file(file, args)).max().unwrap_or(Verdict::Valid);
+    args.lint.apply_severity(verdict)
 }
 
 fn check_file(file: &Path, args: &ConfigArgs) -> Verdict {
@@ -47,34 +47,34 @@ fn check_file(file: &Path, args: &ConfigArgs) -> Verdict {
     let checked = match Checked::of(file, args.syntax_only) {
         Ok(checked) => checked,
         Err(error) => {
-            eprintln!("  FAILED: {}", told(&error));
+            eprintln!("  FAILED: {}", error_chain(&error));
             println!();
-            return Verdict::Errors;
+            return Verdict::Invalid;
         }
     };
-    if !checked.unread.is_empty() {
-        println!("  not looked at: {}", checked.unread.join(", "));
+    if !checked.unchecked.is_empty() {
+        println!("  not checked: {}", checked.unchecked.join(", "));
     }
     if !checked.rule_files.is_empty() {
         println!("  SUCCESS: {} rule files found", checked.rule_files.len());
     }
-    println!(" SUCCESS: {} is valid {} config file syntax\n", file.display(), checked.whose);
+    println!(" SUCCESS: {} is valid {} config file syntax\n", file.display(), checked.owner);
     if args.syntax_only {
-        return Verdict::Sound;
+        return Verdict::Valid;
     }
     let too_long = args.lint.is_on("too-long-scrape-interval") && checked.has_too_long_interval(args.lookback_delta);
-    let verdict = if too_long { Verdict::Lint } else { Verdict::Sound };
+    let verdict = if too_long { Verdict::Lint } else { Verdict::Valid };
     verdict.max(rules::check_files(&checked.rule_files, &args.lint))
 }
 
-/// What a file that is sound says.
+/// The contents of a valid file.
 #[derive(Debug, Default)]
 struct Checked {
-    whose: &'static str,
+    owner: &'static str,
     rule_files: Vec<PathBuf>,
-    /// Jobs and how often they scrape.
+    /// Jobs and their scrape intervals.
     jobs: Vec<(String, Duration)>,
-    unread: Vec<&'static str>,
+    unchecked: Vec<&'static str>,
 }
 
 impl Checked {
@@ -84,16 +84,16 @@ impl Checked {
         let top = match top {
             None | Some(Value::Null) => Mapping::new(),
             Some(Value::Mapping(top)) => top,
-            Some(_) => bail!("it is no mapping of sections"),
+            Some(_) => bail!("expected a mapping of sections"),
         };
         let is_prometheus = SECTIONS.iter().any(|section| top.contains_key(section))
             || GLOBAL_DURATIONS.iter().any(|key| top.get("global").is_some_and(|global| global.get(key).is_some()));
         if !is_prometheus {
             Config::load(file)?;
-            return Ok(Self { whose: "varve", ..Self::default() });
+            return Ok(Self { owner: "varve", ..Self::default() });
         }
-        let mut checked = Self { whose: "prometheus", ..Self::default() };
-        checked.unread = UNREAD.into_iter().filter(|section| top.contains_key(section)).collect();
+        let mut checked = Self { owner: "prometheus", ..Self::default() };
+        checked.unchecked = UNCHECKED.into_iter().filter(|section| top.contains_key(section)).collect();
         checked.check(&top)?;
         if !syntax_only {
             let folder = file.parent().unwrap_or(Path::new(""));
@@ -145,7 +145,7 @@ impl Checked {
     }
 }
 
-/// Checks what Varve's own file has too, as it does at a start.
+/// Checks the sections that Varve's configuration has too, as Varve does at startup.
 fn check_shared(top: &Mapping, global: &Value) -> Result<()> {
     let mut ours = Mapping::new();
     let mut take = |section: &str, value: Option<&Value>| {
@@ -162,7 +162,7 @@ fn check_shared(top: &Mapping, global: &Value) -> Result<()> {
     Config::parse(&serde_yaml_ng::to_string(&ours)?).map(drop)
 }
 
-/// Returns a mapping of those of its keys that are there.
+/// Returns a mapping of the given keys, as far as they exist.
 fn pick(of: &Value, keys: &[&str]) -> Option<Value> {
     let picked: Mapping = keys.iter().filter_map(|key| Some((Value::from(*key), of.get(key)?.clone()))).collect();
     (!picked.is_empty()).then_some(Value::Mapping(picked))
@@ -176,7 +176,7 @@ fn check_job(job: &Value) -> Result<Option<Duration>> {
     Ok(interval)
 }
 
-/// Checks relabel configurations by our own rules, which are Prometheus'.
+/// Checks relabel configurations with Varve's parser, which accepts what Prometheus accepts.
 fn check_relabelling(of: &Value, key: &str) -> Result<()> {
     let Some(configs) = of.get(key) else { return Ok(()) };
     let inner: Mapping = [(Value::from("metric_relabel_configs"), configs.clone())].into_iter().collect();
@@ -198,7 +198,7 @@ fn duration(of: &Value, key: &str) -> Result<Option<Duration>> {
     parse_duration(text).map(Some).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))
 }
 
-/// Returns the files that patterns choose; one without a wildcard has to be there.
+/// Returns the files that match the patterns. A pattern without a wildcard must match a file.
 fn rule_files(patterns: Option<&Value>, folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for pattern in items(patterns).filter_map(Value::as_str) {
@@ -209,8 +209,8 @@ fn rule_files(patterns: Option<&Value>, folder: &Path) -> Result<Vec<PathBuf>> {
             found.push(path?);
             ensure!(found.len() <= RULE_FILES_MAX, "rule_files: more than {RULE_FILES_MAX} files");
         }
-        let is_there = found.len() > before || pattern.contains('*');
-        ensure!(is_there, "{pattern:?} does not point to an existing file");
+        let exists = found.len() > before || pattern.contains('*');
+        ensure!(exists, "{pattern:?} does not point to an existing file");
     }
     Ok(found)
 }
@@ -228,9 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn files_of_both_are_told_apart() {
-        assert_eq!(check("storage: {tsdb: {ahead_max: 5m}}").unwrap().whose, "varve");
-        assert_eq!(check("").unwrap().whose, "varve");
+    fn files_of_varve_and_prometheus_are_distinguished() {
+        assert_eq!(check("storage: {tsdb: {ahead_max: 5m}}").unwrap().owner, "varve");
+        assert_eq!(check("").unwrap().owner, "varve");
         let checked = check(
             "global: {scrape_interval: 6m, external_labels: {a: b}}\nrule_files: [rules.yml, 'more*.yml']\nalerting: {}\n\
              scrape_configs:\n- {job_name: x, relabel_configs: [{action: drop, source_labels: [a], regex: b}]}\n\
@@ -238,7 +238,7 @@ mod tests {
         );
         let checked = checked.unwrap();
         assert_eq!(
-            (checked.whose, checked.rule_files.len(), &checked.unread[..]),
+            (checked.owner, checked.rule_files.len(), &checked.unchecked[..]),
             ("prometheus", 1, &["alerting"][..])
         );
         assert!(checked.has_too_long_interval(Duration::from_secs(300)));
@@ -246,26 +246,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
-        let refused = |text: &str, expect: &str| {
+    fn errors_name_their_location() {
+        let fails = |text: &str, expect: &str| {
             let error = format!("{:#}", check(text).unwrap_err());
             assert!(error.contains(expect), "{error}");
         };
-        refused("storage: {tsdb: {nonsense: 1}}", "storage.tsdb: unknown field `nonsense`");
-        refused("scrape_configs: [{}]", "scrape_configs: entry 1 has no job_name");
-        refused("scrape_configs: [{job_name: a}, {job_name: a}]", "multiple scrape configs with job name \"a\"");
-        refused(
+        fails("storage: {tsdb: {nonsense: 1}}", "storage.tsdb: unknown field `nonsense`");
+        fails("scrape_configs: [{}]", "scrape_configs: entry 1 has no job_name");
+        fails("scrape_configs: [{job_name: a}, {job_name: a}]", "multiple scrape configs with job name \"a\"");
+        fails(
             "scrape_configs: [{job_name: a, scrape_interval: x}]",
             "job \"a\": scrape_interval: not a valid duration",
         );
-        refused(
+        fails(
             "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]",
             "job \"a\": metric_relabel_configs: ingest.metric_relabel_configs: rule 0: unknown relabel action \"no\"",
         );
-        refused("remote_write: [{}]", "remote_write: entry 1: url for remote_write is empty");
-        refused("{rule_files: [nowhere.yml]}", "\"nowhere.yml\" does not point to an existing file");
-        refused("{rule_files: [], global: {external_labels: {__name__: a}}}", "external_labels");
-        refused("{rule_files: [], scrapes: 1}", "section scrapes is unknown");
-        refused("- a", "it is no mapping of sections");
+        fails("remote_write: [{}]", "remote_write: entry 1: url for remote_write is empty");
+        fails("{rule_files: [nowhere.yml]}", "\"nowhere.yml\" does not point to an existing file");
+        fails("{rule_files: [], global: {external_labels: {__name__: a}}}", "external_labels");
+        fails("{rule_files: [], scrapes: 1}", "section scrapes is unknown");
+        fails("- a", "expected a mapping of sections");
     }
 }

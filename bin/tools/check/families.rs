@@ -1,6 +1,6 @@
-//! A scrape body's metric families, as Prometheus' text parser gathers them.
+//! The metric families of a scrape body, grouped as Prometheus' text parser groups them.
 //!
-//! What is held of a series is what a linter asks for: a hash of its labels, to find it twice, and its label names.
+//! Of each series it stores what the linter needs: a hash of the labels, to find duplicates, and the label names.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -26,20 +26,20 @@ pub(super) enum Kind {
 pub(super) struct Family {
     pub(super) kind: Kind,
     pub(super) has_help: bool,
-    /// Metrics; of histograms and summaries all that have the same labels are one.
+    /// Number of metrics; the series of a histogram or summary are one metric.
     pub(super) n_metrics: usize,
-    /// Metrics that are there again further down.
+    /// Number of duplicate metrics.
     pub(super) n_repeated: usize,
-    /// The label names of each metric, one after the other.
+    /// The label names of all metrics.
     pub(super) label_names: Vec<String>,
-    /// Buckets or quantiles of the first metric.
+    /// Number of buckets or quantiles of the first metric.
     pub(super) n_parts: usize,
     first: Option<u64>,
     seen: HashSet<u64>,
 }
 
 impl Kind {
-    /// Returns the name that Prometheus has for it.
+    /// Returns its name in Prometheus.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// Takes the type as the text parser numbers it; the text format of Prometheus has no others.
+    /// Converts the type number of the text parser.
     fn of(number: i32) -> Self {
         match number {
             1 => Self::Counter,
@@ -62,10 +62,10 @@ impl Kind {
     }
 }
 
-/// Reads the families of a body. What is kept grows with the body, which the caller bounds.
+/// Parses the families of a body, whose size the caller bounds.
 ///
 /// # Errors
-/// The line that cannot be read.
+/// The first invalid line.
 pub(super) fn read(body: impl BufRead) -> Result<BTreeMap<String, Family>> {
     let mut lines = LineReader::new(body, TextFormat::Prometheus);
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
@@ -82,7 +82,7 @@ pub(super) fn read(body: impl BufRead) -> Result<BTreeMap<String, Family>> {
             Line::Metadata(MetadataLine::Unit(..)) | Line::Nothing => {}
         }
     }
-    // Whom only metadata tells of has nothing to look at.
+    // Families without samples are not linted.
     families.retain(|_, family| family.n_metrics > 0);
     Ok(families)
 }
@@ -116,7 +116,7 @@ fn add(families: &mut BTreeMap<String, Family>, labels: &Pairs<'_>, hasher: &Ran
     family.label_names.extend(outer.iter().map(|(name, _)| name.to_string()));
 }
 
-/// Returns the family that a series belongs to, by its name and the families so far.
+/// Returns the family of a series, given the families so far.
 fn family_of<'a>(families: &BTreeMap<String, Family>, name: &'a str) -> &'a str {
     if families.contains_key(name) {
         return name;
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_histograms_are_one_metric() {
+    fn the_series_of_a_histogram_are_one_metric() {
         let body = "# HELP h text\n# TYPE h histogram\nh_bucket{a=\"b\",le=\"1\"} 1\nh_bucket{a=\"b\",le=\"+Inf\"} 1\nh_sum{a=\"b\"} 1\n\
                     h_count{a=\"b\"} 1\nh_bucket{le=\"1\"} 1\nc 1\nc 2\n# TYPE only gauge\n";
         let families = read(body.as_bytes()).unwrap();

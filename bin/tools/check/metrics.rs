@@ -1,4 +1,4 @@
-//! `varve check metrics`: what Prometheus' own linter minds about a scrape body, in its words.
+//! `varve check metrics`: lints a scrape body with the messages of Prometheus' linter.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _};
@@ -10,7 +10,7 @@ use super::args::MetricsArgs;
 use super::families::{self, Family, Kind};
 use super::{INPUT_SIZE_MAX, Verdict};
 
-/// Reads the standard input, and says what it minds.
+/// Lints standard input.
 pub(super) fn check(args: &MetricsArgs) -> Result<Verdict> {
     let mut input = std::io::stdin().take(INPUT_SIZE_MAX + 1);
     let families = families::read(BufReader::new(&mut input)).context("error while linting")?;
@@ -20,10 +20,10 @@ pub(super) fn check(args: &MetricsArgs) -> Result<Verdict> {
     if args.extended {
         println!("{}", cardinalities(&families));
     }
-    Ok(if problems.is_empty() { Verdict::Sound } else { Verdict::Lint })
+    Ok(if problems.is_empty() { Verdict::Valid } else { Verdict::Lint })
 }
 
-/// Lists what is minded, by metric and then by text.
+/// Returns the lint errors, sorted by metric and message.
 fn problems(families: &BTreeMap<String, Family>) -> Vec<(&str, String)> {
     let mut problems = Vec::new();
     for (name, family) in families {
@@ -93,7 +93,7 @@ fn is_camel_case(name: &str) -> bool {
     name.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
 }
 
-/// Finds the first unit in a name; returns it as it stands there, and its base unit.
+/// Returns the first unit in a name, and its base unit.
 fn unit_of(name: &str) -> Option<(&str, &'static str)> {
     let base = |word: &str| UNITS.iter().find(|(unit, _)| *unit == word).map(|(_, base)| *base);
     name.split('_').find_map(|word| {
@@ -102,7 +102,7 @@ fn unit_of(name: &str) -> Option<(&str, &'static str)> {
     })
 }
 
-/// Units that Prometheus' linter knows, and their base units.
+/// Units of Prometheus' linter, and their base units.
 const UNITS: [(&str, &str); 24] = [
     ("amperes", "amperes"),
     ("bytes", "bytes"),
@@ -130,16 +130,16 @@ const UNITS: [(&str, &str); 24] = [
     ("ounces", "grams"),
 ];
 
-/// What may stand before a unit.
+/// Prefixes of units.
 const PREFIXES: [&str; 18] = [
     "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo", "kibi", "mega", "mibi", "giga", "gibi",
     "tera", "tebi", "peta", "pebi",
 ];
 
-/// Units that are better written out.
+/// Abbreviated units.
 const ABBREVIATIONS: [&str; 14] = ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
 
-/// Lists the families with their series, the largest first.
+/// Returns a table of the series per family, largest first.
 fn cardinalities(families: &BTreeMap<String, Family>) -> Table {
     let n_series = |family: &Family| match family.kind {
         Kind::Histogram | Kind::Summary => family.n_metrics * (2 + family.n_parts),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_minded_in_the_words_of_prometheus() {
+    fn lint_errors_have_the_messages_of_prometheus() {
         let help = |name: &str, kind: &str| format!("# HELP {name} text\n# TYPE {name} {kind}\n{name} 1\n");
         check(&help("a_total", "counter"), &[]);
         check(&help("process_cpu_seconds_total", "counter"), &[]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_family_is_listed_first() {
+    fn families_are_listed_largest_first() {
         let body = "a 1\nb{c=\"1\"} 1\nb{c=\"2\"} 1\nb{c=\"3\"} 1\n";
         let table = cardinalities(&families::read(body.as_bytes()).unwrap()).to_string();
         let lines: Vec<_> = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();

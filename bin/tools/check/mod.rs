@@ -1,7 +1,6 @@
-//! `varve check`: configuration, rules, metrics and servers, with promtool's words and exit codes.
+//! `varve check`: configuration, rules, metrics and servers, with the output and exit codes of promtool.
 //!
-//! What is wrong goes to the standard error, what was looked at and is right to the standard output. Exit codes: 0 sound, 1
-//! errors, 3 what a linter minds, where that counts.
+//! Errors go to standard error, the rest to standard output. Exit codes: 0 valid, 1 errors, 3 lint errors.
 
 mod args;
 mod config;
@@ -18,19 +17,19 @@ use anyhow::{Result, ensure};
 pub(crate) use args::CheckCommand;
 
 use crate::http::web_config::WebConfig;
-use crate::printing::told;
+use crate::printing::error_chain;
 use args::LintArgs;
 
-/// Most bytes of a file, and of the standard input.
+/// Maximum size of a file and of standard input.
 const INPUT_SIZE_MAX: u64 = 256 << 20;
 
-/// What a check ends with.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    Sound,
-    /// What a linter minds and nothing else.
+    Valid,
+    /// Lint errors only.
     Lint,
-    Errors,
+    Invalid,
 }
 
 /// Runs `varve check ...`.
@@ -44,11 +43,11 @@ pub(crate) fn run(command: &CheckCommand) -> ExitCode {
         CheckCommand::Ready(args) => server::check(args, "/-/ready"),
     };
     match verdict {
-        Ok(Verdict::Sound) => ExitCode::SUCCESS,
+        Ok(Verdict::Valid) => ExitCode::SUCCESS,
         Ok(Verdict::Lint) => ExitCode::from(3),
-        Ok(Verdict::Errors) => ExitCode::FAILURE,
+        Ok(Verdict::Invalid) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("{}", told(&error));
+            eprintln!("{}", error_chain(&error));
             ExitCode::FAILURE
         }
     }
@@ -58,28 +57,29 @@ fn web_config(files: &[std::path::PathBuf]) -> Verdict {
     let check = |file: &std::path::PathBuf| match WebConfig::load(Some(file)) {
         Ok(_) => {
             eprintln!("{} SUCCESS", file.display());
-            Verdict::Sound
+            Verdict::Valid
         }
         Err(error) => {
-            eprintln!("{} FAILED: {}", file.display(), told(&error));
-            Verdict::Errors
+            eprintln!("{} FAILED: {}", file.display(), error_chain(&error));
+            Verdict::Invalid
         }
     };
-    files.iter().map(check).max().unwrap_or(Verdict::Sound)
+    files.iter().map(check).max().unwrap_or(Verdict::Valid)
 }
 
 impl LintArgs {
-    /// Returns the verdict as the process ends with it: what a linter minds counts only if that is asked for.
-    fn settle(&self, verdict: Verdict) -> Verdict {
-        if verdict == Verdict::Lint && !self.lint_fatal { Verdict::Sound } else { verdict }
+    /// Ignores lint errors unless `--lint-fatal` is set.
+    fn apply_severity(&self, verdict: Verdict) -> Verdict {
+        if verdict == Verdict::Lint && !self.lint_fatal { Verdict::Valid } else { verdict }
     }
 
-    /// Tells whether a linter is on; an option that is not known is told once, by [`LintArgs::warn`].
+    /// Returns `true` if a lint is enabled. [`Self::warn`] reports unknown lints.
     fn is_on(&self, option: &str) -> bool {
         let mut given = self.lint.split(',');
         !self.lint.split(',').any(|given| given == "none") && given.any(|given| given == option || given == "all")
     }
 
+    /// Warns about unknown lints.
     fn warn(&self, known: &[&str]) {
         let is_known = |option: &&str| option.is_empty() || matches!(*option, "all" | "none") || known.contains(option);
         for option in self.lint.split(',').filter(|option| !is_known(option)) {
@@ -88,9 +88,9 @@ impl LintArgs {
     }
 }
 
-/// Reads a file of text.
+/// Reads a text file.
 fn read(path: &std::path::Path) -> Result<String> {
     let size = std::fs::metadata(path)?.len();
-    ensure!(size <= INPUT_SIZE_MAX, "{size} bytes are more than {INPUT_SIZE_MAX}");
+    ensure!(size <= INPUT_SIZE_MAX, "{size} bytes exceed the limit of {INPUT_SIZE_MAX}");
     Ok(std::fs::read_to_string(path)?)
 }

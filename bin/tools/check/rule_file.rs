@@ -1,6 +1,6 @@
-//! A rule file: what Prometheus takes for one, and what is wrong with it.
+//! Parsing and validation of rule files, with the messages of Prometheus.
 //!
-//! Expressions are parsed by our own parser. Of the templates in labels and annotations only the braces are looked at.
+//! In templates of labels and annotations only the braces are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::quantity::parse_duration;
 /// Labels and annotations.
 pub(super) type Texts = BTreeMap<String, Text>;
 
-/// A file that is sound.
+/// A valid file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RuleFile {
@@ -54,7 +54,7 @@ struct Rule {
     unknown: BTreeMap<String, Value>,
 }
 
-/// A text; YAML's numbers and truth values are taken as they are written.
+/// A string; YAML numbers and booleans keep their spelling.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text(String);
 
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Which field of a rule an error is about.
+/// The field that an error refers to.
 #[derive(Debug, Clone, Copy)]
 enum Field {
     Group,
@@ -80,18 +80,18 @@ enum Field {
 }
 
 impl RuleFile {
-    /// Reads and checks a file.
+    /// Parses and validates a file.
     ///
     /// # Errors
-    /// All that is wrong with it, each as `line:column: group "g", rule 1, "name": what`.
+    /// All errors, each as `line:column: group "g", rule 1, "name": message`.
     pub(super) fn parse(text: &str, ignore_unknown: bool) -> Result<Self, Vec<String>> {
-        // Prometheus reads the first document alone; a text of comments has none.
+        // Prometheus reads only the first document; a file of comments has none.
         let first = serde_yaml_ng::Deserializer::from_str(text).next();
         let file = first.map_or(Ok(None), Option::<Self>::deserialize).map_err(|error| vec![error.to_string()])?;
         let file = file.unwrap_or_default();
         let mut errors = Vec::new();
         if !ignore_unknown {
-            file.refuse_unknown(&mut errors);
+            file.check_unknown_fields(&mut errors);
         }
         if errors.is_empty() {
             file.check(text, &mut errors);
@@ -99,20 +99,20 @@ impl RuleFile {
         if errors.is_empty() { Ok(file) } else { Err(errors) }
     }
 
-    /// Counts the rules.
+    /// Returns the number of rules.
     pub(super) fn n_rules(&self) -> usize {
         self.groups.iter().map(|group| group.rules.len()).sum()
     }
 
-    fn refuse_unknown(&self, errors: &mut Vec<String>) {
-        let mut refuse = |place: String, unknown: &BTreeMap<String, Value>| {
+    fn check_unknown_fields(&self, errors: &mut Vec<String>) {
+        let mut check = |place: String, unknown: &BTreeMap<String, Value>| {
             errors.extend(unknown.keys().map(|field| format!("{place}: field {field} is unknown")));
         };
-        refuse("file".to_owned(), &self.unknown);
+        check("file".to_owned(), &self.unknown);
         for group in &self.groups {
-            refuse(format!("group {:?}", group.name), &group.unknown);
+            check(format!("group {:?}", group.name), &group.unknown);
             for (rule, i) in group.rules.iter().zip(1..) {
-                refuse(format!("group {:?}, rule {i}, {:?}", group.name, rule.name()), &rule.unknown);
+                check(format!("group {:?}, rule {i}, {:?}", group.name, rule.name()), &rule.unknown);
             }
         }
     }
@@ -146,7 +146,7 @@ impl Group {
             problems.extend(refused.map(|reason| format!("group {:?}: {key}: {reason}", self.name)));
         }
         if self.limit.is_some_and(|limit| limit < 0) {
-            problems.push(format!("group {:?}: limit: it is negative", self.name));
+            problems.push(format!("group {:?}: limit: must not be negative", self.name));
         }
         problems
     }
@@ -161,7 +161,7 @@ impl Rule {
         !self.record.0.is_empty()
     }
 
-    /// Lists what is wrong, and with which fields where that is told.
+    /// Returns the errors and the fields that they refer to.
     fn problems(&self) -> Vec<(&'static [Field], String)> {
         const NAMES: &[Field] = &[Field::Record, Field::Alert];
         let mut problems = Vec::new();
@@ -210,7 +210,7 @@ impl Rule {
         given.filter_map(|(field, text)| Some(format!("{field}: {}", parse_duration(&text.0).err()?))).collect()
     }
 
-    /// Looks at the templates of alerts: an action that is opened is closed.
+    /// Checks that the actions of templates are closed.
     fn template_problems(&self) -> Vec<String> {
         if self.alert.0.is_empty() {
             return Vec::new();
@@ -226,8 +226,8 @@ impl Rule {
 fn has_open_action(text: &str) -> bool {
     let mut rest = text;
     while let Some((_, action)) = rest.split_once("{{") {
-        let Some((_, behind)) = action.split_once("}}") else { return true };
-        rest = behind;
+        let Some((_, after)) = action.split_once("}}") else { return true };
+        rest = after;
     }
     false
 }
@@ -237,7 +237,7 @@ fn label_problems(labels: &Texts) -> Vec<String> {
     labels.keys().filter(is_bad).map(|name| format!("invalid label name: {name}")).collect()
 }
 
-/// Returns the rules that are there more than once in a file: by name, and by labels with those of the group.
+/// Returns the duplicate rules of a file: same name, and same labels including those of the group.
 pub(super) fn duplicates(file: &RuleFile) -> Vec<(String, Texts)> {
     let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
     for group in &file.groups {
@@ -255,9 +255,9 @@ pub(super) fn duplicates(file: &RuleFile) -> Vec<(String, Texts)> {
     found.into_iter().collect()
 }
 
-/// Returns where a field of a rule stands, as `line:column: `; empty if it is not there.
+/// Returns the location of a field of a rule as `line:column: `.
 ///
-/// YAML is read once more up to that place, where reading fails on purpose: the place of the failure is that of the field.
+/// The parser reports locations only in errors, so the file is parsed again with a visitor that fails at the field.
 fn locate(text: &str, group: usize, rule: usize, field: Field) -> String {
     let path = match field {
         Field::Group => vec![Step::Key("groups"), Step::Item(group)],
@@ -265,7 +265,7 @@ fn locate(text: &str, group: usize, rule: usize, field: Field) -> String {
     };
     let Some(document) = serde_yaml_ng::Deserializer::from_str(text).next() else { return String::new() };
     let place = Seek(&path).deserialize(document).err().and_then(|error| error.location());
-    // A field that is not there has no place; Prometheus says 0:0.
+    // A missing field has no location; Prometheus prints 0:0.
     place.map_or_else(|| "0:0: ".to_owned(), |place| format!("{}:{}: ", place.line(), place.column()))
 }
 
@@ -286,7 +286,7 @@ enum Step {
     Item(usize),
 }
 
-/// Goes down a path and fails at its end.
+/// Descends a path and fails at its end.
 #[derive(Clone, Copy)]
 struct Seek<'a>(&'a [Step]);
 
@@ -302,7 +302,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the place that is looked for")
+        f.write_str("the field")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -329,7 +329,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
         Ok(())
     }
 
-    // What is left are scalars; at the end of the path they are what was looked for.
+    // Scalars are the end of the path.
     fn visit_str<E: de::Error>(self, _text: &str) -> Result<(), E> {
         Err(E::custom("found"))
     }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_prometheus_takes_are_sound() {
+    fn rules_that_prometheus_accepts_are_valid() {
         check("", &[]);
         check("# nothing\n", &[]);
         check("groups: []", &[]);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_with_place_and_rule() {
+    fn errors_name_location_and_rule() {
         check(
             &rules("  - record: a\n    expr: sum(\n"),
             &[
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_found_by_name_and_all_labels() {
+    fn duplicates_have_the_same_name_and_labels() {
         let text = "groups:\n- name: g\n  labels: {x: '1'}\n  rules:\n  - {record: a, expr: up}\n- name: h\n  rules:\n\
                     \x20 - {record: a, expr: up, labels: {x: 1}}\n  - {record: a, expr: up}\n";
         let found = duplicates(&RuleFile::parse(text, false).unwrap());

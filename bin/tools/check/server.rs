@@ -6,12 +6,12 @@ use super::Verdict;
 use super::args::ServerArgs;
 use crate::client::Client;
 
-/// Asks a server how it is.
+/// Requests the health or readiness of a server.
 pub(super) fn check(args: &ServerArgs, path: &str) -> Result<Verdict> {
-    let answer = Client::with_access(&args.url, args.access.access()?)?.get(path)?;
-    if answer.status != 200 {
-        bail!("check failed: URL={}{path}, status={}", args.url, answer.status);
+    let response = Client::with_access(&args.url, args.access.access()?)?.get(path)?;
+    if response.status != 200 {
+        bail!("check failed: URL={}{path}, status={}", args.url, response.status);
     }
-    eprintln!("  SUCCESS:  {}", String::from_utf8_lossy(&answer.body));
-    Ok(Verdict::Sound)
+    eprintln!("  SUCCESS:  {}", String::from_utf8_lossy(&response.body));
+    Ok(Verdict::Valid)
 }

@@ -1,4 +1,4 @@
-//! The command line of `varve query`: promtool's, and `explain`.
+//! The arguments of `varve query`, which are promtool's, and of `explain`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use crate::quantity::parse_duration;
 /// `varve query ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueryCommand {
-    /// Evaluates a query at one time
+    /// Evaluate a query at one time
     Instant(InstantArgs),
-    /// Evaluates a query at many times
+    /// Evaluate a query over a range of time
     Range(RangeArgs),
-    /// Lists the series that selectors choose
+    /// List the series that match selectors
     Series(SeriesArgs),
-    /// Lists the values of a label
+    /// List the values of a label
     Labels(LabelsArgs),
-    /// Tells how many buckets histograms use
+    /// Show how many buckets histograms populate
     Analyze(AnalyzeArgs),
-    /// Evaluates a query and shows what each operator of its plan did: series, samples, bytes, time
+    /// Evaluate a query and show series, samples, bytes and time of each operator
     Explain(ExplainArgs),
 }
 
-/// How to speak to the server.
+/// How to connect to the server.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessArgs {
-    /// HTTP client configuration as Prometheus' tools have it: basic_auth, authorization, tls_config, http_headers
+    /// HTTP client configuration file of Prometheus' tools: basic_auth, authorization, tls_config, http_headers
     #[arg(long = "http.config.file", value_name = "FILE", conflicts_with = "token_file")]
     pub(crate) http_config_file: Option<PathBuf>,
 
@@ -60,11 +60,11 @@ impl AccessArgs {
 /// Whom to ask, and the form of the answer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArgs {
-    /// Server, for instance http://localhost:9898
+    /// Server, for example http://localhost:9898
     #[arg(value_name = "SERVER", value_parser = Url::parse)]
     pub(crate) server: Url,
 
-    /// Form of the answer
+    /// Output format
     #[arg(short = 'o', long = "format", value_name = "FORMAT", default_value = "promql")]
     pub(crate) format: Format,
 
@@ -85,11 +85,11 @@ pub(crate) struct InstantArgs {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 
-    /// The query
+    /// Query
     #[arg(value_name = "EXPR")]
     pub(crate) expr: String,
 
-    /// Time: seconds since the epoch or RFC 3339 [default: now]
+    /// Evaluation time, Unix seconds or RFC 3339 [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
 }
@@ -100,31 +100,31 @@ pub(crate) struct RangeArgs {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 
-    /// The query
+    /// Query
     #[arg(value_name = "EXPR")]
     pub(crate) expr: String,
 
-    /// First time: seconds since the epoch or RFC 3339 [default: 5m before the last]
+    /// Start time, Unix seconds or RFC 3339 [default: 5m before the end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) start: Option<String>,
 
-    /// Last time [default: now]
+    /// End time [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) end: Option<String>,
 
-    /// Distance of the times [default: a 250th of the range, at least 1s]
+    /// Step [default: 1/250 of the range, at least 1s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) step: Option<Duration>,
 }
 
-/// Which times count.
+/// The range of time.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SelectionArgs {
-    /// First time: seconds since the epoch or RFC 3339 [default: the oldest]
+    /// Start time, Unix seconds or RFC 3339 [default: the oldest]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) start: Option<String>,
 
-    /// Last time [default: the newest]
+    /// End time [default: the newest]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) end: Option<String>,
 }
@@ -149,7 +149,7 @@ pub(crate) struct LabelsArgs {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 
-    /// Name of the label
+    /// Label name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 
@@ -168,15 +168,15 @@ pub(crate) struct AnalyzeArgs {
     #[arg(long, value_name = "URL", value_parser = Url::parse)]
     pub(crate) server: Url,
 
-    /// Kind of metric to look at
+    /// Type of the metrics
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: MetricKind,
 
-    /// Time to look at
+    /// Range of time to analyze
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) duration: Duration,
 
-    /// End of it: seconds since the epoch or RFC 3339 [default: now]
+    /// End of the range, Unix seconds or RFC 3339 [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
 
@@ -197,34 +197,34 @@ pub(crate) enum MetricKind {
 /// Arguments of `varve query explain`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExplainArgs {
-    /// The query
+    /// Query
     #[arg(value_name = "EXPR")]
     pub(crate) query: String,
 
-    /// The server, which has to be a Varve
+    /// Varve server
     #[arg(long = "url", value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
     pub(crate) url: Url,
 
     #[command(flatten)]
     pub(crate) access: AccessArgs,
 
-    /// Time of an instant query: seconds since the epoch or RFC 3339 [default: now]
+    /// Time of an instant query, Unix seconds or RFC 3339 [default: now]
     #[arg(long = "time", value_name = "TIME")]
     pub(crate) time: Option<String>,
 
-    /// First time of a range query
+    /// Start time of a range query
     #[arg(long = "start", value_name = "TIME")]
     pub(crate) start: Option<String>,
 
-    /// Last time of a range query
+    /// End time of a range query
     #[arg(long = "end", value_name = "TIME")]
     pub(crate) end: Option<String>,
 
-    /// Distance of the times of a range query
+    /// Step of a range query
     #[arg(long = "step", value_name = "DURATION")]
     pub(crate) step: Option<String>,
 
-    /// Form of the answer
+    /// Output format
     #[arg(long = "output", value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ExplainOutput,
 }
@@ -236,7 +236,7 @@ pub(crate) enum ExplainOutput {
     Json,
 }
 
-/// Splits `name=value`, or `name:value`, which promtool takes too.
+/// Splits `name=value`, or `name:value`, which promtool accepts too.
 fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(['=', ':']).ok_or_else(|| "expected NAME=VALUE".to_owned())?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))

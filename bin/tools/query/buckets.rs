@@ -1,4 +1,4 @@
-//! `varve query analyze`: how many buckets histograms have, and how many of them count anything.
+//! `varve query analyze`: the number of buckets of histograms, and of populated buckets.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use anyhow::{Context, Result, bail};
 use varve_tsdb::METRIC_NAME;
 
-use super::answer::{Labels, Stream, Value};
 use super::args::AnalyzeArgs;
 use super::print::{label_set, metric};
-use super::{Asked, parse_time, range_selector};
+use super::response::{Labels, Stream, Value};
+use super::{Server, parse_time, range_selector};
 use crate::client::Client;
 
 const HEADER: &str = "\
@@ -26,13 +26,13 @@ Each line shows min/avg/max over the series above.";
 /// Runs `varve query analyze`.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
     let time_s = args.time.as_deref().map(|time| parse_time(time).context("error parsing time")).transpose()?;
-    let mut server = Asked(Client::with_access(&args.server, args.access.access()?)?);
+    let mut server = Server(Client::with_access(&args.server, args.access.access()?)?);
     println!("{HEADER}\n");
     let (mut native, mut classic) = (Totals::default(), Totals::default());
     for selector in &args.selectors {
         let mut params = vec![("query", range_selector(selector, args.duration))];
         params.extend(time_s.map(|time_s| ("time", time_s.to_string())));
-        let Value::Matrix(streams) = server.ask("/api/v1/query", &params)?.value()? else {
+        let Value::Matrix(streams) = server.post("/api/v1/query", &params)?.value()? else {
             bail!("query of buckets resulted in non-Matrix");
         };
         let mut of_classic: BTreeMap<String, Vec<Stream>> = BTreeMap::new();
@@ -62,7 +62,7 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name under which the buckets of a classic histogram come together; `None` for another series.
+/// Returns the name of the classic histogram that a bucket belongs to; `None` for other series.
 fn classic_name(labels: &Labels) -> Option<String> {
     labels.get("le")?;
     let name = labels.get(METRIC_NAME).filter(|name| name.ends_with("_bucket"))?;
@@ -71,7 +71,7 @@ fn classic_name(labels: &Labels) -> Option<String> {
     Some(format!("{name}{}", label_set(&others)))
 }
 
-/// Buckets of one histogram: populated ones per sample, and all that there are.
+/// Buckets of one histogram: populated buckets per sample, and the total.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stats {
     min: usize,
@@ -88,7 +88,7 @@ impl Stats {
         Self { min, avg: sum as f64 / populated.len() as f64, max, total }
     }
 
-    /// Looks at a native histogram; `None` if it has not two samples.
+    /// Returns the statistics of a native histogram; `None` if it has fewer than two samples.
     fn of_native(stream: &Stream) -> Option<Self> {
         if stream.histograms.len() < 2 {
             return None;
@@ -102,7 +102,7 @@ impl Stats {
         Some(Self::of(&populated, bounds.len()))
     }
 
-    /// Looks at the buckets of a classic histogram; `None` if it has not two samples.
+    /// Returns the statistics of a classic histogram; `None` if it has fewer than two samples.
     fn of_classic(mut buckets: Vec<Stream>) -> Result<Option<Self>> {
         let bound = |stream: &Stream| stream.metric.get("le").and_then(|le| le.parse().ok()).unwrap_or(0.0_f64);
         buckets.sort_by(|a, b| bound(a).total_cmp(&bound(b)));
@@ -113,7 +113,7 @@ impl Stats {
         let mut populated = Vec::with_capacity(n_samples);
         for i in 0..n_samples {
             let (mut before, mut n, mut at) = (0.0, 0, None);
-            // A bucket that has fewer samples ends the count: what there is of it is still worth telling.
+            // A bucket with fewer samples ends the count.
             for point in buckets.iter().map_while(|bucket| bucket.values.get(i)) {
                 if at.is_some_and(|at| at != point.0) {
                     bail!("matrix result is not time aligned");
@@ -135,7 +135,7 @@ impl fmt::Display for Stats {
     }
 }
 
-/// A figure of all histograms.
+/// Minimum, average and maximum of a statistic over all histograms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Spread {
     min: usize,
@@ -163,7 +163,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Figures of all histograms.
+/// Statistics over all histograms.
 #[derive(Debug, Default)]
 struct Totals {
     n_series: usize,
@@ -203,7 +203,7 @@ mod tests {
             values: values
                 .iter()
                 .zip(1..)
-                .map(|(&value, i)| super::super::answer::Point(f64::from(i), value))
+                .map(|(&value, i)| super::super::response::Point(f64::from(i), value))
                 .collect(),
             histograms: Vec::new(),
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn other_series_are_no_classic_histogram() {
+    fn other_series_are_not_classic_histograms() {
         let mut labels = stream("1", &[]).metric;
         labels.insert(METRIC_NAME.to_owned(), "a_sum".to_owned());
         assert_eq!(classic_name(&labels), None);

@@ -1,4 +1,4 @@
-//! `varve query explain`: what each operator of a query did.
+//! `varve query explain`: the work of each operator of a query.
 
 use std::fmt::Write as _;
 
@@ -8,20 +8,20 @@ use serde::Deserialize;
 use super::args::{ExplainArgs, ExplainOutput};
 use crate::client::{Client, escape};
 
-/// Runs `varve query explain`: has a server evaluate a query, and prints what each operator of its plan did.
+/// Runs `varve query explain`: lets a server evaluate a query and prints the statistics of each operator.
 ///
 /// # Errors
-/// If the server does not answer, or answers with an error, which is told.
+/// If the server cannot be reached or returns an error.
 pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
-    let answer = Client::with_access(&args.url, args.access.access()?)?.get(&path(args)?)?;
-    if !answer.is_success() {
-        bail!("{} says: {}", args.url, answer.text());
+    let response = Client::with_access(&args.url, args.access.access()?)?.get(&path(args)?)?;
+    if !response.is_success() {
+        bail!("{} returned: {}", args.url, response.text());
     }
     match args.output {
-        ExplainOutput::Json => println!("{}", String::from_utf8_lossy(&answer.body)),
+        ExplainOutput::Json => println!("{}", String::from_utf8_lossy(&response.body)),
         ExplainOutput::Text => {
-            let answer: Answer = serde_json::from_slice(&answer.body).context("read the answer")?;
-            print!("{}", print(&answer.data));
+            let response: Response = serde_json::from_slice(&response.body).context("parse the response")?;
+            print!("{}", print(&response.data));
         }
     }
     Ok(())
@@ -32,18 +32,18 @@ fn path(args: &ExplainArgs) -> Result<String> {
     let range = [("start", &args.start), ("end", &args.end), ("step", &args.step)];
     let n_given = range.iter().filter(|(_, value)| value.is_some()).count();
     if !matches!(n_given, 0 | 3) || (n_given == 3 && args.time.is_some()) {
-        bail!("a range query needs --start, --end and --step; any other none of them");
+        bail!("a range query needs --start, --end and --step without --time");
     }
     for (name, value) in range.into_iter().chain([("time", &args.time)]) {
         if let Some(value) = value {
-            let _infallible = write!(path, "&{name}={}", escape(value));
+            let _ = write!(path, "&{name}={}", escape(value));
         }
     }
     Ok(path)
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct Response {
     data: Explained,
 }
 
@@ -81,7 +81,7 @@ struct Operator {
     seconds: f64,
 }
 
-/// Prints a line for each operator, those inside of another one behind it and further in.
+/// Prints a line for each operator, indented by depth.
 fn print(explained: &Explained) -> String {
     let Explained { timings, samples, operators } = explained;
     let millis = |seconds: f64| format!("{:.3}", seconds * 1000.0);
@@ -96,7 +96,7 @@ fn print(explained: &Explained) -> String {
     );
     let mut line = |cells: [&str; 5], operator: &str| {
         let [time, runs, series, samples, bytes] = cells;
-        let _infallible = writeln!(text, "{time:>12} {runs:>6} {series:>10} {samples:>12} {bytes:>12}  {operator}");
+        let _ = writeln!(text, "{time:>12} {runs:>6} {series:>10} {samples:>12} {bytes:>12}  {operator}");
     };
     line(["ms", "runs", "series", "samples", "bytes held"], "operator");
     for Operator { depth, operator, runs, series, samples, bytes, seconds } in operators {
@@ -112,12 +112,12 @@ mod tests {
 
     #[test]
     fn a_plan_is_printed_as_a_tree() {
-        let answer = r#"{"timings": {"evalTotalTime": 0.0125, "queryPreparationTime": 0.0005, "execQueueTime": 0},
+        let response = r#"{"timings": {"evalTotalTime": 0.0125, "queryPreparationTime": 0.0005, "execQueueTime": 0},
             "samples": {"totalQueryableSamples": 20, "samplesRead": 11, "peakSamples": 7},
             "operators": [
                 {"depth": 0, "operator": "sum", "runs": 1, "series": 2, "samples": 4, "bytes": 100, "seconds": 0.012},
                 {"depth": 1, "operator": "rate()", "runs": 1, "series": 9, "samples": 18, "bytes": 0, "seconds": 0.01}]}"#;
-        let printed = print(&serde_json::from_str(answer).unwrap());
+        let printed = print(&serde_json::from_str(response).unwrap());
         let lines: Vec<_> = printed.lines().collect();
         assert_eq!(lines[0], "12.500 ms, of which 0.500 to prepare; 0.000 ms in the queue");
         assert_eq!(lines[1], "20 samples queryable, 11 read, 7 held at most");

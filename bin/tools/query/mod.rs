@@ -1,15 +1,15 @@
-//! `varve query`: questions to any server that speaks Prometheus' HTTP API, with the flags and the output of promtool.
+//! `varve query`: queries any server with Prometheus' HTTP API, with the flags and the output of promtool.
 //!
-//! `answer` reads what the server says, `print` writes it as promtool does, `buckets` sums histograms up, `explain` shows
-//! the plan of a query, which Varve alone can tell.
+//! `response` parses responses, `print` prints results as promtool does, `buckets` analyzes histograms, and `explain` prints
+//! the plan of a query, which only Varve provides.
 //!
-//! Bounds: an answer is taken up to the bound of [`crate::client`]; a longer one is refused.
+//! Bounds: the client rejects responses that are too long, see [`crate::client`].
 
-mod answer;
 mod args;
 mod buckets;
 mod explain;
 mod print;
+mod response;
 
 use std::process::ExitCode;
 
@@ -18,21 +18,21 @@ use jiff::Timestamp;
 
 pub(crate) use args::{AccessArgs, QueryCommand};
 
-use answer::Data;
 use args::{Format, InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs, ServerArgs};
+use response::Data;
 
 use crate::client::{Client, escape};
-use crate::printing::told;
+use crate::printing::error_chain;
 use crate::quantity::print_duration;
 
-/// Points that a range query has if no step is given, about.
+/// Number of points of a range query without a step.
 const POINTS: f64 = 250.0;
-/// How far back a range query begins if nothing else is said.
+/// Default range of a range query in seconds.
 const RANGE_S: f64 = 300.0;
 
 /// Runs `varve query ...`.
 pub(crate) fn run(command: &QueryCommand) -> ExitCode {
-    let asked = match command {
+    let result = match command {
         QueryCommand::Instant(args) => instant(args),
         QueryCommand::Range(args) => range(args),
         QueryCommand::Series(args) => series(args),
@@ -40,10 +40,10 @@ pub(crate) fn run(command: &QueryCommand) -> ExitCode {
         QueryCommand::Analyze(args) => buckets::analyze(args),
         QueryCommand::Explain(args) => explain::explain(args),
     };
-    match asked {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", told(&error));
+            eprintln!("{}", error_chain(&error));
             ExitCode::FAILURE
         }
     }
@@ -54,7 +54,7 @@ fn instant(args: &InstantArgs) -> Result<()> {
         args.time.as_deref().map(|time| parse_time(time).context("error parsing evaluation time")).transpose()?;
     let mut params = vec![("query", args.expr.clone())];
     params.extend(time_s.map(|time_s| ("time", time_s.to_string())));
-    let data = args.server.client()?.ask("/api/v1/query", &params)?;
+    let data = args.server.client()?.post("/api/v1/query", &params)?;
     print_value(&data, args.server.format)
 }
 
@@ -74,12 +74,12 @@ fn range(args: &RangeArgs) -> Result<()> {
         ("end", end_s.to_string()),
         ("step", step_s.to_string()),
     ];
-    let data = args.server.client()?.ask("/api/v1/query_range", &params)?;
+    let data = args.server.client()?.post("/api/v1/query_range", &params)?;
     print_value(&data, args.server.format)
 }
 
 fn series(args: &SeriesArgs) -> Result<()> {
-    let data = args.server.client()?.ask("/api/v1/series", &args.selection.params(&args.selectors)?)?;
+    let data = args.server.client()?.post("/api/v1/series", &args.selection.params(&args.selectors)?)?;
     let found = data.label_sets()?;
     match args.server.format {
         Format::Promql => found.iter().for_each(|labels| println!("{}", print::label_set(labels))),
@@ -91,12 +91,12 @@ fn series(args: &SeriesArgs) -> Result<()> {
 fn labels(args: &LabelsArgs) -> Result<()> {
     let path = format!("/api/v1/label/{}/values", escape(&args.name));
     let params = args.selection.params(&args.selectors)?;
-    // There is no POST for it.
+    // This endpoint has no POST.
     let data = args.server.client()?.get(&path, &params)?;
     for warning in &data.warnings {
         eprintln!("query warning: {warning}");
     }
-    let found = data.texts()?;
+    let found = data.strings()?;
     match args.server.format {
         Format::Promql => found.iter().for_each(|value| println!("{value}")),
         Format::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
@@ -113,29 +113,29 @@ fn print_value(data: &Data, format: Format) -> Result<()> {
     Ok(())
 }
 
-/// A server that is asked.
-struct Asked(Client);
+/// A queried server.
+struct Server(Client);
 
 impl ServerArgs {
-    fn client(&self) -> Result<Asked> {
+    fn client(&self) -> Result<Server> {
         let client = Client::with_access(&self.server, self.access.access()?);
-        client.context("error creating API client").map(Asked)
+        client.context("error creating API client").map(Server)
     }
 }
 
-impl Asked {
-    /// Asks with POST, for which queries may be long; with GET where that is not taken.
-    fn ask(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
-        let answer = self.0.post_form(path, &encode(params)).context("query error")?;
-        match answer.status {
+impl Server {
+    /// Sends a POST request, as queries may be long, or a GET request if the server does not allow POST.
+    fn post(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
+        let response = self.0.post_form(path, &encode(params)).context("query error")?;
+        match response.status {
             403 | 405 | 501 => self.get(path, params),
-            _ => Data::parse(&answer).context("query error"),
+            _ => Data::parse(&response).context("query error"),
         }
     }
 
     fn get(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
-        let answer = self.0.get(&format!("{path}?{}", encode(params))).context("query error")?;
-        Data::parse(&answer).context("query error")
+        let response = self.0.get(&format!("{path}?{}", encode(params))).context("query error")?;
+        Data::parse(&response).context("query error")
     }
 }
 
@@ -161,7 +161,7 @@ fn now_s() -> f64 {
     Timestamp::now().as_millisecond() as f64 / 1000.0
 }
 
-/// Reads seconds since the epoch, or RFC 3339.
+/// Parses Unix seconds or RFC 3339.
 fn parse_time(text: &str) -> Result<f64> {
     if let Some(time_s) = text.parse().ok().filter(|time_s: &f64| time_s.is_finite()) {
         return Ok(time_s);
@@ -172,7 +172,7 @@ fn parse_time(text: &str) -> Result<f64> {
     }
 }
 
-/// Writes the selector of a metric with a range, which `varve query analyze` asks for.
+/// Returns the range selector that `varve query analyze` queries.
 fn range_selector(selector: &str, range: std::time::Duration) -> String {
     format!("{selector}[{}]", print_duration(range))
 }
@@ -183,7 +183,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn times_are_read_in_both_forms() {
+    fn times_are_unix_seconds_or_rfc_3339() {
         assert_eq!(parse_time("1700000000.5").unwrap(), 1_700_000_000.5);
         assert_eq!(parse_time("2023-11-14T22:13:20Z").unwrap(), 1_700_000_000.0);
         for bad in ["", "yesterday", "NaN", "inf"] {

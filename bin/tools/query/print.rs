@@ -1,4 +1,4 @@
-//! Values as promtool prints them: one text form, and JSON.
+//! Prints results as promtool does, as text and as JSON.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -7,9 +7,9 @@ use varve_query::decimal::{General, Plain};
 use varve_query::promql::quoted;
 use varve_tsdb::METRIC_NAME;
 
-use super::answer::{Histogram, HistogramPoint, Labels, Point, Sample, Stream, Text, Value};
+use super::response::{Histogram, HistogramPoint, Labels, Point, Sample, Stream, Text, Value};
 
-/// Writes a value as text, without a line end.
+/// Returns a result as text, without a final newline.
 pub(super) fn promql(value: &Value) -> String {
     match value {
         Value::Vector(samples) => lines(samples.iter().map(sample)),
@@ -47,7 +47,7 @@ fn point(Point(time_s, value): Point) -> String {
 }
 
 fn histogram_point(HistogramPoint(time_s, histogram): &HistogramPoint) -> String {
-    let buckets = histogram.buckets.iter().map(|super::answer::Bucket(bounds, lower, upper, count)| {
+    let buckets = histogram.buckets.iter().map(|super::response::Bucket(bounds, lower, upper, count)| {
         let open = if matches!(bounds, 1 | 3) { '[' } else { '(' };
         let close = if matches!(bounds, 0 | 3) { ']' } else { ')' };
         format!("{open}{},{}{close}:{}", General(*lower), General(*upper), Plain(*count))
@@ -66,12 +66,12 @@ fn six_decimals(value: f64) -> String {
     if value.is_finite() { format!("{value:.6}") } else { Plain(value).to_string() }
 }
 
-/// Writes a time, which is exact to a millisecond.
+/// Returns a time rounded to milliseconds.
 fn seconds(time_s: f64) -> Plain {
     Plain((time_s * 1000.0).round() / 1000.0)
 }
 
-/// Writes a metric: the name in front, the other labels in braces.
+/// Returns a metric: its name and the other labels in braces.
 pub(super) fn metric(labels: &Labels) -> String {
     let name = labels.get(METRIC_NAME);
     let others = labels.iter().filter(|(name, _)| *name != METRIC_NAME);
@@ -83,13 +83,13 @@ pub(super) fn metric(labels: &Labels) -> String {
     }
 }
 
-/// Writes a label set, the name among the other labels.
+/// Returns a label set, including the name.
 pub(super) fn label_set(labels: &Labels) -> String {
     let labels = labels.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
     format!("{{{}}}", labels.collect::<Vec<_>>().join(", "))
 }
 
-/// The order of promtool: fewer labels first, then label by label.
+/// Compares as promtool: fewer labels first, then label by label.
 fn compare(a: &Labels, b: &Labels) -> Ordering {
     let mut names: Vec<_> = a.keys().chain(b.keys()).collect();
     names.sort();
@@ -102,7 +102,7 @@ fn compare(a: &Labels, b: &Labels) -> Ordering {
     a.len().cmp(&b.len()).then(first.unwrap_or(Ordering::Equal))
 }
 
-/// Writes a value as JSON, in the order of the answer.
+/// Returns a result as JSON, in the order of the response.
 pub(super) fn json(value: &Value) -> String {
     let text = match value {
         Value::Vector(samples) => list(samples.iter().map(|sample| {
@@ -123,10 +123,10 @@ pub(super) fn json(value: &Value) -> String {
 fn stream_json(Stream { metric, values, histograms }: &Stream) -> String {
     let mut text = format!("{{\"metric\":{}", labels_json(metric));
     if !values.is_empty() || histograms.is_empty() {
-        let _infallible = write!(text, ",\"values\":{}", list(values.iter().map(|value| point_json(*value))));
+        let _ = write!(text, ",\"values\":{}", list(values.iter().map(|value| point_json(*value))));
     }
     if !histograms.is_empty() {
-        let _infallible = write!(text, ",\"histograms\":{}", list(histograms.iter().map(histogram_json)));
+        let _ = write!(text, ",\"histograms\":{}", list(histograms.iter().map(histogram_json)));
     }
     text + "}"
 }
@@ -141,7 +141,7 @@ fn point_json(Point(time_s, value): Point) -> String {
 
 fn histogram_json(HistogramPoint(time_s, histogram): &HistogramPoint) -> String {
     let Histogram { count, sum, buckets } = histogram;
-    let buckets = list(buckets.iter().map(|super::answer::Bucket(bounds, lower, upper, count)| {
+    let buckets = list(buckets.iter().map(|super::response::Bucket(bounds, lower, upper, count)| {
         format!("[{bounds},\"{}\",\"{}\",\"{}\"]", Plain(*lower), Plain(*upper), Plain(*count))
     }));
     let (time, count, sum) = (seconds(*time_s), Plain(*count), Plain(*sum));
@@ -149,20 +149,20 @@ fn histogram_json(HistogramPoint(time_s, histogram): &HistogramPoint) -> String 
 }
 
 fn labels_json(labels: &Labels) -> String {
-    serde_json::to_string(labels).expect("texts are JSON")
+    serde_json::to_string(labels).expect("strings are valid JSON")
 }
 
 fn text_json(text: &str) -> String {
-    serde_json::to_string(text).expect("a text is JSON")
+    serde_json::to_string(text).expect("a string is valid JSON")
 }
 
-/// Escapes what Go escapes in JSON and others do not. These characters stand inside of texts alone.
+/// Escapes the characters that only Go escapes in JSON; they occur only in strings.
 pub(super) fn html_escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                let _infallible = write!(escaped, "\\u{:04x}", u32::from(c));
+                let _ = write!(escaped, "\\u{:04x}", u32::from(c));
             }
             c => escaped.push(c),
         }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_printed_as_promtool_prints_them() {
+    fn results_are_printed_as_promtool_prints_them() {
         check(
             r#"{"resultType":"vector","result":[{"metric":{"__name__":"up","job":"<a>"},"value":[1.5,"1e3"]}]}"#,
             "up{job=\"<a>\"} => 1000 @[1.5]",
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn label_sets_are_printed_with_the_name_among_the_labels() {
+    fn label_sets_include_the_name() {
         let labels = Labels::from([("__name__".to_owned(), "up".to_owned()), ("a".to_owned(), "b\n".to_owned())]);
         assert_eq!(label_set(&labels), "{__name__=\"up\", a=\"b\\n\"}");
         assert_eq!(metric(&Labels::new()), "{}");

@@ -1,4 +1,4 @@
-//! `varve tsdb analyze`: what labels, metrics and encodings cost in a block.
+//! `varve tsdb analyze`: the cost of labels, metrics and encodings in a block.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,21 +12,21 @@ use varve_tsdb::{BlockSummary, Matcher, QueryContext, RealFs, SampleColumns};
 use super::args::AnalyzeArgs;
 use super::chunk_sizes::ChunkSizes;
 use super::columns::duration;
-use super::figures::{Figures, SeriesFigures};
-use super::source::{Owner, matches, open_varve, owner, parse_matchers};
+use super::label_stats::{LabelStats, SeriesStats};
+use super::source::{DirectoryKind, kind_of, matches, open_varve, parse_matchers};
 
-/// Prints the figures of a block.
+/// Prints the statistics of a block.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<Faults> {
     let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
-    match owner(&args.path)? {
-        Owner::Prometheus => of_prometheus(args, &matchers),
-        Owner::Varve => of_varve(args, &matchers).map(|()| Faults::default()),
+    match kind_of(&args.path)? {
+        DirectoryKind::Prometheus => of_prometheus(args, &matchers),
+        DirectoryKind::Varve => of_varve(args, &matchers).map(|()| Faults::default()),
     }
 }
 
-/// What the chunks of one encoding take.
+/// The chunks of one encoding.
 #[derive(Debug, Clone, Copy, Default)]
-struct EncodingFigures {
+struct EncodingStats {
     n_chunks: u64,
     n_samples: u64,
     bytes: u64,
@@ -42,7 +42,7 @@ fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Faults> {
         .with_context(|| format!("open the block {name:?}"))?;
     let meta = block.meta();
     let length_ms = meta.max_ms.abs_diff(meta.min_ms);
-    let (mut figures, mut encodings, mut sizes) = (Figures::default(), BTreeMap::new(), ChunkSizes::default());
+    let (mut stats, mut encodings, mut sizes) = (LabelStats::default(), BTreeMap::new(), ChunkSizes::default());
     let mut of_chunks = Faults::default();
     block.for_each(&mut faults, |series| {
         if matches(matchers, series.labels()) {
@@ -52,16 +52,16 @@ fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Faults> {
                 bytes += chunk.bytes.len() as u64;
                 count(&chunk, &mut encodings, args.extended.then_some(&mut sizes));
             }
-            figures.add(series.labels().iter().copied(), SeriesFigures { uncovered_ms, bytes });
+            stats.add(series.labels().iter().copied(), SeriesStats { uncovered_ms, bytes });
         }
         Ok(())
     })?;
     faults.append(of_chunks);
-    print_head(&meta.ulid.to_string(), length_ms, meta.stats.n_series, args, &figures);
-    print!("{}", figures.print(length_ms, args.limit));
+    print_head(&meta.ulid.to_string(), length_ms, meta.stats.n_series, args, &stats);
+    print!("{}", stats.print(length_ms, args.limit));
     println!("\nBytes of samples by encoding:");
     for (code, of) in encodings {
-        let EncodingFigures { n_chunks, n_samples, bytes } = of;
+        let EncodingStats { n_chunks, n_samples, bytes } = of;
         let each = bytes as f64 / n_samples.max(1) as f64;
         let name = encoding_name(code);
         println!("{bytes} {name} ({n_chunks} chunks, {n_samples} samples, {each:.2} bytes each)");
@@ -72,30 +72,30 @@ fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Faults> {
     Ok(faults)
 }
 
-fn print_head(name: &str, length_ms: u64, n_series: u64, args: &AnalyzeArgs, figures: &Figures) {
+fn print_head(name: &str, length_ms: u64, n_series: u64, args: &AnalyzeArgs, stats: &LabelStats) {
     println!("Block ID: {name}");
     println!("Duration: {}", duration(i64::try_from(length_ms).unwrap_or(i64::MAX)));
     println!("Total Series: {n_series}");
     if let Some(selector) = &args.selector {
         println!("Matcher: {selector}");
     }
-    println!("Label names: {}", figures.n_names());
+    println!("Label names: {}", stats.n_names());
     if args.selector.is_some() {
-        println!("Matched series: {}", figures.n_series);
+        println!("Matched series: {}", stats.n_series);
     }
 }
 
-/// Returns the name of the block that was made last.
+/// Returns the name of the block that was created last.
 fn last_block(path: &Path) -> Result<String> {
     let blocks = BlockReader::list(&RealFs, path).context("list the blocks")?;
     let names = blocks.iter().filter_map(|block| block.file_name()?.to_str());
-    // The first ten letters are the time; of blocks of one time the first counts, as for promtool.
-    let made = |name: &str| name.get(..10).map(str::to_owned);
-    let last = names.rev().max_by_key(|name| made(name)).filter(|name| Ulid::parse(name).is_some());
+    // The first ten characters are the time; promtool takes the first of several blocks of one time.
+    let created = |name: &str| name.get(..10).map(str::to_owned);
+    let last = names.rev().max_by_key(|name| created(name)).filter(|name| Ulid::parse(name).is_some());
     last.map(str::to_owned).context("no blocks found")
 }
 
-/// Returns the part of a block's time that lies before the first and behind the last sample of a series.
+/// Returns the part of a block's range before the first and after the last sample of a series.
 fn uncovered_ms(series: &BlockSeries<'_>, length_ms: u64) -> u64 {
     let mut ranges = series.chunk_ranges();
     let Some(first) = ranges.next() else { return length_ms };
@@ -103,7 +103,7 @@ fn uncovered_ms(series: &BlockSeries<'_>, length_ms: u64) -> u64 {
     length_ms.saturating_sub(last.end_ms.abs_diff(first.start_ms))
 }
 
-fn count(chunk: &BlockChunk, encodings: &mut BTreeMap<u8, EncodingFigures>, sizes: Option<&mut ChunkSizes>) {
+fn count(chunk: &BlockChunk, encodings: &mut BTreeMap<u8, EncodingStats>, sizes: Option<&mut ChunkSizes>) {
     let n_samples = chunk::n_samples(chunk.encoding, &chunk.bytes).unwrap_or(0) as u64;
     let bytes = chunk.bytes.len() as u64;
     let of = encodings.entry(chunk.encoding.code()).or_default();
@@ -122,15 +122,15 @@ fn count(chunk: &BlockChunk, encodings: &mut BTreeMap<u8, EncodingFigures>, size
     }
 }
 
-/// Counts the buckets of all histograms of a chunk.
+/// Returns the number of buckets of all histograms of a chunk.
 fn n_buckets(chunk: &BlockChunk) -> u64 {
     let mut columns = SampleColumns::default();
-    // What does not decode was noted when the chunk was read, or counts as far as it goes.
-    let _damage = chunk::decode(chunk.encoding, &chunk.bytes, &mut columns);
+    // Damage was recorded when the chunk was read; a partly decoded chunk counts as far as it was decoded.
+    let _ = chunk::decode(chunk.encoding, &chunk.bytes, &mut columns);
     columns.histograms.iter().map(|(_, histogram)| histogram.n_buckets() as u64).sum()
 }
 
-/// Returns the name that Prometheus' code has for an encoding.
+/// Returns the name of an encoding in Prometheus.
 fn encoding_name(code: u8) -> &'static str {
     match Encoding::from_code(code) {
         Some(Encoding::Xor) => "XOR",
@@ -144,20 +144,17 @@ fn encoding_name(code: u8) -> &'static str {
 }
 
 fn of_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
-    ensure!(
-        !args.extended,
-        "--extended tells how full the chunks of Prometheus' blocks are; Varve's have none, a row is all that a block has of a series"
-    );
+    ensure!(!args.extended, "--extended shows the fill of chunks, which Varve's blocks do not have");
     let db = open_varve(&args.path)?;
     let block = find_block(db.blocks(), args.block.as_deref())?;
     let length_ms = block.range.end_ms.saturating_add(1).abs_diff(block.range.start_ms);
-    let (mut figures, mut floats, mut histograms) =
-        (Figures::default(), EncodingFigures::default(), EncodingFigures::default());
+    let (mut stats, mut floats, mut histograms) =
+        (LabelStats::default(), EncodingStats::default(), EncodingStats::default());
     db.scan_block(&QueryContext::unbounded(), block.number, &mut |labels, cost| {
         let pairs: Vec<_> = labels.iter().collect();
         if matches(matchers, &pairs) {
             let uncovered_ms = length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
-            figures.add(pairs.into_iter(), SeriesFigures { uncovered_ms, bytes: cost.values_bytes });
+            stats.add(pairs.into_iter(), SeriesStats { uncovered_ms, bytes: cost.values_bytes });
             let of = if cost.n_histograms > 0 { &mut histograms } else { &mut floats };
             of.n_chunks += 1;
             of.n_samples += cost.n_samples;
@@ -165,11 +162,11 @@ fn of_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
         }
     })
     .context("read the block")?;
-    print_head(&block.number.to_string(), length_ms, block.n_series, args, &figures);
-    print!("{}", figures.print(length_ms, args.limit));
+    print_head(&block.number.to_string(), length_ms, block.n_series, args, &stats);
+    print!("{}", stats.print(length_ms, args.limit));
     println!("\nBytes of samples by encoding:");
     for (name, of) in [("floats", floats), ("histograms", histograms)] {
-        let EncodingFigures { n_chunks, n_samples, bytes } = of;
+        let EncodingStats { n_chunks, n_samples, bytes } = of;
         let each = bytes as f64 / n_samples.max(1) as f64;
         println!("{bytes} {name} ({n_chunks} series, {n_samples} samples, {each:.2} bytes each)");
     }
@@ -185,7 +182,7 @@ fn find_block(blocks: Vec<BlockSummary>, number: Option<&str>) -> Result<BlockSu
         return blocks
             .into_iter()
             .next_back()
-            .context("no blocks found: `varve tsdb compact` writes the log to blocks");
+            .context("no blocks found: `varve tsdb compact` writes the WAL to blocks");
     };
     let Ok(number) = number.parse::<u64>() else { bail!("block {number:?}: expected a number of `varve tsdb list`") };
     blocks.into_iter().find(|block| block.number == number).with_context(|| format!("there is no block {number}"))

@@ -1,4 +1,4 @@
-//! The command line of these tools: promtool's.
+//! The arguments of `varve tsdb`: promtool's, and Varve's own.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use crate::recovery::{ExportArgs, ImportArgs};
 /// `varve tsdb ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TsdbCommand {
-    /// Lists the blocks of a data directory
+    /// List the blocks of a data directory
     List(ListArgs),
-    /// Tells what metrics, labels and encodings of a block cost
+    /// Show the cost of metrics, labels and encodings in a block
     Analyze(AnalyzeArgs),
-    /// Tells which labels made the new series of the last hour, of a running server or of a data directory
+    /// Show which labels created the new series of the last hour, on a server or in a data directory
     Churn(ChurnArgs),
-    /// Prints all samples of a data directory
+    /// Print all samples of a data directory
     Dump(DumpArgs),
-    /// Prints all floats of a data directory in the OpenMetrics format
+    /// Print all floats of a data directory in the OpenMetrics format
     DumpOpenmetrics(DumpArgs),
-    /// Makes blocks of Prometheus
+    /// Create Prometheus blocks
     #[command(subcommand)]
     CreateBlocksFrom(CreateBlocksCommand),
-    /// Takes in all that a Prometheus data directory holds: blocks, log, head chunks
+    /// Import a Prometheus data directory: blocks, WAL, head chunks
     Import(ImportArgs),
-    /// Writes samples to blocks of Prometheus
+    /// Export samples to Prometheus blocks
     Export(ExportArgs),
-    /// Writes all of the log to blocks and merges them as far as it goes, so that the directory takes the least space
+    /// Write the WAL to blocks and merge all blocks, so that the directory needs the least space
     Compact(CompactArgs),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct ListArgs {
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(super) path: PathBuf,
 
-    /// Prints times and sizes for people
+    /// Print human-readable times and sizes
     #[arg(short = 'r', long)]
     pub(super) human_readable: bool,
 }
@@ -52,15 +52,15 @@ pub(crate) struct DumpArgs {
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(super) path: PathBuf,
 
-    /// First millisecond since the epoch [default: the oldest]
+    /// Minimum timestamp in milliseconds [default: the oldest]
     #[arg(long, value_name = "MS", allow_hyphen_values = true, default_value_t = i64::MIN, hide_default_value = true)]
     pub(super) min_time: i64,
 
-    /// Last millisecond since the epoch [default: the newest]
+    /// Maximum timestamp in milliseconds [default: the newest]
     #[arg(long, value_name = "MS", allow_hyphen_values = true, default_value_t = i64::MAX, hide_default_value = true)]
     pub(super) max_time: i64,
 
-    /// Series of this selector alone; may be repeated [default: all]
+    /// Selector; may be repeated [default: all series]
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(super) selectors: Vec<String>,
 
@@ -68,10 +68,10 @@ pub(crate) struct DumpArgs {
     pub(super) sandbox: SandboxArgs,
 }
 
-/// Where the log of a Prometheus directory is brought into blocks.
+/// Where the WAL of a Prometheus directory is converted to blocks.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SandboxArgs {
-    /// Folder in which a scratch folder is made for what the log holds; it is removed in the end [default: that for temporary files]
+    /// Directory for the scratch directory of WAL data, which is removed at the end [default: the temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(super) sandbox_dir_root: Option<PathBuf>,
 }
@@ -83,19 +83,19 @@ pub(crate) struct AnalyzeArgs {
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(super) path: PathBuf,
 
-    /// Block to look at [default: the last one]
+    /// Block to analyze [default: the last one]
     #[arg(value_name = "BLOCK")]
     pub(super) block: Option<String>,
 
-    /// Entries of each list
+    /// Maximum number of entries per list
     #[arg(long, value_name = "N", default_value = "20")]
     pub(super) limit: usize,
 
-    /// Adds how full chunks are
+    /// Also show the fill of chunks
     #[arg(long)]
     pub(super) extended: bool,
 
-    /// Series of this selector alone
+    /// Selector [default: all series]
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(super) selector: Option<String>,
 }
@@ -103,34 +103,34 @@ pub(crate) struct AnalyzeArgs {
 /// `varve tsdb create-blocks-from ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CreateBlocksCommand {
-    /// Makes blocks of Prometheus of a file in the OpenMetrics format
+    /// Create Prometheus blocks from a file in the OpenMetrics format
     Openmetrics(BackfillArgs),
 }
 
 /// Arguments of `varve tsdb create-blocks-from openmetrics`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BackfillArgs {
-    /// The file; each sample has a time, and the last line is # EOF
+    /// File; each sample needs a timestamp, and the last line is # EOF
     #[arg(value_name = "INPUT")]
     pub(super) input: PathBuf,
 
-    /// Folder for the blocks; made if need be
+    /// Output directory; created if it does not exist
     #[arg(value_name = "OUTPUT", default_value = "data/")]
     pub(super) output: PathBuf,
 
-    /// Prints times and sizes for people
+    /// Print human-readable times and sizes
     #[arg(short = 'r', long)]
     pub(super) human_readable: bool,
 
-    /// Does not print the blocks
+    /// Do not print the created blocks
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
 
-    /// Label that all series get; may be repeated
+    /// Label to add to all series; may be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = parse_label)]
     pub(super) labels: Vec<(String, String)>,
 
-    /// Longest time of a block; 2h, 6h, 18h, ... fit
+    /// Maximum duration of a block; 2h, 6h, 18h, ... are used
     #[arg(long, value_name = "DURATION", default_value = "2h", value_parser = parse_duration)]
     pub(super) max_block_duration: Duration,
 }
@@ -146,7 +146,7 @@ pub(crate) struct CompactArgs {
 /// Arguments of `varve tsdb churn`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChurnArgs {
-    /// Running Varve
+    /// Varve server
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
     pub(crate) url: Url,
 
@@ -154,16 +154,16 @@ pub(crate) struct ChurnArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Data directory that no server has open, instead; the hour before its newest sample is looked at
+    /// Data directory that no server has open, instead of --url; shows the hour before its newest sample
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub(crate) path: Option<PathBuf>,
 
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| "expected NAME=VALUE".to_owned())?;
-    if name.is_empty() { Err("the name is empty".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
+    if name.is_empty() { Err("the label name is empty".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
 }

@@ -1,11 +1,11 @@
-//! `varve tsdb create-blocks-from openmetrics`: blocks of Prometheus of a file of samples.
+//! `varve tsdb create-blocks-from openmetrics`: creates Prometheus blocks from a file of samples.
 //!
-//! The file is read once for the times in it, then once for each group of windows whose samples fit in memory together; most
-//! files are one group. Samples may stand in any order; of two at one time of a series the first in the file counts.
+//! The file is read once for its timestamps, then once for each group of windows whose samples fit in memory; most files are
+//! one group. Samples may be in any order. Of several samples of a series with the same timestamp the first one counts.
 //!
 //! Bounds: [`SAMPLES_MAX`] samples in memory, [`WINDOWS_MAX`] blocks.
 //!
-//! Crash: blocks that are finished stay; the same run again makes the same blocks under the same names.
+//! Crash: complete blocks remain; another run creates the same blocks with the same names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -23,14 +23,14 @@ use super::args::BackfillArgs;
 use super::columns;
 use super::list::{header, row, size_of};
 
-/// Most samples that are held at once, 16 bytes each.
+/// Maximum number of samples in memory, 16 bytes each.
 const SAMPLES_MAX: u64 = 64 << 20;
-/// Most blocks: more than ten years of two hours each.
+/// Maximum number of blocks: more than ten years of two hours each.
 const WINDOWS_MAX: usize = 50_000;
-/// The lengths of blocks that compaction of Prometheus goes well with: each three times the one before.
+/// Number of block durations in Prometheus' compaction; each is three times the previous one.
 const N_LENGTHS: u32 = 10;
 
-/// Makes the blocks, and prints them.
+/// Creates the blocks and prints them.
 pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
     let max_ms = i64::try_from(args.max_block_duration.as_millis()).unwrap_or(i64::MAX);
     let run = Run { args, length_ms: block_length_ms(max_ms) };
@@ -51,7 +51,7 @@ pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
         }
     }
     if n_repeated > 0 {
-        eprintln!("{n_repeated} samples were left out: their series has another value at that time already");
+        eprintln!("{n_repeated} samples were skipped: their series has another value with the same timestamp");
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Counts the samples of each window.
+    /// Returns the number of samples per window.
     fn counts(&self) -> Result<BTreeMap<i64, u64>> {
         let mut counts = BTreeMap::new();
         self.for_each(|timestamp_ms, _| {
@@ -76,7 +76,7 @@ impl Run<'_> {
         Ok(counts)
     }
 
-    /// Reads the samples of some windows.
+    /// Returns the samples of some windows.
     fn samples(&self, windows: &BTreeSet<i64>) -> Result<BTreeMap<i64, HashMap<Labels, Samples>>> {
         let mut found: BTreeMap<i64, HashMap<Labels, Samples>> = BTreeMap::new();
         self.for_each(|timestamp_ms, sample| {
@@ -91,7 +91,7 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// Hands out all samples of the file with their times.
+    /// Calls `each` for every sample of the file with its timestamp.
     fn for_each(&self, mut each: impl FnMut(i64, &SampleLine<'_>) -> Result<()>) -> Result<()> {
         let path = &self.args.input;
         let file = File::open(path).with_context(|| format!("open {path:?}"))?;
@@ -104,7 +104,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the block of a window; returns how many samples of another value were left out, too.
+    /// Writes the block of a window; also returns the number of skipped samples with another value.
     fn write(&self, window: i64, series: HashMap<Labels, Samples>) -> Result<(BlockMeta, u64)> {
         let mut series: Vec<_> = series.into_iter().collect();
         series.sort_by(|(a, _), (b, _)| a.iter().cmp(b.iter()));
@@ -117,7 +117,7 @@ impl Run<'_> {
         let (mut min_ms, mut max_ms, mut n_repeated) = (i64::MAX, i64::MIN, 0);
         let mut places_of = Vec::new();
         for (labels, mut samples) in series.iter().map(|(labels, samples)| (labels, samples.clone())) {
-            // The sort keeps the order of the file among samples of one time.
+            // The sort is stable: samples with one timestamp stay in file order.
             samples.sort_by_key(|sample| sample.timestamp_ms);
             samples.dedup_by(|sample, first| {
                 let is_repeated = sample.timestamp_ms == first.timestamp_ms;
@@ -139,17 +139,17 @@ impl Run<'_> {
     }
 }
 
-/// Returns the labels of a series: those of the line, and those of all in their place.
-fn labels(of_line: &Pairs<'_>, of_all: &[(String, String)]) -> Result<Labels> {
-    let is_own = |name: &str| of_all.iter().all(|(other, _)| other != name);
-    let own = of_line.iter().filter(|(name, _)| is_own(name)).map(|(name, value)| (&**name, &**value));
-    let mut pairs: Vec<_> = own.chain(of_all.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect();
-    // An empty value is none.
+/// Returns the labels of a series; labels of the command line replace those of the line.
+fn labels(line: &Pairs<'_>, common: &[(String, String)]) -> Result<Labels> {
+    let is_own = |name: &str| common.iter().all(|(other, _)| other != name);
+    let own = line.iter().filter(|(name, _)| is_own(name)).map(|(name, value)| (&**name, &**value));
+    let mut pairs: Vec<_> = own.chain(common.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect();
+    // An empty value means no label.
     pairs.retain(|(_, value)| !value.is_empty());
     Labels::from_unsorted(&mut pairs).context("labels of a series")
 }
 
-/// Puts consecutive windows together as long as their samples fit.
+/// Groups consecutive windows whose samples fit in memory.
 fn groups(counts: &BTreeMap<i64, u64>) -> Result<Vec<BTreeSet<i64>>> {
     let (mut groups, mut n): (Vec<BTreeSet<i64>>, u64) = (Vec::new(), 0);
     for (&window, &count) in counts {
@@ -172,7 +172,7 @@ fn groups(counts: &BTreeMap<i64, u64>) -> Result<Vec<BTreeSet<i64>>> {
     Ok(groups)
 }
 
-/// Returns the longest of 2 h, 6 h, 18 h and so on that is not longer than asked for; 2 h at least.
+/// Returns the longest of 2 h, 6 h, 18 h and so on that does not exceed the maximum; at least 2 h.
 fn block_length_ms(max_ms: i64) -> i64 {
     let lengths = (0..N_LENGTHS).map(|i| WINDOW_MS * 3_i64.pow(i));
     lengths.take_while(|&length_ms| length_ms <= max_ms).last().unwrap_or(WINDOW_MS)
@@ -187,7 +187,7 @@ mod tests {
     use varve_tsdb::prometheus::block::BlockReader;
     use varve_tsdb::prometheus::fault::Faults;
 
-    /// Makes blocks of a text.
+    /// Creates blocks from a text.
     fn blocks_of(text: &str, output: &Path, labels: &[(&str, &str)]) -> Result<()> {
         let input = output.join("input.om");
         std::fs::write(&input, text)?;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_made_of_each_window() {
+    fn each_window_becomes_a_block() {
         let dir = tempfile::tempdir().unwrap();
         let text = "# TYPE a counter\na_total{x=\"1\"} 2 7201\na_total{x=\"1\"} 1 7200\na_total{x=\"1\"} 9 7200\nb 5 -1\n# EOF\n";
         blocks_of(text, dir.path(), &[("x", "2"), ("y", "")]).unwrap();
@@ -234,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_file_is_refused_with_the_line() {
+    fn invalid_files_are_rejected_with_the_line() {
         let dir = tempfile::tempdir().unwrap();
-        let refused = |text: &str| format!("{:#}", blocks_of(text, dir.path(), &[]).unwrap_err());
-        assert!(refused("a 1\n# EOF\n").contains("expected timestamp for series got none"));
-        assert!(refused("a 1 1\n").contains("line 2: data does not end with # EOF"));
-        assert!(refused("a{b=\"1\",b=\"2\"} 1 1\n# EOF\n").contains("labels of a series"));
+        let error = |text: &str| format!("{:#}", blocks_of(text, dir.path(), &[]).unwrap_err());
+        assert!(error("a 1\n# EOF\n").contains("expected timestamp for series got none"));
+        assert!(error("a 1 1\n").contains("line 2: data does not end with # EOF"));
+        assert!(error("a{b=\"1\",b=\"2\"} 1 1\n# EOF\n").contains("labels of a series"));
     }
 
     #[test]
-    fn lengths_of_blocks_are_those_of_prometheus() {
+    fn block_durations_are_those_of_prometheus() {
         let hours = |h: i64| h * 3_600_000;
         for (max, expect) in [(0, 2), (2, 2), (5, 2), (6, 6), (17, 6), (24, 18), (1_000_000, 2 * 19_683)] {
             assert_eq!(block_length_ms(hours(max)), hours(expect), "{max}");

@@ -1,13 +1,13 @@
-//! `varve tsdb analyze --extended`: how full the chunks of a block are.
+//! `varve tsdb analyze --extended`: the fill of the chunks of a block.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How often each size is there.
+/// Counts by size.
 #[derive(Debug, Default)]
 pub(super) struct Sizes(BTreeMap<u64, u64>);
 
-/// Of a block's chunks.
+/// The sizes of a block's chunks.
 #[derive(Debug, Default)]
 pub(super) struct ChunkSizes {
     pub(super) n_chunks: u64,
@@ -19,7 +19,7 @@ pub(super) struct ChunkSizes {
 }
 
 impl ChunkSizes {
-    /// Prints a histogram of each.
+    /// Prints a histogram of each size.
     pub(super) fn print(&self) -> String {
         let parts = [
             ("samples per float chunk", &self.float_samples),
@@ -42,7 +42,7 @@ impl Sizes {
 
     fn print(&self, what: &str, total: u64, out: &mut String) {
         let (Some((&min, _)), Some((&max, _))) = (self.0.first_key_value(), self.0.last_key_value()) else {
-            let _infallible = write!(out, "{what}: N/A\n\n");
+            let _ = write!(out, "{what}: N/A\n\n");
             return;
         };
         let n: u64 = self.0.values().sum();
@@ -54,19 +54,19 @@ impl Sizes {
         for (size, n) in &self.0 {
             buckets[usize::try_from((size - start) / step).expect("below the number of buckets")] += n;
         }
-        let _infallible = writeln!(out, "{what} (min/avg/max): {min}/{avg}/{max}");
+        let _ = writeln!(out, "{what} (min/avg/max): {min}/{avg}/{max}");
         let widths = [end, end + step, buckets.iter().copied().max().unwrap_or(0)].map(|n| n.to_string().len());
         for (n, i) in buckets.iter().zip(0..) {
             let (lower, upper) = (i * step + start + 1, (i + 1) * step + start);
             let bar = "#".repeat(usize::try_from(100 * n / total.max(1)).expect("at most a hundred"));
             let [first, second, third] = widths;
-            let _infallible = writeln!(out, "[{lower:first$}, {upper:second$}]: {n:third$} {bar}");
+            let _ = writeln!(out, "[{lower:first$}, {upper:second$}]: {n:third$} {bar}");
         }
         out.push('\n');
     }
 }
 
-/// Returns a power of ten, of which about ten lie between the ends; at most 100,000.
+/// Returns a power of ten that divides the range into about ten steps; at most 100,000.
 fn step(min: u64, max: u64) -> u64 {
     let tenth = (max - min) / 10;
     let mut step = 10;

@@ -1,23 +1,23 @@
-//! `varve tsdb`: work on a data directory that no server has open.
+//! `varve tsdb churn` and `varve tsdb compact`.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_tsdb::{Db, MemoryBudget, Options, QueryContext};
+use varve_tsdb::{MemoryBudget, QueryContext};
 
 use super::args::{ChurnArgs, CompactArgs};
+use super::source::open_varve;
 use crate::client::Client;
-use crate::machine;
 use crate::server::churn;
 use crate::server::churn::Churn;
 
-/// Runs `varve tsdb compact`: flush, then merge everything, and say what that gave.
+/// Runs `varve tsdb compact`: flushes, merges everything, and prints the result.
 ///
 /// # Errors
-/// If the directory does not exist, is in use, or cannot be read or written.
+/// If the directory does not exist, is open elsewhere, or cannot be read or written.
 pub(crate) fn compact(args: &CompactArgs) -> Result<()> {
-    let db = open(&args.path)?;
+    let db = open_varve(&args.path)?;
     let before = db.stats();
     db.compact_fully().context("compact")?;
     let after = db.stats();
@@ -33,10 +33,10 @@ pub(crate) fn compact(args: &CompactArgs) -> Result<()> {
     Ok(())
 }
 
-/// Runs `varve tsdb churn`: asks a server, or looks at a data directory itself.
+/// Runs `varve tsdb churn` on a server or a data directory.
 ///
 /// # Errors
-/// If the server does not answer, or the directory does not exist, is in use, or cannot be read.
+/// If the server cannot be reached, or the directory does not exist, is open elsewhere, or cannot be read.
 pub(crate) fn churn(args: &ChurnArgs) -> Result<()> {
     let found = match &args.path {
         Some(path) => churn_of(path)?,
@@ -51,25 +51,16 @@ pub(crate) fn churn(args: &ChurnArgs) -> Result<()> {
 
 fn churn_at(args: &ChurnArgs) -> Result<Churn> {
     let mut client = Client::with_token_file(&args.url, args.token_file.as_deref())?;
-    let answer = client.get("/api/v1/status/churn")?;
-    ensure!(answer.is_success(), "{} answers {}: {}", args.url, answer.status, answer.text());
-    let mut answer: serde_json::Value = serde_json::from_slice(&answer.body).context("read the answer")?;
-    let data = answer.get_mut("data").map(serde_json::Value::take).unwrap_or_default();
-    serde_json::from_value(data).context("read the answer")
+    let response = client.get("/api/v1/status/churn")?;
+    ensure!(response.is_success(), "{} returned {}: {}", args.url, response.status, response.text());
+    let mut json: serde_json::Value = serde_json::from_slice(&response.body).context("parse the response")?;
+    let data = json.get_mut("data").map(serde_json::Value::take).unwrap_or_default();
+    serde_json::from_value(data).context("parse the response")
 }
 
 fn churn_of(path: &Path) -> Result<Churn> {
-    let db = open(path)?;
-    let Some(newest_ms) = db.stats().newest_ms else { bail!("data directory {path:?} holds no samples") };
+    let db = open_varve(path)?;
+    let Some(newest_ms) = db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
     let ctx = QueryContext::new(Duration::MAX, MemoryBudget::new("memory", usize::MAX));
-    churn::find(&db, &ctx, newest_ms, churn::RANGE_MS).context("look for new series")
-}
-
-/// Opens a data directory that exists, without work in the background.
-fn open(path: &Path) -> Result<Db> {
-    if !path.is_dir() {
-        bail!("data directory {path:?} does not exist");
-    }
-    let options = Options { wal_replay_concurrency: machine::cores(), background: false, ..Options::default() };
-    Db::open(path, options).with_context(|| format!("open data directory {path:?}"))
+    churn::find(&db, &ctx, newest_ms, churn::RANGE_MS).context("find new series")
 }

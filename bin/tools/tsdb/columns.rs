@@ -1,13 +1,15 @@
-//! Rows in columns, and times and sizes in them, to the letter as promtool prints them.
+//! Tables, times and sizes as promtool prints them.
 
 use jiff::Timestamp;
 use varve_query::decimal::Plain;
 
-/// Narrowest column.
+use crate::quantity::print_size;
+
+/// Minimum width of a column.
 const WIDTH_MIN: usize = 13;
 const PADDING: usize = 2;
 
-/// Prints rows; each column but the last is as wide as its longest cell and two more, and at least 13.
+/// Prints rows. Each column except the last is as wide as its longest cell plus two, at least 13.
 pub(super) fn print(rows: &[Vec<String>]) -> String {
     let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -26,7 +28,7 @@ pub(super) fn print(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Writes a time: milliseconds, or for people in UTC to the second.
+/// Returns a time in milliseconds, or human-readable in UTC seconds.
 pub(super) fn time(timestamp_ms: i64, human_readable: bool) -> String {
     let second = timestamp_ms / 1000 * 1000;
     match Timestamp::from_millisecond(second) {
@@ -35,23 +37,15 @@ pub(super) fn time(timestamp_ms: i64, human_readable: bool) -> String {
     }
 }
 
-/// Writes a size: bytes, or for people with all units, `30KiB250B`.
+/// Returns a size in bytes, or human-readable with all units, `30KiB250B`.
 pub(super) fn size(bytes: u64, human_readable: bool) -> String {
     if !human_readable {
         return bytes.to_string();
     }
-    let (mut text, mut rest) = (String::new(), bytes);
-    for (shift, unit) in [(60, "EiB"), (50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")] {
-        let n = rest >> shift;
-        rest -= n << shift;
-        if n > 0 {
-            text.push_str(&format!("{n}{unit}"));
-        }
-    }
-    if text.is_empty() { "0B".to_owned() } else { text }
+    print_size(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Writes a length of time as Go does: `12m0s`, `5m59.922s`, `2h0m0s`.
+/// Returns a duration as Go prints it: `12m0s`, `5m59.922s`, `2h0m0s`.
 pub(super) fn duration(ms: i64) -> String {
     let (sign, ms) = (if ms < 0 { "-" } else { "" }, ms.unsigned_abs());
     if ms == 0 {
@@ -74,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_have_a_least_width() {
+    fn columns_have_a_minimum_width() {
         let rows = [vec!["a".to_owned(), "b".to_owned()], vec!["long enough to be wider".to_owned(), "c".to_owned()]];
         assert_eq!(print(&rows), "a                        b\nlong enough to be wider  c\n");
         assert_eq!(print(&[vec!["a".to_owned(), "b".to_owned()]]), "a            b\n");
     }
 
     #[test]
-    fn times_and_sizes_are_written_for_people_if_they_like() {
+    fn times_and_sizes_can_be_human_readable() {
         assert_eq!(time(1_795_251_960_999, false), "1795251960999");
         assert_eq!(time(1_795_251_960_999, true), "2026-11-21 09:06:00 +0000 UTC");
         assert_eq!((size(30_970, false), size(30_970, true)), ("30970".to_owned(), "30KiB250B".to_owned()));
@@ -89,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_are_written_as_in_go() {
+    fn durations_are_printed_as_in_go() {
         let all =
             [(0, "0s"), (5, "5ms"), (1500, "1.5s"), (359_922, "5m59.922s"), (7_200_000, "2h0m0s"), (-60_000, "-1m0s")];
         for (ms, expect) in all {

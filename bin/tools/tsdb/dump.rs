@@ -1,6 +1,6 @@
-//! `varve tsdb dump` and `varve tsdb dump-openmetrics`: all samples, a line each.
+//! `varve tsdb dump` and `varve tsdb dump-openmetrics`: prints all samples, one per line.
 //!
-//! In memory: the indexes of the blocks, and the samples of one series.
+//! Memory: the indexes of the blocks and the samples of one series.
 
 use std::io::{BufWriter, Write};
 
@@ -15,16 +15,16 @@ use super::args::DumpArgs;
 use super::source::{Selection, for_each, parse_matchers};
 use crate::printing::stdout;
 
-/// How a sample is written.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// `{__name__="up", job="a"} 1 1700000000000`
     Prometheus,
-    /// `up{job="a"} 1 1700000000.000`, without histograms, and `# EOF` in the end.
+    /// `up{job="a"} 1 1700000000.000`, without histograms, with a final `# EOF`.
     OpenMetrics,
 }
 
-/// Prints the samples, series by series in the order of labels.
+/// Prints the samples by series, in label order.
 pub(super) fn dump(args: &DumpArgs, format: Format) -> Result<Faults> {
     let selectors = args.selectors.iter().map(|selector| parse_matchers(selector)).collect::<Result<_>>()?;
     let selection = Selection { selectors, range: TimeRange { start_ms: args.min_time, end_ms: args.max_time } };
@@ -60,7 +60,7 @@ fn write_prometheus(out: &mut dyn Write, labels: &[(&str, &str)], columns: &Samp
     Ok(())
 }
 
-/// Writes the samples up to the first histogram, as promtool does.
+/// Prints the samples before the first histogram, as promtool does.
 fn write_open_metrics(out: &mut dyn Write, labels: &[(&str, &str)], columns: &SampleColumns) -> Result<()> {
     let name = labels.iter().find(|(name, _)| *name == METRIC_NAME).map_or("", |(_, value)| value);
     let others = labels.iter().filter(|(name, _)| *name != METRIC_NAME);
@@ -79,7 +79,7 @@ mod tests {
     use varve_tsdb::Sample;
 
     #[test]
-    fn samples_are_written_as_promtool_writes_them() {
+    fn samples_are_printed_as_promtool_prints_them() {
         let labels = [("__name__", "up"), ("a.b", "c\"d"), ("job", "x")];
         let mut columns = SampleColumns::default();
         for (timestamp_ms, value) in [(1500, 1e6), (2000, f64::NAN), (2500, f64::NEG_INFINITY)] {

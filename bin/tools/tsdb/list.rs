@@ -8,20 +8,20 @@ use varve_tsdb::prometheus::fault::Faults;
 
 use super::args::ListArgs;
 use super::columns;
-use super::source::{Owner, open_blocks, open_varve, owner};
+use super::source::{DirectoryKind, kind_of, open_blocks, open_varve};
 
-/// Prints the blocks, ascending by time.
+/// Prints the blocks in ascending order of time.
 pub(super) fn list(args: &ListArgs) -> Result<()> {
     let mut rows = vec![header()];
-    match owner(&args.path)? {
-        Owner::Prometheus => {
+    match kind_of(&args.path)? {
+        DirectoryKind::Prometheus => {
             for (dir, block) in open_blocks(&args.path, &mut Faults::default())? {
                 rows.push(row(block.meta(), size_of(&dir)?, args.human_readable));
             }
         }
-        Owner::Varve => {
+        DirectoryKind::Varve => {
             for block in open_varve(&args.path)?.blocks() {
-                // As for Prometheus, the end is the millisecond behind the last one.
+                // As in Prometheus, the end is exclusive.
                 let (min_ms, max_ms) = (block.range.start_ms, block.range.end_ms.saturating_add(1));
                 let counts = [block.n_samples.to_string(), "-".to_owned(), block.n_series.to_string()];
                 rows.push(cells(
@@ -39,14 +39,14 @@ pub(super) fn list(args: &ListArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of the columns.
+/// Returns the column names.
 pub(super) fn header() -> Vec<String> {
     ["BLOCK ULID", "MIN TIME", "MAX TIME", "DURATION", "NUM SAMPLES", "NUM CHUNKS", "NUM SERIES", "SIZE"]
         .map(str::to_owned)
         .to_vec()
 }
 
-/// Returns what is said of a block of Prometheus.
+/// Returns the row of a Prometheus block.
 pub(super) fn row(meta: &BlockMeta, size: u64, human_readable: bool) -> Vec<String> {
     let stats = &meta.stats;
     let counts = [stats.n_samples, stats.n_chunks, stats.n_series].map(|n| n.to_string());
@@ -62,12 +62,12 @@ fn cells(name: &str, min_ms: i64, max_ms: i64, counts: [String; 3], size: u64, h
     cells
 }
 
-/// Adds up the files of a block.
+/// Returns the total size of the files of a block.
 pub(super) fn size_of(dir: &Path) -> Result<u64> {
     let mut size = 0;
-    for folder in [dir.to_owned(), dir.join("chunks")] {
-        for entry in std::fs::read_dir(&folder).with_context(|| format!("list {folder:?}"))? {
-            let metadata = entry.and_then(|entry| entry.metadata()).with_context(|| format!("list {folder:?}"))?;
+    for dir in [dir.to_owned(), dir.join("chunks")] {
+        for entry in std::fs::read_dir(&dir).with_context(|| format!("list {dir:?}"))? {
+            let metadata = entry.and_then(|entry| entry.metadata()).with_context(|| format!("list {dir:?}"))?;
             size += if metadata.is_file() { metadata.len() } else { 0 };
         }
     }

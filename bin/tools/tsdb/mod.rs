@@ -1,10 +1,9 @@
-//! `varve tsdb list|analyze|dump|dump-openmetrics|create-blocks-from`: what promtool does with a data directory, for those
-//! of Prometheus and of Varve.
+//! `varve tsdb`: promtool's tools for data directories, of Prometheus and of Varve, and Varve's own.
 //!
-//! `source` opens either kind as one stream of series; the rest prints. A Prometheus directory is read alone and may be in
-//! use; what its log holds is brought into blocks in a scratch folder first. A Varve directory must not be open elsewhere.
+//! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be in use; its WAL is first
+//! converted to blocks in a scratch directory. A Varve directory must not be open elsewhere.
 //!
-//! Exit codes are promtool's: 0 done, 1 not, or not all of it was readable.
+//! Exit codes are promtool's: 0 success, 1 failure or unreadable data.
 
 mod analyze;
 mod args;
@@ -13,9 +12,9 @@ mod chunk_sizes;
 mod churn;
 mod columns;
 mod dump;
-mod figures;
+mod label_stats;
 mod list;
-mod scratch;
+mod scratch_dir;
 mod source;
 
 use std::io::{self, ErrorKind};
@@ -29,7 +28,7 @@ use args::CreateBlocksCommand;
 use dump::Format;
 use varve_tsdb::prometheus::fault::Faults;
 
-use crate::printing::{exit_code, told};
+use crate::printing::{error_chain, exit_code};
 use crate::recovery::{self, fault_lines};
 
 /// Runs `varve tsdb ...`.
@@ -49,7 +48,7 @@ pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
     }
 }
 
-/// Tells what went wrong, and returns what the process ends with.
+/// Prints errors and returns the exit code.
 fn end(result: Result<Faults>) -> ExitCode {
     match result {
         Ok(faults) if faults.n_unsound() == 0 => ExitCode::SUCCESS,
@@ -57,16 +56,16 @@ fn end(result: Result<Faults>) -> ExitCode {
             eprint!("{}", fault_lines(&faults));
             ExitCode::FAILURE
         }
-        // Who reads has read enough, as `head` does.
+        // The reader has read enough, as `head` does.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", told(&error));
+            eprintln!("{}", error_chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let is_so = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_so))
+    let is_broken = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_broken))
 }

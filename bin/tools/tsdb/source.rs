@@ -1,9 +1,9 @@
-//! A data directory of either kind as one stream of series.
+//! A data directory of Prometheus or Varve as a stream of series.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use varve_query::promql::parse_selector;
 use varve_tsdb::prometheus::block::{BlockReader, MergedBlocks};
 use varve_tsdb::prometheus::fault::Faults;
@@ -11,28 +11,28 @@ use varve_tsdb::prometheus::inspect::is_prometheus_directory;
 use varve_tsdb::prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
 use varve_tsdb::{Db, Fs, Matcher, Options, QueryContext, RealFs, SampleColumns, TimeRange};
 
-use super::scratch::Scratch;
+use super::scratch_dir::ScratchDir;
 use crate::machine;
 
-/// Whose a data directory is.
+/// The kind of a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum DirectoryKind {
     Prometheus,
     Varve,
 }
 
-/// Tells whose a data directory is, by what is in it.
+/// Returns the kind of a data directory, by its contents.
 ///
 /// # Errors
-/// If it is not there, or neither's.
-pub(super) fn owner(path: &Path) -> Result<Owner> {
+/// If it does not exist or is neither.
+pub(super) fn kind_of(path: &Path) -> Result<DirectoryKind> {
     if !path.is_dir() {
         bail!("data directory {path:?} does not exist");
     }
     if is_prometheus_directory(&RealFs, path) {
-        Ok(Owner::Prometheus)
+        Ok(DirectoryKind::Prometheus)
     } else if path.join("blocks").is_dir() && path.join("wal").is_dir() {
-        Ok(Owner::Varve)
+        Ok(DirectoryKind::Varve)
     } else {
         bail!("{path:?} is a data directory neither of Prometheus nor of Varve")
     }
@@ -41,8 +41,9 @@ pub(super) fn owner(path: &Path) -> Result<Owner> {
 /// Opens a data directory of Varve that no server has open.
 ///
 /// # Errors
-/// What opening it says.
+/// If it does not exist, is open elsewhere, or cannot be read.
 pub(super) fn open_varve(path: &Path) -> Result<Db> {
+    ensure!(path.is_dir(), "data directory {path:?} does not exist");
     let options = Options { wal_replay_concurrency: machine::cores(), background: false, ..Options::default() };
     Db::open(path, options).with_context(|| format!("open data directory {path:?}"))
 }
@@ -50,21 +51,21 @@ pub(super) fn open_varve(path: &Path) -> Result<Db> {
 /// Parses a selector.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The parser's error.
 pub(super) fn parse_matchers(selector: &str) -> Result<Vec<Matcher>> {
     parse_selector(selector).map_err(|error| anyhow!("{selector:?}: {error}"))
 }
 
-/// Tells whether a label set matches.
+/// Returns `true` if a label set matches all matchers.
 pub(super) fn matches(matchers: &[Matcher], labels: &[(&str, &str)]) -> bool {
     let value = |name: &str| labels.iter().find(|(other, _)| *other == name).map_or("", |(_, value)| value);
     matchers.iter().all(|matcher| matcher.matches(value(matcher.name())))
 }
 
-/// Hands out the blocks of a Prometheus directory, ascending by time.
+/// Opens the blocks of a Prometheus directory, in ascending order of time.
 ///
 /// # Errors
-/// If the directory cannot be listed, or one of the blocks not be opened.
+/// If the directory cannot be listed or a block cannot be opened.
 pub(super) fn open_blocks(path: &Path, faults: &mut Faults) -> Result<Vec<(PathBuf, BlockReader)>> {
     let dirs = BlockReader::list(&RealFs, path).context("list the blocks")?;
     let open = |dir: PathBuf| {
@@ -76,29 +77,29 @@ pub(super) fn open_blocks(path: &Path, faults: &mut Faults) -> Result<Vec<(PathB
     Ok(blocks)
 }
 
-/// What is asked of a directory.
+/// Selected series and times.
 pub(super) struct Selection {
-    /// A series is chosen by any of them; all are without any.
+    /// A series needs to match one of them; without any, all series match.
     pub(super) selectors: Vec<Vec<Matcher>>,
     pub(super) range: TimeRange,
 }
 
-/// Who takes the series, in the order of labels, each once.
+/// Receives each series once, in label order.
 pub(super) type Each<'a> = dyn FnMut(&[(&str, &str)], &SampleColumns) -> Result<()> + 'a;
 
-/// Hands out all series with samples that are asked for; damage is noted and left out.
+/// Calls `each` for every selected series with samples. Damaged data is recorded and skipped.
 ///
 /// # Errors
-/// If the directory cannot be read, and what `each` says.
+/// If the directory cannot be read, or the error of `each`.
 pub(super) fn for_each(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut Each<'_>) -> Result<Faults> {
-    match owner(path)? {
-        Owner::Prometheus => of_prometheus(path, sandbox, of, each),
-        Owner::Varve => of_varve(&open_varve(path)?, of, each).map(|()| Faults::default()),
+    match kind_of(path)? {
+        DirectoryKind::Prometheus => of_prometheus(path, sandbox, of, each),
+        DirectoryKind::Varve => of_varve(&open_varve(path)?, of, each).map(|()| Faults::default()),
     }
 }
 
 fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut Each<'_>) -> Result<Faults> {
-    let scratch = Scratch::create(sandbox)?;
+    let scratch = ScratchDir::create(sandbox)?;
     let options = RecoverOptions {
         memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
         concurrency: machine::cores().min(CONCURRENCY_MAX),
@@ -112,7 +113,7 @@ fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut
     let mut merged = MergedBlocks::new(blocks.iter().map(|(_, block)| block), &mut faults);
     let mut columns = SampleColumns::default();
     while let Some(series) = merged.next(&mut faults) {
-        if !of.chooses(series.labels()) {
+        if !of.matches(series.labels()) {
             continue;
         }
         columns.clear();
@@ -125,13 +126,13 @@ fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut
 }
 
 fn of_varve(db: &Db, of: &Selection, each: &mut Each<'_>) -> Result<()> {
-    // One selector is looked up in the indexes; of several the series come once, and are chosen here.
+    // A single selector uses the index. With several, all series are read, so that each comes once.
     let matchers = if let [matchers] = &of.selectors[..] { &matchers[..] } else { &[] };
     let mut columns = SampleColumns::default();
     for series in db.select(&QueryContext::unbounded(), matchers, of.range)? {
         let series = series?;
         let labels: Vec<_> = series.labels().iter().collect();
-        if !of.chooses(&labels) {
+        if !of.matches(&labels) {
             continue;
         }
         columns.clear();
@@ -144,7 +145,7 @@ fn of_varve(db: &Db, of: &Selection, each: &mut Each<'_>) -> Result<()> {
 }
 
 impl Selection {
-    fn chooses(&self, labels: &[(&str, &str)]) -> bool {
+    fn matches(&self, labels: &[(&str, &str)]) -> bool {
         self.selectors.is_empty() || self.selectors.iter().any(|matchers| matches(matchers, labels))
     }
 }
@@ -154,19 +155,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_told_apart() {
+    fn directory_kinds_are_distinguished() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(owner(&dir.path().join("nowhere")).unwrap_err().to_string().contains("does not exist"));
-        assert!(owner(dir.path()).unwrap_err().to_string().contains("neither of Prometheus nor of Varve"));
+        assert!(kind_of(&dir.path().join("nowhere")).unwrap_err().to_string().contains("does not exist"));
+        assert!(kind_of(dir.path()).unwrap_err().to_string().contains("neither of Prometheus nor of Varve"));
         drop(open_varve(dir.path()).unwrap());
-        assert_eq!(owner(dir.path()).unwrap(), Owner::Varve);
+        assert_eq!(kind_of(dir.path()).unwrap(), DirectoryKind::Varve);
         let other = tempfile::tempdir().unwrap();
         std::fs::create_dir(other.path().join("chunks_head")).unwrap();
-        assert_eq!(owner(other.path()).unwrap(), Owner::Prometheus);
+        assert_eq!(kind_of(other.path()).unwrap(), DirectoryKind::Prometheus);
     }
 
     #[test]
-    fn a_label_that_is_not_there_is_empty() {
+    fn a_missing_label_equals_the_empty_string() {
         let labels = [("__name__", "up"), ("job", "a")];
         for (selector, expect) in [("up", true), ("{job!='a'}", false), ("up{x=''}", true), ("up{x!=''}", false)] {
             assert_eq!(matches(&parse_matchers(selector).unwrap(), &labels), expect, "{selector}");

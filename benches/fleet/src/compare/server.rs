@@ -37,13 +37,15 @@ pub(crate) struct Disk {
 
 /// Returns the requested servers, Varve first.
 pub(crate) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
-    let program = |kind| match kind {
-        ServerKind::Varve => match &args.varve {
-            Some(program) => Ok(program.clone()),
-            None => Ok(std::env::current_exe().context("find varve beside varve-bench")?.with_file_name("varve")),
-        },
-        ServerKind::Prometheus => Ok(args.prometheus.clone()),
-        ServerKind::VictoriaMetrics => Ok(args.victoria_metrics.clone()),
+    let program = |kind| -> Result<PathBuf> {
+        match kind {
+            ServerKind::Varve => match &args.varve {
+                Some(program) => Ok(program.clone()),
+                None => Ok(std::env::current_exe().context("find varve beside varve-bench")?.with_file_name("varve")),
+            },
+            ServerKind::Prometheus => Ok(args.prometheus.clone()),
+            ServerKind::VictoriaMetrics => Ok(args.victoria_metrics.clone()),
+        }
     };
     let mut kinds = args.servers.clone();
     kinds.sort_unstable();
@@ -160,7 +162,7 @@ impl Running<'_> {
 
 /// Returns `true` if VictoriaMetrics has no part in memory and at most one part for each of two months.
 fn is_merged(client: &Client) -> Result<bool> {
-    let mut parts = |kind: &str| metric(client, &format!("vm_parts{{type=\"storage/{kind}\"}}"));
+    let parts = |kind: &str| metric(client, &format!("vm_parts{{type=\"storage/{kind}\"}}"));
     let (in_memory, small, big) = (parts("inmemory")?, parts("small")?, parts("big")?);
     Ok(in_memory == Some(0) && small.unwrap_or(0) + big.unwrap_or(0) <= 2)
 }

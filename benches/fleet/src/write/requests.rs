@@ -105,14 +105,14 @@ impl<'a> Encoder<'a> {
             };
             threads.into_iter().map(join).collect()
         });
-        request.into_iter().try_fold(Vec::new(), |mut all, requests| {
+        gathered.into_iter().try_fold(Vec::new(), |mut all, requests| {
             all.extend(requests?);
             Ok(all)
         })
     }
 
     fn scrape(&self, machine: &Machine, round: i64, request: &mut WriteRequest, sink: &mut Sink<'_>) -> Result<()> {
-        let mut known = machine.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = machine.labels.lock().unwrap_or_else(PoisonError::into_inner);
         let mut result = Ok(());
         self.fleet.scrape(machine.places.clone(), round, |series, sample| {
             if result.is_ok() {

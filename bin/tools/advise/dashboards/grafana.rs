@@ -8,29 +8,29 @@ use serde_json::Value;
 use super::Dashboards;
 use crate::client::Client;
 
-/// Dashboards that are asked for in one page of a search.
+/// Dashboards per page of a search.
 const PAGE_LEN: usize = 1_000;
-/// Pages of a search.
+/// Maximum number of pages of a search.
 const PAGES_MAX: usize = 100;
 
-/// Adds what the dashboards that a token may see need.
+/// Adds the needs of all dashboards that the token can read.
 ///
 /// # Errors
-/// If Grafana does not answer or refuses.
+/// If Grafana cannot be reached or returns an error.
 pub(in super::super) fn read_grafana(client: &mut Client, dashboards: &mut Dashboards<'_>) -> Result<usize> {
     let ids = dashboard_ids(client)?;
     for id in &ids {
         let path = format!("/api/dashboards/uid/{id}");
-        let answer = get(client, &path)?;
+        let response = get(client, &path)?;
         let file: Rc<str> = format!("{}{path}", client.url()).into();
-        dashboards.add(&file, answer.get("dashboard").unwrap_or(&answer));
+        dashboards.add(&file, response.get("dashboard").unwrap_or(&response));
     }
-    // Older versions lack these, and a token may be without the right to see them: what is missing is then told of by the
-    // dashboards that refer to it.
+    // Older versions lack these endpoints, and the token may not be allowed to read them. Missing library panels are then
+    // reported by the dashboards that refer to them.
     for path in ["/api/library-elements?kind=1&perPage=10000", "/api/v1/provisioning/alert-rules"] {
-        if let Ok(answer) = get(client, path) {
+        if let Ok(response) = get(client, path) {
             let file: Rc<str> = format!("{}{path}", client.url()).into();
-            dashboards.add(&file, &answer);
+            dashboards.add(&file, &response);
         }
     }
     Ok(ids.len())
@@ -40,12 +40,12 @@ fn dashboard_ids(client: &mut Client) -> Result<Vec<String>> {
     let mut ids = Vec::new();
     for page in 1..=PAGES_MAX {
         let found = get(client, &format!("/api/search?type=dash-db&limit={PAGE_LEN}&page={page}"))?;
-        let found = found.as_array().context("Grafana's search gives no list")?;
+        let found = found.as_array().context("Grafana's search returned no list")?;
         let id = |found: &Value| found.get("uid").and_then(Value::as_str).map(str::to_owned);
         for id in found.iter().filter_map(id) {
-            // It becomes a part of a path.
+            // It becomes part of a path.
             let is_plain = id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-            ensure!(is_plain, "Grafana names a dashboard {id:?}");
+            ensure!(is_plain, "invalid dashboard uid {id:?}");
             ids.push(id);
         }
         if found.len() < PAGE_LEN {
@@ -56,7 +56,7 @@ fn dashboard_ids(client: &mut Client) -> Result<Vec<String>> {
 }
 
 fn get(client: &mut Client, path: &str) -> Result<Value> {
-    let answer = client.get(path)?;
-    ensure!(answer.is_success(), "Grafana answers {} to {path}: {}", answer.status, answer.text());
-    serde_json::from_slice(&answer.body).with_context(|| format!("read Grafana's answer to {path}"))
+    let response = client.get(path)?;
+    ensure!(response.is_success(), "Grafana returned {} for {path}: {}", response.status, response.text());
+    serde_json::from_slice(&response.body).with_context(|| format!("parse Grafana's response of {path}"))
 }

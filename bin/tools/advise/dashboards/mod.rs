@@ -1,9 +1,8 @@
 //! Grafana dashboards: the expressions of panels, annotations and template variables.
 //!
-//! A dashboard is JSON that has changed its shape many times: rows with panels, panels in panels, library panels, and
-//! since version 2 elements with specs. What stayed is that a query of Prometheus is an object with the text `expr`, and that
-//! the data source stands beside it or around it. So the whole tree is searched for these, whatever its shape; Grafana's own
-//! alert rules are found by that, too.
+//! The schema of dashboards has changed many times: rows with panels, panels in panels, library panels, and since version 2
+//! elements with specs. In all of them a Prometheus query is an object with the string `expr`, and the data source is beside
+//! it or in an enclosing object. So the whole tree is searched, whatever its schema. This also finds Grafana's alert rules.
 
 mod grafana;
 mod variables;
@@ -14,7 +13,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 
 use super::documents;
-use super::needs::{Asker, Need, Needs, Place};
+use super::needs::{Consumer, Need, Needs, Place};
 use super::problems::Problem;
 use super::template::{self, Variables};
 
@@ -46,13 +45,14 @@ const OTHER_SOURCES: [&str; 22] = [
     "-- Grafana --",
 ];
 
-/// Dashboards as they are read.
+/// Collects the needs of dashboards.
 #[derive(Debug)]
 pub(super) struct Dashboards<'a> {
     needs: &'a mut Needs,
     problems: &'a mut Vec<Problem>,
-    /// Library panels that were read, and those that are only referred to.
+    /// Library panels that were read.
     library: BTreeSet<String>,
+    /// Library panels that are referred to.
     wanted: BTreeMap<String, Place>,
 }
 
@@ -61,8 +61,8 @@ impl<'a> Dashboards<'a> {
         Self { needs, problems, library: BTreeSet::new(), wanted: BTreeMap::new() }
     }
 
-    /// Adds what the dashboards of a file need: a dashboard or several, an answer of Grafana's API, or manifests that hold
-    /// some (ConfigMap, GrafanaDashboard). Other manifests are passed over.
+    /// Adds the needs of a file: dashboards, a response of Grafana's API, or manifests with dashboards (ConfigMap,
+    /// GrafanaDashboard). Other manifests are ignored.
     pub(super) fn read(&mut self, file: &Rc<str>, text: &str) {
         match documents::parse(text) {
             Ok(documents) => documents.iter().for_each(|document| self.read_document(file, document)),
@@ -93,7 +93,7 @@ impl<'a> Dashboards<'a> {
         }
     }
 
-    /// Adds what a dashboard needs, or whatever else has expressions in it.
+    /// Adds the needs of a dashboard, or of any other object with expressions.
     fn add(&mut self, file: &Rc<str>, dashboard: &Value) {
         let text = |pointer: &str| dashboard.pointer(pointer).and_then(Value::as_str);
         let title = text("/title").or_else(|| text("/spec/title")).unwrap_or_default();
@@ -106,11 +106,11 @@ impl<'a> Dashboards<'a> {
         for variable in &variables {
             reader.add_variable(format!("dashboard {title:?}, variable {}", variable.name), variable);
         }
-        let root = Surroundings { path: format!("dashboard {title:?}"), is_promql: true };
+        let root = Enclosing { path: format!("dashboard {title:?}"), is_promql: true };
         reader.visit(dashboard, &root, true);
     }
 
-    /// Reports the library panels that nobody has read.
+    /// Reports library panels that were referred to and not read.
     pub(super) fn finish(mut self) {
         for (id, place) in std::mem::take(&mut self.wanted) {
             if !self.library.contains(&id) {
@@ -121,9 +121,9 @@ impl<'a> Dashboards<'a> {
     }
 }
 
-/// What surrounds a part of a dashboard.
+/// The context of a part of a dashboard.
 #[derive(Debug, Clone)]
-struct Surroundings {
+struct Enclosing {
     path: String,
     is_promql: bool,
 }
@@ -135,7 +135,7 @@ struct Reader<'a, 'b> {
 }
 
 impl Reader<'_, '_> {
-    fn visit(&mut self, value: &Value, around: &Surroundings, is_root: bool) {
+    fn visit(&mut self, value: &Value, around: &Enclosing, is_root: bool) {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.visit(item, around, false)),
             Value::Object(object) => self.visit_object(object, around, is_root),
@@ -143,7 +143,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn visit_object(&mut self, object: &Map<String, Value>, around: &Surroundings, is_root: bool) {
+    fn visit_object(&mut self, object: &Map<String, Value>, around: &Enclosing, is_root: bool) {
         let mut here = around.clone();
         if let Some(title) = object.get("title").and_then(Value::as_str).filter(|_| !is_root) {
             here.path = format!("{}, panel {title:?}", around.path);
@@ -152,8 +152,8 @@ impl Reader<'_, '_> {
             }
         }
         here.is_promql = is_promql(object).unwrap_or(around.is_promql);
-        self.note_library_panel(object, &here);
-        // Rules of Prometheus are no dashboards, though they may lie beside them.
+        self.record_library_panel(object, &here);
+        // Prometheus rules in the same directory are not dashboards.
         let is_query = here.is_promql && !object.contains_key("alert") && !object.contains_key("record");
         let expr = object.get("expr").and_then(Value::as_str).filter(|expr| is_query && !expr.trim().is_empty());
         if let Some(expr) = expr {
@@ -162,13 +162,13 @@ impl Reader<'_, '_> {
         object.values().for_each(|part| self.visit(part, &here, false));
     }
 
-    fn add_target(&mut self, object: &Map<String, Value>, expr: &str, here: &Surroundings) {
+    fn add_target(&mut self, object: &Map<String, Value>, expr: &str, here: &Enclosing) {
         let target = object.get("refId").and_then(Value::as_str);
         let within = target.map_or_else(|| here.path.clone(), |target| format!("{}, query {target}", here.path));
         let place = Place { file: Rc::clone(self.file), within };
         let reading = template::read(expr, &self.variables);
         self.all.problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, expr)));
-        self.all.needs.add(Need { place, asker: Asker::Reader, selectors: reading.selectors });
+        self.all.needs.add(Need { place, consumer: Consumer::Reader, selectors: reading.selectors });
     }
 
     fn add_variable(&mut self, within: String, variable: &variables::Variable) {
@@ -177,12 +177,12 @@ impl Reader<'_, '_> {
         let text = variable.query.as_deref().unwrap_or_default();
         self.all.problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, text)));
         if !reading.selectors.is_empty() {
-            self.all.needs.add(Need { place, asker: Asker::Reader, selectors: reading.selectors });
+            self.all.needs.add(Need { place, consumer: Consumer::Reader, selectors: reading.selectors });
         }
     }
 
-    /// A library panel is a panel that says where it is kept; its model may be right there or elsewhere.
-    fn note_library_panel(&mut self, object: &Map<String, Value>, here: &Surroundings) {
+    /// Records a library panel; its model is here or elsewhere.
+    fn record_library_panel(&mut self, object: &Map<String, Value>, here: &Enclosing) {
         let text = |object: &Map<String, Value>, key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
         if object.contains_key("model") {
             self.all.library.extend(text(object, "uid"));
@@ -199,13 +199,13 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Tells whether the queries of an object are PromQL; `None` if it does not say.
+/// Returns whether the queries of an object are PromQL; `None` if it has no data source.
 fn is_promql(object: &Map<String, Value>) -> Option<bool> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let source = match object.get("datasource") {
         Some(Value::Object(source)) => source.get("type").and_then(text),
         Some(Value::String(name)) => Some(name.clone()),
-        // Version 2 names the kind of data source of a query in `group`.
+        // Version 2 has the type of the data source in `group`.
         _ => object.get("group").and_then(text).filter(|_| object.get("kind").is_some_and(|kind| kind == "DataQuery")),
     };
     source.map(|source| !OTHER_SOURCES.iter().any(|other| source.eq_ignore_ascii_case(other)))
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// `expect` says which of a few metrics are needed, `n_problems` how much could not be read.
+    /// Checks which of the metrics `a` to `f` are needed, and the number of problems.
     fn check(document: &Value, expect: &[&str], n_problems: usize) {
         let (mut needs, mut problems) = (Needs::default(), Vec::new());
         let mut dashboards = Dashboards::new(&mut needs, &mut problems);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_are_found_wherever_they_stand() {
+    fn expressions_are_found_in_every_schema() {
         let row = json!({"type": "row", "panels": [target("b")]});
         check(
             &json!({
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_queries_too() {
+    fn variables_have_queries() {
         let variables = json!([
             {"name": "x", "type": "query", "query": "label_values(a{y=\"$y\"}, x)"},
             {"name": "y", "type": "query", "query": {"query": "query_result(sum(b))"}},
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_other_sources_are_passed_over() {
+    fn queries_of_other_data_sources_are_ignored() {
         let mut logs = target("{app=\"x\"} |= \"y\"");
         logs["datasource"] = json!({"type": "loki", "uid": "$datasource"});
         let mut mixed = target("a");
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_panel_that_is_nowhere_is_told() {
+    fn missing_library_panels_are_reported() {
         let reference = json!({"libraryPanel": {"uid": "u", "name": "n"}});
         check(&json!({"panels": [reference]}), &[], 1);
         let element = json!({"u": {"uid": "u", "kind": 1, "model": target("a")}});
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_is_told_and_kept() {
+    fn unparsable_expressions_are_reported_and_need_their_metrics() {
         check(&json!({"panels": [target("sum(a"), target("b")]}), &["a", "b"], 1);
         check(&json!("text"), &[], 0);
     }

@@ -1,20 +1,20 @@
-//! Template variables of a dashboard: what they may stand for, and what they ask for that.
+//! Template variables of a dashboard: their values, and the queries for them.
 
 use serde_json::Value;
 use varve_query::usage::LabelSet;
 use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, Regexp};
 
 use super::super::needs::Selector;
-use super::super::template::{self, Reading, Values, Variables};
+use super::super::template::{self, Extracted, Values, Variables};
 
 /// A variable.
 #[derive(Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) values: Values,
-    /// What is asked for its values, if it asks Prometheus.
+    /// The Prometheus query for its values, if any.
     pub(super) query: Option<String>,
-    /// Viewers choose matchers or groupings with it that are added to each query.
+    /// It lets viewers add matchers or groupings to all queries.
     pub(super) is_filter: bool,
 }
 
@@ -34,7 +34,7 @@ fn read(variable: &Value) -> Option<Variable> {
     let query = (kind == "query").then(|| query_text(spec)).flatten();
     let values = match kind.as_str() {
         "custom" | "interval" | "constant" | "switch" => known(spec),
-        "query" => query.as_deref().and_then(names_asked_for),
+        "query" => query.as_deref().and_then(names_of_metrics_call),
         _ => None,
     };
     Some(Variable {
@@ -45,14 +45,14 @@ fn read(variable: &Value) -> Option<Variable> {
     })
 }
 
-/// The query is a text, or an object that has it somewhere.
+/// Returns the query, which is a string or nested in an object.
 fn query_text(spec: &Value) -> Option<String> {
     let candidates = ["/query", "/query/query", "/query/spec/query", "/query/spec/expr", "/query/expr", "/definition"];
     let text = |pointer: &&str| spec.pointer(pointer)?.as_str().map(str::to_owned);
     candidates.iter().find_map(text).filter(|text| !text.trim().is_empty())
 }
 
-/// Returns the values to choose from, the current one first.
+/// Returns the selectable values, the current one first.
 fn known(spec: &Value) -> Option<Values> {
     let mut values = Vec::new();
     let mut add = |value: Option<&Value>| match value {
@@ -63,7 +63,7 @@ fn known(spec: &Value) -> Option<Values> {
     add(spec.pointer("/current/value"));
     spec.get("options").and_then(Value::as_array).into_iter().flatten().for_each(|option| add(option.get("value")));
     add(spec.get("allValue"));
-    // `a,b` or `text : a,text : b`; a comma in a value is written `\,`.
+    // `a,b` or `text : a,text : b`; a comma in a value is escaped as `\,`.
     let query = spec.get("query").and_then(Value::as_str).unwrap_or_default().replace("\\,", "\u{0}");
     for part in query.split(',').map(str::trim).filter(|part| !part.is_empty() && !part.starts_with('$')) {
         let value = part.split_once(" : ").map_or(part, |(_, value)| value.trim());
@@ -75,8 +75,8 @@ fn known(spec: &Value) -> Option<Values> {
     (!values.is_empty()).then_some(Values::Known(values))
 }
 
-/// `metrics(text)` gives names of metrics, and so its values match.
-fn names_asked_for(query: &str) -> Option<Values> {
+/// Returns the pattern of the names that `metrics(pattern)` returns.
+fn names_of_metrics_call(query: &str) -> Option<Values> {
     let name = call(query, "metrics")?;
     Regexp::parse(name).is_ok().then(|| Values::Pattern(format!(".*(?:{name}).*"))).filter(|_| !name.contains('$'))
 }
@@ -88,13 +88,13 @@ fn call<'a>(query: &'a str, function: &str) -> Option<&'a str> {
 }
 
 impl Variable {
-    /// Returns what is selected to find the variable's values.
-    pub(super) fn read(&self, variables: &Variables) -> Reading {
+    /// Extracts the selectors of the variable's query.
+    pub(super) fn read(&self, variables: &Variables) -> Extracted {
         let Some(query) = self.query.as_deref() else { return nothing() };
         if let Some(inner) = call(query, "label_values") {
             return match split_label(inner) {
                 (Some(selector), label) => of_label(template::read(selector, variables), label),
-                // The values of a label of all series: no metric is there for that.
+                // The values of a label of all series need no particular metric.
                 (None, _) => nothing(),
             };
         }
@@ -105,10 +105,10 @@ impl Variable {
             return nothing();
         }
         if call(query, "metrics").is_some() {
-            let Some(Values::Pattern(pattern)) = names_asked_for(query) else { return every_metric() };
+            let Some(Values::Pattern(pattern)) = names_of_metrics_call(query) else { return every_metric() };
             return named(&pattern);
         }
-        // Anything else is a selector whose series are listed.
+        // Anything else is a series selector.
         template::read(query, variables)
     }
 }
@@ -121,29 +121,29 @@ fn split_label(inner: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Of what is selected only one label is looked at, besides those of the matchers.
-fn of_label(mut reading: Reading, label: &str) -> Reading {
+/// Reduces the used labels to one, and those of the matchers.
+fn of_label(mut reading: Extracted, label: &str) -> Extracted {
     for selector in &mut reading.selectors {
         let mut labels = LabelSet::Only([label.to_owned()].into());
-        for test in &selector.tests {
-            labels = labels.union(LabelSet::Only([test.name().to_owned()].into()));
+        for matcher in &selector.matchers {
+            labels = labels.union(LabelSet::Only([matcher.name().to_owned()].into()));
         }
         selector.labels = if label.contains('$') || label.contains("[[") { LabelSet::all() } else { labels };
     }
     reading
 }
 
-fn named(pattern: &str) -> Reading {
-    let tests: Vec<_> = Matcher::new(MatchOp::Regexp, METRIC_NAME, pattern).into_iter().collect();
-    Reading { selectors: vec![Selector { tests, labels: LabelSet::none() }], problem: None }
+fn named(pattern: &str) -> Extracted {
+    let matchers: Vec<_> = Matcher::new(MatchOp::Regexp, METRIC_NAME, pattern).into_iter().collect();
+    Extracted { selectors: vec![Selector { matchers, labels: LabelSet::none() }], problem: None }
 }
 
-fn every_metric() -> Reading {
+fn every_metric() -> Extracted {
     named(".*")
 }
 
-fn nothing() -> Reading {
-    Reading { selectors: Vec::new(), problem: None }
+fn nothing() -> Extracted {
+    Extracted { selectors: Vec::new(), problem: None }
 }
 
 #[cfg(test)]
@@ -155,16 +155,16 @@ mod tests {
         read(&json).unwrap()
     }
 
-    /// `expect` says which of a few names are selected.
+    /// Checks which of a few names are selected.
     fn check(query: &str, expect: &[&str]) {
         let reading = variable(json!({"name": "v", "type": "query", "query": query})).read(&Variables::default());
         assert_eq!(reading.problem, None, "{query}");
-        let taken = |name: &&str| reading.selectors.iter().any(|selector| selector.passes(METRIC_NAME, name));
+        let taken = |name: &&str| reading.selectors.iter().any(|selector| selector.may_match(METRIC_NAME, name));
         assert_eq!(["a", "node_a"].into_iter().filter(taken).collect::<Vec<_>>(), expect, "{query}");
     }
 
     #[test]
-    fn queries_of_variables_select_what_grafana_asks_for() {
+    fn queries_of_variables_select_what_grafana_requests() {
         check("label_values(a, job)", &["a"]);
         check("label_values(a{x=~\"$y\", z=\"1,2\"},  job) ", &["a"]);
         check("label_values(job)", &[]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_from_where_they_are_listed() {
+    fn values_are_read_from_all_kinds_of_variables() {
         let known = |json: Value| match variable(json).values {
             Values::Known(values) => values,
             Values::Pattern(pattern) => vec![format!("pattern {pattern}")],

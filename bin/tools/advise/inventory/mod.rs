@@ -1,4 +1,4 @@
-//! What exists: the metrics of each job, how many series they have, and by which labels these differ.
+//! The existing metrics of each job, their number of series, and their labels.
 
 mod scrapes;
 mod server;
@@ -17,25 +17,25 @@ pub(super) struct MetricId {
     pub(super) name: String,
 }
 
-/// How much there is of a metric.
+/// The size of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Amount {
+pub(super) struct MetricSize {
     pub(super) n_series: u64,
-    /// Samples that a series gets in a second.
+    /// Samples per second of one series.
     pub(super) samples_per_second: f64,
 }
 
-/// What can be asked about existing series.
+/// Queries on existing series.
 pub(super) trait Inventory {
     /// Returns every metric of every job.
-    fn metrics(&mut self) -> Result<BTreeMap<MetricId, Amount>>;
+    fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>>;
 
-    /// Returns how many series of a metric there are for each value of `le`.
+    /// Returns the number of series of a metric per value of `le`.
     fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>>;
 
-    /// Returns the labels that a metric's series have.
+    /// Returns the labels of a metric's series.
     fn labels(&mut self, metric: &MetricId) -> Result<Vec<String>>;
 
-    /// Returns how many series a metric would have without some labels, were those that become equal added up.
+    /// Returns the number of series of a metric after removing labels and merging equal series.
     fn n_series_without(&mut self, metric: &MetricId, labels: &[&str]) -> Result<u64>;
 }

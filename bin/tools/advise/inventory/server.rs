@@ -1,7 +1,7 @@
-//! Series of a running Varve or Prometheus, counted by instant queries.
+//! The series of a Varve or Prometheus server, counted by instant queries.
 //!
-//! Metrics are counted some hundred at a time, so that no query touches more of the store than it must; details are asked
-//! for only of the metrics that need them.
+//! Metrics are counted a hundred at a time, which bounds the cost of a query. Details are queried only for metrics that need
+//! them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use varve_tsdb::Regexp;
 
-use super::{Amount, Inventory, MetricId};
+use super::{Inventory, MetricId, MetricSize};
 use crate::client::{Client, escape};
 use crate::promql_text;
 
-/// Metrics that one query counts.
+/// Metrics per query.
 const METRICS_PER_QUERY: usize = 100;
-/// Metrics that a server may have.
+/// Maximum number of metrics of a server.
 const METRICS_MAX: usize = 200_000;
 
-/// A server and what is known of it.
+/// A server.
 #[derive(Debug)]
 pub(in super::super) struct Server {
     client: Client,
-    /// For jobs that have no `up`.
+    /// The scrape interval of jobs without `up`.
     interval: Duration,
     intervals: BTreeMap<String, Duration>,
 }
@@ -33,14 +33,14 @@ impl Server {
         Self { client, interval, intervals }
     }
 
-    /// Returns how many bytes a sample takes on the disk of a Varve that stores its own metrics.
+    /// Returns the bytes per sample on disk of a Varve that stores its own metrics.
     pub(in super::super) fn bytes_per_sample(&mut self) -> Option<f64> {
         let query = "sum(prometheus_tsdb_storage_blocks_bytes) / sum(varve_tsdb_blocks_samples > 0)";
         let found = self.query(query).ok()?;
         found.first().map(|(_, value)| *value).filter(|bytes| bytes.is_finite() && *bytes > 0.0)
     }
 
-    /// Evaluates an instant query to labels and values.
+    /// Runs an instant query and returns labels and values.
     fn query(&mut self, query: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
         let data = self.get(&format!("/api/v1/query?query={}", escape(query)))?;
         let found = data.get("result").and_then(Value::as_array).context("a vector")?;
@@ -53,21 +53,27 @@ impl Server {
         Ok(found.iter().filter_map(sample).collect())
     }
 
-    /// Returns `data` of an answer.
+    /// Returns the `data` of a response.
     fn get(&mut self, path: &str) -> Result<Value> {
-        let answer = self.client.get(path)?;
+        let response = self.client.get(path)?;
         let shown: String = path.chars().take(200).collect();
-        ensure!(answer.is_success(), "{} answers {} to {shown}: {}", self.client.url(), answer.status, answer.text());
+        ensure!(
+            response.is_success(),
+            "{} returned {} for {shown}: {}",
+            self.client.url(),
+            response.status,
+            response.text()
+        );
         let mut json: Value =
-            serde_json::from_slice(&answer.body).with_context(|| format!("read the answer to {shown}"))?;
+            serde_json::from_slice(&response.body).with_context(|| format!("parse the response of {shown}"))?;
         Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
     }
 
-    fn texts(&mut self, path: &str) -> Result<Vec<String>> {
-        serde_json::from_value(self.get(path)?).with_context(|| format!("read the answer to {path}"))
+    fn strings(&mut self, path: &str) -> Result<Vec<String>> {
+        serde_json::from_value(self.get(path)?).with_context(|| format!("parse the response of {path}"))
     }
 
-    /// Returns the scrapes of a target in a second, job by job.
+    /// Returns the scrapes per second of a target of each job.
     fn scrape_rates(&mut self) -> Result<BTreeMap<String, f64>> {
         let found = self.query("avg by (job) (count_over_time(up[10m])) / 600")?;
         Ok(found.into_iter().map(|(labels, rate)| (of(&labels, "job"), rate)).collect())
@@ -84,8 +90,8 @@ fn selector(metric: &MetricId) -> String {
 }
 
 impl Inventory for Server {
-    fn metrics(&mut self) -> Result<BTreeMap<MetricId, Amount>> {
-        let names = self.texts("/api/v1/label/__name__/values")?;
+    fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>> {
+        let names = self.strings("/api/v1/label/__name__/values")?;
         ensure!(names.len() <= METRICS_MAX, "{} metrics exceed {METRICS_MAX}", names.len());
         let rates = self.scrape_rates()?;
         let mut metrics = BTreeMap::new();
@@ -98,7 +104,7 @@ impl Inventory for Server {
                 let rate = set.or_else(|| rates.get(&job).copied());
                 let samples_per_second = rate.unwrap_or_else(|| 1.0 / self.interval.as_secs_f64());
                 let metric = MetricId { job, name: of(&labels, "__name__") };
-                metrics.insert(metric, Amount { n_series: n_series as u64, samples_per_second });
+                metrics.insert(metric, MetricSize { n_series: n_series as u64, samples_per_second });
             }
         }
         Ok(metrics)
@@ -110,7 +116,7 @@ impl Inventory for Server {
     }
 
     fn labels(&mut self, metric: &MetricId) -> Result<Vec<String>> {
-        self.texts(&format!("/api/v1/labels?match[]={}", escape(&selector(metric))))
+        self.strings(&format!("/api/v1/labels?match[]={}", escape(&selector(metric))))
     }
 
     fn n_series_without(&mut self, metric: &MetricId, labels: &[&str]) -> Result<u64> {

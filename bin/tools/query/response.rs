@@ -1,4 +1,4 @@
-//! What a server answers: Prometheus' JSON, read into values.
+//! Responses of Prometheus' HTTP API.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 
-use crate::client::Answer;
+use crate::client::Response;
 
-/// Names and values, ascending.
+/// Label names and values, sorted by name.
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// The data of an answer, and what was said besides.
+/// The data and warnings of a response.
 #[derive(Debug)]
 pub(super) struct Data {
     data: Json,
     pub(super) warnings: Vec<String>,
 }
 
-/// The answer of a query.
+/// The result of a query.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
 pub(super) enum Value {
@@ -28,7 +28,7 @@ pub(super) enum Value {
     String(Text),
 }
 
-/// A series at one time: a float or a histogram.
+/// A float or histogram of a series at one time.
 #[derive(Debug, Deserialize)]
 pub(super) struct Sample {
     pub(super) metric: Labels,
@@ -36,7 +36,7 @@ pub(super) struct Sample {
     pub(super) histogram: Option<HistogramPoint>,
 }
 
-/// A series at many times.
+/// The samples of a series.
 #[derive(Debug, Deserialize)]
 pub(super) struct Stream {
     pub(super) metric: Labels,
@@ -46,15 +46,15 @@ pub(super) struct Stream {
     pub(super) histograms: Vec<HistogramPoint>,
 }
 
-/// A time in seconds, and a float.
+/// A time in seconds and a float.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(super) struct Point(pub(super) f64, #[serde(deserialize_with = "float")] pub(super) f64);
 
-/// A time in seconds, and a text.
+/// A time in seconds and a string.
 #[derive(Debug, Deserialize)]
 pub(super) struct Text(pub(super) f64, pub(super) String);
 
-/// A time in seconds, and a histogram.
+/// A time in seconds and a histogram.
 #[derive(Debug, Deserialize)]
 pub(super) struct HistogramPoint(pub(super) f64, pub(super) Histogram);
 
@@ -68,7 +68,7 @@ pub(super) struct Histogram {
     pub(super) buckets: Vec<Bucket>,
 }
 
-/// Which bounds belong to it (0 the upper one, 1 the lower one, 2 neither, 3 both), the bounds, and the count.
+/// The inclusive bounds (0: upper, 1: lower, 2: none, 3: both), the bounds, and the count.
 #[derive(Debug, Deserialize)]
 pub(super) struct Bucket(
     pub(super) i32,
@@ -91,43 +91,43 @@ struct Envelope {
 }
 
 impl Data {
-    /// Takes the data out of an answer.
+    /// Parses a response.
     ///
     /// # Errors
-    /// What the server says is wrong, as `kind: message`, or that it does not speak Prometheus' API.
-    pub(super) fn parse(answer: &Answer) -> Result<Self> {
-        let envelope: Envelope = match serde_json::from_slice(&answer.body) {
+    /// The server's error as `kind: message`, or `bad_response` if it is not a response of Prometheus' API.
+    pub(super) fn parse(response: &Response) -> Result<Self> {
+        let envelope: Envelope = match serde_json::from_slice(&response.body) {
             Ok(envelope) => envelope,
-            Err(_) if !answer.is_success() => {
-                let kind = if answer.status / 100 == 5 { "server_error" } else { "client_error" };
-                bail!("{kind}: {} (detail: {})", answer.status, answer.text())
+            Err(_) if !response.is_success() => {
+                let kind = if response.status / 100 == 5 { "server_error" } else { "client_error" };
+                bail!("{kind}: {} (detail: {})", response.status, response.text())
             }
             Err(error) => return Err(anyhow!("bad_response: {error}")),
         };
         match envelope.status.as_str() {
-            "success" if answer.is_success() => Ok(Self { data: envelope.data, warnings: envelope.warnings }),
+            "success" if response.is_success() => Ok(Self { data: envelope.data, warnings: envelope.warnings }),
             "error" => bail!("{}: {}", envelope.error_type, envelope.error),
             _ => bail!("bad_response: inconsistent body for response code"),
         }
     }
 
-    /// Returns the answer of a query.
+    /// Returns the result of a query.
     pub(super) fn value(&self) -> Result<Value> {
         Value::deserialize(&self.data).context("query error: bad_response")
     }
 
-    /// Returns label sets.
+    /// Returns the label sets of a series request.
     pub(super) fn label_sets(&self) -> Result<Vec<Labels>> {
         Vec::deserialize(&self.data).context("query error: bad_response")
     }
 
-    /// Returns texts.
-    pub(super) fn texts(&self) -> Result<Vec<String>> {
+    /// Returns the strings of a label values request.
+    pub(super) fn strings(&self) -> Result<Vec<String>> {
         Vec::deserialize(&self.data).context("query error: bad_response")
     }
 }
 
-/// Reads a float in quotes, as Go writes it.
+/// Deserializes a float from a string, as Go prints it.
 fn float<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is not a number")))
@@ -138,11 +138,11 @@ mod tests {
     use super::*;
 
     fn parse(status: u16, body: &'static str) -> Result<Data> {
-        Data::parse(&Answer { status, retry_after: None, body: body.into(), n_bytes: body.len() as u64 })
+        Data::parse(&Response { status, body: body.into() })
     }
 
     #[test]
-    fn errors_are_told_with_their_kind() {
+    fn errors_have_a_kind() {
         let check = |status, body, expect| assert_eq!(parse(status, body).unwrap_err().to_string(), expect);
         check(400, r#"{"status":"error","errorType":"bad_data","error":"no"}"#, "bad_data: no");
         check(502, "gone", "server_error: 502 (detail: gone)");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn all_kinds_of_values_are_read() {
+    fn all_types_of_results_are_parsed() {
         let value = |data: &str| Data { data: serde_json::from_str(data).unwrap(), warnings: Vec::new() }.value();
         assert!(matches!(value(r#"{"resultType":"scalar","result":[1.5,"+Inf"]}"#), Ok(Value::Scalar(Point(t, v)))
             if t == 1.5 && v == f64::INFINITY));

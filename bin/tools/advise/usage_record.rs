@@ -1,4 +1,4 @@
-//! The usage record of a running Varve, or a copy of it in a file, as needs.
+//! The needs of the usage record of a server, or of a copy of it in a file.
 
 use std::rc::Rc;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 use varve_query::usage::LabelSet;
 use varve_tsdb::Matcher;
 
-use super::needs::{Asker, Need, Needs, Place, Selector};
+use super::needs::{Consumer, Need, Needs, Place, Selector};
 use super::problems::Problem;
 use super::template;
 
-/// Adds what was asked for since a time, and returns since when the record is kept, in milliseconds since the epoch.
+/// Adds what was queried since a time, and returns the start of the record in milliseconds.
 ///
-/// `text` is the answer of /api/v1/status/usage.
+/// `text` is a response of /api/v1/status/usage.
 pub(super) fn read(
     file: &Rc<str>,
     text: &str,
@@ -22,7 +22,7 @@ pub(super) fn read(
 ) -> Option<i64> {
     let place = |within: String| Place { file: Rc::clone(file), within };
     let data = match serde_json::from_str::<Value>(text) {
-        Ok(answer) if answer.pointer("/data/metrics").is_some_and(Value::is_array) => answer["data"].clone(),
+        Ok(response) if response.pointer("/data/metrics").is_some_and(Value::is_array) => response["data"].clone(),
         _ => {
             problems.push(Problem::new(&place(String::new()), "not a usage record", ""));
             return None;
@@ -32,16 +32,16 @@ pub(super) fn read(
     let is_recent = |entry: &&Value| entry.get("lastMs").and_then(Value::as_i64).is_none_or(|last| last >= since_ms);
     for entry in list("metrics").filter(is_recent) {
         let Some(name) = entry.get("metric").and_then(Value::as_str) else { continue };
-        let tests = vec![Matcher::equal(varve_tsdb::METRIC_NAME, name)];
-        let selectors = vec![Selector { tests, labels: labels(entry) }];
-        needs.add(Need { place: place(format!("metric {name}")), asker: Asker::Reader, selectors });
+        let matchers = vec![Matcher::equal(varve_tsdb::METRIC_NAME, name)];
+        let selectors = vec![Selector { matchers, labels: labels(entry) }];
+        needs.add(Need { place: place(format!("metric {name}")), consumer: Consumer::Reader, selectors });
     }
-    // Selectors that name no metric are kept as they were asked.
+    // Selectors without a metric name are recorded as text.
     for text in list("selectors").filter(is_recent).filter_map(|entry| entry.get("selector")?.as_str()) {
         let place = place(format!("selector {text}"));
         let reading = template::read_plain(text);
         problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, text)));
-        needs.add(Need { place, asker: Asker::Reader, selectors: reading.selectors });
+        needs.add(Need { place, consumer: Consumer::Reader, selectors: reading.selectors });
     }
     data.get("sinceMs").and_then(Value::as_i64)
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_of_late_is_needed() {
+    fn recently_queried_metrics_are_needed() {
         let (mut needs, mut problems) = (Needs::default(), Vec::new());
         let text = r#"{"status":"success","data":{"sinceMs":5,"metrics":[
             {"metric":"a","lastMs":100,"allLabels":false,"matchedLabels":["x"],"groupedLabels":["y"]},

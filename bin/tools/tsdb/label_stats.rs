@@ -1,40 +1,40 @@
-//! What labels cost in a block: series, churn, bytes; gathered series by series, listed largest first.
+//! The cost of labels in a block: series, churn, bytes.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use varve_tsdb::METRIC_NAME;
 
-/// Bytes of a series' number in the list of a label pair.
+/// Size of a posting: a series id in the list of a label pair.
 const POSTING_SIZE: u64 = 4;
 
-/// What is known of a series.
+/// The cost of a series.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SeriesFigures {
-    /// Milliseconds of the block in which the series was not there.
+pub(super) struct SeriesStats {
+    /// The part of the block's range without the series, in milliseconds.
     pub(super) uncovered_ms: u64,
-    /// Bytes of its samples.
+    /// Size of its samples.
     pub(super) bytes: u64,
 }
 
-/// Label names, with their values.
+/// The statistics of all label names and values.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
-    names: HashMap<String, HashMap<String, PairFigures>>,
+pub(super) struct LabelStats {
+    names: HashMap<String, HashMap<String, PairStats>>,
     pub(super) n_series: u64,
     n_entries: u64,
 }
 
 #[derive(Debug, Default)]
-struct PairFigures {
+struct PairStats {
     n_series: u64,
     uncovered_ms: u64,
     bytes: u64,
 }
 
-impl Figures {
+impl LabelStats {
     /// Adds a series.
-    pub(super) fn add<'l>(&mut self, labels: impl Iterator<Item = (&'l str, &'l str)>, series: SeriesFigures) {
+    pub(super) fn add<'l>(&mut self, labels: impl Iterator<Item = (&'l str, &'l str)>, series: SeriesStats) {
         self.n_series += 1;
         for (name, value) in labels {
             self.n_entries += 1;
@@ -45,34 +45,33 @@ impl Figures {
         }
     }
 
-    /// Most series bring no new text: only then is one allocated.
-    fn pair(&mut self, name: &str, value: &str) -> &mut PairFigures {
+    /// Returns the entry of a label pair. Allocates only for new strings, which are rare.
+    fn pair(&mut self, name: &str, value: &str) -> &mut PairStats {
         if !self.names.contains_key(name) {
             self.names.insert(name.to_owned(), HashMap::new());
         }
         let values = self.names.get_mut(name).expect("inserted above");
         if !values.contains_key(value) {
-            values.insert(value.to_owned(), PairFigures::default());
+            values.insert(value.to_owned(), PairStats::default());
         }
         values.get_mut(value).expect("inserted above")
     }
 
-    /// Returns how many label names there are.
+    /// Returns the number of label names.
     pub(super) fn n_names(&self) -> usize {
         self.names.len()
     }
 
-    /// Prints the lists that promtool prints, `limit` entries of each, for a block of this length.
+    /// Prints the lists of promtool with `limit` entries each, for a block of the given duration.
     pub(super) fn print(&self, length_ms: u64, limit: usize) -> String {
         let n_pairs: usize = self.names.values().map(HashMap::len).sum();
         let mut out = format!(
             "Postings (unique label pairs): {n_pairs}\nPostings entries (total label pairs): {}\n",
             self.n_entries
         );
-        // Series that were there for a part of the time, as if each of them had been there for all or none of it.
+        // Converts partial presence to a number of series that are present all or none of the time.
         let churned = |uncovered_ms: u64| (uncovered_ms as f64 / length_ms.max(1) as f64) as u64;
-        let sum =
-            |values: &HashMap<String, PairFigures>, of: fn(&PairFigures) -> u64| values.values().map(of).sum::<u64>();
+        let sum = |values: &HashMap<String, PairStats>, of: fn(&PairStats) -> u64| values.values().map(of).sum::<u64>();
         let mut list = |title: &str, entries: Vec<(u64, String)>| print_list(&mut out, title, entries, limit);
         list("Label pairs most involved in churning", self.by_pair(|pair| churned(pair.uncovered_ms)));
         list(
@@ -89,7 +88,7 @@ impl Figures {
         list("Metric names with most bytes of samples", self.by_metric(|pair| pair.bytes));
         list("Label pairs with most bytes of samples", self.by_pair(|pair| pair.bytes));
         list(
-            "Label names with most bytes of index (texts and lists of series)",
+            "Label names with most bytes of index (strings and postings)",
             self.by_name(|values| {
                 values.keys().map(|value| value.len() as u64).sum::<u64>()
                     + POSTING_SIZE * sum(values, |pair| pair.n_series)
@@ -98,27 +97,27 @@ impl Figures {
         out
     }
 
-    fn by_name(&self, of: impl Fn(&HashMap<String, PairFigures>) -> u64) -> Vec<(u64, String)> {
+    fn by_name(&self, of: impl Fn(&HashMap<String, PairStats>) -> u64) -> Vec<(u64, String)> {
         self.names.iter().map(|(name, values)| (of(values), name.clone())).collect()
     }
 
-    fn by_pair(&self, of: impl Fn(&PairFigures) -> u64) -> Vec<(u64, String)> {
+    fn by_pair(&self, of: impl Fn(&PairStats) -> u64) -> Vec<(u64, String)> {
         let pairs = self.names.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
         pairs.map(|(name, (value, pair))| (of(pair), format!("{name}={value}"))).collect()
     }
 
-    fn by_metric(&self, of: impl Fn(&PairFigures) -> u64) -> Vec<(u64, String)> {
+    fn by_metric(&self, of: impl Fn(&PairStats) -> u64) -> Vec<(u64, String)> {
         let metrics = self.names.get(METRIC_NAME).into_iter().flatten();
         metrics.map(|(name, pair)| (of(pair), name.clone())).collect()
     }
 }
 
-/// Prints the largest entries under a title; of equal ones those first that come first in the alphabet.
+/// Prints the largest entries under a title; equal ones in alphabetical order.
 fn print_list(out: &mut String, title: &str, mut entries: Vec<(u64, String)>, limit: usize) {
     entries.sort_by(|(n, name), (other_n, other_name)| other_n.cmp(n).then_with(|| name.cmp(other_name)));
-    let _infallible = writeln!(out, "\n{title}:");
+    let _ = writeln!(out, "\n{title}:");
     for (n, name) in entries.iter().take(limit) {
-        let _infallible = writeln!(out, "{n} {name}");
+        let _ = writeln!(out, "{n} {name}");
     }
 }
 
@@ -127,13 +126,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_come_first() {
-        let mut figures = Figures::default();
-        let series = |uncovered_ms, bytes| SeriesFigures { uncovered_ms, bytes };
-        figures.add([("__name__", "a"), ("job", "x")].into_iter(), series(50, 10));
-        figures.add([("__name__", "a"), ("job", "y")].into_iter(), series(100, 1));
-        figures.add([("__name__", "b"), ("job", "y")].into_iter(), series(100, 30));
-        let printed = figures.print(100, 2);
+    fn the_largest_entries_are_first() {
+        let mut stats = LabelStats::default();
+        let series = |uncovered_ms, bytes| SeriesStats { uncovered_ms, bytes };
+        stats.add([("__name__", "a"), ("job", "x")].into_iter(), series(50, 10));
+        stats.add([("__name__", "a"), ("job", "y")].into_iter(), series(100, 1));
+        stats.add([("__name__", "b"), ("job", "y")].into_iter(), series(100, 30));
+        let printed = stats.print(100, 2);
         assert!(printed.starts_with("Postings (unique label pairs): 4\nPostings entries (total label pairs): 6\n"));
         for expect in [
             "Label pairs most involved in churning:\n2 job=y\n1 __name__=a\n",
@@ -142,10 +141,10 @@ mod tests {
             "Highest cardinality metric names:\n2 a\n1 b\n",
             "Metric names with most bytes of samples:\n30 b\n11 a\n",
             "Label pairs with most bytes of samples:\n31 job=y\n30 __name__=b\n",
-            "(texts and lists of series):\n14 __name__\n14 job\n",
+            "(strings and postings):\n14 __name__\n14 job\n",
         ] {
             assert!(printed.contains(expect), "{expect} is not in\n{printed}");
         }
-        assert_eq!((figures.n_names(), figures.n_series), (2, 3));
+        assert_eq!((stats.n_names(), stats.n_series), (2, 3));
     }
 }

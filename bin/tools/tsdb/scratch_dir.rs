@@ -1,22 +1,22 @@
-//! A folder of our own, for what need not stay.
+//! A temporary directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-/// Folders of one process are told apart by this.
+/// Distinguishes the directories of one process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A folder that is removed on drop. After a kill it stays.
+/// A directory that is removed on drop; it remains after SIGKILL.
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub(super) struct ScratchDir(PathBuf);
 
-impl Scratch {
-    /// Makes a folder inside of `root`, or of the folder for temporary files.
+impl ScratchDir {
+    /// Creates a directory in `root`, or in the system's temporary directory.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub(super) fn create(root: Option<&Path>) -> Result<Self> {
         let root = root.map_or_else(std::env::temp_dir, Path::to_owned);
         let name = format!("varve-tsdb-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -25,15 +25,15 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Returns where it is.
+    /// Returns its path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // It is only in the way if it stays.
-        let _stays = std::fs::remove_dir_all(&self.0);
+        // A leftover directory does no harm.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
