@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use varve_tsdb::prometheus::fault::Faults;
-use varve_tsdb::prometheus::import::import_block;
+use varve_prometheus::import::import_block;
+use varve_tsdb::fault::Faults;
 use varve_tsdb::{Fs, RealFs, STALE_NAN_BITS, Sample};
 
 use super::process::size_of_dir;

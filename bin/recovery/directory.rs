@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use varve_tsdb::prometheus::inspect::is_prometheus_directory;
+use varve_prometheus::inspect::is_prometheus_directory;
 use varve_tsdb::{RealFs, log};
 
 /// Who writes to a data directory.

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use varve_prometheus::beside::{BesideBlocks, read_beside_blocks};
+use varve_prometheus::block::BlockReader;
+use varve_prometheus::chunk::StartTimes;
+use varve_prometheus::export::{ExportOptions, export};
+use varve_prometheus::import::{Imported, import_block};
+use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions};
 use varve_query::promql::parse_selector;
-use varve_tsdb::prometheus::beside::{BesideBlocks, read_beside_blocks};
-use varve_tsdb::prometheus::block::BlockReader;
-use varve_tsdb::prometheus::chunk::StartTimes;
-use varve_tsdb::prometheus::export::{ExportOptions, export};
-use varve_tsdb::prometheus::fault::{FaultKind, Faults};
-use varve_tsdb::prometheus::import::{Imported, import_block};
-use varve_tsdb::prometheus::recover::{CONCURRENCY_MAX, RecoverOptions};
+use varve_tsdb::fault::{FaultKind, Faults};
 use varve_tsdb::{Db, Error, Fs, Options, QueryContext, RealFs, TimeRange, WriteBatch};
 
 use super::Verdict;

@@ -19,7 +19,7 @@ mod staging;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use varve_tsdb::prometheus::inspect::Depth;
+use varve_prometheus::inspect::Depth;
 
 pub(crate) use args::{ExportArgs, ImportArgs, WalCommand};
 use directory::Owner;

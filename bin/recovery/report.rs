@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use varve_tsdb::prometheus::fault::{Fault, FaultKind, Faults};
+use varve_tsdb::fault::{Fault, FaultKind, Faults};
 
 use super::Verdict;
 use crate::process;

@@ -466,7 +466,7 @@ impl Db {
     }
 
     /// Returns the times that the samples span; deleted ones may be among them.
-    pub(crate) fn time_range(&self) -> Option<TimeRange> {
+    pub fn time_range(&self) -> Option<TimeRange> {
         let blocks = self.store.blocks.list();
         let of_blocks = blocks.iter().map(|stored| stored.meta().range);
         let of_heads = self.store.shards.iter().filter_map(|shard| shard.head().range());

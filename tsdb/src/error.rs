@@ -89,7 +89,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    /// Returns what turns an I/O error of an operation on a file into [`Error::Io`].
+    pub fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { op, path: path.to_owned(), source }
     }
 }

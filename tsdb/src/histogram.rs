@@ -162,7 +162,8 @@ impl ResetHint {
     }
 
     /// Returns the hint of a code.
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
         [Self::Unknown, Self::Reset, Self::NoReset, Self::Gauge].get(usize::from(code)).copied()
     }
 }

@@ -3,7 +3,7 @@
 //! Ten names are the whole of it: a [`Db`] is opened with [`Options`]; [`Labels`] name a series, for which it gives a
 //! [`SeriesHandle`]; [`Sample`]s go in by the [`WriteBatch`], and come out by [`Matcher`]s and a [`TimeRange`] under a
 //! [`QueryContext`]; what goes wrong is an [`Error`]. All else is for what these leave out: histograms and exemplars,
-//! figures, the formats of Prometheus, the log seen from outside. `examples/embed.rs`:
+//! figures, the log seen from outside. `examples/embed.rs`:
 //!
 #![doc = concat!("```rust,ignore\n", include_str!("../examples/embed.rs"), "```")]
 //!
@@ -44,16 +44,19 @@ mod block;
 mod blocks;
 mod cardinality;
 mod chunk;
+pub mod collections;
 mod compact;
 mod context;
 mod db;
 mod error;
 mod exemplars;
+pub mod fault;
 mod flush;
 mod fs;
 mod groups;
 mod head;
 mod histogram;
+mod import_writer;
 mod importing;
 mod index;
 mod labels;
@@ -62,9 +65,7 @@ mod matcher;
 mod memory;
 mod metadata;
 mod options;
-mod originals;
-#[expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
-pub mod prometheus;
+pub mod originals;
 mod ranking;
 mod regexp;
 mod replaying;
@@ -77,7 +78,7 @@ mod snapshot;
 mod starts;
 mod store;
 mod tombstones;
-mod varint;
+pub mod varint;
 mod wal;
 
 pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
@@ -93,11 +94,15 @@ pub use exemplars::{
     RejectedExemplar, SeriesExemplars,
 };
 pub use flush::FlushStats;
-pub use fs::{AppendFile, Clock, Fs, Lock, ReadFile, ReadOnlyFs, RealFs, StateFile, StateFileError, SystemClock};
+pub use fs::{
+    AppendFile, Clock, Fs, Lock, ReadFile, ReadOnlyFs, RealFs, StateFile, StateFileError, SystemClock, size_of_file,
+    size_of_files,
+};
 #[cfg(any(test, feature = "testing"))]
 pub use fs::{Fault, FaultFs, ManualClock, MemFs, PowerCut};
 pub use groups::SeriesGroup;
 pub use histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint};
+pub use import_writer::ImportWriter;
 pub use index::Texts;
 pub use labels::{Labels, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
 pub use matcher::{MatchOp, Matcher};

@@ -14,7 +14,7 @@ const ORIGINALS_MAX: u32 = 1000;
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(crate) fn keep(fs: &dyn Fs, path: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
+pub fn keep(fs: &dyn Fs, path: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
     fs.create_dir(folder).map_err(Error::io("create", folder))?;
     let mut original = folder.join(name);
     for i in 1.. {
@@ -34,7 +34,7 @@ pub(crate) fn keep(fs: &dyn Fs, path: &Path, folder: &Path, name: &str) -> Resul
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(crate) fn replace(fs: &dyn Fs, new: &Path, path: &Path) -> Result<()> {
+pub fn replace(fs: &dyn Fs, new: &Path, path: &Path) -> Result<()> {
     fs.rename(new, path).map_err(Error::io("rename", new))?;
     let dir = path.parent().unwrap_or(Path::new("."));
     fs.sync_dir(dir).map_err(Error::io("sync", dir))

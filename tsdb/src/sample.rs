@@ -101,8 +101,13 @@ impl SampleColumns {
 
     /// Appends a sample with its start timestamp; 0 is unknown.
     pub fn push_with_start(&mut self, sample: Sample, start_ms: i64) {
-        starts::push(&mut self.starts_ms, self.timestamps_ms.len(), start_ms);
+        self.push_start(start_ms);
         self.push(sample);
+    }
+
+    /// Sets the start timestamp of the samples that are appended next; 0 is unknown.
+    pub fn push_start(&mut self, start_ms: i64) {
+        starts::push(&mut self.starts_ms, self.timestamps_ms.len(), start_ms);
     }
 
     /// Returns the start timestamp of the sample at a place; 0 is unknown.
@@ -163,20 +168,21 @@ impl SampleColumns {
         self.histograms.extend(later.histograms.drain(..).map(|(place, histogram)| (first + place, histogram)));
     }
 
-    /// Removes the samples outside `range` from index `from` on.
-    #[cfg(test)]
-    pub(crate) fn keep_from(&mut self, from: usize, range: TimeRange) {
-        let end = from + self.timestamps_ms[from..].partition_point(|&t| t <= range.end_ms);
-        let start = from + self.timestamps_ms[from..end].partition_point(|&t| t < range.start_ms);
-        self.drain(end..self.len());
-        self.drain(from..start);
-    }
-
     /// Removes the samples inside `range`.
-    pub(crate) fn remove(&mut self, range: TimeRange) {
+    pub fn remove(&mut self, range: TimeRange) {
         let start = self.timestamps_ms.partition_point(|&t| t < range.start_ms);
         let end = start + self.timestamps_ms[start..].partition_point(|&t| t <= range.end_ms);
         self.drain(start..end);
+    }
+
+    /// Removes the samples outside `range`.
+    pub fn retain(&mut self, range: TimeRange) {
+        if range.start_ms > i64::MIN {
+            self.remove(TimeRange { start_ms: i64::MIN, end_ms: range.start_ms - 1 });
+        }
+        if range.end_ms < i64::MAX {
+            self.remove(TimeRange { start_ms: range.end_ms + 1, end_ms: i64::MAX });
+        }
     }
 
     fn drain(&mut self, places: std::ops::Range<usize>) {
@@ -212,7 +218,7 @@ impl SampleColumns {
 
     /// Merges the samples of `other` in. Where both have a sample at one time the one here stands; returns how often the
     /// other one had another value.
-    pub(crate) fn merge(&mut self, other: &Self) -> u64 {
+    pub fn merge(&mut self, other: &Self) -> u64 {
         let Some(other_range) = other.range() else { return 0 };
         let ours = self.split_off(self.timestamps_ms.partition_point(|&t| t < other_range.start_ms));
         // Fast path: all of them are newer.
@@ -366,7 +372,7 @@ mod tests {
 
             let range = TimeRange { start_ms, end_ms: start_ms + len_ms };
             let (mut kept, mut removed) = (columns(&ours), columns(&ours));
-            kept.keep_from(0, range);
+            kept.retain(range);
             removed.remove(range);
             let (inside, outside) = ours.into_iter().partition(|&(t, _)| range.contains(t));
             prop_assert_eq!((map(&kept), map(&removed)), (inside, outside));

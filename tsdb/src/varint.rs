@@ -1,11 +1,11 @@
-//! Variable-length integers: LEB128, signed ones by zigzag. Used by chunks and by the log.
+//! Variable-length integers: LEB128, signed ones by zigzag. Used by chunks, by the log, and by `varve-prometheus`.
 
 /// Most bytes that an encoded integer takes.
-pub(crate) const VARINT_SIZE_MAX: usize = 10;
+pub const VARINT_SIZE_MAX: usize = 10;
 
 /// Appends an unsigned integer, seven bits a byte, lowest first.
 #[inline]
-pub(crate) fn put_u64(dst: &mut Vec<u8>, mut value: u64) {
+pub fn put_u64(dst: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         dst.push(value as u8 | 0x80);
         value >>= 7;
@@ -15,13 +15,13 @@ pub(crate) fn put_u64(dst: &mut Vec<u8>, mut value: u64) {
 
 /// Appends a signed integer.
 #[inline]
-pub(crate) fn put_i64(dst: &mut Vec<u8>, value: i64) {
+pub fn put_i64(dst: &mut Vec<u8>, value: i64) {
     put_u64(dst, zigzag(value));
 }
 
 /// Takes an unsigned integer off the front of `src`; `None` if it is cut short or does not fit 64 bits.
 #[inline]
-pub(crate) fn take_u64(src: &mut &[u8]) -> Option<u64> {
+pub fn take_u64(src: &mut &[u8]) -> Option<u64> {
     // Fast path: one byte.
     let (&first, rest) = src.split_first()?;
     if first < 0x80 {
@@ -52,7 +52,7 @@ pub(crate) fn take_u64(src: &mut &[u8]) -> Option<u64> {
 /// more than all. For who knows that there are eight bytes, and does not know how many an integer takes: nothing is decided
 /// by that.
 #[inline]
-pub(crate) fn short_u64(word: u64) -> Option<(u64, usize)> {
+pub fn short_u64(word: u64) -> Option<(u64, usize)> {
     let ends = !word & 0x8080_8080_8080_8080;
     let size = ends.trailing_zeros() as usize / 8 + 1;
     (ends != 0).then(|| (join_sevens(word & (ends ^ (ends - 1))), size))
@@ -69,13 +69,13 @@ fn join_sevens(word: u64) -> u64 {
 
 /// Takes a signed integer off the front of `src`.
 #[inline]
-pub(crate) fn take_i64(src: &mut &[u8]) -> Option<i64> {
+pub fn take_i64(src: &mut &[u8]) -> Option<i64> {
     take_u64(src).map(unzigzag)
 }
 
 /// Takes `size` bytes off the front of `src`.
 #[inline]
-pub(crate) fn take_bytes<'a>(src: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
+pub fn take_bytes<'a>(src: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
     let (bytes, rest) = src.split_at_checked(size)?;
     *src = rest;
     Some(bytes)
@@ -83,13 +83,13 @@ pub(crate) fn take_bytes<'a>(src: &mut &'a [u8], size: usize) -> Option<&'a [u8]
 
 /// Maps integers of small magnitude to small unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3.
 #[inline]
-pub(crate) fn zigzag(value: i64) -> u64 {
+pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// Undoes [`zigzag`].
 #[inline]
-pub(crate) fn unzigzag(value: u64) -> i64 {
+pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 

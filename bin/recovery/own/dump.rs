@@ -5,8 +5,8 @@ use std::io::{BufWriter, Write};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_tsdb::RealFs;
+use varve_tsdb::fault::Faults;
 use varve_tsdb::log::{Content, FoundFrame, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
-use varve_tsdb::prometheus::fault::Faults;
 
 use crate::printing::stdout;
 use crate::recovery::Verdict;

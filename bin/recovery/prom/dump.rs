@@ -4,13 +4,13 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use varve_tsdb::RealFs;
-use varve_tsdb::prometheus::fault::Faults;
-use varve_tsdb::prometheus::inspect::{FoundRecord, for_each_record};
-use varve_tsdb::prometheus::wal::{
+use varve_prometheus::inspect::{FoundRecord, for_each_record};
+use varve_prometheus::wal::{
     RecordType, decode_definitions, decode_exemplars, decode_histograms, decode_metadata, decode_samples,
     decode_tombstones,
 };
+use varve_tsdb::RealFs;
+use varve_tsdb::fault::Faults;
 
 use crate::printing::stdout;
 use crate::recovery::Verdict;

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use varve_prometheus::block::BlockMeta;
+use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
 use varve_tsdb::RealFs;
-use varve_tsdb::prometheus::block::BlockMeta;
-use varve_tsdb::prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
 
 use crate::recovery::Verdict;
 use crate::recovery::args::{Format, InspectArgs};

@@ -6,11 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use varve_tsdb::prometheus::block::BlockMeta;
-use varve_tsdb::prometheus::chunk::StartTimes;
-use varve_tsdb::prometheus::recover::{
-    CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover,
-};
+use varve_prometheus::block::BlockMeta;
+use varve_prometheus::chunk::StartTimes;
+use varve_prometheus::recover::{CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover};
 use varve_tsdb::{Fs, RealFs};
 
 use crate::machine;

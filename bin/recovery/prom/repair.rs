@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use varve_prometheus::repair::repair;
 use varve_tsdb::RealFs;
-use varve_tsdb::prometheus::repair::repair;
 
 use crate::recovery::Verdict;
 use crate::recovery::args::{Format, RepairArgs};

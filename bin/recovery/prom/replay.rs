@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use varve_tsdb::prometheus::recover::{CONCURRENCY_MAX, Progress as Done, RecoverOptions, replay_only};
+use varve_prometheus::recover::{CONCURRENCY_MAX, Progress as Done, RecoverOptions, replay_only};
 use varve_tsdb::{Fs, RealFs};
 
 use crate::machine;

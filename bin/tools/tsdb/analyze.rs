@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_tsdb::prometheus::block::{BlockChunk, BlockReader, BlockSeries, Ulid};
-use varve_tsdb::prometheus::chunk::{self, Encoding};
-use varve_tsdb::prometheus::fault::Faults;
+use varve_prometheus::block::{BlockChunk, BlockReader, BlockSeries, Ulid};
+use varve_prometheus::chunk::{self, Encoding};
+use varve_tsdb::fault::Faults;
 use varve_tsdb::{BlockSummary, Matcher, QueryContext, RealFs, SampleColumns};
 
 use super::args::AnalyzeArgs;

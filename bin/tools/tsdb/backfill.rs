@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
-use varve_tsdb::prometheus::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
-use varve_tsdb::prometheus::chunk::{Encoder, StartTimes};
-use varve_tsdb::prometheus::recover::WINDOW_MS;
+use varve_prometheus::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
+use varve_prometheus::chunk::{Encoder, StartTimes};
+use varve_prometheus::recover::WINDOW_MS;
 use varve_tsdb::{Fs, Labels, RealFs, Sample};
 
 use super::args::BackfillArgs;
@@ -183,9 +183,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use varve_prometheus::block::BlockReader;
     use varve_tsdb::SampleColumns;
-    use varve_tsdb::prometheus::block::BlockReader;
-    use varve_tsdb::prometheus::fault::Faults;
+    use varve_tsdb::fault::Faults;
 
     /// Creates blocks from a text.
     fn blocks_of(text: &str, output: &Path, labels: &[(&str, &str)]) -> Result<()> {

@@ -8,7 +8,7 @@ use anyhow::Result;
 use varve_query::decimal::General;
 use varve_query::print_stored;
 use varve_query::promql::quoted;
-use varve_tsdb::prometheus::fault::Faults;
+use varve_tsdb::fault::Faults;
 use varve_tsdb::{METRIC_NAME, SampleColumns, TimeRange, is_legacy_name};
 
 use super::args::DumpArgs;

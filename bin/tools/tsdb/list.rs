@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use varve_tsdb::prometheus::block::BlockMeta;
-use varve_tsdb::prometheus::fault::Faults;
+use varve_prometheus::block::BlockMeta;
+use varve_tsdb::fault::Faults;
 
 use super::args::ListArgs;
 use super::columns;

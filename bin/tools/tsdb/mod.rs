@@ -26,7 +26,7 @@ pub(crate) use args::TsdbCommand;
 
 use args::CreateBlocksCommand;
 use dump::Format;
-use varve_tsdb::prometheus::fault::Faults;
+use varve_tsdb::fault::Faults;
 
 use crate::printing::{error_chain, exit_code};
 use crate::recovery::{self, fault_lines};

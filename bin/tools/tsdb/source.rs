@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use varve_prometheus::block::{BlockReader, MergedBlocks};
+use varve_prometheus::inspect::is_prometheus_directory;
+use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
 use varve_query::promql::parse_selector;
-use varve_tsdb::prometheus::block::{BlockReader, MergedBlocks};
-use varve_tsdb::prometheus::fault::Faults;
-use varve_tsdb::prometheus::inspect::is_prometheus_directory;
-use varve_tsdb::prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
+use varve_tsdb::fault::Faults;
 use varve_tsdb::{Db, Fs, Matcher, Options, QueryContext, RealFs, SampleColumns, TimeRange};
 
 use super::scratch_dir::ScratchDir;

@@ -181,9 +181,9 @@ mod tests {
         }
         let mut seeds = Vec::new();
         for starts in
-            [varve_tsdb::prometheus::chunk::StartTimes::Dropped, varve_tsdb::prometheus::chunk::StartTimes::Kept]
+            [varve_prometheus::chunk::StartTimes::Dropped, varve_prometheus::chunk::StartTimes::Kept]
         {
-            let mut encoder = varve_tsdb::prometheus::chunk::Encoder::new(starts);
+            let mut encoder = varve_prometheus::chunk::Encoder::new(starts);
             encoder.push_columns(&columns);
             let chunks = encoder.finish();
             seeds.extend(chunks.into_iter().map(|chunk| [&[chunk.encoding.code() - 1][..], &chunk.bytes].concat()));

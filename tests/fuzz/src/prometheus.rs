@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use varve_tsdb::prometheus::block::{BlockMeta, BlockReader};
-use varve_tsdb::prometheus::chunk::{self, Encoder, Encoding, StartTimes};
-use varve_tsdb::prometheus::export::{ExportOptions, export};
-use varve_tsdb::prometheus::fault::Faults;
-use varve_tsdb::prometheus::head_chunks::HeadChunkFiles;
-use varve_tsdb::prometheus::wal::{
+use varve_prometheus::block::{BlockMeta, BlockReader};
+use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimes};
+use varve_prometheus::export::{ExportOptions, export};
+use varve_tsdb::fault::Faults;
+use varve_prometheus::head_chunks::HeadChunkFiles;
+use varve_prometheus::wal::{
     Compression, Segment, SegmentReader, decode_definitions, decode_exemplars, decode_histograms, decode_metadata,
     decode_samples, decode_tombstones,
 };

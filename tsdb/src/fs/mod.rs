@@ -32,12 +32,12 @@ pub use real::RealFs;
 pub use state_file::{StateFile, StateFileError};
 
 /// Returns the bytes of a file; 0 if it cannot be opened, as one that is gone takes nothing.
-pub(crate) fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {
+pub fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {
     fs.open(path).and_then(|file| file.size()).unwrap_or(0)
 }
 
 /// Returns the bytes of the files of a folder; 0 if it cannot be listed.
-pub(crate) fn size_of_files(fs: &dyn Fs, dir: &Path) -> u64 {
+pub fn size_of_files(fs: &dyn Fs, dir: &Path) -> u64 {
     fs.list(dir).unwrap_or_default().iter().map(|name| size_of_file(fs, &dir.join(name))).sum()
 }
 

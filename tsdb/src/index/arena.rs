@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 /// What the pieces of an arena are: texts, or arrays of numbers.
-pub(crate) trait Piece: Default {
+pub trait Piece: Default {
     /// A run.
     type Run: ?Sized;
     /// Bytes of a value.
@@ -28,7 +28,7 @@ pub(crate) trait Piece: Default {
 
 /// Runs of values.
 #[derive(Debug)]
-pub(crate) struct Arena<P> {
+pub struct Arena<P> {
     pieces: Vec<Counted<P>>,
     /// The piece that takes the next run, if there is one.
     open: usize,
@@ -57,7 +57,7 @@ const PIECES_MAX: usize = (1 << 32) / PIECE_LEN - 1;
 
 impl<P: Piece> Arena<P> {
     /// Adds a run and returns its place, which is less than `u32::MAX`; `None` if the arena is full.
-    pub(crate) fn push(&mut self, run: &P::Run) -> Option<u32> {
+    pub fn push(&mut self, run: &P::Run) -> Option<u32> {
         let n = P::len_of(run);
         let fits = self.pieces.get(self.open).is_some_and(|open| {
             let (len, room) = open.piece.filled();
@@ -109,13 +109,13 @@ impl<P: Piece> Arena<P> {
     /// # Panics
     /// If there is none.
     #[inline]
-    pub(crate) fn run(&self, place: u32, n: usize) -> &P::Run {
+    pub fn run(&self, place: u32, n: usize) -> &P::Run {
         let (number, at) = split(place);
         self.pieces[number].piece.run(at..at + n)
     }
 
     /// Says that a run is not in use any more.
-    pub(crate) fn release(&mut self, place: u32, n: usize) {
+    pub fn release(&mut self, place: u32, n: usize) {
         let (number, _) = split(place);
         let of = &mut self.pieces[number];
         of.n_used -= n + 1;
@@ -128,14 +128,14 @@ impl<P: Piece> Arena<P> {
     }
 
     /// Tells whether little of the piece that a run is in is in use: it should be moved.
-    pub(crate) fn is_sparse(&self, place: u32) -> bool {
+    pub fn is_sparse(&self, place: u32) -> bool {
         let (number, _) = split(place);
         let of = &self.pieces[number];
         number != self.open && of.n_used < of.piece.filled().0 / SPARSE
     }
 
     /// Moves a run and returns its new place; `None` if it stays where it is, as the arena is full.
-    pub(crate) fn relocate(&mut self, place: u32, n: usize) -> Option<u32> {
+    pub fn relocate(&mut self, place: u32, n: usize) -> Option<u32> {
         let (number, at) = split(place);
         debug_assert!(number != self.open, "what is in the open piece stays");
         let piece = std::mem::take(&mut self.pieces[number].piece);
@@ -147,7 +147,7 @@ impl<P: Piece> Arena<P> {
     }
 
     /// Returns the bytes that the arena takes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let pieces = self.pieces.capacity() * size_of::<Counted<P>>() + self.free.capacity() * size_of::<usize>();
         self.room * P::VALUE_SIZE + pieces
     }

@@ -9,7 +9,7 @@ use std::ops::{Index, IndexMut};
 
 /// A growing array.
 #[derive(Debug)]
-pub(crate) struct Column<T> {
+pub struct Column<T> {
     /// All but the last are full.
     pieces: Vec<Vec<T>>,
     len: usize,
@@ -26,25 +26,30 @@ impl<T> Column<T> {
 
     /// Counts the values.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns `true` if there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Returns a value, if there are so many.
     #[inline]
-    pub(crate) fn get(&self, idx: usize) -> Option<&T> {
+    pub fn get(&self, idx: usize) -> Option<&T> {
         self.pieces.get(idx / Self::PIECE_LEN)?.get(idx % Self::PIECE_LEN)
     }
 
     /// Returns a value to change, if there are so many.
     #[inline]
-    pub(crate) fn get_mut(&mut self, idx: usize) -> Option<&mut T> {
+    pub fn get_mut(&mut self, idx: usize) -> Option<&mut T> {
         self.pieces.get_mut(idx / Self::PIECE_LEN)?.get_mut(idx % Self::PIECE_LEN)
     }
 
     /// Appends a value.
     #[inline]
-    pub(crate) fn push(&mut self, value: T) {
+    pub fn push(&mut self, value: T) {
         match self.pieces.last_mut() {
             Some(last) if last.len() < last.capacity() => last.push(value),
             _ => self.push_slowly(value),
@@ -69,17 +74,17 @@ impl<T> Column<T> {
     }
 
     /// Iterates over all values.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.pieces.iter().flatten()
     }
 
     /// Iterates over all values, to change them.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.pieces.iter_mut().flatten()
     }
 
     /// Shortens the column to `len`, if it is longer, and gives the memory of pieces behind that back.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    pub fn truncate(&mut self, len: usize) {
         if len >= self.len {
             return;
         }
@@ -92,7 +97,7 @@ impl<T> Column<T> {
     }
 
     /// Returns the bytes that the column takes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let room = match &self.pieces[..] {
             [only] => only.capacity(),
             pieces => pieces.len() * Self::PIECE_LEN,

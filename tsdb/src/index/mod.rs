@@ -18,9 +18,9 @@ mod texts;
 mod value_order;
 mod wide_table;
 
-pub(crate) use arena::Arena;
+pub use arena::{Arena, Piece};
 pub(crate) use build::LabelBuilder;
-pub(crate) use column::Column;
+pub use column::Column;
 pub(crate) use lookup::{Index, SlotLabels};
 pub(crate) use numbers::Numbers;
 pub(crate) use postings::SLOTS_MAX;

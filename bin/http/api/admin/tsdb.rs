@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
+use varve_prometheus::export::{ExportOptions, export};
 use varve_query::promql::parse_selector;
-use varve_tsdb::prometheus::export::{ExportOptions, export};
 use varve_tsdb::{Db, Fs, QueryContext, RealFs};
 
 use crate::http::App;

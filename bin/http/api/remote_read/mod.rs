@@ -19,8 +19,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use prost::Message;
+use varve_prometheus::chunk::{Encoder, StartTimes};
 use varve_query::usage::LabelSet;
-use varve_tsdb::prometheus::chunk::{Encoder, StartTimes};
 use varve_tsdb::{Charge, Labels, SampleColumns};
 
 use crate::http::App;

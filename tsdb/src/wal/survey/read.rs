@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use super::content::{Content, Decoder};
 use super::files::{LogFile, Role};
 use crate::error::{Error, Result};
+use crate::fault::{FaultKind, Faults};
 use crate::fs::Fs;
-use crate::prometheus::fault::{FaultKind, Faults};
 use crate::wal::frame::{COMPRESSED, HEADER_SIZE, VERSION};
 use crate::wal::reader::{Frame, Item, LargeFrames, Opened, Reader};
 

@@ -7,9 +7,9 @@ use super::*;
 use crate::context::QueryContext;
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::fault::Faults;
 use crate::fs::{Fs, RealFs};
 use crate::options::Options;
-use crate::prometheus::fault::Faults;
 use crate::sample::{SampleColumns, TimeRange};
 
 /// Damaged copies that are repaired.

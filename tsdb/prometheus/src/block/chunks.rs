@@ -1,0 +1,119 @@
+//! The chunks of a block, `chunks/000001` and so on.
+//!
+//! ```text
+//! u32     magic 0x85bd40dd
+//! u8      version 1; then three zeros
+//! chunks  varint size of the data, u8 encoding, data, u32 CRC-32C of encoding and data
+//! ```
+//! The index names a chunk by the place of its file in the list, in the upper 32 bits, and its offset there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use varve_tsdb::varint::put_u64;
+use varve_tsdb::{Error, Fs, Result};
+
+use super::buffered::BufferedFile;
+use super::writer::EncodedChunk;
+
+/// Bytes after which the chunks go on in the next file.
+pub const CHUNK_SEGMENT_SIZE_MAX: u64 = 512 << 20;
+pub(super) const MAGIC: u32 = 0x85bd_40dd;
+pub(super) const VERSION: u8 = 1;
+pub(super) const HEADER_SIZE: u64 = 8;
+
+/// Writes chunks one behind the other.
+#[derive(Debug)]
+pub(super) struct ChunkWriter {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    segment_size_max: u64,
+    open: Option<BufferedFile>,
+    /// Size and hash of those before the open one.
+    finished: Vec<(u64, u128)>,
+    scratch: Vec<u8>,
+}
+
+impl ChunkWriter {
+    pub(super) fn create(fs: &Arc<dyn Fs>, dir: &Path, segment_size_max: u64) -> Result<Self> {
+        fs.create_dir(dir).map_err(Error::io("create", dir))?;
+        let (fs, dir) = (Arc::clone(fs), dir.to_owned());
+        Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new(), scratch: Vec::new() })
+    }
+
+    /// Appends a chunk; returns its name for the index.
+    pub(super) fn add(&mut self, chunk: &EncodedChunk<'_>) -> Result<u64> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        frame(chunk, &mut scratch);
+        let name = self.append(&scratch);
+        self.scratch = scratch;
+        name
+    }
+
+    /// Appends framed chunks, of which each ends at one of `ends`; gives their names to `each`, by their places.
+    pub(super) fn add_framed(&mut self, bytes: &[u8], ends: &[usize], mut each: impl FnMut(usize, u64)) -> Result<()> {
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        // Fast path: all of them go to the same file.
+        if bytes.len() as u64 <= self.room() {
+            let first = if bytes.is_empty() { 0 } else { self.append(bytes)? };
+            starts.zip(0..ends.len()).for_each(|(start, i)| each(i, first + start as u64));
+            return Ok(());
+        }
+        for (i, (start, &end)) in starts.zip(ends).enumerate() {
+            each(i, self.append(&bytes[start..end])?);
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes that go to the open file.
+    fn room(&self) -> u64 {
+        let position = self.open.as_ref().map_or(HEADER_SIZE, BufferedFile::position);
+        self.segment_size_max.saturating_sub(position)
+    }
+
+    /// Appends bytes to the open file, or to the next one if they do not fit.
+    fn append(&mut self, bytes: &[u8]) -> Result<u64> {
+        let size = bytes.len() as u64;
+        let is_full =
+            |open: &BufferedFile| open.position() > HEADER_SIZE && open.position() + size > self.segment_size_max;
+        if let Some(full) = self.open.take_if(|open| is_full(open)) {
+            self.finished.push(full.finish()?);
+        }
+        if self.open.is_none() {
+            self.open = Some(self.next()?);
+        }
+        let open = self.open.as_mut().expect("made above");
+        let name = (self.finished.len() as u64) << 32 | open.position();
+        open.write(bytes)?;
+        Ok(name)
+    }
+
+    /// Returns path inside the block, size and hash of each file.
+    pub(super) fn finish(mut self) -> Result<Vec<(String, u64, u128)>> {
+        if let Some(open) = self.open.take() {
+            self.finished.push(open.finish()?);
+        }
+        self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        let name = |(i, (size, hash))| (format!("chunks/{:06}", i + 1), size, hash);
+        Ok(self.finished.into_iter().enumerate().map(name).collect())
+    }
+
+    fn next(&self) -> Result<BufferedFile> {
+        let path = self.dir.join(format!("{:06}", self.finished.len() + 1));
+        let mut file = BufferedFile::create(&*self.fs, &path)?;
+        file.write(&MAGIC.to_be_bytes())?;
+        file.write(&[VERSION, 0, 0, 0])?;
+        Ok(file)
+    }
+}
+
+/// Appends a chunk as it lies in a file.
+pub(super) fn frame(chunk: &EncodedChunk<'_>, dst: &mut Vec<u8>) {
+    put_u64(dst, chunk.bytes.len() as u64);
+    let start = dst.len();
+    dst.push(chunk.encoding.code());
+    dst.extend_from_slice(chunk.bytes);
+    let checksum = crc32c::crc32c(&dst[start..]);
+    dst.extend_from_slice(&checksum.to_be_bytes());
+}

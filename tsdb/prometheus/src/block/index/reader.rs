@@ -1,0 +1,256 @@
+//! Reads an index, of version 1 or 2, series by series in their order.
+//!
+//! Without its table of contents an index still gives its series: symbols stand in front, series behind them. The whole
+//! file is in memory meanwhile.
+
+use std::path::{Path, PathBuf};
+
+use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::{Error, Fs, Result};
+
+use super::{MAGIC, SERIES_ALIGN};
+use crate::block::index::IndexedChunk;
+use crate::cursor::Cursor;
+
+/// Most bytes of an index that are read: 64 GiB is what its references can name.
+const INDEX_SIZE_MAX: u64 = 64 << 30;
+const HEADER_SIZE: usize = 5;
+const CONTENTS_SIZE: usize = 6 * 8 + CRC_SIZE;
+const CRC_SIZE: usize = 4;
+/// Most bytes of a series that is found behind damage; larger ones are lost with it.
+const FOUND_SIZE_MAX: u64 = 64 << 10;
+
+/// An index in memory.
+#[derive(Debug)]
+pub(in crate::block) struct IndexReader {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    is_v1: bool,
+    /// Where each symbol is, behind its length.
+    symbols: Vec<Symbol>,
+    series: std::ops::Range<usize>,
+    /// Postings and their table, if the contents are sound.
+    postings: Option<(usize, usize)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Symbol {
+    /// Where its length stands, as version 1 names it.
+    name: u32,
+    start: u32,
+    size: u32,
+}
+
+/// A series of an index.
+#[derive(Debug, Clone, Default)]
+pub(in crate::block) struct IndexedSeries<'a> {
+    /// Where it stands.
+    pub(in crate::block) offset: u64,
+    /// Names and values, in ascending order of names.
+    pub(in crate::block) labels: Vec<(&'a str, &'a str)>,
+    /// Its chunks, in the order of time.
+    pub(in crate::block) chunks: Vec<IndexedChunk>,
+}
+
+impl IndexReader {
+    /// Reads the index of the block in `dir`.
+    pub(in crate::block) fn open(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Self> {
+        let path = dir.join("index");
+        let bytes = fs.read(&path, INDEX_SIZE_MAX).map_err(Error::io("read", &path))?;
+        let mut header = Cursor::new(&bytes);
+        let version = match (header.be_u32(), header.u8()) {
+            (Some(MAGIC), Some(version @ (1 | 2))) => version,
+            (Some(MAGIC), Some(version)) => {
+                return Err(Error::Version { path, found: u32::from(version), supported: 2 });
+            }
+            _ => return Err(corrupt(&path, 0, "the header is not that of an index")),
+        };
+        let (symbols, behind_symbols) =
+            read_symbols(&bytes).ok_or_else(|| corrupt(&path, HEADER_SIZE as u64, "the symbols make no sense"))?;
+        let checked = section(&bytes, HEADER_SIZE).is_some();
+        if !checked {
+            faults.push(&path, HEADER_SIZE as u64, FaultKind::Damage, "the checksum of the symbols is wrong");
+        }
+        let contents = contents(&bytes).filter(|contents| contents.iter().all(|&offset| offset <= bytes.len()));
+        let mut series = behind_symbols..bytes.len();
+        let postings = contents.map(|[_, start, end, _, postings, table]| {
+            series = start..end.max(start);
+            (postings, table)
+        });
+        if postings.is_none() {
+            let at = bytes.len().saturating_sub(CONTENTS_SIZE);
+            faults.push(&path, at as u64, FaultKind::Damage, "the table of contents makes no sense");
+        }
+        Ok(Self { path, is_v1: version == 1, symbols, series, postings, bytes })
+    }
+
+    /// Hands out all series; one that is damaged is noted, and the next sound one looked for.
+    pub(in crate::block) fn for_each<'a>(
+        &'a self,
+        faults: &mut Faults,
+        mut each: impl FnMut(IndexedSeries<'a>) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = self.start();
+        while let Some(series) = self.next(&mut at, faults) {
+            each(series)?;
+        }
+        Ok(())
+    }
+
+    /// Returns where [`IndexReader::next`] begins.
+    pub(in crate::block) fn start(&self) -> usize {
+        self.series.start
+    }
+
+    /// Takes the first sound series from `at` on and moves `at` behind it; what is damaged in between is noted.
+    pub(in crate::block) fn next(&self, at: &mut usize, faults: &mut Faults) -> Option<IndexedSeries<'_>> {
+        while *at < self.series.end {
+            if self.is_padding(*at) {
+                *at += 1;
+                continue;
+            }
+            if let Some((series, size)) = self.take(*at) {
+                *at += size;
+                return Some(series);
+            }
+            let step = if self.is_v1 { 1 } else { SERIES_ALIGN as usize };
+            let next = (1..).map(|i| *at / step * step + i * step).take_while(|&at| at < self.series.end);
+            let found = next.into_iter().find(|&at| self.bytes[at] != 0 && self.take_small(at).is_some());
+            // Without contents nobody knows where the series end: then this is what comes behind them.
+            if self.postings.is_some() || found.is_some() {
+                faults.push(&self.path, *at as u64, FaultKind::Damage, "a series cannot be read");
+            }
+            *at = found.unwrap_or(self.series.end);
+        }
+        None
+    }
+
+    /// Tells whether a place is between two series, or behind the last one. A series has a length that is not 0, so zeros in
+    /// its place are damage.
+    fn is_padding(&self, at: usize) -> bool {
+        let align = SERIES_ALIGN as usize;
+        let rest = &self.bytes[at..self.series.end];
+        let is_aligned = self.is_v1 || at.is_multiple_of(align);
+        self.bytes[at] == 0 && (!is_aligned || rest.len() < align && rest.iter().all(|&byte| byte == 0))
+    }
+
+    /// Checks the postings and their table; returns how many there are.
+    pub(in crate::block) fn check_postings(&self, faults: &mut Faults) -> u64 {
+        let Some((_, table)) = self.postings else { return 0 };
+        let Some(content) = section(&self.bytes, table) else {
+            faults.push(&self.path, table as u64, FaultKind::Damage, "the table of postings makes no sense");
+            return 0;
+        };
+        let (mut src, mut n) = (Cursor::new(content), 0);
+        let n_entries = src.be_u32().unwrap_or(0);
+        for _ in 0..n_entries {
+            let entry = (src.uvarint(), src.text(), src.text(), src.uvarint());
+            let (Some(2), Some(name), Some(value), Some(offset)) = entry else {
+                faults.push(&self.path, table as u64, FaultKind::Damage, "the table of postings makes no sense");
+                break;
+            };
+            n += 1;
+            if usize::try_from(offset).ok().and_then(|offset| section(&self.bytes, offset)).is_none() {
+                let reason = format!("the postings of {name}={value:?} cannot be read");
+                faults.push(&self.path, offset, FaultKind::Damage, reason);
+            }
+        }
+        n
+    }
+
+    /// Returns the number by which postings and deletions name the series at an offset.
+    pub(in crate::block) fn postings_name(&self, offset: u64) -> u64 {
+        if self.is_v1 { offset } else { offset / SERIES_ALIGN }
+    }
+
+    /// Takes an entry where one is looked for: the checksum of anything that could be one would take for ever.
+    fn take_small(&self, at: usize) -> Option<()> {
+        let size = Cursor::new(&self.bytes[at..self.series.end]).uvarint()?;
+        (size <= FOUND_SIZE_MAX).then(|| self.take(at)).flatten().map(|_| ())
+    }
+
+    /// Takes the entry of a series at a place; returns the bytes that it takes, too.
+    fn take(&self, at: usize) -> Option<(IndexedSeries<'_>, usize)> {
+        let mut src = Cursor::new(self.bytes.get(at..self.series.end)?);
+        let whole = src.len();
+        let size = src.n_items()?;
+        let content = src.bytes(size)?;
+        (src.be_u32()? == crc32c::crc32c(content)).then_some(())?;
+        let used = whole - src.len();
+        let mut src = Cursor::new(content);
+        let mut series = IndexedSeries { offset: at as u64, ..IndexedSeries::default() };
+        for _ in 0..src.n_items()? {
+            series.labels.push((self.symbol(src.uvarint()?)?, self.symbol(src.uvarint()?)?));
+        }
+        let mut before: Option<IndexedChunk> = None;
+        for _ in 0..src.n_items()? {
+            let min_ms = match before {
+                None => src.varint()?,
+                Some(before) => before.max_ms.wrapping_add_unsigned(src.uvarint()?),
+            };
+            let max_ms = min_ms.wrapping_add_unsigned(src.uvarint()?);
+            let name = match before {
+                None => src.uvarint()?,
+                Some(before) => before.name.wrapping_add_signed(src.varint()?),
+            };
+            let chunk = IndexedChunk { min_ms, max_ms, name };
+            series.chunks.push(chunk);
+            before = Some(chunk);
+        }
+        Some((series, used))
+    }
+
+    fn symbol(&self, name: u64) -> Option<&str> {
+        let symbol = match self.is_v1 {
+            true => {
+                let name = u32::try_from(name).ok()?;
+                self.symbols[self.symbols.binary_search_by_key(&name, |symbol| symbol.name).ok()?]
+            }
+            false => *self.symbols.get(usize::try_from(name).ok()?)?,
+        };
+        std::str::from_utf8(&self.bytes[symbol.start as usize..][..symbol.size as usize]).ok()
+    }
+}
+
+/// Returns the places of the symbols, and where the section ends.
+fn read_symbols(bytes: &[u8]) -> Option<(Vec<Symbol>, usize)> {
+    let mut src = Cursor::new(&bytes[HEADER_SIZE..]);
+    let size = usize::try_from(src.be_u32()?).ok()?;
+    let end = HEADER_SIZE + 4 + size + CRC_SIZE;
+    let mut src = Cursor::new(src.bytes(size)?);
+    let n_symbols = usize::try_from(src.be_u32()?).ok().filter(|&n| n <= src.len())?;
+    let mut symbols = Vec::with_capacity(n_symbols);
+    let content_end = HEADER_SIZE + 4 + size;
+    for _ in 0..n_symbols {
+        let name = u32::try_from(content_end - src.len()).ok()?;
+        let text = src.text()?;
+        let start = u32::try_from(content_end - src.len() - text.len()).ok()?;
+        symbols.push(Symbol { name, start, size: u32::try_from(text.len()).ok()? });
+    }
+    (end <= bytes.len()).then_some((symbols, end))
+}
+
+/// Returns the content of the section at an offset, if its checksum is right.
+fn section(bytes: &[u8], offset: usize) -> Option<&[u8]> {
+    let mut src = Cursor::new(bytes.get(offset..)?);
+    let size = usize::try_from(src.be_u32()?).ok()?;
+    let content = src.bytes(size)?;
+    (src.be_u32()? == crc32c::crc32c(content)).then_some(content)
+}
+
+/// Returns the offsets of the table of contents, if its checksum is right.
+fn contents(bytes: &[u8]) -> Option<[usize; 6]> {
+    let table = bytes.get(bytes.len().checked_sub(CONTENTS_SIZE)?..)?;
+    let (offsets, checksum) = table.split_at(CONTENTS_SIZE - CRC_SIZE);
+    (crc32c::crc32c(offsets).to_be_bytes() == checksum).then_some(())?;
+    let mut src = Cursor::new(offsets);
+    let mut contents = [0; 6];
+    for offset in &mut contents {
+        *offset = usize::try_from(src.be_u64()?).ok()?;
+    }
+    Some(contents)
+}
+
+fn corrupt(path: &Path, offset: u64, reason: &str) -> Error {
+    Error::Corrupt { path: path.to_owned(), offset, reason: reason.to_owned() }
+}

@@ -1,0 +1,236 @@
+//! Writes an index from front to back.
+//!
+//! Who adds series one by one has their postings gathered in memory: four bytes for each label of each series. Who knows
+//! the labels anyway adds entries that are made already, and brings the postings in the end ([`PostingsWriter`]).
+
+use std::path::Path;
+
+use hashbrown::HashMap;
+use varve_tsdb::varint::{put_i64, put_u64};
+use varve_tsdb::{Error, Fs, Result};
+
+use super::{MAGIC, SERIES_ALIGN, VERSION};
+use crate::block::buffered::BufferedFile;
+use crate::block::group::Entries;
+
+/// A chunk as the index knows it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::block) struct IndexedChunk {
+    pub(in crate::block) min_ms: i64,
+    pub(in crate::block) max_ms: i64,
+    pub(in crate::block) name: u64,
+}
+
+/// What an index is too large in.
+const SIZE: &str = "size of an index in 16 bytes";
+
+/// An index under way.
+#[derive(Debug)]
+pub(in crate::block) struct IndexWriter<'a> {
+    file: BufferedFile,
+    symbols: &'a [&'a str],
+    symbols_offset: u64,
+    series_offset: u64,
+    all: Vec<u32>,
+    /// By name and value, both symbols.
+    postings: HashMap<(u32, u32), Vec<u32>>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> IndexWriter<'a> {
+    /// Starts with the symbols, which ascend.
+    pub(in crate::block) fn create(fs: &dyn Fs, path: &Path, symbols: &'a [&'a str]) -> Result<Self> {
+        debug_assert!(symbols.is_sorted_by(|a, b| a < b), "symbols ascend");
+        let mut file = BufferedFile::create(fs, path)?;
+        file.write(&MAGIC.to_be_bytes())?;
+        file.write(&[VERSION])?;
+        let symbols_offset = file.position();
+        let mut table = to_u32(symbols.len(), "symbols of a block")?.to_be_bytes().to_vec();
+        for symbol in symbols {
+            put_text(&mut table, symbol);
+        }
+        write_section(&mut file, &table)?;
+        let series_offset = file.position();
+        let (all, postings, scratch) = (Vec::new(), HashMap::new(), Vec::new());
+        Ok(Self { file, symbols, symbols_offset, series_offset, all, postings, scratch })
+    }
+
+    /// Appends a series; labels are symbols, in ascending order of names.
+    pub(in crate::block) fn add(&mut self, labels: &[(u32, u32)], chunks: &[IndexedChunk]) -> Result<()> {
+        let series = self.next_series()?;
+        self.all.push(series);
+        for label in labels {
+            self.postings.entry(*label).or_default().push(series);
+        }
+        let mut entry = std::mem::take(&mut self.scratch);
+        let mut bytes = Vec::new();
+        put_entry(&mut bytes, &mut entry, labels.iter().copied(), chunks);
+        self.scratch = entry;
+        self.file.write(&bytes)
+    }
+
+    /// Appends series whose entries are made; their postings come with [`IndexWriter::finish_with`].
+    pub(in crate::block) fn add_entries(&mut self, entries: &Entries) -> Result<()> {
+        let first = self.next_series()?;
+        self.all.extend(entries.starts.iter().map(|start| first.wrapping_add(*start)));
+        self.file.write(&entries.bytes)?;
+        // What comes last has the largest number: if that is one, none before it wrapped.
+        to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE).map(|_| ())
+    }
+
+    /// Returns the number of the series that comes next.
+    fn next_series(&mut self) -> Result<u32> {
+        self.file.pad(SERIES_ALIGN)?;
+        to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE)
+    }
+
+    /// Writes the postings that were gathered, and tables; returns size and hash of the file.
+    pub(in crate::block) fn finish(mut self) -> Result<(u64, u128)> {
+        let mut postings = std::mem::take(&mut self.postings);
+        let symbols = self.symbols;
+        self.finish_with(|writer, _| {
+            let mut names: Vec<_> = postings.keys().copied().collect();
+            names.sort_unstable();
+            let mut section = Vec::new();
+            for (name, value) in names {
+                let series = postings.remove(&(name, value)).expect("its key was just listed");
+                section.clear();
+                put_postings(&mut section, &series);
+                writer
+                    .add(&section, [((symbols[name as usize], symbols[value as usize]), section.len())].into_iter())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes tables, and the postings of all labels that `postings` adds, of series by their numbers, which it is given in
+    /// the order of the series; returns size and hash of the file.
+    pub(in crate::block) fn finish_with(
+        mut self,
+        postings: impl FnOnce(&mut PostingsWriter<'_>, &[u32]) -> Result<()>,
+    ) -> Result<(u64, u128)> {
+        // The two sections that are not written any more are empty, and lie in front of the postings and of the table.
+        let labels_offset = self.file.position();
+        self.file.pad(4)?;
+        let postings_offset = self.file.position();
+        let all = std::mem::take(&mut self.all);
+        to_u32(all.len(), "series of a block")?;
+        let mut writer = PostingsWriter { file: &mut self.file, table: vec![0; 4], n_postings: 0 };
+        let mut section = Vec::new();
+        put_postings(&mut section, &all);
+        writer.add(&section, [(("", ""), section.len())].into_iter())?;
+        drop(section);
+        postings(&mut writer, &all)?;
+        let PostingsWriter { mut table, n_postings, .. } = writer;
+        table[..4].copy_from_slice(&to_u32(n_postings, "postings of a block")?.to_be_bytes());
+        let table_offset = self.file.position();
+        write_section(&mut self.file, &table)?;
+        let offsets =
+            [self.symbols_offset, self.series_offset, labels_offset, table_offset, postings_offset, table_offset];
+        let mut contents: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_be_bytes()).collect();
+        contents.extend_from_slice(&crc32c::crc32c(&contents).to_be_bytes());
+        self.file.write(&contents)?;
+        self.file.finish()
+    }
+}
+
+/// Writes postings, in the order of names and values.
+#[derive(Debug)]
+pub(crate) struct PostingsWriter<'a> {
+    file: &'a mut BufferedFile,
+    table: Vec<u8>,
+    n_postings: usize,
+}
+
+impl PostingsWriter<'_> {
+    /// Writes sections that [`put_postings`] made, one behind the other: each with its name and value, and its bytes.
+    pub(crate) fn add<'t>(
+        &mut self,
+        sections: &[u8],
+        each: impl Iterator<Item = ((&'t str, &'t str), usize)>,
+    ) -> Result<()> {
+        let mut offset = self.file.position();
+        for ((name, value), size) in each {
+            put_u64(&mut self.table, 2);
+            put_text(&mut self.table, name);
+            put_text(&mut self.table, value);
+            put_u64(&mut self.table, offset);
+            offset += size as u64;
+            self.n_postings += 1;
+        }
+        self.file.write(sections)
+    }
+
+    /// Returns the bytes of a section of so many series: a multiple of four, so that the next one is where it should be.
+    pub(crate) fn section_size(n_series: usize) -> usize {
+        3 * size_of::<u32>() + n_series * size_of::<u32>()
+    }
+
+    /// Ends a section of [`PostingsWriter::section_size`] bytes in which the series stand, behind the first eight bytes.
+    pub(crate) fn end_section(section: &mut [u8]) {
+        let size = section.len();
+        let n_series = (size - Self::section_size(0)) / size_of::<u32>();
+        // Series have numbers of 32 bits, of which none is there twice, and so do their bytes: see `add_entries`.
+        section[..4].copy_from_slice(&((size - 8) as u32).to_be_bytes());
+        section[4..8].copy_from_slice(&(n_series as u32).to_be_bytes());
+        let checksum = crc32c::crc32c(&section[4..size - 4]);
+        section[size - 4..].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// Appends the section of the postings of some series.
+fn put_postings(dst: &mut Vec<u8>, series: &[u32]) {
+    let start = dst.len();
+    dst.resize(start + 8, 0);
+    series.iter().for_each(|series| dst.extend_from_slice(&series.to_be_bytes()));
+    dst.extend_from_slice(&[0; 4]);
+    PostingsWriter::end_section(&mut dst[start..]);
+}
+
+/// Appends the entry of a series, whose labels are symbols in ascending order of names; `entry` is scratch.
+pub(in crate::block) fn put_entry(
+    dst: &mut Vec<u8>,
+    entry: &mut Vec<u8>,
+    labels: impl ExactSizeIterator<Item = (u32, u32)>,
+    chunks: &[IndexedChunk],
+) {
+    entry.clear();
+    put_u64(entry, labels.len() as u64);
+    for (name, value) in labels {
+        put_u64(entry, u64::from(name));
+        put_u64(entry, u64::from(value));
+    }
+    put_u64(entry, chunks.len() as u64);
+    let mut before: Option<IndexedChunk> = None;
+    for chunk in chunks {
+        match before {
+            None => put_i64(entry, chunk.min_ms),
+            Some(before) => put_u64(entry, chunk.min_ms.wrapping_sub(before.max_ms).cast_unsigned()),
+        }
+        put_u64(entry, chunk.max_ms.wrapping_sub(chunk.min_ms).cast_unsigned());
+        match before {
+            None => put_u64(entry, chunk.name),
+            Some(before) => put_i64(entry, chunk.name.wrapping_sub(before.name).cast_signed()),
+        }
+        before = Some(*chunk);
+    }
+    put_u64(dst, entry.len() as u64);
+    dst.extend_from_slice(entry);
+    dst.extend_from_slice(&crc32c::crc32c(entry).to_be_bytes());
+}
+
+/// Writes the size of `content`, `content`, and its checksum.
+fn write_section(file: &mut BufferedFile, content: &[u8]) -> Result<()> {
+    file.write(&to_u32(content.len(), "bytes of a section of an index")?.to_be_bytes())?;
+    file.write(content)?;
+    file.write(&crc32c::crc32c(content).to_be_bytes())
+}
+
+fn put_text(dst: &mut Vec<u8>, text: &str) {
+    put_u64(dst, text.len() as u64);
+    dst.extend_from_slice(text.as_bytes());
+}
+
+fn to_u32(n: usize, what: &'static str) -> Result<u32> {
+    u32::try_from(n).map_err(|_| Error::Limit { what, used: n as u64, limit: u64::from(u32::MAX) })
+}

@@ -1,0 +1,114 @@
+//! Several blocks as one stream of series, in the order of labels.
+//!
+//! Used by the tools that print a whole data directory. In memory: the indexes of the blocks, and the samples of one series.
+
+use varve_tsdb::fault::Faults;
+use varve_tsdb::{SampleColumns, TimeRange};
+
+use super::reader::{BlockCursor, BlockReader, BlockSeries};
+
+/// Blocks that are read side by side.
+#[derive(Debug)]
+pub struct MergedBlocks<'a> {
+    blocks: Vec<(BlockCursor<'a>, Option<BlockSeries<'a>>)>,
+}
+
+/// A series of some of the blocks.
+#[derive(Debug)]
+pub struct MergedSeries<'a> {
+    /// At least one, in the order of the blocks.
+    parts: Vec<BlockSeries<'a>>,
+}
+
+impl<'a> MergedBlocks<'a> {
+    /// Begins before the first series. Of two samples at one time that of the block that comes first here stands.
+    pub fn new(blocks: impl IntoIterator<Item = &'a BlockReader>, faults: &mut Faults) -> Self {
+        let begin = |block: &'a BlockReader| {
+            let mut cursor = block.cursor();
+            let first = cursor.next(faults);
+            (cursor, first)
+        };
+        Self { blocks: blocks.into_iter().map(begin).collect() }
+    }
+
+    /// Returns the next series; what is damaged is noted and left out.
+    pub fn next(&mut self, faults: &mut Faults) -> Option<MergedSeries<'a>> {
+        let heads = self.blocks.iter().filter_map(|(_, series)| series.as_ref());
+        let labels = heads.map(BlockSeries::labels).min()?.to_vec();
+        let mut parts = Vec::new();
+        for (cursor, series) in &mut self.blocks {
+            if series.as_ref().is_some_and(|series| series.labels() == labels) {
+                parts.extend(std::mem::replace(series, cursor.next(faults)));
+            }
+        }
+        Some(MergedSeries { parts })
+    }
+}
+
+impl<'a> MergedSeries<'a> {
+    /// Returns names and values, in ascending order of names.
+    #[must_use]
+    pub fn labels(&self) -> &[(&'a str, &'a str)] {
+        self.parts[0].labels()
+    }
+
+    /// Appends the samples of a range that were not deleted to empty columns; damage is noted.
+    pub fn read(&self, range: TimeRange, dst: &mut SampleColumns, faults: &mut Faults) {
+        let mut columns = SampleColumns::default();
+        for part in &self.parts {
+            columns.clear();
+            part.read_range(range, &mut columns, faults);
+            dst.merge(&columns);
+        }
+        dst.retain(range);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::super::{BlockWriter, Description, EncodedChunk};
+    use super::*;
+    use crate::chunk::{Encoder, StartTimes};
+    use varve_tsdb::{Fs, MemFs, Sample};
+
+    /// Writes a block with a series for each name, whose samples are at the times, of one value.
+    fn block(fs: &Arc<dyn Fs>, series: &[(&str, &[i64])], value: f64) -> BlockReader {
+        let out = Path::new("blocks");
+        fs.create_dir(out).unwrap();
+        let mut symbols: Vec<_> = series.iter().map(|(name, _)| *name).chain(["a"]).collect();
+        symbols.sort_unstable();
+        let place = |text: &str| u32::try_from(symbols.binary_search(&text).unwrap()).unwrap();
+        let mut writer = BlockWriter::create(fs, out, "x", &symbols).unwrap();
+        for (name, times_ms) in series {
+            let mut encoder = Encoder::new(StartTimes::Dropped);
+            times_ms.iter().for_each(|&timestamp_ms| encoder.push(Sample { timestamp_ms, value }, 0));
+            let chunks = encoder.finish();
+            let chunks: Vec<_> = chunks.iter().map(EncodedChunk::of).collect();
+            writer.add(&[(place("a"), place(name))], &chunks).unwrap();
+        }
+        let meta = writer.finish(Description { max_ms: value as i64, ..Description::default() }).unwrap();
+        BlockReader::open(&**fs, &out.join(meta.ulid.to_string()), &mut Faults::default()).unwrap()
+    }
+
+    #[test]
+    fn series_of_all_blocks_come_in_order_and_the_first_block_goes_first() {
+        let fs: Arc<dyn Fs> = Arc::new(MemFs::default());
+        let blocks =
+            [block(&fs, &[("b", &[1, 3]), ("d", &[5])], 1.0), block(&fs, &[("b", &[2, 3, 9]), ("c", &[7])], 2.0)];
+        let mut faults = Faults::default();
+        let mut merged = MergedBlocks::new(&blocks, &mut faults);
+        let (mut found, range) = (Vec::new(), TimeRange { start_ms: 2, end_ms: 8 });
+        while let Some(series) = merged.next(&mut faults) {
+            let mut columns = SampleColumns::default();
+            series.read(range, &mut columns, &mut faults);
+            let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect();
+            found.push((series.labels()[0].1, samples));
+        }
+        let expect = [("b", vec![(2, 2.0), (3, 1.0)]), ("c", vec![(7, 2.0)]), ("d", vec![(5, 1.0)])];
+        assert_eq!(found, expect);
+        assert_eq!(faults.n_unsound(), 0);
+    }
+}

@@ -1,0 +1,32 @@
+//! Prometheus' blocks: folders with an index, chunks, deletions and a description.
+//!
+//! ```text
+//! 01M7YQJC6W0PH11YAGQNK9T4Z6/
+//!   meta.json      times, statistics, where it comes from: a folder without it is no block
+//!   index          symbols, series, postings: see `index`
+//!   chunks/000001  samples
+//!   tombstones     what was deleted since
+//! ```
+//! Sources: Prometheus `tsdb/docs/format`, `tsdb/index`, `tsdb/chunks`, `tsdb/block.go`.
+
+pub(super) mod buffered;
+mod chunks;
+mod group;
+mod index;
+mod merged;
+mod meta;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod tombstones;
+mod ulid;
+mod writer;
+
+pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
+pub(crate) use group::{Entries, SeriesGroup};
+pub(crate) use index::PostingsWriter;
+pub use merged::{MergedBlocks, MergedSeries};
+pub use meta::{BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta};
+pub use reader::{BlockChunk, BlockCursor, BlockReader, BlockSeries};
+pub use ulid::Ulid;
+pub use writer::{BlockWriter, Description, EncodedChunk};

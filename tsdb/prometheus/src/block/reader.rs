@@ -1,0 +1,276 @@
+//! Reads a block, series by series in the order of labels.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::{Error, Fs, ReadFile, Result, SampleColumns, TimeRange, size_of_file, size_of_files};
+
+use super::chunks::{HEADER_SIZE, MAGIC, VERSION};
+use super::index::{IndexReader, IndexedChunk, IndexedSeries};
+use super::meta::{BlockMeta, META_SIZE_MAX};
+use super::tombstones::{self, Tombstones};
+use super::ulid::Ulid;
+use crate::chunk::{self, Encoding};
+use crate::cursor::Cursor;
+
+/// Bytes that are read at first for a chunk: most are smaller.
+const CHUNK_SIZE_GUESS: usize = 4096;
+/// Most bytes in front of a chunk's data: a length of up to ten bytes, and the encoding.
+const CHUNK_HEADER_SIZE_MAX: usize = 11;
+const CRC_SIZE: usize = 4;
+
+/// A block that is open.
+#[derive(Debug)]
+pub struct BlockReader {
+    meta: BlockMeta,
+    index: IndexReader,
+    segments: Vec<(PathBuf, Arc<dyn ReadFile>)>,
+    tombstones: Tombstones,
+}
+
+/// A series of a block.
+#[derive(Debug)]
+pub struct BlockSeries<'a> {
+    block: &'a BlockReader,
+    series: IndexedSeries<'a>,
+}
+
+/// Where a reader of the series of a block is.
+#[derive(Debug)]
+pub struct BlockCursor<'a> {
+    block: &'a BlockReader,
+    at: usize,
+}
+
+/// A chunk of a series of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockChunk {
+    /// How `bytes` are to be read.
+    pub encoding: Encoding,
+    /// Of the first sample, as the index has it.
+    pub min_ms: i64,
+    /// Of the last sample, as the index has it.
+    pub max_ms: i64,
+    /// The chunk.
+    pub bytes: Vec<u8>,
+}
+
+impl BlockReader {
+    /// Returns the folders in `dir` that are named like blocks, in the order of their names.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder cannot be listed.
+    pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<PathBuf>> {
+        let names = fs.list(dir).map_err(Error::io("list", dir))?;
+        Ok(names.iter().filter(|name| Ulid::parse(name).is_some()).map(|name| dir.join(name)).collect())
+    }
+
+    /// Returns the bytes of the index and the chunks of the block in the folder `dir`.
+    pub fn size(fs: &dyn Fs, dir: &Path) -> u64 {
+        size_of_file(fs, &dir.join("index")) + size_of_files(fs, &dir.join("chunks"))
+    }
+
+    /// Opens the block in the folder `dir`; what of it is damaged and can be done without is noted in `faults`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] where nothing of the block can be read.
+    pub fn open(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Self> {
+        let path = dir.join("meta.json");
+        let json = fs.read(&path, META_SIZE_MAX).map_err(Error::io("read", &path))?;
+        let meta = BlockMeta::parse(&json).ok_or_else(|| Error::Corrupt {
+            path,
+            offset: 0,
+            reason: "not the description of a block".to_owned(),
+        })?;
+        let index = IndexReader::open(fs, dir, faults)?;
+        let segments = open_segments(fs, &dir.join("chunks"), faults)?;
+        Ok(Self { meta, index, segments, tombstones: tombstones::read(fs, dir, faults) })
+    }
+
+    /// Returns the description.
+    #[must_use]
+    pub fn meta(&self) -> &BlockMeta {
+        &self.meta
+    }
+
+    /// Returns a cursor that stands before the first series.
+    #[must_use]
+    pub fn cursor(&self) -> BlockCursor<'_> {
+        BlockCursor { block: self, at: self.index.start() }
+    }
+
+    /// Hands out all series in the order of their labels; those that are damaged are noted and left out.
+    ///
+    /// # Errors
+    /// What `each` returns.
+    pub fn for_each<'a>(
+        &'a self,
+        faults: &mut Faults,
+        mut each: impl FnMut(BlockSeries<'a>) -> Result<()>,
+    ) -> Result<()> {
+        self.index.for_each(faults, |series| each(BlockSeries { block: self, series }))
+    }
+
+    /// Reads every part of the block, and notes what is damaged; returns the samples that can be read.
+    ///
+    /// # Errors
+    /// None but [`Error::Io`] that is not of a chunk.
+    pub fn verify(&self, faults: &mut Faults) -> Result<u64> {
+        self.index.check_postings(faults);
+        let (mut n_samples, mut of_series) = (0, Faults::default());
+        self.for_each(faults, |series| {
+            let mut columns = SampleColumns::default();
+            series.read_chunks(TimeRange::ALL, &mut columns, &mut of_series);
+            n_samples += columns.len() as u64;
+            Ok(())
+        })?;
+        faults.append(of_series);
+        Ok(n_samples)
+    }
+
+    fn read_chunk(&self, chunk: &IndexedChunk) -> std::result::Result<BlockChunk, (PathBuf, u64, String)> {
+        let (segment, offset) = ((chunk.name >> 32) as usize, chunk.name & u64::from(u32::MAX));
+        let Some((path, file)) = self.segments.get(segment) else {
+            let path = PathBuf::from(format!("chunks/{:06}", segment + 1));
+            return Err((path, offset, "the file of a chunk is missing".to_owned()));
+        };
+        let fail = |reason: String| (path.clone(), offset, reason);
+        let size = file.size().map_err(|error| fail(error.to_string()))?;
+        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; CHUNK_SIZE_GUESS.min(left)];
+        file.read_at(&mut bytes, offset).map_err(|error| fail(error.to_string()))?;
+        let mut src = Cursor::new(&bytes);
+        let data_size = src.uvarint().and_then(|size| usize::try_from(size).ok());
+        let start = bytes.len() - src.len();
+        let whole = data_size.and_then(|size| size.checked_add(start + 1 + CRC_SIZE)).filter(|&whole| whole <= left);
+        let whole = whole.ok_or_else(|| fail("a chunk goes beyond its file".to_owned()))?;
+        debug_assert!(start < CHUNK_HEADER_SIZE_MAX, "a varint has at most ten bytes");
+        if whole > bytes.len() {
+            bytes.resize(whole, 0);
+            file.read_at(&mut bytes, offset).map_err(|error| fail(error.to_string()))?;
+        }
+        let (data, checksum) = bytes[start..whole].split_at(whole - start - CRC_SIZE);
+        if crc32c::crc32c(data).to_be_bytes() != checksum {
+            return Err(fail("the checksum of a chunk is wrong".to_owned()));
+        }
+        let encoding =
+            Encoding::from_code(data[0]).ok_or_else(|| fail(format!("chunk encoding {} is not known", data[0])))?;
+        let IndexedChunk { min_ms, max_ms, .. } = *chunk;
+        Ok(BlockChunk { encoding, min_ms, max_ms, bytes: data[1..].to_vec() })
+    }
+}
+
+impl<'a> BlockCursor<'a> {
+    /// Returns the next series in the order of labels; those that are damaged are noted and left out.
+    pub fn next(&mut self, faults: &mut Faults) -> Option<BlockSeries<'a>> {
+        let series = self.block.index.next(&mut self.at, faults)?;
+        Some(BlockSeries { block: self.block, series })
+    }
+}
+
+impl<'a> BlockSeries<'a> {
+    /// Returns names and values, in ascending order of names.
+    #[must_use]
+    pub fn labels(&self) -> &[(&'a str, &'a str)] {
+        &self.series.labels
+    }
+
+    /// Counts the chunks.
+    #[must_use]
+    pub fn n_chunks(&self) -> usize {
+        self.series.chunks.len()
+    }
+
+    /// Returns the times that the chunks span, as the index has them.
+    pub fn chunk_ranges(&self) -> impl Iterator<Item = TimeRange> + '_ {
+        self.series.chunks.iter().map(|chunk| TimeRange { start_ms: chunk.min_ms, end_ms: chunk.max_ms })
+    }
+
+    /// Returns first time, last time and name of each chunk.
+    #[cfg(test)]
+    pub(super) fn chunk_places(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
+        self.series.chunks.iter().map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.name))
+    }
+
+    /// Tells whether a chunk has times of a range.
+    pub(crate) fn overlaps(&self, range: TimeRange) -> bool {
+        self.chunk_ranges().any(|of_chunk| of_chunk.overlaps(range))
+    }
+
+    /// Reads the chunks; those that are damaged are noted and left out.
+    pub fn chunks(&self, faults: &mut Faults) -> Vec<BlockChunk> {
+        let mut chunks = Vec::with_capacity(self.series.chunks.len());
+        for chunk in &self.series.chunks {
+            match self.block.read_chunk(chunk) {
+                Ok(chunk) => chunks.push(chunk),
+                Err((path, offset, reason)) => faults.push(&path, offset, FaultKind::Damage, reason),
+            }
+        }
+        chunks
+    }
+
+    /// Appends the samples that were not deleted to empty columns; damage is noted. Of two samples at one time the one of
+    /// the earlier chunk stays.
+    pub fn read(&self, dst: &mut SampleColumns, faults: &mut Faults) {
+        self.read_range(TimeRange::ALL, dst, faults);
+    }
+
+    /// As [`BlockSeries::read`], from the chunks alone that have times of a range; the ends of these are not cut.
+    pub(crate) fn read_range(&self, range: TimeRange, dst: &mut SampleColumns, faults: &mut Faults) {
+        self.read_chunks(range, dst, faults);
+        for &range in self.tombstones() {
+            dst.remove(range);
+        }
+    }
+
+    fn read_chunks(&self, range: TimeRange, dst: &mut SampleColumns, faults: &mut Faults) {
+        let mut columns = SampleColumns::default();
+        let of_range = |chunk: &&IndexedChunk| chunk.min_ms <= range.end_ms && range.start_ms <= chunk.max_ms;
+        for chunk in self.series.chunks.iter().filter(of_range) {
+            match self.block.read_chunk(chunk) {
+                Ok(BlockChunk { encoding, bytes, .. }) => {
+                    columns.clear();
+                    if let Err(error) = chunk::decode(encoding, &bytes, &mut columns) {
+                        let (path, offset) = self.block.place(chunk);
+                        faults.push(&path, offset, FaultKind::Damage, error.to_string());
+                    }
+                    dst.merge(&columns);
+                }
+                Err((path, offset, reason)) => faults.push(&path, offset, FaultKind::Damage, reason),
+            }
+        }
+    }
+
+    fn tombstones(&self) -> &'a [TimeRange] {
+        // Postings of version 2 count in 16 bytes, and so do deletions; those of version 1 in bytes.
+        let name = self.block.index.postings_name(self.series.offset);
+        self.block.tombstones.get(&name).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl BlockReader {
+    fn place(&self, chunk: &IndexedChunk) -> (PathBuf, u64) {
+        let (segment, offset) = ((chunk.name >> 32) as usize, chunk.name & u64::from(u32::MAX));
+        (self.segments.get(segment).map(|(path, _)| path.clone()).unwrap_or_default(), offset)
+    }
+}
+
+fn open_segments(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Vec<(PathBuf, Arc<dyn ReadFile>)>> {
+    let mut segments = Vec::new();
+    for name in fs.list(dir).map_err(Error::io("list", dir))? {
+        if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        let path = dir.join(&name);
+        let file = fs.open(&path).map_err(Error::io("open", &path))?;
+        let mut header = [0; HEADER_SIZE as usize];
+        let is_sound =
+            file.read_at(&mut header, 0).is_ok() && header[..4] == MAGIC.to_be_bytes() && header[4] == VERSION;
+        if !is_sound {
+            faults.push(&path, 0, FaultKind::Damage, "the header is not that of a file of chunks");
+        }
+        segments.push((path, file));
+    }
+    Ok(segments)
+}

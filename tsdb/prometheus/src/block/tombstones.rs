@@ -1,0 +1,94 @@
+//! What was deleted from a block since it was written.
+//!
+//! ```text
+//! u32     magic 0x0130ba30
+//! u8      version 1, which the checksum leaves out
+//! stones  varint series (as postings name it), zigzag first and last millisecond
+//! u32     CRC-32C of the stones
+//! ```
+
+use std::path::Path;
+
+use hashbrown::HashMap;
+use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::{Fs, TimeRange};
+
+use crate::cursor::Cursor;
+
+const MAGIC: u32 = 0x0130_ba30;
+const VERSION: u8 = 1;
+const HEADER_SIZE: usize = 5;
+/// Most bytes that are read.
+const SIZE_MAX: u64 = 1 << 30;
+/// The empty list.
+pub(super) const NONE: [u8; 9] = [0x01, 0x30, 0xba, 0x30, VERSION, 0, 0, 0, 0];
+
+/// Ranges of time by series.
+pub(super) type Tombstones = HashMap<u64, Vec<TimeRange>>;
+
+/// Reads the deletions of a block; none if there is no such file. Damage is noted, and what comes before it read.
+pub(super) fn read(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Tombstones {
+    let path = dir.join("tombstones");
+    match fs.read(&path, SIZE_MAX) {
+        Ok(bytes) => parse(&bytes, &path, faults),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Tombstones::new(),
+        Err(error) => {
+            faults.push(&path, 0, FaultKind::Damage, format!("cannot be read: {error}"));
+            Tombstones::new()
+        }
+    }
+}
+
+fn parse(bytes: &[u8], path: &Path, faults: &mut Faults) -> Tombstones {
+    let mut tombstones = Tombstones::new();
+    let mut src = Cursor::new(bytes);
+    match (src.be_u32(), src.u8(), bytes.len().checked_sub(HEADER_SIZE + 4)) {
+        (Some(MAGIC), Some(VERSION), Some(size)) => src = Cursor::new(&bytes[HEADER_SIZE..HEADER_SIZE + size]),
+        (Some(MAGIC), Some(version), Some(_)) => {
+            faults.push(path, 4, FaultKind::Unknown, format!("format version {version} is not known"));
+            return tombstones;
+        }
+        _ => {
+            faults.push(path, 0, FaultKind::Damage, "the header is not that of a file of deletions");
+            return tombstones;
+        }
+    }
+    let checksum = &bytes[bytes.len() - 4..];
+    if crc32c::crc32c(src.rest).to_be_bytes() != checksum {
+        faults.push(path, (bytes.len() - 4) as u64, FaultKind::Damage, "the checksum of the deletions is wrong");
+    }
+    while !src.is_empty() {
+        let at = bytes.len() - 4 - src.len();
+        let (Some(series), Some(start_ms), Some(end_ms)) = (src.uvarint(), src.varint(), src.varint()) else {
+            faults.push(path, at as u64, FaultKind::Damage, "a deletion is cut");
+            break;
+        };
+        tombstones.entry(series).or_default().push(TimeRange { start_ms, end_ms });
+    }
+    tombstones
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], n: usize, n_faults: u64) {
+        let mut faults = Faults::default();
+        assert_eq!(parse(bytes, Path::new("t"), &mut faults).len(), n, "{bytes:?}");
+        assert_eq!(faults.n_unsound(), n_faults, "{faults:?}");
+    }
+
+    #[test]
+    fn deletions_are_read_as_far_as_they_go() {
+        check(&NONE, 0, 0);
+        let mut one = NONE[..5].to_vec();
+        one.extend_from_slice(&[7, 2, 4]);
+        one.extend_from_slice(&crc32c::crc32c(&[7, 2, 4]).to_be_bytes());
+        check(&one, 1, 0);
+        one[6] ^= 1;
+        check(&one, 1, 1);
+        check(&one[..10], 0, 2);
+        check(b"", 0, 1);
+        check(&[0x01, 0x30, 0xba, 0x30, 9, 0, 0, 0, 0], 0, 1);
+    }
+}

@@ -1,0 +1,234 @@
+//! Writes a block: into a folder whose name says that it is not finished, renamed once all of it is on the disk.
+//!
+//! The block's name is made of its contents: the same contents written again are the same block.
+//! Crash: what is left is a folder that Prometheus and [`BlockWriter::create`] remove.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use varve_tsdb::{Error, Fs, Result};
+
+use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
+use super::group::{Entries, SeriesGroup};
+use super::index::{IndexWriter, IndexedChunk, PostingsWriter};
+use super::meta::{BlockMeta, BlockStats, ThanosMeta};
+use super::tombstones;
+use super::ulid::Ulid;
+use crate::chunk::{Chunk, Encoding};
+
+/// What an unfinished block's folder ends in: Prometheus removes such folders when it starts.
+const UNFINISHED: &str = "tmp-for-creation";
+
+/// A chunk that goes into a block.
+#[derive(Debug, Clone, Copy)]
+pub struct EncodedChunk<'a> {
+    /// How `bytes` are to be read.
+    pub encoding: Encoding,
+    /// Of the first sample.
+    pub min_ms: i64,
+    /// Of the last sample.
+    pub max_ms: i64,
+    /// Samples.
+    pub n_samples: u64,
+    /// The chunk as [`super::super::chunk`] has it.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> EncodedChunk<'a> {
+    /// Returns a chunk as it goes into a block.
+    #[must_use]
+    pub fn of(chunk: &'a Chunk) -> Self {
+        let &Chunk { encoding, min_ms, max_ms, n_samples, ref bytes } = chunk;
+        Self { encoding, min_ms, max_ms, n_samples: n_samples as u64, bytes }
+    }
+}
+
+/// What the description of a block says that does not follow from its contents.
+#[derive(Debug, Clone, Default)]
+pub struct Description {
+    /// The first millisecond.
+    pub min_ms: i64,
+    /// The millisecond behind the last one.
+    pub max_ms: i64,
+    /// What is special about it.
+    pub hints: Vec<String>,
+    /// External labels for Thanos; without any, no section for it.
+    pub external_labels: Vec<(String, String)>,
+}
+
+/// A block under way.
+#[derive(Debug)]
+pub struct BlockWriter<'a> {
+    fs: Arc<dyn Fs>,
+    out: PathBuf,
+    dir: PathBuf,
+    index: IndexWriter<'a>,
+    chunks: ChunkWriter,
+    stats: BlockStats,
+    scratch: Vec<IndexedChunk>,
+}
+
+impl<'a> BlockWriter<'a> {
+    /// Starts a block in the folder `out`, which is made if need be. `name` tells blocks that are written at the same time
+    /// apart. Symbols ascend, and are all names and values of labels.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Limit`] if there are more symbols than an index holds.
+    pub fn create(fs: &Arc<dyn Fs>, out: &Path, name: &str, symbols: &'a [&'a str]) -> Result<Self> {
+        Self::with_segment_size(fs, out, name, symbols, CHUNK_SEGMENT_SIZE_MAX)
+    }
+
+    /// As [`BlockWriter::create`], with chunk files of another size.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn with_segment_size(
+        fs: &Arc<dyn Fs>,
+        out: &Path,
+        name: &str,
+        symbols: &'a [&'a str],
+        segment_size_max: u64,
+    ) -> Result<Self> {
+        let dir = out.join(format!("{name}.{UNFINISHED}"));
+        remove_block(&**fs, &dir)?;
+        fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
+        let index = IndexWriter::create(&**fs, &dir.join("index"), symbols)?;
+        let chunks = ChunkWriter::create(fs, &dir.join("chunks"), segment_size_max)?;
+        let (fs, out) = (Arc::clone(fs), out.to_owned());
+        Ok(Self { fs, out, dir, index, chunks, stats: BlockStats::default(), scratch: Vec::new() })
+    }
+
+    /// Appends a series. Labels are places in the symbols, in ascending order of names; series come in the order of their
+    /// labels, chunks in the order of time.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Limit`] if the index grows beyond 64 GiB.
+    pub fn add(&mut self, labels: &[(u32, u32)], chunks: &[EncodedChunk<'_>]) -> Result<()> {
+        self.scratch.clear();
+        for chunk in chunks {
+            let name = self.chunks.add(chunk)?;
+            self.scratch.push(IndexedChunk { min_ms: chunk.min_ms, max_ms: chunk.max_ms, name });
+            self.stats.add(chunk);
+        }
+        self.stats.n_series += 1;
+        self.index.add(labels, &self.scratch)
+    }
+
+    /// Writes the chunks of series that were made ready, behind those that are there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn place(&mut self, group: &mut SeriesGroup) -> Result<()> {
+        let SeriesGroup { bytes, ends, chunks, stats, .. } = group;
+        self.stats.merge(stats);
+        self.chunks.add_framed(bytes, ends, |i, name| chunks[i].name = name)
+    }
+
+    /// Writes the entries of series whose chunks are written; [`BlockWriter::finish_with`] takes their postings.
+    ///
+    /// # Errors
+    /// As [`BlockWriter::add`].
+    pub(crate) fn add_entries(&mut self, entries: &Entries) -> Result<()> {
+        self.index.add_entries(entries)
+    }
+
+    /// Returns how much is in the block so far.
+    #[must_use]
+    pub fn stats(&self) -> BlockStats {
+        self.stats
+    }
+
+    /// Finishes the block; one of the same contents that is there already stays.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn finish(self, description: Description) -> Result<BlockMeta> {
+        self.end(description, IndexWriter::finish)
+    }
+
+    /// Finishes a block of [`BlockWriter::add_entries`]: `postings` writes the postings of all labels, and is given the
+    /// numbers of the series.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn finish_with(
+        self,
+        description: Description,
+        postings: impl FnOnce(&mut PostingsWriter<'_>, &[u32]) -> Result<()>,
+    ) -> Result<BlockMeta> {
+        self.end(description, |index| index.finish_with(postings))
+    }
+
+    fn end(
+        mut self,
+        description: Description,
+        finish_index: impl FnOnce(IndexWriter<'a>) -> Result<(u64, u128)>,
+    ) -> Result<BlockMeta> {
+        self.stats.n_samples = self.stats.n_floats + self.stats.n_histograms;
+        let (index, chunks) = (self.index, self.chunks);
+        // The chunks are on their way to the disk while the rest of the index is made.
+        let (chunk_files, finished_index) = std::thread::scope(|scope| {
+            let chunks = scope.spawn(|| chunks.finish());
+            let index = finish_index(index);
+            (chunks.join().expect("syncing does not panic"), index)
+        });
+        let (index_size, mut hash) = finished_index?;
+        let mut files = Vec::new();
+        for (path, size, chunk_hash) in chunk_files? {
+            hash = hash.rotate_left(1) ^ chunk_hash;
+            files.push((path, size));
+        }
+        files.push(("index".to_owned(), index_size));
+        files.push(("meta.json".to_owned(), 0));
+        let ulid = Ulid::new(description.max_ms, hash ^ hash >> 64);
+        let labels = description.external_labels;
+        let meta = BlockMeta {
+            ulid,
+            min_ms: description.min_ms,
+            max_ms: description.max_ms,
+            stats: self.stats,
+            level: 1,
+            sources: vec![ulid],
+            hints: description.hints,
+            thanos: (!labels.is_empty()).then_some(ThanosMeta { labels, files }),
+        };
+        write(&*self.fs, &self.dir.join("tombstones"), &tombstones::NONE)?;
+        write(&*self.fs, &self.dir.join("meta.json"), &meta.to_json())?;
+        self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        let target = self.out.join(ulid.to_string());
+        if self.fs.list(&target).is_ok() {
+            remove_block(&*self.fs, &self.dir)?;
+            return Ok(meta);
+        }
+        self.fs.rename(&self.dir, &target).map_err(Error::io("rename", &self.dir))?;
+        self.fs.sync_dir(&self.out).map_err(Error::io("sync", &self.out))?;
+        Ok(meta)
+    }
+
+    /// Gives the block up and removes what there is of it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn abandon(self) -> Result<()> {
+        remove_block(&*self.fs, &self.dir)
+    }
+}
+
+fn write(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> Result<()> {
+    let file = fs.create(path).map_err(Error::io("create", path))?;
+    file.append(bytes).map_err(Error::io("write", path))?;
+    file.sync().map_err(Error::io("sync", path))
+}
+
+/// Removes the files of a block, and its folder; nothing if there is none.
+fn remove_block(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    for dir in [dir.join("chunks"), dir.to_owned()] {
+        let Ok(names) = fs.list(&dir) else { continue };
+        for name in names {
+            let path = dir.join(name);
+            fs.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+        fs.remove_dir(&dir).map_err(Error::io("remove", &dir))?;
+    }
+    Ok(())
+}

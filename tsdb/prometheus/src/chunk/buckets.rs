@@ -1,0 +1,136 @@
+//! Buckets of two histograms compared and brought together: spans say which buckets there are, counts go with them.
+//!
+//! Source: Prometheus `tsdb/chunkenc/histogram_meta.go`. Spans of invalid histograms, which go back, give nonsense, but
+//! never more buckets than the two have together.
+
+use varve_tsdb::BucketSpan;
+
+/// Goes through the indices of the buckets of spans.
+#[derive(Debug)]
+struct Indices<'a> {
+    spans: std::slice::Iter<'a, BucketSpan>,
+    left: u32,
+    next: i64,
+}
+
+impl<'a> Indices<'a> {
+    fn of(spans: &'a [BucketSpan]) -> Self {
+        Self { spans: spans.iter(), left: 0, next: 0 }
+    }
+}
+
+impl Iterator for Indices<'_> {
+    type Item = i64;
+
+    fn next(&mut self) -> Option<i64> {
+        while self.left == 0 {
+            let span = self.spans.next()?;
+            self.next = self.next.saturating_add(i64::from(span.offset));
+            self.left = span.length;
+        }
+        self.left -= 1;
+        self.next += 1;
+        Some(self.next - 1)
+    }
+}
+
+/// Which buckets a run of histograms and the one behind it have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// There are buckets that the run does not have.
+    pub(super) is_new: bool,
+    /// There are buckets that only the run has.
+    pub(super) is_missing: bool,
+}
+
+/// Compares the buckets of a run and their last counts with those of the histogram behind it; `None` if a count fell or
+/// a bucket that was in use is gone: the counters were reset.
+pub(super) fn compare<V: Copy + Default + PartialOrd>(
+    (spans, counts): (&[BucketSpan], &[V]),
+    (later_spans, later_counts): (&[BucketSpan], &[V]),
+) -> Option<Difference> {
+    // Fast path: the same buckets.
+    if spans == later_spans {
+        let fell = counts.iter().zip(later_counts).any(|(count, later)| count > later);
+        return (!fell).then_some(Difference { is_new: false, is_missing: false });
+    }
+    let mut ours = Indices::of(spans).zip(counts).peekable();
+    let mut difference = Difference { is_new: false, is_missing: false };
+    for (index, later) in Indices::of(later_spans).zip(later_counts) {
+        while let Some((_, count)) = ours.next_if(|(our_index, _)| *our_index < index) {
+            (*count == V::default()).then_some(())?;
+            difference.is_missing = true;
+        }
+        match ours.next_if(|(our_index, _)| *our_index == index) {
+            Some((_, count)) if count > later => return None,
+            Some(_) => {}
+            None => difference.is_new = true,
+        }
+    }
+    for (_, count) in ours {
+        (*count == V::default()).then_some(())?;
+        difference.is_missing = true;
+    }
+    Some(difference)
+}
+
+/// Compares the buckets alone.
+pub(super) fn compare_spans(spans: &[BucketSpan], later: &[BucketSpan]) -> Difference {
+    if spans == later {
+        return Difference { is_new: false, is_missing: false };
+    }
+    let all = Indices::of(&union(spans, later)).count();
+    Difference { is_new: all > Indices::of(spans).count(), is_missing: all > Indices::of(later).count() }
+}
+
+/// Returns the buckets that one of the two has, in as few spans as possible.
+pub(super) fn union(a: &[BucketSpan], b: &[BucketSpan]) -> Vec<BucketSpan> {
+    let (mut ours, mut theirs) = (Indices::of(a).peekable(), Indices::of(b).peekable());
+    let mut spans: Vec<BucketSpan> = Vec::new();
+    let mut end = 0;
+    while let Some(index) = ours.peek().into_iter().chain(theirs.peek()).min().copied() {
+        ours.next_if_eq(&index);
+        theirs.next_if_eq(&index);
+        match spans.last_mut() {
+            Some(last) if index == end => last.length += 1,
+            _ => {
+                // What lies between two buckets of the union lay between two of one side: it fits as it did there.
+                let offset = i32::try_from(index - end).unwrap_or(i32::MAX);
+                spans.push(BucketSpan { offset, length: 1 });
+            }
+        }
+        end = index + 1;
+    }
+    spans
+}
+
+/// Returns the counts of the buckets `to`, 0 for those that are not among the buckets `from`.
+pub(super) fn spread<V: Copy + Default>(from: &[BucketSpan], counts: &[V], to: &[BucketSpan]) -> Vec<V> {
+    // Fast path: the same buckets.
+    if from == to {
+        return counts.to_vec();
+    }
+    let mut theirs = Indices::of(from).zip(counts).peekable();
+    let count_of = |index| {
+        while theirs.next_if(|(their_index, _)| *their_index < index).is_some() {}
+        theirs.next_if(|(their_index, _)| *their_index == index).map_or_else(V::default, |(_, count)| *count)
+    };
+    Indices::of(to).map(count_of).collect()
+}
+
+/// Returns the first `n` buckets.
+pub(super) fn first(spans: &[BucketSpan], n: usize) -> Vec<BucketSpan> {
+    let mut left = u32::try_from(n).unwrap_or(u32::MAX);
+    let mut taken = Vec::with_capacity(spans.len());
+    for span in spans {
+        let length = span.length.min(left);
+        taken.push(BucketSpan { offset: span.offset, length });
+        left -= length;
+    }
+    taken
+}
+
+/// Counts the buckets.
+pub(super) fn count(spans: &[BucketSpan]) -> u64 {
+    spans.iter().map(|span| u64::from(span.length)).sum()
+}

@@ -1,0 +1,121 @@
+//! The bytes of a chunk in, samples in columns out.
+
+use std::sync::Arc;
+
+use varve_tsdb::{ResetHint, SampleColumns};
+
+use super::bits::BitReader;
+use super::cell::{Steps, Xor};
+use super::histogram::{CountCell, HistogramState};
+use super::layout::ChunkLayout;
+use super::run::{HEADER_SIZE, ResetHeader};
+use super::starts::Starts;
+use super::xor::XorState;
+use super::xor2::Xor2State;
+use super::{CELLS_MAX, ChunkError, Encoding, n_samples};
+
+/// Appends the samples of a chunk to columns, whose last sample must be older.
+///
+/// Bytes behind the last sample are ignored, as Prometheus does.
+///
+/// # Errors
+/// [`ChunkError`], by what is wrong; the samples before the damage are appended then.
+pub fn decode(encoding: Encoding, bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
+    match encoding {
+        Encoding::Xor => decode_floats(bytes, dst),
+        Encoding::Xor2 => decode_floats_with_starts(bytes, dst),
+        Encoding::Histogram | Encoding::HistogramSt => decode_histograms::<Steps>(encoding, bytes, dst),
+        Encoding::FloatHistogram | Encoding::FloatHistogramSt => decode_histograms::<Xor>(encoding, bytes, dst),
+    }
+}
+
+/// Returns the times of the first and the last sample of a chunk of encoding 1, if all of it decodes; `None` if it is empty.
+///
+/// # Errors
+/// As [`decode`].
+pub(crate) fn check_floats(bytes: &[u8]) -> Result<Option<(i64, i64)>, ChunkError> {
+    let n_samples = n_samples(Encoding::Xor, bytes)?;
+    let mut src = BitReader::new(&bytes[2..]);
+    let (mut state, mut times) = (XorState::default(), None);
+    for idx in 0..n_samples {
+        let timestamp_ms = state.take(&mut src, idx)?.timestamp_ms;
+        times = match times {
+            None => Some((timestamp_ms, timestamp_ms)),
+            Some((first_ms, last_ms)) if last_ms < timestamp_ms => Some((first_ms, timestamp_ms)),
+            Some(_) => return Err(ChunkError::Order),
+        };
+    }
+    Ok(times)
+}
+
+fn decode_floats(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
+    let n_samples = n_samples(Encoding::Xor, bytes)?;
+    let mut src = BitReader::new(&bytes[2..]);
+    let mut state = XorState::default();
+    for idx in 0..n_samples {
+        let sample = state.take(&mut src, idx)?;
+        check_order(dst, sample.timestamp_ms)?;
+        dst.push(sample);
+    }
+    Ok(())
+}
+
+fn decode_floats_with_starts(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
+    let n_samples = n_samples(Encoding::Xor2, bytes)?;
+    let (&[_, _, header], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Cut)?;
+    let mut src = BitReader::new(rest);
+    let (mut state, mut starts) = (Xor2State::default(), Starts::with_header(header));
+    let mut before_ms = 0;
+    for idx in 0..n_samples {
+        let sample = state.take(&mut src)?;
+        check_order(dst, sample.timestamp_ms)?;
+        let start_ms = starts.take(&mut src, idx, if idx == 0 { sample.timestamp_ms } else { before_ms })?;
+        before_ms = sample.timestamp_ms;
+        dst.push_with_start(sample, start_ms);
+    }
+    Ok(())
+}
+
+fn decode_histograms<C: CountCell>(
+    encoding: Encoding,
+    bytes: &[u8],
+    dst: &mut SampleColumns,
+) -> Result<(), ChunkError> {
+    let n_samples = n_samples(encoding, bytes)?;
+    let (&[first, _, third], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Cut)?;
+    let has_starts = encoding.has_starts();
+    let is_gauge = (if has_starts { first } else { third }) & ResetHeader::MASK == ResetHeader::Gauge as u8;
+    if n_samples == 0 {
+        return Ok(());
+    }
+    let mut src = BitReader::new(rest);
+    let layout = ChunkLayout::take(&mut src)?;
+    let (mut state, mut starts) = (HistogramState::<C>::default(), Starts::with_header(third));
+    let (mut before_ms, mut cells_left) = (0, CELLS_MAX);
+    for idx in 0..n_samples {
+        cells_left = cells_left.checked_sub(layout.n_cells()).ok_or(ChunkError::TooLarge)?;
+        let (timestamp_ms, mut histogram) = state.take(&mut src, &layout)?;
+        check_order(dst, timestamp_ms)?;
+        if has_starts {
+            let start_ms = starts.take(&mut src, idx, if idx == 0 { timestamp_ms } else { before_ms })?;
+            dst.push_start(start_ms);
+        }
+        before_ms = timestamp_ms;
+        // What the header says of a reset before the first sample holds for a chunk that may not be there.
+        histogram.reset_hint = match (is_gauge, idx) {
+            _ if histogram.is_stale() => ResetHint::Unknown,
+            (true, _) => ResetHint::Gauge,
+            (false, 0) => ResetHint::Unknown,
+            (false, _) => ResetHint::NoReset,
+        };
+        dst.push_histogram(timestamp_ms, Arc::new(histogram));
+    }
+    Ok(())
+}
+
+fn check_order(dst: &SampleColumns, timestamp_ms: i64) -> Result<(), ChunkError> {
+    match dst.timestamps_ms.last() {
+        Some(&last_ms) if last_ms >= timestamp_ms => Err(ChunkError::Order),
+        _ => Ok(()),
+    }
+}

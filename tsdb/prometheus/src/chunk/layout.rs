@@ -1,0 +1,170 @@
+//! What all histograms of a chunk share, written once in front of them. Source: Prometheus `tsdb/chunkenc/histogram_meta.go`.
+//!
+//! ```text
+//! u8       zero threshold: 0; 1 to 254: 2^(byte - 244); 255: a double follows
+//! varbit   schema
+//! spans    of positive and of negative buckets: their number, then length and offset of each
+//! bounds   of custom buckets alone: their number, then each as thousandths + 1, or 0 and a double
+//! ```
+
+use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts};
+
+use super::ChunkError;
+use super::bits::{BitReader, BitSink, BitWriter};
+use super::buckets;
+
+/// Thousandths that a bound is written in; above that it is a double.
+const BOUND_MAX: f64 = 33_554_430.0;
+/// The byte of a zero threshold that is written as a double.
+const THRESHOLD_DOUBLE: u8 = 255;
+/// Exponents of zero thresholds that have a byte of their own, and what is added to them.
+const EXPONENTS: std::ops::RangeInclusive<i32> = -242..=11;
+const EXPONENT_BIAS: i32 = 243;
+/// What a double adds to the exponent of the power of two that it is twice as large as.
+const DOUBLE_BIAS: i32 = 1022;
+const MANTISSA_BITS: u32 = 52;
+
+/// Schema, zero bucket, buckets and bounds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ChunkLayout {
+    pub(super) schema: i8,
+    pub(super) zero_threshold: f64,
+    pub(super) positive: Vec<BucketSpan>,
+    pub(super) negative: Vec<BucketSpan>,
+    pub(super) bounds: Vec<f64>,
+}
+
+impl ChunkLayout {
+    /// Returns the layout of a histogram, without buckets that have no count; that of a staleness marker is empty.
+    pub(super) fn of(histogram: &Histogram) -> Self {
+        if histogram.is_stale() {
+            return Self::default();
+        }
+        let (n_positive, n_negative) = match &histogram.counts {
+            HistogramCounts::Integer { positive, negative, .. } => (positive.len(), negative.len()),
+            HistogramCounts::Float { positive, negative, .. } => (positive.len(), negative.len()),
+        };
+        Self {
+            schema: histogram.schema,
+            zero_threshold: histogram.zero_threshold,
+            positive: buckets::first(&histogram.positive_spans, n_positive),
+            negative: buckets::first(&histogram.negative_spans, n_negative),
+            bounds: histogram.custom_bounds.clone(),
+        }
+    }
+
+    /// Counts the numbers that a histogram of this layout consists of.
+    pub(super) fn n_cells(&self) -> usize {
+        // Read from a chunk, there are no more than HISTOGRAM_BUCKETS_MAX of each.
+        let n_buckets = buckets::count(&self.positive) + buckets::count(&self.negative);
+        4 + n_buckets as usize + self.positive.len() + self.negative.len() + self.bounds.len()
+    }
+
+    /// Appends the layout.
+    pub(super) fn put(&self, dst: &mut BitWriter) {
+        put_threshold(dst, self.zero_threshold);
+        dst.put_varbit(i64::from(self.schema));
+        put_spans(dst, &self.positive);
+        put_spans(dst, &self.negative);
+        if self.schema == CUSTOM_BUCKETS_SCHEMA {
+            dst.put_varbit_unsigned(self.bounds.len() as u64);
+            self.bounds.iter().for_each(|&bound| put_bound(dst, bound));
+        }
+    }
+
+    /// Takes a layout.
+    pub(super) fn take(src: &mut BitReader<'_>) -> Result<Self, ChunkError> {
+        let zero_threshold = take_threshold(src)?;
+        let schema = src.take_varbit()?;
+        let known =
+            i8::try_from(schema).ok().filter(|&known| known == CUSTOM_BUCKETS_SCHEMA || (-4..=8).contains(&known));
+        let schema = known.ok_or(ChunkError::Schema(schema))?;
+        let (positive, negative) = (take_spans(src)?, take_spans(src)?);
+        // Every bucket of the first sample takes a bit or more.
+        if buckets::count(&positive) + buckets::count(&negative) > src.n_left() as u64 {
+            return Err(ChunkError::Cut);
+        }
+        let mut bounds = Vec::new();
+        if schema == CUSTOM_BUCKETS_SCHEMA {
+            for _ in 0..take_len(src)? {
+                bounds.push(take_bound(src)?);
+            }
+        }
+        Ok(Self { schema, zero_threshold, positive, negative, bounds })
+    }
+}
+
+fn put_threshold(dst: &mut BitWriter, threshold: f64) {
+    let bits = threshold.to_bits();
+    // The sign would make the exponent too large.
+    let exponent = (bits >> MANTISSA_BITS) as i32 - DOUBLE_BIAS;
+    if threshold == 0.0 {
+        dst.put(0, 8);
+    } else if bits.trailing_zeros() >= MANTISSA_BITS && EXPONENTS.contains(&exponent) {
+        dst.put(u64::from((exponent + EXPONENT_BIAS).unsigned_abs()), 8);
+    } else {
+        dst.put(u64::from(THRESHOLD_DOUBLE), 8);
+        dst.put(bits, 64);
+    }
+}
+
+fn take_threshold(src: &mut BitReader<'_>) -> Result<f64, ChunkError> {
+    let byte = src.take(8)? as u8;
+    let bits = match byte {
+        0 => 0,
+        THRESHOLD_DOUBLE => src.take(64)?,
+        _ => u64::from((i32::from(byte) - EXPONENT_BIAS + DOUBLE_BIAS).unsigned_abs()) << MANTISSA_BITS,
+    };
+    Ok(f64::from_bits(bits))
+}
+
+fn put_spans(dst: &mut BitWriter, spans: &[BucketSpan]) {
+    dst.put_varbit_unsigned(spans.len() as u64);
+    for span in spans {
+        dst.put_varbit_unsigned(u64::from(span.length));
+        dst.put_varbit(i64::from(span.offset));
+    }
+}
+
+fn take_spans(src: &mut BitReader<'_>) -> Result<Vec<BucketSpan>, ChunkError> {
+    let (mut spans, mut n_buckets) = (Vec::new(), 0_u64);
+    for _ in 0..take_len(src)? {
+        let length = u32::try_from(src.take_varbit_unsigned()?).map_err(|_| ChunkError::Invalid)?;
+        let offset = i32::try_from(src.take_varbit()?).map_err(|_| ChunkError::Invalid)?;
+        n_buckets += u64::from(length);
+        spans.push(BucketSpan { offset, length });
+    }
+    if n_buckets > HISTOGRAM_BUCKETS_MAX as u64 {
+        return Err(ChunkError::TooLarge);
+    }
+    Ok(spans)
+}
+
+/// Takes a number of things, of which each takes a bit or more.
+fn take_len(src: &mut BitReader<'_>) -> Result<usize, ChunkError> {
+    let len = src.take_varbit_unsigned()?;
+    if len > src.n_left() as u64 {
+        return Err(ChunkError::Cut);
+    }
+    if len > HISTOGRAM_BUCKETS_MAX as u64 {
+        return Err(ChunkError::TooLarge);
+    }
+    Ok(len as usize)
+}
+
+fn put_bound(dst: &mut BitWriter, bound: f64) {
+    let thousandths = (bound * 1000.0).round();
+    if (0.0..=BOUND_MAX).contains(&(bound * 1000.0)) && thousandths / 1000.0 == bound {
+        dst.put_varbit_unsigned(thousandths as u64 + 1);
+    } else {
+        dst.put(0, 1);
+        dst.put(bound.to_bits(), 64);
+    }
+}
+
+fn take_bound(src: &mut BitReader<'_>) -> Result<f64, ChunkError> {
+    Ok(match src.take_varbit_unsigned()? {
+        0 => f64::from_bits(src.take(64)?),
+        thousandths => (thousandths - 1) as f64 / 1000.0,
+    })
+}

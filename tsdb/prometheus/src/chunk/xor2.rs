@@ -1,0 +1,133 @@
+//! Float chunks with start timestamps, encoding 4: the change of the step and that of the value share their prefix.
+//!
+//! ```text
+//! 0      the same step, the same value
+//! 10     the same step, another value: 0 and the difference in the last window, or 1 and one in a new window
+//! 110    13 bits of the change of the step, then the value
+//! 1110   20 bits, likewise
+//! 11110  64 bits, likewise
+//! 11111  the same step, a staleness marker
+//! value: 0 the same, 10 in the last window, 110 in a new one, 111 a staleness marker
+//! ```
+//! A staleness marker does not count as a value that a later one differs from. Source: `tsdb/chunkenc/xor2.go`.
+
+use varve_tsdb::{STALE_NAN_BITS, Sample, is_stale_nan};
+
+use super::ChunkError;
+use super::bits::{BitReader, BitSink, BitWriter};
+use super::cell::Xor;
+
+/// The state of a chunk behind its samples so far.
+#[derive(Debug, Default)]
+pub(super) struct Xor2State {
+    n_samples: usize,
+    timestamp_ms: i64,
+    step: i64,
+    value: Xor,
+}
+
+impl Xor2State {
+    /// Appends a sample, without its start.
+    pub(super) fn put(&mut self, dst: &mut BitWriter, sample: Sample) {
+        let step = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
+        match self.n_samples {
+            0 => {
+                dst.put_varint(sample.timestamp_ms);
+                dst.put(sample.value.to_bits(), 64);
+                if !is_stale_nan(sample.value) {
+                    self.value.set(sample.value);
+                }
+            }
+            1 => {
+                dst.put_uvarint(step.cast_unsigned());
+                self.put_value(dst, sample.value);
+            }
+            _ => self.put_joint(dst, step.wrapping_sub(self.step), sample.value),
+        }
+        if self.n_samples > 0 {
+            self.step = step;
+        }
+        self.timestamp_ms = sample.timestamp_ms;
+        self.n_samples += 1;
+    }
+
+    fn put_joint(&mut self, dst: &mut BitWriter, change: i64, value: f64) {
+        if change != 0 {
+            match change {
+                -0x1000..0x1000 => dst.put(0b110 << 13 | change.cast_unsigned() & 0x1fff, 16),
+                -0x8_0000..0x8_0000 => dst.put(0b1110 << 20 | change.cast_unsigned() & 0xf_ffff, 24),
+                _ => {
+                    dst.put(0b11110, 5);
+                    dst.put(change.cast_unsigned(), 64);
+                }
+            }
+            return self.put_value(dst, value);
+        }
+        match self.value.delta(value) {
+            _ if is_stale_nan(value) => dst.put(0b11111, 5),
+            0 => dst.put(0, 1),
+            delta => self.value.put_delta(dst, delta, (0b100, 3), (0b101, 3)),
+        }
+    }
+
+    fn put_value(&mut self, dst: &mut BitWriter, value: f64) {
+        match self.value.delta(value) {
+            _ if is_stale_nan(value) => dst.put(0b111, 3),
+            0 => dst.put(0, 1),
+            delta => self.value.put_delta(dst, delta, (0b10, 2), (0b110, 3)),
+        }
+    }
+
+    /// Takes a sample, without its start.
+    pub(super) fn take(&mut self, src: &mut BitReader<'_>) -> Result<Sample, ChunkError> {
+        self.n_samples += 1;
+        let value = match self.n_samples {
+            1 => {
+                self.timestamp_ms = src.take_varint()?;
+                let value = f64::from_bits(src.take(64)?);
+                if !is_stale_nan(value) {
+                    self.value.set(value);
+                }
+                value
+            }
+            2 => {
+                self.step = src.take_uvarint()?.cast_signed();
+                self.take_value(src)?
+            }
+            _ => self.take_joint(src)?,
+        };
+        if self.n_samples > 1 {
+            self.timestamp_ms = self.timestamp_ms.wrapping_add(self.step);
+        }
+        Ok(Sample { timestamp_ms: self.timestamp_ms, value })
+    }
+
+    fn take_joint(&mut self, src: &mut BitReader<'_>) -> Result<f64, ChunkError> {
+        let width = match src.take_ones(5)? {
+            0 => return Ok(self.value.value()),
+            1 => {
+                let is_new = src.take_bit()?;
+                self.value.take_delta(src, is_new)?;
+                return Ok(self.value.value());
+            }
+            2 => 13,
+            3 => 20,
+            4 => 64,
+            _ => return Ok(f64::from_bits(STALE_NAN_BITS)),
+        };
+        // Two's complement, unlike the integers of other encodings.
+        let change = (src.take(width)? << (64 - width)).cast_signed() >> (64 - width);
+        self.step = self.step.wrapping_add(change);
+        self.take_value(src)
+    }
+
+    fn take_value(&mut self, src: &mut BitReader<'_>) -> Result<f64, ChunkError> {
+        match src.take_ones(3)? {
+            0 => {}
+            1 => self.value.take_delta(src, false)?,
+            2 => self.value.take_delta(src, true)?,
+            _ => return Ok(f64::from_bits(STALE_NAN_BITS)),
+        }
+        Ok(self.value.value())
+    }
+}

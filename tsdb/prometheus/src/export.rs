@@ -1,0 +1,131 @@
+//! From the store to Prometheus' blocks.
+//!
+//! One block per window of two hours, each from one selection: what it sees does not change while it is written, and
+//! deletions are applied. Used by `varve tsdb export` and by snapshots in Prometheus' format.
+//!
+//! Memory: the labels of a window's series, each text once, its postings, and the samples of one series; the selection is
+//! charged to the request.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use varve_tsdb::{Db, Error, Fs, Matcher, QueryContext, Result, SampleColumns, TimeRange};
+
+use super::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
+use super::chunk::{Encoder, StartTimes};
+use super::recover::WINDOW_MS;
+
+/// Most windows that are exported at once: more than ten years.
+pub const EXPORT_WINDOWS_MAX: u64 = 50_000;
+
+/// What is exported, and how.
+#[derive(Debug, Clone)]
+pub struct ExportOptions {
+    /// Which series; all of them without matchers.
+    pub matchers: Vec<Matcher>,
+    /// Which samples.
+    pub range: TimeRange,
+    /// What becomes of start timestamps.
+    pub starts: StartTimes,
+    /// External labels for the section of Thanos in `meta.json`.
+    pub external_labels: Vec<(String, String)>,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        let (matchers, external_labels) = (Vec::new(), Vec::new());
+        Self { matchers, range: TimeRange::ALL, starts: StartTimes::Dropped, external_labels }
+    }
+}
+
+/// Writes the samples of a store to blocks of Prometheus in the folder `out`, the oldest first.
+///
+/// The same samples give the same blocks: one that is there already stays, so an export that was interrupted goes on.
+///
+/// # Errors
+/// [`Error::Io`] if `out` cannot be written; [`Error::Limit`] if the range has more than [`EXPORT_WINDOWS_MAX`] windows with
+/// samples between its ends; what selecting says.
+pub fn export(
+    db: &Db,
+    fs: &Arc<dyn Fs>,
+    ctx: &QueryContext,
+    out: &Path,
+    options: &ExportOptions,
+) -> Result<Vec<BlockMeta>> {
+    fs.create_dir(out).map_err(Error::io("create", out))?;
+    let Some(range) = db.time_range().filter(|range| range.overlaps(options.range)) else { return Ok(Vec::new()) };
+    let start_ms = range.start_ms.max(options.range.start_ms);
+    let end_ms = range.end_ms.min(options.range.end_ms);
+    let (first, last) = (start_ms.div_euclid(WINDOW_MS), end_ms.div_euclid(WINDOW_MS));
+    if last.abs_diff(first) >= EXPORT_WINDOWS_MAX {
+        let what = "blocks of two hours in the range to export";
+        return Err(Error::Limit { what, used: last.abs_diff(first), limit: EXPORT_WINDOWS_MAX });
+    }
+    let mut blocks = Vec::new();
+    for window in first..=last {
+        let window_start_ms = window.saturating_mul(WINDOW_MS);
+        let window_end_ms = window.saturating_add(1).saturating_mul(WINDOW_MS).saturating_sub(1);
+        let range = TimeRange { start_ms: start_ms.max(window_start_ms), end_ms: end_ms.min(window_end_ms) };
+        blocks.extend(export_window(db, fs, ctx, out, options, range)?);
+    }
+    Ok(blocks)
+}
+
+fn export_window(
+    db: &Db,
+    fs: &Arc<dyn Fs>,
+    ctx: &QueryContext,
+    out: &Path,
+    options: &ExportOptions,
+    range: TimeRange,
+) -> Result<Option<BlockMeta>> {
+    let texts = texts(db, ctx, options, range)?;
+    if texts.is_empty() {
+        return Ok(None);
+    }
+    let symbols: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let places: HashMap<&str, u32> = symbols.iter().copied().zip(0..).collect();
+    let mut writer = BlockWriter::create(fs, out, &format!("export-{}", range.start_ms), &symbols)?;
+    let (mut columns, mut labels) = (SampleColumns::default(), Vec::new());
+    for series in db.select(ctx, &options.matchers, range)? {
+        let series = series?;
+        columns.clear();
+        series.read(&mut columns)?;
+        labels.clear();
+        let place = |text| places.get(text).copied();
+        labels.extend(series.labels().iter().filter_map(|(name, value)| place(name).zip(place(value))));
+        // A series that was made since its labels were listed has no samples that this export is about.
+        if columns.is_empty() || labels.len() != series.labels().len() {
+            continue;
+        }
+        let mut encoder = Encoder::new(options.starts);
+        encoder.push_columns(&columns);
+        let chunks = encoder.finish();
+        let chunks: Vec<_> = chunks.iter().map(EncodedChunk::of).collect();
+        writer.add(&labels, &chunks)?;
+    }
+    if writer.stats().n_series == 0 {
+        return writer.abandon().map(|()| None);
+    }
+    let external_labels = options.external_labels.clone();
+    let max_ms = range.end_ms.saturating_add(1);
+    writer.finish(Description { min_ms: range.start_ms, max_ms, external_labels, ..Description::default() }).map(Some)
+}
+
+/// Returns the names and values of the series that have samples in a range, ascending.
+fn texts(db: &Db, ctx: &QueryContext, options: &ExportOptions, range: TimeRange) -> Result<Vec<String>> {
+    let mut texts = hashbrown::HashSet::new();
+    for series in db.select_labels(ctx, &options.matchers, range)? {
+        for (name, value) in series?.labels() {
+            for text in [name, value] {
+                if !texts.contains(text) {
+                    texts.insert(text.to_owned());
+                }
+            }
+        }
+    }
+    let mut texts: Vec<_> = texts.into_iter().collect();
+    texts.sort_unstable();
+    Ok(texts)
+}

@@ -1,0 +1,277 @@
+//! Recovery of the recorded directory of a real Prometheus. Without the directory these tests pass.
+
+mod damage;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use varve_tsdb::fault::Faults;
+use varve_tsdb::varint::put_i64;
+use varve_tsdb::{Db, Options, QueryContext, RealFs, SampleColumns, TimeRange};
+
+use super::*;
+use crate::block::BlockReader;
+use crate::export::{ExportOptions, export};
+use crate::import::import_block;
+use crate::wal::tests::segment;
+
+/// Times, and values as bits, by labels.
+type Samples = BTreeMap<String, BTreeMap<i64, u64>>;
+
+fn recorded() -> Option<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/prometheus-data/mixed");
+    dir.is_dir().then_some(dir)
+}
+
+fn fs() -> Arc<dyn Fs> {
+    Arc::new(RealFs)
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() { copy_dir(&path, &target) } else { std::fs::copy(&path, &target).map(|_| ()).unwrap() }
+    }
+}
+
+/// A directory with what is replayed of the recorded one, and the descriptions of its blocks.
+fn logs_of(recorded: &Path) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["wal", "wbl", "chunks_head"] {
+        copy_dir(&recorded.join(name), &dir.path().join(name));
+    }
+    for block in BlockReader::list(&RealFs, recorded).unwrap() {
+        let target = dir.path().join(block.file_name().unwrap());
+        std::fs::create_dir(&target).unwrap();
+        std::fs::copy(block.join("meta.json"), target.join("meta.json")).unwrap();
+    }
+    dir
+}
+
+fn run(source: &Path, options: &RecoverOptions) -> (Samples, Report, TempDir) {
+    let out = tempfile::tempdir().unwrap();
+    let report = recover(&fs(), source, out.path(), options, &|_| {}).unwrap();
+    let samples = read_blocks(out.path());
+    (samples, report, out)
+}
+
+fn read_blocks(dir: &Path) -> Samples {
+    let mut samples = Samples::new();
+    for dir in BlockReader::list(&RealFs, dir).unwrap() {
+        let mut faults = Faults::default();
+        let block = BlockReader::open(&RealFs, &dir, &mut faults).unwrap();
+        let mut of_series = Faults::default();
+        block
+            .for_each(&mut faults, |series| {
+                let mut columns = SampleColumns::default();
+                series.read(&mut columns, &mut of_series);
+                add(&mut samples, format!("{:?}", series.labels()), &columns);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!((faults.n_unsound(), of_series.n_unsound()), (0, 0));
+    }
+    samples
+}
+
+fn add(samples: &mut Samples, labels: String, columns: &SampleColumns) {
+    let of_series = samples.entry(labels).or_default();
+    of_series.extend(columns.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits())));
+}
+
+fn n_samples(samples: &Samples) -> u64 {
+    samples.values().map(|of_series| of_series.len() as u64).sum()
+}
+
+#[test]
+fn memory_and_workers_do_not_change_what_comes_out() {
+    let Some(recorded) = recorded() else { return };
+    let (expected, whole, _out) = run(&recorded, &RecoverOptions::default());
+    assert_eq!((whole.faults.n_unsound(), whole.n_unknown_samples), (0, 0));
+    assert_eq!(n_samples(&expected), whole.blocks.iter().map(|block| block.stats.n_samples).sum::<u64>());
+    let options = RecoverOptions { memory_bytes: 1, concurrency: 3, ..RecoverOptions::default() };
+    let (found, report, out) = run(&recorded, &options);
+    assert!(found == expected);
+    assert_eq!(report.blocks, whole.blocks);
+    assert!(!out.path().join(SCRATCH).exists() && !out.path().join(UNKNOWN_SAMPLES).exists());
+}
+
+/// A log of floats: each record is one time of all series.
+fn log_of(n_series: u64, n_times: i64) -> TempDir {
+    let one = |series: u64| {
+        let mut record = series.to_be_bytes().to_vec();
+        record.extend_from_slice(&[2, 8]);
+        record.extend_from_slice(b"__name__\x02up\x01i\x06");
+        record.extend_from_slice(format!("{series:06}").as_bytes());
+        record
+    };
+    let mut records = vec![(1..=n_series).fold(vec![1], |record, series| [record, one(series)].concat())];
+    for time in 0..n_times {
+        let mut record = [&[2][..], &1_u64.to_be_bytes(), &(time * 30_000).to_be_bytes()].concat();
+        for series in 1..=n_series {
+            put_i64(&mut record, series.cast_signed() - 1);
+            record.push(0);
+            let value = (series as f64).sqrt() * (time + 1) as f64;
+            record.extend_from_slice(&value.to_bits().to_be_bytes());
+        }
+        records.push(record);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("wal")).unwrap();
+    std::fs::write(dir.path().join("wal/00000000"), segment(&records).0).unwrap();
+    dir
+}
+
+#[test]
+fn chunks_that_still_grow_do_not_stay_in_memory_either() {
+    let source = log_of(4000, 59);
+    let (expected, whole, _out) = run(source.path(), &RecoverOptions::default());
+    assert_eq!((whole.faults.n_unsound(), n_samples(&expected), whole.spilled_size), (0, 4000 * 59, 0));
+    let options = RecoverOptions { memory_bytes: 1, concurrency: 2, ..RecoverOptions::default() };
+    let (found, report, _out) = run(source.path(), &options);
+    // No chunk is full, and what is moved is about what the chunks take.
+    let n_chunks: u64 = whole.blocks.iter().map(|block| block.stats.n_chunks).sum();
+    assert_eq!(n_chunks, 4000);
+    assert!(report.spilled_size > 1 << 20, "{}", report.spilled_size);
+    assert!(found == expected);
+    assert_eq!(report.blocks, whole.blocks);
+}
+
+#[test]
+fn memory_is_for_writing_as_well() {
+    let source = log_of(4000, 59);
+    let (expected, whole, _out) = run(source.path(), &RecoverOptions::default());
+    // Chunks of two megabytes, and what eight workers write with.
+    for (memory_bytes, is_spilled) in [(48 << 20, true), (160 << 20, false)] {
+        let options = RecoverOptions { memory_bytes, concurrency: 8, ..RecoverOptions::default() };
+        let (found, report, _out) = run(source.path(), &options);
+        assert_eq!(report.spilled_size > 0, is_spilled, "{memory_bytes}");
+        assert!(found == expected && report.blocks == whole.blocks);
+    }
+}
+
+#[test]
+fn progress_is_told_by_bytes() {
+    let source = log_of(4000, 200);
+    let (out, seen) = (tempfile::tempdir().unwrap(), std::sync::Mutex::new(Vec::new()));
+    let note = |it: Progress| seen.lock().unwrap().push((it.phase == Phase::Read, it.done, it.total));
+    recover(&fs(), source.path(), out.path(), &RecoverOptions::default(), &note).unwrap();
+    let seen = seen.into_inner().unwrap();
+    let read: Vec<_> = seen.iter().filter(|(is_read, ..)| *is_read).collect();
+    let size = std::fs::metadata(source.path().join("wal/00000000")).unwrap().len();
+    // One segment, and several steps all the same.
+    assert!(read.len() > 3 && read.iter().all(|(_, _, total)| *total == size), "{read:?}");
+    assert!(read.is_sorted_by(|a, b| a.1 < b.1) && read.last().unwrap().1 == size, "{read:?}");
+}
+
+/// Records of types 11 to 13, which Prometheus 3.5 does not write: one series each, with starts that a block may keep.
+#[test]
+fn samples_with_starts_become_blocks() {
+    let mut definitions = vec![1];
+    for (series, name) in (1..).zip(["a", "b", "c"]) {
+        definitions.extend_from_slice(&u64::to_be_bytes(series));
+        definitions.extend_from_slice(&[1, 8]);
+        definitions.extend_from_slice(b"__name__\x01");
+        definitions.extend_from_slice(name.as_bytes());
+    }
+    let one = 1.0_f64.to_bits().to_be_bytes();
+    // No spans and no buckets: hint, schema 0, threshold, zero count 1, count 1, sum, and four lists of nothing.
+    let integer = [&[0, 0][..], &one, &[1, 1], &one, &[0; 4]].concat();
+    let float = [&[0, 0][..], &one, &one, &one, &one, &[0; 4]].concat();
+    let mut records = vec![definitions];
+    for (code, value) in [(11, &one[..]), (12, &integer), (13, &float)] {
+        // At 100 s since 50 s; a second later since then, and one after that with no start.
+        let mut record = vec![code];
+        put_i64(&mut record, i64::from(code) - 10);
+        [100_000, 50_000].into_iter().for_each(|time| put_i64(&mut record, time));
+        record.extend_from_slice(value);
+        for (time, start) in [(1000, 1), (2000, 0)] {
+            put_i64(&mut record, 0);
+            put_i64(&mut record, time);
+            record.push(start);
+            record.extend_from_slice(value);
+        }
+        records.push(record);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("wal")).unwrap();
+    std::fs::write(dir.path().join("wal/00000000"), segment(&records).0).unwrap();
+    for (kept, expected) in [(StartTimes::Dropped, [0; 3]), (StartTimes::Kept, [50_000, 50_000, 0])] {
+        let options = RecoverOptions { starts: kept, ..RecoverOptions::default() };
+        let (found, report, out) = run(dir.path(), &options);
+        assert_eq!((report.faults.n_unsound(), n_samples(&found)), (0, 9), "{kept:?}");
+        let mut faults = Faults::default();
+        let block = &BlockReader::list(&RealFs, out.path()).unwrap()[0];
+        let block = BlockReader::open(&RealFs, block, &mut faults).unwrap();
+        block
+            .for_each(&mut faults, |series| {
+                let mut columns = SampleColumns::default();
+                series.read(&mut columns, &mut Faults::default());
+                assert_eq!(columns.timestamps_ms, [100_000, 101_000, 102_000]);
+                let starts = |idx| if columns.starts_ms.is_empty() { 0 } else { columns.start_ms(idx) };
+                assert_eq!([0, 1, 2].map(starts), expected, "{kept:?}");
+                let is_histogram = columns.histogram(0).is_some();
+                assert_eq!(is_histogram, !format!("{:?}", series.labels()).contains("\"a\""));
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_missing_segment_and_missing_definitions_are_named() {
+    let Some(recorded) = recorded() else { return };
+    let source = logs_of(&recorded);
+    std::fs::remove_file(source.path().join("wal/00000001")).unwrap();
+    let (found, report, _out) = run(source.path(), &RecoverOptions::default());
+    assert_eq!(report.faults.kept()[0].reason, "segments 1 to 1 are missing");
+    assert!(n_samples(&found) > 0);
+    // The first segment defines nearly all series.
+    std::fs::remove_file(source.path().join("wal/00000000")).unwrap();
+    let (_, report, out) = run(source.path(), &RecoverOptions::default());
+    let listed: u64 = report.unknown_series.values().map(|lost| lost.n_samples).sum();
+    assert!(report.n_unknown_samples > 10_000 && listed == report.n_unknown_samples);
+    let lines = std::fs::read_to_string(out.path().join(UNKNOWN_SAMPLES)).unwrap();
+    assert_eq!(lines.lines().count() as u64, report.n_unknown_samples);
+    assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+}
+
+/// Blocks and recovered log go into a store; what the store exports is what went in.
+#[test]
+fn what_is_imported_is_exported_again() {
+    let Some(recorded) = recorded() else { return };
+    let (mut expected, _, out) = run(&recorded, &RecoverOptions::default());
+    let data = tempfile::tempdir().unwrap();
+    let import_dir = data.path().join("import");
+    let mut blocks = BlockReader::list(&RealFs, &recorded).unwrap();
+    blocks.extend(BlockReader::list(&RealFs, out.path()).unwrap());
+    let (mut number, mut faults) = (1, Faults::default());
+    for block in &blocks {
+        number += import_block(&fs(), block, &import_dir, number, &mut faults).unwrap().n_blocks;
+    }
+    assert_eq!(faults.kept(), []);
+    for (labels, samples) in read_blocks(&recorded) {
+        expected.entry(labels).or_default().extend(samples);
+    }
+    let options = Options { background: false, ..Options::default() };
+    let db = Db::open(data.path(), options).unwrap();
+    assert_eq!(db.import().unwrap() as u64, number - 1);
+    let ctx = QueryContext::unbounded();
+    let mut found = Samples::new();
+    for series in db.select(&ctx, &[], TimeRange::ALL).unwrap() {
+        let (series, mut columns) = (series.unwrap(), SampleColumns::default());
+        series.read(&mut columns).unwrap();
+        add(&mut found, format!("{:?}", series.labels().iter().collect::<Vec<_>>()), &columns);
+    }
+    assert!(found == expected, "{} samples of {}", n_samples(&found), n_samples(&expected));
+    let exported = tempfile::tempdir().unwrap();
+    let metas = export(&db, &fs(), &ctx, exported.path(), &ExportOptions::default()).unwrap();
+    assert_eq!(metas.iter().map(|meta| meta.stats.n_samples).sum::<u64>(), n_samples(&expected));
+    assert!(read_blocks(exported.path()) == expected);
+    let again = export(&db, &fs(), &ctx, exported.path(), &ExportOptions::default()).unwrap();
+    assert_eq!(again, metas);
+}

@@ -1,0 +1,103 @@
+//! Which files a log consists of.
+
+use std::path::{Path, PathBuf};
+
+use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::{Error, Fs, Result, size_of_file};
+
+const CHECKPOINT: &str = "checkpoint.";
+
+/// A segment, in a log or in a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// The file.
+    pub path: PathBuf,
+    /// The number in its name.
+    pub number: u64,
+    /// No segment comes behind it: it may end in the middle of a record.
+    pub is_last: bool,
+    /// It belongs to a checkpoint.
+    pub is_checkpoint: bool,
+}
+
+impl Segment {
+    /// Returns its size in bytes; 0 if it cannot be opened.
+    pub fn size(&self, fs: &dyn Fs) -> u64 {
+        size_of_file(fs, &self.path)
+    }
+}
+
+/// The segments of a log, in the order in which they are replayed.
+#[derive(Debug, Clone, Default)]
+pub struct WalFiles {
+    /// The segments: those of the newest checkpoint, then those behind it.
+    pub segments: Vec<Segment>,
+    /// The number of the newest checkpoint.
+    pub checkpoint: Option<u64>,
+}
+
+impl WalFiles {
+    /// Lists the segments of the log in `dir`; none if there is no such folder.
+    ///
+    /// Gaps in the numbers are noted as faults. Segments that the checkpoint covers are left out.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a folder cannot be listed.
+    pub fn list(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Self> {
+        let names = list(fs, dir)?;
+        let checkpoint = names.iter().filter_map(|name| number(name.strip_prefix(CHECKPOINT)?)).max();
+        let mut segments = Vec::new();
+        if let Some(name) = names.iter().find(|name| checkpoint.is_some() && checkpoint_number(name) == checkpoint) {
+            segments = numbered(fs, &dir.join(name), true, faults)?;
+        }
+        let own = numbered(fs, dir, false, faults)?;
+        segments.extend(own.into_iter().filter(|segment| checkpoint.is_none_or(|covered| segment.number > covered)));
+        let first = segments.iter().find(|segment| !segment.is_checkpoint).map(|segment| segment.number);
+        if let (Some(covered), Some(first)) = (checkpoint, first)
+            && first > covered + 1
+        {
+            let reason = format!("segments {} to {} are missing behind the checkpoint", covered + 1, first - 1);
+            faults.push(dir, 0, FaultKind::Missing, reason);
+        }
+        Ok(Self { segments, checkpoint })
+    }
+}
+
+fn checkpoint_number(name: &str) -> Option<u64> {
+    number(name.strip_prefix(CHECKPOINT)?)
+}
+
+/// The segments of a folder in the order of their numbers.
+fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, faults: &mut Faults) -> Result<Vec<Segment>> {
+    let mut files: Vec<(u64, String)> =
+        list(fs, dir)?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
+    files.sort_unstable();
+    for pair in files.windows(2) {
+        if pair[1].0 > pair[0].0 + 1 {
+            let reason = format!("segments {} to {} are missing", pair[0].0 + 1, pair[1].0 - 1);
+            faults.push(dir, 0, FaultKind::Missing, reason);
+        }
+    }
+    let last = files.last().map(|(number, _)| *number);
+    let segment = |(number, name): (u64, String)| Segment {
+        path: dir.join(name),
+        number,
+        is_last: Some(number) == last && !is_checkpoint,
+        is_checkpoint,
+    };
+    Ok(files.into_iter().map(segment).collect())
+}
+
+/// The number that a name consists of.
+fn number(name: &str) -> Option<u64> {
+    let digits = !name.is_empty() && name.len() <= 18 && name.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| name.parse().ok()).flatten()
+}
+
+fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
+    match fs.list(dir) {
+        Ok(names) => Ok(names),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Error::io("list", dir)(error)),
+    }
+}

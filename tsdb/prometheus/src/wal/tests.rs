@@ -1,0 +1,161 @@
+//! Segments as Prometheus writes them, made by hand, and damaged.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use varve_tsdb::RealFs;
+use varve_tsdb::fault::{FaultKind, Faults};
+
+use super::*;
+
+/// Writes records to pages as Prometheus does; returns where each begins, too.
+pub(crate) fn segment(records: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
+    for record in records {
+        let mut rest = &record[..];
+        let mut is_first = true;
+        while is_first || !rest.is_empty() {
+            let left = PAGE_SIZE - bytes.len() % PAGE_SIZE;
+            if left < 7 {
+                bytes.resize(bytes.len() + left, 0);
+                continue;
+            }
+            let size = rest.len().min(left - 7);
+            let kind = match (is_first, size == rest.len()) {
+                (true, true) => 1,
+                (true, false) => 2,
+                (false, false) => 3,
+                (false, true) => 4,
+            };
+            if is_first {
+                offsets.push(bytes.len());
+            }
+            bytes.push(kind);
+            bytes.extend_from_slice(&(size as u16).to_be_bytes());
+            bytes.extend_from_slice(&crc32c::crc32c(&rest[..size]).to_be_bytes());
+            bytes.extend_from_slice(&rest[..size]);
+            rest = &rest[size..];
+            is_first = false;
+        }
+    }
+    (bytes, offsets)
+}
+
+fn read(bytes: &[u8], is_last: bool) -> (Vec<(u64, Vec<u8>)>, Faults) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("00000000");
+    std::fs::write(&path, bytes).unwrap();
+    let segment = Segment { path, number: 0, is_last, is_checkpoint: false };
+    let mut faults = Faults::default();
+    let mut reader = SegmentReader::open(&RealFs, &segment).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = reader.next(&mut faults) {
+        records.push((record.offset, record.bytes));
+    }
+    (records, faults)
+}
+
+fn records() -> Vec<Vec<u8>> {
+    [10, 100_000, 0, 32_761, 5, 20_000, 12_000, 70_000, 1].into_iter().map(|size| vec![size as u8 | 1; size]).collect()
+}
+
+#[test]
+fn records_that_span_pages_come_back() {
+    let (bytes, offsets) = segment(&records());
+    let (found, faults) = read(&bytes, true);
+    assert_eq!(found.iter().map(|(_, record)| record.clone()).collect::<Vec<_>>(), records());
+    assert_eq!(found.iter().map(|(offset, _)| *offset as usize).collect::<Vec<_>>(), offsets);
+    assert!(faults.kept().is_empty());
+}
+
+#[test]
+fn a_file_that_ends_within_a_record_has_a_torn_tail_if_it_is_the_last() {
+    let (bytes, offsets) = segment(&records());
+    for cut in [offsets[8] + 3, offsets[7] + 40_000, offsets[7] + 7] {
+        for (is_last, kind) in [(true, FaultKind::TornTail), (false, FaultKind::Damage)] {
+            let (found, faults) = read(&bytes[..cut], is_last);
+            assert_eq!(found.len(), if cut > offsets[8] { 8 } else { 7 });
+            assert_eq!(faults.kept().iter().map(|fault| fault.kind).collect::<Vec<_>>(), [kind], "{cut}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_record_costs_itself_alone() {
+    let (bytes, offsets) = segment(&records());
+    for (i, &offset) in offsets.iter().enumerate() {
+        let mut damaged = bytes.clone();
+        damaged[offset + 4] ^= 1;
+        let (found, faults) = read(&damaged, true);
+        let lost: Vec<_> =
+            offsets.iter().filter(|&&at| !found.iter().any(|(offset, _)| *offset == at as u64)).collect();
+        assert_eq!(lost, [&offset], "record {i}: {faults:?}");
+        assert!(faults.n_unsound() >= 1);
+        assert_eq!(faults.kept()[0].offset, offset as u64);
+    }
+}
+
+#[test]
+fn a_segment_that_is_missing_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let touch = |name: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, b"").unwrap();
+    };
+    for name in ["00000004", "00000005", "00000008", "checkpoint.00000004/00000000", "checkpoint.00000002/00000000"] {
+        touch(name);
+    }
+    touch("checkpoint.00000009.tmp/00000000");
+    touch("00000004.tmp");
+    let mut faults = Faults::default();
+    let files = WalFiles::list(&RealFs, dir.path(), &mut faults).unwrap();
+    let names: Vec<_> = files.segments.iter().map(|segment| (segment.number, segment.is_checkpoint)).collect();
+    assert_eq!((names, files.checkpoint), (vec![(0, true), (5, false), (8, false)], Some(4)));
+    assert_eq!(faults.kept()[0].reason, "segments 6 to 7 are missing");
+    assert!(WalFiles::list(&RealFs, Path::new("nowhere"), &mut faults).unwrap().segments.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// What comes out was written, and what lies in other pages than the damage comes out.
+    #[test]
+    fn damage_costs_no_more_than_its_page(
+        sizes in proptest::collection::vec(0..40_000_usize, 1..12),
+        at in any::<prop::sample::Index>(), len in 1..40_usize, with: u8,
+    ) {
+        let records: Vec<_> = (0..).zip(&sizes).map(|(i, &size)| vec![i as u8 + 1; size]).collect();
+        let (bytes, offsets) = segment(&records);
+        let at = at.index(bytes.len());
+        let mut damaged = bytes.clone();
+        damaged.iter_mut().skip(at).take(len).for_each(|byte| *byte = with);
+        let (found, faults) = read(&damaged, true);
+        prop_assert!(damaged == bytes || found.len() == records.len() || !faults.kept().is_empty());
+        let pages = at / PAGE_SIZE..=(at + len - 1) / PAGE_SIZE;
+        for (i, &offset) in offsets.iter().enumerate() {
+            let end = offsets.get(i + 1).copied().unwrap_or(bytes.len());
+            let is_far = end.div_ceil(PAGE_SIZE) <= *pages.start() || offset / PAGE_SIZE > *pages.end();
+            let is_found = found.iter().any(|(found, record)| *found == offset as u64 && *record == records[i]);
+            prop_assert!(is_found || !is_far, "record {i} at {offset}, damage at {at}");
+        }
+        for (_, record) in &found {
+            prop_assert!(records.contains(record));
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        let _ = read(&bytes, true);
+    }
+}
+
+#[test]
+fn memory_is_kept_up_to_a_bound() {
+    let mut spare = SpareMemory::default();
+    spare.give(Vec::with_capacity(1 << 20));
+    assert_eq!(spare.take().capacity(), 0);
+    (0..1000).for_each(|_| spare.give(Vec::with_capacity(10_000)));
+    let n_kept = std::iter::repeat_with(|| spare.take()).take_while(|piece| piece.capacity() > 0).count();
+    assert_eq!(n_kept, (4 << 20) / 10_000);
+}

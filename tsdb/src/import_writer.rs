@@ -1,0 +1,100 @@
+//! Writes blocks for [`Db::import`](crate::Db::import).
+//!
+//! Used by `varve-prometheus`: blocks are built outside of the heads, in a folder from which the store takes them later.
+//!
+//! Crash: an unfinished block has a temporary name; the next [`ImportWriter::create`] of the same number removes it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::block::{BlockId, BlockOrigin, BlockWriter, Symbol};
+use crate::compact::window_of;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::sample::SampleColumns;
+
+/// Writes one block, which covers one window of two hours.
+pub struct ImportWriter<'a> {
+    writer: BlockWriter,
+    /// In ascending order of names and values.
+    symbols: Vec<((&'a str, &'a str), Symbol)>,
+    n_samples: u64,
+}
+
+impl<'a> ImportWriter<'a> {
+    /// Creates block `number` in the folder `dir`, for the window of two hours that contains `timestamp_ms`. `labels` are the
+    /// names and values of all series that follow.
+    ///
+    /// Of two samples with one timestamp, [`Db::import`](crate::Db::import) stores that of the block with the lower number.
+    ///
+    /// # Errors
+    /// [`Error::Io`], `AlreadyExists` if `dir` has a block of that number; [`Error::Limit`] for too many labels.
+    pub fn create(
+        fs: &Arc<dyn Fs>,
+        dir: &Path,
+        number: u64,
+        timestamp_ms: i64,
+        labels: BTreeSet<(&'a str, &'a str)>,
+    ) -> Result<Self> {
+        let (id, window) = (BlockId(number), window_of(timestamp_ms));
+        let origin = BlockOrigin { id, window, level: 1, flushes: (number, number), sources: Vec::new(), deletions: 0 };
+        remove_unfinished(&**fs, dir, id)?;
+        let mut writer = BlockWriter::create(Arc::clone(fs), dir, origin)?;
+        let mut symbols = Vec::with_capacity(labels.len());
+        for (name, value) in labels {
+            symbols.push(((name, value), writer.symbol(name, value)?));
+        }
+        Ok(Self { writer, symbols, n_samples: 0 })
+    }
+
+    /// Appends a series; one without samples is skipped.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Limit`] for more than a block can hold.
+    ///
+    /// # Panics
+    /// If a label is not among those of [`ImportWriter::create`], the labels are not above those of the last series, the
+    /// times of the samples do not ascend, or they lie outside the window.
+    pub fn add(&mut self, labels: &[(&str, &str)], samples: &SampleColumns) -> Result<()> {
+        if samples.is_empty() {
+            return Ok(());
+        }
+        let symbol = |pair: &(&str, &str)| {
+            let place = self.symbols.binary_search_by(|(other, _)| other.cmp(pair));
+            self.symbols[place.expect("`create` got the labels of all series")].1
+        };
+        let symbols: Vec<_> = labels.iter().map(symbol).collect();
+        self.n_samples += samples.len() as u64;
+        self.writer.series(&symbols, samples)
+    }
+
+    /// Completes the block, makes it survive a power cut, and returns the number of its samples; a block without samples is
+    /// removed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn finish(self) -> Result<u64> {
+        if self.n_samples > 0 {
+            self.writer.finish()?;
+        }
+        Ok(self.n_samples)
+    }
+}
+
+impl std::fmt::Debug for ImportWriter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ImportWriter").field("n_samples", &self.n_samples).finish_non_exhaustive()
+    }
+}
+
+fn remove_unfinished(fs: &dyn Fs, dir: &Path, id: BlockId) -> Result<()> {
+    let prefix = id.file_name().trim_end_matches("block").to_owned();
+    for name in fs.list(dir).map_err(Error::io("list", dir))? {
+        if name.starts_with(&prefix) && BlockId::is_unfinished(&name) {
+            let path = dir.join(name);
+            fs.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    Ok(())
+}
