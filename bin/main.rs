@@ -19,7 +19,6 @@ mod machine;
 mod process;
 mod promql_text;
 mod quantity;
-mod recovery;
 mod serve;
 mod server;
 mod tools;
@@ -49,7 +48,7 @@ fn main() -> ExitCode {
         Command::Tsdb(command) => tools::tsdb::run(&command),
         Command::Wal(command) => {
             allocator::take_no_more_than_needed();
-            recovery::wal(&command)
+            tools::wal::run(&command)
         }
         Command::Advise(command) => tools::advise::run(&command),
         Command::Status(command) => exit_code(tools::status::run(&command)),

@@ -12,13 +12,13 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use serve::{AdmissionStatus, OnCorruption, ServeArgs, WalSync};
 
-use crate::recovery::WalCommand;
 use crate::tools::advise::AdviseCommand;
 use crate::tools::check::CheckCommand;
 use crate::tools::manual::{CompletionArgs, ManArgs};
 use crate::tools::query::QueryCommand;
 use crate::tools::status::StatusCommand;
 use crate::tools::tsdb::TsdbCommand;
+use crate::tools::wal::WalCommand;
 
 /// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
 #[derive(Debug, Parser)]

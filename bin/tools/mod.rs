@@ -2,7 +2,13 @@
 
 pub(crate) mod advise;
 pub(crate) mod check;
+mod export;
+mod import;
 pub(crate) mod manual;
 pub(crate) mod query;
 pub(crate) mod status;
 pub(crate) mod tsdb;
+pub(crate) mod wal;
+
+pub(crate) use export::{ExportArgs, export};
+pub(crate) use import::{ImportArgs, import};

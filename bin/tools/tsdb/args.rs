@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::client::Url;
 use crate::quantity::parse_duration;
-use crate::recovery::{ExportArgs, ImportArgs};
+use crate::tools::{ExportArgs, ImportArgs};
 
 /// `varve tsdb ...`.
 #[derive(Debug, Subcommand)]

@@ -29,7 +29,8 @@ use dump::Format;
 use varve_tsdb::fault::Faults;
 
 use crate::printing::{error_chain, exit_code};
-use crate::recovery::{self, fault_lines};
+use crate::tools::wal::fault_lines;
+use crate::tools::{export, import};
 
 /// Runs `varve tsdb ...`.
 pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
@@ -41,8 +42,8 @@ pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
         TsdbCommand::CreateBlocksFrom(CreateBlocksCommand::Openmetrics(args)) => {
             end(backfill::backfill(args).map(|()| Faults::default()))
         }
-        TsdbCommand::Import(args) => recovery::import(args),
-        TsdbCommand::Export(args) => recovery::export(args),
+        TsdbCommand::Import(args) => import(args),
+        TsdbCommand::Export(args) => export(args),
         TsdbCommand::Churn(args) => exit_code(churn::churn(args)),
         TsdbCommand::Compact(args) => exit_code(churn::compact(args)),
     }

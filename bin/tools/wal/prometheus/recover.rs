@@ -12,13 +12,13 @@ use varve_prometheus::recover::{CONCURRENCY_MAX, Phase, Progress, RecoverOptions
 use varve_tsdb::{Fs, RealFs};
 
 use crate::machine;
-use crate::recovery::Verdict;
-use crate::recovery::args::{Format, RecoverArgs};
-use crate::recovery::progress::{Progress as ProgressBar, Unit};
-use crate::recovery::report::{Cost, fault_json, fault_lines, table, time};
+use crate::tools::wal::Verdict;
+use crate::tools::wal::args::{Format, RecoverArgs};
+use crate::tools::wal::progress::{Progress as ProgressBar, Unit};
+use crate::tools::wal::report::{Cost, fault_json, fault_lines, table, time};
 
 /// Recovers, and prints the report.
-pub(in crate::recovery) fn run(args: &RecoverArgs) -> Result<Verdict> {
+pub(in crate::tools::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
     if !args.source.is_dir() {
         bail!("data directory {:?} does not exist", args.source);
     }
@@ -47,7 +47,7 @@ pub(in crate::recovery) fn run(args: &RecoverArgs) -> Result<Verdict> {
 }
 
 /// As [`recover`], and shows how far it is.
-pub(in crate::recovery) fn recover_with_progress(
+pub(crate) fn recover_with_progress(
     fs: &Arc<dyn Fs>,
     source: &Path,
     to_blocks: &Path,

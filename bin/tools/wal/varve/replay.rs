@@ -9,10 +9,10 @@ use serde_json::json;
 use varve_tsdb::{Db, Options, ReadOnlyFs, RealFs, ReplayState, WalSync};
 
 use crate::machine;
-use crate::recovery::Verdict;
-use crate::recovery::args::{Format, ReplayArgs};
-use crate::recovery::progress::{Progress, Unit};
-use crate::recovery::report::{Cost, table};
+use crate::tools::wal::Verdict;
+use crate::tools::wal::args::{Format, ReplayArgs};
+use crate::tools::wal::progress::{Progress, Unit};
+use crate::tools::wal::report::{Cost, table};
 
 /// How often it is looked how far the replay is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -20,7 +20,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const SHARDS_MAX: usize = 256;
 
 /// Replays, and says how long it took.
-pub(in crate::recovery) fn run(args: &ReplayArgs) -> Result<Verdict> {
+pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
     let n_threads = if args.concurrency == 0 { machine::cores() } else { args.concurrency };
     let defaults = Options::default();
     let options = Options {

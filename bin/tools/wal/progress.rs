@@ -14,7 +14,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     Bytes,
     Series,
 }
@@ -30,7 +30,7 @@ impl Unit {
 
 /// Says how far something is.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     started: Instant,
     what: &'static str,
     unit: Unit,
@@ -41,12 +41,12 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Begins with what is being done.
-    pub(super) fn start(what: &'static str, unit: Unit) -> Self {
+    pub(crate) fn start(what: &'static str, unit: Unit) -> Self {
         Self::drawn_on(ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S), what, unit)
     }
 
     /// Begins with what prints all the while: a terminal that shows what is printed gets no bar.
-    pub(super) fn beside_output(what: &'static str, unit: Unit) -> Self {
+    pub(crate) fn beside_output(what: &'static str, unit: Unit) -> Self {
         match stdout().is_terminal() {
             true => Self::drawn_on(ProgressDrawTarget::hidden(), what, unit),
             false => Self::start(what, unit),
@@ -60,7 +60,7 @@ impl Progress {
     }
 
     /// Shows how much is done of how much, and what else is worth saying.
-    pub(super) fn show(&self, done: u64, total: u64, more: &str) {
+    pub(crate) fn show(&self, done: u64, total: u64, more: &str) {
         let Some(line_at) = &self.line else {
             self.bar.set_length(total);
             self.bar.set_message(more.to_owned());
@@ -75,7 +75,7 @@ impl Progress {
     }
 
     /// Removes the bar; returns the time since the start.
-    pub(super) fn finish(&self) -> Duration {
+    pub(crate) fn finish(&self) -> Duration {
         self.bar.finish_and_clear();
         self.started.elapsed()
     }

@@ -13,15 +13,15 @@ use varve_tsdb::RealFs;
 use varve_tsdb::fault::Faults;
 
 use crate::printing::stdout;
-use crate::recovery::Verdict;
-use crate::recovery::args::{DumpArgs, Format};
-use crate::recovery::filter::Filter;
-use crate::recovery::item;
-use crate::recovery::progress::{Progress, Unit};
-use crate::recovery::report::{fault_lines, verdict};
+use crate::tools::wal::Verdict;
+use crate::tools::wal::args::{DumpArgs, Format};
+use crate::tools::wal::filter::Filter;
+use crate::tools::wal::progress::{Progress, Unit};
+use crate::tools::wal::record_json as item;
+use crate::tools::wal::report::{fault_lines, verdict};
 
 /// Prints the records of a directory, one line each: as JSON, or as words.
-pub(in crate::recovery) fn run(args: &DumpArgs) -> Result<Verdict> {
+pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RecordType::ALL.map(RecordType::name))?;
     if filter.needs_labels() {
         let progress = Progress::beside_output("reading definitions", Unit::Bytes);

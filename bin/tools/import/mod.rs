@@ -1,32 +1,50 @@
-//! `varve tsdb import` and `varve tsdb export`: from Prometheus' data directories into Varve's, and back.
+//! `varve tsdb import`: from a Prometheus data directory into Varve's.
+
+mod staging;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use varve_prometheus::beside::{BesideBlocks, read_beside_blocks};
 use varve_prometheus::block::BlockReader;
 use varve_prometheus::chunk::StartTimes;
-use varve_prometheus::export::{ExportOptions, export};
 use varve_prometheus::import::{Imported, import_block};
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions};
-use varve_query::promql::parse_selector;
 use varve_tsdb::fault::{FaultKind, Faults};
-use varve_tsdb::{Db, Error, Fs, Options, QueryContext, RealFs, TimeRange, WriteBatch};
+use varve_tsdb::{Db, Error, Fs, Options, RealFs, WriteBatch};
 
-use super::Verdict;
-use super::args::{ExportArgs, ImportArgs};
-use super::progress::{Progress, Unit};
-use super::prom::recover::recover_with_progress;
-use super::report::{fault_lines, time};
-use super::staging::{Built, Staging};
+use staging::{Built, Staging};
+
 use crate::machine;
+use crate::tools::wal::{self, Progress, Unit, Verdict, fault_lines, recover_with_progress};
 
 /// Exemplars that are appended with one request.
 const EXEMPLARS_AT_ONCE: usize = 1000;
 
+/// Arguments of `varve tsdb import`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Exit codes: 0 all of it was read, 1 faults were found and the rest was imported, 2 it could not be done."
+)]
+pub(crate) struct ImportArgs {
+    /// Prometheus' data directory; it is read alone, and may be in use
+    #[arg(value_name = "PROM_DIR")]
+    pub(crate) source: PathBuf,
+
+    /// Varve's data directory; a server that has it open takes the blocks in when it is asked to
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(crate) path: PathBuf,
+}
+
 /// Builds blocks of all that a Prometheus data directory holds, then has them taken in at once.
-pub(super) fn import(args: &ImportArgs) -> Result<Verdict> {
+pub(crate) fn import(args: &ImportArgs) -> ExitCode {
+    wal::exit_code(run(args))
+}
+
+fn run(args: &ImportArgs) -> Result<Verdict> {
     if !args.source.is_dir() {
         bail!("data directory {:?} does not exist", args.source);
     }
@@ -147,29 +165,6 @@ fn take_in_beside(db: &Db, beside: BesideBlocks) -> Result<()> {
         println!("left out: {n_left_out} exemplars, metadata of {} series", beside.n_metadata_left_out);
     }
     Ok(())
-}
-
-/// Writes the samples of a data directory to Prometheus' blocks.
-pub(super) fn export_blocks(args: &ExportArgs) -> Result<Verdict> {
-    if !args.path.is_dir() {
-        bail!("data directory {:?} does not exist", args.path);
-    }
-    let options = Options { wal_replay_concurrency: machine::cores(), background: false, ..Options::default() };
-    let db = Db::open(&args.path, options).with_context(|| format!("open data directory {:?}", args.path))?;
-    let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let matchers = match &args.selector {
-        Some(selector) => parse_selector(selector).map_err(|error| anyhow::anyhow!("{selector:?}: {error}"))?,
-        None => Vec::new(),
-    };
-    let range = TimeRange { start_ms: args.start.unwrap_or(i64::MIN), end_ms: args.end.unwrap_or(i64::MAX) };
-    let external_labels = args.external_labels.clone();
-    let options = ExportOptions { matchers, range, external_labels, ..ExportOptions::default() };
-    let blocks = export(&db, &fs, &QueryContext::unbounded(), &args.to_blocks, &options).context("export")?;
-    for block in &blocks {
-        let (from, to) = (time(block.min_ms), time(block.max_ms));
-        println!("{} {from} {to} {} series {} samples", block.ulid, block.stats.n_series, block.stats.n_samples);
-    }
-    Ok(Verdict::Sound)
 }
 
 fn remove_dir(dir: &Path) -> Result<()> {

@@ -2,6 +2,6 @@
 
 pub(super) mod dump;
 pub(super) mod inspect;
-pub(super) mod recover;
+pub(in crate::tools) mod recover;
 pub(super) mod repair;
 pub(super) mod replay;

@@ -57,7 +57,7 @@ pub(super) fn fault_json(fault: &Fault) -> Value {
 }
 
 /// Prints a time as RFC 3339 has it; one that no calendar has as milliseconds.
-pub(super) fn time(timestamp_ms: i64) -> String {
+pub(crate) fn time(timestamp_ms: i64) -> String {
     Timestamp::from_millisecond(timestamp_ms).map_or_else(|_| timestamp_ms.to_string(), |time| time.to_string())
 }
 

@@ -141,49 +141,6 @@ pub(crate) struct ReplayArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// Arguments of `varve tsdb import`.
-#[derive(Debug, Clone, Args)]
-#[command(
-    after_help = "Exit codes: 0 all of it was read, 1 faults were found and the rest was imported, 2 it could not be done."
-)]
-pub(crate) struct ImportArgs {
-    /// Prometheus' data directory; it is read alone, and may be in use
-    #[arg(value_name = "PROM_DIR")]
-    pub(crate) source: PathBuf,
-
-    /// Varve's data directory; a server that has it open takes the blocks in when it is asked to
-    #[arg(value_name = "DIR", default_value = "data/")]
-    pub(crate) path: PathBuf,
-}
-
-/// Arguments of `varve tsdb export`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ExportArgs {
-    /// Varve's data directory, which no server has open
-    #[arg(value_name = "DIR", default_value = "data/")]
-    pub(crate) path: PathBuf,
-
-    /// Folder for the blocks; made if need be
-    #[arg(long, value_name = "DIR")]
-    pub(crate) to_blocks: PathBuf,
-
-    /// Series of this selector alone
-    #[arg(long = "match", value_name = "SELECTOR")]
-    pub(crate) selector: Option<String>,
-
-    /// First millisecond since the epoch
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
-    pub(crate) start: Option<i64>,
-
-    /// Last millisecond since the epoch
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
-    pub(crate) end: Option<i64>,
-
-    /// External label for the Thanos section of meta.json; may be repeated
-    #[arg(long = "external-label", value_name = "NAME=VALUE", value_parser = parse_label)]
-    pub(crate) external_labels: Vec<(String, String)>,
-}
-
 /// How a report is printed.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OutputArgs {
@@ -199,7 +156,8 @@ pub(crate) enum Format {
     Json,
 }
 
-fn parse_label(text: &str) -> Result<(String, String), String> {
+/// Parses an external label, `name=value`.
+pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim_matches('"').to_owned())),
         _ => Err("expected name=value".to_owned()),

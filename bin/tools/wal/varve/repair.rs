@@ -5,13 +5,13 @@ use serde_json::json;
 use varve_tsdb::RealFs;
 use varve_tsdb::log::{Mended, Repair, repair};
 
-use crate::recovery::Verdict;
-use crate::recovery::args::{Format, RepairArgs};
-use crate::recovery::progress::{Progress, Unit};
-use crate::recovery::report::{fault_json, fault_lines, verdict};
+use crate::tools::wal::Verdict;
+use crate::tools::wal::args::{Format, RepairArgs};
+use crate::tools::wal::progress::{Progress, Unit};
+use crate::tools::wal::report::{fault_json, fault_lines, verdict};
 
 /// Mends, or says what would be mended.
-pub(in crate::recovery) fn run(args: &RepairArgs) -> Result<Verdict> {
+pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
     let progress = Progress::start("looking for damage", Unit::Bytes);
     let repair = repair(&RealFs, &args.dir, args.write, &mut |done, total| progress.show(done, total, ""));
     progress.finish();

@@ -9,13 +9,13 @@ use varve_prometheus::recover::{CONCURRENCY_MAX, Progress as Done, RecoverOption
 use varve_tsdb::{Fs, RealFs};
 
 use crate::machine;
-use crate::recovery::Verdict;
-use crate::recovery::args::{Format, ReplayArgs};
-use crate::recovery::progress::{Progress, Unit};
-use crate::recovery::report::{Cost, fault_json, fault_lines, table};
+use crate::tools::wal::Verdict;
+use crate::tools::wal::args::{Format, ReplayArgs};
+use crate::tools::wal::progress::{Progress, Unit};
+use crate::tools::wal::report::{Cost, fault_json, fault_lines, table};
 
 /// Replays, and says how long it took.
-pub(in crate::recovery) fn run(args: &ReplayArgs) -> Result<Verdict> {
+pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
     let n_threads = if args.concurrency == 0 { machine::cores() } else { args.concurrency }.min(CONCURRENCY_MAX);
     let options = RecoverOptions { concurrency: n_threads, ..RecoverOptions::default() };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);

@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 use varve_tsdb::RealFs;
 use varve_tsdb::log::{FileSummary, PartSizes, Role, Survey, survey};
 
-use crate::recovery::Verdict;
-use crate::recovery::args::{Format, InspectArgs};
-use crate::recovery::progress::{Progress, Unit};
-use crate::recovery::report::{fault_json, fault_lines, table, time};
+use crate::tools::wal::Verdict;
+use crate::tools::wal::args::{Format, InspectArgs};
+use crate::tools::wal::progress::{Progress, Unit};
+use crate::tools::wal::report::{fault_json, fault_lines, table, time};
 
 /// Series without a definition that a table lists.
 const ORPHANS_LISTED: usize = 20;
 
 /// Says what is in the log.
-pub(in crate::recovery) fn inspect(args: &InspectArgs) -> Result<Verdict> {
+pub(in crate::tools::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
     match args.output.format {
         Format::Table => print!("{}\n{}{}", files(&found), parts(&found.parts), wrong(&found)),
@@ -24,7 +24,7 @@ pub(in crate::recovery) fn inspect(args: &InspectArgs) -> Result<Verdict> {
 }
 
 /// Says whether all of it is sound.
-pub(in crate::recovery) fn verify(args: &InspectArgs) -> Result<Verdict> {
+pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
     match args.output.format {
         Format::Table => {

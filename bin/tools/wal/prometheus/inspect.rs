@@ -6,13 +6,13 @@ use varve_prometheus::block::BlockMeta;
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
 use varve_tsdb::RealFs;
 
-use crate::recovery::Verdict;
-use crate::recovery::args::{Format, InspectArgs};
-use crate::recovery::progress::{Progress, Unit};
-use crate::recovery::report::{fault_json, fault_lines, table, time, verdict};
+use crate::tools::wal::Verdict;
+use crate::tools::wal::args::{Format, InspectArgs};
+use crate::tools::wal::progress::{Progress, Unit};
+use crate::tools::wal::report::{fault_json, fault_lines, table, time, verdict};
 
 /// Runs `inspect` or, with everything, `verify`.
-pub(in crate::recovery) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
+pub(in crate::tools::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
     let progress = Progress::start("reading the directory", Unit::Bytes);
     let inspection = inspect(&RealFs, &args.dir, depth, &mut |done, total| progress.show(done, total, ""));
     progress.finish();

@@ -1,0 +1,78 @@
+//! `varve wal`: inspect, verify, dump, repair and replay a WAL, and recover blocks from one.
+//!
+//! `directory` detects whether a data directory is Varve's or Prometheus'; `varve` and `prometheus` have the tools for each.
+//! Reports go to standard output, progress and diagnostics to standard error.
+//!
+//! Exit codes, for scripts: 0 sound, 1 damage was found, 2 the command failed.
+
+mod args;
+mod directory;
+mod filter;
+mod progress;
+mod prometheus;
+mod record_json;
+mod report;
+mod varve;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use varve_prometheus::inspect::Depth;
+
+pub(crate) use self::prometheus::recover::recover_with_progress;
+pub(crate) use args::{WalCommand, parse_label};
+use directory::Owner;
+pub(crate) use progress::{Progress, Unit};
+pub(crate) use report::{fault_lines, time};
+
+use crate::printing::error_chain;
+
+/// What a tool found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Sound,
+    Faults,
+}
+
+/// Runs `varve wal ...`.
+pub(crate) fn run(command: &WalCommand) -> ExitCode {
+    exit_code(dispatch(command))
+}
+
+fn dispatch(command: &WalCommand) -> Result<Verdict> {
+    match command {
+        WalCommand::Inspect(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => varve::inspect::inspect(args),
+            Owner::Prometheus => prometheus::inspect::run(args, Depth::Summary),
+        },
+        WalCommand::Verify(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => varve::inspect::verify(args),
+            Owner::Prometheus => prometheus::inspect::run(args, Depth::Everything),
+        },
+        WalCommand::Dump(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => varve::dump::run(args),
+            Owner::Prometheus => prometheus::dump::run(args),
+        },
+        WalCommand::Repair(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => varve::repair::run(args),
+            Owner::Prometheus => prometheus::repair::run(args),
+        },
+        WalCommand::Replay(args) => match directory::owner(&args.dir)? {
+            Owner::Varve => varve::replay::run(args),
+            Owner::Prometheus => prometheus::replay::run(args),
+        },
+        WalCommand::Recover(args) => prometheus::recover::run(args),
+    }
+}
+
+/// Returns the exit code of a tool, and prints its error.
+pub(crate) fn exit_code(result: Result<Verdict>) -> ExitCode {
+    match result {
+        Ok(Verdict::Sound) => ExitCode::SUCCESS,
+        Ok(Verdict::Faults) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("varve: {}", error_chain(&error));
+            ExitCode::from(2)
+        }
+    }
+}
