@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use varve_prometheus::import::import_block;
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::{Fs, RealFs, STALE_NAN_BITS, Sample};
 
 use super::process::size_of_dir;
@@ -112,6 +112,6 @@ impl Bench {
 }
 
 fn import(fs: &Arc<dyn Fs>, block: &Path, import_dir: &Path, number: u64) -> u64 {
-    let mut faults = Faults::default();
-    import_block(fs, block, import_dir, number, &mut faults).expect("it is a block").n_blocks
+    let mut damage = DamageReport::default();
+    import_block(fs, block, import_dir, number, &mut damage).expect("it is a block").n_blocks
 }

@@ -278,7 +278,7 @@ fn the_recorded_directory_is_inspected_verified_and_dumped() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let found: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
         assert_eq!(found["segments"].as_array().map(Vec::len), Some(5));
-        assert_eq!(found["nFaults"], 0);
+        assert_eq!(found["damageCount"], 0);
     }
     let output = varve("dump", &["--format=json", "--type=series"]);
     let lines = String::from_utf8(output.stdout).expect("varve prints text");
@@ -311,9 +311,9 @@ fn reports_and_exit_codes_say_what_was_found() {
     let damaged = recover(&original, &out, &["--format=json"]);
     assert_eq!(damaged.status.code(), Some(1), "{damaged:?}");
     let report: Value = serde_json::from_slice(&damaged.stdout).expect("the report is JSON");
-    let fault = &report["faults"][0];
-    assert!(fault["path"].as_str().is_some_and(|path| path.ends_with("wal/00000001")), "{fault}");
-    assert!(fault["offset"].as_u64().is_some_and(|offset| (32_768..=40_000).contains(&offset)), "{fault}");
+    let damage = &report["damage"][0];
+    assert!(damage["path"].as_str().is_some_and(|path| path.ends_with("wal/00000001")), "{damage}");
+    assert!(damage["offset"].as_u64().is_some_and(|offset| (32_768..=40_000).contains(&offset)), "{damage}");
     assert_eq!(report["blocks"].as_array().map(Vec::len), Some(1));
     let text = recover(&original, &out, &[]);
     assert!(String::from_utf8_lossy(&text.stdout).contains("wal/00000001: byte "), "{text:?}");

@@ -61,7 +61,11 @@ fn a_log_is_inspected_verified_dumped_and_replayed_beside_a_server() {
     for verb in ["inspect", "verify"] {
         let found = json(verb, &dir, &[], 0);
         let samples: u64 = found["files"].as_array().unwrap().iter().filter_map(|file| file["samples"].as_u64()).sum();
-        assert_eq!((samples, found["series"].as_u64(), found["nFaults"].as_u64()), (31, Some(11), Some(0)), "{found}");
+        assert_eq!(
+            (samples, found["series"].as_u64(), found["damageCount"].as_u64()),
+            (31, Some(11), Some(0)),
+            "{found}"
+        );
         assert!(found["partBytes"]["samples: values"].as_u64().is_some_and(|bytes| bytes > 0), "{found}");
         assert!(wal(verb, &dir, &[]).status.success());
     }
@@ -88,7 +92,7 @@ fn a_damaged_log_is_mended_and_served_again() {
     let mut server = filled(&["--storage.tsdb.shards=1"]);
     server.kill();
     let dir = server.data_dir();
-    assert_eq!(json("verify", &dir, &[], 0)["nFaults"], 0);
+    assert_eq!(json("verify", &dir, &[], 0)["damageCount"], 0);
 
     // The second of three requests: its frame begins where a dump says.
     let output = wal("dump", &dir, &["--format=json", "--type=samples"]);
@@ -104,15 +108,15 @@ fn a_damaged_log_is_mended_and_served_again() {
     bytes[usize::try_from(offset).unwrap() + 14] ^= 1;
     std::fs::write(path, &bytes).expect("write a segment");
 
-    let fault = &json("verify", &dir, &[], 1)["faults"][0];
-    assert_eq!((fault["path"].as_str(), fault["offset"].as_u64()), (Some(path), Some(offset)), "{fault}");
+    let damage = &json("verify", &dir, &[], 1)["damage"][0];
+    assert_eq!((damage["path"].as_str(), damage["offset"].as_u64()), (Some(path), Some(offset)), "{damage}");
     let planned = json("repair", &dir, &[], 1);
     assert_eq!((&planned["written"], planned["mended"].as_array().map(Vec::len)), (&Value::Bool(false), Some(1)));
     assert!(std::fs::read(path).expect("read a segment") == bytes, "nothing is written without being asked");
     let mended = json("repair", &dir, &["--write"], 1);
     let kept = mended["mended"][0]["original"].as_str().expect("a path is text");
     assert!(std::fs::read(kept).expect("read the original") == bytes);
-    assert_eq!(json("verify", &dir, &[], 0)["nFaults"], 0);
+    assert_eq!(json("verify", &dir, &[], 0)["damageCount"], 0);
     assert_eq!(json("repair", &dir, &[], 0)["mended"], Value::Array(Vec::new()));
 
     server.restart(&["--storage.tsdb.shards=1"]);

@@ -13,13 +13,13 @@ use varve_prometheus::block::BlockReader;
 use varve_prometheus::chunk::StartTimes;
 use varve_prometheus::import::{Imported, import_block};
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions};
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Db, Error, Fs, Options, RealFs, WriteBatch};
 
 use staging::{Built, Staging};
 
 use crate::machine;
-use crate::tools::wal::{self, Progress, Unit, Verdict, fault_lines, recover_with_progress};
+use crate::tools::wal::{self, Progress, Unit, Verdict, damage_lines, recover_with_progress};
 
 /// Exemplars that are appended with one request.
 const EXEMPLARS_AT_ONCE: usize = 1000;
@@ -27,7 +27,7 @@ const EXEMPLARS_AT_ONCE: usize = 1000;
 /// Arguments of `varve tsdb import`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Exit codes: 0 all of it was read, 1 faults were found and the rest was imported, 2 it could not be done."
+    after_help = "Exit codes: 0 all of it was read, 1 damage was found and the rest was imported, 2 it could not be done."
 )]
 pub(crate) struct ImportArgs {
     /// Prometheus' data directory; it is read alone, and may be in use
@@ -50,17 +50,17 @@ fn run(args: &ImportArgs) -> Result<Verdict> {
     }
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut staging = Staging::open(&args.path)?;
-    let mut faults = Faults::default();
-    build(&fs, args, &mut staging, &mut faults)?;
+    let mut damage = DamageReport::default();
+    build(&fs, args, &mut staging, &mut damage)?;
     let built = staging.built();
     staging.hand_over(&args.path.join("import"))?;
-    eprint!("{}", fault_lines(&faults));
+    eprint!("{}", damage_lines(&damage));
     println!("{} samples in {} blocks were built", built.n_samples, built.n_blocks);
     take_in(args)?;
-    Ok(if faults.n_unsound() == 0 { Verdict::Sound } else { Verdict::Faults })
+    Ok(if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged })
 }
 
-fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, faults: &mut Faults) -> Result<()> {
+fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, damage: &mut DamageReport) -> Result<()> {
     let options = RecoverOptions {
         memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
         concurrency: machine::cores().min(CONCURRENCY_MAX),
@@ -71,7 +71,7 @@ fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, faults: &mu
     // Of a log that has grown since an earlier run other blocks are made.
     remove_dir(&logs_dir)?;
     let report = recover_with_progress(fs, &args.source, &logs_dir, &options).context("read the log")?;
-    faults.append(report.faults);
+    damage.append(report.damage);
     let mut sources: Vec<PathBuf> = BlockReader::list(&**fs, &args.source).context("list the blocks")?;
     sources.extend(report.blocks.iter().map(|block| logs_dir.join(block.ulid.to_string())));
     let sizes: Vec<u64> = sources.iter().map(|source| BlockReader::size(&**fs, source)).collect();
@@ -79,7 +79,7 @@ fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, faults: &mu
     let progress = Progress::start("building blocks", Unit::Bytes);
     for (source, size) in sources.iter().zip(sizes) {
         progress.show(done, total, "");
-        build_of(fs, &args.source, source, staging, faults)?;
+        build_of(fs, &args.source, source, staging, damage)?;
         done += size;
     }
     progress.finish();
@@ -92,27 +92,27 @@ fn build_of(
     data_dir: &Path,
     source: &Path,
     staging: &mut Staging,
-    faults: &mut Faults,
+    damage: &mut DamageReport,
 ) -> Result<()> {
     // A block without a description is no block to Prometheus either; `import_block` says so.
     if source.join("meta.json").is_file() && staging.has_finished(source)? {
         return Ok(());
     }
-    let n_faults = faults.n_unsound();
+    let n_damaged = damage.n_damaged();
     // The number in the name decides which of two samples at one time stands: that of Prometheus' older block.
-    match import_block(fs, source, &staging.blocks_dir(), staging.built().n_blocks + 1, faults) {
+    match import_block(fs, source, &staging.blocks_dir(), staging.built().n_blocks + 1, damage) {
         Ok(Imported { n_blocks, n_samples }) => {
             let built = Built { n_blocks, n_samples };
-            match faults.n_unsound() == n_faults {
+            match damage.n_damaged() == n_damaged {
                 true => staging.finish(source, built)?,
                 false => staging.add(built),
             }
         }
         // A block that tells nothing costs itself alone.
-        Err(Error::Corrupt { path, offset, reason }) => faults.push(&path, offset, FaultKind::Damage, reason),
-        Err(error @ Error::Version { .. }) => faults.push(source, 0, FaultKind::Unknown, error.to_string()),
+        Err(Error::Corrupt { path, offset, reason }) => damage.push(&path, offset, DamageKind::Corrupt, reason),
+        Err(error @ Error::Version { .. }) => damage.push(source, 0, DamageKind::Unsupported, error.to_string()),
         Err(Error::Io { op, path, source: error }) if path.starts_with(data_dir) => {
-            faults.push(&path, 0, FaultKind::Damage, format!("{op}: {error}"));
+            damage.push(&path, 0, DamageKind::Corrupt, format!("{op}: {error}"));
         }
         Err(error) => return Err(error).with_context(|| format!("import the block {source:?}")),
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use varve_prometheus::block::{BlockChunk, BlockReader, BlockSeries, Ulid};
 use varve_prometheus::chunk::{self, Encoding};
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::{BlockSummary, Matcher, QueryContext, RealFs, SampleColumns};
 
 use super::args::AnalyzeArgs;
@@ -16,11 +16,11 @@ use super::label_stats::{LabelStats, SeriesStats};
 use super::source::{DirectoryKind, kind_of, matches, open_varve, parse_matchers};
 
 /// Prints the statistics of a block.
-pub(super) fn analyze(args: &AnalyzeArgs) -> Result<Faults> {
+pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
     let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
     match kind_of(&args.path)? {
         DirectoryKind::Prometheus => of_prometheus(args, &matchers),
-        DirectoryKind::Varve => of_varve(args, &matchers).map(|()| Faults::default()),
+        DirectoryKind::Varve => of_varve(args, &matchers).map(|()| DamageReport::default()),
     }
 }
 
@@ -32,19 +32,19 @@ struct EncodingStats {
     bytes: u64,
 }
 
-fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Faults> {
-    let mut faults = Faults::default();
+fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<DamageReport> {
+    let mut damage = DamageReport::default();
     let name = match &args.block {
         Some(name) => name.clone(),
         None => last_block(&args.path)?,
     };
-    let block = BlockReader::open(&RealFs, &args.path.join(&name), &mut faults)
+    let block = BlockReader::open(&RealFs, &args.path.join(&name), &mut damage)
         .with_context(|| format!("open the block {name:?}"))?;
     let meta = block.meta();
     let length_ms = meta.max_ms.abs_diff(meta.min_ms);
     let (mut stats, mut encodings, mut sizes) = (LabelStats::default(), BTreeMap::new(), ChunkSizes::default());
-    let mut of_chunks = Faults::default();
-    block.for_each(&mut faults, |series| {
+    let mut of_chunks = DamageReport::default();
+    block.for_each(&mut damage, |series| {
         if matches(matchers, series.labels()) {
             let uncovered_ms = uncovered_ms(&series, length_ms);
             let mut bytes = 0;
@@ -56,7 +56,7 @@ fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Faults> {
         }
         Ok(())
     })?;
-    faults.append(of_chunks);
+    damage.append(of_chunks);
     print_head(&meta.ulid.to_string(), length_ms, meta.stats.n_series, args, &stats);
     print!("{}", stats.print(length_ms, args.limit));
     println!("\nBytes of samples by encoding:");
@@ -69,7 +69,7 @@ fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Faults> {
     if args.extended {
         print!("{}", sizes.print());
     }
-    Ok(faults)
+    Ok(damage)
 }
 
 fn print_head(name: &str, length_ms: u64, n_series: u64, args: &AnalyzeArgs, stats: &LabelStats) {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use varve_prometheus::block::BlockReader;
     use varve_tsdb::SampleColumns;
-    use varve_tsdb::fault::Faults;
+    use varve_tsdb::damage::DamageReport;
 
     /// Creates blocks from a text.
     fn blocks_of(text: &str, output: &Path, labels: &[(&str, &str)]) -> Result<()> {
@@ -208,13 +208,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = "# TYPE a counter\na_total{x=\"1\"} 2 7201\na_total{x=\"1\"} 1 7200\na_total{x=\"1\"} 9 7200\nb 5 -1\n# EOF\n";
         blocks_of(text, dir.path(), &[("x", "2"), ("y", "")]).unwrap();
-        let mut faults = Faults::default();
+        let mut damage = DamageReport::default();
         let mut found = Vec::new();
         for block in BlockReader::list(&RealFs, dir.path()).unwrap() {
-            let block = BlockReader::open(&RealFs, &block, &mut faults).unwrap();
-            let mut of_block = Faults::default();
+            let block = BlockReader::open(&RealFs, &block, &mut damage).unwrap();
+            let mut of_block = DamageReport::default();
             block
-                .for_each(&mut faults, |series| {
+                .for_each(&mut damage, |series| {
                     let mut columns = SampleColumns::default();
                     series.read(&mut columns, &mut of_block);
                     let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect();
@@ -230,7 +230,7 @@ mod tests {
             (7_200_000, 7_201_001, a.to_owned(), vec![(7_200_000, 1.0), (7_201_000, 2.0)]),
         ];
         assert_eq!(found, expect);
-        assert_eq!(faults.n_unsound(), 0);
+        assert_eq!(damage.n_damaged(), 0);
     }
 
     #[test]

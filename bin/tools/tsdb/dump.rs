@@ -8,7 +8,7 @@ use anyhow::Result;
 use varve_query::decimal::General;
 use varve_query::print_stored;
 use varve_query::promql::quoted;
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::{METRIC_NAME, SampleColumns, TimeRange, is_legacy_name};
 
 use super::args::DumpArgs;
@@ -25,18 +25,18 @@ pub(super) enum Format {
 }
 
 /// Prints the samples by series, in label order.
-pub(super) fn dump(args: &DumpArgs, format: Format) -> Result<Faults> {
+pub(super) fn dump(args: &DumpArgs, format: Format) -> Result<DamageReport> {
     let selectors = args.selectors.iter().map(|selector| parse_matchers(selector)).collect::<Result<_>>()?;
     let selection = Selection { selectors, range: TimeRange { start_ms: args.min_time, end_ms: args.max_time } };
     let mut out = BufWriter::new(stdout());
     let sandbox = args.sandbox.sandbox_dir_root.as_deref();
-    let faults =
+    let damage =
         for_each(&args.path, sandbox, &selection, &mut |labels, columns| write(&mut out, format, labels, columns))?;
     if format == Format::OpenMetrics {
         writeln!(out, "# EOF")?;
     }
     out.flush()?;
-    Ok(faults)
+    Ok(damage)
 }
 
 fn write(out: &mut dyn Write, format: Format, labels: &[(&str, &str)], columns: &SampleColumns) -> Result<()> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use varve_prometheus::block::BlockMeta;
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 
 use super::args::ListArgs;
 use super::columns;
@@ -15,7 +15,7 @@ pub(super) fn list(args: &ListArgs) -> Result<()> {
     let mut rows = vec![header()];
     match kind_of(&args.path)? {
         DirectoryKind::Prometheus => {
-            for (dir, block) in open_blocks(&args.path, &mut Faults::default())? {
+            for (dir, block) in open_blocks(&args.path, &mut DamageReport::default())? {
                 rows.push(row(block.meta(), size_of(&dir)?, args.human_readable));
             }
         }

@@ -26,21 +26,21 @@ pub(crate) use args::TsdbCommand;
 
 use args::CreateBlocksCommand;
 use dump::Format;
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 
 use crate::printing::{error_chain, exit_code};
-use crate::tools::wal::fault_lines;
+use crate::tools::wal::damage_lines;
 use crate::tools::{export, import};
 
 /// Runs `varve tsdb ...`.
 pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
     match command {
-        TsdbCommand::List(args) => end(list::list(args).map(|()| Faults::default())),
+        TsdbCommand::List(args) => end(list::list(args).map(|()| DamageReport::default())),
         TsdbCommand::Analyze(args) => end(analyze::analyze(args)),
         TsdbCommand::Dump(args) => end(dump::dump(args, Format::Prometheus)),
         TsdbCommand::DumpOpenmetrics(args) => end(dump::dump(args, Format::OpenMetrics)),
         TsdbCommand::CreateBlocksFrom(CreateBlocksCommand::Openmetrics(args)) => {
-            end(backfill::backfill(args).map(|()| Faults::default()))
+            end(backfill::backfill(args).map(|()| DamageReport::default()))
         }
         TsdbCommand::Import(args) => import(args),
         TsdbCommand::Export(args) => export(args),
@@ -50,11 +50,11 @@ pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
 }
 
 /// Prints errors and returns the exit code.
-fn end(result: Result<Faults>) -> ExitCode {
+fn end(result: Result<DamageReport>) -> ExitCode {
     match result {
-        Ok(faults) if faults.n_unsound() == 0 => ExitCode::SUCCESS,
-        Ok(faults) => {
-            eprint!("{}", fault_lines(&faults));
+        Ok(damage) if damage.n_damaged() == 0 => ExitCode::SUCCESS,
+        Ok(damage) => {
+            eprint!("{}", damage_lines(&damage));
             ExitCode::FAILURE
         }
         // The reader has read enough, as `head` does.

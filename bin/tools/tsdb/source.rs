@@ -8,7 +8,7 @@ use varve_prometheus::block::{BlockReader, MergedBlocks};
 use varve_prometheus::inspect::is_prometheus_directory;
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
 use varve_query::promql::parse_selector;
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::{Db, Fs, Matcher, Options, QueryContext, RealFs, SampleColumns, TimeRange};
 
 use super::scratch_dir::ScratchDir;
@@ -66,10 +66,10 @@ pub(super) fn matches(matchers: &[Matcher], labels: &[(&str, &str)]) -> bool {
 ///
 /// # Errors
 /// If the directory cannot be listed or a block cannot be opened.
-pub(super) fn open_blocks(path: &Path, faults: &mut Faults) -> Result<Vec<(PathBuf, BlockReader)>> {
+pub(super) fn open_blocks(path: &Path, damage: &mut DamageReport) -> Result<Vec<(PathBuf, BlockReader)>> {
     let dirs = BlockReader::list(&RealFs, path).context("list the blocks")?;
     let open = |dir: PathBuf| {
-        let block = BlockReader::open(&RealFs, &dir, faults).with_context(|| format!("open the block {dir:?}"))?;
+        let block = BlockReader::open(&RealFs, &dir, damage).with_context(|| format!("open the block {dir:?}"))?;
         Ok((dir, block))
     };
     let mut blocks = dirs.into_iter().map(open).collect::<Result<Vec<_>>>()?;
@@ -91,14 +91,19 @@ pub(super) type Each<'a> = dyn FnMut(&[(&str, &str)], &SampleColumns) -> Result<
 ///
 /// # Errors
 /// If the directory cannot be read, or the error of `each`.
-pub(super) fn for_each(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut Each<'_>) -> Result<Faults> {
+pub(super) fn for_each(
+    path: &Path,
+    sandbox: Option<&Path>,
+    of: &Selection,
+    each: &mut Each<'_>,
+) -> Result<DamageReport> {
     match kind_of(path)? {
         DirectoryKind::Prometheus => of_prometheus(path, sandbox, of, each),
-        DirectoryKind::Varve => of_varve(&open_varve(path)?, of, each).map(|()| Faults::default()),
+        DirectoryKind::Varve => of_varve(&open_varve(path)?, of, each).map(|()| DamageReport::default()),
     }
 }
 
-fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut Each<'_>) -> Result<Faults> {
+fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut Each<'_>) -> Result<DamageReport> {
     let scratch = ScratchDir::create(sandbox)?;
     let options = RecoverOptions {
         memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
@@ -107,22 +112,22 @@ fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut
     };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let report = recover(&fs, path, scratch.path(), &options, &|_| {}).context("read the log")?;
-    let mut faults = report.faults;
-    let mut blocks = open_blocks(path, &mut faults)?;
-    blocks.extend(open_blocks(scratch.path(), &mut faults)?);
-    let mut merged = MergedBlocks::new(blocks.iter().map(|(_, block)| block), &mut faults);
+    let mut damage = report.damage;
+    let mut blocks = open_blocks(path, &mut damage)?;
+    blocks.extend(open_blocks(scratch.path(), &mut damage)?);
+    let mut merged = MergedBlocks::new(blocks.iter().map(|(_, block)| block), &mut damage);
     let mut columns = SampleColumns::default();
-    while let Some(series) = merged.next(&mut faults) {
+    while let Some(series) = merged.next(&mut damage) {
         if !of.matches(series.labels()) {
             continue;
         }
         columns.clear();
-        series.read(of.range, &mut columns, &mut faults);
+        series.read(of.range, &mut columns, &mut damage);
         if !columns.is_empty() {
             each(series.labels(), &columns)?;
         }
     }
-    Ok(faults)
+    Ok(damage)
 }
 
 fn of_varve(db: &Db, of: &Selection, each: &mut Each<'_>) -> Result<()> {

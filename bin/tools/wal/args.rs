@@ -62,7 +62,7 @@ pub(crate) struct RecoverArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Of a directory in use is seen what was written when a file was read; the end of the newest files may look torn. \
-Exit codes: 0 sound, 1 faults were found, 2 it could not be done.")]
+Exit codes: 0 sound, 1 damage was found, 2 it could not be done.")]
 pub(crate) struct InspectArgs {
     /// Data directory of Varve or Prometheus; it is read alone, without its lock, and may be in use
     #[arg(value_name = "DIR")]
@@ -74,7 +74,7 @@ pub(crate) struct InspectArgs {
 
 /// Arguments of `varve wal repair`.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "Exit codes: 0 sound, 1 faults were found, and mended with --write, 2 it could not be done.")]
+#[command(after_help = "Exit codes: 0 sound, 1 damage was found, and mended with --write, 2 it could not be done.")]
 pub(crate) struct RepairArgs {
     /// Data directory of Varve or Prometheus, which no server has open
     #[arg(value_name = "DIR")]
@@ -123,7 +123,7 @@ pub(crate) struct DumpArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 A log of Varve is replayed as at a start of the server, with its blocks beside it, one of Prometheus as `recover` reads it; \
-nothing is written. Exit codes: 0 sound, 1 faults were found, 2 it could not be done.")]
+nothing is written. Exit codes: 0 sound, 1 damage was found, 2 it could not be done.")]
 pub(crate) struct ReplayArgs {
     /// Data directory of Varve or Prometheus; it is read alone, without its lock
     #[arg(value_name = "DIR")]

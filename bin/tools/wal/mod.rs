@@ -23,7 +23,7 @@ pub(crate) use self::prometheus::recover::recover_with_progress;
 pub(crate) use args::{WalCommand, parse_label};
 use directory::Owner;
 pub(crate) use progress::{Progress, Unit};
-pub(crate) use report::{fault_lines, time};
+pub(crate) use report::{damage_lines, time};
 
 use crate::printing::error_chain;
 
@@ -31,7 +31,7 @@ use crate::printing::error_chain;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Sound,
-    Faults,
+    Damaged,
 }
 
 /// Runs `varve wal ...`.
@@ -69,7 +69,7 @@ fn dispatch(command: &WalCommand) -> Result<Verdict> {
 pub(crate) fn exit_code(result: Result<Verdict>) -> ExitCode {
     match result {
         Ok(Verdict::Sound) => ExitCode::SUCCESS,
-        Ok(Verdict::Faults) => ExitCode::from(1),
+        Ok(Verdict::Damaged) => ExitCode::from(1),
         Err(error) => {
             eprintln!("varve: {}", error_chain(&error));
             ExitCode::from(2)

@@ -1,15 +1,15 @@
-//! What all reports print alike: tables, faults, times, and what the work took.
+//! What all reports print alike: tables, damage, times, and what the work took.
 
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use varve_tsdb::fault::{Fault, FaultKind, Faults};
+use varve_tsdb::damage::{Damage, DamageKind, DamageReport};
 
 use super::Verdict;
 use crate::process;
 
-/// Faults that a table lists; JSON has all that were kept.
-const FAULTS_LISTED: usize = 50;
+/// DamageReport that a table lists; JSON has all that were kept.
+const DAMAGE_LISTED: usize = 50;
 
 /// Prints rows, with each column as wide as it needs and columns of numbers to the right.
 pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
@@ -29,21 +29,21 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// Returns what faults make of a directory.
-pub(super) fn verdict(faults: &Faults) -> Verdict {
-    if faults.n_unsound() == 0 { Verdict::Sound } else { Verdict::Faults }
+/// Returns the verdict on a directory.
+pub(super) fn verdict(damage: &DamageReport) -> Verdict {
+    if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged }
 }
 
-/// Lists faults, a line each, with an empty line in front; nothing if there are none.
-pub(crate) fn fault_lines(faults: &Faults) -> String {
+/// Lists damage, a line each, with an empty line in front; nothing if there are none.
+pub(crate) fn damage_lines(damage: &DamageReport) -> String {
     let mut text = String::new();
-    for fault in faults.kept().iter().take(FAULTS_LISTED) {
-        let kind = fault.kind.name();
-        text.push_str(&format!("\n{}: byte {}: {kind}: {}", fault.path.display(), fault.offset, fault.reason));
+    for damage in damage.entries().iter().take(DAMAGE_LISTED) {
+        let kind = damage.kind.name();
+        text.push_str(&format!("\n{}: byte {}: {kind}: {}", damage.path.display(), damage.offset, damage.reason));
     }
-    let n_faults = faults.n_unsound() + faults.count(FaultKind::TornTail);
-    if n_faults > FAULTS_LISTED as u64 {
-        text.push_str(&format!("\n... and {} more", n_faults - FAULTS_LISTED as u64));
+    let n_damaged = damage.n_damaged() + damage.count(DamageKind::TornTail);
+    if n_damaged > DAMAGE_LISTED as u64 {
+        text.push_str(&format!("\n... and {} more", n_damaged - DAMAGE_LISTED as u64));
     }
     if !text.is_empty() {
         text.push('\n');
@@ -51,9 +51,9 @@ pub(crate) fn fault_lines(faults: &Faults) -> String {
     text
 }
 
-/// Returns a fault as JSON.
-pub(super) fn fault_json(fault: &Fault) -> Value {
-    json!({"path": fault.path, "offset": fault.offset, "kind": fault.kind.name(), "reason": fault.reason})
+/// Returns an entry of a damage report as JSON.
+pub(super) fn damage_json(damage: &Damage) -> Value {
+    json!({"path": damage.path, "offset": damage.offset, "kind": damage.kind.name(), "reason": damage.reason})
 }
 
 /// Prints a time as RFC 3339 has it; one that no calendar has as milliseconds.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use varve_prometheus::block::{BlockMeta, BlockReader};
 use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimes};
 use varve_prometheus::export::{ExportOptions, export};
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_prometheus::head_chunks::HeadChunkFiles;
 use varve_prometheus::wal::{
     Compression, Segment, SegmentReader, decode_definitions, decode_exemplars, decode_histograms, decode_metadata,
@@ -46,13 +46,13 @@ pub fn prometheus_block(input: &[u8]) {
             fs.edit(&path, |bytes| reseal_prometheus(&path, bytes)).expect("the file is there");
         }
     }
-    let mut faults = Faults::default();
-    if let Ok(block) = BlockReader::open(&fs, dir, &mut faults) {
+    let mut damage = DamageReport::default();
+    if let Ok(block) = BlockReader::open(&fs, dir, &mut damage) {
         // Either may refuse.
-        let _ = block.verify(&mut faults);
+        let _ = block.verify(&mut damage);
         let mut cursor = block.cursor();
-        while let Some(series) = cursor.next(&mut faults) {
-            series.chunks(&mut faults);
+        while let Some(series) = cursor.next(&mut damage) {
+            series.chunks(&mut damage);
         }
     }
 }
@@ -89,12 +89,12 @@ pub fn prometheus_log(input: &[u8]) {
     fs.create_dir(dir).expect("a folder in memory");
     let path = dir.join("000001");
     fs.create(&path).and_then(|file| file.append(input)).expect("a file in memory");
-    let mut faults = Faults::default();
-    HeadChunkFiles::scan(&*fs, dir, &mut faults).expect("the folder was just made");
+    let mut damage = DamageReport::default();
+    HeadChunkFiles::scan(&*fs, dir, &mut damage).expect("the folder was just made");
     let segment = Segment { path, number: 1, is_last: true, is_checkpoint: false };
     let mut reader = SegmentReader::open(&*fs, &segment).expect("the file was just made");
     let mut size = 0;
-    while let Some(record) = reader.next(&mut faults) {
+    while let Some(record) = reader.next(&mut damage) {
         size += record.bytes.len();
     }
     assert!(size <= input.len(), "records are not larger than their segment");

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::Path;
 
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::{
     EXEMPLAR_LABELS_LEN_MAX, Exemplar, Fs, Labels, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, METRIC_NAME, Metadata,
     Result,
@@ -42,7 +42,7 @@ struct Found {
 /// [`Error::Io`](varve_tsdb::Error::Io) if a folder cannot be listed.
 pub fn read_beside_blocks(fs: &dyn Fs, dir: &Path, exemplars_max: usize) -> Result<BesideBlocks> {
     let (mut beside, mut found, mut names) = (BesideBlocks::default(), VecDeque::new(), Names::default());
-    for_each_record(fs, dir, &mut Faults::default(), &mut |_, _| {}, |record| {
+    for_each_record(fs, dir, &mut DamageReport::default(), &mut |_, _| {}, |record| {
         match record.record_type {
             Some(RecordType::Series) => names.learn(&record),
             Some(RecordType::Metadata) => beside.add_metadata(&record, &names),
@@ -141,7 +141,7 @@ fn labels_of(fs: &dyn Fs, dir: &Path, wanted: &HashSet<u64>) -> Result<HashMap<u
     if wanted.is_empty() {
         return Ok(labels);
     }
-    for_each_record(fs, dir, &mut Faults::default(), &mut |_, _| {}, |record| {
+    for_each_record(fs, dir, &mut DamageReport::default(), &mut |_, _| {}, |record| {
         if record.record_type == Some(RecordType::Series) {
             let mut definitions = Vec::new();
             // What comes before damage counts.

@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Fs, ReadFile, Result};
 
 use super::chunk::{Encoding, n_samples};
@@ -64,7 +64,7 @@ impl HeadChunkFiles {
     ///
     /// # Errors
     /// [`Error::Io`] if the folder cannot be listed.
-    pub fn scan(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<(Self, Vec<HeadChunk>)> {
+    pub fn scan(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<(Self, Vec<HeadChunk>)> {
         let names = match fs.list(dir) {
             Ok(names) => names,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -76,9 +76,9 @@ impl HeadChunkFiles {
         for (i, name) in names.iter().enumerate() {
             let path = dir.join(name);
             let is_last = i + 1 == names.len();
-            match found.scan_file(fs, &path, is_last, &mut chunks, faults) {
+            match found.scan_file(fs, &path, is_last, &mut chunks, damage) {
                 Ok(()) => {}
-                Err(error) => faults.push(&path, 0, FaultKind::Damage, format!("cannot be read: {error}")),
+                Err(error) => damage.push(&path, 0, DamageKind::Corrupt, format!("cannot be read: {error}")),
             }
         }
         Ok((found, chunks))
@@ -106,35 +106,40 @@ impl HeadChunkFiles {
         path: &Path,
         is_last: bool,
         chunks: &mut Vec<HeadChunk>,
-        faults: &mut Faults,
+        damage: &mut DamageReport,
     ) -> std::io::Result<()> {
         let file = fs.open(path)?;
         let size = file.size()?;
         if size > FILE_SIZE_MAX {
-            faults.push(path, 0, FaultKind::Unknown, format!("{size} bytes are more than a file of head chunks has"));
+            damage.push(
+                path,
+                0,
+                DamageKind::Unsupported,
+                format!("{size} bytes are more than a file of head chunks has"),
+            );
             return Ok(());
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
         file.read_at(&mut bytes, 0)?;
         let number = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         self.files.push((path.to_owned(), file));
-        scan(&bytes, path, number, is_last, chunks, faults);
+        scan(&bytes, path, number, is_last, chunks, damage);
         Ok(())
     }
 }
 
 /// Finds the chunks in the bytes of a file.
-fn scan(bytes: &[u8], path: &Path, file: u32, is_last: bool, chunks: &mut Vec<HeadChunk>, faults: &mut Faults) {
+fn scan(bytes: &[u8], path: &Path, file: u32, is_last: bool, chunks: &mut Vec<HeadChunk>, damage: &mut DamageReport) {
     let mut header = Cursor::new(bytes);
     match (header.be_u32(), header.u8()) {
         // An empty file, or one of zeros, was just made.
         _ if bytes.iter().all(|&byte| byte == 0) => return,
         (Some(MAGIC), Some(VERSION)) => {}
         (Some(MAGIC), Some(version)) => {
-            faults.push(path, 4, FaultKind::Unknown, format!("format version {version} is not known"));
+            damage.push(path, 4, DamageKind::Unsupported, format!("format version {version} is not known"));
             return;
         }
-        _ => faults.push(path, 0, FaultKind::Damage, "the header is not that of a file of head chunks"),
+        _ => damage.push(path, 0, DamageKind::Corrupt, "the header is not that of a file of head chunks"),
     }
     let mut at = FILE_HEADER_SIZE;
     while at < bytes.len() {
@@ -149,12 +154,12 @@ fn scan(bytes: &[u8], path: &Path, file: u32, is_last: bool, chunks: &mut Vec<He
         }
         match (1..rest.len()).find(|&skip| looks_like_chunk(&rest[skip..]) && take(&rest[skip..]).is_some()) {
             Some(skip) => {
-                faults.push(path, at as u64, FaultKind::Damage, format!("{skip} bytes are no chunk"));
+                damage.push(path, at as u64, DamageKind::Corrupt, format!("{skip} bytes are no chunk"));
                 at += skip;
             }
             None => {
-                let kind = if is_last { FaultKind::TornTail } else { FaultKind::Damage };
-                faults.push(path, at as u64, kind, format!("the last {} bytes are no chunk", rest.len()));
+                let kind = if is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
+                damage.push(path, at as u64, kind, format!("the last {} bytes are no chunk", rest.len()));
                 return;
             }
         }

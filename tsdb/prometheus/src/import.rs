@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::{Error, Fs, ImportWriter, Result, SampleColumns, TimeRange};
 
 use super::block::BlockReader;
@@ -39,16 +39,16 @@ pub fn import_block(
     block_dir: &Path,
     import_dir: &Path,
     first_number: u64,
-    faults: &mut Faults,
+    damage: &mut DamageReport,
 ) -> Result<Imported> {
     fs.create_dir(import_dir).map_err(Error::io("create", import_dir))?;
-    let block = BlockReader::open(&**fs, block_dir, faults)?;
-    let windows = windows(&block, faults)?;
+    let block = BlockReader::open(&**fs, block_dir, damage)?;
+    let windows = windows(&block, damage)?;
     let mut imported = Imported::default();
     // Damage is noted once, not in each window.
-    let mut noted = Faults::default();
+    let mut noted = DamageReport::default();
     for (i, window) in windows.iter().enumerate() {
-        let of_window = if i == 0 { &mut *faults } else { &mut noted };
+        let of_window = if i == 0 { &mut *damage } else { &mut noted };
         let number = first_number + imported.n_blocks;
         let window = range_of(*window);
         let n_samples = import_window(fs, &block, import_dir, number, window, of_window)?;
@@ -59,9 +59,9 @@ pub fn import_block(
 }
 
 /// Returns the windows that the chunks of a block lie in.
-fn windows(block: &BlockReader, faults: &mut Faults) -> Result<BTreeSet<i64>> {
+fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i64>> {
     let mut windows = BTreeSet::new();
-    block.for_each(faults, |series| {
+    block.for_each(damage, |series| {
         for range in series.chunk_ranges() {
             let (first, last) = (range.start_ms.div_euclid(WINDOW_MS), range.end_ms.div_euclid(WINDOW_MS));
             if last.abs_diff(first) >= WINDOWS_MAX as u64 || windows.len() > WINDOWS_MAX {
@@ -81,10 +81,10 @@ fn import_window(
     import_dir: &Path,
     number: u64,
     window: TimeRange,
-    faults: &mut Faults,
+    damage: &mut DamageReport,
 ) -> Result<u64> {
     let mut labels = BTreeSet::new();
-    let mut unnoted = Faults::default();
+    let mut unnoted = DamageReport::default();
     block.for_each(&mut unnoted, |series| {
         if series.overlaps(window) {
             labels.extend(series.labels().iter().copied());
@@ -95,7 +95,7 @@ fn import_window(
         return Ok(0);
     }
     let mut writer = ImportWriter::create(fs, import_dir, number, window.start_ms, labels)?;
-    let (mut columns, mut of_series) = (SampleColumns::default(), Faults::default());
+    let (mut columns, mut of_series) = (SampleColumns::default(), DamageReport::default());
     block.for_each(&mut unnoted, |series| {
         if !series.overlaps(window) {
             return Ok(());
@@ -105,6 +105,6 @@ fn import_window(
         columns.retain(window);
         writer.add(series.labels(), &columns)
     })?;
-    faults.append(of_series);
+    damage.append(of_series);
     writer.finish()
 }

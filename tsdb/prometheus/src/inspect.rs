@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Fs, Result, SampleColumns, size_of_files};
 
 use super::block::{BlockMeta, BlockReader};
@@ -27,7 +27,7 @@ pub enum Depth {
 #[derive(Debug, Clone, Default)]
 pub struct Inspection {
     /// What is damaged, and where.
-    pub faults: Faults,
+    pub damage: DamageReport,
     /// The segments of the log, then of that of late samples, in the order of replay.
     pub segments: Vec<SegmentSummary>,
     /// The number of the checkpoint.
@@ -77,8 +77,8 @@ pub struct FoundRecord<'a> {
 /// Tells whether a folder looks like a data directory of Prometheus: a log of its form, head chunks, or a block.
 #[must_use]
 pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
-    let mut faults = Faults::default();
-    let has_log = WalFiles::list(fs, &dir.join("wal"), &mut faults).is_ok_and(|files| {
+    let mut damage = DamageReport::default();
+    let has_log = WalFiles::list(fs, &dir.join("wal"), &mut damage).is_ok_and(|files| {
         files.segments.iter().any(|segment| fs.open(&segment.path).is_ok_and(|file| file.size().is_ok()))
     });
     has_log
@@ -94,18 +94,18 @@ pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
 pub fn for_each_record(
     fs: &dyn Fs,
     dir: &Path,
-    faults: &mut Faults,
+    damage: &mut DamageReport,
     progress: &mut dyn FnMut(u64, u64),
     mut each: impl FnMut(FoundRecord<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut segments = Vec::new();
     for log in ["wal", "wbl"] {
-        segments.extend(WalFiles::list(fs, &dir.join(log), faults)?.segments);
+        segments.extend(WalFiles::list(fs, &dir.join(log), damage)?.segments);
     }
     let total = segments.iter().map(|segment| segment.size(fs)).sum();
     let mut done = 0;
     for segment in segments {
-        records_of(fs, &segment, faults, &mut |record| {
+        records_of(fs, &segment, damage, &mut |record| {
             progress(done + record.offset, total);
             each(record)
         })?;
@@ -117,19 +117,19 @@ pub fn for_each_record(
 fn records_of(
     fs: &dyn Fs,
     segment: &Segment,
-    faults: &mut Faults,
+    damage: &mut DamageReport,
     each: &mut dyn FnMut(FoundRecord<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut reader = match SegmentReader::open(fs, segment) {
         Ok(reader) => reader,
         Err(error) => {
-            faults.push(&segment.path, 0, FaultKind::Damage, error.to_string());
+            damage.push(&segment.path, 0, DamageKind::Corrupt, error.to_string());
             return Ok(());
         }
     };
-    while let Some(raw) = reader.next(faults) {
+    while let Some(raw) = reader.next(damage) {
         let Some(bytes) = raw.compression.decode(&raw.bytes) else {
-            faults.push(&segment.path, raw.offset, FaultKind::Damage, "a record cannot be decompressed");
+            damage.push(&segment.path, raw.offset, DamageKind::Corrupt, "a record cannot be decompressed");
             continue;
         };
         let record_type = RecordType::of(&bytes);
@@ -148,7 +148,7 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u
     let mut inspection = Inspection::default();
     let mut segments = Vec::new();
     for log in ["wal", "wbl"] {
-        let files = WalFiles::list(fs, &dir.join(log), &mut inspection.faults)?;
+        let files = WalFiles::list(fs, &dir.join(log), &mut inspection.damage)?;
         inspection.checkpoint = inspection.checkpoint.or(files.checkpoint);
         segments.extend(files.segments);
     }
@@ -186,18 +186,18 @@ impl Inspection {
             n_samples: 0,
             times_ms: None,
         };
-        let mut found = Faults::default();
-        records_of(fs, segment, &mut self.faults, &mut |record| {
+        let mut found = DamageReport::default();
+        records_of(fs, segment, &mut self.damage, &mut |record| {
             summary.add(&record, &mut found);
             Ok(())
         })?;
-        self.faults.append(found);
+        self.damage.append(found);
         self.segments.push(summary);
         Ok(())
     }
 
     fn head_chunks(&mut self, fs: &dyn Fs, dir: &Path, depth: Depth) -> Result<()> {
-        let (files, chunks) = HeadChunkFiles::scan(fs, &dir.join("chunks_head"), &mut self.faults)?;
+        let (files, chunks) = HeadChunkFiles::scan(fs, &dir.join("chunks_head"), &mut self.damage)?;
         self.n_head_chunks = chunks.len() as u64;
         self.n_head_samples = chunks.iter().map(|chunk| u64::from(chunk.n_samples)).sum();
         if depth == Depth::Summary {
@@ -209,26 +209,26 @@ impl Inspection {
             files.read(chunk, &mut bytes)?;
             if let Err(error) = chunk::decode(chunk.encoding, &bytes, &mut columns) {
                 let path = files.path(chunk);
-                self.faults.push(path, u64::from(chunk.offset), FaultKind::Damage, error.to_string());
+                self.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, error.to_string());
             }
         }
         Ok(())
     }
 
     fn block(&mut self, fs: &dyn Fs, dir: &Path, depth: Depth) -> Result<()> {
-        let block = match BlockReader::open(fs, dir, &mut self.faults) {
+        let block = match BlockReader::open(fs, dir, &mut self.damage) {
             Ok(block) => block,
             Err(error) => {
-                self.faults.push(dir, 0, FaultKind::Damage, error.to_string());
+                self.damage.push(dir, 0, DamageKind::Corrupt, error.to_string());
                 return Ok(());
             }
         };
         if depth == Depth::Everything {
-            let n_samples = block.verify(&mut self.faults)?;
+            let n_samples = block.verify(&mut self.damage)?;
             let said = block.meta().stats.n_samples;
             if n_samples != said {
                 let reason = format!("{n_samples} samples can be read, meta.json says {said}");
-                self.faults.push(dir, 0, FaultKind::Damage, reason);
+                self.damage.push(dir, 0, DamageKind::Corrupt, reason);
             }
         }
         self.blocks.push(block.meta().clone());
@@ -237,11 +237,11 @@ impl Inspection {
 }
 
 impl SegmentSummary {
-    fn add(&mut self, record: &FoundRecord<'_>, faults: &mut Faults) {
+    fn add(&mut self, record: &FoundRecord<'_>, damage: &mut DamageReport) {
         self.compressions[record.compression as usize] += 1;
         let Some(record_type) = record.record_type else {
             let reason = RecordType::not_known(record.bytes);
-            faults.push(record.path, record.offset, FaultKind::Unknown, reason);
+            damage.push(record.path, record.offset, DamageKind::Unsupported, reason);
             return;
         };
         self.records.add(record_type);
@@ -275,7 +275,7 @@ impl SegmentSummary {
             }
         };
         if let Some(bad) = bad {
-            faults.push(record.path, record.offset, FaultKind::Damage, bad.to_string());
+            damage.push(record.path, record.offset, DamageKind::Corrupt, bad.to_string());
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
         }
         assert!(is_prometheus_directory(&RealFs, &dir));
         let inspection = inspect(&RealFs, &dir, Depth::Everything, &mut |_, _| {}).unwrap();
-        assert_eq!((inspection.faults.n_unsound(), inspection.segments.len(), inspection.blocks.len()), (0, 5, 3));
+        assert_eq!((inspection.damage.n_damaged(), inspection.segments.len(), inspection.blocks.len()), (0, 5, 3));
         assert!(inspection.segments.iter().map(|segment| segment.n_samples).sum::<u64>() > 900_000);
     }
 

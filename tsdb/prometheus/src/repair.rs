@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::originals;
 use varve_tsdb::{Error, Fs, Result};
 
@@ -25,7 +25,7 @@ const HEADER_SIZE: usize = 7;
 #[derive(Debug, Clone, Default)]
 pub struct Repair {
     /// What is damaged, and where.
-    pub faults: Faults,
+    pub damage: DamageReport,
     /// The segments that are written anew.
     pub mended: Vec<MendedSegment>,
     /// Segments that are missing, and become empty ones.
@@ -60,7 +60,7 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64
     let mut repair = Repair::default();
     let mut logs = Vec::new();
     for log in ["wal", "wbl"] {
-        logs.push((log, WalFiles::list(fs, &dir.join(log), &mut repair.faults)?));
+        logs.push((log, WalFiles::list(fs, &dir.join(log), &mut repair.damage)?));
     }
     let total = logs.iter().flat_map(|(_, files)| &files.segments).map(|segment| segment.size(fs)).sum();
     let mut done = 0;
@@ -77,19 +77,19 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64
 
 impl Repair {
     fn segment(&mut self, fs: &dyn Fs, quarantine: &Path, segment: &Segment, write: bool) -> Result<()> {
-        let mut found = Faults::default();
+        let mut found = DamageReport::default();
         let n_kept = mend(fs, segment, None, &mut found)?;
-        if found.kept().is_empty() {
+        if found.entries().is_empty() {
             return Ok(());
         }
         let folder = if segment.is_checkpoint { quarantine.join("checkpoint") } else { quarantine.to_owned() };
         let name = segment.path.file_name().unwrap_or_default().to_string_lossy();
         let mut original = folder.join(&*name);
-        self.faults.append(found);
+        self.damage.append(found);
         if write {
             let tmp = segment.path.with_extension("mended.tmp");
             remove(fs, &tmp)?;
-            mend(fs, segment, Some(&tmp), &mut Faults::default())?;
+            mend(fs, segment, Some(&tmp), &mut DamageReport::default())?;
             original = originals::keep(fs, &segment.path, &folder, &name)?;
             originals::replace(fs, &tmp, &segment.path)?;
         }
@@ -119,13 +119,13 @@ impl Repair {
 const GAP_MAX: u64 = 10_000;
 
 /// Reads a segment and writes its sound records to `target`; returns how many there are.
-fn mend(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, faults: &mut Faults) -> Result<u64> {
+fn mend(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut DamageReport) -> Result<u64> {
     let mut reader = SegmentReader::open(fs, segment)?;
     let file = target.map(|path| fs.create(path).map_err(Error::io("create", path))).transpose()?;
     let (mut pages, mut n_kept) = (Pages::default(), 0);
-    while let Some(record) = reader.next(faults) {
+    while let Some(record) = reader.next(damage) {
         if let Some(reason) = unreadable(&record) {
-            faults.push(&segment.path, record.offset, FaultKind::Damage, reason);
+            damage.push(&segment.path, record.offset, DamageKind::Corrupt, reason);
             continue;
         }
         n_kept += 1;
@@ -246,7 +246,7 @@ mod tests {
         let done = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
         assert_eq!(std::fs::read(&done.mended[0].original).unwrap(), bytes);
         let again = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
-        assert_eq!((again.mended.len(), again.filled.len(), again.faults.n_unsound()), (0, 0, 0));
+        assert_eq!((again.mended.len(), again.filled.len(), again.damage.n_damaged()), (0, 0, 0));
         assert_eq!(std::fs::read(wal.join("00000006")).unwrap(), segment(false), "what is sound is not touched");
         assert_eq!(std::fs::read_dir(&wal).unwrap().count(), 4);
     }

@@ -10,7 +10,7 @@ use varve_prometheus::wal::{
     decode_tombstones,
 };
 use varve_tsdb::RealFs;
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 
 use crate::printing::stdout;
 use crate::tools::wal::Verdict;
@@ -18,7 +18,7 @@ use crate::tools::wal::args::{DumpArgs, Format};
 use crate::tools::wal::filter::Filter;
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::record_json as item;
-use crate::tools::wal::report::{fault_lines, verdict};
+use crate::tools::wal::report::{damage_lines, verdict};
 
 /// Prints the records of a directory, one line each: as JSON, or as words.
 pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
@@ -26,18 +26,18 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     if filter.needs_labels() {
         let progress = Progress::beside_output("reading definitions", Unit::Bytes);
         let mut show = |done, total| progress.show(done, total, "");
-        for_each_record(&RealFs, &args.dir, &mut Faults::default(), &mut show, |record| {
+        for_each_record(&RealFs, &args.dir, &mut DamageReport::default(), &mut show, |record| {
             learn(&record, &mut filter);
             Ok(())
         })
         .with_context(|| format!("read {:?}", args.dir))?;
         progress.finish();
     }
-    let (mut out, mut faults) = (BufWriter::new(stdout()), Faults::default());
+    let (mut out, mut damage) = (BufWriter::new(stdout()), DamageReport::default());
     let mut stopped = None;
     let progress = Progress::beside_output("dumping", Unit::Bytes);
     let mut show = |done, total| progress.show(done, total, "");
-    for_each_record(&RealFs, &args.dir, &mut faults, &mut show, |record| {
+    for_each_record(&RealFs, &args.dir, &mut damage, &mut show, |record| {
         if stopped.is_none() {
             let line = line(args.output.format, &record, &filter);
             stopped = line.and_then(|line| writeln!(out, "{line}").err());
@@ -49,8 +49,8 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     if let Some(error) = stopped.or_else(|| out.flush().err()) {
         return Err(error).context("print");
     }
-    eprint!("{}", fault_lines(&faults));
-    Ok(verdict(&faults))
+    eprint!("{}", damage_lines(&damage));
+    Ok(verdict(&damage))
 }
 
 fn learn(record: &FoundRecord<'_>, filter: &mut Filter) {

@@ -9,7 +9,7 @@ use varve_tsdb::RealFs;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, InspectArgs};
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{fault_json, fault_lines, table, time, verdict};
+use crate::tools::wal::report::{damage_json, damage_lines, table, time, verdict};
 
 /// Runs `inspect` or, with everything, `verify`.
 pub(in crate::tools::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
@@ -21,7 +21,7 @@ pub(in crate::tools::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Ver
         Format::Table => print!("{}", text(&inspection)),
         Format::Json => println!("{}", json(&inspection)),
     }
-    Ok(verdict(&inspection.faults))
+    Ok(verdict(&inspection.damage))
 }
 
 fn text(inspection: &Inspection) -> String {
@@ -34,7 +34,7 @@ fn text(inspection: &Inspection) -> String {
         vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
     };
     text.push_str(&table(&["block", "from", "to", "series", "samples"], inspection.blocks.iter().map(block)));
-    text.push_str(&fault_lines(&inspection.faults));
+    text.push_str(&damage_lines(&inspection.damage));
     text
 }
 
@@ -83,7 +83,7 @@ fn json(inspection: &Inspection) -> Value {
         "headChunks": inspection.n_head_chunks,
         "headSamples": inspection.n_head_samples,
         "blocks": blocks.collect::<Vec<_>>(),
-        "faults": inspection.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
-        "nFaults": inspection.faults.n_unsound(),
+        "damage": inspection.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
+        "damageCount": inspection.damage.n_damaged(),
     })
 }

@@ -15,7 +15,7 @@ use crate::machine;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, RecoverArgs};
 use crate::tools::wal::progress::{Progress as ProgressBar, Unit};
-use crate::tools::wal::report::{Cost, fault_json, fault_lines, table, time};
+use crate::tools::wal::report::{Cost, damage_json, damage_lines, table, time};
 
 /// Recovers, and prints the report.
 pub(in crate::tools::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
@@ -42,8 +42,8 @@ pub(in crate::tools::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
         Format::Table => print!("{}", text(&report, elapsed_s)),
         Format::Json => println!("{}", json(&report, elapsed_s)),
     }
-    let is_whole = report.faults.n_unsound() == 0 && report.n_unknown_samples == 0;
-    Ok(if is_whole { Verdict::Sound } else { Verdict::Faults })
+    let is_whole = report.damage.n_damaged() == 0 && report.n_unknown_samples == 0;
+    Ok(if is_whole { Verdict::Sound } else { Verdict::Damaged })
 }
 
 /// As [`recover`], and shows how far it is.
@@ -96,7 +96,7 @@ fn text(report: &Report, elapsed_s: f64) -> String {
         vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
     };
     text.push_str(&table(&["block", "from", "to", "series", "samples"], report.blocks.iter().map(block)));
-    text.push_str(&fault_lines(&report.faults));
+    text.push_str(&damage_lines(&report.damage));
     text.push_str(&lost(report));
     text
 }
@@ -149,7 +149,7 @@ fn json(report: &Report, elapsed_s: f64) -> Value {
         "spilledBytes": report.spilled_size,
         "records": records.collect::<serde_json::Map<_, _>>(),
         "blocks": report.blocks.iter().map(block).collect::<Vec<_>>(),
-        "faults": report.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
-        "nFaults": report.faults.n_unsound(),
+        "damage": report.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
+        "damageCount": report.damage.n_damaged(),
     })
 }

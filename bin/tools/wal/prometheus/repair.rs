@@ -8,7 +8,7 @@ use varve_tsdb::RealFs;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, RepairArgs};
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{fault_json, fault_lines, verdict};
+use crate::tools::wal::report::{damage_json, damage_lines, verdict};
 
 /// Mends, or says what would be mended.
 pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
@@ -26,8 +26,8 @@ pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
                 "written": args.write,
                 "mended": mended.collect::<Vec<_>>(),
                 "filled": repair.filled,
-                "faults": repair.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
-                "nFaults": repair.faults.n_unsound(),
+                "damage": repair.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
+                "damageCount": repair.damage.n_damaged(),
             });
             println!("{report}");
         }
@@ -42,7 +42,7 @@ pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
                 );
             }
             repair.filled.iter().for_each(|path| println!("{fills} the gap {}", path.display()));
-            print!("{}", fault_lines(&repair.faults));
+            print!("{}", damage_lines(&repair.damage));
             match (is_whole, args.write) {
                 (true, _) => println!("nothing to mend"),
                 (false, false) => println!("nothing was written: add --write"),
@@ -50,5 +50,5 @@ pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
             }
         }
     }
-    Ok(if is_whole { verdict(&repair.faults) } else { Verdict::Faults })
+    Ok(if is_whole { verdict(&repair.damage) } else { Verdict::Damaged })
 }

@@ -12,7 +12,7 @@ use crate::machine;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, ReplayArgs};
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{Cost, fault_json, fault_lines, table};
+use crate::tools::wal::report::{Cost, damage_json, damage_lines, table};
 
 /// Replays, and says how long it took.
 pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
@@ -43,8 +43,8 @@ pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
                 "coveredSamples": report.n_covered,
                 "unknownSamples": report.n_unknown_samples,
                 "samplesPerSecond": rate,
-                "faults": report.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
-                "nFaults": report.faults.n_unsound(),
+                "damage": report.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
+                "damageCount": report.damage.n_damaged(),
             })
         ),
         Format::Table => {
@@ -63,9 +63,9 @@ pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
             ];
             let rows = rows.into_iter().chain(cost.rows());
             print!("{}", table(&[], rows.map(|(name, value)| vec![name.to_owned(), value])));
-            print!("{}", fault_lines(&report.faults));
+            print!("{}", damage_lines(&report.damage));
         }
     }
-    let is_whole = report.faults.n_unsound() == 0 && report.n_unknown_samples == 0;
-    Ok(if is_whole { Verdict::Sound } else { Verdict::Faults })
+    let is_whole = report.damage.n_damaged() == 0 && report.n_unknown_samples == 0;
+    Ok(if is_whole { Verdict::Sound } else { Verdict::Damaged })
 }

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_tsdb::RealFs;
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::log::{Content, FoundFrame, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
 
 use crate::printing::stdout;
@@ -14,7 +14,7 @@ use crate::tools::wal::args::{DumpArgs, Format};
 use crate::tools::wal::filter::Filter;
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::record_json as item;
-use crate::tools::wal::report::{fault_lines, verdict};
+use crate::tools::wal::report::{damage_lines, verdict};
 
 /// Prints the records, a line each: as JSON, or as words.
 pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
@@ -25,12 +25,12 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     if filter.needs_labels() {
         learn(&files, &mut filter)?;
     }
-    let (mut out, mut faults) = (BufWriter::new(stdout()), Faults::default());
+    let (mut out, mut damage) = (BufWriter::new(stdout()), DamageReport::default());
     let (mut stopped, mut n_gone) = (None, 0);
     let (mut done, total) = (0, files.iter().map(|file| file.size(&RealFs)).sum());
     let progress = Progress::beside_output("dumping", Unit::Bytes);
     for file in &files {
-        let end = read_file(&RealFs, file, &mut faults, |frame| {
+        let end = read_file(&RealFs, file, &mut damage, |frame| {
             progress.show(done + frame.offset, total, "");
             if stopped.is_none() {
                 let line = line(args.output.format, file, &frame, &filter);
@@ -48,14 +48,14 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     if n_gone > 0 {
         eprintln!("{n_gone} files were removed meanwhile: a server is at work");
     }
-    eprint!("{}", fault_lines(&faults));
-    Ok(verdict(&faults))
+    eprint!("{}", damage_lines(&damage));
+    Ok(verdict(&damage))
 }
 
 /// Reads all definitions, so that the filter knows which series match.
 fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
     for file in files.iter().filter(|file| file.kind != SegmentKind::Samples) {
-        read_file(&RealFs, file, &mut Faults::default(), |frame| {
+        read_file(&RealFs, file, &mut DamageReport::default(), |frame| {
             match &frame.content {
                 Content::Series(found) => found.iter().for_each(|(series, of)| filter.learn(*series, of.iter())),
                 Content::CheckpointSeries(found, _) => {

@@ -8,7 +8,7 @@ use varve_tsdb::log::{FileSummary, PartSizes, Role, Survey, survey};
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, InspectArgs};
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{fault_json, fault_lines, table, time};
+use crate::tools::wal::report::{damage_json, damage_lines, table, time};
 
 /// Series without a definition that a table lists.
 const ORPHANS_LISTED: usize = 20;
@@ -30,7 +30,7 @@ pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
         Format::Table => {
             let n_bytes: u64 = found.files.iter().map(|file| file.end.size).sum();
             let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
-            let said = if verdict(&found) == Verdict::Sound { "sound" } else { "faults were found" };
+            let said = if verdict(&found) == Verdict::Sound { "sound" } else { "damage was found" };
             println!("{} files, {n_bytes} bytes, {n_frames} sound frames: {said}{}", found.files.len(), wrong(&found));
         }
         Format::Json => println!("{}", json(&found)),
@@ -46,7 +46,7 @@ fn read(args: &InspectArgs) -> Result<Survey> {
 }
 
 fn verdict(found: &Survey) -> Verdict {
-    if found.faults.n_unsound() == 0 && found.n_orphaned == 0 { Verdict::Sound } else { Verdict::Faults }
+    if found.damage.n_damaged() == 0 && found.n_orphaned == 0 { Verdict::Sound } else { Verdict::Damaged }
 }
 
 fn files(found: &Survey) -> String {
@@ -113,7 +113,7 @@ fn parts(parts: &PartSizes) -> String {
 
 /// Lists what is wrong, with an empty line in front; nothing if all is well.
 fn wrong(found: &Survey) -> String {
-    let mut text = fault_lines(&found.faults);
+    let mut text = damage_lines(&found.damage);
     if found.n_orphaned > 0 {
         let of_series = found.orphans.iter().take(ORPHANS_LISTED).map(|(series, n)| format!("{series} ({n})"));
         let listed: Vec<_> = of_series.collect();
@@ -159,7 +159,7 @@ fn json(found: &Survey) -> Value {
         "orphanedSamples": found.n_orphaned,
         "orphanedSeries": orphans.collect::<Vec<_>>(),
         "goneFiles": found.n_gone,
-        "faults": found.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
-        "nFaults": found.faults.n_unsound(),
+        "damage": found.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
+        "damageCount": found.damage.n_damaged(),
     })
 }

@@ -8,7 +8,7 @@ use varve_tsdb::log::{Mended, Repair, repair};
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, RepairArgs};
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{fault_json, fault_lines, verdict};
+use crate::tools::wal::report::{damage_json, damage_lines, verdict};
 
 /// Mends, or says what would be mended.
 pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
@@ -23,14 +23,14 @@ pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
                 "owner": "varve",
                 "written": args.write,
                 "mended": repair.mended.iter().map(mended).collect::<Vec<_>>(),
-                "faults": repair.faults.kept().iter().map(fault_json).collect::<Vec<_>>(),
-                "nFaults": repair.faults.n_unsound(),
+                "damage": repair.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
+                "damageCount": repair.damage.n_damaged(),
             });
             println!("{report}");
         }
         Format::Table => print!("{}", text(&repair, args.write)),
     }
-    Ok(verdict(&repair.faults))
+    Ok(verdict(&repair.damage))
 }
 
 fn text(repair: &Repair, is_written: bool) -> String {
@@ -46,8 +46,8 @@ fn text(repair: &Repair, is_written: bool) -> String {
         text.push_str(&done);
         text.push('\n');
     }
-    text.push_str(&fault_lines(&repair.faults));
-    text.push_str(match (repair.faults.n_unsound(), is_written) {
+    text.push_str(&damage_lines(&repair.damage));
+    text.push_str(match (repair.damage.n_damaged(), is_written) {
         (0, _) => "nothing to mend\n",
         (_, false) => "nothing was written: add --write\n",
         (_, true) => "",

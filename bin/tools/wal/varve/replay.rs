@@ -99,5 +99,5 @@ pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
             print!("{}", table(&[], rows.map(|(name, value)| vec![name.to_owned(), value])));
         }
     }
-    Ok(if damaged == 0 { Verdict::Sound } else { Verdict::Faults })
+    Ok(if damaged == 0 { Verdict::Sound } else { Verdict::Damaged })
 }

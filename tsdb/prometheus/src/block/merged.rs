@@ -2,7 +2,7 @@
 //!
 //! Used by the tools that print a whole data directory. In memory: the indexes of the blocks, and the samples of one series.
 
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::{SampleColumns, TimeRange};
 
 use super::reader::{BlockCursor, BlockReader, BlockSeries};
@@ -22,23 +22,23 @@ pub struct MergedSeries<'a> {
 
 impl<'a> MergedBlocks<'a> {
     /// Begins before the first series. Of two samples at one time that of the block that comes first here stands.
-    pub fn new(blocks: impl IntoIterator<Item = &'a BlockReader>, faults: &mut Faults) -> Self {
+    pub fn new(blocks: impl IntoIterator<Item = &'a BlockReader>, damage: &mut DamageReport) -> Self {
         let begin = |block: &'a BlockReader| {
             let mut cursor = block.cursor();
-            let first = cursor.next(faults);
+            let first = cursor.next(damage);
             (cursor, first)
         };
         Self { blocks: blocks.into_iter().map(begin).collect() }
     }
 
     /// Returns the next series; what is damaged is noted and left out.
-    pub fn next(&mut self, faults: &mut Faults) -> Option<MergedSeries<'a>> {
+    pub fn next(&mut self, damage: &mut DamageReport) -> Option<MergedSeries<'a>> {
         let heads = self.blocks.iter().filter_map(|(_, series)| series.as_ref());
         let labels = heads.map(BlockSeries::labels).min()?.to_vec();
         let mut parts = Vec::new();
         for (cursor, series) in &mut self.blocks {
             if series.as_ref().is_some_and(|series| series.labels() == labels) {
-                parts.extend(std::mem::replace(series, cursor.next(faults)));
+                parts.extend(std::mem::replace(series, cursor.next(damage)));
             }
         }
         Some(MergedSeries { parts })
@@ -53,11 +53,11 @@ impl<'a> MergedSeries<'a> {
     }
 
     /// Appends the samples of a range that were not deleted to empty columns; damage is noted.
-    pub fn read(&self, range: TimeRange, dst: &mut SampleColumns, faults: &mut Faults) {
+    pub fn read(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
         let mut columns = SampleColumns::default();
         for part in &self.parts {
             columns.clear();
-            part.read_range(range, &mut columns, faults);
+            part.read_range(range, &mut columns, damage);
             dst.merge(&columns);
         }
         dst.retain(range);
@@ -90,7 +90,7 @@ mod tests {
             writer.add(&[(place("a"), place(name))], &chunks).unwrap();
         }
         let meta = writer.finish(Description { max_ms: value as i64, ..Description::default() }).unwrap();
-        BlockReader::open(&**fs, &out.join(meta.ulid.to_string()), &mut Faults::default()).unwrap()
+        BlockReader::open(&**fs, &out.join(meta.ulid.to_string()), &mut DamageReport::default()).unwrap()
     }
 
     #[test]
@@ -98,17 +98,17 @@ mod tests {
         let fs: Arc<dyn Fs> = Arc::new(MemFs::default());
         let blocks =
             [block(&fs, &[("b", &[1, 3]), ("d", &[5])], 1.0), block(&fs, &[("b", &[2, 3, 9]), ("c", &[7])], 2.0)];
-        let mut faults = Faults::default();
-        let mut merged = MergedBlocks::new(&blocks, &mut faults);
+        let mut damage = DamageReport::default();
+        let mut merged = MergedBlocks::new(&blocks, &mut damage);
         let (mut found, range) = (Vec::new(), TimeRange { start_ms: 2, end_ms: 8 });
-        while let Some(series) = merged.next(&mut faults) {
+        while let Some(series) = merged.next(&mut damage) {
             let mut columns = SampleColumns::default();
-            series.read(range, &mut columns, &mut faults);
+            series.read(range, &mut columns, &mut damage);
             let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect();
             found.push((series.labels()[0].1, samples));
         }
         let expect = [("b", vec![(2, 2.0), (3, 1.0)]), ("c", vec![(7, 2.0)]), ("d", vec![(5, 1.0)])];
         assert_eq!(found, expect);
-        assert_eq!(faults.n_unsound(), 0);
+        assert_eq!(damage.n_damaged(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Fs, ReadFile, Result, SampleColumns, TimeRange, size_of_file, size_of_files};
 
 use super::chunks::{HEADER_SIZE, MAGIC, VERSION};
@@ -71,11 +71,11 @@ impl BlockReader {
         size_of_file(fs, &dir.join("index")) + size_of_files(fs, &dir.join("chunks"))
     }
 
-    /// Opens the block in the folder `dir`; what of it is damaged and can be done without is noted in `faults`.
+    /// Opens the block in the folder `dir`; what of it is damaged and can be done without is noted in `damage`.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] where nothing of the block can be read.
-    pub fn open(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Self> {
+    pub fn open(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let path = dir.join("meta.json");
         let json = fs.read(&path, META_SIZE_MAX).map_err(Error::io("read", &path))?;
         let meta = BlockMeta::parse(&json).ok_or_else(|| Error::Corrupt {
@@ -83,9 +83,9 @@ impl BlockReader {
             offset: 0,
             reason: "not the description of a block".to_owned(),
         })?;
-        let index = IndexReader::open(fs, dir, faults)?;
-        let segments = open_segments(fs, &dir.join("chunks"), faults)?;
-        Ok(Self { meta, index, segments, tombstones: tombstones::read(fs, dir, faults) })
+        let index = IndexReader::open(fs, dir, damage)?;
+        let segments = open_segments(fs, &dir.join("chunks"), damage)?;
+        Ok(Self { meta, index, segments, tombstones: tombstones::read(fs, dir, damage) })
     }
 
     /// Returns the description.
@@ -106,26 +106,26 @@ impl BlockReader {
     /// What `each` returns.
     pub fn for_each<'a>(
         &'a self,
-        faults: &mut Faults,
+        damage: &mut DamageReport,
         mut each: impl FnMut(BlockSeries<'a>) -> Result<()>,
     ) -> Result<()> {
-        self.index.for_each(faults, |series| each(BlockSeries { block: self, series }))
+        self.index.for_each(damage, |series| each(BlockSeries { block: self, series }))
     }
 
     /// Reads every part of the block, and notes what is damaged; returns the samples that can be read.
     ///
     /// # Errors
     /// None but [`Error::Io`] that is not of a chunk.
-    pub fn verify(&self, faults: &mut Faults) -> Result<u64> {
-        self.index.check_postings(faults);
-        let (mut n_samples, mut of_series) = (0, Faults::default());
-        self.for_each(faults, |series| {
+    pub fn verify(&self, damage: &mut DamageReport) -> Result<u64> {
+        self.index.check_postings(damage);
+        let (mut n_samples, mut of_series) = (0, DamageReport::default());
+        self.for_each(damage, |series| {
             let mut columns = SampleColumns::default();
             series.read_chunks(TimeRange::ALL, &mut columns, &mut of_series);
             n_samples += columns.len() as u64;
             Ok(())
         })?;
-        faults.append(of_series);
+        damage.append(of_series);
         Ok(n_samples)
     }
 
@@ -163,8 +163,8 @@ impl BlockReader {
 
 impl<'a> BlockCursor<'a> {
     /// Returns the next series in the order of labels; those that are damaged are noted and left out.
-    pub fn next(&mut self, faults: &mut Faults) -> Option<BlockSeries<'a>> {
-        let series = self.block.index.next(&mut self.at, faults)?;
+    pub fn next(&mut self, damage: &mut DamageReport) -> Option<BlockSeries<'a>> {
+        let series = self.block.index.next(&mut self.at, damage)?;
         Some(BlockSeries { block: self.block, series })
     }
 }
@@ -199,12 +199,12 @@ impl<'a> BlockSeries<'a> {
     }
 
     /// Reads the chunks; those that are damaged are noted and left out.
-    pub fn chunks(&self, faults: &mut Faults) -> Vec<BlockChunk> {
+    pub fn chunks(&self, damage: &mut DamageReport) -> Vec<BlockChunk> {
         let mut chunks = Vec::with_capacity(self.series.chunks.len());
         for chunk in &self.series.chunks {
             match self.block.read_chunk(chunk) {
                 Ok(chunk) => chunks.push(chunk),
-                Err((path, offset, reason)) => faults.push(&path, offset, FaultKind::Damage, reason),
+                Err((path, offset, reason)) => damage.push(&path, offset, DamageKind::Corrupt, reason),
             }
         }
         chunks
@@ -212,19 +212,19 @@ impl<'a> BlockSeries<'a> {
 
     /// Appends the samples that were not deleted to empty columns; damage is noted. Of two samples at one time the one of
     /// the earlier chunk stays.
-    pub fn read(&self, dst: &mut SampleColumns, faults: &mut Faults) {
-        self.read_range(TimeRange::ALL, dst, faults);
+    pub fn read(&self, dst: &mut SampleColumns, damage: &mut DamageReport) {
+        self.read_range(TimeRange::ALL, dst, damage);
     }
 
     /// As [`BlockSeries::read`], from the chunks alone that have times of a range; the ends of these are not cut.
-    pub(crate) fn read_range(&self, range: TimeRange, dst: &mut SampleColumns, faults: &mut Faults) {
-        self.read_chunks(range, dst, faults);
+    pub(crate) fn read_range(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
+        self.read_chunks(range, dst, damage);
         for &range in self.tombstones() {
             dst.remove(range);
         }
     }
 
-    fn read_chunks(&self, range: TimeRange, dst: &mut SampleColumns, faults: &mut Faults) {
+    fn read_chunks(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
         let mut columns = SampleColumns::default();
         let of_range = |chunk: &&IndexedChunk| chunk.min_ms <= range.end_ms && range.start_ms <= chunk.max_ms;
         for chunk in self.series.chunks.iter().filter(of_range) {
@@ -233,11 +233,11 @@ impl<'a> BlockSeries<'a> {
                     columns.clear();
                     if let Err(error) = chunk::decode(encoding, &bytes, &mut columns) {
                         let (path, offset) = self.block.place(chunk);
-                        faults.push(&path, offset, FaultKind::Damage, error.to_string());
+                        damage.push(&path, offset, DamageKind::Corrupt, error.to_string());
                     }
                     dst.merge(&columns);
                 }
-                Err((path, offset, reason)) => faults.push(&path, offset, FaultKind::Damage, reason),
+                Err((path, offset, reason)) => damage.push(&path, offset, DamageKind::Corrupt, reason),
             }
         }
     }
@@ -256,7 +256,7 @@ impl BlockReader {
     }
 }
 
-fn open_segments(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Vec<(PathBuf, Arc<dyn ReadFile>)>> {
+fn open_segments(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Vec<(PathBuf, Arc<dyn ReadFile>)>> {
     let mut segments = Vec::new();
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
         if !name.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -268,7 +268,7 @@ fn open_segments(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Vec<(Pa
         let is_sound =
             file.read_at(&mut header, 0).is_ok() && header[..4] == MAGIC.to_be_bytes() && header[4] == VERSION;
         if !is_sound {
-            faults.push(&path, 0, FaultKind::Damage, "the header is not that of a file of chunks");
+            damage.push(&path, 0, DamageKind::Corrupt, "the header is not that of a file of chunks");
         }
         segments.push((path, file));
     }

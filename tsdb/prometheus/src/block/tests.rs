@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::{Fs, RealFs, Sample, SampleColumns};
 
 use super::*;
@@ -30,13 +30,13 @@ fn write(out: &Path, segment_size_max: u64) -> BlockMeta {
     writer.finish(Description { min_ms: 0, max_ms: 500_000, ..Description::default() }).unwrap()
 }
 
-fn read(dir: &Path) -> (Vec<Series>, Faults) {
-    let mut faults = Faults::default();
+fn read(dir: &Path) -> (Vec<Series>, DamageReport) {
+    let mut damage = DamageReport::default();
     let mut all = Vec::new();
-    let mut of_series = Faults::default();
-    match BlockReader::open(&RealFs, dir, &mut faults) {
+    let mut of_series = DamageReport::default();
+    match BlockReader::open(&RealFs, dir, &mut damage) {
         Ok(block) => block
-            .for_each(&mut faults, |series| {
+            .for_each(&mut damage, |series| {
                 let mut columns = SampleColumns::default();
                 series.read(&mut columns, &mut of_series);
                 let labels = series.labels().iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -44,10 +44,10 @@ fn read(dir: &Path) -> (Vec<Series>, Faults) {
                 Ok(())
             })
             .unwrap(),
-        Err(error) => faults.push(dir, 0, varve_tsdb::fault::FaultKind::Damage, error.to_string()),
+        Err(error) => damage.push(dir, 0, varve_tsdb::damage::DamageKind::Corrupt, error.to_string()),
     }
-    faults.append(of_series);
-    (all, faults)
+    damage.append(of_series);
+    (all, damage)
 }
 
 fn lens(series: &[Series]) -> Vec<usize> {
@@ -60,8 +60,8 @@ fn a_block_comes_back_and_is_the_same_when_written_again() {
     let meta = write(out.path(), CHUNK_SEGMENT_SIZE_MAX);
     assert_eq!((meta.stats.n_samples, meta.stats.n_series, meta.stats.n_chunks), (631, 3, 8));
     let dir = out.path().join(meta.ulid.to_string());
-    let (series, faults) = read(&dir);
-    assert_eq!((lens(&series), faults.n_unsound()), (vec![1, 500, 130], 0));
+    let (series, damage) = read(&dir);
+    assert_eq!((lens(&series), damage.n_damaged()), (vec![1, 500, 130], 0));
     assert_eq!(series[1].1, samples(500, 1000));
     assert_eq!(series[2].0[1], ("job".to_owned(), "b".to_owned()));
     assert_eq!(write(out.path(), CHUNK_SEGMENT_SIZE_MAX), meta);
@@ -90,9 +90,9 @@ fn damage_costs_what_is_damaged() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x55;
             std::fs::write(&path, &damaged).unwrap();
-            let (series, faults) = read(&dir);
+            let (series, damage) = read(&dir);
             // Postings are not read, and padding is nothing.
-            assert!(series == whole || faults.n_unsound() > 0, "{file} {at}");
+            assert!(series == whole || damage.n_damaged() > 0, "{file} {at}");
             let n: usize = lens(&series).iter().sum();
             assert!(n + 121 >= 631 || file == "index", "{file} {at}: {n}");
             for (labels, samples) in &series {
@@ -113,10 +113,10 @@ fn blocks_of_prometheus_are_read() {
     let Ok(blocks) = BlockReader::list(&RealFs, &data) else { return };
     assert_eq!(blocks.len(), 3);
     for dir in blocks {
-        let mut faults = Faults::default();
-        let block = BlockReader::open(&RealFs, &dir, &mut faults).unwrap();
-        assert_eq!(block.verify(&mut faults).unwrap(), block.meta().stats.n_samples, "{dir:?}");
-        assert_eq!(faults.kept(), []);
+        let mut damage = DamageReport::default();
+        let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
+        assert_eq!(block.verify(&mut damage).unwrap(), block.meta().stats.n_samples, "{dir:?}");
+        assert_eq!(damage.entries(), []);
     }
 }
 
@@ -192,21 +192,21 @@ fn an_index_of_version_1_is_read() {
     let dir = out.path().join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
     let (whole, _) = read(&dir);
     // The same series and chunks, as the index of version 2 has them.
-    let mut faults = Faults::default();
-    let block = BlockReader::open(&RealFs, &dir, &mut faults).unwrap();
+    let mut damage = DamageReport::default();
+    let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
     let mut series = Vec::new();
     block
-        .for_each(&mut faults, |of| {
+        .for_each(&mut damage, |of| {
             series.push((of.labels().to_vec(), of.chunk_places().collect::<Vec<_>>()));
             Ok(())
         })
         .unwrap();
     let series: Vec<_> = series.iter().map(|(labels, chunks)| (&labels[..], &chunks[..])).collect();
     write_v1(&dir.join("index"), &series);
-    let (found, faults) = read(&dir);
-    assert_eq!(faults.kept(), []);
+    let (found, damage) = read(&dir);
+    assert_eq!(damage.entries(), []);
     assert!(found == whole);
-    let mut faults = Faults::default();
-    let block = BlockReader::open(&RealFs, &dir, &mut faults).unwrap();
-    assert_eq!((block.verify(&mut faults).unwrap(), faults.n_unsound()), (631, 0));
+    let mut damage = DamageReport::default();
+    let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
+    assert_eq!((block.verify(&mut damage).unwrap(), damage.n_damaged()), (631, 0));
 }

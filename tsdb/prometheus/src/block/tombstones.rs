@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use hashbrown::HashMap;
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Fs, TimeRange};
 
 use crate::cursor::Cursor;
@@ -27,40 +27,40 @@ pub(super) const NONE: [u8; 9] = [0x01, 0x30, 0xba, 0x30, VERSION, 0, 0, 0, 0];
 pub(super) type Tombstones = HashMap<u64, Vec<TimeRange>>;
 
 /// Reads the deletions of a block; none if there is no such file. Damage is noted, and what comes before it read.
-pub(super) fn read(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Tombstones {
+pub(super) fn read(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Tombstones {
     let path = dir.join("tombstones");
     match fs.read(&path, SIZE_MAX) {
-        Ok(bytes) => parse(&bytes, &path, faults),
+        Ok(bytes) => parse(&bytes, &path, damage),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Tombstones::new(),
         Err(error) => {
-            faults.push(&path, 0, FaultKind::Damage, format!("cannot be read: {error}"));
+            damage.push(&path, 0, DamageKind::Corrupt, format!("cannot be read: {error}"));
             Tombstones::new()
         }
     }
 }
 
-fn parse(bytes: &[u8], path: &Path, faults: &mut Faults) -> Tombstones {
+fn parse(bytes: &[u8], path: &Path, damage: &mut DamageReport) -> Tombstones {
     let mut tombstones = Tombstones::new();
     let mut src = Cursor::new(bytes);
     match (src.be_u32(), src.u8(), bytes.len().checked_sub(HEADER_SIZE + 4)) {
         (Some(MAGIC), Some(VERSION), Some(size)) => src = Cursor::new(&bytes[HEADER_SIZE..HEADER_SIZE + size]),
         (Some(MAGIC), Some(version), Some(_)) => {
-            faults.push(path, 4, FaultKind::Unknown, format!("format version {version} is not known"));
+            damage.push(path, 4, DamageKind::Unsupported, format!("format version {version} is not known"));
             return tombstones;
         }
         _ => {
-            faults.push(path, 0, FaultKind::Damage, "the header is not that of a file of deletions");
+            damage.push(path, 0, DamageKind::Corrupt, "the header is not that of a file of deletions");
             return tombstones;
         }
     }
     let checksum = &bytes[bytes.len() - 4..];
     if crc32c::crc32c(src.rest).to_be_bytes() != checksum {
-        faults.push(path, (bytes.len() - 4) as u64, FaultKind::Damage, "the checksum of the deletions is wrong");
+        damage.push(path, (bytes.len() - 4) as u64, DamageKind::Corrupt, "the checksum of the deletions is wrong");
     }
     while !src.is_empty() {
         let at = bytes.len() - 4 - src.len();
         let (Some(series), Some(start_ms), Some(end_ms)) = (src.uvarint(), src.varint(), src.varint()) else {
-            faults.push(path, at as u64, FaultKind::Damage, "a deletion is cut");
+            damage.push(path, at as u64, DamageKind::Corrupt, "a deletion is cut");
             break;
         };
         tombstones.entry(series).or_default().push(TimeRange { start_ms, end_ms });
@@ -72,10 +72,10 @@ fn parse(bytes: &[u8], path: &Path, faults: &mut Faults) -> Tombstones {
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8], n: usize, n_faults: u64) {
-        let mut faults = Faults::default();
-        assert_eq!(parse(bytes, Path::new("t"), &mut faults).len(), n, "{bytes:?}");
-        assert_eq!(faults.n_unsound(), n_faults, "{faults:?}");
+    fn check(bytes: &[u8], n: usize, n_damaged: u64) {
+        let mut damage = DamageReport::default();
+        assert_eq!(parse(bytes, Path::new("t"), &mut damage).len(), n, "{bytes:?}");
+        assert_eq!(damage.n_damaged(), n_damaged, "{damage:?}");
     }
 
     #[test]

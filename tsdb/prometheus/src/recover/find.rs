@@ -7,7 +7,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use varve_tsdb::TimeRange;
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 
 use super::input::Input;
 use super::queue::Record;
@@ -28,7 +28,7 @@ pub(super) struct Findings {
     pub(super) routed: Vec<Routed>,
     pub(super) records: RecordCounts,
     pub(super) n_tombstones: u64,
-    pub(super) faults: Faults,
+    pub(super) damage: DamageReport,
 }
 
 impl Findings {
@@ -99,7 +99,7 @@ impl Finder {
                 Some(record_type) => found.records.add(record_type),
                 None => {
                     let reason = RecordType::not_known(&record.bytes);
-                    found.faults.push(&record.segment.path, record.offset, FaultKind::Unknown, reason);
+                    found.damage.push(&record.segment.path, record.offset, DamageKind::Unsupported, reason);
                 }
             }
             if let Some(definitions) = definitions {
@@ -115,7 +115,7 @@ impl Finder {
     fn define_all(&mut self, record: &Record, definitions: Definitions<'_>, input: &Input, found: &mut Findings) {
         let Self { table, layout, next_head, .. } = self;
         let mut damage = |reason: String| {
-            found.faults.push(&record.segment.path, record.offset, FaultKind::Damage, reason);
+            found.damage.push(&record.segment.path, record.offset, DamageKind::Corrupt, reason);
         };
         let bad = definitions.bad;
         table.define(definitions, |Given { number, series, is_known }| {
@@ -138,7 +138,8 @@ impl Finder {
     /// Notes deletions. Those of all of time come with the samples: they are no deletions.
     fn delete(&mut self, records: &[Record], input: &Input, found: &mut Findings) {
         for record in records.iter().filter(|record| record.record_type == Some(RecordType::Tombstones)) {
-            let mut damage = |reason| found.faults.push(&record.segment.path, record.offset, FaultKind::Damage, reason);
+            let mut damage =
+                |reason| found.damage.push(&record.segment.path, record.offset, DamageKind::Corrupt, reason);
             let mut tombstones = Vec::new();
             if let Err(bad) = decode_tombstones(&record.bytes, &mut tombstones) {
                 damage(bad.to_string());

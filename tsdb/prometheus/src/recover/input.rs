@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use rayon::prelude::*;
-use varve_tsdb::fault::FaultKind;
+use varve_tsdb::damage::DamageKind;
 use varve_tsdb::{Error, Fs, Result};
 
 use super::report::Report;
@@ -35,9 +35,9 @@ pub(super) enum Log {
 impl Input {
     pub(super) fn open(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Self> {
         report.covered_before_ms = covered_before(fs, source, report)?;
-        let wal = WalFiles::list(fs, &source.join("wal"), &mut report.faults)?;
-        let wbl = WalFiles::list(fs, &source.join("wbl"), &mut report.faults)?;
-        let (head, mut head_chunks) = HeadChunkFiles::scan(fs, &source.join("chunks_head"), &mut report.faults)?;
+        let wal = WalFiles::list(fs, &source.join("wal"), &mut report.damage)?;
+        let wbl = WalFiles::list(fs, &source.join("wbl"), &mut report.damage)?;
+        let (head, mut head_chunks) = HeadChunkFiles::scan(fs, &source.join("chunks_head"), &mut report.damage)?;
         head_chunks.par_sort_by_key(|chunk| chunk.series);
         report.n_head_chunks = head_chunks.len() as u64;
         report.checkpoint = wal.checkpoint;
@@ -77,7 +77,7 @@ fn covered_before(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Opt
         match fs.read(&path, META_SIZE_MAX).ok().and_then(|json| BlockMeta::parse(&json)) {
             Some(meta) if meta.is_out_of_order() => {}
             Some(meta) => end_ms = end_ms.max(Some(meta.max_ms)),
-            None => report.faults.push(&path, 0, FaultKind::Damage, "not the description of a block"),
+            None => report.damage.push(&path, 0, DamageKind::Corrupt, "not the description of a block"),
         }
     }
     Ok(end_ms)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Fs, Result};
 use varve_tsdb::{SampleColumns, TimeRange};
 
@@ -71,7 +71,7 @@ pub(super) fn write(
         let step = |n: u64| progress(Progress { phase: Phase::Write, done: done * n_series + n, total, n_samples });
         let (replayed, order) = (&replayed, &order);
         let output = Output { replayed, order, window, range: range_of(window), starts: options.starts };
-        report.blocks.extend(pool.install(|| output.write(fs, out, options, newest_ms, &mut report.faults, &step))?);
+        report.blocks.extend(pool.install(|| output.write(fs, out, options, newest_ms, &mut report.damage, &step))?);
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ struct Prepared {
     series: Vec<Position>,
     /// The oldest sample.
     oldest_ms: Option<i64>,
-    faults: Faults,
+    damage: DamageReport,
 }
 
 /// What preparing a series needs, used again for the next one.
@@ -111,7 +111,7 @@ impl Output<'_> {
         out: &Path,
         options: &RecoverOptions,
         newest_ms: i64,
-        faults: &mut Faults,
+        damage: &mut DamageReport,
         step: &(dyn Fn(u64) + Sync),
     ) -> Result<Option<BlockMeta>> {
         // There are no more positions than series.
@@ -128,7 +128,7 @@ impl Output<'_> {
             writer.add_entries(&self.entries(&prepared, &places))?;
             written.extend_from_slice(&prepared.series);
             oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
-            faults.append(prepared.faults);
+            damage.append(prepared.damage);
             step(written.len() as u64);
             Ok(())
         };
@@ -275,7 +275,7 @@ impl Output<'_> {
 
     /// Brings samples together and encodes them again; returns the time of the first one, if any is left.
     fn encode(&self, series: SeriesIdx, buffers: &mut Buffers, prepared: &mut Prepared) -> Result<Option<i64>> {
-        let columns = self.merge(series, buffers, &mut prepared.faults)?;
+        let columns = self.merge(series, buffers, &mut prepared.damage)?;
         let mut encoder = Encoder::new(self.starts);
         encoder.push_columns(&columns);
         encoder.finish().iter().for_each(|chunk| prepared.group.push(&EncodedChunk::of(chunk)));
@@ -283,7 +283,7 @@ impl Output<'_> {
     }
 
     /// Decodes chunks: those in order first, then late ones where there is no sample yet; then takes out what was deleted.
-    fn merge(&self, series: SeriesIdx, buffers: &mut Buffers, faults: &mut Faults) -> Result<SampleColumns> {
+    fn merge(&self, series: SeriesIdx, buffers: &mut Buffers, damage: &mut DamageReport) -> Result<SampleColumns> {
         let (shard, slot) = self.replayed.place(series);
         let head = (&self.replayed.head, self.replayed.head_chunks.as_slice());
         let (mut columns, mut decoded) = (SampleColumns::default(), SampleColumns::default());
@@ -292,7 +292,7 @@ impl Output<'_> {
                 decoded.clear();
                 let bytes = shard.read(slot, found, head, &mut buffers.bytes)?;
                 if let Err(error) = chunk::decode(found.encoding, bytes, &mut decoded) {
-                    self.report(found, error, faults);
+                    self.report(found, error, damage);
                 }
                 columns.merge(&decoded);
             }
@@ -307,11 +307,11 @@ impl Output<'_> {
         Ok(columns)
     }
 
-    fn report(&self, found: &Found, error: ChunkError, faults: &mut Faults) {
+    fn report(&self, found: &Found, error: ChunkError, damage: &mut DamageReport) {
         if let Place::Head(place) = found.place {
             let chunk = &self.replayed.head_chunks[place as usize];
             let reason = format!("a chunk of series {}: {error}", chunk.series);
-            faults.push(self.replayed.head.path(chunk), u64::from(chunk.offset), FaultKind::Damage, reason);
+            damage.push(self.replayed.head.path(chunk), u64::from(chunk.offset), DamageKind::Corrupt, reason);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use varve_tsdb::Fs;
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 
 use super::input::Log;
 use crate::wal::{Compression, RawRecord, RecordType, Segment, SegmentReader, SpareMemory};
@@ -20,7 +20,7 @@ pub(super) struct Queue {
     /// A record that did not fit in the batch before.
     waiting: Option<Raw>,
     spare: SpareMemory,
-    pub(super) faults: Faults,
+    pub(super) damage: DamageReport,
     /// Bytes of segments that were read to their end, and of all.
     done: u64,
     total: u64,
@@ -69,7 +69,7 @@ impl Queue {
             open: None,
             waiting: None,
             spare: SpareMemory::default(),
-            faults: Faults::default(),
+            damage: DamageReport::default(),
             done: 0,
             total,
         }
@@ -110,7 +110,7 @@ impl Queue {
                 Ok(record) => records.push(record),
                 Err((segment, offset)) => {
                     let reason = "a record cannot be decompressed";
-                    self.faults.push(&segment.path, offset, FaultKind::Damage, reason);
+                    self.damage.push(&segment.path, offset, DamageKind::Corrupt, reason);
                 }
             }
         }
@@ -125,7 +125,7 @@ impl Queue {
     fn next(&mut self) -> Option<Raw> {
         loop {
             if let Some((segment, log, reader)) = &mut self.open {
-                if let Some(record) = reader.next_in(&mut self.spare, &mut self.faults) {
+                if let Some(record) = reader.next_in(&mut self.spare, &mut self.damage) {
                     return Some(Raw { segment: Arc::clone(segment), log: *log, record });
                 }
                 self.done += reader.size();
@@ -134,7 +134,7 @@ impl Queue {
             let (segment, log) = self.segments.next()?;
             match SegmentReader::open(&*self.fs, &segment) {
                 Ok(reader) => self.open = Some((Arc::new(segment), log, reader)),
-                Err(error) => self.faults.push(&segment.path, 0, FaultKind::Damage, error.to_string()),
+                Err(error) => self.damage.push(&segment.path, 0, DamageKind::Corrupt, error.to_string()),
             }
         }
     }

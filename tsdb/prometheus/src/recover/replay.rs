@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use varve_tsdb::fault::FaultKind;
+use varve_tsdb::damage::DamageKind;
 use varve_tsdb::{Fs, Result, SampleColumns, TimeRange};
 
 use super::find::{Finder, Findings};
@@ -80,7 +80,7 @@ pub(super) fn replay(
     }
     pool.install(|| replay.step(&[], || (), report, options))?;
     report.read_size = queue.done();
-    report.faults.append(queue.faults);
+    report.damage.append(queue.damage);
     pool.install(|| replay.finish(report))
 }
 
@@ -130,13 +130,13 @@ impl Replay {
     fn note(&mut self, report: &mut Report) -> Result<()> {
         report.records.append(&std::mem::take(&mut self.found.records));
         report.n_tombstones += std::mem::take(&mut self.found.n_tombstones);
-        report.faults.append(std::mem::take(&mut self.found.faults));
+        report.damage.append(std::mem::take(&mut self.found.damage));
         for routed in &mut self.found.routed {
             report.n_covered += routed.n_covered;
             report.n_unknown_schema += routed.n_unknown_schema;
             report.n_exemplars += routed.n_exemplars;
             report.n_metadata += routed.n_metadata;
-            report.faults.append(std::mem::take(&mut routed.faults));
+            report.damage.append(std::mem::take(&mut routed.damage));
             routed.unknown.iter().try_for_each(|sample| self.unknown.push(sample, report))?;
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Replay {
             columns.clear();
             if let Err(error) = chunk::decode(chunk.encoding, &bytes, &mut columns) {
                 let path = self.input.head.path(chunk);
-                report.faults.push(path, u64::from(chunk.offset), FaultKind::Damage, error.to_string());
+                report.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, error.to_string());
             }
             for (idx, sample) in columns.iter().enumerate() {
                 let value = match columns.histogram(idx) {

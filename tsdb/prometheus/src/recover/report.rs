@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 
 use crate::block::BlockMeta;
 use crate::wal::RecordType;
@@ -14,7 +14,7 @@ pub(super) const LOST_SERIES_MAX: usize = 100_000;
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// What is damaged, and where.
-    pub faults: Faults,
+    pub damage: DamageReport,
     /// The blocks that were written.
     pub blocks: Vec<BlockMeta>,
     /// Samples before that time are in blocks already; `None` without blocks.

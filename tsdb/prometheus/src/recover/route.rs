@@ -1,6 +1,6 @@
 //! Samples out of records, on their way to the shards of their series.
 
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 
 use super::input::Log;
 use super::queue::Record;
@@ -54,7 +54,7 @@ pub(super) struct Routed {
     pub(super) n_unknown_schema: u64,
     pub(super) n_exemplars: u64,
     pub(super) n_metadata: u64,
-    pub(super) faults: Faults,
+    pub(super) damage: DamageReport,
 }
 
 /// Finds the series of samples.
@@ -73,7 +73,7 @@ impl Router<'_> {
         for record in records {
             routed.is_late = record.log == Log::Late;
             if let Err(bad) = self.route_record(record, &mut histograms, routed) {
-                routed.faults.push(&record.segment.path, record.offset, FaultKind::Damage, bad.to_string());
+                routed.damage.push(&record.segment.path, record.offset, DamageKind::Corrupt, bad.to_string());
             }
         }
     }

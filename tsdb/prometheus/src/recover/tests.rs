@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use varve_tsdb::fault::Faults;
+use varve_tsdb::damage::DamageReport;
 use varve_tsdb::varint::put_i64;
 use varve_tsdb::{Db, Options, QueryContext, RealFs, SampleColumns, TimeRange};
 
@@ -62,18 +62,18 @@ fn run(source: &Path, options: &RecoverOptions) -> (Samples, Report, TempDir) {
 fn read_blocks(dir: &Path) -> Samples {
     let mut samples = Samples::new();
     for dir in BlockReader::list(&RealFs, dir).unwrap() {
-        let mut faults = Faults::default();
-        let block = BlockReader::open(&RealFs, &dir, &mut faults).unwrap();
-        let mut of_series = Faults::default();
+        let mut damage = DamageReport::default();
+        let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
+        let mut of_series = DamageReport::default();
         block
-            .for_each(&mut faults, |series| {
+            .for_each(&mut damage, |series| {
                 let mut columns = SampleColumns::default();
                 series.read(&mut columns, &mut of_series);
                 add(&mut samples, format!("{:?}", series.labels()), &columns);
                 Ok(())
             })
             .unwrap();
-        assert_eq!((faults.n_unsound(), of_series.n_unsound()), (0, 0));
+        assert_eq!((damage.n_damaged(), of_series.n_damaged()), (0, 0));
     }
     samples
 }
@@ -91,7 +91,7 @@ fn n_samples(samples: &Samples) -> u64 {
 fn memory_and_workers_do_not_change_what_comes_out() {
     let Some(recorded) = recorded() else { return };
     let (expected, whole, _out) = run(&recorded, &RecoverOptions::default());
-    assert_eq!((whole.faults.n_unsound(), whole.n_unknown_samples), (0, 0));
+    assert_eq!((whole.damage.n_damaged(), whole.n_unknown_samples), (0, 0));
     assert_eq!(n_samples(&expected), whole.blocks.iter().map(|block| block.stats.n_samples).sum::<u64>());
     let options = RecoverOptions { memory_bytes: 1, concurrency: 3, ..RecoverOptions::default() };
     let (found, report, out) = run(&recorded, &options);
@@ -130,7 +130,7 @@ fn log_of(n_series: u64, n_times: i64) -> TempDir {
 fn chunks_that_still_grow_do_not_stay_in_memory_either() {
     let source = log_of(4000, 59);
     let (expected, whole, _out) = run(source.path(), &RecoverOptions::default());
-    assert_eq!((whole.faults.n_unsound(), n_samples(&expected), whole.spilled_size), (0, 4000 * 59, 0));
+    assert_eq!((whole.damage.n_damaged(), n_samples(&expected), whole.spilled_size), (0, 4000 * 59, 0));
     let options = RecoverOptions { memory_bytes: 1, concurrency: 2, ..RecoverOptions::default() };
     let (found, report, _out) = run(source.path(), &options);
     // No chunk is full, and what is moved is about what the chunks take.
@@ -203,14 +203,14 @@ fn samples_with_starts_become_blocks() {
     for (kept, expected) in [(StartTimes::Dropped, [0; 3]), (StartTimes::Kept, [50_000, 50_000, 0])] {
         let options = RecoverOptions { starts: kept, ..RecoverOptions::default() };
         let (found, report, out) = run(dir.path(), &options);
-        assert_eq!((report.faults.n_unsound(), n_samples(&found)), (0, 9), "{kept:?}");
-        let mut faults = Faults::default();
+        assert_eq!((report.damage.n_damaged(), n_samples(&found)), (0, 9), "{kept:?}");
+        let mut damage = DamageReport::default();
         let block = &BlockReader::list(&RealFs, out.path()).unwrap()[0];
-        let block = BlockReader::open(&RealFs, block, &mut faults).unwrap();
+        let block = BlockReader::open(&RealFs, block, &mut damage).unwrap();
         block
-            .for_each(&mut faults, |series| {
+            .for_each(&mut damage, |series| {
                 let mut columns = SampleColumns::default();
-                series.read(&mut columns, &mut Faults::default());
+                series.read(&mut columns, &mut DamageReport::default());
                 assert_eq!(columns.timestamps_ms, [100_000, 101_000, 102_000]);
                 let starts = |idx| if columns.starts_ms.is_empty() { 0 } else { columns.start_ms(idx) };
                 assert_eq!([0, 1, 2].map(starts), expected, "{kept:?}");
@@ -228,7 +228,7 @@ fn a_missing_segment_and_missing_definitions_are_named() {
     let source = logs_of(&recorded);
     std::fs::remove_file(source.path().join("wal/00000001")).unwrap();
     let (found, report, _out) = run(source.path(), &RecoverOptions::default());
-    assert_eq!(report.faults.kept()[0].reason, "segments 1 to 1 are missing");
+    assert_eq!(report.damage.entries()[0].reason, "segments 1 to 1 are missing");
     assert!(n_samples(&found) > 0);
     // The first segment defines nearly all series.
     std::fs::remove_file(source.path().join("wal/00000000")).unwrap();
@@ -249,11 +249,11 @@ fn what_is_imported_is_exported_again() {
     let import_dir = data.path().join("import");
     let mut blocks = BlockReader::list(&RealFs, &recorded).unwrap();
     blocks.extend(BlockReader::list(&RealFs, out.path()).unwrap());
-    let (mut number, mut faults) = (1, Faults::default());
+    let (mut number, mut damage) = (1, DamageReport::default());
     for block in &blocks {
-        number += import_block(&fs(), block, &import_dir, number, &mut faults).unwrap().n_blocks;
+        number += import_block(&fs(), block, &import_dir, number, &mut damage).unwrap().n_blocks;
     }
-    assert_eq!(faults.kept(), []);
+    assert_eq!(damage.entries(), []);
     for (labels, samples) in read_blocks(&recorded) {
         expected.entry(labels).or_default().extend(samples);
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Fs, Result, size_of_file};
 
 const CHECKPOINT: &str = "checkpoint.";
@@ -39,25 +39,25 @@ pub struct WalFiles {
 impl WalFiles {
     /// Lists the segments of the log in `dir`; none if there is no such folder.
     ///
-    /// Gaps in the numbers are noted as faults. Segments that the checkpoint covers are left out.
+    /// Gaps in the numbers are noted as damage. Segments that the checkpoint covers are left out.
     ///
     /// # Errors
     /// [`Error::Io`] if a folder cannot be listed.
-    pub fn list(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Self> {
+    pub fn list(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let names = list(fs, dir)?;
         let checkpoint = names.iter().filter_map(|name| number(name.strip_prefix(CHECKPOINT)?)).max();
         let mut segments = Vec::new();
         if let Some(name) = names.iter().find(|name| checkpoint.is_some() && checkpoint_number(name) == checkpoint) {
-            segments = numbered(fs, &dir.join(name), true, faults)?;
+            segments = numbered(fs, &dir.join(name), true, damage)?;
         }
-        let own = numbered(fs, dir, false, faults)?;
+        let own = numbered(fs, dir, false, damage)?;
         segments.extend(own.into_iter().filter(|segment| checkpoint.is_none_or(|covered| segment.number > covered)));
         let first = segments.iter().find(|segment| !segment.is_checkpoint).map(|segment| segment.number);
         if let (Some(covered), Some(first)) = (checkpoint, first)
             && first > covered + 1
         {
             let reason = format!("segments {} to {} are missing behind the checkpoint", covered + 1, first - 1);
-            faults.push(dir, 0, FaultKind::Missing, reason);
+            damage.push(dir, 0, DamageKind::Missing, reason);
         }
         Ok(Self { segments, checkpoint })
     }
@@ -68,14 +68,14 @@ fn checkpoint_number(name: &str) -> Option<u64> {
 }
 
 /// The segments of a folder in the order of their numbers.
-fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, faults: &mut Faults) -> Result<Vec<Segment>> {
+fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, damage: &mut DamageReport) -> Result<Vec<Segment>> {
     let mut files: Vec<(u64, String)> =
         list(fs, dir)?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
     files.sort_unstable();
     for pair in files.windows(2) {
         if pair[1].0 > pair[0].0 + 1 {
             let reason = format!("segments {} to {} are missing", pair[0].0 + 1, pair[1].0 - 1);
-            faults.push(dir, 0, FaultKind::Missing, reason);
+            damage.push(dir, 0, DamageKind::Missing, reason);
         }
     }
     let last = files.last().map(|(number, _)| *number);

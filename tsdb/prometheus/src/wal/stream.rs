@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Fs, ReadFile, Result};
 
 use super::compression::{Compression, RECORD_SIZE_MAX};
@@ -138,21 +138,21 @@ impl SegmentReader {
 
     /// Takes the next record.
     ///
-    /// What cannot be read, bad sectors included, is noted in `faults`; `None` is the end.
-    pub fn next(&mut self, faults: &mut Faults) -> Option<RawRecord> {
-        self.next_in(&mut SpareMemory::default(), faults)
+    /// What cannot be read, bad sectors included, is noted in `damage`; `None` is the end.
+    pub fn next(&mut self, damage: &mut DamageReport) -> Option<RawRecord> {
+        self.next_in(&mut SpareMemory::default(), damage)
     }
 
     /// As [`SegmentReader::next`], in memory that is there already.
-    pub(crate) fn next_in(&mut self, spare: &mut SpareMemory, faults: &mut Faults) -> Option<RawRecord> {
+    pub(crate) fn next_in(&mut self, spare: &mut SpareMemory, damage: &mut DamageReport) -> Option<RawRecord> {
         loop {
-            if self.at == self.buffer.len() && !self.fill(faults) {
-                self.end(faults);
+            if self.at == self.buffer.len() && !self.fill(damage) {
+                self.end(damage);
                 return None;
             }
             let offset = self.position();
             if let Some(zeros) = self.zeros.take_if(|_| self.buffer[self.at] != 0) {
-                self.lose(zeros, FaultKind::Damage, "zeros stand in front of more records", faults);
+                self.lose(zeros, DamageKind::Corrupt, "zeros stand in front of more records", damage);
             }
             let page = self.page();
             match piece(page, self.is_end_of_file(page)) {
@@ -161,7 +161,7 @@ impl SegmentReader {
                     bytes.clear();
                     bytes.extend_from_slice(data);
                     self.at += HEADER_SIZE + bytes.len();
-                    if let Some(record) = self.take(offset, kind, compression, bytes, spare, faults) {
+                    if let Some(record) = self.take(offset, kind, compression, bytes, spare, damage) {
                         return Some(record);
                     }
                 }
@@ -173,14 +173,14 @@ impl SegmentReader {
                     self.at += self.page().len();
                 }
                 Piece::Torn => {
-                    let kind = if self.is_last { FaultKind::TornTail } else { FaultKind::Damage };
+                    let kind = if self.is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
                     let len = page.len();
-                    self.lose(offset, kind, "the file ends in the middle of a fragment", faults);
+                    self.lose(offset, kind, "the file ends in the middle of a fragment", damage);
                     self.at += len;
                 }
                 Piece::Bad(reason) => {
                     let skipped = sound_after(page).unwrap_or(page.len());
-                    self.lose(offset, FaultKind::Damage, reason, faults);
+                    self.lose(offset, DamageKind::Corrupt, reason, damage);
                     self.at += skipped;
                 }
             }
@@ -206,11 +206,11 @@ impl SegmentReader {
         compression: Compression,
         data: Vec<u8>,
         spare: &mut SpareMemory,
-        faults: &mut Faults,
+        damage: &mut DamageReport,
     ) -> Option<RawRecord> {
         if matches!(kind, FULL | FIRST) {
             if let Some(open) = self.open.take() {
-                faults.push(&self.path, open.offset, FaultKind::Damage, "a record without its last fragment");
+                damage.push(&self.path, open.offset, DamageKind::Corrupt, "a record without its last fragment");
             }
             self.is_lost = false;
             let record = RawRecord { offset, compression, bytes: data };
@@ -222,13 +222,13 @@ impl SegmentReader {
         }
         let Some(open) = &mut self.open else {
             if !self.is_lost {
-                faults.push(&self.path, offset, FaultKind::Damage, "a fragment of a record that has no beginning");
+                damage.push(&self.path, offset, DamageKind::Corrupt, "a fragment of a record that has no beginning");
                 self.is_lost = true;
             }
             return None;
         };
         if open.bytes.len() + data.len() > RECORD_SIZE_MAX {
-            self.lose(offset, FaultKind::Damage, "a record is larger than any that Prometheus writes", faults);
+            self.lose(offset, DamageKind::Corrupt, "a record is larger than any that Prometheus writes", damage);
             return None;
         }
         open.bytes.extend_from_slice(&data);
@@ -238,26 +238,26 @@ impl SegmentReader {
     }
 
     /// Notes damage, which costs the record that is under way.
-    fn lose(&mut self, offset: u64, kind: FaultKind, reason: &str, faults: &mut Faults) {
+    fn lose(&mut self, offset: u64, kind: DamageKind, reason: &str, damage: &mut DamageReport) {
         let begun =
             self.open.take().map(|open| format!("{reason}; lost with it: the record from byte {}", open.offset));
-        faults.push(&self.path, offset, kind, begun.unwrap_or_else(|| reason.to_owned()));
+        damage.push(&self.path, offset, kind, begun.unwrap_or_else(|| reason.to_owned()));
         self.is_lost = true;
     }
 
-    fn end(&mut self, faults: &mut Faults) {
-        let kind = if self.is_last { FaultKind::TornTail } else { FaultKind::Damage };
+    fn end(&mut self, damage: &mut DamageReport) {
+        let kind = if self.is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
         // The last page is filled up if a segment ends as it should, else it ends with its records.
         if let Some(zeros) = self.zeros.take().filter(|zeros| zeros.next_multiple_of(PAGE_SIZE as u64) != self.size) {
-            self.lose(zeros, kind, "the file ends with zeros that are no records", faults);
+            self.lose(zeros, kind, "the file ends with zeros that are no records", damage);
         }
         if let Some(open) = self.open.take() {
-            faults.push(&self.path, open.offset, kind, "a record without its last fragment");
+            damage.push(&self.path, open.offset, kind, "a record without its last fragment");
         }
     }
 
     /// Reads on; `false` at the end of the file.
-    fn fill(&mut self, faults: &mut Faults) -> bool {
+    fn fill(&mut self, damage: &mut DamageReport) -> bool {
         loop {
             self.buffer_offset += self.buffer.len() as u64;
             self.at = 0;
@@ -274,7 +274,7 @@ impl SegmentReader {
                 Ok(()) => return true,
                 Err(error) => {
                     let offset = self.buffer_offset;
-                    self.lose(offset, FaultKind::Damage, &format!("the page cannot be read: {error}"), faults);
+                    self.lose(offset, DamageKind::Corrupt, &format!("the page cannot be read: {error}"), damage);
                 }
             }
         }

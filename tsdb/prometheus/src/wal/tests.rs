@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use varve_tsdb::RealFs;
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 
 use super::*;
 
@@ -41,18 +41,18 @@ pub(crate) fn segment(records: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
     (bytes, offsets)
 }
 
-fn read(bytes: &[u8], is_last: bool) -> (Vec<(u64, Vec<u8>)>, Faults) {
+fn read(bytes: &[u8], is_last: bool) -> (Vec<(u64, Vec<u8>)>, DamageReport) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("00000000");
     std::fs::write(&path, bytes).unwrap();
     let segment = Segment { path, number: 0, is_last, is_checkpoint: false };
-    let mut faults = Faults::default();
+    let mut damage = DamageReport::default();
     let mut reader = SegmentReader::open(&RealFs, &segment).unwrap();
     let mut records = Vec::new();
-    while let Some(record) = reader.next(&mut faults) {
+    while let Some(record) = reader.next(&mut damage) {
         records.push((record.offset, record.bytes));
     }
-    (records, faults)
+    (records, damage)
 }
 
 fn records() -> Vec<Vec<u8>> {
@@ -62,20 +62,20 @@ fn records() -> Vec<Vec<u8>> {
 #[test]
 fn records_that_span_pages_come_back() {
     let (bytes, offsets) = segment(&records());
-    let (found, faults) = read(&bytes, true);
+    let (found, damage) = read(&bytes, true);
     assert_eq!(found.iter().map(|(_, record)| record.clone()).collect::<Vec<_>>(), records());
     assert_eq!(found.iter().map(|(offset, _)| *offset as usize).collect::<Vec<_>>(), offsets);
-    assert!(faults.kept().is_empty());
+    assert!(damage.entries().is_empty());
 }
 
 #[test]
 fn a_file_that_ends_within_a_record_has_a_torn_tail_if_it_is_the_last() {
     let (bytes, offsets) = segment(&records());
     for cut in [offsets[8] + 3, offsets[7] + 40_000, offsets[7] + 7] {
-        for (is_last, kind) in [(true, FaultKind::TornTail), (false, FaultKind::Damage)] {
-            let (found, faults) = read(&bytes[..cut], is_last);
+        for (is_last, kind) in [(true, DamageKind::TornTail), (false, DamageKind::Corrupt)] {
+            let (found, damage) = read(&bytes[..cut], is_last);
             assert_eq!(found.len(), if cut > offsets[8] { 8 } else { 7 });
-            assert_eq!(faults.kept().iter().map(|fault| fault.kind).collect::<Vec<_>>(), [kind], "{cut}");
+            assert_eq!(damage.entries().iter().map(|damage| damage.kind).collect::<Vec<_>>(), [kind], "{cut}");
         }
     }
 }
@@ -86,12 +86,12 @@ fn a_damaged_record_costs_itself_alone() {
     for (i, &offset) in offsets.iter().enumerate() {
         let mut damaged = bytes.clone();
         damaged[offset + 4] ^= 1;
-        let (found, faults) = read(&damaged, true);
+        let (found, damage) = read(&damaged, true);
         let lost: Vec<_> =
             offsets.iter().filter(|&&at| !found.iter().any(|(offset, _)| *offset == at as u64)).collect();
-        assert_eq!(lost, [&offset], "record {i}: {faults:?}");
-        assert!(faults.n_unsound() >= 1);
-        assert_eq!(faults.kept()[0].offset, offset as u64);
+        assert_eq!(lost, [&offset], "record {i}: {damage:?}");
+        assert!(damage.n_damaged() >= 1);
+        assert_eq!(damage.entries()[0].offset, offset as u64);
     }
 }
 
@@ -108,12 +108,12 @@ fn a_segment_that_is_missing_is_noted() {
     }
     touch("checkpoint.00000009.tmp/00000000");
     touch("00000004.tmp");
-    let mut faults = Faults::default();
-    let files = WalFiles::list(&RealFs, dir.path(), &mut faults).unwrap();
+    let mut damage = DamageReport::default();
+    let files = WalFiles::list(&RealFs, dir.path(), &mut damage).unwrap();
     let names: Vec<_> = files.segments.iter().map(|segment| (segment.number, segment.is_checkpoint)).collect();
     assert_eq!((names, files.checkpoint), (vec![(0, true), (5, false), (8, false)], Some(4)));
-    assert_eq!(faults.kept()[0].reason, "segments 6 to 7 are missing");
-    assert!(WalFiles::list(&RealFs, Path::new("nowhere"), &mut faults).unwrap().segments.is_empty());
+    assert_eq!(damage.entries()[0].reason, "segments 6 to 7 are missing");
+    assert!(WalFiles::list(&RealFs, Path::new("nowhere"), &mut damage).unwrap().segments.is_empty());
 }
 
 proptest! {
@@ -130,8 +130,8 @@ proptest! {
         let at = at.index(bytes.len());
         let mut damaged = bytes.clone();
         damaged.iter_mut().skip(at).take(len).for_each(|byte| *byte = with);
-        let (found, faults) = read(&damaged, true);
-        prop_assert!(damaged == bytes || found.len() == records.len() || !faults.kept().is_empty());
+        let (found, damage) = read(&damaged, true);
+        prop_assert!(damaged == bytes || found.len() == records.len() || !damage.entries().is_empty());
         let pages = at / PAGE_SIZE..=(at + len - 1) / PAGE_SIZE;
         for (i, &offset) in offsets.iter().enumerate() {
             let end = offsets.get(i + 1).copied().unwrap_or(bytes.len());

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 
 use super::content::{Content, Decoder};
 use super::files::{LogFile, Role};
+use crate::damage::{DamageKind, DamageReport};
 use crate::error::{Error, Result};
-use crate::fault::{FaultKind, Faults};
 use crate::fs::Fs;
 use crate::wal::frame::{COMPRESSED, HEADER_SIZE, VERSION};
 use crate::wal::reader::{Frame, Item, LargeFrames, Opened, Reader};
@@ -44,32 +44,32 @@ pub struct FileEnd {
     pub is_gone: bool,
 }
 
-/// Reads a file and hands out its sound frames, in order. What is wrong is noted in `faults`.
+/// Reads a file and hands out its sound frames, in order. What is wrong is noted in `damage`.
 ///
 /// # Errors
 /// Those of `each`.
 pub fn read_file(
     fs: &dyn Fs,
     file: &LogFile,
-    faults: &mut Faults,
+    damage: &mut DamageReport,
     each: impl FnMut(FoundFrame<'_>) -> Result<()>,
 ) -> Result<FileEnd> {
     let (path, large) = (&file.path, LargeFrames::default());
     let size = file.size(fs);
     let end = FileEnd { size, ..FileEnd::default() };
     match Reader::open(fs, path, file.kind, &large) {
-        Ok(Opened::Sound(reader)) => read_frames(reader, file, end, faults, each),
+        Ok(Opened::Sound(reader)) => read_frames(reader, file, end, damage, each),
         Ok(Opened::Empty) => Ok(end),
         Ok(Opened::Damaged(size)) => {
             let reason = format!("no sound header: none of {size} bytes can be trusted as they are");
-            faults.push(path, 0, FaultKind::Damage, reason);
+            damage.push(path, 0, DamageKind::Corrupt, reason);
             Ok(FileEnd { damaged_bytes: size, ..end })
         }
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(FileEnd { is_gone: true, ..end }),
         Err(error) => {
             let is_newer = matches!(error, Error::Version { .. });
-            let kind = if is_newer { FaultKind::Unknown } else { FaultKind::Damage };
-            faults.push(path, 0, kind, error.to_string());
+            let kind = if is_newer { DamageKind::Unsupported } else { DamageKind::Corrupt };
+            damage.push(path, 0, kind, error.to_string());
             Ok(end)
         }
     }
@@ -80,7 +80,7 @@ pub(super) fn read_frames(
     mut reader: Reader<'_>,
     file: &LogFile,
     mut end: FileEnd,
-    faults: &mut Faults,
+    damage: &mut DamageReport,
     mut each: impl FnMut(FoundFrame<'_>) -> Result<()>,
 ) -> Result<FileEnd> {
     end.version = Some(VERSION);
@@ -92,7 +92,7 @@ pub(super) fn read_frames(
             Ok(None) => return Ok(end),
             Err(error) => {
                 // A bad sector: nothing is known of what lies behind it.
-                faults.push(path, behind, FaultKind::Damage, format!("cannot be read on: {error}"));
+                damage.push(path, behind, DamageKind::Corrupt, format!("cannot be read on: {error}"));
                 end.damaged_bytes += end.size.saturating_sub(behind);
                 return Ok(end);
             }
@@ -102,7 +102,7 @@ pub(super) fn read_frames(
             Item::Frame(frame) => {
                 end.n_missing_frames += frame.n_missing;
                 let content = decoder.decode(&frame);
-                note_frame(file, &frame, &content, faults);
+                note_frame(file, &frame, &content, damage);
                 let (is_compressed, record) = (frame.record & COMPRESSED != 0, frame.record);
                 let Frame { offset, size, sequence, payload, .. } = frame;
                 each(FoundFrame { offset, size, sequence, is_compressed, content, record, payload })?;
@@ -110,31 +110,31 @@ pub(super) fn read_frames(
             Item::Damaged(range) => {
                 end.damaged_bytes += range.end - range.start;
                 let reason = format!("{} bytes are no sound frame", range.end - range.start);
-                faults.push(path, range.start, FaultKind::Damage, reason);
+                damage.push(path, range.start, DamageKind::Corrupt, reason);
             }
             Item::Torn(range) => {
                 end.torn_bytes += range.end - range.start;
                 let reason = format!("the last {} bytes are no sound frame", range.end - range.start);
-                faults.push(path, range.start, FaultKind::TornTail, reason);
+                damage.push(path, range.start, DamageKind::TornTail, reason);
             }
         }
     }
 }
 
 /// Notes what is wrong though the frame itself is sound.
-fn note_frame(file: &LogFile, frame: &Frame<'_>, content: &Content<'_>, faults: &mut Faults) {
-    let mut note = |kind, reason| faults.push(&file.path, frame.offset, kind, reason);
+fn note_frame(file: &LogFile, frame: &Frame<'_>, content: &Content<'_>, damage: &mut DamageReport) {
+    let mut note = |kind, reason| damage.push(&file.path, frame.offset, kind, reason);
     if frame.n_missing > 0 {
         let reason = format!("{} frames are missing before frame {}", frame.n_missing, frame.sequence);
-        note(FaultKind::Missing, reason);
+        note(DamageKind::Missing, reason);
     }
     match content {
         Content::Unknown => {
             let reason = format!("frame {} holds no record that this program knows", frame.sequence);
-            note(FaultKind::Unknown, reason);
+            note(DamageKind::Unsupported, reason);
         }
         Content::CheckpointSeries(_, n_lost @ 1..) => {
-            note(FaultKind::Missing, format!("labels of {n_lost} series are lost: a frame of symbols is missing"));
+            note(DamageKind::Missing, format!("labels of {n_lost} series are lost: a frame of symbols is missing"));
         }
         _ => {}
     }

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use super::content::Content;
 use super::files::{LogFile, Role, list};
 use super::read::{FileEnd, FoundFrame, read_frames};
+use crate::damage::{DamageKind, DamageReport};
 use crate::error::{Error, Result};
-use crate::fault::{FaultKind, Faults};
 use crate::fs::{AppendFile, Fs};
 use crate::originals;
 use crate::varint::put_u64;
@@ -32,7 +32,7 @@ const TMP_SUFFIX: &str = ".mended.tmp";
 #[derive(Debug, Clone, Default)]
 pub struct Repair {
     /// What is damaged, and where.
-    pub faults: Faults,
+    pub damage: DamageReport,
     /// The files that are written anew or set aside.
     pub mended: Vec<Mended>,
 }
@@ -92,19 +92,19 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64
 
 impl Repair {
     fn file(&mut self, fs: &dyn Fs, quarantine: &Path, file: &LogFile, files: &[LogFile], write: bool) -> Result<()> {
-        let (large, mut found) = (LargeFrames::default(), Faults::default());
+        let (large, mut found) = (LargeFrames::default(), DamageReport::default());
         let reader = open(fs, file, &large, &mut found)?;
         let framing = reader.as_ref().map(Reader::framing);
         let sound = reader.map(|reader| examine(reader, file, &mut found)).transpose()?.unwrap_or_default();
         let is_cut = file.kind == SegmentKind::Checkpoint && !(sound.begins && sound.ends);
         if is_cut {
-            found.push(&file.path, 0, FaultKind::Missing, "the first or the last frame of the checkpoint is missing");
+            found.push(&file.path, 0, DamageKind::Missing, "the first or the last frame of the checkpoint is missing");
         }
-        if found.n_unsound() == 0 {
+        if found.n_damaged() == 0 {
             return Ok(());
         }
-        let n_mendable = found.n_unsound() - sound.n_without_labels;
-        self.faults.append(found);
+        let n_mendable = found.n_damaged() - sound.n_without_labels;
+        self.damage.append(found);
         if n_mendable == 0 {
             return Ok(());
         }
@@ -131,13 +131,18 @@ impl Repair {
 }
 
 /// Opens a file, by a guessed header if need be; `None` if there is nothing in it to be kept.
-fn open<'a>(fs: &dyn Fs, file: &LogFile, large: &'a LargeFrames, faults: &mut Faults) -> Result<Option<Reader<'a>>> {
+fn open<'a>(
+    fs: &dyn Fs,
+    file: &LogFile,
+    large: &'a LargeFrames,
+    damage: &mut DamageReport,
+) -> Result<Option<Reader<'a>>> {
     let path = &file.path;
     match Reader::open(fs, path, file.kind, large)? {
         Opened::Sound(reader) => return Ok(Some(reader)),
         // What a crash left: nothing was written to it.
         Opened::Empty if file.kind != SegmentKind::Checkpoint => return Ok(None),
-        Opened::Empty | Opened::Damaged(_) => faults.push(path, 0, FaultKind::Damage, "no sound header"),
+        Opened::Empty | Opened::Damaged(_) => damage.push(path, 0, DamageKind::Corrupt, "no sound header"),
     }
     let mut header = [0; HEADER_SIZE];
     let read = fs.open(path).and_then(|file| file.read_at(&mut header, 0));
@@ -147,7 +152,7 @@ fn open<'a>(fs: &dyn Fs, file: &LogFile, large: &'a LargeFrames, faults: &mut Fa
     for framing in Framing::guesses(&header, file.kind) {
         let mut n_frames = 0;
         let reader = Reader::open_as(fs, path, framing, large)?;
-        read_frames(reader, file, FileEnd::default(), &mut Faults::default(), |_| {
+        read_frames(reader, file, FileEnd::default(), &mut DamageReport::default(), |_| {
             n_frames += 1;
             Ok(())
         })?;
@@ -158,9 +163,9 @@ fn open<'a>(fs: &dyn Fs, file: &LogFile, large: &'a LargeFrames, faults: &mut Fa
     Ok(None)
 }
 
-fn examine(reader: Reader<'_>, file: &LogFile, faults: &mut Faults) -> Result<Sound> {
+fn examine(reader: Reader<'_>, file: &LogFile, damage: &mut DamageReport) -> Result<Sound> {
     let mut sound = Sound::default();
-    read_frames(reader, file, FileEnd::default(), faults, |frame| {
+    read_frames(reader, file, FileEnd::default(), damage, |frame| {
         if matches!(frame.content, Content::Unknown) {
             return Ok(());
         }
@@ -224,7 +229,7 @@ fn write_anew(fs: &dyn Fs, file: &LogFile, framing: Framing, sound: Sound) -> Re
     if is_checkpoint && !sound.begins {
         anew.put(checkpoint::BEGIN, &pair(file.number, sound.next_ref))?;
     }
-    read_frames(reader, file, FileEnd::default(), &mut Faults::default(), |frame: FoundFrame<'_>| {
+    read_frames(reader, file, FileEnd::default(), &mut DamageReport::default(), |frame: FoundFrame<'_>| {
         match frame.content {
             Content::Unknown => Ok(()),
             _ => anew.put(frame.record, frame.payload),

@@ -8,8 +8,8 @@ use hashbrown::HashSet;
 use super::content::{Content, SampleSizes};
 use super::files::{LogFile, Role, list};
 use super::read::{FileEnd, FoundFrame, read_file};
+use crate::damage::{DamageKind, DamageReport};
 use crate::error::{Error, Result};
-use crate::fault::{FaultKind, Faults};
 use crate::fs::Fs;
 use crate::sample::TimeRange;
 use crate::wal::frame::{FRAME_HEADER_SIZE, HEADER_SIZE};
@@ -23,7 +23,7 @@ const TRIES_MAX: usize = 5;
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
     /// What is wrong with files that count. That of files which a checkpoint replaces costs nothing and is left out.
-    pub faults: Faults,
+    pub damage: DamageReport,
     /// The files, in the order of [`list`].
     pub files: Vec<FileSummary>,
     /// What takes how many bytes, in files that count.
@@ -131,9 +131,9 @@ impl Survey {
         defined: &mut HashSet<u64>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<FileSummary> {
-        let (mut faults, mut summary) = (Faults::default(), FileSummary::of(file));
+        let (mut damage, mut summary) = (DamageReport::default(), FileSummary::of(file));
         let counts = file.role == Role::Counts;
-        summary.end = read_file(fs, file, &mut faults, |frame| {
+        summary.end = read_file(fs, file, &mut damage, |frame| {
             summary.add(&frame);
             if counts {
                 self.parts.add(file, &frame);
@@ -142,15 +142,15 @@ impl Survey {
             progress(frame.offset + frame.size);
             Ok(())
         })?;
-        if file.kind == SegmentKind::Checkpoint && faults.n_unsound() == 0 && !summary.end.is_gone {
-            note_end(fs, file, &mut faults);
+        if file.kind == SegmentKind::Checkpoint && damage.n_damaged() == 0 && !summary.end.is_gone {
+            note_end(fs, file, &mut damage);
         }
         if counts {
             self.parts.file_headers += summary.end.version.map_or(0, |_| HEADER_SIZE as u64);
             self.parts.unsound += summary.end.damaged_bytes + summary.end.torn_bytes;
         }
         if !file.is_replaced() {
-            self.faults.append(faults);
+            self.damage.append(damage);
         }
         self.n_gone += u64::from(summary.end.is_gone);
         Ok(summary)
@@ -179,9 +179,9 @@ impl Survey {
 }
 
 /// Notes what only a look at the whole checkpoint tells: that it does not end as one should.
-fn note_end(fs: &dyn Fs, file: &LogFile, faults: &mut Faults) {
-    if let Ok(Some(damage)) = checkpoint::examine(fs, &file.path, &LargeFrames::default()) {
-        faults.push(&file.path, damage.offset, FaultKind::Damage, format!("the checkpoint {}", damage.reason));
+fn note_end(fs: &dyn Fs, file: &LogFile, damage: &mut DamageReport) {
+    if let Ok(Some(found)) = checkpoint::examine(fs, &file.path, &LargeFrames::default()) {
+        damage.push(&file.path, found.offset, DamageKind::Corrupt, format!("the checkpoint {}", found.reason));
     }
 }
 

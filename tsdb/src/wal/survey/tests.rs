@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::context::QueryContext;
+use crate::damage::DamageReport;
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::fault::Faults;
 use crate::fs::{Fs, RealFs};
 use crate::options::Options;
 use crate::sample::{SampleColumns, TimeRange};
@@ -43,7 +43,7 @@ fn open(dir: &Path) -> Result<Db> {
 fn samples(dir: &Path) -> Vec<(u64, i64)> {
     let mut found = Vec::new();
     for file in list(&RealFs, dir).unwrap() {
-        read_file(&RealFs, &file, &mut Faults::default(), |frame| {
+        read_file(&RealFs, &file, &mut DamageReport::default(), |frame| {
             match &frame.content {
                 Content::Samples(samples, _) => {
                     found.extend(samples.iter().map(|it| (it.series, it.sample.timestamp_ms)));
@@ -82,10 +82,10 @@ fn statistics_agree_with_those_of_a_replay() {
         let damage = (sum(|end| end.damaged_bytes), sum(|end| end.torn_bytes), sum(|end| end.n_missing_frames));
         assert_eq!(damage, (replayed.damaged_bytes, replayed.torn_bytes, replayed.n_missing_frames), "seed {seed}");
         assert_eq!(
-            (found.faults.n_unsound() > 0, found.n_gone),
+            (found.damage.n_damaged() > 0, found.n_gone),
             (damage.0 + damage.2 > 0, 0),
             "{:?}",
-            found.faults.kept()
+            found.damage.entries()
         );
     }
 }
@@ -145,10 +145,10 @@ fn a_repaired_log_keeps_every_sound_frame_and_has_no_faults() {
         assert_eq!(repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap().mended, [], "seed {seed}: it is mended");
         let after = samples(dir.path());
         assert!(before.1.iter().all(|sample| after.binary_search(sample).is_ok()), "seed {seed}");
-        let left = look(dir.path()).faults;
+        let left = look(dir.path()).damage;
         // What was lost of a checkpoint stays lost.
         let is_known = |reason: &str| reason.starts_with("labels of ");
-        let unsound = left.kept().iter().filter(|it| it.kind.name() != "torn tail").find(|it| !is_known(&it.reason));
+        let unsound = left.entries().iter().filter(|it| it.kind.name() != "torn tail").find(|it| !is_known(&it.reason));
         assert!(unsound.is_none(), "seed {seed}: {unsound:?}");
         let stats = open(dir.path()).unwrap().stats().replayed;
         assert_eq!((stats.damaged_bytes, stats.n_missing_frames, stats.n_damaged_checkpoints), (0, 0, 0));
@@ -176,7 +176,7 @@ fn a_flipped_bit_of_a_header_costs_nothing_after_a_repair() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[12] ^= 4;
     std::fs::write(&path, bytes).unwrap();
-    assert_eq!(look(dir.path()).faults.kept()[0].offset, 0);
+    assert_eq!(look(dir.path()).damage.entries()[0].offset, 0);
     repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
     assert!(read(dir.path()) == whole);
 }
@@ -191,7 +191,7 @@ fn a_newer_format_is_reported_and_left_alone() {
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
     let found = look(dir.path());
-    assert_eq!(found.faults.kept().iter().filter(|fault| fault.path == path).count(), 1);
+    assert_eq!(found.damage.entries().iter().filter(|damage| damage.path == path).count(), 1);
     let before = files(dir.path());
     assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Version { found: 99, .. })));
     assert!(files(dir.path()) == before);

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::fault::{FaultKind, Faults};
+use varve_tsdb::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Fs, Result};
 
 use super::{MAGIC, SERIES_ALIGN};
@@ -54,7 +54,7 @@ pub(in crate::block) struct IndexedSeries<'a> {
 
 impl IndexReader {
     /// Reads the index of the block in `dir`.
-    pub(in crate::block) fn open(fs: &dyn Fs, dir: &Path, faults: &mut Faults) -> Result<Self> {
+    pub(in crate::block) fn open(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let path = dir.join("index");
         let bytes = fs.read(&path, INDEX_SIZE_MAX).map_err(Error::io("read", &path))?;
         let mut header = Cursor::new(&bytes);
@@ -69,7 +69,7 @@ impl IndexReader {
             read_symbols(&bytes).ok_or_else(|| corrupt(&path, HEADER_SIZE as u64, "the symbols make no sense"))?;
         let checked = section(&bytes, HEADER_SIZE).is_some();
         if !checked {
-            faults.push(&path, HEADER_SIZE as u64, FaultKind::Damage, "the checksum of the symbols is wrong");
+            damage.push(&path, HEADER_SIZE as u64, DamageKind::Corrupt, "the checksum of the symbols is wrong");
         }
         let contents = contents(&bytes).filter(|contents| contents.iter().all(|&offset| offset <= bytes.len()));
         let mut series = behind_symbols..bytes.len();
@@ -79,7 +79,7 @@ impl IndexReader {
         });
         if postings.is_none() {
             let at = bytes.len().saturating_sub(CONTENTS_SIZE);
-            faults.push(&path, at as u64, FaultKind::Damage, "the table of contents makes no sense");
+            damage.push(&path, at as u64, DamageKind::Corrupt, "the table of contents makes no sense");
         }
         Ok(Self { path, is_v1: version == 1, symbols, series, postings, bytes })
     }
@@ -87,11 +87,11 @@ impl IndexReader {
     /// Hands out all series; one that is damaged is noted, and the next sound one looked for.
     pub(in crate::block) fn for_each<'a>(
         &'a self,
-        faults: &mut Faults,
+        damage: &mut DamageReport,
         mut each: impl FnMut(IndexedSeries<'a>) -> Result<()>,
     ) -> Result<()> {
         let mut at = self.start();
-        while let Some(series) = self.next(&mut at, faults) {
+        while let Some(series) = self.next(&mut at, damage) {
             each(series)?;
         }
         Ok(())
@@ -103,7 +103,7 @@ impl IndexReader {
     }
 
     /// Takes the first sound series from `at` on and moves `at` behind it; what is damaged in between is noted.
-    pub(in crate::block) fn next(&self, at: &mut usize, faults: &mut Faults) -> Option<IndexedSeries<'_>> {
+    pub(in crate::block) fn next(&self, at: &mut usize, damage: &mut DamageReport) -> Option<IndexedSeries<'_>> {
         while *at < self.series.end {
             if self.is_padding(*at) {
                 *at += 1;
@@ -118,7 +118,7 @@ impl IndexReader {
             let found = next.into_iter().find(|&at| self.bytes[at] != 0 && self.take_small(at).is_some());
             // Without contents nobody knows where the series end: then this is what comes behind them.
             if self.postings.is_some() || found.is_some() {
-                faults.push(&self.path, *at as u64, FaultKind::Damage, "a series cannot be read");
+                damage.push(&self.path, *at as u64, DamageKind::Corrupt, "a series cannot be read");
             }
             *at = found.unwrap_or(self.series.end);
         }
@@ -135,10 +135,10 @@ impl IndexReader {
     }
 
     /// Checks the postings and their table; returns how many there are.
-    pub(in crate::block) fn check_postings(&self, faults: &mut Faults) -> u64 {
+    pub(in crate::block) fn check_postings(&self, damage: &mut DamageReport) -> u64 {
         let Some((_, table)) = self.postings else { return 0 };
         let Some(content) = section(&self.bytes, table) else {
-            faults.push(&self.path, table as u64, FaultKind::Damage, "the table of postings makes no sense");
+            damage.push(&self.path, table as u64, DamageKind::Corrupt, "the table of postings makes no sense");
             return 0;
         };
         let (mut src, mut n) = (Cursor::new(content), 0);
@@ -146,13 +146,13 @@ impl IndexReader {
         for _ in 0..n_entries {
             let entry = (src.uvarint(), src.text(), src.text(), src.uvarint());
             let (Some(2), Some(name), Some(value), Some(offset)) = entry else {
-                faults.push(&self.path, table as u64, FaultKind::Damage, "the table of postings makes no sense");
+                damage.push(&self.path, table as u64, DamageKind::Corrupt, "the table of postings makes no sense");
                 break;
             };
             n += 1;
             if usize::try_from(offset).ok().and_then(|offset| section(&self.bytes, offset)).is_none() {
                 let reason = format!("the postings of {name}={value:?} cannot be read");
-                faults.push(&self.path, offset, FaultKind::Damage, reason);
+                damage.push(&self.path, offset, DamageKind::Corrupt, reason);
             }
         }
         n

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use varve_tsdb::fault::Fault;
+use varve_tsdb::damage;
 
 use super::*;
 use crate::chunk;
@@ -68,12 +68,12 @@ struct Source {
 impl Source {
     /// Cuts the logs of a directory into records with the pages that they touch, and its head chunks into chunks.
     fn of(dir: TempDir) -> Self {
-        let (mut pieces, mut labels, mut faults) = (Vec::new(), BTreeMap::new(), Faults::default());
+        let (mut pieces, mut labels, mut damage) = (Vec::new(), BTreeMap::new(), DamageReport::default());
         let inside = |path: &Path| path.strip_prefix(dir.path()).unwrap().to_owned();
         for log in ["wal", "wbl"] {
-            for segment in WalFiles::list(&RealFs, &dir.path().join(log), &mut faults).unwrap().segments {
+            for segment in WalFiles::list(&RealFs, &dir.path().join(log), &mut damage).unwrap().segments {
                 let mut reader = SegmentReader::open(&RealFs, &segment).unwrap();
-                while let Some(record) = reader.next(&mut faults) {
+                while let Some(record) = reader.next(&mut damage) {
                     let page = PAGE_SIZE as u64;
                     let bytes = record.offset / page * page..reader.position().next_multiple_of(page);
                     let record = record.compression.decode(&record.bytes).unwrap();
@@ -82,7 +82,7 @@ impl Source {
                 }
             }
         }
-        let (files, chunks) = HeadChunkFiles::scan(&RealFs, &dir.path().join("chunks_head"), &mut faults).unwrap();
+        let (files, chunks) = HeadChunkFiles::scan(&RealFs, &dir.path().join("chunks_head"), &mut damage).unwrap();
         for chunk in &chunks {
             let (start, end) = (u64::from(chunk.offset), u64::from(chunk.offset + chunk.size));
             let bytes = start.saturating_sub(HEAD_CHUNK_FRAME)..end + HEAD_CHUNK_FRAME;
@@ -92,7 +92,7 @@ impl Source {
             let samples = columns.timestamps_ms.iter().map(|&time| (chunk.series, time)).collect();
             pieces.push(Piece { path: inside(files.path(chunk)), bytes, samples });
         }
-        assert_eq!(faults.n_unsound(), 0);
+        assert_eq!(damage.n_damaged(), 0);
         Self { dir, pieces, labels }
     }
 
@@ -234,9 +234,9 @@ fn damage_costs_the_damaged_pages_and_is_named() {
         let mut excused = source.samples_in(path.strip_prefix(copy.path()).unwrap(), &touched);
         excused.extend(unknown.iter().map(|(series, time)| (source.labels[series].as_str(), *time)));
         check(&context, &whole, &found, &excused);
-        let names_it = |fault: &Fault| fault.path == path || Some(fault.path.as_path()) == path.parent();
+        let names_it = |found: &damage::Damage| found.path == path || Some(found.path.as_path()) == path.parent();
         let is_less = n_samples(&found) < n_samples(&whole);
-        assert!(!is_less || report.faults.kept().iter().any(names_it), "{context}: {:?}", report.faults);
+        assert!(!is_less || report.damage.entries().iter().any(names_it), "{context}: {:?}", report.damage);
     }
 }
 
@@ -275,21 +275,21 @@ fn check_unknown(context: &str, report: &Report, out: &Path) -> Vec<(u64, i64)> 
 }
 
 /// A block: samples by labels, none if nothing of it can be read.
-fn read_block(dir: &Path, faults: &mut Faults) -> Samples {
+fn read_block(dir: &Path, damage: &mut DamageReport) -> Samples {
     let mut samples = Samples::new();
-    let mut of_series = Faults::default();
-    match BlockReader::open(&RealFs, dir, faults) {
+    let mut of_series = DamageReport::default();
+    match BlockReader::open(&RealFs, dir, damage) {
         Ok(block) => block
-            .for_each(faults, |series| {
+            .for_each(damage, |series| {
                 let mut columns = SampleColumns::default();
                 series.read(&mut columns, &mut of_series);
                 add(&mut samples, format!("{:?}", series.labels()), &columns);
                 Ok(())
             })
             .unwrap(),
-        Err(error) => faults.push(dir, 0, varve_tsdb::fault::FaultKind::Damage, error.to_string()),
+        Err(error) => damage.push(dir, 0, varve_tsdb::damage::DamageKind::Corrupt, error.to_string()),
     }
-    faults.append(of_series);
+    damage.append(of_series);
     samples
 }
 
@@ -298,7 +298,7 @@ fn damage_of_a_block_is_named_and_costs_the_chunks_that_are_damaged() {
     let Some(recorded) = recorded() else { return };
     let blocks = BlockReader::list(&RealFs, &recorded).unwrap();
     let (n_variants, first) = (variable("VARVE_DAMAGE_VARIANTS", VARIANTS), variable("VARVE_DAMAGE_SEED", 1));
-    let whole: Vec<_> = blocks.iter().map(|block| read_block(block, &mut Faults::default())).collect();
+    let whole: Vec<_> = blocks.iter().map(|block| read_block(block, &mut DamageReport::default())).collect();
     for seed in (first..first + n_variants).chain([ZEROED_SERIES]) {
         let mut random = random(seed);
         let which = random(blocks.len());
@@ -315,12 +315,12 @@ fn damage_of_a_block_is_named_and_costs_the_chunks_that_are_damaged() {
             _ => bytes.truncate(at),
         }
         std::fs::write(&path, &bytes).unwrap();
-        let mut faults = Faults::default();
-        let found = read_block(copy.path(), &mut faults);
+        let mut damage = DamageReport::default();
+        let found = read_block(copy.path(), &mut damage);
         let whole = &whole[which];
         let context = format!("seed {seed}: {file} of {} at {at}", blocks[which].display());
         let (n_whole, n_found) = (n_samples(whole), n_samples(&found));
-        assert!(n_found == n_whole || faults.n_unsound() > 0, "{context}: {n_found} of {n_whole}, nothing reported");
+        assert!(n_found == n_whole || damage.n_damaged() > 0, "{context}: {n_found} of {n_whole}, nothing reported");
         if file == "index" {
             continue;
         }
@@ -330,7 +330,7 @@ fn damage_of_a_block_is_named_and_costs_the_chunks_that_are_damaged() {
         // What is not behind a cut, nor in the bytes themselves, is there: at least the series in front of them.
         assert!(n_found > 0 || at < 10_000, "{context}: nothing is left");
         let import = tempfile::tempdir().unwrap();
-        let imported = import_block(&fs(), copy.path(), import.path(), 1, &mut Faults::default()).unwrap();
+        let imported = import_block(&fs(), copy.path(), import.path(), 1, &mut DamageReport::default()).unwrap();
         assert_eq!(imported.n_samples, n_found, "{context}");
     }
 }
