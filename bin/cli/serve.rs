@@ -14,63 +14,63 @@ use crate::{log, machine};
 /// Flags of `varve serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
-    /// Configuration file; not needed
+    /// Configuration file; optional
     #[arg(long = "config.file", value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,
 
-    /// Read the configuration file again when it says something else
+    /// Reload the configuration when its file changes
     #[arg(long = "config.auto-reload")]
     pub(crate) config_auto_reload: bool,
 
-    /// How often --config.auto-reload looks at the file
+    /// How often --config.auto-reload checks the file for changes
     #[arg(long = "config.auto-reload-interval", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) config_auto_reload_interval: Duration,
 
-    /// Address to listen on; port 0 takes any free one and logs it
+    /// Address to listen on; port 0 picks a free port and logs it
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub(crate) listen_address: String,
 
-    /// TLS, passwords and tokens, in the form of Prometheus' exporter-toolkit; read again when it changes
+    /// File with TLS, passwords and tokens, in the format of Prometheus' exporter-toolkit; reloaded when it changes
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub(crate) web_config_file: Option<PathBuf>,
 
-    /// Longest time to read a request, and to keep an idle connection
+    /// Maximum time to read a request, and to keep an idle connection open
     #[arg(long = "web.read-timeout", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
     pub(crate) read_timeout: Duration,
 
-    /// Most connections at the same time; beyond it the one that has been idle for longest is closed
+    /// Maximum number of open connections; a further one closes the connection that has been idle for longest
     #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = parse_count)]
     pub(crate) max_connections: usize,
 
-    /// Start of an answer that is held back until it is complete or full, so that errors until then have their own status
+    /// Size up to which a response is buffered before it is sent, so that errors until then get their own status code
     #[arg(long = "web.response-buffer", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) response_buffer: usize,
 
-    /// Time after which an answer is cut whose client takes nothing of it
+    /// How long a client may read nothing of a response before it is aborted
     #[arg(long = "web.write-stall-timeout", value_name = "DURATION", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) write_stall_timeout: Duration,
 
-    /// Longest answer; one that is longer is refused or cut [0: no bound]
+    /// Maximum size of a response; a longer one is rejected or aborted [0: no limit]
     #[arg(long = "web.max-response-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) max_response_size: usize,
 
-    /// Serve /api/v1/admin: delete series, snapshots, compaction, import; and end queries
+    /// Enable /api/v1/admin (delete series, snapshots, compaction, import) and killing of queries
     #[arg(long = "web.enable-admin-api")]
     pub(crate) enable_admin_api: bool,
 
-    /// Serve /-/reload and /-/quit
+    /// Enable /-/reload and /-/quit
     #[arg(long = "web.enable-lifecycle")]
     pub(crate) enable_lifecycle: bool,
 
-    /// Origins whose pages may read answers, an expression that matches all of an origin
+    /// Regex for CORS origins; it is fully anchored
     #[arg(long = "web.cors.origin", value_name = "REGEX", default_value = ".*", value_parser = parse_regexp)]
     pub(crate) cors_origin: Regexp,
 
-    /// Streams of /api/v1/notifications/live at the same time
+    /// Maximum number of subscribers to /api/v1/notifications/live
     #[arg(long = "web.max-notifications-subscribers", value_name = "N", default_value = "16")]
     pub(crate) max_notifications_subscribers: usize,
 
-    /// Most results of a search, see --enable-feature=search-api [0: no bound]
+    /// Maximum number of results of a search, see --enable-feature=search-api [0: no limit]
     #[arg(long = "web.search.max-limit", value_name = "N", default_value = "10000")]
     pub(crate) search_max_limit: usize,
 
@@ -78,111 +78,111 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.tsdb.path", value_name = "DIR", default_value = "data/")]
     pub(crate) tsdb_path: PathBuf,
 
-    /// Shards, a power of two up to 256; may change between starts [0: the number of cores, rounded up]
+    /// Number of shards, a power of two up to 256; may change between starts [0: number of cores, rounded up]
     #[arg(long = "storage.tsdb.shards", value_name = "N", default_value = "0")]
     pub(crate) shards: usize,
 
-    /// How long samples are kept [0: for ever]
+    /// How long to retain samples [0: forever]
     #[arg(long = "storage.tsdb.retention.time", value_name = "DURATION", default_value = "15d", value_parser = parse_duration)]
     pub(crate) retention_time: Duration,
 
-    /// Bytes that blocks and log may take; beyond it the oldest blocks go [0: no bound]
+    /// Maximum size of blocks and log; beyond it the oldest blocks are deleted [0: no limit]
     #[arg(long = "storage.tsdb.retention.size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) retention_size: usize,
 
-    /// How often the latest samples are written to blocks; at most so much of the log is replayed at a start
+    /// How often recent samples are written to blocks; bounds the part of the log that a start replays
     #[arg(long = "storage.head.flush-interval", value_name = "DURATION", default_value = "10m", value_parser = parse_timeout)]
     pub(crate) flush_interval: Duration,
 
-    /// Memory of latest samples at which they are written to blocks before the interval is over [0: an eighth of the memory of the machine or cgroup]
+    /// Memory of recent samples that triggers a write to blocks before the interval ends [0: an eighth of the memory of the machine or cgroup]
     #[arg(long = "storage.head.flush-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) flush_size: usize,
 
-    /// Memory for pages of blocks that were read of late [0: a sixteenth of the memory of the machine or cgroup]
+    /// Memory for the cache of recently read block pages [0: a sixteenth of the memory of the machine or cgroup]
     #[arg(long = "storage.block.cache-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) page_cache_size: usize,
 
-    /// Bytes that merging blocks may write in a second [0: no bound]
+    /// Maximum bytes per second that compaction writes [0: no limit]
     #[arg(long = "storage.compaction.write-rate", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) compaction_rate: usize,
 
-    /// Memory that series and their latest samples may take; beyond it writes are refused [0: half of the memory of the machine or cgroup]
+    /// Maximum memory of series and their recent samples; beyond it writes get 503 [0: half of the memory of the machine or cgroup]
     #[arg(long = "storage.head.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) head_max_memory: usize,
 
-    /// When the log is synced to the disk: every second, before each answer, or when the operating system likes
+    /// When the log is synced to disk: every second, before each response, or whenever the operating system decides
     #[arg(long = "storage.wal.sync", value_name = "WHEN", default_value = "interval")]
     pub(crate) wal_sync: WalSync,
 
-    /// Threads that replay the log at start [0: the number of cores]
+    /// Number of threads that replay the log at start [0: number of cores]
     #[arg(long = "storage.wal.replay-concurrency", value_name = "N", default_value = "0")]
     pub(crate) wal_replay_concurrency: usize,
 
-    /// Memory that the replay of the log may hold: of the log, and of samples that come meanwhile
+    /// Maximum memory of log replay, for log records and for samples that arrive during replay
     #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(crate) wal_replay_memory: usize,
 
-    /// What replay does about damage inside the log: keep it aside and go on, or refuse to start
+    /// What replay does with damaged log records: quarantine them and continue, or refuse to start
     #[arg(long = "storage.wal.on-corruption", value_name = "WHAT", default_value = "quarantine")]
     pub(crate) wal_on_corruption: OnCorruption,
 
-    /// Remote reads at work at the same time [0: no bound]
+    /// Maximum number of concurrent remote reads [0: no limit]
     #[arg(long = "storage.remote.read-concurrent-limit", value_name = "N", default_value = "10")]
     pub(crate) remote_read_concurrent_limit: usize,
 
-    /// Samples that remote read returns of a query in one message [0: no bound]
+    /// Maximum number of samples per query that a remote read returns in one message [0: no limit]
     #[arg(long = "storage.remote.read-sample-limit", value_name = "N", default_value = "50000000")]
     pub(crate) remote_read_sample_limit: usize,
 
-    /// Size of a frame of remote read's stream, about
+    /// Maximum size of a frame of streamed remote read
     #[arg(long = "storage.remote.read-max-bytes-in-frame", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) remote_read_frame_size: usize,
 
-    /// Longest time that a query or metadata call may take; a request may ask for less
+    /// Maximum time of a query or metadata request; a request may ask for less
     #[arg(long = "query.timeout", value_name = "DURATION", default_value = "2m", value_parser = parse_timeout)]
     pub(crate) query_timeout: Duration,
 
-    /// Queries that are evaluated at the same time; more wait within their time
+    /// Maximum number of concurrent queries; further queries wait in a queue
     #[arg(long = "query.max-concurrency", value_name = "N", default_value = "20", value_parser = parse_count)]
     pub(crate) query_max_concurrency: usize,
 
-    /// Calls of series, labels, label values and metadata that are worked on at the same time; more wait [0: twice the number of cores, at least 4]
+    /// Maximum number of concurrent requests for series, labels, label values and metadata; further requests wait in a queue [0: twice the number of cores, at least 4]
     #[arg(long = "query.metadata-concurrency", value_name = "N", default_value = "0")]
     pub(crate) query_metadata_concurrency: usize,
 
-    /// Queries that may wait for a place, and metadata calls as many; more are refused
+    /// Maximum number of queued queries, and of queued metadata requests; further requests get 503
     #[arg(long = "query.max-queued", value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) query_max_queued: usize,
 
-    /// Longest time that a query or metadata call waits for a place
+    /// Maximum time that a query or metadata request waits in its queue
     #[arg(long = "query.queue-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) query_queue_timeout: Duration,
 
-    /// Series that a call of series, labels or label values may be given [0: no bound, as answers flow]
+    /// Maximum number of series that a request for series, labels or label values may read [0: no limit, responses are streamed]
     #[arg(long = "query.max-metadata-series", value_name = "N", default_value = "0")]
     pub(crate) query_max_metadata_series: u64,
 
-    /// Threads that all queries share for reading and computing series [0: the number of cores]
+    /// Number of threads that all queries share for reading and evaluating series [0: number of cores]
     #[arg(long = "query.parallelism", value_name = "N", default_value = "0")]
     pub(crate) query_parallelism: usize,
 
-    /// Samples that a query may hold in memory
+    /// Maximum number of samples that a query may load into memory
     #[arg(long = "query.max-samples", value_name = "N", default_value = "50000000", value_parser = parse_count)]
     pub(crate) query_max_samples: usize,
 
-    /// Points of a series in a range query, at most 1000000
+    /// Maximum number of points per series of a range query, up to 1000000
     #[arg(long = "query.max-points", value_name = "N", default_value = "11000", value_parser = parse_points)]
     pub(crate) query_max_points: usize,
 
-    /// Length of a query's text, at most 1MiB
+    /// Maximum length of a query, up to 1MiB
     #[arg(long = "query.max-length", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) query_max_length: usize,
 
-    /// Levels to which the expressions of a query may be nested, at most 256
+    /// Maximum nesting depth of a query, up to 256
     #[arg(long = "query.max-nesting", value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) query_max_nesting: usize,
 
-    /// Answer queries at once while the log is replayed, with a warning, instead of waiting for the range that they need
+    /// Answer queries during log replay at once and with a warning, instead of waiting for their time range
     #[arg(long = "query.partial-during-replay")]
     pub(crate) query_partial_during_replay: bool,
 
@@ -190,23 +190,23 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.lookback-delta", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
     pub(crate) query_lookback_delta: Duration,
 
-    /// Memory that one query may hold [0: a quarter of --query.max-memory-total]
+    /// Maximum memory of a query [0: a quarter of --query.max-memory-total]
     #[arg(long = "query.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) query_max_memory: usize,
 
-    /// Memory that all queries together may hold [0: 40 % of the memory of the machine or cgroup]
+    /// Maximum memory of all queries together [0: 40 % of the memory of the machine or cgroup]
     #[arg(long = "query.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) query_max_memory_total: usize,
 
-    /// Memory that the server takes itself to have, from which all others are derived [0: that of the cgroup or machine]
+    /// Memory available to the server, from which other memory limits are derived [0: that of the cgroup or machine]
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory_limit: usize,
 
-    /// Part of the memory in use, in percent, above which queries are refused, and half way to 100 writes [100: never]
+    /// Memory use in percent above which queries get 503; writes get 503 halfway between it and 100 [100: never]
     #[arg(long = "memory.refuse-at", value_name = "PERCENT", default_value = "90", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) memory_refuse_at: u64,
 
-    /// Features that are off by default, comma separated, by Prometheus' names: promql-experimental-functions, ...
+    /// Comma-separated feature names to enable, as in Prometheus: promql-experimental-functions, ...
     #[arg(long = "enable-feature", value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) enable_feature: Vec<String>,
 
@@ -217,11 +217,11 @@ pub(crate) struct ServeArgs {
     #[arg(long = "self-scrape-interval", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
     pub(crate) self_scrape_interval: Duration,
 
-    /// Least severity that is logged
+    /// Minimum severity of log messages
     #[arg(long = "log.level", value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: log::Level,
 
-    /// Form of the log
+    /// Format of log messages
     #[arg(long = "log.format", value_name = "FORMAT", default_value = "logfmt")]
     pub(crate) log_format: log::Format,
 }
