@@ -1,76 +1,92 @@
-//! The one place where an error becomes a status code and Prometheus' error object.
+//! The one place where an error becomes a status code, and Prometheus' error object or plain text.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use varve_ingest::WriteError;
 use varve_tsdb::Interrupt;
 
-use super::{json, plain};
+use super::json;
+use super::response::plain;
+use crate::server::app::QUERY_MEMORY_TOTAL_FLAG;
 
-/// Why a call of the API failed.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
-    /// The bound that was hit, by its flag.
+    /// The flag of the limit that the request hit.
     pub(crate) limit: Option<&'static str>,
+    /// Seconds after which the client may retry; of [`ErrorKind`] if not set.
+    pub(crate) retry_after_s: Option<u64>,
+    /// Plain text instead of JSON.
+    pub(crate) is_plain: bool,
 }
 
-/// Goes with a response whose request hit a bound: the bound's flag.
+/// Extension of a response whose request hit a limit: the limit's flag.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LimitHit(pub(crate) &'static str);
 
 /// What went wrong, by Prometheus' `errorType`s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// The request cannot be understood.
+    /// The request is malformed.
     BadData,
-    /// The request is larger than may be sent.
+    /// The media type or encoding of the request is not supported.
+    UnsupportedMedia,
+    /// The request is too large.
     TooLarge,
     /// The client took too long to send the request.
     SlowRequest,
-    /// The request can be understood, not answered.
+    /// The request is valid but cannot be executed.
     Execution,
-    /// There is no such thing.
     NotFound,
-    /// The client has gone.
+    /// The client disconnected, or an operator killed the request.
     Canceled,
     /// The deadline passed.
     Timeout,
-    /// What is asked for is not switched on.
+    /// The feature is not enabled.
     Disabled,
-    /// The server is full or stopping; the same request may succeed later.
+    /// The server is overloaded or stopping; the same request may succeed later.
     Unavailable,
+    /// As `Unavailable`, for senders of writes that are configured to get this status.
+    TooManyRequests,
     /// The server failed.
     Internal,
 }
 
-/// Seconds after which a client may repeat what was refused as unavailable.
-pub(crate) const RETRY_AFTER_S: &str = "5";
+/// Seconds after which a client may retry a request that was rejected as unavailable.
+pub(crate) const RETRY_AFTER_S: u64 = 5;
 
-/// The flag that bounds what all queries may hold. A single one is bounded by less.
-pub(crate) const MEMORY_OF_ALL: &str = "--query.max-memory-total";
+/// The longest `Retry-After` of a write, in seconds: the sender's samples of known series wait too.
+const RETRY_AFTER_MAX_S: u128 = 30;
 
-/// Nginx' code for a client that closed the connection, which Prometheus uses too.
+/// Nginx' code for a client that closed the connection; Prometheus uses it too.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 impl ErrorKind {
     /// Returns the value of `errorType`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::BadData | Self::TooLarge | Self::SlowRequest => "bad_data",
+            Self::BadData | Self::UnsupportedMedia | Self::TooLarge | Self::SlowRequest => "bad_data",
             Self::Execution => "execution",
             Self::NotFound => "not_found",
             Self::Canceled => "canceled",
             Self::Timeout => "timeout",
-            Self::Unavailable | Self::Disabled => "unavailable",
+            Self::Unavailable | Self::TooManyRequests | Self::Disabled => "unavailable",
             Self::Internal => "internal",
         }
+    }
+
+    /// Returns `true` if the same request may succeed later.
+    pub(crate) fn is_retryable(self) -> bool {
+        self.status().is_server_error() || self == Self::TooManyRequests
     }
 
     /// Returns the status code.
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::BadData => StatusCode::BAD_REQUEST,
+            Self::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowRequest => StatusCode::REQUEST_TIMEOUT,
             Self::Execution => StatusCode::UNPROCESSABLE_ENTITY,
@@ -79,7 +95,8 @@ impl ErrorKind {
                 StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("499 has three digits, as a status code must")
             }
             Self::Timeout | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            // As Prometheus answers what it calls unavailable.
+            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+            // As Prometheus responds to what it calls unavailable.
             Self::Internal | Self::Disabled => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -87,10 +104,10 @@ impl ErrorKind {
 
 impl ApiError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), limit: None }
+        Self { kind, message: message.into(), limit: None, retry_after_s: None, is_plain: false }
     }
 
-    /// Names the bound that was hit.
+    /// Sets the flag of the limit that was hit.
     pub(crate) fn of_limit(self, flag: &'static str) -> Self {
         Self { limit: Some(flag), ..self }
     }
@@ -99,13 +116,32 @@ impl ApiError {
         Self::new(ErrorKind::BadData, message)
     }
 
-    /// Refuses a parameter in Prometheus' words.
+    /// Returns the error for an invalid parameter, in Prometheus' words.
     pub(crate) fn invalid_parameter(name: &str, reason: impl std::fmt::Display) -> Self {
         Self::bad_data(format!("invalid parameter \"{name}\": {reason}"))
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
+    }
+
+    pub(crate) fn internal(message: impl ToString) -> Self {
+        Self::new(ErrorKind::Internal, message.to_string())
+    }
+
+    /// Returns the error of a request that arrives while the store is not open.
+    pub(crate) fn stopping() -> Self {
+        Self::unavailable("the server is stopping")
+    }
+
+    /// Returns the error of a request whose work panicked.
+    pub(crate) fn panicked() -> Self {
+        Self::internal("the request panicked, see the server's log")
+    }
+
+    /// Responds in plain text, as Prometheus does outside of /api/v1 and to remote write and read.
+    pub(crate) fn plain(self) -> Self {
+        Self { is_plain: true, ..self }
     }
 
     /// Writes `{"status":"error","errorType":...,"error":...}`.
@@ -120,32 +156,21 @@ impl ApiError {
     }
 }
 
-impl ApiError {
-    /// Answers in plain text, where Prometheus does.
-    pub(crate) fn into_plain(self) -> Response {
-        let mut response = plain(self.kind.status(), format!("{}\n", self.message));
-        self.mark(&mut response);
-        response
-    }
-
-    /// Adds to an answer when to come again, and for those who count, which bound was hit.
-    fn mark(&self, response: &mut Response) {
-        if self.kind == ErrorKind::Unavailable {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = self.kind.status();
+        let mut response = if self.is_plain {
+            plain(status, format!("{}\n", self.message))
+        } else {
+            (status, [(header::CONTENT_TYPE, json::MIME_TYPE)], self.to_json()).into_response()
+        };
+        if matches!(self.kind, ErrorKind::Unavailable | ErrorKind::TooManyRequests) {
+            let retry_after_s = self.retry_after_s.unwrap_or(RETRY_AFTER_S);
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s));
         }
         if let Some(flag) = self.limit {
             response.extensions_mut().insert(LimitHit(flag));
         }
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response =
-            (self.kind.status(), [(header::CONTENT_TYPE, json::MIME_TYPE)], self.to_json()).into_response();
-        self.mark(&mut response);
-        // For those whose errors are no JSON.
-        response.extensions_mut().insert(self);
         response
     }
 }
@@ -157,10 +182,12 @@ impl From<varve_tsdb::Error> for ApiError {
             Error::Interrupted(Interrupt::Deadline) => (ErrorKind::Timeout, Some("--query.timeout")),
             Error::Interrupted(Interrupt::Canceled | Interrupt::Killed) => (ErrorKind::Canceled, None),
             Error::Interrupted(Interrupt::Shutdown) => (ErrorKind::Unavailable, None),
-            Error::Interrupted(Interrupt::Heaviest) => (ErrorKind::Execution, Some(MEMORY_OF_ALL)),
+            Error::Interrupted(Interrupt::Heaviest) => (ErrorKind::Execution, Some(QUERY_MEMORY_TOTAL_FLAG)),
             Error::Interrupted(Interrupt::Pressure) => (ErrorKind::Execution, Some("--memory.refuse-at")),
-            // Others hold what there is: the same request may find room when they are through.
-            Error::Limit { what: MEMORY_OF_ALL, .. } => (ErrorKind::Unavailable, Some(MEMORY_OF_ALL)),
+            // Other queries use the memory: the same request may succeed once they end.
+            Error::Limit { what: QUERY_MEMORY_TOTAL_FLAG, .. } => {
+                (ErrorKind::Unavailable, Some(QUERY_MEMORY_TOTAL_FLAG))
+            }
             Error::Limit { what, .. } => (ErrorKind::Execution, Some(*what)),
             Error::Replaying { .. } | Error::ReplayFailed { .. } => (ErrorKind::Unavailable, None),
             _ => (ErrorKind::Internal, None),
@@ -188,8 +215,43 @@ impl From<varve_query::Error> for ApiError {
 }
 
 impl From<varve_query::promql::ParseError> for ApiError {
-    fn from(refused: varve_query::promql::ParseError) -> Self {
-        Self { limit: refused.limit(), ..Self::invalid_parameter("query", refused) }
+    fn from(error: varve_query::promql::ParseError) -> Self {
+        Self { limit: error.limit(), ..Self::invalid_parameter("query", error) }
+    }
+}
+
+impl ApiError {
+    /// Returns the error of a write: 5xx, or `admission_status`, if a retry can succeed, and 4xx otherwise.
+    pub(crate) fn of_write(error: &WriteError, admission_status: StatusCode) -> Self {
+        use varve_tsdb::Error;
+        let cause = error.cause();
+        let (kind, limit) = match cause {
+            WriteError::Malformed(_) => (ErrorKind::BadData, None),
+            WriteError::TooLarge { flag, .. } => (ErrorKind::TooLarge, Some(*flag)),
+            WriteError::Busy { .. } => (ErrorKind::Unavailable, Some("--ingest.bytes-in-flight-max")),
+            WriteError::Throttled { scarce, .. } => (ErrorKind::Unavailable, Some(scarce.setting())),
+            WriteError::Moved => (ErrorKind::Unavailable, None),
+            WriteError::Store(Error::Limit { what, .. }) => (ErrorKind::Unavailable, Some(*what)),
+            WriteError::Store(Error::Poisoned { .. } | Error::Io { .. } | Error::ReplayFailed { .. }) => {
+                (ErrorKind::Unavailable, None)
+            }
+            _ => (ErrorKind::Internal, None),
+        };
+        let failed = Self { limit, ..Self::new(kind, error.to_string()) };
+        match cause {
+            WriteError::Busy { .. } => failed.rejected_write(admission_status),
+            WriteError::Throttled { retry_after, .. } => {
+                let retry_after_s = retry_after.as_millis().div_ceil(1000).min(RETRY_AFTER_MAX_S) as u64;
+                Self { retry_after_s: Some(retry_after_s), ..failed }.rejected_write(admission_status)
+            }
+            _ => failed,
+        }
+    }
+
+    /// Responds with `status`, either 503 or 429: some senders retry only the first.
+    pub(crate) fn rejected_write(self, status: StatusCode) -> Self {
+        let is_429 = status == StatusCode::TOO_MANY_REQUESTS;
+        Self { kind: if is_429 { ErrorKind::TooManyRequests } else { self.kind }, ..self }
     }
 }
 
@@ -222,11 +284,11 @@ mod tests {
             422,
             r#"{"status":"error","errorType":"execution","error":"--query.max-memory: 2 exceeds the limit of 1"}"#,
         );
-        let short = || varve_tsdb::Error::Limit { what: MEMORY_OF_ALL, used: 2, limit: 1 };
+        let exhausted = || varve_tsdb::Error::Limit { what: QUERY_MEMORY_TOTAL_FLAG, used: 2, limit: 1 };
         let body = "--query.max-memory-total: 2 exceeds the limit of 1";
         let body = format!(r#"{{"status":"error","errorType":"unavailable","error":"{body}"}}"#);
-        check(short(), 503, &body);
-        check(varve_query::Error::from(short()), 503, &body);
+        check(exhausted(), 503, &body);
+        check(varve_query::Error::from(exhausted()), 503, &body);
         let replaying = varve_tsdb::Error::Replaying { progress: "1 % of the log".into() };
         let body = "the time range that is asked for is not replayed yet: 1 % of the log";
         let body = format!(r#"{{"status":"error","errorType":"unavailable","error":"{body}"}}"#);
@@ -245,5 +307,29 @@ mod tests {
             503,
             r#"{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}"#,
         );
+    }
+
+    #[test]
+    fn a_write_that_can_be_retried_gets_a_status_with_retry_after() {
+        let full = WriteError::Store(varve_tsdb::Error::Limit { what: "memory", used: 2, limit: 1 });
+        let retry_after = |response: &Response| response.headers()[header::RETRY_AFTER].to_str().unwrap().to_owned();
+        for error in [full, WriteError::Moved, WriteError::Busy { in_flight: 1, size: 1, limit: 1 }] {
+            let response = ApiError::of_write(&error, StatusCode::SERVICE_UNAVAILABLE).into_response();
+            assert_eq!((response.status().as_u16(), retry_after(&response).as_str()), (503, "5"));
+        }
+        let throttled = |retry_after_ms| WriteError::Throttled {
+            scarce: varve_ingest::admission::Scarce::TotalNewSeries,
+            team: std::sync::Arc::from(""),
+            n_series: 1,
+            retry_after: std::time::Duration::from_millis(retry_after_ms),
+        };
+        for (retry_after_ms, expect) in [(1000, "1"), (1001, "2"), (1_000_000, "30")] {
+            for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS] {
+                let response = ApiError::of_write(&throttled(retry_after_ms), status).into_response();
+                assert_eq!((response.status(), retry_after(&response).as_str()), (status, expect));
+            }
+        }
+        let large = WriteError::TooLarge { what: "body", size: 2, limit: 1, flag: "--x" };
+        assert_eq!(ApiError::of_write(&large, StatusCode::TOO_MANY_REQUESTS).kind.status(), 413);
     }
 }

@@ -1,4 +1,4 @@
-//! Parameters of the API: query strings and forms into checked values, in Go's reading and Prometheus' words.
+//! Parameters of the API: parses query strings and forms as Go does, with the error messages of Prometheus.
 
 mod time;
 
@@ -7,17 +7,18 @@ use std::time::Duration;
 use varve_tsdb::{Matcher, TimeRange};
 
 use super::error::ApiError;
+use crate::server::request_context::Parameters;
 use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
-/// Most parameters of one request.
+/// Maximum number of parameters of a request.
 pub(crate) const PARAMETERS_MAX: usize = 10_000;
 
 /// The parameters of a request: those of the body, then those of the URL. The first of a name counts, as in Go.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
     pairs: Vec<(String, String)>,
-    /// Why a parameter was left out. Most calls go on without it, as in Prometheus.
-    pub(crate) damage: Option<String>,
+    /// Why a parameter was skipped. Most requests ignore this, as in Prometheus.
+    damage: Option<String>,
 }
 
 impl Form {
@@ -39,6 +40,44 @@ impl Form {
         Ok(())
     }
 
+    /// Checks that no parameter was skipped because of invalid encoding.
+    ///
+    /// # Errors
+    /// The first invalid encoding.
+    pub(crate) fn check_encoding(&self) -> Result<(), ApiError> {
+        match &self.damage {
+            None => Ok(()),
+            Some(damage) => Err(ApiError::bad_data(format!("error parsing form values: {damage}"))),
+        }
+    }
+
+    /// Returns the values of `match[]`.
+    pub(crate) fn selectors(&self) -> Vec<String> {
+        self.all("match[]").map(str::to_owned).collect()
+    }
+
+    /// Returns the values of `match[]`, of which there must be at least one.
+    pub(crate) fn required_selectors(&self) -> Result<Vec<String>, ApiError> {
+        Some(self.selectors())
+            .filter(|selectors| !selectors.is_empty())
+            .ok_or_else(|| ApiError::bad_data("no match[] parameter provided"))
+    }
+
+    /// Returns the parameters that lists and logs show.
+    pub(crate) fn shown(&self) -> Parameters {
+        let text = match self.first("query") {
+            "" => self.all("match[]").collect::<Vec<_>>().join(", "),
+            query => query.to_owned(),
+        };
+        let start = if self.first("start").is_empty() { self.first("time") } else { self.first("start") };
+        Parameters {
+            text,
+            start: start.to_owned(),
+            end: self.first("end").to_owned(),
+            step: self.first("step").to_owned(),
+        }
+    }
+
     /// Returns the first value of a parameter; a missing one is empty.
     pub(crate) fn first(&self, name: &str) -> &str {
         self.pairs.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
@@ -49,7 +88,7 @@ impl Form {
         self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// Reads `limit`; `None` means no limit.
+    /// Parses `limit`; `None` means no limit.
     pub(crate) fn limit(&self) -> Result<Option<usize>, ApiError> {
         let text = self.first("limit");
         if text.is_empty() {
@@ -62,12 +101,12 @@ impl Form {
         }
     }
 
-    /// Reads an optional time in milliseconds.
+    /// Parses an optional time, in milliseconds.
     pub(crate) fn optional_time_ms(&self, name: &str) -> Result<Option<i64>, ApiError> {
         self.plain_time_ms(name).map_err(|reason| ApiError::invalid_parameter(name, reason))
     }
 
-    /// Likewise; the error is only the reason.
+    /// Parses an optional time, in milliseconds; the error does not name the parameter.
     pub(crate) fn plain_time_ms(&self, name: &str) -> Result<Option<i64>, String> {
         match self.first(name) {
             "" => Ok(None),
@@ -78,14 +117,14 @@ impl Form {
         }
     }
 
-    /// Reads the optional `start` and `end` of a metadata call.
+    /// Parses the optional `start` and `end` of a metadata request.
     pub(crate) fn time_range(&self) -> Result<TimeRange, ApiError> {
         let start_ms = self.optional_time_ms("start")?.unwrap_or(TimeRange::ALL.start_ms);
         let end_ms = self.optional_time_ms("end")?.unwrap_or(TimeRange::ALL.end_ms);
         Ok(TimeRange { start_ms, end_ms })
     }
 
-    /// Reads an optional boolean as Go's `strconv.ParseBool` does.
+    /// Parses an optional boolean as Go's `strconv.ParseBool` does.
     pub(crate) fn boolean(&self, name: &str) -> Result<bool, ApiError> {
         match self.first(name) {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -97,7 +136,7 @@ impl Form {
         }
     }
 
-    /// Reads `start`, `end` and `step` of a range query with at most so many steps between the two.
+    /// Parses `start`, `end` and `step` of a range query of at most `points_max` steps.
     pub(crate) fn steps(&self, points_max: usize) -> Result<Steps, ApiError> {
         let time = |name| parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason));
         let (start, end) = (time("start")?, time("end")?);
@@ -117,12 +156,12 @@ impl Form {
             );
             return Err(ApiError::bad_data(text).of_limit("--query.max-points"));
         }
-        // The engine counts in milliseconds; a finer step can only be that of a range of a single point.
+        // The engine works in milliseconds; a finer step is possible only for a range of a single point.
         let step_ms = (step / NANOS_PER_MS as i64).max(1);
         Ok(Steps { start_ms: to_ms(start), end_ms: to_ms(end), step_ms })
     }
 
-    /// Reads `timeout`; `None` if it is missing. A negative one has passed already.
+    /// Parses `timeout`; `None` if it is missing. A negative timeout is 0.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
         let text = self.first("timeout");
         if text.is_empty() {
@@ -132,8 +171,8 @@ impl Form {
         Ok(Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))))
     }
 
-    /// Reads `lookback_delta` in milliseconds; `None` if the server's is wanted, as with 0 and less. What is shorter than
-    /// a millisecond is one: it reaches samples at the very time of a step.
+    /// Parses `lookback_delta` in milliseconds; `None` means the server's, as do values of 0 and less. A value below a millisecond
+    /// is rounded up to one, which includes samples at exactly the time of a step.
     pub(crate) fn lookback_delta_ms(&self) -> Result<Option<i64>, ApiError> {
         let text = self.first("lookback_delta");
         if text.is_empty() {
@@ -156,9 +195,9 @@ pub(crate) struct Steps {
 /// Parses the selectors of `match[]`.
 ///
 /// # Errors
-/// A selector that does not parse, or one that matches series without any of its labels.
+/// If a selector does not parse, or matches series that have none of its labels.
 pub(crate) fn parse_selectors(texts: &[String]) -> Result<Vec<Vec<Matcher>>, String> {
-    let parse = |text: &String| varve_query::promql::parse_selector(text).map_err(|refused| refused.to_string());
+    let parse = |text: &String| varve_query::promql::parse_selector(text).map_err(|error| error.to_string());
     let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
     match selectors.iter().all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty())) {
         true => Ok(selectors),
@@ -166,7 +205,7 @@ pub(crate) fn parse_selectors(texts: &[String]) -> Result<Vec<Vec<Matcher>>, Str
     }
 }
 
-/// Undoes the escaping of a label name in a path: `U__a_2e_b` is `a.b`. A name that is not well escaped stays as it is.
+/// Unescapes a label name in a path: `U__a_2e_b` is `a.b`. A name with invalid escapes stays unchanged.
 pub(crate) fn unescape_label_name(name: &str) -> String {
     unescape_value_encoding(name).unwrap_or_else(|| name.to_owned())
 }
@@ -196,8 +235,8 @@ fn unescape_value_encoding(name: &str) -> Option<String> {
 /// Parses an integer as Go's `strconv.Atoi`.
 pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-    text.parse::<i64>().map_err(|refused| {
-        let reason = match refused.kind() {
+    text.parse::<i64>().map_err(|error| {
+        let reason = match error.kind() {
             PosOverflow | NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
@@ -214,7 +253,7 @@ fn parse_pair(pair: &[u8]) -> Result<(String, String), String> {
     Ok((unescape(name)?, unescape(value)?))
 }
 
-/// Undoes the encoding of a form; bytes that are not UTF-8 become U+FFFD.
+/// Decodes a form value; bytes that are not UTF-8 become U+FFFD.
 fn unescape(text: &[u8]) -> Result<String, String> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -238,7 +277,7 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// Prints a number with a comma before every three digits.
+/// Formats a number with thousands separators.
 fn grouped(number: usize) -> String {
     if number < 1000 { number.to_string() } else { format!("{},{:03}", grouped(number / 1000), number % 1000) }
 }

@@ -1,6 +1,6 @@
-//! The configuration in force, and how it is read again while the server runs.
+//! The configuration in force, and its reload.
 //!
-//! A file that is refused changes nothing: what was in force stays.
+//! Invariant: an invalid file changes nothing; the previous configuration stays in force.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::config::Config;
 
-/// What is in force; shared by all requests.
+/// The configuration in force, shared by all requests.
 #[derive(Debug)]
 pub(crate) struct LiveConfig {
     /// `None` if the server runs without a file.
@@ -24,36 +24,36 @@ struct State {
     status: ReloadStatus,
 }
 
-/// How reading the file went.
+/// The result of reloads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReloadStatus {
-    /// Of the last attempt.
+    /// Whether the last reload succeeded.
     pub(crate) is_success: bool,
-    /// When it last went well.
+    /// Time of the last successful one.
     pub(crate) last_success: Timestamp,
 }
 
 impl LiveConfig {
-    /// Puts into force what was read from `path` at the start.
+    /// Creates the configuration that was read from `path` at start.
     pub(crate) fn new(path: Option<PathBuf>, config: Config) -> Self {
         let status = ReloadStatus { is_success: true, last_success: Timestamp::now() };
         Self { path, state: RwLock::new(State { config: Arc::new(config), status }) }
     }
 
-    /// Returns what is in force.
+    /// Returns the configuration in force.
     pub(crate) fn current(&self) -> Arc<Config> {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).config)
     }
 
-    /// Returns how reading the file went.
+    /// Returns the result of reloads.
     pub(crate) fn status(&self) -> ReloadStatus {
         self.state.read().unwrap_or_else(PoisonError::into_inner).status
     }
 
-    /// Reads the file again and puts it into force, which is what `apply` does outside of here.
+    /// Reads the file again and puts it into force; `apply` does that for the rest of the server.
     ///
     /// # Errors
-    /// As [`Config::load`]; if a setting differs that is read at the start only; what `apply` says.
+    /// As [`Config::load`] and `apply`, or if a setting differs that needs a restart.
     pub(crate) fn reload(&self, apply: impl FnOnce(&Config) -> Result<()>) -> Result<()> {
         let read = self.path.as_deref().map(Config::load).transpose().map(Option::unwrap_or_default);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
@@ -74,27 +74,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_refused_changes_nothing() {
+    fn an_invalid_file_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("varve.yml");
         std::fs::write(&path, "global: {external_labels: {a: b}}").unwrap();
         let live = LiveConfig::new(Some(path.clone()), Config::load(&path).unwrap());
         let label = || live.current().global.external_labels.get("a").cloned();
         let apply = |config: &Config| {
-            let refused = config.global.external_labels.values().any(|value| value == "refused");
-            if refused { Err(anyhow::anyhow!("cannot be applied")) } else { Ok(()) }
+            let is_invalid = config.global.external_labels.values().any(|value| value == "invalid");
+            if is_invalid { Err(anyhow::anyhow!("cannot be applied")) } else { Ok(()) }
         };
         for (text, expect) in [
             ("nonsense: 1", Err("unknown field `nonsense`")),
             ("storage: {tsdb: {ahead_max: 1m}}", Err("storage: a change takes effect")),
-            ("global: {external_labels: {a: refused}}", Err("cannot be applied")),
+            ("global: {external_labels: {a: invalid}}", Err("cannot be applied")),
             ("global: {external_labels: {a: c}}", Ok("c")),
         ] {
             std::fs::write(&path, text).unwrap();
             match (live.reload(apply), expect) {
                 (Ok(()), Ok(value)) => assert_eq!((label().as_deref(), live.status().is_success), (Some(value), true)),
-                (Err(refused), Err(part)) => {
-                    assert!(format!("{refused:#}").contains(part), "{refused:#}");
+                (Err(error), Err(part)) => {
+                    assert!(format!("{error:#}").contains(part), "{error:#}");
                     assert_eq!((label().as_deref(), live.status().is_success), (Some("b"), false));
                 }
                 (got, _) => panic!("{text}: {got:?}"),

@@ -1,18 +1,21 @@
-//! What one running server consists of: the open store, the configuration in force, metrics, active requests, records of
-//! usage and rejected samples, memory pressure.
+//! What one running server consists of: its state, the open store, the configuration in force, metrics, active requests, records
+//! of usage and rejects, memory pressure.
 //!
 //! Used by `http`, which serves it, and by `serve`, which starts and stops it.
 
 pub(crate) mod active_requests;
+pub(crate) mod app;
 pub(crate) mod auto_reload;
 pub(crate) mod churn;
 pub(crate) mod live_config;
 pub(crate) mod metrics;
+pub(crate) mod notifications;
 pub(crate) mod pressure;
 pub(crate) mod query_log;
 pub(crate) mod rejects;
 pub(crate) mod request_context;
 pub(crate) mod self_scrape;
+pub(crate) mod settings;
 pub(crate) mod shutdown;
 pub(crate) mod store;
 pub(crate) mod usage;

@@ -1,34 +1,34 @@
-//! How close the process is to the memory that it may take.
+//! Memory pressure: how close the process is to the memory that it may use.
 //!
-//! Budgets say what requests may hold; what they do not know of (the allocator, other processes in the same cgroup, a figure
-//! that is off) shows here. Above the mark work is refused before the kernel ends the process: queries at the mark, writes
-//! half way between the mark and the limit, so that what is known goes on being taken in for as long as it can be.
+//! Budgets bound what requests allocate; memory outside of them (the allocator, other processes in the same cgroup, estimates)
+//! shows here. Work is rejected before the kernel kills the process: queries at `--memory.refuse-at`, writes halfway between
+//! that and the limit, so that samples are accepted for as long as possible.
 //!
-//! Used by the server: a thread looks a few times a second, requests ask what it saw.
+//! Threads: the housekeeping thread updates it a few times a second; requests read the last value.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::machine::Memory;
 
-/// What was seen last.
+/// The last measurement.
 #[derive(Debug)]
 pub(crate) struct Pressure {
     memory: Memory,
-    /// Bytes of the limit above which queries are refused, in percent; 100 and more: never.
+    /// Percentage of the limit above which queries are rejected; 100: never.
     refuse_at_percent: u64,
     used: AtomicU64,
     limit: AtomicU64,
 }
 
 impl Pressure {
-    /// Watches `memory`.
+    /// Creates a monitor of `memory`.
     pub(crate) fn new(memory: Memory, refuse_at_percent: u64) -> Self {
         let limit = AtomicU64::new(memory.limit_bytes());
         Self { memory, refuse_at_percent, used: AtomicU64::new(0), limit }
     }
 
-    /// Looks, and returns whether the mark is passed. Reads files of /proc and /sys.
-    pub(crate) fn look(&self) -> bool {
+    /// Measures memory use, and returns `true` if queries are rejected. Reads files of /proc and /sys.
+    pub(crate) fn check(&self) -> bool {
         if let Some(usage) = self.memory.usage() {
             self.used.store(usage.used_bytes, Ordering::Relaxed);
             self.limit.store(usage.limit_bytes, Ordering::Relaxed);
@@ -36,33 +36,33 @@ impl Pressure {
         self.check_queries().is_err()
     }
 
-    /// Returns the bytes in use and the limit that they are closest to, as seen last.
-    pub(crate) fn figures(&self) -> (u64, u64) {
+    /// Returns the bytes in use and the limit that they are closest to.
+    pub(crate) fn stats(&self) -> (u64, u64) {
         (self.used.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed))
     }
 
-    /// Tells whether queries are let in.
+    /// Checks whether queries are admitted.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub(crate) fn check_queries(&self) -> Result<(), String> {
-        self.check(self.refuse_at_percent)
+        self.check_at(self.refuse_at_percent)
     }
 
-    /// Tells whether writes are let in.
+    /// Checks whether writes are admitted.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub(crate) fn check_writes(&self) -> Result<(), String> {
-        self.check(self.refuse_at_percent.midpoint(100))
+        self.check_at(self.refuse_at_percent.midpoint(100))
     }
 
-    fn check(&self, percent: u64) -> Result<(), String> {
-        let (used, limit) = self.figures();
+    fn check_at(&self, percent: u64) -> Result<(), String> {
+        let (used, limit) = self.stats();
         if percent >= 100 || used <= limit / 100 * percent {
             return Ok(());
         }
-        Err(format!("memory is short: {used} bytes of {limit} are in use, see --memory.refuse-at"))
+        Err(format!("out of memory: {used} of {limit} bytes are in use (--memory.refuse-at)"))
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_refused_before_writes() {
+    fn queries_are_rejected_before_writes() {
         check(900, 90, true, true);
         check(901, 90, false, true);
         check(950, 90, false, true);
@@ -86,9 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn what_the_process_takes_is_seen() {
+    fn memory_use_of_the_process_is_measured() {
         let pressure = Pressure::new(Memory::given(1), 90);
-        assert!(pressure.look() && pressure.figures().0 > 0 && pressure.figures().1 == 1);
+        assert!(pressure.check() && pressure.stats().0 > 0 && pressure.stats().1 == 1);
         assert!(pressure.check_queries().unwrap_err().contains("--memory.refuse-at"));
     }
 }

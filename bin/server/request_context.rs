@@ -1,65 +1,63 @@
-//! What is called, and by whom: what lists, logs and the request ring tell of a request.
+//! Who sent a request and what it asks for: the details of a request that lists and logs show.
 //!
-//! The layer around all routes makes one [`Call`] per request, and what works for the request finds it through
-//! [`Call::current`]: it concerns no handler, and every handler has it.
+//! The layer around all routes creates one [`RequestContext`] per request; work for the request finds it through
+//! [`RequestContext::current`], so that no handler has to pass it on.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use axum::extract::Request;
-use axum::http::{Method, header};
+use axum::http::Method;
 use jiff::Timestamp;
 use varve_query::QueryStats;
 
 use super::rejects::Sender;
-use crate::http::params::Form;
 
 /// Bytes of a user agent that are kept.
 const USER_AGENT_SIZE_MAX: usize = 256;
-/// Bytes of a query or of selectors that are kept: a query that is longer is refused.
+/// Bytes of a query or of selectors that are kept: a longer query is rejected.
 const TEXT_SIZE_MAX: usize = 1 << 20;
 
-/// The address of the other side of a connection; goes with each of its requests.
+/// The client's address of a connection; an extension of each of its requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// The name under which a request was let in; goes with it where names are asked for.
+/// The authenticated user; an extension of a request where authentication is configured.
 #[derive(Debug, Clone)]
 pub(crate) struct User(pub(crate) Arc<str>);
 
-/// A request, as lists and logs tell of it.
+/// Details of a request.
 #[derive(Debug)]
-pub(crate) struct Call {
-    /// Counts from 1 in the life of a process.
+pub(crate) struct RequestContext {
+    /// Counts from 1 since the start of the process.
     pub(crate) id: u64,
     pub(crate) started: Timestamp,
     pub(crate) method: Method,
-    /// The route, with parameters of the path as Prometheus writes them: `:name`.
+    /// The route, with path parameters as Prometheus writes them: `:name`.
     pub(crate) route: String,
     pub(crate) client: Option<SocketAddr>,
     pub(crate) user_agent: String,
-    /// Empty where names are not asked for.
+    /// Empty without authentication.
     pub(crate) user: Arc<str>,
-    asked: OnceLock<Asked>,
+    parameters: OnceLock<Parameters>,
     times: OnceLock<Times>,
     stats: OnceLock<QueryStats>,
     is_read: AtomicBool,
 }
 
-/// The times of a query, as they were understood.
+/// The time range of a query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
-    /// 0 for a query at one time.
+    /// 0 for an instant query.
     pub(crate) step_ms: i64,
 }
 
-/// What is asked for.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    /// The query, or the selectors with commas in between.
+/// The parameters of a query or metadata request, as they were sent.
+#[derive(Debug, Default)]
+pub(crate) struct Parameters {
+    /// The query, or the selectors, separated by commas.
     pub(crate) text: String,
     pub(crate) start: String,
     pub(crate) end: String,
@@ -67,61 +65,66 @@ pub(crate) struct Asked {
 }
 
 tokio::task_local! {
-    static CURRENT: Arc<Call>;
+    static CURRENT: Arc<RequestContext>;
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-impl Call {
-    /// Takes from a request what is told of it.
-    pub(crate) fn of(request: &Request, route: String) -> Arc<Self> {
-        let user_agent = request.headers().get(header::USER_AGENT);
-        let user_agent = String::from_utf8_lossy(user_agent.map_or(b"", |value| value.as_bytes()));
-        let user = request.extensions().get::<User>().map_or_else(|| Arc::from(""), |user| Arc::clone(&user.0));
+impl RequestContext {
+    /// Creates the context of a request.
+    pub(crate) fn new(
+        method: Method,
+        route: String,
+        client: Option<SocketAddr>,
+        user_agent: &str,
+        user: Arc<str>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             started: Timestamp::now(),
-            method: request.method().clone(),
+            method,
             route,
-            client: request.extensions().get::<Peer>().map(|peer| peer.0),
-            user_agent: cut(&user_agent, USER_AGENT_SIZE_MAX).to_owned(),
+            client,
+            user_agent: truncate(user_agent, USER_AGENT_SIZE_MAX).to_owned(),
             user,
-            asked: OnceLock::new(),
+            parameters: OnceLock::new(),
             times: OnceLock::new(),
             stats: OnceLock::new(),
             is_read: AtomicBool::new(false),
         })
     }
 
-    /// Makes `work` part of this call.
+    /// Runs `work` in this context.
     pub(crate) async fn scope<F: Future>(self: Arc<Self>, work: F) -> F::Output {
         CURRENT.scope(self, work).await
     }
 
-    /// Returns the call that the running task works for; one without a name outside of any.
+    /// Returns the context of the running task; an empty one outside of a request.
     pub(crate) fn current() -> Arc<Self> {
-        CURRENT.try_with(Arc::clone).unwrap_or_else(|_outside| Self::of(&Request::default(), String::new()))
+        let empty = || Self::new(Method::GET, String::new(), None, "", Arc::from(""));
+        CURRENT.try_with(Arc::clone).unwrap_or_else(|_outside| empty())
     }
 
-    /// Returns what is told of the sender of a write.
+    /// Returns the sender of a write.
     pub(crate) fn sender(&self) -> Sender {
         let (user_agent, user, path) = (self.user_agent.clone(), Arc::clone(&self.user), self.route.clone());
         Sender { address: self.client, user_agent, user, path }
     }
 
-    /// Notes the parameters; the first note stands.
-    pub(crate) fn note_form(&self, form: &Form) {
-        self.asked.get_or_init(|| Asked::of(form));
+    /// Sets the parameters, once.
+    pub(crate) fn note_parameters(&self, parameters: Parameters) {
+        self.parameters
+            .get_or_init(|| Parameters { text: truncate(&parameters.text, TEXT_SIZE_MAX).to_owned(), ..parameters });
     }
 
-    /// Returns what is asked for, as far as it has been read.
-    pub(crate) fn asked(&self) -> &Asked {
-        static NOTHING: Asked =
-            Asked { text: String::new(), start: String::new(), end: String::new(), step: String::new() };
-        self.asked.get().unwrap_or(&NOTHING)
+    /// Returns the parameters; empty until they are read.
+    pub(crate) fn parameters(&self) -> &Parameters {
+        static EMPTY: Parameters =
+            Parameters { text: String::new(), start: String::new(), end: String::new(), step: String::new() };
+        self.parameters.get().unwrap_or(&EMPTY)
     }
 
-    /// Notes the times of a query; the first note stands.
+    /// Sets the times of a query, once.
     pub(crate) fn note_times(&self, times: Times) {
         self.times.get_or_init(|| times);
     }
@@ -131,12 +134,12 @@ impl Call {
         self.times.get().copied()
     }
 
-    /// Notes the statistics of a query that has its value; the first note stands.
+    /// Sets the statistics of an evaluated query, once.
     pub(crate) fn note_stats(&self, stats: &QueryStats) {
         self.stats.get_or_init(|| stats.clone());
     }
 
-    /// Returns the statistics, if there are any.
+    /// Returns the statistics of the query, once it is evaluated.
     pub(crate) fn stats(&self) -> Option<&QueryStats> {
         self.stats.get()
     }
@@ -146,31 +149,15 @@ impl Call {
         self.is_read.store(true, Ordering::Relaxed);
     }
 
-    /// Tells whether the request may have changed what the store holds.
+    /// Returns `true` if the request may have changed the store.
     pub(crate) fn may_have_written(&self) -> bool {
-        let harmless = matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
-        !harmless && !self.is_read.load(Ordering::Relaxed)
+        let is_safe = matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        !is_safe && !self.is_read.load(Ordering::Relaxed)
     }
 }
 
-impl Asked {
-    fn of(form: &Form) -> Self {
-        let text = match form.first("query") {
-            "" => form.all("match[]").collect::<Vec<_>>().join(", "),
-            query => query.to_owned(),
-        };
-        let start = if form.first("start").is_empty() { form.first("time") } else { form.first("start") };
-        Self {
-            text: cut(&text, TEXT_SIZE_MAX).to_owned(),
-            start: start.to_owned(),
-            end: form.first("end").to_owned(),
-            step: form.first("step").to_owned(),
-        }
-    }
-}
-
-/// Returns the start of a text, up to `size_max` bytes of whole characters.
-pub(crate) fn cut(text: &str, size_max: usize) -> &str {
+/// Returns the start of `text`, at most `size_max` bytes of whole characters.
+pub(crate) fn truncate(text: &str, size_max: usize) -> &str {
     &text[..text.floor_char_boundary(size_max)]
 }
 
@@ -178,28 +165,27 @@ pub(crate) fn cut(text: &str, size_max: usize) -> &str {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_call_tells_who_asks_for_what() {
-        let mut request = Request::default();
-        let agent = "ä".repeat(USER_AGENT_SIZE_MAX);
-        request.headers_mut().insert(header::USER_AGENT, agent.parse().unwrap());
-        request.extensions_mut().insert(User("ann".into()));
-        let call = Call::of(&request, "/api/v1/series".into());
-        assert_eq!((&*call.user, call.user_agent.len()), ("ann", USER_AGENT_SIZE_MAX));
-        let mut form = Form::default();
-        form.add(b"match[]=a&match[]=b&start=1").unwrap();
-        call.note_form(&form);
-        assert_eq!((call.asked().text.as_str(), call.asked().start.as_str()), ("a, b", "1"));
+    fn context(method: Method) -> Arc<RequestContext> {
+        RequestContext::new(method, String::new(), None, &"ä".repeat(USER_AGENT_SIZE_MAX), Arc::from("ann"))
     }
 
     #[test]
-    fn what_may_have_written_is_not_a_read() {
-        let mut request = Request::default();
-        assert!(!Call::of(&request, String::new()).may_have_written());
-        *request.method_mut() = Method::POST;
-        let call = Call::of(&request, String::new());
-        assert!(call.may_have_written());
-        call.note_read();
-        assert!(!call.may_have_written());
+    fn the_first_parameters_are_kept() {
+        let context = context(Method::GET);
+        assert_eq!((&*context.user, context.user_agent.len()), ("ann", USER_AGENT_SIZE_MAX));
+        assert_eq!(context.parameters().text, "");
+        for text in ["a", "b"] {
+            context.note_parameters(Parameters { text: text.to_owned(), ..Parameters::default() });
+        }
+        assert_eq!(context.parameters().text, "a");
+    }
+
+    #[test]
+    fn a_request_that_may_have_written_is_not_a_read() {
+        assert!(!context(Method::GET).may_have_written());
+        let context = context(Method::POST);
+        assert!(context.may_have_written());
+        context.note_read();
+        assert!(!context.may_have_written());
     }
 }

@@ -1,6 +1,6 @@
-//! Varve's own metrics on their way into its own store, as a Prometheus that scrapes itself would have them.
+//! Self-scrape: stores Varve's own metrics, as a Prometheus that scrapes itself does.
 //!
-//! The first round runs as soon as the store is open, so that a newcomer's first query has an answer.
+//! The first scrape runs as soon as the store is open, so that a first query has a result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use prometheus::proto::{Metric, MetricFamily, MetricType};
 use tokio::time::MissedTickBehavior;
 use varve_tsdb::{Clock, Labels, METRIC_NAME, Metadata, Sample, SystemClock};
 
+use super::app::App;
 use super::store::Store;
-use crate::http::App;
 
 /// The label `job` of all series.
 const JOB: &str = "varve";
 
-/// Stores the metrics at once and then every `interval`, until the store is gone.
+/// Stores the metrics now and then every `interval`, until the store is closed.
 pub(crate) async fn run(app: Arc<App>, instance: String, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -23,15 +23,13 @@ pub(crate) async fn run(app: Arc<App>, instance: String, interval: Duration) {
         ticks.tick().await;
         let Some(store) = app.store() else { return };
         let (app, instance) = (Arc::clone(&app), instance.clone());
-        // A round that panics is counted like one that fails; the next one may succeed.
-        let round = tokio::task::spawn_blocking(move || {
-            let round = scrape(&app, &store, &instance);
-            if let Err(reason) = round {
+        let scraped = tokio::task::spawn_blocking(move || {
+            if let Err(reason) = scrape(&app, &store, &instance) {
                 app.metrics.self_scrapes_failed.inc();
-                tracing::warn!(reason, "Own metrics not stored");
+                tracing::warn!(reason, "Self-scrape failed");
             }
         });
-        let _panic_is_logged = round.await;
+        let _panic_is_logged = scraped.await;
     }
 }
 
@@ -54,7 +52,7 @@ fn scrape(app: &App, store: &Store, instance: &str) -> Result<(), String> {
     if written.rejects.is_empty() { Ok(()) } else { Err(written.rejects.to_string()) }
 }
 
-/// Flattens families into series as the text format would: a histogram has buckets, a sum and a count.
+/// Flattens families into series as the text format does: a histogram has buckets, a sum and a count.
 fn samples(families: &[MetricFamily], instance: &str) -> Vec<(Labels, f64)> {
     let mut all = Vec::new();
     for family in families {

@@ -1,19 +1,43 @@
 //! The signals that end the process, and the one that makes it read its configuration again.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
-/// What a signal asks for.
+/// A request to stop the server.
+#[derive(Debug, Default)]
+pub(crate) struct Quit {
+    is_requested: AtomicBool,
+    notify: Notify,
+}
+
+impl Quit {
+    /// Requests the end; returns `false` if it was requested before.
+    pub(crate) fn request(&self) -> bool {
+        let is_first = !self.is_requested.swap(true, Ordering::AcqRel);
+        // The permit is kept for a later waiter.
+        self.notify.notify_one();
+        is_first
+    }
+
+    /// Waits until the end is requested.
+    pub(crate) async fn requested(&self) {
+        self.notify.notified().await;
+    }
+}
+
+/// A received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// The end, by the signal of this name.
+    /// SIGTERM or SIGINT, by name.
     End(&'static str),
-    /// To read the configuration again.
+    /// SIGHUP: reload the configuration.
     Reload,
 }
 
-/// SIGTERM, SIGINT and SIGHUP, caught from when this is made.
+/// Handlers of SIGTERM, SIGINT and SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -22,10 +46,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to catch the signals.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// If the operating system refuses the handler.
+    /// If the operating system rejects a handler.
     pub(crate) fn catch() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -34,7 +58,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Received {
         tokio::select! {
             _ = self.terminate.recv() => Received::End("SIGTERM"),
@@ -43,7 +67,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next of those that end the process, and returns its name.
+    /// Waits for the next signal that ends the process, and returns its name.
     pub(crate) async fn next_end(&mut self) -> &'static str {
         loop {
             if let Received::End(name) = self.next().await {

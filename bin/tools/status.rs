@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
-use crate::server::active_requests::log as ring;
-use crate::server::active_requests::log::{Record, RingFile, State};
+use crate::server::active_requests::log;
+use crate::server::active_requests::log::{Record, LogFile, State};
 
 /// Maximum number of finished requests in the report.
 const ENDED_SHOWN: usize = 10;
@@ -39,8 +39,8 @@ pub(crate) fn run(command: &StatusCommand) -> Result<()> {
 
 fn last_words(args: &LastWordsArgs) -> Result<()> {
     let (mut n_read, mut refusals) = (0, Vec::new());
-    for path in ring::files(&args.path) {
-        match ring::read(&path) {
+    for path in log::files(&args.path) {
+        match log::read(&path) {
             Ok(found) => {
                 let gap = if n_read == 0 { "" } else { "\n" };
                 print!("{gap}{}", report(&found));
@@ -59,11 +59,11 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
 }
 
 /// Returns the report of a process.
-fn report(found: &RingFile) -> String {
+fn report(found: &LogFile) -> String {
     let mut out = String::new();
-    let end = if found.ended_in_order { "shut down" } else { "was killed, crashed, or is still running" };
+    let end = if found.is_clean_shutdown { "shut down" } else { "was killed, crashed, or is still running" };
     line(&mut out, format_args!("Process {}, started {}, {end}.", found.pid, time(found.started_ms)));
-    let at_work = found.at_work();
+    let at_work = found.active();
     if at_work.is_empty() {
         line(&mut out, format_args!("No active requests."));
     } else {
@@ -71,8 +71,8 @@ fn report(found: &RingFile) -> String {
         at_work.iter().for_each(|record| describe(&mut out, record));
     }
     let mut ended: Vec<_> =
-        found.records.iter().filter(|record| matches!(record.state, State::Answered | State::Failed)).collect();
-    ended.sort_by_key(|record| std::cmp::Reverse(record.noted_ms));
+        found.records.iter().filter(|record| matches!(record.state, State::Completed | State::Failed)).collect();
+    ended.sort_by_key(|record| std::cmp::Reverse(record.recorded_ms));
     if !ended.is_empty() {
         line(&mut out, format_args!("Finished requests, latest first ({} known):", ended.len()));
         ended.iter().take(ENDED_SHOWN).for_each(|record| describe(&mut out, record));
@@ -84,14 +84,14 @@ fn report(found: &RingFile) -> String {
 }
 
 fn describe(out: &mut String, record: &Record) {
-    let Record { id, started_ms, noted_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = record;
+    let Record { id, started_ms, recorded_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = record;
     let state = match record.state {
         State::Waiting => "waiting",
         State::Working => "working",
-        State::Answered => "answered",
+        State::Completed => "answered",
         State::Failed => "failed",
     };
-    let age_ms = noted_ms.saturating_sub(*started_ms);
+    let age_ms = recorded_ms.saturating_sub(*started_ms);
     line(out, format_args!("  {id} {state} {} {age_ms} ms, since {}", record.route, time(*started_ms)));
     line(out, format_args!("    memory {held_bytes} bytes, peak {peak_bytes}; series {n_series}, samples {n_samples}"));
     for (name, text) in [
@@ -126,17 +126,17 @@ mod tests {
             id,
             held_bytes,
             started_ms: 1_700_000_000_000,
-            noted_ms: 1_700_000_001_500,
+            recorded_ms: 1_700_000_001_500,
             text: format!("query_{id}"),
             ..Record::default()
         };
         let records = vec![
-            record(1, State::Answered, 9),
+            record(1, State::Completed, 9),
             record(2, State::Working, 5),
             record(3, State::Working, 70),
             record(4, State::Waiting, 0),
         ];
-        let found = RingFile { pid: 7, started_ms: 0, ended_in_order: false, records, n_damaged: 1 };
+        let found = LogFile { pid: 7, started_ms: 0, is_clean_shutdown: false, records, n_damaged: 1 };
         let text = report(&found);
         let position = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}"));
         let order = ["Process 7", "(3)", "query_3", "query_2", "query_4", "Finished requests", "query_1", "1 records"];

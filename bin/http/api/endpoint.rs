@@ -1,9 +1,7 @@
 //! An endpoint: a path with its methods, its handler and its description.
 //!
-//! As in Prometheus a path answers only the methods that are listed for it: any other is a 405 with `Allow`, HEAD
-//! included. OPTIONS is answered everywhere: 204 under /api/v1, with CORS headers, 200 with `Allow` elsewhere.
-
-use std::sync::Arc;
+//! As in Prometheus, a path serves only its listed methods; any other, including HEAD, gets 405 with `Allow`. OPTIONS is served
+//! everywhere: 204 with CORS headers under /api/v1, 200 with `Allow` elsewhere.
 
 use axum::extract::{Request, State};
 use axum::handler::Handler;
@@ -13,49 +11,49 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::Value;
 
+use crate::http::error::RETRY_AFTER_S;
 use crate::http::openapi::{Described, Parameter, Schemas};
+use crate::http::response::plain;
+use crate::http::serving::redirect::API;
+use crate::http::serving::state::HttpState;
 use crate::http::serving::{compression, cors};
-use crate::http::{App, error, plain};
 
-/// What stands before the paths of the API.
-pub(crate) const API: &str = "/api/v1/";
-
-/// What is served at a path.
+/// A path that is served.
 pub(crate) struct Endpoint {
     path: &'static str,
-    /// Ascending.
+    /// Sorted.
     methods: &'static [&'static str],
-    handlers: MethodRouter<Arc<App>>,
+    handlers: MethodRouter<HttpState>,
     tag: &'static str,
     about: &'static str,
     parameters: &'static [Parameter],
     body: Option<&'static str>,
     content: Content,
-    /// Whether it is served before the store is open, too.
+    /// Whether it is served while the store is not open.
     is_always_open: bool,
     has_cors: bool,
     is_compressed: bool,
 }
 
-/// What a successful answer holds.
+/// The body of a successful response.
 #[derive(Clone, Copy)]
 pub(crate) enum Content {
     /// Nothing.
     None,
     /// `data` of this schema in Prometheus' envelope.
     Json(fn(&mut Schemas) -> Value),
-    /// Something of this media type.
+    /// A body of this media type.
     Other(&'static str),
 }
 
 impl Endpoint {
-    /// Makes an endpoint of these methods, ascending.
+    /// Creates an endpoint with these methods, which must be sorted.
     pub(crate) fn new<H, T>(path: &'static str, methods: &'static [&'static str], handler: H) -> Self
     where
-        H: Handler<T, Arc<App>>,
+        H: Handler<T, HttpState>,
         T: 'static,
     {
-        debug_assert!(methods.is_sorted(), "Allow lists them so");
+        debug_assert!(methods.is_sorted(), "sorted, as in Allow");
         let filter = |method: &&str| match *method {
             "GET" => MethodFilter::GET,
             "HEAD" => MethodFilter::HEAD,
@@ -80,47 +78,47 @@ impl Endpoint {
         }
     }
 
-    /// Says which group it belongs to and what it is for.
+    /// Sets the group and the summary.
     pub(crate) fn about(self, tag: &'static str, about: &'static str) -> Self {
         Self { tag, about, ..self }
     }
 
-    /// Names its parameters.
+    /// Sets the parameters.
     pub(crate) fn takes(self, parameters: &'static [Parameter]) -> Self {
         Self { parameters, ..self }
     }
 
-    /// Takes a message of this media type, which is no form.
+    /// Sets the media type of the request body, which is not a form.
     pub(crate) fn takes_message(self, media_type: &'static str) -> Self {
         Self { body: Some(media_type), has_cors: false, is_compressed: false, ..self }
     }
 
-    /// Says that it answers with `data` of a type.
+    /// Sets the type of `data` in the response.
     pub(crate) fn gives<T: Described>(self) -> Self {
         Self { content: Content::Json(T::schema), ..self }
     }
 
-    /// Says that it answers with this media type.
+    /// Sets the media type of the response.
     pub(crate) fn gives_other(self, media_type: &'static str) -> Self {
         Self { content: Content::Other(media_type), ..self }
     }
 
-    /// Serves it before the store is open, too.
+    /// Serves the endpoint even while the store is not open.
     pub(crate) fn always_open(self) -> Self {
         Self { is_always_open: true, ..self }
     }
 
-    /// Says whether its answers may be compressed.
+    /// Sets whether responses may be compressed.
     pub(crate) fn compressed(self, is_compressed: bool) -> Self {
         Self { is_compressed, ..self }
     }
 
-    /// Returns the path, parameters of it in braces.
+    /// Returns the path, with its parameters in braces.
     pub(crate) fn path(&self) -> &'static str {
         self.path
     }
 
-    /// Returns the methods, ascending.
+    /// Returns the sorted methods.
     pub(crate) fn methods(&self) -> &'static [&'static str] {
         self.methods
     }
@@ -130,28 +128,28 @@ impl Endpoint {
         self.parameters
     }
 
-    /// Returns what a successful answer holds.
+    /// Returns the body of a successful response.
     pub(crate) fn content(&self) -> Content {
         self.content
     }
 
-    /// Returns the media type of the message that it takes, if that is no form.
+    /// Returns the media type of the request body, unless that is a form.
     pub(crate) fn body(&self) -> Option<&'static str> {
         self.body
     }
 
-    /// Returns the group that it belongs to.
+    /// Returns the group.
     pub(crate) fn tag(&self) -> &'static str {
         self.tag
     }
 
-    /// Says what the endpoint is for.
+    /// Returns the summary.
     pub(crate) fn summary(&self) -> &'static str {
         self.about
     }
 
-    /// Makes the route, with what stands around every handler.
-    pub(crate) fn into_route(self, app: &Arc<App>) -> MethodRouter<Arc<App>> {
+    /// Returns the route, with the layers around the handler.
+    pub(crate) fn into_route(self, state: &HttpState) -> MethodRouter<HttpState> {
         let allow = allow(self.methods);
         let mut route = self.handlers;
         if !self.path.starts_with(API) {
@@ -159,19 +157,19 @@ impl Endpoint {
             route = route.options(move || async move { [(header::ALLOW, allow)] });
         }
         if self.is_compressed {
-            route = route.route_layer(from_fn_with_state(Arc::clone(app), compression::compress));
+            route = route.route_layer(from_fn_with_state(state.clone(), compression::compress));
         }
         if self.has_cors {
-            route = route.route_layer(from_fn_with_state(Arc::clone(app), cors::cors));
+            route = route.route_layer(from_fn_with_state(state.clone(), cors::cors));
         }
         if !self.is_always_open {
-            route = route.route_layer(from_fn_with_state(Arc::clone(app), if_open));
+            route = route.route_layer(from_fn_with_state(state.clone(), if_open));
         }
         if self.path.starts_with(API) {
-            route = route.merge(api_options(app));
+            route = route.merge(api_options(state));
         }
         if !self.methods.contains(&"HEAD") {
-            // Unless it is told otherwise, the router takes HEAD for GET.
+            // By default the router serves HEAD like GET.
             let allow = allow.clone();
             route = route.head(move || async move { not_allowed(allow) });
         }
@@ -179,12 +177,12 @@ impl Endpoint {
     }
 }
 
-/// Answers OPTIONS under /api/v1, whatever the path.
-fn api_options(app: &Arc<App>) -> MethodRouter<Arc<App>> {
+/// Responds to OPTIONS under /api/v1.
+fn api_options(state: &HttpState) -> MethodRouter<HttpState> {
     MethodRouter::new()
         .options(|| async { StatusCode::NO_CONTENT })
-        .route_layer(from_fn_with_state(Arc::clone(app), cors::cors))
-        .route_layer(from_fn_with_state(Arc::clone(app), if_open))
+        .route_layer(from_fn_with_state(state.clone(), cors::cors))
+        .route_layer(from_fn_with_state(state.clone(), if_open))
 }
 
 fn allow(methods: &[&str]) -> HeaderValue {
@@ -200,43 +198,44 @@ fn not_allowed(allow: HeaderValue) -> Response {
     response
 }
 
-/// Makes an endpoint of GET.
-pub(crate) fn get<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+/// Returns an endpoint with GET.
+pub(crate) fn get<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
     Endpoint::new(path, &["GET"], handler)
 }
 
-/// Makes an endpoint of GET and POST.
-pub(crate) fn get_post<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+/// Returns an endpoint with GET and POST.
+pub(crate) fn get_post<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
     Endpoint::new(path, &["GET", "POST"], handler)
 }
 
-/// Makes an endpoint of GET and HEAD.
-pub(crate) fn get_head<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+/// Returns an endpoint with GET and HEAD.
+pub(crate) fn get_head<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
     Endpoint::new(path, &["GET", "HEAD"], handler)
 }
 
-/// Makes an endpoint of POST.
-pub(crate) fn post<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+/// Returns an endpoint with POST.
+pub(crate) fn post<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
     Endpoint::new(path, &["POST"], handler)
 }
 
-/// Makes an endpoint of POST and PUT.
-pub(crate) fn post_put<H: Handler<T, Arc<App>>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+/// Returns an endpoint with POST and PUT.
+pub(crate) fn post_put<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
     Endpoint::new(path, &["POST", "PUT"], handler)
 }
 
-/// Lets requests through only while the store is open.
-async fn if_open(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match app.stopping() {
+/// Rejects requests unless the store is open.
+async fn if_open(State(state): State<HttpState>, request: Request, next: Next) -> Response {
+    match state.app.stopping() {
         None => next.run(request).await,
         Some(is_stopping) => unavailable(is_stopping),
     }
 }
 
-/// Refuses a request while the store is not open.
+/// Rejects a request because the store is not open.
 pub(crate) fn unavailable(is_stopping: bool) -> Response {
     let stopping = if is_stopping { "true" } else { "false" };
-    let headers = [("X-Prometheus-Stopping", stopping), (header::RETRY_AFTER.as_str(), error::RETRY_AFTER_S)];
+    let retry_after = RETRY_AFTER_S.to_string();
+    let headers = [("X-Prometheus-Stopping", stopping), (header::RETRY_AFTER.as_str(), &retry_after)];
     (headers, plain(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable")).into_response()
 }
 

@@ -1,14 +1,15 @@
-//! The endpoints, grouped as in docs/http_api.md.
+//! The endpoints, grouped as in docs/http_api.md, and the table of them.
 
-pub(crate) mod admin;
-pub(crate) mod endpoint;
+mod admin;
+mod document;
+mod endpoint;
 mod federate;
 mod metadata;
-pub(crate) mod query;
+mod query;
 mod remote_read;
-pub(crate) mod routes;
+pub(super) mod routes;
 mod scraping;
 mod search;
 mod selector_union;
-pub(crate) mod status;
-pub(crate) mod write;
+mod status;
+mod write;

@@ -1,7 +1,6 @@
-//! The table of endpoints: what is served where, in which methods, with which parameters. The router and the description
-//! of the API are both made of it.
+//! The table of endpoints: paths, methods, parameters and responses. The router and the OpenAPI document are built from it.
 
-use std::sync::Arc;
+use std::sync::LazyLock;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -11,9 +10,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 
 use super::admin::{lifecycle, tsdb as admin};
-use super::endpoint::{API, Endpoint, get, get_head, get_post, post, post_put, unavailable};
+use super::document;
+use super::endpoint::{Endpoint, get, get_head, get_post, post, post_put, unavailable};
 use super::metadata::{families as metadata, labels, series};
-use super::query::{evaluate as query, exemplars};
+use super::query::{evaluate, exemplars, format};
 use super::scraping::{rules, targets};
 use super::status::{
     churn, features, ha, health, notifications, queries, rejects, relabel, runtime as status, self_metrics, teams,
@@ -21,22 +21,24 @@ use super::status::{
 };
 use super::write::{import, otlp, remote_write as write};
 use super::{federate, remote_read, search};
-use crate::http::openapi;
 use crate::http::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
 use crate::http::openapi::{
     ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, SyntaxTree, Untyped, optional, required,
 };
+use crate::http::params::Form;
+use crate::http::response::plain;
+use crate::http::serving::redirect::API;
+use crate::http::serving::state::HttpState;
 use crate::http::serving::{cors, redirect};
-use crate::http::{App, plain};
 
-const LIMIT: Parameter = optional("limit", Integer, "How many elements of the result are returned at most.");
-const TIMEOUT: Parameter = optional("timeout", Duration, "Time that the call may take, up to --query.timeout.");
-const LOOKBACK: Parameter = optional("lookback_delta", Duration, "How far back a sample counts for this query.");
+const LIMIT: Parameter = optional("limit", Integer, "Maximum number of elements in the result.");
+const TIMEOUT: Parameter = optional("timeout", Duration, "Timeout of the request, at most --query.timeout.");
+const LOOKBACK: Parameter = optional("lookback_delta", Duration, "Lookback delta of this query.");
 const STATS: Parameter = optional("stats", OneOf(&["true", "all"]), "Return statistics of the query.");
 const QUERY: Parameter = required("query", Text, "An expression in PromQL.");
-const START: Parameter = optional("start", Time, "Begin of the range.");
+const START: Parameter = optional("start", Time, "Start of the range, included.");
 const END: Parameter = optional("end", Time, "End of the range, included.");
-const MATCH: Parameter = optional("match[]", Texts, "Selectors of series; several are a union.");
+const MATCH: Parameter = optional("match[]", Texts, "Series selectors; the result is the union of several.");
 const MATCH_REQUIRED: Parameter = Parameter { is_required: true, ..MATCH };
 
 const INSTANT: &[Parameter] =
@@ -44,8 +46,8 @@ const INSTANT: &[Parameter] =
 const RANGE: &[Parameter] = &[
     QUERY,
     required("start", Time, "Time of the first step."),
-    required("end", Time, "Time that no step lies behind."),
-    required("step", Duration, "Time between two steps."),
+    required("end", Time, "End of the range; no step is later."),
+    required("step", Duration, "Resolution step width."),
     TIMEOUT,
     LIMIT,
     LOOKBACK,
@@ -54,28 +56,27 @@ const RANGE: &[Parameter] = &[
 const EXPLAIN: &[Parameter] = &[
     QUERY,
     optional("time", Time, "Time of the evaluation; now by default."),
-    optional("start", Time, "Time of the first step; makes it a range query, with `end` and `step`."),
-    optional("end", Time, "Time that no step lies behind."),
-    optional("step", Duration, "Time between two steps."),
+    optional("start", Time, "Time of the first step; with `end` and `step` the query is a range query."),
+    optional("end", Time, "End of the range; no step is later."),
+    optional("step", Duration, "Resolution step width."),
     TIMEOUT,
     LOOKBACK,
 ];
 const LABELS: &[Parameter] = &[MATCH, START, END, LIMIT, TIMEOUT];
-const NAME: Parameter =
-    required("name", Path, "Name of the label; one that is not legacy may be escaped as `U__a_2e_b`.");
+const NAME: Parameter = required("name", Path, "Label name; a name that is not legacy may be escaped as `U__a_2e_b`.");
 const SEARCH: [Parameter; 13] = [
     MATCH,
-    optional("search[]", Texts, "Terms; what matches one of them is found."),
-    optional("fuzz_threshold", Integer, "Least score of what is found, from 0 to 100."),
-    optional("fuzz_alg", OneOf(&search::ALGORITHMS), "How a term is compared."),
-    optional("case_sensitive", Boolean, "Whether upper and lower case differ; they do by default."),
+    optional("search[]", Texts, "Search terms; a name must match at least one of them."),
+    optional("fuzz_threshold", Integer, "Minimum score of a result, from 0 to 100."),
+    optional("fuzz_alg", OneOf(&search::ALGORITHMS), "Algorithm that compares terms with names."),
+    optional("case_sensitive", Boolean, "Whether to match case-sensitively; true by default."),
     optional("include_score", Boolean, "Return scores."),
-    optional("sort_by", OneOf(&["alpha", "score"]), "Order of the result."),
-    optional("sort_dir", OneOf(&["asc", "dsc"]), "Direction of that order."),
+    optional("sort_by", OneOf(&["alpha", "score"]), "Sort key of the result."),
+    optional("sort_dir", OneOf(&["asc", "dsc"]), "Sort direction."),
     START,
     END,
     LIMIT,
-    optional("batch_size", Integer, "Results in a line of the answer."),
+    optional("batch_size", Integer, "Number of results per line of the response."),
     TIMEOUT,
 ];
 const SEARCH_METRICS: &[Parameter] =
@@ -87,63 +88,63 @@ const fn with(shared: [Parameter; 13], own: Parameter) -> [Parameter; 14] {
     [a, b, c, d, e, f, g, h, i, j, k, l, m, own]
 }
 
-/// Lists all endpoints.
+/// Returns all endpoints.
 pub(crate) fn endpoints() -> Vec<Endpoint> {
-    let parts = [queries(), metadata_calls(), scraping(), state(), messages(), administration(), pages()];
+    let parts = [queries(), metadata_requests(), scraping(), state(), messages(), administration(), pages()];
     parts.into_iter().flatten().collect()
 }
 
 fn queries() -> Vec<Endpoint> {
     vec![
-        get_post("/api/v1/query", query::instant)
-            .about("query", "Evaluates a query at one time")
+        get_post("/api/v1/query", evaluate::instant)
+            .about("query", "Evaluates an instant query")
             .takes(INSTANT)
             .gives::<QueryData>(),
-        get_post("/api/v1/query_range", query::range)
-            .about("query", "Evaluates a query at the steps of a range")
+        get_post("/api/v1/query_range", evaluate::range)
+            .about("query", "Evaluates a range query")
             .takes(RANGE)
             .gives::<QueryData>(),
-        get_post("/api/v1/query_explain", query::explain)
-            .about("query", "Evaluates a query, and tells what each operator of its plan did")
+        get_post("/api/v1/query_explain", evaluate::explain)
+            .about("query", "Evaluates a query and returns statistics of each operator of its plan")
             .takes(EXPLAIN)
             .gives::<Untyped>(),
         get_post("/api/v1/query_exemplars", exemplars::query_exemplars)
-            .about("query", "Finds the exemplars of the series that an expression selects")
+            .about("query", "Returns exemplars of the series that an expression selects")
             .takes(const { &[QUERY, START, END, TIMEOUT] })
             .gives::<Vec<ExemplarSeries>>(),
-        get_post("/api/v1/format_query", query::format)
+        get_post("/api/v1/format_query", format::format)
             .about("query", "Formats an expression")
             .takes(const { &[QUERY] })
             .gives::<String>(),
-        get_post("/api/v1/parse_query", query::parse)
+        get_post("/api/v1/parse_query", format::parse)
             .about("query", "Parses an expression")
             .takes(const { &[QUERY] })
             .gives::<SyntaxTree>(),
     ]
 }
 
-fn metadata_calls() -> Vec<Endpoint> {
+fn metadata_requests() -> Vec<Endpoint> {
     const METADATA: &[Parameter] = &[
-        optional("limit", Integer, "How many metric families are returned at most."),
-        optional("limit_per_metric", Integer, "How many entries of a family are returned at most."),
+        optional("limit", Integer, "Maximum number of metric families."),
+        optional("limit_per_metric", Integer, "Maximum number of entries per family."),
         optional("metric", Text, "A single metric family; all by default."),
         TIMEOUT,
     ];
     vec![
         get_post("/api/v1/series", series::series)
-            .about("series", "Finds series")
+            .about("series", "Returns matching series")
             .takes(const { &[MATCH_REQUIRED, START, END, LIMIT, TIMEOUT] })
             .gives::<Vec<std::collections::BTreeMap<String, String>>>(),
         get_post("/api/v1/labels", labels::names)
-            .about("labels", "Lists label names")
+            .about("labels", "Returns label names")
             .takes(LABELS)
             .gives::<Vec<Label>>(),
         get("/api/v1/label/{name}/values", labels::values)
-            .about("labels", "Lists the values of a label")
+            .about("labels", "Returns the values of a label")
             .takes(const { &[NAME, MATCH, START, END, LIMIT, TIMEOUT] })
             .gives::<Vec<Label>>(),
         get("/api/v1/metadata", metadata::metadata)
-            .about("metadata", "Lists what is known of metric families")
+            .about("metadata", "Returns metadata of metric families")
             .takes(METADATA)
             .gives::<MetadataFamilies>(),
         searching("/api/v1/search/metric_names", search::metric_names, SEARCH_METRICS, "Searches metric names"),
@@ -152,7 +153,7 @@ fn metadata_calls() -> Vec<Endpoint> {
     ]
 }
 
-fn searching<H: Handler<T, Arc<App>>, T: 'static>(
+fn searching<H: Handler<T, HttpState>, T: 'static>(
     path: &'static str,
     handler: H,
     parameters: &'static [Parameter],
@@ -172,14 +173,14 @@ fn scraping() -> Vec<Endpoint> {
         optional("rule_name[]", Texts, "Only rules of these names."),
         optional("rule_group[]", Texts, "Only rules of these groups."),
         optional("file[]", Texts, "Only rules of these files."),
-        optional("exclude_alerts", Boolean, "Leave active alerts out."),
+        optional("exclude_alerts", Boolean, "Exclude active alerts."),
         optional("match[]", Texts, "Only rules whose labels match."),
-        optional("group_limit", Integer, "How many groups are returned at most."),
-        optional("group_next_token", Text, "Where the last call ended."),
+        optional("group_limit", Integer, "Maximum number of groups."),
+        optional("group_next_token", Text, "Token of the next page."),
     ];
     vec![
         get("/api/v1/targets", targets::targets)
-            .about("targets", "Lists targets; there are none")
+            .about("targets", "Returns targets; there are none")
             .takes(
                 const {
                     &[
@@ -190,36 +191,36 @@ fn scraping() -> Vec<Endpoint> {
             )
             .gives::<targets::Targets>(),
         get("/api/v1/targets/metadata", targets::metadata)
-            .about("targets", "Lists metadata of targets; there are none")
+            .about("targets", "Returns metadata of targets; there are none")
             .takes(
                 const {
                     &[
                         optional("match_target", Text, "Only targets whose labels match."),
                         optional("metric", Text, "Only this metric."),
-                        optional("limit", Integer, "How many entries are returned at most."),
+                        optional("limit", Integer, "Maximum number of entries."),
                     ]
                 },
             )
             .gives::<Vec<Untyped>>(),
         get("/api/v1/targets/relabel_steps", targets::relabel_steps)
-            .about("targets", "Shows how labels of a target are relabelled; there are no scrape pools")
-            .takes(const { &[POOL, required("labels", Text, "Labels of a target, in JSON.")] })
+            .about("targets", "Returns the relabel steps of a target; there are no scrape pools")
+            .takes(const { &[POOL, required("labels", Text, "Labels of a target, as JSON.")] })
             .gives::<Untyped>(),
         get("/api/v1/scrape_pools", targets::scrape_pools)
-            .about("targets", "Lists scrape pools; there are none")
+            .about("targets", "Returns scrape pools; there are none")
             .gives::<targets::ScrapePools>(),
         get("/api/v1/scrape_pools/config", targets::scrape_pool_config)
-            .about("targets", "Shows the configuration of a scrape pool; there are none")
+            .about("targets", "Returns the configuration of a scrape pool; there are none")
             .takes(const { &[POOL] })
             .gives::<Untyped>(),
         get("/api/v1/alertmanagers", targets::alertmanagers)
-            .about("alerts", "Lists Alertmanagers; there are none")
+            .about("alerts", "Returns Alertmanagers; there are none")
             .gives::<targets::Alertmanagers>(),
         get("/api/v1/alerts", rules::alerts)
-            .about("alerts", "Lists active alerts; there are none")
+            .about("alerts", "Returns active alerts; there are none")
             .gives::<rules::Alerts>(),
         get("/api/v1/rules", rules::rules)
-            .about("rules", "Lists rules; there are none")
+            .about("rules", "Returns rules; there are none")
             .takes(RULES)
             .gives::<rules::RuleGroups>(),
     ]
@@ -228,74 +229,74 @@ fn scraping() -> Vec<Endpoint> {
 fn state() -> Vec<Endpoint> {
     vec![
         get("/api/v1/status/queries", queries::list)
-            .about("status", "Lists the requests for data that wait or work")
+            .about("status", "Returns the active requests for data")
             .gives::<Vec<Untyped>>(),
         Endpoint::new("/api/v1/status/queries/{id}", &["DELETE"], queries::kill)
-            .about("status", "Ends a request for data")
-            .takes(const { &[required("id", Path, "Number of the request.")] }),
+            .about("status", "Kills a request for data")
+            .takes(const { &[required("id", Path, "Id of the request.")] }),
         get("/api/v1/status/config", status::config)
-            .about("status", "Shows the configuration in force")
+            .about("status", "Returns the configuration in force")
             .gives::<status::ConfigText>(),
         get("/api/v1/status/flags", status::flags)
-            .about("status", "Lists the flags with their values")
+            .about("status", "Returns all flags with their values")
             .gives::<std::collections::BTreeMap<String, String>>(),
         get("/api/v1/status/buildinfo", status::buildinfo)
-            .about("status", "Tells which API this is, and whose")
+            .about("status", "Returns the versions of API and server")
             .gives::<status::BuildInfo>(),
         get("/api/v1/status/runtimeinfo", status::runtimeinfo)
-            .about("status", "Tells how the server runs")
+            .about("status", "Returns runtime information")
             .gives::<status::RuntimeInfo>(),
         get("/api/v1/status/tsdb", tsdb_status::cardinality)
-            .about("status", "Counts what labels cost of the series in memory")
+            .about("status", "Returns cardinality statistics of the head")
             .takes(const { &[LIMIT, TIMEOUT] })
             .gives::<tsdb_status::TsdbStatus>(),
         get("/api/v1/status/tsdb/blocks", tsdb_status::blocks)
-            .about("status", "Lists blocks and parts")
+            .about("status", "Returns blocks and parts")
             .gives::<tsdb_status::Blocks>(),
         get("/api/v1/status/self_metrics", self_metrics::self_metrics)
             .about("status", "Returns the server's own metrics in JSON")
-            .takes(const { &[optional("metric_name_pattern", Text, "Only metrics whose whole name matches this expression.")] })
+            .takes(const { &[optional("metric_name_pattern", Text, "Only metrics whose name matches this anchored regex.")] })
             .gives::<Vec<Untyped>>(),
         get("/api/v1/status/walreplay", status::walreplay)
-            .about("status", "Tells how far the replay of the log is, in files")
+            .about("status", "Returns the progress of log replay, in files")
             .always_open()
             .compressed(false)
             .gives::<status::WalReplay>(),
         get("/api/v1/status/usage", usage::usage)
-            .about("status", "Tells what was asked for, by whom, and when last")
+            .about("status", "Returns which metrics and selectors were queried, by whom, and when last")
             .takes(const { &[optional("metric", Text, "Only this metric."), LIMIT, TIMEOUT] })
             .gives::<Untyped>(),
         get("/api/v1/status/teams", teams::teams)
-            .about("status", "Tells what each team has of its budget, and what it borrows")
+            .about("status", "Returns budget usage per team")
             .gives::<teams::Teams>(),
         get("/api/v1/status/churn", churn::status)
-            .about("status", "Tells which labels made new series")
-            .takes(const { &[optional("time", Time, "End of the hour that is looked at; now by default."), TIMEOUT] })
+            .about("status", "Returns which labels created new series")
+            .takes(const { &[optional("time", Time, "End of the examined hour; now by default."), TIMEOUT] })
             .gives::<Untyped>(),
         get("/api/v1/status/rejects", rejects::status)
-            .about("status", "Tells what of writes was not stored, by reason, with the last case of each")
+            .about("status", "Returns rejected samples by reason, each with its last example")
             .gives::<rejects::Rejects>(),
         get("/api/v1/status/relabel", relabel::status)
-            .about("status", "Tells what each rule of ingestion does")
+            .about("status", "Returns statistics of each relabel rule")
             .gives::<relabel::RelabelStatus>(),
         get("/api/v1/status/ha", ha::status)
-            .about("status", "Tells which replicas of HA pairs are stored")
+            .about("status", "Returns the leaders of HA pairs")
             .gives::<ha::HaStatus>(),
         get("/api/v1/features", features::features)
-            .about("features", "Lists features, and whether they are on")
+            .about("features", "Returns features and whether they are enabled")
             .gives::<features::FeatureList>(),
         get("/api/v1/notifications", notifications::list)
-            .about("notifications", "Lists what operators should know now")
+            .about("notifications", "Returns active notifications")
             .always_open()
             .compressed(false)
             .gives::<Vec<notifications::Notification>>(),
         get("/api/v1/notifications/live", notifications::live)
-            .about("notifications", "Streams what operators should know")
+            .about("notifications", "Streams notifications")
             .always_open()
             .compressed(false)
             .gives_other("text/event-stream"),
-        get("/api/v1/openapi.yaml", openapi::serve)
-            .about("openapi", "Describes this API")
+        get("/api/v1/openapi.yaml", openapi_yaml)
+            .about("openapi", "Returns the OpenAPI document of this API")
             .takes(const { &[optional("openapi_version", OneOf(&["3.1", "3.2"]), "Version of the specification.")] })
             .gives_other("application/yaml"),
     ]
@@ -304,15 +305,15 @@ fn state() -> Vec<Endpoint> {
 fn messages() -> Vec<Endpoint> {
     vec![
         post("/api/v1/read", remote_read::read)
-            .about("remote", "Answers a remote reader")
+            .about("remote", "Serves remote read")
             .takes(const { &[TIMEOUT] })
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
         post("/api/v1/write", write::write)
-            .about("remote", "Stores what a remote-write sender sends")
+            .about("remote", "Stores samples of remote write")
             .takes_message("application/x-protobuf"),
         post("/api/v1/otlp/v1/metrics", otlp::write)
-            .about("otlp", "Stores metrics of OpenTelemetry")
+            .about("otlp", "Stores OTLP metrics")
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
         post("/api/v1/import/prometheus", import::prometheus)
@@ -324,23 +325,26 @@ fn messages() -> Vec<Endpoint> {
 
 fn administration() -> Vec<Endpoint> {
     const SNAPSHOT: &[Parameter] = &[
-        optional("skip_head", Boolean, "Leave out what is not in blocks yet."),
-        optional("format", OneOf(&["varve", "prometheus"]), "A data directory of Varve, or blocks of Prometheus."),
+        optional("skip_head", Boolean, "Exclude samples that are not in blocks yet."),
+        optional(
+            "format",
+            OneOf(&["varve", "prometheus"]),
+            "Format of the snapshot: a data directory of Varve, or blocks of Prometheus.",
+        ),
     ];
     vec![
         post_put("/api/v1/admin/tsdb/delete_series", admin::delete_series)
             .about("admin", "Deletes samples of matching series")
             .takes(const { &[MATCH_REQUIRED, START, END] }),
         post_put("/api/v1/admin/tsdb/clean_tombstones", admin::clean_tombstones)
-            .about("admin", "Takes deleted samples off the disk"),
+            .about("admin", "Removes deleted samples from disk"),
         post_put("/api/v1/admin/tsdb/snapshot", admin::snapshot)
-            .about("admin", "Makes a snapshot")
+            .about("admin", "Creates a snapshot")
             .takes(SNAPSHOT)
             .gives::<admin::Snapshot>(),
-        post("/api/v1/admin/tsdb/compact", admin::compact)
-            .about("admin", "Writes everything to blocks and merges them"),
+        post("/api/v1/admin/tsdb/compact", admin::compact).about("admin", "Flushes the head and merges all blocks"),
         post("/api/v1/admin/tsdb/import", admin::import)
-            .about("admin", "Takes in blocks from the folder `import`")
+            .about("admin", "Imports blocks from the folder `import`")
             .gives::<admin::Imported>(),
     ]
 }
@@ -353,7 +357,7 @@ fn pages() -> Vec<Endpoint> {
             .gives_other("text/plain")
             .compressed(true),
         get("/version", status::version)
-            .about("server", "Tells which API this is, and whose, in JSON as a text")
+            .about("server", "Returns the versions of API and server, as JSON in plain text")
             .gives_other("text/plain")
             .always_open(),
         get("/metrics", health::metrics)
@@ -362,50 +366,61 @@ fn pages() -> Vec<Endpoint> {
             .always_open()
             .compressed(true),
         get_head("/-/healthy", health::healthy)
-            .about("server", "Answers while the process lives")
+            .about("server", "Returns 200 while the process is alive")
             .gives_other("text/plain")
             .always_open(),
         get_head("/-/ready", health::ready)
-            .about("server", "Tells whether the store is open")
-            .takes(const { &[optional("for", OneOf(&["write"]), "Ask whether it takes writes, too.")] })
+            .about("server", "Returns whether the store is open")
+            .takes(const { &[optional("for", OneOf(&["write"]), "Also check whether writes are accepted.")] })
             .gives_other("text/plain"),
         Endpoint::new("/-/reload", &["GET", "POST", "PUT"], lifecycle::reload)
-            .about("server", "Reads the configuration again")
+            .about("server", "Reloads the configuration")
             .gives_other("text/plain")
             .always_open(),
         Endpoint::new("/-/quit", &["GET", "POST", "PUT"], lifecycle::quit)
-            .about("server", "Ends the server")
+            .about("server", "Stops the server")
             .gives_other("text/plain")
             .always_open(),
     ]
 }
 
-/// Makes the router.
-pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
+/// Returns the router of all endpoints.
+pub(crate) fn router(state: &HttpState) -> Router<HttpState> {
     let router = Router::new().route("/api/v1/{*path}", any(unknown)).route(API, any(unknown)).fallback(not_found);
     endpoints().into_iter().fold(router, |router, endpoint| {
         let path = endpoint.path();
-        router.route(path, endpoint.into_route(app))
+        router.route(path, endpoint.into_route(state))
     })
 }
 
-/// Answers OPTIONS of a path of the API that is not served; any other method finds nothing.
-async fn unknown(State(app): State<Arc<App>>, request: Request) -> Response {
+/// GET /api/v1/openapi.yaml, in version 3.1 of the specification, or 3.2 with `openapi_version=3.2`.
+async fn openapi_yaml(form: Form) -> Response {
+    let version = if matches!(form.first("openapi_version"), "3.2" | "3.2.0") { "3.2.0" } else { "3.1.0" };
+    let headers = [
+        (header::CONTENT_TYPE, "application/yaml; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
+    ];
+    (headers, document::describe(&endpoints(), version)).into_response()
+}
+
+/// Responds to OPTIONS of an API path that is not served; any other method gets 404.
+async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
     if request.method() != Method::OPTIONS {
         return not_found(request).await;
     }
-    if let Some(is_stopping) = app.stopping() {
+    if let Some(is_stopping) = state.app.stopping() {
         return unavailable(is_stopping);
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
-    cors::add_headers(&app.settings.cors_origin, request.headers().get(header::ORIGIN), response.headers_mut());
+    cors::add_headers(&state.app.settings.cors_origin, request.headers().get(header::ORIGIN), response.headers_mut());
     response
 }
 
-/// Answers a path that is not served: there may be another spelling that is.
+/// Responds to a path that is not served: with a redirect if another spelling of it is.
 async fn not_found(request: Request) -> Response {
-    let elsewhere = redirect::to_served(request.method(), request.uri());
-    elsewhere.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n"))
+    static SERVED: LazyLock<Vec<&str>> = LazyLock::new(|| endpoints().iter().map(Endpoint::path).collect());
+    let redirect = redirect::to_served(request.method(), request.uri(), &SERVED);
+    redirect.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n"))
 }
 
 #[cfg(test)]
@@ -413,7 +428,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_stands_once() {
+    fn every_path_is_listed_once() {
         let paths: std::collections::BTreeSet<_> = endpoints().iter().map(Endpoint::path).collect();
         assert_eq!(paths.len(), endpoints().len());
     }

@@ -1,27 +1,27 @@
-//! The union of several selections, in label order, each series once.
+//! The union of several selectors: series in label order, without duplicates.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use varve_tsdb::{Db, Labels, Matcher, QueryContext, Result, Series, SeriesSet, TimeRange};
 
-/// An iterator over the series that pass all matchers of one of several selectors.
-pub(crate) struct Union {
+/// An iterator over the series that match at least one of several selectors.
+pub(crate) struct SelectorUnion {
     sets: Vec<SeriesSet>,
-    /// The next series of each set that is not at its end; it lies in `waiting`.
+    /// The labels of the next series of each set, which is in `peeked`.
     next: BinaryHeap<Reverse<(Labels, usize)>>,
-    waiting: Vec<Option<Series>>,
+    peeked: Vec<Option<Series>>,
 }
 
-impl Union {
+impl SelectorUnion {
     /// Selects series with their samples.
     ///
     /// # Errors
     /// As [`Db::select`].
     pub(crate) fn select(db: &Db, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<Self> {
         let sets = selectors.iter().map(|matchers| db.select(ctx, matchers, range)).collect::<Result<Vec<_>>>()?;
-        let waiting = sets.iter().map(|_| None).collect();
-        let mut union = Self { next: BinaryHeap::with_capacity(sets.len()), sets, waiting };
+        let peeked = sets.iter().map(|_| None).collect();
+        let mut union = Self { next: BinaryHeap::with_capacity(sets.len()), sets, peeked };
         (0..union.sets.len()).try_for_each(|idx| union.advance(idx))?;
         Ok(union)
     }
@@ -30,14 +30,14 @@ impl Union {
         if let Some(series) = self.sets[idx].next() {
             let series = series?;
             self.next.push(Reverse((series.labels().clone(), idx)));
-            self.waiting[idx] = Some(series);
+            self.peeked[idx] = Some(series);
         }
         Ok(())
     }
 
     fn take_next(&mut self) -> Result<Option<Series>> {
         let Some(Reverse((labels, idx))) = self.next.pop() else { return Ok(None) };
-        let series = self.waiting[idx].take();
+        let series = self.peeked[idx].take();
         self.advance(idx)?;
         while let Some(Reverse((same, idx))) = self.next.peek()
             && *same == labels
@@ -50,7 +50,7 @@ impl Union {
     }
 }
 
-impl Iterator for Union {
+impl Iterator for SelectorUnion {
     type Item = Result<Series>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,9 +1,9 @@
-//! Connections: accepted, bounded in number, timed out, and closed in an orderly way.
+//! Connections: accept, limit, time out, close gracefully.
 //!
-//! One task per connection. When `--web.max-connections` are open and one more comes, the connection that has been idle
-//! for longest is closed; if none is idle, the newcomer waits. A connection that is still being encrypted is idle.
+//! One task per connection. When `--web.max-connections` are open and a further client connects, the connection that has been idle
+//! for longest is closed; if none is idle, the new one waits. A connection in its TLS handshake counts as idle.
 //!
-//! HTTP/1.1 and HTTP/2 are spoken on the same port: over TLS as the two sides agree, in plain text by a client's first bytes.
+//! HTTP/1.1 and HTTP/2 share a port: the protocol is negotiated over TLS, and detected by the first bytes in plain text.
 
 mod connections;
 mod stall;
@@ -26,42 +26,49 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::App;
-use super::routes;
-use super::web_config::ALPN_HTTP2;
+use super::web_config::{ALPN_HTTP2, WebConfig};
+use crate::server::app::App;
 use crate::server::request_context::Peer;
 use connections::{Connection, Connections};
 use stall::StallGuard;
 use streams::Streams;
 
-/// How long to wait after the operating system has refused to accept: mostly for want of file descriptors.
+/// How long to wait after a failed accept, usually because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a client may take to encrypt its connection; exporter-toolkit's and Go's bound is longer and of the whole request.
+/// Maximum time of a TLS handshake. Go's limit, which covers the whole request, is longer.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a client of HTTP/2 has to hear that its idle connection is closed.
+/// How long an HTTP/2 client has to receive the GOAWAY of its idle connection.
 const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Requests at work on one connection of HTTP/2; Go's number. Further ones wait at the client, which is told.
+/// Maximum number of concurrent streams of an HTTP/2 connection; Go's default. The client queues further requests.
 const STREAMS_MAX: u32 = 250;
-/// Bytes of request bodies that a client may send ahead, of one stream and of a connection: they wait uncharged.
+/// Flow-control windows of request bodies, of a stream and of a connection: these bytes are not charged to a budget.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// Bytes of an answer that wait in a stream to be sent.
+/// Bytes of a response that are buffered in a stream.
 const STREAM_SEND_BUFFER: usize = 64 << 10;
-/// Bytes of the headers of a request of HTTP/2.
+/// Maximum size of the headers of an HTTP/2 request.
 const HEADERS_SIZE_MAX: u32 = 64 << 10;
 
-/// Returns how many requests may be worked on at the same time: one a connection of HTTP/1.1, and of HTTP/2 as many on all
-/// connections together.
+/// What connections serve.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) app: Arc<App>,
+    pub(crate) web: Arc<WebConfig>,
+    pub(crate) routes: Router,
+}
+
+/// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many HTTP/2 streams on all connections
+/// together.
 pub(crate) fn requests_max(connections_max: usize) -> usize {
     connections_max.saturating_mul(2)
 }
 
-/// Serves until `stop` becomes true, then closes idle connections and returns once the others have ended.
-pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, stop: watch::Receiver<bool>) {
-    let routes = routes(&app);
+/// Serves `routes` until `stop` becomes true, then closes idle connections and returns when the others have ended.
+pub(crate) async fn serve(server: Server, listener: TcpListener, stop: watch::Receiver<bool>) {
+    let app = &server.app;
     let connections = Arc::new(Connections::new(app.settings.max_connections));
     let mut stopping = stop.clone();
     loop {
@@ -73,13 +80,13 @@ pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, stop: watch::Rec
             connection = connections.enter(|| app.metrics.connections_evicted.inc()) => connection,
             () = stopped(&mut stopping) => break,
         };
-        tokio::spawn(talk(Arc::clone(&app), routes.clone(), accepted, connection, stop.clone()));
+        tokio::spawn(talk(server.clone(), accepted, connection, stop.clone()));
     }
     drop(listener);
     connections.all_gone().await;
 }
 
-/// Waits until the server has to stop, or whoever would say so has gone.
+/// Waits until the server has to stop, or the sender of `stop` is dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _either = stop.wait_for(|stop| *stop).await.is_ok();
 }
@@ -89,7 +96,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) => {
-                // A connection that was reset before it was accepted is the client's affair.
+                // The client has reset the connection before it was accepted.
                 if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
                     tracing::warn!(%error, "Connection not accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -100,20 +107,15 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 /// Runs a connection to its end.
-async fn talk(
-    app: Arc<App>,
-    routes: Router,
-    stream: TcpStream,
-    connection: Arc<Connection>,
-    mut stop: watch::Receiver<bool>,
-) {
+async fn talk(server: Server, stream: TcpStream, connection: Arc<Connection>, mut stop: watch::Receiver<bool>) {
+    let Server { app, web, routes } = server;
     let _open = OpenGauge::count(&app);
-    // Answers go out in few large writes: waiting for more to send only delays them. Failing costs nothing but that.
+    // Responses are sent in few large writes, which Nagle's algorithm would only delay.
     let _best_effort = stream.set_nodelay(true);
     let peer = stream.peer_addr().ok().map(Peer);
     let stalled = app.metrics.connections_stalled.clone();
-    let socket = StallGuard::new(stream, app.settings.answer.stall_timeout, stalled);
-    let web = app.web.current();
+    let socket = StallGuard::new(stream, app.settings.response.stall_timeout, stalled);
+    let web = web.current();
     let Some(tls) = web.tls.clone() else {
         return speak(&app, routes, socket, Talk { peer, http2: web.http2 }, &connection, stop).await;
     };
@@ -132,15 +134,15 @@ async fn talk(
     }
 }
 
-/// What is known of a connection before the first request.
+/// Properties of a connection.
 #[derive(Debug, Clone, Copy)]
 struct Talk {
     peer: Option<Peer>,
-    /// Whether HTTP/2 may be spoken.
+    /// Whether HTTP/2 is enabled.
     http2: bool,
 }
 
-/// Speaks HTTP with a client until one of the two ends it.
+/// Serves HTTP until client or server ends the connection.
 async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     app: &App,
     routes: Router,
@@ -175,9 +177,9 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
         () = connection.idle_for(app.settings.read_timeout) => {
             serving.as_mut().graceful_shutdown();
-            // A client of HTTP/2 is told; what it has sent meanwhile is answered.
-            let told = tokio::time::timeout(GOODBYE_TIME_MAX, serving.as_mut()).await;
-            if told.is_err() && connection.is_busy() { serving.await } else { return }
+            // An HTTP/2 client gets a GOAWAY; requests that it has sent meanwhile are served.
+            let closed = tokio::time::timeout(GOODBYE_TIME_MAX, serving.as_mut()).await;
+            if closed.is_err() && connection.is_busy() { serving.await } else { return }
         }
         () = stopped(&mut stop) => {
             serving.as_mut().graceful_shutdown();
@@ -185,14 +187,14 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
     };
     if let Err(error) = ended {
-        // Clients come and go as they like.
         tracing::debug!(%error, "Connection ended");
     }
 }
 
-/// Returns what speaks HTTP, within the bounds of a connection.
+/// Returns the HTTP implementation with the limits of a connection.
 fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
-    let mut builder = auto::Builder::new(Streams::new(app.settings.answer.stall_timeout, &app.metrics.streams_stalled));
+    let mut builder =
+        auto::Builder::new(Streams::new(app.settings.response.stall_timeout, &app.metrics.streams_stalled));
     // Between requests this is the time that an idle connection is kept.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(app.settings.read_timeout);
     builder

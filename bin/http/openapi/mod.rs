@@ -1,10 +1,8 @@
-//! The description of the API at /api/v1/openapi.yaml, made from what serves it: the table of endpoints, and the types
-//! that their answers are written from.
+//! Schemas of the OpenAPI document: parameters and response types.
 //!
-//! [`described`] makes such a type and its description in one. Answers that are written piece by piece have no type;
-//! `streamed` describes them, and a test holds their real answers against that.
+//! [`described`] defines a response type together with its schema. Streamed responses have no type; `streamed` describes them,
+//! and a test compares real responses with these descriptions.
 
-mod document;
 mod parameters;
 mod streamed;
 
@@ -12,25 +10,29 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-pub(super) use document::serve;
 pub(super) use parameters::{Kind, Parameter, optional, required};
 pub(super) use streamed::{ExemplarSeries, Label, MetadataFamilies, QueryData, SyntaxTree, Untyped};
 
-/// A type that stands in answers.
+/// A type of response data.
 pub(super) trait Described {
-    /// Returns the JSON schema of the type; what has a name is added to `schemas` and referred to.
+    /// Returns the JSON schema of the type; a named type is added to `schemas` and referenced.
     fn schema(schemas: &mut Schemas) -> Value;
 }
 
-/// The schemas that have names.
+/// The named schemas.
 #[derive(Debug, Default)]
 pub(super) struct Schemas(BTreeMap<String, Value>);
 
-/// A property of an object: its name, its schema, whether it is always there, what it is.
+/// A property of an object: its name, its schema, whether it is required, its description.
 pub(super) type Property = (String, Value, bool, &'static str);
 
 impl Schemas {
-    /// Adds an object with these properties unless it is there, and returns the reference to it.
+    /// Returns all schemas by name.
+    pub(super) fn all(self) -> BTreeMap<String, Value> {
+        self.0
+    }
+
+    /// Adds an object with these properties unless it exists, and returns a reference to it.
     pub(super) fn object(
         &mut self,
         name: &str,
@@ -38,7 +40,7 @@ impl Schemas {
         properties: impl FnOnce(&mut Self) -> Vec<Property>,
     ) -> Value {
         if !self.0.contains_key(name) {
-            // A type that refers to itself finds its name taken.
+            // For types that refer to themselves.
             self.0.insert(name.to_owned(), Value::Null);
             let schema = object(about, properties(self));
             self.0.insert(name.to_owned(), schema);
@@ -47,8 +49,8 @@ impl Schemas {
     }
 }
 
-/// Returns the schema of an object without a name, which has these properties and no others.
-fn object(about: &str, properties: Vec<Property>) -> Value {
+/// Returns the schema of an unnamed object with exactly these properties.
+pub(super) fn object(about: &str, properties: Vec<Property>) -> Value {
     let required: Vec<_> = properties.iter().filter(|property| property.2).map(|property| json!(property.0)).collect();
     let with_about = |(name, mut schema, _, about): Property| {
         if let (Some(schema), false) = (schema.as_object_mut(), about.is_empty()) {
@@ -65,7 +67,7 @@ fn object(about: &str, properties: Vec<Property>) -> Value {
     })
 }
 
-/// Returns the name of a property: the one that is set for it, else the field's in camel case.
+/// Returns the name of a property: the given one, or the field's in camel case.
 pub(super) fn property_name(field: &str, name: &[&str]) -> String {
     if let [name] = name {
         return (*name).to_owned();
@@ -78,8 +80,7 @@ pub(super) fn property_name(field: &str, name: &[&str]) -> String {
     })
 }
 
-/// Makes a struct that is serialized into answers, and its description. A field may have a name of its own in JSON:
-/// `cores = "GOMAXPROCS": usize`.
+/// Defines a struct of response data and its schema. A field may have another name in JSON: `cores = "GOMAXPROCS": usize`.
 macro_rules! described {
     ($(#[doc = $about:literal])* $vis:vis struct $Type:ident {
         $( $(#[doc = $doc:literal])* $field:ident $(= $name:literal)? : $Kind:ty ),* $(,)?

@@ -1,8 +1,8 @@
-//! Parameters of calls, and their schemas.
+//! Parameters of requests and their schemas.
 
 use serde_json::{Value, json};
 
-/// A parameter of a call.
+/// A parameter of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
@@ -11,20 +11,20 @@ pub(crate) struct Parameter {
     pub(crate) about: &'static str,
 }
 
-/// What a parameter holds.
+/// The type of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
-    /// Any text.
+    /// Any string.
     Text,
-    /// Several texts; each may stand as a parameter of its own.
+    /// A parameter that may be repeated.
     Texts,
     /// Seconds since the epoch, or RFC 3339.
     Time,
-    /// Seconds, or such as `1h30m`.
+    /// Seconds, or a duration like `1h30m`.
     Duration,
     Integer,
     Boolean,
-    /// One of these.
+    /// One of these values.
     OneOf(&'static [&'static str]),
     /// A part of the path.
     Path,
@@ -39,8 +39,8 @@ pub(crate) const fn optional(name: &'static str, kind: Kind, about: &'static str
 }
 
 impl Parameter {
-    /// Describes the parameter in a URL.
-    pub(super) fn to_json(self) -> Value {
+    /// Returns the description of a URL parameter.
+    pub(in crate::http) fn to_json(self) -> Value {
         let place = if matches!(self.kind, Kind::Path) { "path" } else { "query" };
         json!({
             "name": self.name,
@@ -52,7 +52,7 @@ impl Parameter {
     }
 
     /// Returns the schema of its value.
-    pub(super) fn schema(self) -> Value {
+    pub(in crate::http) fn schema(self) -> Value {
         match self.kind {
             Kind::Text | Kind::Path => json!({ "type": "string" }),
             Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),

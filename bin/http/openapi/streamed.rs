@@ -1,4 +1,4 @@
-//! Descriptions of answers that are written piece by piece and have no type to be made from.
+//! Schemas of streamed responses, which have no type.
 
 use serde_json::{Value, json};
 

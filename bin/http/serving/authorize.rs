@@ -1,19 +1,18 @@
-//! The outermost layer: who sends a request, and whether they may; and the headers that go with every answer.
-
-use std::sync::Arc;
+//! The outermost layer: authentication, authorization, and the configured headers of every response.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
+use super::state::HttpState;
+use crate::http::response::plain;
 use crate::http::web_config::{Denied, Scope};
-use crate::http::{App, plain};
 use crate::server::request_context::User;
 
-/// Lets a request through if the web configuration does.
-pub(crate) async fn authorize(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let web = app.web.current();
+/// Runs a request if the web configuration permits it.
+pub(crate) async fn authorize(State(state): State<HttpState>, mut request: Request, next: Next) -> Response {
+    let web = state.web.current();
     let mut response = match &web.auth {
         None => next.run(request).await,
         Some(auth) => {
@@ -25,7 +24,7 @@ pub(crate) async fn authorize(State(app): State<Arc<App>>, mut request: Request,
                     next.run(request).await
                 }
                 Err(denied) => {
-                    app.metrics.requests_denied.inc();
+                    state.app.metrics.requests_denied.inc();
                     deny(denied)
                 }
             }
@@ -45,8 +44,8 @@ fn deny(denied: Denied) -> Response {
             response
         }
         Denied::Scope(scope) => {
-            let text = format!("Forbidden: the token has not the scope {}\n", format!("{scope:?}").to_lowercase());
-            plain(StatusCode::FORBIDDEN, text).into_response()
+            let scope = format!("{scope:?}").to_lowercase();
+            plain(StatusCode::FORBIDDEN, format!("Forbidden: the token lacks the scope {scope}\n"))
         }
     }
 }

@@ -1,14 +1,13 @@
-//! Compressed answers: gzip, deflate or zstd, as the client asks; and forms that come so.
+//! Compression of responses (gzip, deflate or zstd, by content negotiation) and decompression of forms.
 //!
-//! Of the codings that `Accept-Encoding` names the one with the highest `q` is taken, of equal ones the first that is known
-//! here, as in Prometheus. A body is compressed piece by piece while it is sent, at the client's pace. The body of a cut
-//! answer ends in an error before the coding's own end is written, so that it never parses as complete.
+//! As in Prometheus, the supported coding with the highest `q` in `Accept-Encoding` is chosen, and the first one of equal `q`. A
+//! body is compressed piece by piece while it is sent, at the client's pace. The body of a truncated response ends in an error
+//! before the end marker of the coding is written, so that it never parses as complete.
 //!
-//! What an encoder holds is charged to the memory of all queries; where that has no room, the answer goes out as it is.
+//! The memory of an encoder is charged to the memory of all queries; if that is exhausted, the response is not compressed.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, HttpBody};
@@ -23,24 +22,24 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use hyper::body::Frame;
 use varve_tsdb::Charge;
 
-use crate::http::App;
+use super::state::HttpState;
 use crate::http::error::{ApiError, ErrorKind};
 
-/// Answers below this gain nothing.
+/// Smaller responses are not compressed.
 const SIZE_MIN: u64 = 1 << 10;
-/// What an encoder of any coding holds, at most.
+/// Maximum memory of an encoder.
 const ENCODER_SIZE: usize = 1 << 20;
-/// Bytes that are compressed at a time on a thread that serves other connections too: below a millisecond of work.
+/// Bytes compressed at a time on a thread that serves other connections too: less than a millisecond of work.
 const PIECE_SIZE: usize = 32 << 10;
-/// zstd looks back 2 to this bytes: what keeps an encoder within [`ENCODER_SIZE`].
+/// Window of 2 to this bytes, which keeps a zstd encoder within [`ENCODER_SIZE`].
 const ZSTD_WINDOW_LOG: u32 = 18;
 const ZSTD_LEVEL: i32 = 1;
-/// A form in zstd may look back 2 to this bytes; RFC 9659's bound.
+/// Maximum window of a form in zstd, 2 to this bytes; RFC 9659's limit.
 const ZSTD_FORM_WINDOW_LOG: u32 = 23;
-/// Bytes of a form that are decoded, and charged, at a time.
+/// Bytes of a form decoded and charged at a time.
 const DECODE_STEP: usize = 64 << 10;
 
-/// A coding of bodies.
+/// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     Gzip,
@@ -49,12 +48,12 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// Returns the coding of a name.
+    /// Returns the coding with this name.
     fn parse(name: &str) -> Option<Self> {
         [Self::Gzip, Self::Deflate, Self::Zstd].into_iter().find(|coding| coding.name() == name)
     }
 
-    /// Returns the coding of a request's body by its header: `None` within if it has none, without if it is unknown.
+    /// Returns the coding of a request's body by its header: `Some(None)` for an uncompressed body, `None` for an unknown coding.
     pub(crate) fn of_body(content_encoding: &str) -> Option<Option<Self>> {
         match content_encoding.to_ascii_lowercase().as_str() {
             "" | "identity" => Some(None),
@@ -63,27 +62,27 @@ impl Coding {
         }
     }
 
-    /// Undoes the coding; what comes out is charged before it is kept.
+    /// Decompresses `coded`; the output is charged before it is allocated.
     ///
     /// # Errors
-    /// If it is not coded so, if there are more than `size_max` bytes, or no memory for them.
+    /// If the input is invalid, its output exceeds `size_max` bytes, or memory is exhausted.
     pub(crate) fn decode(self, coded: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>, ApiError> {
-        let refused = |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
+        let invalid = |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
         let mut reader: Box<dyn Read + '_> = match self {
             Self::Gzip => Box::new(MultiGzDecoder::new(coded)),
             Self::Deflate => Box::new(ZlibDecoder::new(coded)),
             Self::Zstd => {
                 charge.grow(1 << ZSTD_FORM_WINDOW_LOG)?;
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(coded).map_err(refused)?;
-                decoder.window_log_max(ZSTD_FORM_WINDOW_LOG).map_err(refused)?;
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(coded).map_err(invalid)?;
+                decoder.window_log_max(ZSTD_FORM_WINDOW_LOG).map_err(invalid)?;
                 Box::new(decoder)
             }
         };
         let mut plain = Vec::new();
         loop {
-            // A vector that is full doubles.
+            // A full vector doubles its capacity.
             charge.grow(2 * DECODE_STEP)?;
-            let n = (&mut reader).take(DECODE_STEP as u64).read_to_end(&mut plain).map_err(refused)?;
+            let n = (&mut reader).take(DECODE_STEP as u64).read_to_end(&mut plain).map_err(invalid)?;
             if plain.len() > size_max {
                 let text = format!("request body exceeds {size_max} bytes, the limit of form size");
                 return Err(ApiError::new(ErrorKind::TooLarge, text));
@@ -102,7 +101,7 @@ impl Coding {
         }
     }
 
-    /// Returns the coding that a client likes best, of equal ones the first; `None` if it accepts none of ours.
+    /// Returns the coding that a client prefers; `None` if it accepts no supported one.
     fn negotiate(headers: &HeaderMap) -> Option<Self> {
         let mut best: Option<(Self, f32)> = None;
         for header in headers.get_all(header::ACCEPT_ENCODING) {
@@ -119,8 +118,8 @@ impl Coding {
     }
 }
 
-/// Compresses answers for clients that ask for it.
-pub(crate) async fn compress(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Compresses responses for clients that accept it.
+pub(crate) async fn compress(State(state): State<HttpState>, request: Request, next: Next) -> Response {
     let coding = Coding::negotiate(request.headers());
     let mut response = next.run(request).await;
     response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -129,7 +128,7 @@ pub(crate) async fn compress(State(app): State<Arc<App>>, request: Request, next
         return response;
     }
     let Some(coding) = coding else { return response };
-    let mut charge = app.context(None).charge();
+    let mut charge = state.app.context(None).charge();
     let Ok(encoder) = charge.grow(ENCODER_SIZE).map_err(io::Error::other).and_then(|()| Encoder::new(coding)) else {
         return response;
     };
@@ -138,11 +137,11 @@ pub(crate) async fn compress(State(app): State<Arc<App>>, request: Request, next
     head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     Response::from_parts(
         head,
-        Body::new(Compressed { inner, encoder: Some(encoder), waiting: Bytes::new(), _charge: charge }),
+        Body::new(Compressed { inner, encoder: Some(encoder), pending: Bytes::new(), _charge: charge }),
     )
 }
 
-/// A stream of compressed bytes in the making.
+/// A streaming encoder.
 enum Encoder {
     Gzip(GzEncoder<Vec<u8>>),
     Deflate(ZlibEncoder<Vec<u8>>),
@@ -170,7 +169,7 @@ impl Encoder {
         }
     }
 
-    /// Takes what is ready to be sent.
+    /// Returns the bytes that are ready to be sent.
     fn take(&mut self) -> Bytes {
         Bytes::from(std::mem::take(match self {
             Self::Gzip(encoder) => encoder.get_mut(),
@@ -188,13 +187,13 @@ impl Encoder {
     }
 }
 
-/// The compressed form of a body.
+/// A compressed body.
 struct Compressed {
     inner: Body,
-    /// `None` once the end is written.
+    /// `None` after the end.
     encoder: Option<Encoder>,
-    /// Of the piece that came last: still to be compressed.
-    waiting: Bytes,
+    /// The part of the last frame that is not compressed yet.
+    pending: Bytes,
     _charge: Charge,
 }
 
@@ -206,10 +205,10 @@ impl HttpBody for Compressed {
         let this = &mut *self;
         loop {
             let Some(encoder) = &mut this.encoder else { return Poll::Ready(None) };
-            if this.waiting.is_empty() {
+            if this.pending.is_empty() {
                 match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
-                    Some(Ok(frame)) => this.waiting = frame.into_data().unwrap_or_default(),
-                    // Nothing more is written: what the client has does not parse as whole.
+                    Some(Ok(frame)) => this.pending = frame.into_data().unwrap_or_default(),
+                    // Without an end marker the body does not parse as complete.
                     Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                     None => {
                         let end = this.encoder.take().map(Encoder::finish).transpose().map_err(axum::Error::new);
@@ -217,7 +216,7 @@ impl HttpBody for Compressed {
                     }
                 }
             }
-            let piece = this.waiting.split_to(this.waiting.len().min(PIECE_SIZE));
+            let piece = this.pending.split_to(this.pending.len().min(PIECE_SIZE));
             if let Err(error) = encoder.write(&piece) {
                 return Poll::Ready(Some(Err(axum::Error::new(error))));
             }
@@ -225,8 +224,8 @@ impl HttpBody for Compressed {
             if !ready.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(ready))));
             }
-            if !this.waiting.is_empty() {
-                // Others on this thread come first.
+            if !this.pending.is_empty() {
+                // Yields to other tasks of this thread.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_decoded_within_their_bound() {
+    fn forms_are_decompressed_within_their_limits() {
         let plain = b"query=up&".repeat(20_000);
         for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
             let mut encoder = Encoder::new(coding).unwrap();
@@ -255,7 +254,7 @@ mod tests {
             let mut coded = encoder.take().to_vec();
             coded.extend_from_slice(&encoder.finish().unwrap());
             let decode = |coded: &[u8], size_max| {
-                coding.decode(coded, size_max, &mut QueryContext::unbounded().charge()).map_err(|refused| refused.kind)
+                coding.decode(coded, size_max, &mut QueryContext::unbounded().charge()).map_err(|error| error.kind)
             };
             assert_eq!(decode(&coded, plain.len()).as_ref(), Ok(&plain));
             assert_eq!(decode(&coded, plain.len() - 1), Err(ErrorKind::TooLarge));
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_coding_that_is_liked_best_is_taken() {
+    fn the_preferred_coding_is_chosen() {
         check("gzip", Some(Coding::Gzip));
         check("deflate, gzip, br, zstd", Some(Coding::Deflate));
         check("br,zstd;q=0.5, gzip", Some(Coding::Gzip));

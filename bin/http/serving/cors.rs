@@ -1,6 +1,4 @@
-//! Which pages of other origins may read answers: Prometheus' CORS headers, set by `--web.cors.origin`.
-
-use std::sync::Arc;
+//! Prometheus' CORS headers, which allow pages of `--web.cors.origin` to read responses.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -8,13 +6,13 @@ use axum::middleware::Next;
 use axum::response::Response;
 use varve_tsdb::Regexp;
 
-use crate::http::App;
+use super::state::HttpState;
 
-/// Adds the headers to an answer.
-pub(crate) async fn cors(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Adds the headers to a response.
+pub(crate) async fn cors(State(state): State<HttpState>, request: Request, next: Next) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response = next.run(request).await;
-    add_headers(&app.settings.cors_origin, origin.as_ref(), response.headers_mut());
+    add_headers(&state.app.settings.cors_origin, origin.as_ref(), response.headers_mut());
     response
 }
 
@@ -42,13 +40,13 @@ mod tests {
         let mut headers = HeaderMap::new();
         let origin = HeaderValue::from_str(origin).unwrap();
         add_headers(&Regexp::parse(allowed).unwrap(), Some(&origin), &mut headers);
-        let answer = headers.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).map(|value| value.to_str().unwrap());
-        assert_eq!(answer, expect, "{allowed} {origin:?}");
+        let allowed_origin = headers.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).map(|value| value.to_str().unwrap());
+        assert_eq!(allowed_origin, expect, "{allowed} {origin:?}");
         assert_eq!(headers.contains_key(header::ACCESS_CONTROL_ALLOW_METHODS), !origin.is_empty());
     }
 
     #[test]
-    fn an_origin_is_named_where_it_is_allowed() {
+    fn an_allowed_origin_is_returned() {
         check(".*", "http://a", Some("http://a"));
         check("https?://(a|b)", "https://b", Some("https://b"));
         check("https?://(a|b)", "https://bc", None);

@@ -1,9 +1,9 @@
-//! Who may work at the same time: a gate per class of request, with a queue before it.
+//! Concurrency limits: a gate per class of requests, with a bounded queue before it.
 //!
 //! Invariants
-//! 1. At most as many work as there are places, and at most `waiting_max` wait to be let in.
-//! 2. Who waits is served in the order of arrival; classes do not wait for each other.
-//! 3. Nobody waits longer than its own time, nor to be let in longer than `wait_max`.
+//! 1. A gate has a fixed number of permits, and at most `queued_max` requests wait for one.
+//! 2. Waiting requests get permits in the order of arrival; classes do not wait for each other.
+//! 3. A request waits at most until its deadline, and for its first permit at most `timeout`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,32 +14,29 @@ use varve_tsdb::{Interrupt, QueryContext};
 
 use crate::http::error::ApiError;
 
-/// Lets a bounded number of requests through at a time; a bounded number of others wait, first come first served.
-///
-/// Clones are the same gate.
+/// Bounds how many requests run concurrently. Clones are the same gate.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
-    /// The flag that sets the number of places.
+    /// The flag that sets the number of permits.
     flag: &'static str,
     permits: Arc<Semaphore>,
     queue: Queue,
-    figures: GateFigures,
+    metrics: GateMetrics,
 }
 
 /// Bounds of the queue before a gate.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
-    /// Places to wait.
-    seats: Arc<Semaphore>,
-    wait_max: Duration,
+    slots: Arc<Semaphore>,
+    timeout: Duration,
 }
 
-/// What a gate counts.
+/// Metrics of a gate.
 #[derive(Debug, Clone)]
-pub(crate) struct GateFigures {
+pub(crate) struct GateMetrics {
     pub(crate) active: IntGauge,
-    pub(crate) waiting: IntGauge,
-    pub(crate) waited_seconds: Histogram,
+    pub(crate) queued: IntGauge,
+    pub(crate) queue_seconds: Histogram,
 }
 
 /// The flag that bounds the length of a queue.
@@ -47,75 +44,75 @@ const QUEUE_FLAG: &str = "--query.max-queued";
 /// The flag that bounds the time in a queue.
 const QUEUE_TIMEOUT_FLAG: &str = "--query.queue-timeout";
 
-/// A place inside the gate, until it is dropped. It can be lent to others while its owner waits for something.
+/// A permit of a gate, until it is dropped. Its owner may release it while it waits for something else.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     gate: Gate,
-    /// `None` while it is lent.
+    /// `None` while it is released.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Queue {
-    /// Makes a queue in which at most `waiting_max` wait, each at most `wait_max`.
-    pub(crate) fn new(waiting_max: usize, wait_max: Duration) -> Self {
-        Self { seats: Arc::new(Semaphore::new(waiting_max.min(Semaphore::MAX_PERMITS))), wait_max }
+    /// Creates a queue of at most `queued_max` requests, each of which waits at most `timeout`.
+    pub(crate) fn new(queued_max: usize, timeout: Duration) -> Self {
+        Self { slots: Arc::new(Semaphore::new(queued_max.min(Semaphore::MAX_PERMITS))), timeout }
     }
 }
 
 impl Gate {
-    pub(crate) fn new(flag: &'static str, n_permits: usize, queue: Queue, figures: GateFigures) -> Self {
+    pub(crate) fn new(flag: &'static str, n_permits: usize, queue: Queue, metrics: GateMetrics) -> Self {
         let permits = Arc::new(Semaphore::new(n_permits.min(Semaphore::MAX_PERMITS)));
-        Self { flag, permits, queue, figures }
+        Self { flag, permits, queue, metrics }
     }
 
-    /// Waits for a place.
+    /// Waits for a permit.
     ///
     /// # Errors
-    /// 503 `unavailable` when too many wait already, there is no place in time, or the server stops.
-    pub(crate) async fn admit(&self, ctx: &QueryContext) -> Result<Place, ApiError> {
+    /// 503 `unavailable` if the queue is full, no permit becomes free in time, or the server is stopping.
+    pub(crate) async fn admit(&self, ctx: &QueryContext) -> Result<Permit, ApiError> {
         let started = Instant::now();
-        let permit = self.enter(ctx).await?;
-        self.figures.waited_seconds.observe(started.elapsed().as_secs_f64());
-        self.figures.active.inc();
-        Ok(Place { gate: self.clone(), permit: Some(permit) })
+        let permit = self.enqueue(ctx).await?;
+        self.metrics.queue_seconds.observe(started.elapsed().as_secs_f64());
+        self.metrics.active.inc();
+        Ok(Permit { gate: self.clone(), permit: Some(permit) })
     }
 
-    async fn enter(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
-        // Fast path: a place is free and nobody waits for it.
+    async fn enqueue(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
+        // Fast path: a permit is free and nobody waits for it.
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
         }
-        let Ok(_seat) = self.queue.seats.try_acquire() else {
+        let Ok(_slot) = self.queue.slots.try_acquire() else {
             if self.permits.is_closed() {
                 return Err(stopping());
             }
-            let text = format!("too many requests wait for a place already, see {QUEUE_FLAG} and {}", self.flag);
+            let text = format!("too many requests are queued already, see {QUEUE_FLAG} and {}", self.flag);
             return Err(ApiError::unavailable(text).of_limit(QUEUE_FLAG));
         };
-        self.figures.waiting.inc();
-        let waiting = Waiting(&self.figures.waiting);
-        let permit = tokio::time::timeout(self.queue.wait_max, self.permit(ctx)).await;
-        drop(waiting);
-        permit.unwrap_or_else(|_elapsed| Err(self.full(QUEUE_TIMEOUT_FLAG)))
+        self.metrics.queued.inc();
+        let queued = QueuedGauge(&self.metrics.queued);
+        let permit = tokio::time::timeout(self.queue.timeout, self.acquire(ctx)).await;
+        drop(queued);
+        permit.unwrap_or_else(|_elapsed| Err(self.timed_out(QUEUE_TIMEOUT_FLAG)))
     }
 
-    async fn permit(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
+    async fn acquire(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
         let permit = Arc::clone(&self.permits).acquire_owned();
         let permit = match ctx.remaining() {
-            // A place that is free is given even to a request without time: the answer is then the work's timeout.
-            Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.full(self.flag))?,
+            // A free permit goes even to a request whose deadline has passed: then the work itself reports the timeout.
+            Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.timed_out(self.flag))?,
             None => permit.await,
         };
         permit.map_err(|_closed| stopping())
     }
 
-    /// Sends all away who wait, and all who come.
+    /// Rejects all waiting and further requests.
     pub(crate) fn close(&self) {
         self.permits.close();
     }
 
-    fn full(&self, limit: &'static str) -> ApiError {
-        ApiError::unavailable(format!("no place became free in time, see {}", self.flag)).of_limit(limit)
+    fn timed_out(&self, limit: &'static str) -> ApiError {
+        ApiError::unavailable(format!("timed out in the queue, see {}", self.flag)).of_limit(limit)
     }
 }
 
@@ -123,44 +120,44 @@ fn stopping() -> ApiError {
     ApiError::unavailable(Interrupt::Shutdown.to_string())
 }
 
-/// Counts one that waits until it is dropped, which it is also when its client goes.
-struct Waiting<'a>(&'a IntGauge);
+/// Counts a queued request until it is dropped, which also happens when its client disconnects.
+struct QueuedGauge<'a>(&'a IntGauge);
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedGauge<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-impl Place {
-    /// Lets somebody else in.
-    pub(crate) fn lend(&mut self) {
+impl Permit {
+    /// Lets another request run.
+    pub(crate) fn release(&mut self) {
         if self.permit.take().is_some() {
-            self.gate.figures.active.dec();
+            self.gate.metrics.active.dec();
         }
     }
 
-    /// Tells whether somebody else may be in.
-    pub(crate) fn is_lent(&self) -> bool {
+    /// Returns `true` if another request may run instead.
+    pub(crate) fn is_released(&self) -> bool {
         self.permit.is_none()
     }
 
-    /// Waits until the place is there again, if it was lent.
+    /// Waits for a permit again, if it was released.
     ///
     /// # Errors
     /// As [`Gate::admit`].
-    pub(crate) async fn take_back(&mut self, ctx: &QueryContext) -> Result<(), ApiError> {
+    pub(crate) async fn reacquire(&mut self, ctx: &QueryContext) -> Result<(), ApiError> {
         if self.permit.is_none() {
-            self.permit = Some(self.gate.permit(ctx).await?);
-            self.gate.figures.active.inc();
+            self.permit = Some(self.gate.acquire(ctx).await?);
+            self.gate.metrics.active.inc();
         }
         Ok(())
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.lend();
+        self.release();
     }
 }
 
@@ -171,19 +168,19 @@ mod tests {
     use prometheus::HistogramOpts;
     use varve_tsdb::MemoryBudget;
 
-    fn gate_with(n_permits: usize, waiting_max: usize, wait_max: Duration) -> (Gate, GateFigures) {
-        let figures = GateFigures {
+    fn gate_with(n_permits: usize, queued_max: usize, timeout: Duration) -> (Gate, GateMetrics) {
+        let metrics = GateMetrics {
             active: IntGauge::new("active", "x").unwrap(),
-            waiting: IntGauge::new("waiting", "x").unwrap(),
-            waited_seconds: Histogram::with_opts(HistogramOpts::new("waited", "x")).unwrap(),
+            queued: IntGauge::new("queued", "x").unwrap(),
+            queue_seconds: Histogram::with_opts(HistogramOpts::new("queue", "x")).unwrap(),
         };
-        let queue = Queue::new(waiting_max, wait_max);
-        (Gate::new("--query.max-concurrency", n_permits, queue, figures.clone()), figures)
+        let queue = Queue::new(queued_max, timeout);
+        (Gate::new("--query.max-concurrency", n_permits, queue, metrics.clone()), metrics)
     }
 
     fn gate(n_permits: usize) -> (Gate, IntGauge) {
-        let (gate, figures) = gate_with(n_permits, 10, Duration::from_secs(60));
-        (gate, figures.active)
+        let (gate, metrics) = gate_with(n_permits, 10, Duration::from_secs(60));
+        (gate, metrics.active)
     }
 
     fn ctx(timeout_ms: u64) -> QueryContext {
@@ -195,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_gate_refuses_when_the_time_is_over() {
+    fn a_full_gate_rejects_at_the_deadline() {
         let (gate, active) = gate(1);
         block_on(async {
             let first = gate.admit(&ctx(60_000)).await.unwrap();
-            let refused = gate.admit(&ctx(10)).await.unwrap_err();
-            assert_eq!(refused.kind, ErrorKind::Unavailable);
-            assert_eq!(refused.message, "no place became free in time, see --query.max-concurrency");
+            let rejected = gate.admit(&ctx(10)).await.unwrap_err();
+            assert_eq!(rejected.kind, ErrorKind::Unavailable);
+            assert_eq!(rejected.message, "timed out in the queue, see --query.max-concurrency");
             assert_eq!(active.get(), 1);
             drop(first);
             gate.admit(&ctx(0)).await.unwrap();
@@ -213,43 +210,43 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_in_length_and_time_and_keeps_its_order() {
-        let (gate, figures) = gate_with(1, 2, Duration::from_secs(60));
+        let (gate, metrics) = gate_with(1, 2, Duration::from_secs(60));
         let long = ctx(60_000);
         block_on(async {
             let first = gate.admit(&long).await.unwrap();
             let (mut second, mut third) = (Box::pin(gate.admit(&long)), Box::pin(gate.admit(&long)));
             assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
             assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err());
-            assert_eq!(figures.waiting.get(), 2);
-            let refused = gate.admit(&long).await.unwrap_err();
-            assert_eq!((refused.kind, refused.limit), (ErrorKind::Unavailable, Some(QUEUE_FLAG)));
+            assert_eq!(metrics.queued.get(), 2);
+            let rejected = gate.admit(&long).await.unwrap_err();
+            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(QUEUE_FLAG)));
             drop(first);
-            assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err(), "the second came before");
+            assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err(), "the second arrived first");
             drop(second.await.unwrap());
             third.await.unwrap();
         });
-        assert_eq!((figures.active.get(), figures.waiting.get()), (0, 0));
+        assert_eq!((metrics.active.get(), metrics.queued.get()), (0, 0));
 
-        let (gate, figures) = gate_with(1, 2, Duration::from_millis(1));
+        let (gate, metrics) = gate_with(1, 2, Duration::from_millis(1));
         block_on(async {
             let _first = gate.admit(&long).await.unwrap();
-            let refused = gate.admit(&long).await.unwrap_err();
-            assert_eq!((refused.kind, refused.limit), (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG)));
+            let rejected = gate.admit(&long).await.unwrap_err();
+            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG)));
         });
-        assert_eq!(figures.waiting.get(), 0);
+        assert_eq!(metrics.queued.get(), 0);
     }
 
     #[test]
-    fn a_place_that_is_lent_serves_another_request() {
+    fn a_released_permit_admits_another_request() {
         let (gate, active) = gate(1);
         block_on(async {
             let mut first = gate.admit(&ctx(60_000)).await.unwrap();
-            first.lend();
+            first.release();
             assert_eq!(active.get(), 0);
             let second = gate.admit(&ctx(60_000)).await.unwrap();
-            assert_eq!(first.take_back(&ctx(10)).await.unwrap_err().kind, ErrorKind::Unavailable);
+            assert_eq!(first.reacquire(&ctx(10)).await.unwrap_err().kind, ErrorKind::Unavailable);
             drop(second);
-            first.take_back(&ctx(10)).await.unwrap();
+            first.reacquire(&ctx(10)).await.unwrap();
             assert_eq!(active.get(), 1);
         });
         assert_eq!(active.get(), 0);

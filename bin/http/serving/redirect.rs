@@ -1,27 +1,26 @@
-//! Paths that are served under another spelling: a slash too many, `.` and `..`. As Go's server does, which clients have come to
-//! rely on: a URL that ends in a slash gives `//api/v1/query`.
+//! Redirects from other spellings of a path: double and trailing slashes, `.` and `..`. Go's server redirects these, and clients
+//! rely on it: a base URL that ends in a slash yields `//api/v1/query`.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::http::api::endpoint::{API, Endpoint};
-use crate::http::api::routes;
+/// The prefix of the API's paths.
+pub(crate) const API: &str = "/api/v1/";
 
-/// Lets only plain paths through to their routes: an empty element is no label's name.
-pub(crate) async fn plain_only(request: Request, next: Next) -> Response {
-    match to_plain(request.method(), request.uri()) {
+/// Redirects paths that are not clean: an empty element is not a label name.
+pub(crate) async fn clean_only(request: Request, next: Next) -> Response {
+    match to_clean(request.method(), request.uri()) {
         Some(elsewhere) => elsewhere,
         None => next.run(request).await,
     }
 }
 
-/// Sends the client to the plain spelling of a path; `None` if the path is plain.
-fn to_plain(method: &Method, uri: &Uri) -> Option<Response> {
+/// Redirects to the clean spelling of a path; `None` if the path is clean.
+fn to_clean(method: &Method, uri: &Uri) -> Option<Response> {
     let path = uri.path();
     let is_plain = path.starts_with('/') && !path.contains("//") && !path.contains("/.");
     let plain = if is_plain { Cow::Borrowed(path) } else { Cow::Owned(clean(path)) };
@@ -32,17 +31,16 @@ fn to_plain(method: &Method, uri: &Uri) -> Option<Response> {
     if is_api { redirect(StatusCode::MOVED_PERMANENTLY, method, uri, API) } else { None }
 }
 
-/// Sends the client to a path that is served without the slash at its end; `None` if there is none.
-pub(crate) fn to_served(method: &Method, uri: &Uri) -> Option<Response> {
-    static SERVED: LazyLock<Vec<&str>> = LazyLock::new(|| routes::endpoints().iter().map(Endpoint::path).collect());
+/// Redirects to one of the `served` paths that differs by a trailing slash; `None` if there is none.
+pub(crate) fn to_served(method: &Method, uri: &Uri, served: &[&str]) -> Option<Response> {
     let path = uri.path().strip_suffix('/')?;
-    let is_served = SERVED.iter().any(|served| fits(served, path));
-    // A client keeps its method with a 307 only.
+    let is_served = served.iter().any(|served| fits(served, path));
+    // Only with 307 a client keeps its method.
     let status = if *method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT };
     if is_served { redirect(status, method, uri, path) } else { None }
 }
 
-/// Removes empty, `.` and `..` elements; a slash at the end stays one.
+/// Removes empty, `.` and `..` elements; keeps a trailing slash.
 fn clean(path: &str) -> String {
     let mut elements: Vec<&str> = Vec::new();
     for element in path.split('/') {
@@ -57,7 +55,7 @@ fn clean(path: &str) -> String {
     format!("/{}{end}", elements.join("/"))
 }
 
-/// Tells whether a path is that of an endpoint, in which elements in braces stand for any.
+/// Returns `true` if a path matches that of an endpoint, whose elements in braces match any element.
 fn fits(served: &str, path: &str) -> bool {
     let (mut of_served, mut of_path) = (served.split('/'), path.split('/'));
     loop {
@@ -71,7 +69,7 @@ fn fits(served: &str, path: &str) -> bool {
 
 fn redirect(status: StatusCode, method: &Method, uri: &Uri, path: &str) -> Option<Response> {
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    // Browsers take a backslash for a slash, and two of these lead elsewhere.
+    // Browsers treat a backslash as a slash, and two slashes lead to another host.
     let location = format!("{}{query}", path.replace('\\', "%5C"));
     let escaped = location.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;");
     let value = HeaderValue::from_str(&location).ok()?;
@@ -98,9 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_made_plain() {
+    fn a_path_is_cleaned() {
         let check = |uri: &'static str, expect: Option<&str>| {
-            let got = location(to_plain(&Method::POST, &Uri::from_static(uri)));
+            let got = location(to_clean(&Method::POST, &Uri::from_static(uri)));
             assert_eq!(got, expect.map(|to| (301, to.to_owned())), "{uri}");
         };
         check("/api/v1/labels", None);
@@ -118,9 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_at_the_end_is_one_too_many() {
+    fn a_trailing_slash_redirects_to_a_served_path() {
+        const SERVED: [&str; 3] = ["/api/v1/query", "/api/v1/label/{name}/values", "/-/healthy"];
         let check = |method: Method, uri: &'static str, expect: Option<(u16, &str)>| {
-            let got = location(to_served(&method, &Uri::from_static(uri)));
+            let got = location(to_served(&method, &Uri::from_static(uri), &SERVED));
             assert_eq!(got, expect.map(|(status, to)| (status, to.to_owned())), "{uri}");
         };
         check(Method::GET, "/api/v1/query/?query=1", Some((301, "/api/v1/query?query=1")));
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_shows_is_escaped() {
+    fn the_body_is_escaped() {
         let shown =
             redirect(StatusCode::MOVED_PERMANENTLY, &Method::GET, &Uri::from_static("/?a=1&b='"), "/x").unwrap();
         let body = tokio::runtime::Builder::new_current_thread()

@@ -1,61 +1,58 @@
-//! Reading the body of a request: up to a size, within a time, and charged while it is held.
+//! Reads request bodies within limits of size, time and memory.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
-use axum::http::{Method, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::BodyExt;
 use varve_tsdb::Charge;
 
 use super::compression::Coding;
-use crate::http::App;
-use crate::http::api::write::remote_write::text;
+use super::state::HttpState;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Form;
-use crate::server::request_context::Call;
+use crate::server::app::App;
+use crate::server::request_context::RequestContext;
 
-/// The largest form, in bytes; Go's limit.
+/// Maximum size of a form, in bytes; Go's limit.
 const FORM_SIZE_MAX: usize = 10 << 20;
-/// How long a body that is refused is still read, so that the sender comes to reading the answer.
+/// How long a rejected body is still read, so that the sender gets to read the response.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
-/// How much of it is still read, in bytes.
+/// How many bytes of it are still read.
 const DRAIN_SIZE_MAX: usize = 128 << 20;
 
-/// Why a body was not read.
+/// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// It is larger than it may be.
+    /// It exceeds its size limit.
     #[error("request body exceeds {limit} bytes, the limit of {what}")]
     TooLarge {
-        /// The bound.
         limit: usize,
-        /// What sets it.
+        /// The flag of the limit.
         what: &'static str,
     },
-    /// It did not come in time.
+    /// It did not arrive in time.
     #[error("request body did not arrive within {}, see --web.read-timeout", crate::quantity::print_duration(*.0))]
     Slow(Duration),
-    /// The connection broke, or the framing of the body.
+    /// The connection failed, or the framing of the body is invalid.
     #[error("read request body: {0}")]
     Broken(String),
-    /// There is no memory for it.
+    /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] varve_tsdb::Error),
 }
 
-/// Bounds of a body.
+/// Limits of a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimits {
     pub(crate) size_max: usize,
-    /// What sets `size_max`, for the error.
+    /// The flag of `size_max`, for the error.
     pub(crate) what: &'static str,
     pub(crate) timeout: Duration,
 }
 
-/// Reads a body; `charge` grows before each piece is kept.
+/// Reads a body; `charge` grows with the buffer.
 ///
 /// # Errors
 /// See [`BodyError`].
@@ -63,7 +60,7 @@ pub(crate) async fn read(mut body: Body, limits: BodyLimits, charge: &mut Charge
     let whole = tokio::time::timeout(limits.timeout, read_whole(&mut body, limits, charge));
     let result = whole.await.unwrap_or(Err(BodyError::Slow(limits.timeout)));
     if matches!(result, Err(BodyError::TooLarge { .. } | BodyError::Memory(_))) {
-        // Whether it came to its end does not matter: the answer is the same.
+        // The response is the same whether the whole body was drained or not.
         let _drained = tokio::time::timeout(DRAIN_TIME_MAX, drain(body)).await;
     }
     result
@@ -75,7 +72,7 @@ async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) ->
     if declared > limits.size_max {
         return Err(too_large());
     }
-    // Memory is taken as bytes come, not as they are declared: declaring costs a sender nothing.
+    // The buffer grows as bytes arrive, not by the declared length, which costs a sender nothing.
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|broken| BodyError::Broken(broken.to_string()))?;
@@ -87,7 +84,7 @@ async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) ->
         if size > bytes.capacity() {
             let doubled = 2 * bytes.capacity();
             let capacity = if declared >= size { doubled.min(declared).max(size) } else { doubled.max(size) };
-            // A task must not wait.
+            // Without waiting for memory: this is a task.
             charge.grow_at_once(capacity.saturating_sub(charge.size()))?;
             bytes.reserve_exact(capacity - bytes.len());
         }
@@ -107,7 +104,7 @@ async fn drain(mut body: Body) {
 }
 
 impl BodyError {
-    /// Returns the bound that was hit, by its flag.
+    /// Returns the flag of the limit that was hit.
     pub(crate) fn limit(&self) -> Option<&'static str> {
         match self {
             Self::TooLarge { what, .. } => Some(what),
@@ -130,15 +127,20 @@ impl From<BodyError> for ApiError {
     }
 }
 
-impl FromRequest<Arc<App>> for Form {
-    type Rejection = Response;
+impl FromRequest<HttpState> for Form {
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
-        read_form(request, app).await.map_err(IntoResponse::into_response)
+    async fn from_request(request: Request, state: &HttpState) -> Result<Self, ApiError> {
+        read_form(request, &state.app).await
     }
 }
 
-/// Reads the parameters of a request: of its body if that is a form, then of its URL.
+/// Returns a header as text; empty if it is missing, `?` if it is not ASCII.
+pub(crate) fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
+    headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
+}
+
+/// Reads the parameters of a request: from its body if that is a form, then from its URL.
 async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
     let (parts, body) = request.into_parts();
     let mut form = Form::default();
@@ -146,7 +148,7 @@ async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
     if matches!(parts.method, Method::POST | Method::PUT) && is_form(content_type) {
         let limits = BodyLimits { size_max: FORM_SIZE_MAX, what: "form size", timeout: app.settings.read_timeout };
         let mut charge = app.context(None).charge();
-        let coding = text(&parts.headers, header::CONTENT_ENCODING);
+        let coding = header_text(&parts.headers, header::CONTENT_ENCODING);
         let coding = Coding::of_body(coding).ok_or_else(|| {
             let known = "gzip, deflate and zstd are";
             ApiError::bad_data(format!("{coding} encoding of a form is not accepted; {known}"))
@@ -158,18 +160,18 @@ async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
         }
     }
     form.add(parts.uri.query().unwrap_or_default().as_bytes())?;
-    Call::current().note_form(&form);
+    RequestContext::current().note_parameters(form.shown());
     Ok(form)
 }
 
-/// Undoes the coding of a form on a blocking thread.
+/// Decompresses a form on a blocking thread.
 async fn decode_form(coding: Coding, body: Vec<u8>, mut charge: Charge) -> Result<Form, ApiError> {
     let decoding = tokio::task::spawn_blocking(move || {
         let mut form = Form::default();
         form.add(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?)?;
         Ok(form)
     });
-    decoding.await.unwrap_or_else(|panicked| Err(ApiError::new(ErrorKind::Internal, panicked.to_string())))
+    decoding.await.unwrap_or_else(|panicked| Err(ApiError::internal(panicked)))
 }
 
 fn is_form(content_type: &[u8]) -> bool {
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_told_by_their_content_type() {
+    fn forms_are_recognized_by_their_content_type() {
         assert!(is_form(b"application/x-www-form-urlencoded"));
         assert!(is_form(b"Application/X-WWW-form-urlencoded ; charset=utf-8"));
         assert!(!is_form(b"application/json"));

@@ -1,13 +1,13 @@
-//! A request on its way through the gate, onto a blocking thread, and back to the client.
+//! Runs a handler's job: admission, a blocking thread, the response.
 //!
 //! ```text
-//! run ----------------------------.
-//! run_shared -> flight (first) ----+-> compute: running (list) -> gate -> blocking thread -> answer
-//!           '-> flight (others) ----- wait for the first one's answer; compute if it flows
+//! run -------------------------------.
+//! run_shared -> singleflight (leader) -+-> compute: active requests -> gate -> blocking thread -> output
+//!            '-> singleflight (follower) --- waits for the leader's result; computes its own if that is a stream
 //! ```
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -16,35 +16,45 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::oneshot;
 use varve_tsdb::QueryContext;
 
-use super::body::{Answer, AnswerBody, BodyWriter, CancelOnDrop, Interest, Outcome};
-use super::gate::Place;
-use super::singleflight::{Boarded, Flight, Landed};
-use crate::http::App;
+use super::gate::Permit;
+use super::response_body::{Interest, ResponseBody};
+use super::response_writer::{CancelOnDrop, Outcome, Output, ResponseWriter};
+use super::singleflight::{Computation, Role, SharedResult};
+use super::state::HttpState;
 use crate::http::error::{ApiError, ErrorKind};
-use crate::http::json;
-use crate::server::active_requests::Entry;
-use crate::server::request_context::Call;
+use crate::http::{json, query_stats};
+use crate::server::active_requests::{ActiveRequest, Registration};
+use crate::server::app::App;
+use crate::server::query_log::LoggedQuery;
+use crate::server::request_context::RequestContext;
 use crate::server::store::Store;
 
 pub(crate) use crate::server::active_requests::Class;
 
-/// What a handler works with on its blocking thread.
+/// What a handler's job works with on its blocking thread.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) store: Arc<Store>,
     pub(crate) ctx: QueryContext,
-    pub(crate) out: BodyWriter,
-    /// How long the request has waited at the gate.
+    pub(crate) out: ResponseWriter,
+    /// How long the request was queued.
     pub(crate) queued: Duration,
 }
 
 impl Work {
-    /// Writes the start of a successful answer, up to its data.
+    /// Writes a successful response whose data `write` writes.
+    pub(crate) fn respond(&mut self, write: impl FnOnce(&mut Self) -> Result<(), ApiError>) -> Result<(), ApiError> {
+        self.open();
+        write(self)?;
+        self.close(&[], &[])
+    }
+
+    /// Writes the start of a successful response, up to its data.
     pub(crate) fn open(&mut self) {
         self.out.buffer().extend_from_slice(b"{\"status\":\"success\",\"data\":");
     }
 
-    /// Writes the end of a successful answer, behind its data. What its reads left out is a warning more.
+    /// Writes the end of a successful response, after its data. Data that replay has not restored yet adds a warning.
     pub(crate) fn close(&mut self, warnings: &[String], infos: &[String]) -> Result<(), ApiError> {
         let partial = self.ctx.partial().map(str::to_owned);
         let warnings: Vec<&String> = warnings.iter().chain(&partial).collect();
@@ -58,7 +68,7 @@ impl Work {
         self.out.step()
     }
 
-    /// Writes an array, element by element as they come.
+    /// Writes an array, element by element.
     pub(crate) fn array<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -74,7 +84,7 @@ impl Work {
         Ok(())
     }
 
-    /// Writes the comma before all elements but the first.
+    /// Writes the comma before every element but the first.
     pub(crate) fn comma(&mut self, idx: usize) {
         if idx > 0 {
             self.out.buffer().push(b',');
@@ -82,180 +92,191 @@ impl Work {
     }
 }
 
-/// The warning that a `limit` cut an answer.
+/// The warning that `limit` truncated a result.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
-/// Runs `job` on a blocking thread once there is a place, and answers with what it writes, or with 204 if that is nothing.
+/// Runs `job` on a blocking thread once it has a permit, and responds with what it writes, or with 204 if that is nothing.
 ///
 /// When the returned future or the body of the response is dropped, the request is interrupted.
 pub(crate) async fn run(
-    app: &Arc<App>,
+    state: &HttpState,
     class: Class,
     timeout: Option<Duration>,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) -> Response {
-    let ctx = app.context(timeout);
+) -> Result<Response, ApiError> {
+    let ctx = state.app.context(timeout);
     let cancel = CancelOnDrop(ctx.clone());
-    let answer = compute(Arc::clone(app), class, ctx, || (), job).await;
-    respond(answer, Interest::Only { _cancel: cancel })
+    let result = match compute(state, class, ctx, || (), job).await {
+        Output::Complete(bytes, charge) => SharedResult::Complete(bytes, Arc::new(charge)),
+        Output::Stream(chunks) => return Ok(json_body(ResponseBody::stream(chunks, Box::new(cancel)))),
+        Output::Error(error) => SharedResult::Error(error),
+    };
+    respond(result, Box::new(cancel))
 }
 
-/// Runs `job` as [`run`] does, or waits for an identical request that is there already: one of the same path and `asked`,
-/// which must tell all that the answer depends on, times that are filled in by default and the time out included.
+/// Runs `job` as [`run`] does, or waits for an identical request: one with the same path and `parameters`, which must contain
+/// all that the response depends on, including the timeout and defaults that were filled in.
 pub(crate) async fn run_shared(
-    app: &Arc<App>,
+    state: &HttpState,
     class: Class,
     timeout: Option<Duration>,
-    asked: String,
+    parameters: String,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) -> Response {
-    let came = Instant::now();
-    let call = Call::current();
-    call.note_read();
-    let key = format!("{} {} {timeout:?} {asked}", call.route, call.user);
-    let ctx = app.context(timeout);
-    match app.flights.board(key, || CancelOnDrop(ctx.clone())) {
-        Boarded::First(flight) => {
-            take_off(app, class, ctx, &flight, job);
-            respond_on_board(flight.landed().await, flight)
+) -> Result<Response, ApiError> {
+    let started = Instant::now();
+    let context = RequestContext::current();
+    context.note_read();
+    let key = format!("{} {} {timeout:?} {parameters}", context.route, context.user);
+    let ctx = state.app.context(timeout);
+    match state.singleflight.join(key, || CancelOnDrop(ctx.clone())) {
+        Role::Leader(computation) => {
+            lead(state, class, ctx, &computation, job);
+            respond(computation.result().await, Box::new(computation))
         }
-        Boarded::UnderWay(flight) => {
-            let landed = flight.landed().await;
-            if landed.is_for_all() {
-                app.metrics.answers_shared(class.name()).inc();
-                return respond_on_board(landed, flight);
+        Role::Follower(computation) => {
+            let result = computation.result().await;
+            if result.is_for_followers() {
+                state.app.metrics.requests_coalesced(class.name()).inc();
+                return respond(result, Box::new(computation));
             }
-            drop((landed, flight));
-            let left = timeout.unwrap_or(app.settings.query_timeout).saturating_sub(came.elapsed());
-            run(app, class, Some(left), job).await
+            drop((result, computation));
+            let left = timeout.unwrap_or(state.app.settings.query_timeout).saturating_sub(started.elapsed());
+            run(state, class, Some(left), job).await
         }
     }
 }
 
-/// Has the answer of a flight computed on a task of its own, which outlives the one that came first.
-fn take_off(
-    app: &Arc<App>,
+/// Computes on a task of its own, which outlives the leader's connection.
+fn lead(
+    state: &HttpState,
     class: Class,
     ctx: QueryContext,
-    flight: &Arc<Flight>,
+    computation: &Arc<Computation>,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
 ) {
-    let on_board: Weak<Flight> = Arc::downgrade(flight);
+    let weak = Arc::downgrade(computation);
     let begin = {
-        let on_board = on_board.clone();
-        move || drop(on_board.upgrade().inspect(|flight| flight.begin()))
+        let weak = weak.clone();
+        move || drop(weak.upgrade().inspect(|computation| computation.begin()))
     };
-    let computing = compute(Arc::clone(app), class, ctx, begin, job);
-    let task = tokio::spawn(Call::current().scope(async move {
-        let answer = computing.await;
-        if let Some(flight) = on_board.upgrade() {
-            flight.land(answer);
+    let state = state.clone();
+    let task = tokio::spawn(RequestContext::current().scope(async move {
+        let output = compute(&state, class, ctx, begin, job).await;
+        if let Some(computation) = weak.upgrade() {
+            computation.complete(output);
         }
     }));
-    flight.is_computed_by(task.abort_handle());
+    computation.set_task(task.abort_handle());
 }
 
-/// Waits for a place and has `job` done; `begin` is told when it is about to look at the store.
+/// Waits for a permit and runs `job`; calls `begin` just before `job` can read the store.
 async fn compute(
-    app: Arc<App>,
+    state: &HttpState,
     class: Class,
     ctx: QueryContext,
     begin: impl FnOnce(),
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) -> Answer {
-    let call = Call::current();
-    call.note_read();
-    let entry = app.running.enter(call, class, &ctx);
-    let place = match app.admit(class, &ctx).await {
-        Ok(place) => place,
-        Err(refused) => return Answer::Error(refused),
+) -> Output {
+    let context = RequestContext::current();
+    context.note_read();
+    let registration = state.app.active_requests.register(context, class, &ctx);
+    let permit = match state.admit(class, &ctx).await {
+        Ok(permit) => permit,
+        Err(rejected) => return Output::Error(rejected),
     };
-    let Some(store) = app.store() else { return Answer::Error(ApiError::unavailable("the server is stopping")) };
+    let Some(store) = state.app.store() else { return Output::Error(ApiError::stopping()) };
     begin();
-    let answer = work_on(&app, Admitted { entry, place }, ctx, store, job);
-    answer.await.unwrap_or_else(|_dropped| Answer::Error(ApiError::unavailable("the server is stopping")))
+    let output = spawn(&state.app, registration, permit, ctx, store, job);
+    output.await.unwrap_or_else(|_dropped| Output::Error(ApiError::stopping()))
 }
 
-/// A request that was let in.
-struct Admitted {
-    entry: Entry,
-    place: Place,
-}
-
-/// Does `job` on a blocking thread. Its end is not waited for: the answer comes through the channel, and the thread may go on
-/// writing after its start.
-fn work_on(
+/// Runs `job` on a blocking thread. The output comes through the channel, before the end of a streamed response.
+fn spawn(
     app: &Arc<App>,
-    admitted: Admitted,
+    registration: Registration,
+    permit: Permit,
     ctx: QueryContext,
     store: Arc<Store>,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) -> oneshot::Receiver<Answer> {
-    let (sender, answer) = oneshot::channel();
-    let Admitted { entry, place } = admitted;
-    let out = BodyWriter::new(ctx.clone(), app.settings.answer, sender, Some(place));
+) -> oneshot::Receiver<Output> {
+    let (sender, output) = oneshot::channel();
+    let out = ResponseWriter::new(ctx.clone(), app.settings.response, sender, Some(permit));
     let app = Arc::clone(app);
     drop(tokio::task::spawn_blocking(move || {
-        entry.request.begin();
-        let work = Work { store, ctx, out, queued: entry.request.waited() };
-        perform(&app, &entry, work, job);
+        let request = &registration.request;
+        request.begin();
+        let work = Work { store, ctx, out, queued: request.queued() };
+        perform(&app, request, work, job);
     }));
-    answer
+    output
 }
 
-/// Runs `job` and ends its answer, whatever happens.
-fn perform(app: &App, entry: &Entry, mut work: Work, job: impl FnOnce(&mut Work) -> Result<(), ApiError>) {
-    app.began(&entry.request);
+/// Runs `job` and ends its response, even after a panic.
+fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: impl FnOnce(&mut Work) -> Result<(), ApiError>) {
+    app.record_start(request);
     let result = catch_unwind(AssertUnwindSafe(|| job(&mut work))).unwrap_or_else(|_logged_by_the_hook| {
         app.metrics.panics.inc();
-        Err(ApiError::new(ErrorKind::Internal, "the request ended in a panic, see the server's log"))
+        Err(ApiError::panicked())
     });
     let failed = result.as_ref().err().cloned();
     let outcome = match result {
         Ok(()) => work.out.finish(),
         Err(error) => work.out.fail(error),
     };
-    let cut = match outcome {
-        Outcome::Answered => None,
-        Outcome::Cut(error) => {
-            app.metrics.answers_cut.inc();
+    let truncated = match outcome {
+        Outcome::Complete => None,
+        Outcome::Truncated(error) => {
+            app.metrics.responses_truncated.inc();
             app.metrics.count_limit(error.limit);
-            tracing::warn!(kind = error.kind.name(), reason = error.message, "Answer cut after its start was sent");
+            tracing::warn!(kind = error.kind.name(), reason = error.message, "Response truncated");
             Some(error)
         }
     };
-    let error = failed.or(cut);
+    let error = failed.or(truncated);
     let reason = error.as_ref().map(|error| error.message.as_str());
-    app.ended(&entry.request, reason);
-    // As in Prometheus, what does not parse is no query yet.
+    app.record_end(request, reason);
+    // As in Prometheus, a query that does not parse is not logged.
     if error.as_ref().is_none_or(|error| error.kind != ErrorKind::BadData) {
-        app.log_query(&entry.request, reason);
+        log_query(app, request, reason);
     }
 }
 
-fn respond_on_board(landed: Landed, flight: Arc<Flight>) -> Response {
-    let interest = Interest::Shared { _flight: flight };
-    match landed {
-        Landed::Whole(bytes, _) if bytes.is_empty() => StatusCode::NO_CONTENT.into_response(),
-        Landed::Whole(bytes, charge) => json_body(AnswerBody::whole(bytes, charge, interest)),
-        Landed::Error(error) => error.into_response(),
-        // Only the one that came first asks for it.
-        Landed::Stream(pieces) => match Landed::take_stream(&pieces) {
-            Some(pieces) => json_body(AnswerBody::stream(pieces, interest)),
-            None => ApiError::unavailable("an identical request took the answer").into_response(),
+/// Writes a query that has ended to the query log, and why if it failed.
+fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
+    let context = &request.context;
+    let Some(times) = context.times().filter(|_| app.query_log.is_enabled()) else { return };
+    let queued = request.queued();
+    app.query_log.log(&LoggedQuery {
+        query: &context.parameters().text,
+        start_ms: times.start_ms,
+        end_ms: times.end_ms,
+        step_s: times.step_ms / 1000,
+        error: reason,
+        stats: match context.stats() {
+            Some(stats) => query_stats::to_json(stats, queued),
+            None => query_stats::of_failed_query(queued, request.age().saturating_sub(queued), request.ctx.n_samples()),
         },
+        n_series: request.ctx.n_series(),
+        memory_peak_bytes: request.ctx.memory().peak(),
+        client_ip: context.client.map(|client| client.ip().to_string()).unwrap_or_default(),
+        method: context.method.as_str(),
+        path: &context.route,
+    });
+}
+
+fn respond(result: SharedResult, interest: Interest) -> Result<Response, ApiError> {
+    match result {
+        SharedResult::Complete(bytes, _) if bytes.is_empty() => Ok(StatusCode::NO_CONTENT.into_response()),
+        SharedResult::Complete(bytes, charge) => Ok(json_body(ResponseBody::complete(bytes, charge, interest))),
+        SharedResult::Error(error) => Err(error),
+        SharedResult::Stream(chunks) => {
+            let chunks = chunks.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // Only the leader reads a stream, and only once.
+            chunks.map(|chunks| json_body(ResponseBody::stream(chunks, interest))).ok_or_else(ApiError::stopping)
+        }
     }
 }
 
-fn respond(answer: Answer, interest: Interest) -> Response {
-    match answer {
-        Answer::Whole(bytes, _) if bytes.is_empty() => StatusCode::NO_CONTENT.into_response(),
-        Answer::Whole(bytes, charge) => json_body(AnswerBody::whole(bytes, Arc::new(charge), interest)),
-        Answer::Stream(pieces) => json_body(AnswerBody::stream(pieces, interest)),
-        Answer::Error(error) => error.into_response(),
-    }
-}
-
-fn json_body(body: AnswerBody) -> Response {
+fn json_body(body: ResponseBody) -> Response {
     ([(header::CONTENT_TYPE, json::MIME_TYPE)], Body::new(body)).into_response()
 }

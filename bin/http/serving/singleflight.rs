@@ -1,14 +1,13 @@
-//! Identical requests that are there at the same time are computed once.
+//! Identical concurrent requests are computed once (request coalescing).
 //!
-//! The first of them boards a [`Flight`] and has it computed; those that come while it is under way board too, and all get
-//! the same answer, if it could be held back whole. One that flows goes to the first; the others are sent to compute their
-//! own, and so they are if the time of the first is over.
+//! The first of them is the leader and starts the computation; requests that arrive while it runs are followers. All get the
+//! same response if it fits into the buffer. A streamed response goes to the leader only, and its followers compute their own;
+//! so they do if the leader times out.
 //!
 //! Invariants
-//! 1. Whoever boards sees all that was acknowledged to anybody before it came: a flight whose computation has begun takes
-//!    nobody in once something was written since.
-//! 2. A flight is given up when the last of those on board has gone, and not before.
-//! 3. There are never more flights than requests.
+//! 1. A request sees all writes acknowledged before it arrived: a computation that has begun accepts no follower after a write.
+//! 2. A computation is cancelled when its leader and all followers have disconnected, and not before.
+//! 3. There are never more computations than requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,150 +18,142 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use varve_tsdb::Charge;
 
-use super::body::{Answer, CancelOnDrop, Piece};
+use super::response_writer::{CancelOnDrop, Chunk, Output};
 use crate::http::error::{ApiError, ErrorKind};
 
-/// The flights under way, by what is asked for.
+/// The computations in progress, by request key.
 #[derive(Debug, Default)]
-pub(crate) struct Flights {
-    under_way: Mutex<HashMap<String, Weak<Flight>>>,
-    /// Requests that may have changed the store and were answered.
-    n_written: AtomicU64,
+pub(crate) struct Singleflight {
+    computations: Mutex<HashMap<String, Weak<Computation>>>,
+    /// Responses to requests that may have changed the store.
+    n_writes: AtomicU64,
 }
 
-/// A computation that several wait for; those who do hold it.
+/// A computation that its leader and followers hold while they wait for its result.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct Computation {
     key: String,
-    all: Arc<Flights>,
-    /// What had been written when the computation began.
+    group: Arc<Singleflight>,
+    /// `n_writes` when the computation began.
     began_at: OnceLock<u64>,
-    landed: watch::Sender<Option<Landed>>,
+    result: watch::Sender<Option<SharedResult>>,
     task: OnceLock<AbortHandle>,
-    /// Ends the computation when the last has gone.
     _cancel: CancelOnDrop,
 }
 
-/// What those on board get.
+/// What leader and followers get.
 #[derive(Debug, Clone)]
-pub(crate) enum Landed {
-    /// The answer.
-    Whole(Bytes, Arc<Charge>),
-    /// Why there is none.
+pub(crate) enum SharedResult {
+    Complete(Bytes, Arc<Charge>),
     Error(ApiError),
-    /// An answer that one of them can take.
-    Stream(Arc<Mutex<Option<mpsc::Receiver<Piece>>>>),
+    /// A response that only one of them can read.
+    Stream(Arc<Mutex<Option<mpsc::Receiver<Chunk>>>>),
 }
 
-/// How somebody boarded.
+/// The part of a request in a computation.
 #[derive(Debug)]
-pub(crate) enum Boarded {
-    /// As the first, who has to have it computed.
-    First(Arc<Flight>),
-    /// On one that is under way.
-    UnderWay(Arc<Flight>),
+pub(crate) enum Role {
+    /// It has to start the computation.
+    Leader(Arc<Computation>),
+    /// It waits for the leader's result.
+    Follower(Arc<Computation>),
 }
 
-impl Flights {
-    /// Notes that something may have been written, before anybody is told so.
-    pub(crate) fn note_written(&self) {
-        self.n_written.fetch_add(1, Ordering::SeqCst);
+impl Singleflight {
+    /// Notes a possible write, before it is acknowledged.
+    pub(crate) fn note_write(&self) {
+        self.n_writes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Boards the flight of `key`, or starts one that `cancel` ends.
-    pub(crate) fn board(self: &Arc<Self>, key: String, cancel: impl FnOnce() -> CancelOnDrop) -> Boarded {
-        let mut under_way = self.under_way();
-        if let Some(flight) = under_way.get(&key).and_then(Weak::upgrade) {
-            if flight.takes_in() {
-                return Boarded::UnderWay(flight);
+    /// Joins the computation of `key`, or creates one that `cancel` ends.
+    pub(crate) fn join(self: &Arc<Self>, key: String, cancel: impl FnOnce() -> CancelOnDrop) -> Role {
+        let mut computations = self.computations();
+        if let Some(computation) = computations.get(&key).and_then(Weak::upgrade) {
+            if computation.accepts_followers() {
+                return Role::Follower(computation);
             }
-            // Not dropped under the lock, which its end takes.
-            drop(under_way);
-            drop(flight);
-            under_way = self.under_way();
+            // Not dropped under the lock, which its destructor takes.
+            drop(computations);
+            drop(computation);
+            computations = self.computations();
         }
-        let flight = Arc::new(Flight {
+        let computation = Arc::new(Computation {
             key: key.clone(),
-            all: Arc::clone(self),
+            group: Arc::clone(self),
             began_at: OnceLock::new(),
-            landed: watch::Sender::new(None),
+            result: watch::Sender::new(None),
             task: OnceLock::new(),
             _cancel: cancel(),
         });
-        under_way.insert(key, Arc::downgrade(&flight));
-        Boarded::First(flight)
+        computations.insert(key, Arc::downgrade(&computation));
+        Role::Leader(computation)
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashMap<String, Weak<Flight>>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn computations(&self) -> MutexGuard<'_, HashMap<String, Weak<Computation>>> {
+        self.computations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Flight {
-    /// Tells the task that computes; it is given up when the last has gone.
-    pub(crate) fn is_computed_by(&self, task: AbortHandle) {
+impl Computation {
+    /// Sets the task that computes; it is aborted when the last request has disconnected.
+    pub(crate) fn set_task(&self, task: AbortHandle) {
         self.task.get_or_init(|| task);
     }
 
-    /// Notes that the computation looks at the store from now on.
+    /// Notes that the computation reads the store from now on.
     pub(crate) fn begin(&self) {
-        let _all_who_board_see_this = self.all.under_way();
-        self.began_at.get_or_init(|| self.all.n_written.load(Ordering::SeqCst));
+        let _ordered_with_join = self.group.computations();
+        self.began_at.get_or_init(|| self.group.n_writes.load(Ordering::SeqCst));
     }
 
-    /// Hands the answer to all on board. Nobody boards any more.
-    pub(crate) fn land(&self, answer: Answer) {
-        self.forget();
-        self.landed.send_replace(Some(match answer {
-            Answer::Whole(bytes, charge) => Landed::Whole(bytes, Arc::new(charge)),
-            Answer::Stream(pieces) => Landed::Stream(Arc::new(Mutex::new(Some(pieces)))),
-            Answer::Error(error) => Landed::Error(error),
+    /// Hands the result to leader and followers; no further request can join.
+    pub(crate) fn complete(&self, output: Output) {
+        self.remove();
+        self.result.send_replace(Some(match output {
+            Output::Complete(bytes, charge) => SharedResult::Complete(bytes, Arc::new(charge)),
+            Output::Stream(chunks) => SharedResult::Stream(Arc::new(Mutex::new(Some(chunks)))),
+            Output::Error(error) => SharedResult::Error(error),
         }));
     }
 
-    /// Waits for the answer.
-    pub(crate) async fn landed(&self) -> Landed {
-        let mut landed = self.landed.subscribe();
-        let arrived = landed.wait_for(Option::is_some).await.map(|landed| landed.clone());
-        arrived.ok().flatten().unwrap_or_else(|| Landed::Error(ApiError::unavailable("the server is stopping")))
+    /// Waits for the result.
+    pub(crate) async fn result(&self) -> SharedResult {
+        let mut result = self.result.subscribe();
+        let result = result.wait_for(Option::is_some).await.map(|result| result.clone());
+        result.ok().flatten().unwrap_or_else(|| SharedResult::Error(ApiError::stopping()))
     }
 
-    fn takes_in(&self) -> bool {
-        self.began_at.get().is_none_or(|&began_at| began_at == self.all.n_written.load(Ordering::SeqCst))
+    fn accepts_followers(&self) -> bool {
+        self.began_at.get().is_none_or(|&began_at| began_at == self.group.n_writes.load(Ordering::SeqCst))
     }
 
-    /// Takes this flight off the list, unless another has its place.
-    fn forget(&self) {
-        let mut under_way = self.all.under_way();
-        if under_way.get(&self.key).is_some_and(|listed| std::ptr::eq(listed.as_ptr(), self)) {
-            under_way.remove(&self.key);
+    /// Removes this computation from the list, unless another one has replaced it.
+    fn remove(&self) {
+        let mut computations = self.group.computations();
+        if computations.get(&self.key).is_some_and(|listed| std::ptr::eq(listed.as_ptr(), self)) {
+            computations.remove(&self.key);
         }
     }
 }
 
-impl Drop for Flight {
+impl Drop for Computation {
     fn drop(&mut self) {
-        self.forget();
+        self.remove();
         if let Some(task) = self.task.get() {
             task.abort();
         }
     }
 }
 
-impl Landed {
-    /// Tells whether those that boarded later get this as well. A stream has one reader; and the time of the one that came first
-    /// is over before theirs.
-    pub(crate) fn is_for_all(&self) -> bool {
+impl SharedResult {
+    /// Returns `true` if followers get this result too. A stream has one reader, and a follower's deadline is later than the
+    /// leader's.
+    pub(crate) fn is_for_followers(&self) -> bool {
         match self {
-            Self::Whole(..) => true,
+            Self::Complete(..) => true,
             Self::Error(error) => error.kind != ErrorKind::Timeout,
             Self::Stream(_) => false,
         }
-    }
-
-    /// Takes the stream, if this is one that nobody has taken.
-    pub(crate) fn take_stream(pieces: &Mutex<Option<mpsc::Receiver<Piece>>>) -> Option<mpsc::Receiver<Piece>> {
-        pieces.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -171,70 +162,68 @@ mod tests {
     use super::*;
     use varve_tsdb::{Interrupt, QueryContext};
 
-    fn board(flights: &Arc<Flights>, ctx: &QueryContext) -> Boarded {
-        flights.board("up".into(), || CancelOnDrop(ctx.clone()))
+    fn join(group: &Arc<Singleflight>, ctx: &QueryContext) -> Role {
+        group.join("up".into(), || CancelOnDrop(ctx.clone()))
     }
 
     #[track_caller]
-    fn first(boarded: Boarded) -> Arc<Flight> {
-        let Boarded::First(flight) = boarded else { panic!("one is under way already") };
-        flight
+    fn leader(role: Role) -> Arc<Computation> {
+        let Role::Leader(computation) = role else { panic!("a computation is in progress") };
+        computation
     }
 
     #[track_caller]
-    fn under_way(boarded: Boarded) -> Arc<Flight> {
-        let Boarded::UnderWay(flight) = boarded else { panic!("none is under way") };
-        flight
+    fn follower(role: Role) -> Arc<Computation> {
+        let Role::Follower(computation) = role else { panic!("no computation is in progress") };
+        computation
     }
 
     #[tokio::test]
-    async fn all_on_board_get_the_answer() {
-        let (flights, ctx) = (Arc::new(Flights::default()), QueryContext::unbounded());
-        let leader = first(board(&flights, &ctx));
-        let follower = under_way(board(&flights, &ctx));
-        leader.land(Answer::Whole(Bytes::from_static(b"1"), ctx.charge()));
-        for flight in [&leader, &follower] {
-            assert!(matches!(flight.landed().await, Landed::Whole(ref bytes, _) if bytes == "1"));
+    async fn leader_and_followers_get_the_same_response() {
+        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let first = leader(join(&group, &ctx));
+        let second = follower(join(&group, &ctx));
+        first.complete(Output::Complete(Bytes::from_static(b"1"), ctx.charge()));
+        for computation in [&first, &second] {
+            assert!(matches!(computation.result().await, SharedResult::Complete(ref bytes, _) if bytes == "1"));
         }
-        drop(first(board(&flights, &ctx)));
-        assert!(flights.under_way().is_empty());
+        drop(leader(join(&group, &ctx)));
+        assert!(group.computations().is_empty());
     }
 
     #[tokio::test]
-    async fn a_stream_goes_to_one() {
-        let (flights, ctx) = (Arc::new(Flights::default()), QueryContext::unbounded());
-        let flight = first(board(&flights, &ctx));
-        flight.land(Answer::Stream(mpsc::channel(1).1));
-        assert!(!flight.landed().await.is_for_all());
-        let Landed::Stream(pieces) = flight.landed().await else { panic!("it is a stream") };
-        assert!(Landed::take_stream(&pieces).is_some() && Landed::take_stream(&pieces).is_none());
+    async fn a_stream_is_not_for_followers() {
+        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let first = leader(join(&group, &ctx));
+        first.complete(Output::Stream(mpsc::channel(1).1));
+        assert!(!first.result().await.is_for_followers());
     }
 
     #[test]
-    fn it_ends_with_the_last_on_board() {
-        let (flights, ctx) = (Arc::new(Flights::default()), QueryContext::unbounded());
-        let leader = first(board(&flights, &ctx));
-        let follower = under_way(board(&flights, &ctx));
-        drop(leader);
+    fn a_computation_is_cancelled_with_its_last_request() {
+        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let first = leader(join(&group, &ctx));
+        let second = follower(join(&group, &ctx));
+        drop(first);
         assert_eq!(ctx.interrupted(), None);
-        drop(follower);
+        drop(second);
         assert_eq!(ctx.interrupted(), Some(Interrupt::Canceled));
-        assert!(flights.under_way().is_empty());
+        assert!(group.computations().is_empty());
     }
 
     #[test]
-    fn nobody_boards_what_has_not_seen_the_latest_write() {
-        let (flights, ctx) = (Arc::new(Flights::default()), QueryContext::unbounded());
-        let early = first(board(&flights, &ctx));
-        // It has not looked at the store yet.
-        flights.note_written();
-        drop(under_way(board(&flights, &ctx)));
-        early.begin();
-        drop(under_way(board(&flights, &ctx)));
-        flights.note_written();
-        let late = first(board(&flights, &ctx));
-        drop(early);
-        drop(under_way(board(&flights, &ctx)));
-        drop(late);
+    fn a_computation_that_misses_a_write_accepts_no_followers() {
+        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let first = leader(join(&group, &ctx));
+        // It has not read the store yet.
+        group.note_write();
+        drop(follower(join(&group, &ctx)));
+        first.begin();
+        drop(follower(join(&group, &ctx)));
+        group.note_write();
+        let second = leader(join(&group, &ctx));
+        drop(first);
+        drop(follower(join(&group, &ctx)));
+        drop(second);
     }
 }

@@ -1,7 +1,7 @@
-//! The requests for data and the writes that are there: waiting, at work, or being written to their clients.
+//! Active requests for data and writes: queued, being processed, or being sent to their clients.
 //!
-//! Whoever wants to know what the server does looks here: the list at /api/v1/status/queries, the request ring, the
-//! shutdown, and the choice of who has to end when memory is short.
+//! Used by /api/v1/status/queries, the active-request log, shutdown, and the choice of the request to interrupt when memory
+//! is short.
 
 pub(crate) mod log;
 
@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use varve_tsdb::{Interrupt, MemoryBudget, QueryContext, Relief};
 
-use super::active_requests::log::{Record, Ring};
-use super::request_context::Call;
+use log::{ActiveRequestLog, Record, State};
 
-/// Which gate a request goes through.
+use super::request_context::{RequestContext, truncate};
+
+/// The class of a request; each has its own gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Query,
@@ -25,7 +27,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    /// Returns the class as metrics and lists name it.
+    /// Returns the name of the class in metrics and lists.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Query => "query",
@@ -36,18 +38,18 @@ impl Class {
     }
 }
 
-/// How far a request has come.
+/// How far a request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
-    /// It waits for a place.
+    /// It waits for a permit.
     Waiting = 1,
-    /// It is worked on, or its answer is being written.
+    /// It is being processed, or its response is being sent.
     Working = 2,
 }
 
 impl Stage {
-    /// Returns the stage as lists name it.
+    /// Returns the name of the stage in lists.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -56,29 +58,46 @@ impl Stage {
     }
 }
 
-/// A request on the list.
+/// An active request.
 #[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) call: Arc<Call>,
+pub(crate) struct ActiveRequest {
+    pub(crate) context: Arc<RequestContext>,
     pub(crate) class: Class,
     pub(crate) ctx: QueryContext,
-    came: Instant,
-    /// How long it waited, once it is at work.
-    waited: OnceLock<Duration>,
+    arrived: Instant,
+    /// How long it was queued; set when its work begins.
+    queued: OnceLock<Duration>,
     stage: AtomicU8,
-    /// Its slot in the request ring.
+    /// Its slot in the active-request log.
     slot: Mutex<Option<u32>>,
 }
 
-impl Request {
-    /// Notes in the ring where the request stands.
-    pub(crate) fn note_in(&self, ring: &Ring, record: &Record) {
-        ring.note(&mut self.slot.lock().unwrap_or_else(PoisonError::into_inner), record);
+impl ActiveRequest {
+    /// Writes the request's state, and why it failed, to the active-request log.
+    pub(crate) fn record_in(&self, log: &ActiveRequestLog, state: State, reason: &str) {
+        let Self { context, ctx, .. } = self;
+        let record = Record {
+            state,
+            id: context.id,
+            started_ms: context.started.as_millisecond(),
+            recorded_ms: Timestamp::now().as_millisecond(),
+            held_bytes: ctx.memory().used() as u64,
+            peak_bytes: ctx.memory().peak() as u64,
+            n_series: ctx.n_series(),
+            n_samples: ctx.n_samples(),
+            route: context.route.clone(),
+            client: context.client.map(|client| client.to_string()).unwrap_or_default(),
+            user: context.user.to_string(),
+            user_agent: context.user_agent.clone(),
+            reason: reason.to_owned(),
+            text: truncate(&context.parameters().text, log::TEXT_SIZE_MAX).to_owned(),
+        };
+        log.write(&mut self.slot.lock().unwrap_or_else(PoisonError::into_inner), &record);
     }
 
-    /// Notes that the work begins.
+    /// Notes that work on the request begins.
     pub(crate) fn begin(&self) {
-        self.waited.get_or_init(|| self.came.elapsed());
+        self.queued.get_or_init(|| self.arrived.elapsed());
         self.stage.store(Stage::Working as u8, Ordering::Relaxed);
     }
 
@@ -86,53 +105,58 @@ impl Request {
         if self.stage.load(Ordering::Relaxed) == Stage::Waiting as u8 { Stage::Waiting } else { Stage::Working }
     }
 
-    /// Returns the time since it came.
+    /// Returns the time since it arrived.
     pub(crate) fn age(&self) -> Duration {
-        self.came.elapsed()
+        self.arrived.elapsed()
     }
 
-    /// Returns the time that it waited, or has been waiting.
-    pub(crate) fn waited(&self) -> Duration {
-        self.waited.get().copied().unwrap_or_else(|| self.came.elapsed())
+    /// Returns the time for which it was, or has been, queued.
+    pub(crate) fn queued(&self) -> Duration {
+        self.queued.get().copied().unwrap_or_else(|| self.arrived.elapsed())
     }
 }
 
-/// The list.
+/// All active requests.
 #[derive(Debug, Default)]
-pub(crate) struct Running {
-    /// By the number of the call.
-    requests: Mutex<HashMap<u64, Arc<Request>>>,
+pub(crate) struct ActiveRequests {
+    /// By id.
+    requests: Mutex<HashMap<u64, Arc<ActiveRequest>>>,
 }
 
-/// A place on the list, until it is dropped.
+/// The registration of an active request, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    running: Arc<Running>,
-    pub(crate) request: Arc<Request>,
+pub(crate) struct Registration {
+    all: Arc<ActiveRequests>,
+    pub(crate) request: Arc<ActiveRequest>,
 }
 
-impl Running {
-    /// Puts a request on the list.
-    pub(crate) fn enter(self: &Arc<Self>, call: Arc<Call>, class: Class, ctx: &QueryContext) -> Entry {
-        let request = Arc::new(Request {
-            call,
+impl ActiveRequests {
+    /// Registers a request.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        context: Arc<RequestContext>,
+        class: Class,
+        ctx: &QueryContext,
+    ) -> Registration {
+        let request = Arc::new(ActiveRequest {
+            context,
             class,
             ctx: ctx.clone(),
-            came: Instant::now(),
-            waited: OnceLock::new(),
+            arrived: Instant::now(),
+            queued: OnceLock::new(),
             stage: AtomicU8::new(Stage::Waiting as u8),
             slot: Mutex::new(None),
         });
-        self.requests().insert(request.call.id, Arc::clone(&request));
-        Entry { running: Arc::clone(self), request }
+        self.requests().insert(request.context.id, Arc::clone(&request));
+        Registration { all: Arc::clone(self), request }
     }
 
-    /// Ends all requests.
+    /// Interrupts all requests.
     pub(crate) fn interrupt_all(&self, reason: Interrupt) {
         self.requests().values().for_each(|request| request.ctx.interrupt(reason));
     }
 
-    /// Ends a request for data; returns false if there is no such.
+    /// Interrupts a request for data; returns `false` if there is none with this id.
     pub(crate) fn kill(&self, id: u64) -> bool {
         let requests = self.requests();
         requests
@@ -143,30 +167,30 @@ impl Running {
     }
 
     /// Returns all requests, the oldest first.
-    pub(crate) fn list(&self) -> Vec<Arc<Request>> {
+    pub(crate) fn list(&self) -> Vec<Arc<ActiveRequest>> {
         let mut all: Vec<_> = self.requests().values().cloned().collect();
-        all.sort_unstable_by_key(|request| request.call.id);
+        all.sort_unstable_by_key(|request| request.context.id);
         all
     }
 
-    /// Counts the requests.
+    /// Returns the number of requests.
     pub(crate) fn len(&self) -> usize {
         self.requests().len()
     }
 
-    /// Ends the request that holds the most memory, unless one that holds some is about to end. Returns whether memory is
-    /// about to come back.
-    pub(crate) fn end_heaviest(&self, reason: Interrupt) -> bool {
-        self.end_heavier_than(0, None, reason)
+    /// Interrupts the request that holds the most memory, unless one that holds some is interrupted already. Returns `true` if
+    /// memory is about to be freed.
+    pub(crate) fn interrupt_heaviest(&self, reason: Interrupt) -> bool {
+        self.interrupt_heavier_than(0, None, reason)
     }
 
-    /// Ends the heaviest request but `asking` that holds more than `size`, unless one is about to end already.
-    fn end_heavier_than(&self, size: usize, asking: Option<&MemoryBudget>, reason: Interrupt) -> bool {
+    /// Interrupts the heaviest request other than `asking` that holds more than `size`, unless one is interrupted already.
+    fn interrupt_heavier_than(&self, size: usize, asking: Option<&MemoryBudget>, reason: Interrupt) -> bool {
         let requests = self.requests();
-        let held = |request: &Arc<Request>| request.ctx.memory().used();
+        let held = |request: &Arc<ActiveRequest>| request.ctx.memory().used();
         let others: Vec<_> = requests
             .values()
-            // Writes hold little, and ending one frees nothing: it would be sent again.
+            // Writes hold little memory, and an interrupted one would be retried.
             .filter(|request| request.class != Class::Write && held(request) > 0)
             .filter(|request| !asking.is_some_and(|asking| asking.is(request.ctx.memory())))
             .collect();
@@ -177,79 +201,79 @@ impl Running {
             return false;
         };
         heaviest.ctx.interrupt(reason);
-        let (id, query, bytes) = (heaviest.call.id, &*heaviest.call.asked().text, held(heaviest));
-        tracing::warn!(id, query = crate::server::request_context::cut(query, LOGGED_MAX), bytes, %reason, "Heaviest request ended");
+        let query = truncate(&heaviest.context.parameters().text, LOGGED_SIZE_MAX);
+        tracing::warn!(id = heaviest.context.id, query, bytes = held(heaviest), %reason, "Heaviest request interrupted");
         true
     }
 
-    fn requests(&self) -> MutexGuard<'_, HashMap<u64, Arc<Request>>> {
+    fn requests(&self) -> MutexGuard<'_, HashMap<u64, Arc<ActiveRequest>>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Bytes of a query that stand in the log.
-const LOGGED_MAX: usize = 1000;
+/// Bytes of a query in a log message.
+const LOGGED_SIZE_MAX: usize = 1000;
 
-impl Relief for Running {
+impl Relief for ActiveRequests {
     fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool {
         let wanted = asking.used().saturating_add(size);
-        let is_ending = self
+        let is_interrupted = self
             .requests()
             .values()
             .any(|request| asking.is(request.ctx.memory()) && request.ctx.interrupted().is_some());
-        !is_ending && self.end_heavier_than(wanted, Some(asking), Interrupt::Heaviest)
+        !is_interrupted && self.interrupt_heavier_than(wanted, Some(asking), Interrupt::Heaviest)
     }
 }
 
-impl Drop for Entry {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.running.requests().remove(&self.request.call.id);
+        self.all.requests().remove(&self.request.context.id);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::extract::Request as HttpRequest;
+    use axum::http::Method;
     use std::thread;
 
     fn ctx(memory: &MemoryBudget) -> QueryContext {
         QueryContext::new(Duration::from_secs(60), memory.child("one", 1000))
     }
 
-    fn call() -> Arc<Call> {
-        Call::of(&HttpRequest::default(), "/x".into())
+    fn context() -> Arc<RequestContext> {
+        RequestContext::new(Method::GET, "/x".into(), None, "", Arc::from(""))
     }
 
     #[test]
-    fn requests_at_work_can_be_listed_and_ended() {
-        let running = Arc::new(Running::default());
+    fn active_requests_can_be_listed_and_interrupted() {
+        let active = Arc::new(ActiveRequests::default());
         let all = MemoryBudget::new("all", 1000);
         let (gone, first, second) = (ctx(&all), ctx(&all), ctx(&all));
-        drop(running.enter(call(), Class::Query, &gone));
-        let entries = [&first, &second].map(|ctx| running.enter(call(), Class::Metadata, ctx));
+        drop(active.register(context(), Class::Query, &gone));
+        let entries = [&first, &second].map(|ctx| active.register(context(), Class::Metadata, ctx));
         entries[1].request.begin();
-        let stages: Vec<_> = running.list().iter().map(|request| request.stage().name()).collect();
+        let stages: Vec<_> = active.list().iter().map(|request| request.stage().name()).collect();
         assert_eq!(stages, ["waiting", "working"]);
-        assert!(running.kill(entries[1].request.call.id) && !running.kill(u64::MAX));
-        running.interrupt_all(Interrupt::Shutdown);
-        let ended = [&gone, &first, &second].map(QueryContext::interrupted);
-        assert_eq!(ended, [None, Some(Interrupt::Shutdown), Some(Interrupt::Killed)]);
-        assert_eq!(running.len(), 2);
+        assert!(active.kill(entries[1].request.context.id) && !active.kill(u64::MAX));
+        active.interrupt_all(Interrupt::Shutdown);
+        let interrupted = [&gone, &first, &second].map(QueryContext::interrupted);
+        assert_eq!(interrupted, [None, Some(Interrupt::Shutdown), Some(Interrupt::Killed)]);
+        assert_eq!(active.len(), 2);
     }
 
     #[test]
-    fn the_heaviest_ends_not_the_newest() {
-        let running = Arc::new(Running::default());
-        let all = MemoryBudget::with_relief("all", 100, Arc::<Running>::clone(&running));
+    fn the_heaviest_request_is_interrupted_not_the_newest() {
+        let active = Arc::new(ActiveRequests::default());
+        let all = MemoryBudget::with_relief("all", 100, Arc::<ActiveRequests>::clone(&active));
         let contexts = [ctx(&all), ctx(&all), ctx(&all)];
-        let _entries = contexts.each_ref().map(|ctx| running.enter(call(), Class::Query, ctx));
+        let _entries = contexts.each_ref().map(|ctx| active.register(context(), Class::Query, ctx));
         let [heavy, light, newest] = &contexts;
         let (mut of_heavy, mut of_light, mut of_newest) = (heavy.charge(), light.charge(), newest.charge());
         of_heavy.grow(70).unwrap();
         of_light.grow(30).unwrap();
-        // The heavy one gives its memory back as soon as it sees that it has to end, as its loops do.
-        let ending = thread::spawn({
+        // The heavy one frees its memory as soon as it sees the interrupt, as its loops do.
+        let heavy_thread = thread::spawn({
             let heavy = heavy.clone();
             move || {
                 while heavy.check().is_ok() {
@@ -259,22 +283,22 @@ mod tests {
             }
         });
         of_newest.grow(20).unwrap();
-        ending.join().unwrap();
+        heavy_thread.join().unwrap();
         assert_eq!(contexts.each_ref().map(QueryContext::interrupted), [Some(Interrupt::Heaviest), None, None]);
         assert_eq!(all.used(), 50);
-        // Who is the heaviest itself is refused at once, and nobody ends for it.
+        // The heaviest request itself is rejected at once, and no other one is interrupted for it.
         assert!(of_light.grow(60).is_err());
         assert_eq!([light.interrupted(), newest.interrupted()], [None, None]);
     }
 
     #[test]
-    fn two_that_want_more_at_once_do_not_wait_for_each_other() {
-        let running = Arc::new(Running::default());
-        let all = MemoryBudget::with_relief("all", 100, Arc::<Running>::clone(&running));
+    fn requests_that_need_memory_at_once_do_not_wait_for_each_other() {
+        let active = Arc::new(ActiveRequests::default());
+        let all = MemoryBudget::with_relief("all", 100, Arc::<ActiveRequests>::clone(&active));
         let work = |size: usize| {
-            let (running, ctx) = (Arc::clone(&running), ctx(&all));
+            let (active, ctx) = (Arc::clone(&active), ctx(&all));
             thread::spawn(move || {
-                let _entry = running.enter(call(), Class::Query, &ctx);
+                let _entry = active.register(context(), Class::Query, &ctx);
                 let mut charge = ctx.charge();
                 (0..1000).try_for_each(|_| {
                     ctx.check()?;
@@ -282,9 +306,9 @@ mod tests {
                 })
             })
         };
-        // Each wants more than there is: all end, within the time of a wait each.
-        let ended: Vec<_> = (1..=4).map(work).collect();
-        assert!(ended.into_iter().all(|thread| thread.join().unwrap().is_err()));
+        // Each needs more than there is: all fail, after one wait each.
+        let failed: Vec<_> = (1..=4).map(work).collect();
+        assert!(failed.into_iter().all(|thread| thread.join().unwrap().is_err()));
         assert_eq!(all.used(), 0);
     }
 }

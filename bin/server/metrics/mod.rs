@@ -1,7 +1,7 @@
-//! Varve's own metrics: counters that requests bump, and figures read when somebody asks.
+//! Varve's own metrics: counters that requests increment, and values collected on each scrape.
 //!
-//! `varve_*` is ours; `prometheus_*` and `process_*` names are those that dashboards and alerts for Prometheus
-//! expect. docs/metrics.md lists them.
+//! `varve_*` names are Varve's own; `prometheus_*` and `process_*` names are those that dashboards and alerts for Prometheus
+//! expect. docs/metrics.md lists all of them.
 
 mod process;
 mod store;
@@ -21,50 +21,41 @@ use super::store::Store;
 /// Content type of the text format.
 pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Bounds of `prometheus_http_request_duration_seconds`, Prometheus' own.
+/// Bucket bounds of `prometheus_http_request_duration_seconds`, as in Prometheus.
 const HTTP_SECONDS: [f64; 9] = [0.1, 0.2, 0.4, 1.0, 3.0, 8.0, 20.0, 60.0, 120.0];
 const QUEUE_SECONDS: [f64; 6] = [0.001, 0.01, 0.1, 1.0, 10.0, 60.0];
 
-/// What the server counts.
+/// The metrics that requests update.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
     started_s: f64,
-    /// Answers by `handler` and `code`.
+    /// Responses by `handler` and `code`.
     pub(crate) http_requests: IntCounterVec,
-    /// Seconds up to the head of the answer, by `handler`.
+    /// Seconds up to the response headers, by `handler`.
     pub(crate) http_seconds: HistogramVec,
-    /// Answers that broke off after their start was sent.
-    pub(crate) answers_cut: IntCounter,
-    /// Requests that ended in a panic.
+    pub(crate) responses_truncated: IntCounter,
     pub(crate) panics: IntCounter,
-    /// Open connections.
     pub(crate) connections: IntGauge,
-    /// Connections closed because there were too many.
     pub(crate) connections_evicted: IntCounter,
-    /// Connections closed because the client took nothing for too long.
     pub(crate) connections_stalled: IntCounter,
-    /// Answers of HTTP/2 that were reset because their client took nothing of them.
     pub(crate) streams_stalled: IntCounter,
-    /// Requests without credentials that let them in.
     pub(crate) requests_denied: IntCounter,
-    /// Connections that ended before they were encrypted.
     pub(crate) handshakes_failed: IntCounter,
-    /// Self-scrapes that could not be stored.
     pub(crate) self_scrapes_failed: IntCounter,
     active: IntGaugeVec,
-    waiting: IntGaugeVec,
+    queued: IntGaugeVec,
     queue_seconds: HistogramVec,
-    answers_shared: IntCounterVec,
+    requests_coalesced: IntCounterVec,
     limits_hit: IntCounterVec,
     query_log: QueryLog,
 }
 
 impl Metrics {
-    /// Makes all metrics, at zero.
+    /// Creates all metrics, at zero.
     ///
     /// # Errors
-    /// If two have the same name, or one is not valid.
+    /// If two have the same name, or a name is not valid.
     pub(crate) fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
         let counter = |name: &str, help: &str| registered(&registry, IntCounter::new(name, help)?);
@@ -89,11 +80,11 @@ impl Metrics {
                 &registry,
                 HistogramVec::new(http_seconds.buckets(HTTP_SECONDS.to_vec()), &["handler"])?,
             )?,
-            answers_cut: counter(
-                "varve_http_answers_cut_total",
+            responses_truncated: counter(
+                "varve_http_responses_truncated_total",
                 "Answers that broke off after their start was sent: deadline, client, memory or failure.",
             )?,
-            panics: counter("varve_http_panics_total", "Requests that ended in a panic.")?,
+            panics: counter("varve_http_panics_total", "Requests whose handler panicked.")?,
             connections: registered(&registry, IntGauge::new("varve_http_connections", "Open connections.")?)?,
             connections_evicted: counter(
                 "varve_http_connections_evicted_total",
@@ -127,11 +118,11 @@ impl Metrics {
                 &registry,
                 HistogramVec::new(queue_seconds.buckets(QUEUE_SECONDS.to_vec()), &["class"])?,
             )?,
-            waiting: registered(
+            queued: registered(
                 &registry,
                 IntGaugeVec::new(Opts::new("varve_requests_waiting", "Requests that wait for a place."), &["class"])?,
             )?,
-            answers_shared: registered(
+            requests_coalesced: registered(
                 &registry,
                 IntCounterVec::new(
                     Opts::new(
@@ -163,41 +154,41 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Returns the requests of a class that are at work.
+    /// Returns the gauge of requests of a class being processed.
     pub(crate) fn active(&self, class: &str) -> IntGauge {
         self.active.with_label_values(&[class])
     }
 
-    /// Returns the requests of a class that wait for a place.
-    pub(crate) fn waiting(&self, class: &str) -> IntGauge {
-        self.waiting.with_label_values(&[class])
+    /// Returns the gauge of queued requests of a class.
+    pub(crate) fn queued(&self, class: &str) -> IntGauge {
+        self.queued.with_label_values(&[class])
     }
 
-    /// Returns the requests of a class that got the answer of another one.
-    pub(crate) fn answers_shared(&self, class: &str) -> IntCounter {
-        self.answers_shared.with_label_values(&[class])
+    /// Returns the counter of requests of a class that shared the response of another one.
+    pub(crate) fn requests_coalesced(&self, class: &str) -> IntCounter {
+        self.requests_coalesced.with_label_values(&[class])
     }
 
-    /// Counts a request that was refused or ended by a limit, if it was.
+    /// Counts a request that a limit rejected or aborted, if one did.
     pub(crate) fn count_limit(&self, flag: Option<&'static str>) {
         flag.into_iter().for_each(|flag| self.limits_hit.with_label_values(&[flag]).inc());
     }
 
-    /// Returns the query log, which counts here.
+    /// Returns the query log, whose metrics are registered here.
     pub(crate) fn query_log(&self) -> QueryLog {
         self.query_log.clone()
     }
 
-    /// Returns the waits of requests of a class.
+    /// Returns the histogram of the queue times of a class.
     pub(crate) fn queue_seconds(&self, class: &str) -> Histogram {
         self.queue_seconds.with_label_values(&[class])
     }
 
-    /// Reads all metrics, families ascending by name. Reads files of /proc: not for a thread that must not wait.
+    /// Collects all metrics, sorted by name. Reads files of /proc: not for a tokio task.
     pub(crate) fn gather(
         &self,
         store: Option<&Store>,
-        memory: &MemoryFigures,
+        memory: &MemoryStats,
         config: ReloadStatus,
     ) -> Vec<MetricFamily> {
         let mut families = self.registry.gather();
@@ -217,24 +208,25 @@ impl Metrics {
     }
 }
 
-/// What queries and requests hold, with its limits.
+/// Memory use and its limits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MemoryFigures {
+pub(crate) struct MemoryStats {
     pub(crate) queries_bytes: usize,
     pub(crate) queries_max_bytes: usize,
     pub(crate) queries_concurrent_max: usize,
     pub(crate) write_bodies_bytes: usize,
     /// Bytes in use and their limit, of the process or its cgroup.
     pub(crate) process: (u64, u64),
-    /// Requests that the request ring has not noted.
-    pub(crate) ring_lost: u64,
+    /// Records that are missing in the active-request log.
+    pub(crate) active_request_log_dropped: u64,
 }
 
-impl MemoryFigures {
+impl MemoryStats {
     fn families(&self) -> [MetricFamily; 7] {
         let gauge = |name, help, value: usize| family(name, help, MetricType::GAUGE, value as f64);
         let help = "Requests that the request ring did not note, and notes that could not be written.";
-        let lost = family("varve_request_ring_lost_total", help, MetricType::COUNTER, self.ring_lost as f64);
+        let lost =
+            family("varve_request_ring_lost_total", help, MetricType::COUNTER, self.active_request_log_dropped as f64);
         let (used, limit) = self.process;
         [
             lost,
@@ -289,12 +281,12 @@ fn build_info() -> MetricFamily {
     info
 }
 
-/// Makes a family of one counter or gauge without labels.
+/// Returns a family of one counter or gauge without labels.
 fn family(name: &str, help: &str, kind: MetricType, value: f64) -> MetricFamily {
     family_of(name, help, kind, [(Vec::new(), value)])
 }
 
-/// Makes a family of counters or gauges.
+/// Returns a family of counters or gauges.
 fn family_of(
     name: &str,
     help: &str,
@@ -347,13 +339,13 @@ mod tests {
     fn metrics_are_printed_in_order_and_once() {
         let metrics = Metrics::new().unwrap();
         metrics.http_requests.with_label_values(&["/metrics", "200"]).inc();
-        let memory = MemoryFigures {
+        let memory = MemoryStats {
             queries_bytes: 1,
             queries_max_bytes: 2,
             queries_concurrent_max: 20,
             write_bodies_bytes: 0,
             process: (3, 4),
-            ring_lost: 0,
+            active_request_log_dropped: 0,
         };
         let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
         let families = metrics.gather(None, &memory, config);
@@ -362,7 +354,7 @@ mod tests {
         for line in [
             "prometheus_http_requests_total{code=\"200\",handler=\"/metrics\"} 1",
             "varve_query_memory_max_bytes 2",
-            "# TYPE varve_http_answers_cut_total counter",
+            "# TYPE varve_http_responses_truncated_total counter",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

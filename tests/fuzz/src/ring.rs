@@ -1,4 +1,4 @@
-//! The request ring. Its decoder belongs to the binary, as that of the usage record does.
+//! The active-request log. Its decoder belongs to the binary, as that of the usage record does.
 
 #[path = "../../../bin/server/active_requests/log/read.rs"]
 #[expect(dead_code, reason = "the file on the disk is opened by the binary")]
@@ -6,7 +6,7 @@ mod read;
 #[path = "../../../bin/server/active_requests/log/slot.rs"]
 mod slot;
 
-/// Reads a request ring; if the first byte is odd, under checksums that are right.
+/// Reads a active-request log; if the first byte is odd, under checksums that are right.
 pub fn request_ring(input: &[u8]) {
     let Some((first, ring)) = input.split_first() else { return };
     let mut ring = ring.to_vec();
@@ -19,7 +19,7 @@ pub fn request_ring(input: &[u8]) {
     let Ok(found) = read::decode(&ring) else { return };
     assert!(found.records.len() <= ring.len() / slot::SIZE, "requests from nowhere");
     assert!(found.n_damaged <= 1 << 16);
-    assert!(found.at_work().len() <= found.records.len());
+    assert!(found.active().len() <= found.records.len());
 }
 
 fn seal(bytes: &mut [u8], what: std::ops::Range<usize>, at: usize) {
@@ -29,10 +29,10 @@ fn seal(bytes: &mut [u8], what: std::ops::Range<usize>, at: usize) {
     }
 }
 
-/// Rings of some requests.
+/// Logs of some requests.
 #[cfg(test)]
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let header = slot::Header { n_slots: 3, pid: 1, started_ms: 0, ended_in_order: false }.encode();
+    let header = slot::Header { n_slots: 3, pid: 1, started_ms: 0, is_clean_shutdown: false }.encode();
     let record = |id| slot::Record { id, text: "sum(up)".into(), client: "::1".into(), ..slot::Record::default() };
     let ring = [&header[..], &record(2).encode(), &record(1).encode(), &[0; slot::SIZE]].concat();
     [0, 1].map(|first| [&[first], &ring[..]].concat()).to_vec()

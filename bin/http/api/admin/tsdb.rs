@@ -1,7 +1,7 @@
-//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import. Off unless `--web.enable-admin-api` is given.
+//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import. Enabled by `--web.enable-admin-api`.
 //!
-//! These calls have no deadline: what they began they end, also when the client has gone. Those that flush wait for the
-//! replay of the log.
+//! These requests have no deadline and run to their end even if the client disconnects. Those that flush wait for the replay of
+//! the log.
 
 use std::sync::Arc;
 
@@ -13,108 +13,111 @@ use varve_prometheus::export::{ExportOptions, export};
 use varve_query::promql::parse_selector;
 use varve_tsdb::{Db, Fs, QueryContext, RealFs};
 
-use crate::http::App;
-use crate::http::api::status::runtime as status;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::openapi::described;
 use crate::http::params::Form;
+use crate::http::response::success;
+use crate::server::app::App;
 
 described! {
     /// A snapshot.
     pub(crate) struct Snapshot {
-        /// Its folder below `snapshots` in the data directory.
+        /// Its directory below `snapshots` in the data directory.
         name: String,
     }
 }
 
 described! {
-    /// What was taken in.
+    /// The result of an import.
     pub(crate) struct Imported {
-        /// Number of blocks.
+        /// Number of imported blocks.
         blocks: u64,
     }
 }
 
 /// Deletes samples of matching series.
-pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Response {
+pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
     run(app, move |db| {
-        if let Some(damage) = &form.damage {
-            return Err(ApiError::bad_data(format!("error parsing form values: {damage}")));
-        }
-        let selectors: Vec<String> = form.all("match[]").map(str::to_owned).collect();
-        if selectors.is_empty() {
-            return Err(ApiError::bad_data("no match[] parameter provided"));
-        }
+        form.check_encoding()?;
+        let selectors = form.required_selectors()?;
         let range = form.time_range()?;
-        // As in Prometheus, a selector may match the empty string here: `{job=""}` are the series without a job.
+        // As in Prometheus, a selector may match the empty string: `{job=""}` selects the series without a job.
         let parse =
             |text: &String| parse_selector(text).map_err(|reason| ApiError::invalid_parameter("match[]", reason));
         let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        // And as there, one without matchers selects nothing.
+        // A selector without matchers selects nothing.
         let selectors = selectors.into_iter().filter(|matchers| !matchers.is_empty());
-        selectors.into_iter().try_for_each(|matchers| db.delete(matchers, range).map_err(refused))?;
-        Ok(None)
+        selectors.into_iter().try_for_each(|matchers| db.delete(matchers, range).map_err(failed))?;
+        Ok(StatusCode::NO_CONTENT.into_response())
     })
     .await
 }
 
 /// Rewrites the blocks that hold deleted samples.
-pub(crate) async fn clean_tombstones(State(app): State<Arc<App>>) -> Response {
-    run(app, |db| db.clean_tombstones().map(|()| None).map_err(refused)).await
+pub(crate) async fn clean_tombstones(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    run(app, |db| {
+        db.clean_tombstones().map_err(failed)?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    })
+    .await
 }
 
-/// Makes a snapshot and answers with its name.
-pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Response {
+/// Creates a snapshot and responds with its name.
+pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
     let ctx = app.context_without_deadline();
     run(app, move |db| {
         let skip_head = form.boolean("skip_head")?;
         let is_prometheus = match form.first("format") {
             "" | "varve" => false,
             "prometheus" if skip_head => {
-                let reason = "skip_head is not supported with format=prometheus: its blocks hold all that is there";
+                let reason = "skip_head is not supported with format=prometheus, whose blocks include the head";
                 return Err(ApiError::invalid_parameter("skip_head", reason));
             }
             "prometheus" => true,
             other => return Err(ApiError::invalid_parameter("format", format!("not supported value {other:?}"))),
         };
-        let random = getrandom::u64().map_err(|e| ApiError::new(ErrorKind::Internal, e.to_string()))?;
+        let random = getrandom::u64().map_err(ApiError::internal)?;
         let name = format!("{}-{:016x}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"), random >> 1);
-        let made = match is_prometheus {
+        let created = match is_prometheus {
             true => export_blocks(db, &name, &ctx),
             false => db.snapshot(&name, skip_head).map(drop),
         };
-        made.map_err(|error| {
-            let refused = refused(error);
-            ApiError { message: format!("create snapshot: {}", refused.message), ..refused }
+        created.map_err(|error| {
+            let error = failed(error);
+            ApiError { message: format!("create snapshot: {}", error.message), ..error }
         })?;
-        Ok(Some(json_of(&Snapshot { name })))
+        Ok(success(&Snapshot { name }))
     })
     .await
 }
 
-/// Writes the samples of the store to a folder of blocks that Prometheus opens as its data directory.
+/// Writes all samples to a directory of blocks that Prometheus can open as its data directory.
 fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<()> {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let all = ExportOptions::default();
     export(db, &fs, ctx, &db.snapshot_path(name), &all).map(drop)
 }
 
-/// Flushes and merges everything.
-pub(crate) async fn compact(State(app): State<Arc<App>>) -> Response {
-    run(app, |db| db.compact_fully().map(|()| None).map_err(refused)).await
+/// Flushes the head and merges all blocks.
+pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    run(app, |db| {
+        db.compact_fully().map_err(failed)?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    })
+    .await
 }
 
-/// Takes in the blocks that lie in the folder `import` of the data directory.
-pub(crate) async fn import(State(app): State<Arc<App>>) -> Response {
-    run(app, |db| db.import().map(|n| Some(json_of(&Imported { blocks: n as u64 }))).map_err(refused)).await
+/// Imports the blocks in the folder `import` of the data directory.
+pub(crate) async fn import(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    run(app, |db| {
+        let n_blocks = db.import().map_err(failed)?;
+        Ok(success(&Imported { blocks: n_blocks as u64 }))
+    })
+    .await
 }
 
-fn json_of<T: serde::Serialize>(data: &T) -> serde_json::Value {
-    serde_json::to_value(data).expect("texts and numbers are JSON")
-}
-
-/// Says what the store could not do; a bound that was hit is no failure of the server.
-fn refused(error: varve_tsdb::Error) -> ApiError {
+/// Returns the error of a failed operation; a limit is not the server's failure.
+fn failed(error: varve_tsdb::Error) -> ApiError {
     let kind = match error {
         varve_tsdb::Error::Limit { .. } => ErrorKind::Execution,
         varve_tsdb::Error::ReplayFailed { .. } => ErrorKind::Unavailable,
@@ -123,19 +126,14 @@ fn refused(error: varve_tsdb::Error) -> ApiError {
     ApiError::new(kind, error.to_string())
 }
 
-/// Runs `job` on a blocking thread, to its end in any case. Without data the answer is 204, as Prometheus'.
+/// Runs `job` on a blocking thread, to its end in any case.
 async fn run(
     app: Arc<App>,
-    job: impl FnOnce(&Db) -> Result<Option<serde_json::Value>, ApiError> + Send + 'static,
-) -> Response {
+    job: impl FnOnce(&Db) -> Result<Response, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
     if !app.settings.admin_api {
-        return ApiError::new(ErrorKind::Disabled, "admin APIs disabled").into_response();
+        return Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"));
     }
-    let Some(store) = app.store() else { return ApiError::unavailable("the server is stopping").into_response() };
-    match tokio::task::spawn_blocking(move || job(&store.db)).await {
-        Ok(Ok(None)) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Ok(Some(data))) => status::success(&data),
-        Ok(Err(refused)) => refused.into_response(),
-        Err(panicked) => ApiError::new(ErrorKind::Internal, panicked.to_string()).into_response(),
-    }
+    let store = app.store().ok_or_else(ApiError::stopping)?;
+    tokio::task::spawn_blocking(move || job(&store.db)).await.map_err(ApiError::internal)?
 }

@@ -1,12 +1,12 @@
 //! /federate: the latest sample of each matching series, for another Prometheus to scrape.
 //!
 //! ```text
-//! selections -> union in label order -> by metric name -> families -> text or protobuf, as the client asks
+//! selectors -> union in label order -> by metric name -> families -> text or protobuf, by content negotiation
 //! ```
 //!
-//! Families stand in the order of their names, as scrapers demand, and are written while series are read. Label order is
-//! that order but for series with a label whose name sorts before `__name__`, such as `Code`: these come first, are held
-//! back, charged, and written where they belong. Staleness markers and series without a name are left out.
+//! Families are sorted by name, as scrapers demand, and written while series are read. Label order is that order except for
+//! series with a label whose name sorts before `__name__`, such as `Code`: these come first and are buffered, charged, until
+//! their family is written. Staleness markers and series without a name are skipped.
 
 mod format;
 mod message;
@@ -24,58 +24,56 @@ use varve_tsdb::{
     SystemClock, TimeRange, is_stale_nan,
 };
 
-use super::selector_union::Union;
+use super::selector_union::SelectorUnion;
 use crate::http::error::ApiError;
 use crate::http::params::Form;
 use crate::http::serving::run::{Class, Work, run};
-use crate::http::{App, plain};
+use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 use format::Format;
 
-/// The label that a series without one gets empty, so that the scraper does not put its own in.
+/// The label that a series without it gets with an empty value, so that the scraper does not add its own.
 const INSTANCE: &str = "instance";
 
 /// GET /federate.
-pub(crate) async fn federate(State(app): State<Arc<App>>, who: Requester, headers: HeaderMap, form: Form) -> Response {
-    let timeout = || form.timeout().map_err(|refused| refused.message);
-    let (selectors, timeout) = match read_selectors(&form).and_then(|selectors| Ok((selectors, timeout()?))) {
-        Ok(read) => read,
-        Err(refused) => return plain(StatusCode::BAD_REQUEST, refused + "\n"),
-    };
-    let format = Format::negotiate(&headers);
+pub(crate) async fn federate(
+    State(state): State<HttpState>,
+    who: Requester,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response, ApiError> {
+    respond(&state, who, &headers, &form).await.map_err(ApiError::plain)
+}
+
+async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: &Form) -> Result<Response, ApiError> {
+    let selectors = read_selectors(form)?;
+    let timeout = form.timeout()?;
+    let format = Format::negotiate(headers);
     let now_ms = SystemClock.now_ms();
-    let range = TimeRange { start_ms: now_ms.saturating_sub(app.settings.lookback_delta_ms), end_ms: now_ms };
-    let mut external = app.config.current().global.external_labels.clone();
+    let start_ms = now_ms.saturating_sub(state.app.settings.lookback_delta_ms);
+    let range = TimeRange { start_ms, end_ms: now_ms };
+    let mut external = state.app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
-    let answer = run(&app, Class::Query, timeout, move |work| {
+    let mut response = run(state, Class::Query, timeout, move |work| {
         work.store.note_selectors(&who, &selectors, &LabelSet::all());
         write(work, &selectors, range, format, external)
-    });
-    let answer = answer.await;
-    finish(answer, format)
-}
-
-fn read_selectors(form: &Form) -> Result<Vec<Vec<Matcher>>, String> {
-    if let Some(damage) = &form.damage {
-        return Err(format!("error parsing form values: {damage}"));
-    }
-    let parse = |text| varve_query::promql::parse_selector(text).map_err(|refused| refused.to_string());
-    // As in Prometheus, one without matchers selects nothing.
-    let selects = |selector: &Result<Vec<Matcher>, String>| !selector.as_ref().is_ok_and(Vec::is_empty);
-    form.all("match[]").map(parse).filter(selects).collect()
-}
-
-/// Gives an answer the form of this page: errors are plain text, an empty answer is none without content.
-fn finish(mut answer: Response, format: Format) -> Response {
-    if let Some(error) = answer.extensions().get::<ApiError>() {
-        return error.clone().into_plain();
-    }
+    })
+    .await?;
     let content_type = HeaderValue::from_str(&format.content_type()).expect("names of formats are ASCII");
-    if answer.status() == StatusCode::NO_CONTENT {
-        return ([(header::CONTENT_TYPE, content_type)], "").into_response();
+    if response.status() == StatusCode::NO_CONTENT {
+        // As in Prometheus, an empty body has status 200.
+        return Ok(([(header::CONTENT_TYPE, content_type)], "").into_response());
     }
-    answer.headers_mut().insert(header::CONTENT_TYPE, content_type);
-    answer
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    Ok(response)
+}
+
+fn read_selectors(form: &Form) -> Result<Vec<Vec<Matcher>>, ApiError> {
+    form.check_encoding()?;
+    let parse = |text| varve_query::promql::parse_selector(text).map_err(|error| ApiError::bad_data(error.to_string()));
+    // As in Prometheus, a selector without matchers selects nothing.
+    let selects = |selector: &Result<Vec<Matcher>, ApiError>| !selector.as_ref().is_ok_and(Vec::is_empty);
+    form.all("match[]").map(parse).filter(selects).collect()
 }
 
 /// The latest sample of a series.
@@ -86,7 +84,7 @@ struct Latest {
     histogram: Option<Arc<Histogram>>,
 }
 
-/// What tells families of one name apart.
+/// The kind of a family; families of different kinds may have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Untyped,
@@ -95,7 +93,7 @@ enum Kind {
 }
 
 impl Latest {
-    /// Reads the latest sample of a series; `None` if there is none, or it says that the series has ended.
+    /// Reads the latest sample of a series; `None` if there is none, or it is a staleness marker.
     fn read(series: &Series, columns: &mut SampleColumns) -> Result<Option<Self>, ApiError> {
         columns.clear();
         series.read(columns)?;
@@ -116,7 +114,7 @@ impl Latest {
         }
     }
 
-    /// Tells whether it is a histogram with exponential buckets, which the text format has no place for.
+    /// Returns `true` if it is a histogram with exponential buckets, which the text format cannot represent.
     fn is_native(&self) -> bool {
         self.histogram.as_ref().is_some_and(|histogram| histogram.schema != CUSTOM_BUCKETS_SCHEMA)
     }
@@ -125,7 +123,7 @@ impl Latest {
         size_of::<Self>() + self.labels.size() + self.histogram.as_ref().map_or(0, |of| 16 * of.n_buckets() + 256)
     }
 
-    /// Returns the labels but for the name, then those of `external` that the series does not have.
+    /// Returns the labels without the name, then the labels of `external` that the series does not have.
     fn labels<'a>(&'a self, external: &'a BTreeMap<String, String>) -> impl Iterator<Item = (&'a str, &'a str)> {
         let own = self.labels.iter().filter(|(name, _)| *name != METRIC_NAME);
         let missing = external.iter().filter(|(name, _)| self.labels.get(name).is_none());
@@ -133,14 +131,14 @@ impl Latest {
     }
 }
 
-/// Series that came before their place, by name.
-struct HeldBack {
-    /// Descending by name; of one name in reverse label order.
+/// Series that precede their family in label order.
+struct Buffered {
+    /// Descending by name; series of one name in reverse label order.
     series: Vec<Latest>,
     charge: Charge,
 }
 
-impl HeldBack {
+impl Buffered {
     fn push(&mut self, latest: Latest) -> Result<(), ApiError> {
         self.charge.grow(latest.size())?;
         self.series.push(latest);
@@ -152,7 +150,7 @@ impl HeldBack {
         self.series.sort_by(|a, b| b.labels.metric_name().cmp(a.labels.metric_name()));
     }
 
-    /// Takes the next one, if it stands before or beside a name.
+    /// Returns the next one, if its name is not after `name`.
     fn pop_up_to(&mut self, name: Option<&str>) -> Option<Latest> {
         let next = self.series.last()?;
         let is_due = name.is_none_or(|name| next.labels.metric_name() <= name);
@@ -168,10 +166,10 @@ fn write(
     external: BTreeMap<String, String>,
 ) -> Result<(), ApiError> {
     let mut families = Families { format, external, open: None, message: message::Family::new(&work.ctx) };
-    let mut early = HeldBack { series: Vec::new(), charge: work.ctx.charge() };
+    let mut early = Buffered { series: Vec::new(), charge: work.ctx.charge() };
     let mut is_early = true;
     let mut columns = SampleColumns::default();
-    for series in Union::select(&work.store.db, &work.ctx, selectors, range)? {
+    for series in SelectorUnion::select(&work.store.db, &work.ctx, selectors, range)? {
         let Some(latest) = Latest::read(&series?, &mut columns)? else { continue };
         let name = latest.labels.metric_name();
         if name.is_empty() || latest.is_native() && !format.is_protobuf() {
@@ -184,27 +182,27 @@ fn write(
         if std::mem::take(&mut is_early) {
             early.sort();
         }
-        while let Some(held) = early.pop_up_to(Some(latest.labels.metric_name())) {
-            families.write(work, &held)?;
+        while let Some(buffered) = early.pop_up_to(Some(latest.labels.metric_name())) {
+            families.write(work, &buffered)?;
         }
         families.write(work, &latest)?;
     }
     if is_early {
         early.sort();
     }
-    while let Some(held) = early.pop_up_to(None) {
-        families.write(work, &held)?;
+    while let Some(latest) = early.pop_up_to(None) {
+        families.write(work, &latest)?;
     }
     families.end(work)
 }
 
-/// Writes samples family by family.
+/// Writes samples, grouped by family.
 struct Families {
     format: Format,
     external: BTreeMap<String, String>,
-    /// The family that is being written.
+    /// The current family.
     open: Option<(String, Kind)>,
-    /// Of the protobuf format, which needs to know a family's size before its start.
+    /// The protobuf format has the size of a family before its data.
     message: message::Family,
 }
 

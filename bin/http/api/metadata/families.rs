@@ -1,58 +1,50 @@
 //! /api/v1/metadata: type, help and unit of metric families.
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use varve_tsdb::Metadata;
 
-use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, parse_int};
 use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::state::HttpState;
 
 /// GET /api/v1/metadata.
-pub(crate) async fn metadata(State(app): State<Arc<App>>, form: Form) -> Response {
-    let call = match Call::read(&form) {
-        Ok(call) => call,
-        Err(refused) => return refused.into_response(),
-    };
-    match form.timeout() {
-        Ok(timeout) => run(&app, Class::Metadata, timeout, move |work| call.answer(work)).await,
-        Err(refused) => refused.into_response(),
-    }
+pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let request = Request::read(&form)?;
+    run(&state, Class::Metadata, form.timeout()?, move |work| request.respond(work)).await
 }
 
-/// The parameters of a call.
 #[derive(Debug, PartialEq, Eq)]
-struct Call {
+struct Request {
     /// Empty: all.
     metric: String,
-    /// Families; here 0 means none at all, as in Prometheus.
+    /// Number of families; as in Prometheus, 0 means none at all.
     limit: usize,
 }
 
-impl Call {
+impl Request {
     fn read(form: &Form) -> Result<Self, ApiError> {
         let limit = number(form, "limit")?;
-        // Varve keeps one entry per family, so that any limit per family is kept.
-        let _kept_anyway = number(form, "limit_per_metric")?;
+        // Varve has one entry per family, so no limit per family has an effect.
+        let _no_effect = number(form, "limit_per_metric")?;
         Ok(Self { metric: form.first("metric").to_owned(), limit: usize::try_from(limit).unwrap_or(usize::MAX) })
     }
 
-    fn answer(&self, work: &mut Work) -> Result<(), ApiError> {
+    fn respond(&self, work: &mut Work) -> Result<(), ApiError> {
         let families = work.store.db.metadata();
         let wanted = families.iter().filter(|(family, _)| self.metric.is_empty() || **family == self.metric);
-        work.open();
-        work.out.buffer().push(b'{');
-        for (i, (family, metadata)) in wanted.take(self.limit).enumerate() {
-            work.comma(i);
-            write_family(work.out.buffer(), family, metadata);
-            work.out.step()?;
-        }
-        work.out.buffer().push(b'}');
-        work.close(&[], &[])
+        work.respond(|work| {
+            work.out.buffer().push(b'{');
+            for (i, (family, metadata)) in wanted.take(self.limit).enumerate() {
+                work.comma(i);
+                write_family(work.out.buffer(), family, metadata);
+                work.out.step()?;
+            }
+            work.out.buffer().push(b'}');
+            Ok(())
+        })
     }
 }
 
@@ -82,7 +74,7 @@ mod tests {
     fn check(encoded: &str, expect: Result<usize, &str>) {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        let limit = Call::read(&form).map(|call| call.limit).map_err(|refused| refused.message);
+        let limit = Request::read(&form).map(|request| request.limit).map_err(|error| error.message);
         assert_eq!(limit, expect.map_err(str::to_owned), "{encoded}");
     }
 

@@ -1,71 +1,55 @@
-//! /api/v1/series: the label sets of matching series, written while they are found.
-
-use std::sync::Arc;
+//! /api/v1/series: the label sets of matching series, streamed.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use varve_query::usage::LabelSet;
 use varve_tsdb::{Labels, Matcher, TimeRange};
 
-use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, parse_selectors};
 use crate::http::serving::run::{Class, TRUNCATED, Work, run_shared};
+use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/series.
-pub(crate) async fn series(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
-    let call = match Call::read(&form) {
-        Ok(call) => call,
-        Err(refused) => return refused.into_response(),
-    };
-    match form.timeout() {
-        Ok(timeout) => {
-            let asked = format!("{who:?} {call:?}");
-            run_shared(&app, Class::Metadata, timeout, asked, move |work| call.answer(work, &who)).await
-        }
-        Err(refused) => refused.into_response(),
-    }
+pub(crate) async fn series(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
+    let request = Request::read(&form)?;
+    let (timeout, parameters) = (form.timeout()?, format!("{who:?} {request:?}"));
+    run_shared(&state, Class::Metadata, timeout, parameters, move |work| request.respond(work, &who)).await
 }
 
-/// The parameters of a call.
 #[derive(Debug)]
-struct Call {
+struct Request {
     selectors: Vec<String>,
     range: TimeRange,
     limit: usize,
 }
 
-impl Call {
+impl Request {
     fn read(form: &Form) -> Result<Self, ApiError> {
-        if let Some(damage) = &form.damage {
-            return Err(ApiError::bad_data(format!("error parsing form values: {damage}")));
-        }
-        let selectors: Vec<String> = form.all("match[]").map(str::to_owned).collect();
-        if selectors.is_empty() {
-            return Err(ApiError::bad_data("no match[] parameter provided"));
-        }
+        form.check_encoding()?;
+        let selectors = form.required_selectors()?;
         let limit = form.limit()?.unwrap_or(usize::MAX);
         Ok(Self { selectors, range: form.time_range()?, limit })
     }
 
-    fn answer(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
+    fn respond(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
         let selectors =
             parse_selectors(&self.selectors).map_err(|reason| ApiError::invalid_parameter("match[]", reason))?;
         work.store.note_selectors(who, &selectors, &LabelSet::all());
         work.open();
         work.out.buffer().push(b'[');
-        let truncated = self.write_series(work, &selectors)?;
+        let is_truncated = self.write_series(work, &selectors)?;
         work.out.buffer().push(b']');
-        let warnings: Vec<String> = truncated.then(|| TRUNCATED.to_owned()).into_iter().collect();
+        let warnings = Vec::from_iter(is_truncated.then(|| TRUNCATED.to_owned()));
         work.close(&warnings, &[])
     }
 
-    /// Writes the union of the selections; returns whether the limit cut it.
+    /// Writes the union of the selections; returns `true` if the limit truncated it.
     ///
-    /// A series that an earlier selector matches too was written there already. Asking the earlier selectors instead of
-    /// remembering what was written takes no memory, however many series there are.
+    /// A series that an earlier selector matches was written already. Testing the earlier selectors, instead of remembering the
+    /// written series, takes no memory.
     fn write_series(&self, work: &mut Work, selectors: &[Vec<Matcher>]) -> Result<bool, ApiError> {
         let mut n_written = 0;
         for (i, matchers) in selectors.iter().enumerate() {
@@ -99,11 +83,11 @@ mod tests {
     fn check(encoded: &str, expect: &str) {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        assert_eq!(Call::read(&form).unwrap_err().message, expect);
+        assert_eq!(Request::read(&form).unwrap_err().message, expect);
     }
 
     #[test]
-    fn calls_are_refused_in_the_words_of_prometheus() {
+    fn requests_are_rejected_in_the_words_of_prometheus() {
         check("", "no match[] parameter provided");
         check("match[]=%zz", "error parsing form values: invalid URL escape \"%zz\"");
         check("match[]=up&limit=-1", "invalid parameter \"limit\": limit must be non-negative");

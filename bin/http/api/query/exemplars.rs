@@ -1,31 +1,27 @@
 //! /api/v1/query_exemplars: the exemplars of the series that an expression selects.
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use varve_query::promql::{self, Features};
 use varve_query::usage::LabelSet;
 use varve_tsdb::{Exemplar, SeriesExemplars, TimeRange};
 
-use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::Form;
 use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/query_exemplars.
-pub(crate) async fn query_exemplars(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
-    let features = app.settings.features;
-    let read = read_range(&form).and_then(|range| Ok((range, form.timeout()?)));
-    match read {
-        Ok((range, timeout)) => {
-            run(&app, Class::Query, timeout, move |work| answer(work, &who, form.first("query"), &features, range))
-                .await
-        }
-        Err(refused) => refused.into_response(),
-    }
+pub(crate) async fn query_exemplars(
+    State(state): State<HttpState>,
+    who: Requester,
+    form: Form,
+) -> Result<Response, ApiError> {
+    let features = state.app.settings.features;
+    let (range, timeout) = (read_range(&form)?, form.timeout()?);
+    run(&state, Class::Query, timeout, move |work| respond(work, &who, form.first("query"), &features, range)).await
 }
 
 fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
@@ -36,7 +32,7 @@ fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
     Ok(range)
 }
 
-fn answer(
+fn respond(
     work: &mut Work,
     who: &Requester,
     query: &str,
@@ -44,26 +40,27 @@ fn answer(
     range: TimeRange,
 ) -> Result<(), ApiError> {
     // Prometheus does not name the parameter here.
-    let refuse =
-        |refused: promql::ParseError| ApiError { limit: refused.limit(), ..ApiError::bad_data(refused.to_string()) };
-    let expr = promql::parse(query, features).map_err(refuse)?;
+    let invalid =
+        |error: promql::ParseError| ApiError { limit: error.limit(), ..ApiError::bad_data(error.to_string()) };
+    let expr = promql::parse(query, features).map_err(invalid)?;
     let selectors = promql::selectors(&expr);
     if selectors.is_empty() {
-        // Nothing written is a 204, as in Prometheus.
+        // An empty response is a 204, as in Prometheus.
         return Ok(());
     }
-    // The whole label set of each series that is selected stands in the answer.
+    // The response has the whole label set of each selected series.
     work.store.note_selectors(who, &selectors, &LabelSet::all());
     let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
-    work.out.leave_gate();
-    work.open();
-    work.out.buffer().push(b'[');
-    for (idx, series) in found.series.iter().enumerate() {
-        work.comma(idx);
-        write_series(work, series)?;
-    }
-    work.out.buffer().push(b']');
-    work.close(&[], &[])
+    work.out.drop_permit();
+    work.respond(|work| {
+        work.out.buffer().push(b'[');
+        for (idx, series) in found.series.iter().enumerate() {
+            work.comma(idx);
+            write_series(work, series)?;
+        }
+        work.out.buffer().push(b']');
+        Ok(())
+    })
 }
 
 fn write_series(work: &mut Work, series: &SeriesExemplars) -> Result<(), ApiError> {

@@ -2,4 +2,5 @@
 
 pub(crate) mod evaluate;
 pub(crate) mod exemplars;
-pub(crate) mod stats;
+pub(crate) mod format;
+mod result;

@@ -1,18 +1,17 @@
-//! /api/v1/read: remote read, for a Prometheus that asks this store as if it were its own.
+//! /api/v1/read: remote read, with which a Prometheus queries this store as its own.
 //!
 //! ```text
 //! body -> snappy, protobuf -> queries -> selections -> SAMPLES: one message, in one snappy block
-//!                                                  '-> STREAMED_XOR_CHUNKS: frames that flow
+//!                                                  '-> STREAMED_XOR_CHUNKS: a stream of frames
 //! ```
 //!
 //! A frame of the stream is its length as an unsigned varint, the CRC-32C of its bytes (big endian), its bytes: a
-//! `ChunkedReadResponse` with chunks of one series, at most about `--storage.remote.read-max-bytes-in-frame` of them.
+//! `ChunkedReadResponse` with chunks of one series, of about `--storage.remote.read-max-bytes-in-frame` at most.
 //! Errors are plain text, as in Prometheus.
 
 mod message;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -23,65 +22,64 @@ use varve_prometheus::chunk::{Encoder, StartTimes};
 use varve_query::usage::LabelSet;
 use varve_tsdb::{Charge, Labels, SampleColumns};
 
-use crate::http::App;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Form;
 use crate::http::serving::request_body;
 use crate::http::serving::request_body::BodyLimits;
 use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
 
-/// The largest request, before and after decompression. Prometheus takes 32 MiB; one asks for a few hundred bytes.
+/// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB; its requests have a few hundred bytes.
 const REQUEST_SIZE_MAX: usize = 4 << 20;
-/// Bytes in memory that a byte of a message takes at most: an empty query is two bytes.
+/// Maximum bytes in memory per byte of a message: an empty query has two bytes.
 const BYTES_PER_BYTE: usize = 96;
-/// Bytes that are handed to the writer of the answer at a time.
-const PIECE_SIZE: usize = 4 << 10;
+/// Bytes that are handed to the response writer at a time.
+const STEP_SIZE: usize = 4 << 10;
 
 const SAMPLES: i32 = 0;
 const STREAMED_XOR_CHUNKS: i32 = 1;
 
 /// POST /api/v1/read.
-pub(crate) async fn read(State(app): State<Arc<App>>, who: Requester, request: Request) -> Response {
-    let timeout = match timeout(&request) {
-        Ok(timeout) => timeout,
-        Err(refused) => return refused.into_plain(),
-    };
-    let mut charge = app.context(None).charge();
-    let limits = BodyLimits { size_max: REQUEST_SIZE_MAX, what: "remote read", timeout: app.settings.read_timeout };
-    let body = match request_body::read(request.into_body(), limits, &mut charge).await {
-        Ok(body) => body,
-        Err(refused) => return ApiError::from(refused).into_plain(),
-    };
-    let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
-    let (request, charge) = match decoded.await {
-        Ok(Ok(decoded)) => decoded,
-        Ok(Err(refused)) => return refused.into_plain(),
-        Err(panicked) => return ApiError::new(ErrorKind::Internal, panicked.to_string()).into_plain(),
-    };
-    let Some(is_streamed) = negotiate(&request.accepted_response_types) else {
-        let asked: Vec<_> = request.accepted_response_types.iter().map(i32::to_string).collect();
-        let reason = format!(
-            "server does not support any of the requested response types: [{}]; supported: map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
-            asked.join(" ")
-        );
-        return ApiError::bad_data(reason).into_plain();
-    };
-    let answering = Answering {
-        who,
-        external: app.config.current().global.external_labels.clone(),
-        samples_max: app.settings.remote_read_samples_max,
-        frame_size_max: app.settings.remote_read_frame_size_max,
-    };
-    let answer = run(&app, Class::RemoteRead, timeout, move |work| {
-        let _charge = charge;
-        if is_streamed { answering.stream(work, &request.queries) } else { answering.send(work, &request.queries) }
-    });
-    finish(answer.await, is_streamed)
+pub(crate) async fn read(
+    State(state): State<HttpState>,
+    who: Requester,
+    request: Request,
+) -> Result<Response, ApiError> {
+    respond(&state, who, request).await.map_err(ApiError::plain)
 }
 
-/// Returns the time that the URL gives the request: a form is no place for it, the body is the message.
+async fn respond(state: &HttpState, who: Requester, request: Request) -> Result<Response, ApiError> {
+    let settings = &state.app.settings;
+    let timeout = timeout(&request)?;
+    let mut charge = state.app.context(None).charge();
+    let limits = BodyLimits { size_max: REQUEST_SIZE_MAX, what: "remote read", timeout: settings.read_timeout };
+    let body = request_body::read(request.into_body(), limits, &mut charge).await?;
+    let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
+    let (request, charge) = decoded.await.map_err(ApiError::internal)??;
+    let Some(is_streamed) = negotiate(&request.accepted_response_types) else {
+        let accepted: Vec<_> = request.accepted_response_types.iter().map(i32::to_string).collect();
+        let reason = format!(
+            "server does not support any of the requested response types: [{}]; supported: map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
+            accepted.join(" ")
+        );
+        return Err(ApiError::bad_data(reason));
+    };
+    let reader = Reader {
+        who,
+        external: state.app.config.current().global.external_labels.clone(),
+        samples_max: settings.remote_read_samples_max,
+        frame_size_max: settings.remote_read_frame_size_max,
+    };
+    let response = run(state, Class::RemoteRead, timeout, move |work| {
+        let _charge = charge;
+        if is_streamed { reader.stream(work, &request.queries) } else { reader.send(work, &request.queries) }
+    });
+    Ok(finish(response.await?, is_streamed))
+}
+
+/// Returns the timeout in the URL; the body is the message, not a form.
 fn timeout(request: &Request) -> Result<Option<Duration>, ApiError> {
     let mut form = Form::default();
     form.add(request.uri().query().unwrap_or_default().as_bytes())?;
@@ -90,16 +88,16 @@ fn timeout(request: &Request) -> Result<Option<Duration>, ApiError> {
 
 fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge), ApiError> {
     let bad = |reason: &dyn std::fmt::Display| ApiError::bad_data(reason.to_string());
-    let size = snap::raw::decompress_len(body).map_err(|refused| bad(&refused))?;
+    let size = snap::raw::decompress_len(body).map_err(|error| bad(&error))?;
     if size > REQUEST_SIZE_MAX {
         return Err(bad(&format!("snappy: decoded length {size} exceeds limit {REQUEST_SIZE_MAX}")));
     }
     charge.grow(size * BYTES_PER_BYTE)?;
-    let message = snap::raw::Decoder::new().decompress_vec(body).map_err(|refused| bad(&refused))?;
-    Ok((ReadRequest::decode(&*message).map_err(|refused| bad(&refused))?, charge))
+    let message = snap::raw::Decoder::new().decompress_vec(body).map_err(|error| bad(&error))?;
+    Ok((ReadRequest::decode(&*message).map_err(|error| bad(&error))?, charge))
 }
 
-/// Chooses the first form that is known; tells whether it is the streamed one.
+/// Returns whether the first supported response type is the streamed one; `None` if none is supported.
 fn negotiate(accepted: &[i32]) -> Option<bool> {
     if accepted.is_empty() {
         return Some(false);
@@ -110,35 +108,30 @@ fn negotiate(accepted: &[i32]) -> Option<bool> {
         .map(|kind| *kind == STREAMED_XOR_CHUNKS)
 }
 
-/// Gives an answer the form of remote read.
-fn finish(mut answer: Response, is_streamed: bool) -> Response {
-    if let Some(error) = answer.extensions().get::<ApiError>() {
-        return error.clone().into_plain();
-    }
-    // A stream without frames is a good answer.
-    if answer.status() == StatusCode::NO_CONTENT {
-        *answer.status_mut() = StatusCode::OK;
-    }
+/// Sets status and headers of remote read.
+fn finish(mut response: Response, is_streamed: bool) -> Response {
+    // Also for a stream without frames.
+    *response.status_mut() = StatusCode::OK;
     let content_type = match is_streamed {
         true => "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse",
         false => "application/x-protobuf",
     };
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     if !is_streamed {
-        answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
     }
-    answer
+    response
 }
 
-/// What all queries of a request are answered with.
-struct Answering {
+/// Reads and responds to the queries of a request.
+struct Reader {
     who: Requester,
     external: BTreeMap<String, String>,
     samples_max: usize,
     frame_size_max: usize,
 }
 
-impl Answering {
+impl Reader {
     /// Calls `visit` with each series that a query selects and its samples, in label order.
     fn visit(
         &self,
@@ -148,7 +141,7 @@ impl Answering {
     ) -> Result<(), ApiError> {
         let matchers = query.matchers(&self.external).map_err(|reason| ApiError::new(ErrorKind::Internal, reason))?;
         if matchers.is_empty() {
-            // As in Prometheus, that selects nothing.
+            // As in Prometheus, it selects nothing.
             return Ok(());
         }
         work.store.note_selectors(&self.who, std::slice::from_ref(&matchers), &LabelSet::all());
@@ -164,7 +157,7 @@ impl Answering {
             if !query.wants_labels_only() {
                 series.read(&mut columns)?;
             }
-            // Once as columns, once as what they are sent as.
+            // As columns, and encoded.
             let mut charge = work.ctx.charge();
             charge.grow(2 * size_of_columns(&columns) + series.labels().size())?;
             visit(work, series.labels(), &columns)?;
@@ -172,7 +165,7 @@ impl Answering {
         Ok(())
     }
 
-    /// Answers with all samples in one message.
+    /// Responds with all samples in one message.
     fn send(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
         const TAG_AND_LENGTH_SIZE: usize = 11;
         let mut charge = work.ctx.charge();
@@ -195,13 +188,13 @@ impl Answering {
             prost::encoding::bytes::encode(1, &result, &mut response);
         }
         drop(result);
-        let too_large = |refused| ApiError::new(ErrorKind::Execution, format!("compress the response: {refused}"));
+        let too_large = |error| ApiError::new(ErrorKind::Execution, format!("compress the response: {error}"));
         let compressed = snap::raw::Encoder::new().compress_vec(&response).map_err(too_large)?;
         drop(response);
         write(work, &compressed)
     }
 
-    /// Answers with chunks, frame by frame.
+    /// Responds with chunks, frame by frame.
     fn stream(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
         let mut encoder = Encoder::new(StartTimes::Dropped);
         for (query, query_index) in queries.iter().zip(0..) {
@@ -233,14 +226,14 @@ impl Answering {
     }
 }
 
-/// Returns the bytes that samples take.
+/// Returns the size of samples in memory.
 fn size_of_columns(columns: &SampleColumns) -> usize {
     let of_histogram = |histogram: &varve_tsdb::Histogram| size_of_val(histogram) + 16 * histogram.n_buckets();
     let histograms = columns.histograms.iter().map(|(_, histogram)| of_histogram(histogram)).sum::<usize>();
     columns.len() * (size_of::<i64>() + size_of::<f64>()) + histograms
 }
 
-/// Writes a frame with the chunks that have gathered, and removes these; without any, nothing.
+/// Writes a frame with the collected chunks, if there are any, and removes them.
 fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> Result<(), ApiError> {
     if frame.chunks.is_empty() {
         return Ok(());
@@ -251,14 +244,14 @@ fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> 
     let bytes = message.encode_to_vec();
     let out = work.out.buffer();
     prost::encoding::encode_varint(bytes.len() as u64, out);
-    #[expect(clippy::big_endian_bytes, reason = "the format says so")]
+    #[expect(clippy::big_endian_bytes, reason = "the format demands it")]
     out.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
     write(work, &bytes)
 }
 
 fn write(work: &mut Work, bytes: &[u8]) -> Result<(), ApiError> {
-    for piece in bytes.chunks(PIECE_SIZE) {
-        work.out.buffer().extend_from_slice(piece);
+    for part in bytes.chunks(STEP_SIZE) {
+        work.out.buffer().extend_from_slice(part);
         work.out.step()?;
     }
     Ok(())
@@ -270,7 +263,7 @@ mod tests {
     use varve_tsdb::{MemoryBudget, QueryContext};
 
     #[test]
-    fn the_first_form_that_is_known_is_chosen() {
+    fn the_first_supported_response_type_is_chosen() {
         for (accepted, expect) in
             [(&[][..], Some(false)), (&[1, 0], Some(true)), (&[0, 1], Some(false)), (&[7, 1], Some(true)), (&[7], None)]
         {
@@ -279,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_declare_or_hold_too_much_are_refused() {
+    fn requests_that_are_too_large_are_rejected() {
         let decode = |body: &[u8]| {
             let memory = MemoryBudget::new("memory", 1 << 20);
             let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory);

@@ -1,13 +1,12 @@
-//! /api/v1/rules and /api/v1/alerts: Varve evaluates no rules, so that both are empty. The parameters are checked as
-//! Prometheus checks them.
+//! /api/v1/rules and /api/v1/alerts: Varve evaluates no rules, so both are empty. Parameters are checked as in Prometheus.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use super::targets::Nothing;
-use crate::http::api::status::runtime::success;
 use crate::http::error::ApiError;
 use crate::http::openapi::described;
 use crate::http::params::{Form, parse_selectors};
+use crate::http::response::success;
 
 described! {
     /// All rules.
@@ -29,19 +28,14 @@ pub(crate) async fn alerts() -> Response {
 }
 
 /// GET /api/v1/rules.
-pub(crate) async fn rules(form: Form) -> Response {
-    match check(&form) {
-        Ok(()) => success(&RuleGroups { groups: Vec::new() }),
-        Err(refused) => refused.into_response(),
-    }
+pub(crate) async fn rules(form: Form) -> Result<Response, ApiError> {
+    check(&form)?;
+    Ok(success(&RuleGroups { groups: Vec::new() }))
 }
 
 fn check(form: &Form) -> Result<(), ApiError> {
-    if let Some(damage) = &form.damage {
-        return Err(ApiError::bad_data(format!("error parsing form values: {damage}")));
-    }
-    let selectors: Vec<String> = form.all("match[]").map(str::to_owned).collect();
-    parse_selectors(&selectors).map_err(ApiError::bad_data)?;
+    form.check_encoding()?;
+    parse_selectors(&form.selectors()).map_err(ApiError::bad_data)?;
     let kind = form.first("type").to_lowercase();
     if !matches!(&*kind, "" | "alert" | "record") {
         return Err(ApiError::invalid_parameter("type", format!("not supported value {kind:?}")));
@@ -59,12 +53,12 @@ fn check_exclude_alerts(text: &str) -> Result<(), ApiError> {
 }
 
 fn check_page(limit: &str, token: &str) -> Result<(), ApiError> {
-    let refused = |name, reason: &str| ApiError::invalid_parameter(name, reason);
+    let invalid = |name, reason: &str| ApiError::invalid_parameter(name, reason);
     if limit.is_empty() {
         return match token {
             "" => Ok(()),
             _ => {
-                Err(refused("group_next_token", "group_limit needs to be present in order to paginate over the groups"))
+                Err(invalid("group_next_token", "group_limit needs to be present in order to paginate over the groups"))
             }
         };
     }
@@ -75,16 +69,16 @@ fn check_page(limit: &str, token: &str) -> Result<(), ApiError> {
             _ => "invalid syntax",
         };
         let reason = format!("group_limit needs to be a valid number: strconv.ParseInt: parsing {limit:?}: {reason}");
-        refused("group_limit", &reason)
+        invalid("group_limit", &reason)
     })?;
     if parsed <= 0 {
-        return Err(refused("group_limit", "group_limit needs to be greater than 0"));
+        return Err(invalid("group_limit", "group_limit needs to be greater than 0"));
     }
     match token {
         "" => Ok(()),
         _ => {
             let reason = format!("invalid group_next_token '{token}'. were rule groups changed?");
-            Err(refused("group_next_token", &reason))
+            Err(invalid("group_next_token", &reason))
         }
     }
 }
@@ -93,34 +87,34 @@ fn check_page(limit: &str, token: &str) -> Result<(), ApiError> {
 mod tests {
     use super::*;
 
-    fn check_refused(encoded: &str, expect: &str) {
+    fn check_rejected(encoded: &str, expect: &str) {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        let message = check(&form).err().map_or_else(String::new, |refused| refused.message);
+        let message = check(&form).err().map_or_else(String::new, |error| error.message);
         assert_eq!(message, expect, "{encoded}");
     }
 
     #[test]
     fn parameters_are_checked_in_the_words_of_prometheus() {
-        check_refused("type=Alert&exclude_alerts=TRUE&group_limit=5&rule_name[]=x", "");
-        check_refused("type=x", "invalid parameter \"type\": not supported value \"x\"");
-        check_refused(
+        check_rejected("type=Alert&exclude_alerts=TRUE&group_limit=5&rule_name[]=x", "");
+        check_rejected("type=x", "invalid parameter \"type\": not supported value \"x\"");
+        check_rejected(
             "exclude_alerts=x",
             "invalid parameter \"exclude_alerts\": error converting exclude_alerts: strconv.ParseBool: parsing \"x\": invalid syntax",
         );
-        check_refused(
+        check_rejected(
             "group_limit=99999999999",
             "invalid parameter \"group_limit\": group_limit needs to be a valid number: strconv.ParseInt: parsing \"99999999999\": value out of range",
         );
-        check_refused("group_limit=0", "invalid parameter \"group_limit\": group_limit needs to be greater than 0");
-        check_refused(
+        check_rejected("group_limit=0", "invalid parameter \"group_limit\": group_limit needs to be greater than 0");
+        check_rejected(
             "group_next_token=x",
             "invalid parameter \"group_next_token\": group_limit needs to be present in order to paginate over the groups",
         );
-        check_refused(
+        check_rejected(
             "group_limit=1&group_next_token=x",
             "invalid parameter \"group_next_token\": invalid group_next_token 'x'. were rule groups changed?",
         );
-        check_refused("match[]={}", "match[] must contain at least one non-empty matcher");
+        check_rejected("match[]={}", "match[] must contain at least one non-empty matcher");
     }
 }

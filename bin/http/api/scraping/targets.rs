@@ -1,15 +1,15 @@
-//! Targets, scrape pools and Alertmanagers: Varve scrapes nothing and alerts nobody, so that all lists are empty. The
-//! parameters are checked as Prometheus checks them.
+//! Targets, scrape pools and Alertmanagers: Varve does not scrape or alert, so all lists are empty. Parameters are checked as in
+//! Prometheus.
 
 use std::collections::BTreeMap;
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use varve_query::promql;
 
-use crate::http::api::status::runtime::success;
 use crate::http::error::ApiError;
 use crate::http::openapi::{Untyped, described};
 use crate::http::params::{Form, parse_int};
+use crate::http::response::success;
 
 /// An entry of a list that is always empty.
 #[derive(Debug, serde::Serialize)]
@@ -26,7 +26,7 @@ described! {
     pub(crate) struct Targets {
         active_targets: Vec<Nothing>,
         dropped_targets: Vec<Nothing>,
-        /// Dropped targets by scrape pool, unless only active ones are asked for.
+        /// Dropped targets by scrape pool, unless only active ones are requested.
         dropped_target_counts: Option<BTreeMap<String, u64>>,
     }
 }
@@ -57,32 +57,29 @@ pub(crate) async fn targets(form: Form) -> Response {
 }
 
 /// GET /api/v1/targets/metadata.
-pub(crate) async fn metadata(form: Form) -> Response {
+pub(crate) async fn metadata(form: Form) -> Result<Response, ApiError> {
     if !form.first("limit").is_empty() && parse_int(form.first("limit")).is_err() {
-        return ApiError::bad_data("limit must be a number").into_response();
+        return Err(ApiError::bad_data("limit must be a number"));
     }
     let selector = form.first("match_target");
-    if !selector.is_empty()
-        && let Err(refused) = promql::parse_selector(selector)
-    {
-        return ApiError::invalid_parameter("match_target", refused).into_response();
+    if !selector.is_empty() {
+        promql::parse_selector(selector).map_err(|error| ApiError::invalid_parameter("match_target", error))?;
     }
-    success::<[Nothing]>(&[])
+    Ok(success::<[Nothing]>(&[]))
 }
 
 /// GET /api/v1/targets/relabel_steps.
-pub(crate) async fn relabel_steps(form: Form) -> Response {
-    let pool = match scrape_pool(&form) {
-        Ok(pool) => pool,
-        Err(refused) => return refused.into_response(),
-    };
-    match form.first("labels") {
-        "" => ApiError::bad_data("no labels parameter provided").into_response(),
-        labels => match serde_json::from_str::<BTreeMap<String, String>>(labels) {
-            Err(refused) => ApiError::bad_data(format!("error parsing labels: {refused}")).into_response(),
-            Ok(_) => no_such_pool(pool).into_response(),
-        },
+pub(crate) async fn relabel_steps(form: Form) -> ApiError {
+    let (pool, labels) = (form.first("scrapePool"), form.first("labels"));
+    if !pool.is_empty() {
+        if labels.is_empty() {
+            return ApiError::bad_data("no labels parameter provided");
+        }
+        if let Err(error) = serde_json::from_str::<BTreeMap<String, String>>(labels) {
+            return ApiError::bad_data(format!("error parsing labels: {error}"));
+        }
     }
+    no_such_pool(pool)
 }
 
 /// GET /api/v1/scrape_pools.
@@ -91,21 +88,14 @@ pub(crate) async fn scrape_pools() -> Response {
 }
 
 /// GET /api/v1/scrape_pools/config.
-pub(crate) async fn scrape_pool_config(form: Form) -> Response {
-    match scrape_pool(&form) {
-        Ok(pool) => no_such_pool(pool).into_response(),
-        Err(refused) => refused.into_response(),
-    }
-}
-
-fn scrape_pool(form: &Form) -> Result<&str, ApiError> {
-    match form.first("scrapePool") {
-        "" => Err(ApiError::bad_data("no scrapePool parameter provided")),
-        pool => Ok(pool),
-    }
+pub(crate) async fn scrape_pool_config(form: Form) -> ApiError {
+    no_such_pool(form.first("scrapePool"))
 }
 
 fn no_such_pool(pool: &str) -> ApiError {
+    if pool.is_empty() {
+        return ApiError::bad_data("no scrapePool parameter provided");
+    }
     ApiError::bad_data(format!("error retrieving scrape config: scrape pool {pool:?} not found"))
 }
 

@@ -1,41 +1,40 @@
-//! /api/v1/search/*: metric names, label names and label values that fit search terms, for completion while somebody types.
-//! Off unless `--enable-feature=search-api` is given.
+//! /api/v1/search/*: metric names, label names and label values that match search terms, for completion while typing. Enabled by
+//! `--enable-feature=search-api`.
 //!
-//! The answer is a JSON object a line: batches of results, then a line that says how it ended. An error before the first
-//! line is an ordinary one; a later one breaks the answer off.
+//! The response has a JSON object per line: batches of results, then a line with the status. An error after the first line
+//! aborts the response.
 
 mod score;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
 use varve_query::usage::LabelSet;
 use varve_tsdb::{Clock, METRIC_NAME, Matcher, Metadata, SystemClock, Texts, TimeRange};
 
-use crate::http::App;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::json;
 use crate::http::params::{Form, parse_int, parse_selectors};
 use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 use score::{Algorithm, Term};
 
-/// How terms can be compared.
+/// The algorithms that compare terms with names.
 pub(crate) const ALGORITHMS: [&str; 2] = ["subsequence", "jarowinkler"];
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/x-ndjson; charset=utf-8");
 const HOUR_MS: i64 = 3_600_000;
 const LIMIT_DEFAULT: usize = 100;
 const BATCH_SIZE_DEFAULT: usize = 100;
-/// Most terms: each costs a look at every name.
+/// Maximum number of terms: each is compared with every name.
 const TERMS_MAX: usize = 32;
-/// Names between two looks at the request.
+/// Names between two checks of the request's context.
 const NAMES_PER_CHECK: usize = 256;
 
-/// What is searched.
+/// What a request searches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Field {
     MetricNames { with_metadata: bool },
@@ -44,7 +43,7 @@ enum Field {
 }
 
 impl Field {
-    /// Returns the labels that an answer shows: that a label is there is asked of a metric, not what its values are.
+    /// Returns the labels whose values the request uses.
     fn labels(&self) -> LabelSet {
         match self {
             Self::MetricNames { .. } | Self::LabelNames => LabelSet::none(),
@@ -54,51 +53,58 @@ impl Field {
 }
 
 /// GET and POST /api/v1/search/metric_names.
-pub(crate) async fn metric_names(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
+pub(crate) async fn metric_names(
+    State(state): State<HttpState>,
+    who: Requester,
+    form: Form,
+) -> Result<Response, ApiError> {
     let field = |form: &Form| Ok(Field::MetricNames { with_metadata: boolean(form, "include_metadata", false)? });
-    search(&app, who, &form, "metric_names", field).await
+    search(&state, who, &form, "metric_names", field).await
 }
 
 /// GET and POST /api/v1/search/label_names.
-pub(crate) async fn label_names(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
-    search(&app, who, &form, "label_names", |_| Ok(Field::LabelNames)).await
+pub(crate) async fn label_names(
+    State(state): State<HttpState>,
+    who: Requester,
+    form: Form,
+) -> Result<Response, ApiError> {
+    search(&state, who, &form, "label_names", |_| Ok(Field::LabelNames)).await
 }
 
 /// GET and POST /api/v1/search/label_values.
-pub(crate) async fn label_values(State(app): State<Arc<App>>, who: Requester, form: Form) -> Response {
+pub(crate) async fn label_values(
+    State(state): State<HttpState>,
+    who: Requester,
+    form: Form,
+) -> Result<Response, ApiError> {
     let field = |form: &Form| match form.first("label") {
         "" => Err(ApiError::bad_data("missing required parameter \"label\"")),
         label => Ok(Field::LabelValues { label: label.to_owned() }),
     };
-    search(&app, who, &form, "label_values", field).await
+    search(&state, who, &form, "label_values", field).await
 }
 
 async fn search(
-    app: &Arc<App>,
+    state: &HttpState,
     who: Requester,
     form: &Form,
     endpoint: &str,
     field: impl FnOnce(&Form) -> Result<Field, ApiError>,
-) -> Response {
-    if !app.settings.search {
-        return ApiError::new(ErrorKind::Disabled, "search API disabled").into_response();
+) -> Result<Response, ApiError> {
+    let settings = &state.app.settings;
+    if !settings.search {
+        return Err(ApiError::new(ErrorKind::Disabled, "search API disabled"));
     }
-    let read = Call::read(form, endpoint, app.settings.search_limit_max)
-        .and_then(|call| Ok((call, field(form)?, form.timeout()?)));
-    let (call, field, timeout) = match read {
-        Ok(read) => read,
-        Err(refused) => return refused.into_response(),
-    };
-    let mut answer = run(app, Class::Metadata, timeout, move |work| call.answer(work, &who, &field)).await;
-    if answer.status() == StatusCode::OK {
-        answer.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
-    }
-    answer
+    let search = Search::read(form, endpoint, settings.search_limit_max)?;
+    let (field, timeout) = (field(form)?, form.timeout()?);
+    let mut response = run(state, Class::Metadata, timeout, move |work| search.respond(work, &who, &field)).await?;
+    response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
+    Ok(response)
 }
 
-/// The parameters of a call.
+/// The parameters of a search.
 #[derive(Debug)]
-struct Call {
+struct Search {
     selectors: Vec<Vec<Matcher>>,
     range: TimeRange,
     terms: Vec<Term>,
@@ -114,19 +120,16 @@ struct Call {
 enum Order {
     Ascending,
     Descending,
-    /// Best first, of equal ones ascending.
+    /// Best first; equal scores ascending.
     Score,
 }
 
-impl Call {
-    /// Reads the parameters in Prometheus' order, which decides on the error of several.
+impl Search {
+    /// Parses the parameters in Prometheus' order: the first invalid one is the one that is reported.
     fn read(form: &Form, endpoint: &str, limit_max: usize) -> Result<Self, ApiError> {
-        if let Some(damage) = &form.damage {
-            return Err(ApiError::bad_data(format!("error parsing form values: {damage}")));
-        }
+        form.check_encoding()?;
         let range = read_range(form)?;
-        let selectors: Vec<String> = form.all("match[]").map(str::to_owned).collect();
-        let selectors = parse_selectors(&selectors).map_err(ApiError::bad_data)?;
+        let selectors = parse_selectors(&form.selectors()).map_err(ApiError::bad_data)?;
         let n_terms = form.all("search[]").count();
         if n_terms > TERMS_MAX {
             let reason = format!("too many search[] terms: got {n_terms}, maximum is {TERMS_MAX}");
@@ -150,7 +153,7 @@ impl Call {
         Ok(Self { selectors, range, terms, case_sensitive, include_score, order, limit, batch_size })
     }
 
-    fn answer(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<(), ApiError> {
+    fn respond(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<(), ApiError> {
         work.store.note_selectors(who, &self.selectors, &field.labels());
         let names = self.find(work, field)?;
         let mut charge = work.ctx.charge();
@@ -179,7 +182,7 @@ impl Call {
         self.write(work, field, &found, has_more, metadata.as_deref())
     }
 
-    /// Returns all names, of which the terms have not been asked.
+    /// Returns all names, before they are compared with the terms.
     fn find(&self, work: &Work, field: &Field) -> varve_tsdb::Result<Texts> {
         let (db, ctx) = (&work.store.db, &work.ctx);
         let find = |matchers: &[Matcher]| match field {
@@ -195,7 +198,7 @@ impl Call {
         Ok(names)
     }
 
-    /// Returns the best score of a name over all terms; `None` if none of them finds it. `chars` is scratch.
+    /// Returns the best score of a name over all terms; `None` if none of them matches. `chars` is scratch space.
     fn score(&self, name: &str, chars: &mut Vec<char>) -> Option<f64> {
         if self.terms.is_empty() {
             return Some(1.0);
@@ -216,7 +219,7 @@ impl Call {
         metadata: Option<&BTreeMap<String, Metadata>>,
     ) -> Result<(), ApiError> {
         let key: &[u8] = if matches!(field, Field::LabelValues { .. }) { b"{\"value\":" } else { b"{\"name\":" };
-        // There is a first batch also when there is nothing in it.
+        // An empty result has one empty batch.
         let batches = found.chunks(self.batch_size).chain(found.is_empty().then_some(&[][..]));
         let warnings = Vec::from_iter(work.ctx.partial().map(str::to_owned));
         for (i, batch) in batches.enumerate() {
@@ -256,7 +259,7 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
 
 fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
     let now_ms = SystemClock.now_ms();
-    // The parameter is not named a second time here.
+    // Unlike elsewhere, the message names the parameter only once.
     let time = |name| form.plain_time_ms(name).map_err(ApiError::bad_data);
     let range =
         TimeRange { start_ms: time("start")?.unwrap_or(now_ms - HOUR_MS), end_ms: time("end")?.unwrap_or(now_ms) };
@@ -287,19 +290,19 @@ fn read_algorithm(text: &str) -> Result<Algorithm, ApiError> {
     }
 }
 
-/// Reads the order; an unknown one is for the caller to refuse, later.
+/// Parses the order; the caller reports an unknown one later.
 fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>, ApiError> {
-    let refuse = |reason: &str| Err(ApiError::bad_data(reason));
+    let invalid = |reason: &str| Err(ApiError::bad_data(reason));
     let (by, direction) = (form.first("sort_by"), form.first("sort_dir"));
     match (by, direction) {
-        ("", direction) if !direction.is_empty() => return refuse("sort_dir is only valid when sort_by is set"),
+        ("", direction) if !direction.is_empty() => return invalid("sort_dir is only valid when sort_by is set"),
         ("score", direction) if !direction.is_empty() => {
-            return refuse("sort_dir is not supported for sort_by=score");
+            return invalid("sort_dir is not supported for sort_by=score");
         }
         _ if !matches!(direction, "" | "asc" | "dsc") => {
-            return refuse(&format!("invalid sort_dir {direction:?}: must be \"asc\" or \"dsc\""));
+            return invalid(&format!("invalid sort_dir {direction:?}: must be \"asc\" or \"dsc\""));
         }
-        ("score", _) if !has_terms => return refuse("sort_by=score requires search[] to be set"),
+        ("score", _) if !has_terms => return invalid("sort_by=score requires search[] to be set"),
         _ => {}
     }
     Ok(match (by, direction) {
@@ -343,14 +346,14 @@ fn boolean(form: &Form, name: &str, default: bool) -> Result<bool, ApiError> {
 mod tests {
     use super::*;
 
-    fn call(encoded: &str) -> Result<Call, String> {
+    fn search(encoded: &str) -> Result<Search, String> {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        Call::read(&form, "label_names", 1000).map_err(|refused| refused.message)
+        Search::read(&form, "label_names", 1000).map_err(|refused| refused.message)
     }
 
     #[test]
-    fn parameters_are_refused_in_the_words_of_prometheus() {
+    fn parameters_are_rejected_in_the_words_of_prometheus() {
         for (encoded, expect) in [
             ("start=x", "invalid time value for 'start': cannot parse \"x\" to a valid timestamp"),
             ("start=2&end=1", "end timestamp must not be before start timestamp"),
@@ -368,13 +371,13 @@ mod tests {
             ("batch_size=x", "invalid batch_size \"x\": must be a positive integer"),
             (&"search[]=a&".repeat(33), "too many search[] terms: got 33, maximum is 32"),
         ] {
-            assert_eq!(call(encoded).unwrap_err(), expect, "{encoded}");
+            assert_eq!(search(encoded).unwrap_err(), expect, "{encoded}");
         }
     }
 
     #[test]
-    fn the_best_of_several_terms_counts() {
-        let score = |encoded: &str, name: &str| call(encoded).unwrap().score(name, &mut Vec::new());
+    fn the_best_score_of_several_terms_counts() {
+        let score = |encoded: &str, name: &str| search(encoded).unwrap().score(name, &mut Vec::new());
         assert_eq!(score("", "anything"), Some(1.0));
         assert_eq!(score("search[]=&search[]=up", "up"), Some(1.0));
         assert_eq!(score("search[]=x&search[]=UP", "up"), None);

@@ -1,4 +1,4 @@
-//! /api/v1/features: what this server can do and what is on, by Prometheus' names.
+//! /api/v1/features: features by Prometheus' names, and whether they are enabled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,17 +7,18 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_query::promql::{Features, functions};
 
-use super::runtime::answer;
 use crate::http::api::search;
-use crate::http::{App, Settings};
+use crate::http::response::success_unescaped;
+use crate::server::app::App;
+use crate::server::settings::Settings;
 
 /// Features by category.
 pub(crate) type FeatureList = BTreeMap<String, BTreeMap<String, bool>>;
 
 /// GET /api/v1/features.
 pub(crate) async fn features(State(app): State<Arc<App>>) -> Response {
-    // No text of a user is in it, and `>=` reads better than its escape.
-    answer(&serde_json::to_string(&list(&app.settings)).expect("texts and booleans are JSON"))
+    // Operators such as `>=` are not escaped, and there is no user input.
+    success_unescaped(&list(&app.settings))
 }
 
 fn list(settings: &Settings) -> FeatureList {

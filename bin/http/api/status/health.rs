@@ -1,4 +1,4 @@
-//! /-/healthy, /-/ready and /metrics: for probes and scrapers, which need no parameters and get plain text.
+//! /-/healthy, /-/ready and /metrics: plain text for probes and scrapers.
 
 use std::sync::Arc;
 
@@ -7,11 +7,13 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use varve_tsdb::ReplayState;
 
+use crate::http::error::ApiError;
 use crate::http::params::Form;
-use crate::http::{App, plain};
+use crate::http::response::plain;
+use crate::server::app::App;
 use crate::server::metrics;
 
-/// GET and HEAD /-/healthy: the process is alive, whatever it does.
+/// GET and HEAD /-/healthy: the process is alive.
 pub(crate) async fn healthy(method: Method) -> Response {
     if method == Method::HEAD {
         return StatusCode::OK.into_response();
@@ -19,14 +21,14 @@ pub(crate) async fn healthy(method: Method) -> Response {
     plain(StatusCode::OK, "Varve is Healthy.\n")
 }
 
-/// GET and HEAD /-/ready: the store is open. Until then the route's layer answers 503. A store that takes no writes still answers
-/// queries: that is said in the body, and with 503 to who asks `?for=write`. So is how far the replay of the log is.
+/// GET and HEAD /-/ready: the store is open; until then the route's layer responds with 503. A store that accepts no writes
+/// still serves queries: then the body says so, and `?for=write` gets 503. The body also has the progress of log replay.
 pub(crate) async fn ready(State(app): State<Arc<App>>, method: Method, form: Form) -> Response {
-    let answer = tell_ready(&app, &form);
-    if method == Method::HEAD { answer.status().into_response() } else { answer }
+    let response = readiness(&app, &form);
+    if method == Method::HEAD { response.status().into_response() } else { response }
 }
 
-fn tell_ready(app: &App, form: &Form) -> Response {
+fn readiness(app: &App, form: &Form) -> Response {
     let Some(store) = app.store() else { return plain(StatusCode::OK, "Varve is Ready.\n") };
     let (refusals, replay) = (store.db.write_refusals(), store.db.replay_status());
     let replaying = match replay.state {
@@ -41,10 +43,9 @@ fn tell_ready(app: &App, form: &Form) -> Response {
 }
 
 /// GET /metrics.
-pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let printed = tokio::task::spawn_blocking(move || metrics::print(&app.gather()));
-    match printed.await.map_err(|panicked| panicked.to_string()).and_then(|text| text.map_err(|e| e.to_string())) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::TEXT_FORMAT)], text).into_response(),
-        Err(reason) => plain(StatusCode::INTERNAL_SERVER_ERROR, reason),
-    }
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let printed = tokio::task::spawn_blocking(move || metrics::print(&app.gather())).await;
+    let text = printed.map_err(|panicked| ApiError::internal(panicked).plain())?;
+    let text = text.map_err(|error| ApiError::internal(error).plain())?;
+    Ok(([(header::CONTENT_TYPE, metrics::TEXT_FORMAT)], text).into_response())
 }

@@ -1,4 +1,4 @@
-//! /api/v1/status/rejects: what of writes was not stored, by reason, with the last case of each.
+//! /api/v1/status/rejects: rejected samples by reason, each with its last example.
 
 use std::sync::Arc;
 
@@ -6,63 +6,63 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_query::decimal::Json;
 
-use super::runtime::success;
-use crate::http::App;
 use crate::http::openapi::described;
-use crate::server::rejects::Seen;
+use crate::http::response::success;
+use crate::server::app::App;
+use crate::server::rejects::RejectStats;
 
 described! {
-    /// What was not stored since the start, the last reason first.
+    /// Rejects since the start, the most recent reason first.
     pub(crate) struct Rejects {
         rejects: Vec<Rejected>,
     }
 }
 
 described! {
-    /// A reason, and its last case.
+    /// Rejects of one reason.
     pub(crate) struct Rejected {
-        /// As `varve_ingest_rejected_total` has it; `malformed`, `too_large`, `busy`, `failed` are of whole requests.
+        /// As in `varve_ingest_rejected_total`; `malformed`, `too_large`, `busy` and `failed` are rejected requests.
         reason: String,
         /// The reason in words.
         message: String,
-        /// Requests that lost something for it.
+        /// Requests with at least one such reject.
         requests: u64,
-        /// Samples, series, histograms, exemplars or metric families, by what the reason is about.
+        /// Rejected samples, series, histograms, exemplars or metric families, by reason.
         count: u64,
-        /// Samples that were not stored for it.
+        /// Rejected samples.
         samples: u64,
-        /// When it last came up, in milliseconds since the epoch.
+        /// Time of the last one, in milliseconds since the epoch.
         last_ms: i64,
-        /// One of the things of the last request.
+        /// An example from the last request.
         example: RejectedExample,
-        /// Who sent that.
+        /// The sender of the last request.
         sender: Sender,
     }
 }
 
 described! {
-    /// Something that was not stored.
+    /// An example of a reject.
     pub(crate) struct RejectedExample {
-        /// What the sender was told of it.
+        /// The error that the sender got.
         text: String,
-        /// The labels as they were sent, before any rule, cut if they are long; empty if it is not about a series.
+        /// The labels as they were sent, before relabelling, truncated; empty if the reject is not of a series.
         labels: String,
-        /// The time of the sample, if it is about one.
+        /// The timestamp of the sample, if it is one.
         timestamp_ms: Option<i64>,
-        /// Its value; of a histogram, the sum.
+        /// Its value; the sum of a histogram.
         value: Option<String>,
     }
 }
 
 described! {
-    /// Who sent a request.
+    /// The sender of a request.
     pub(crate) struct Sender {
-        /// Address and port; empty if they are not known.
+        /// Address and port; empty if unknown.
         address: String,
         user_agent: String,
-        /// The name under which it was let in; empty where names are not asked for.
+        /// The authenticated user; empty without authentication.
         user: String,
-        /// Where it was sent to.
+        /// The path of the request.
         path: String,
     }
 }
@@ -73,8 +73,8 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
 }
 
 impl Rejected {
-    fn of(seen: Seen) -> Self {
-        let Seen { reason, message, n_requests, count, n_samples, last, example, sender } = seen;
+    fn of(stats: RejectStats) -> Self {
+        let RejectStats { reason, message, n_requests, count, n_samples, last, example, sender } = stats;
         Self {
             reason: reason.to_owned(),
             message,

@@ -6,9 +6,9 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_ingest::relabel::{Fallen, RuleStats};
 
-use super::runtime::success;
-use crate::http::App;
 use crate::http::openapi::described;
+use crate::http::response::success;
+use crate::server::app::App;
 
 described! {
     /// The rules in their order, those of presets last.

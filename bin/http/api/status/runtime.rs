@@ -1,4 +1,4 @@
-//! /api/v1/status/*: what is running, and how.
+//! Build information, flags, configuration, runtime information and replay progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,22 +7,21 @@ use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use serde::Serialize;
 use varve_tsdb::ReplayState;
 
-use crate::http::App;
-use crate::http::json::MIME_TYPE;
 use crate::http::openapi::described;
+use crate::http::response::success;
 use crate::machine;
+use crate::server::app::App;
 
-/// The Prometheus whose API this is: clients such as Grafana tell by it what they may call.
+/// The Prometheus version whose API this is, by which clients such as Grafana choose requests.
 const PROMETHEUS_VERSION: &str = "3.14.0";
 
-/// Says how the replay goes: `starting`, `running`, `done`, `failed`. Prometheus' answer has no place for it.
+/// The state of replay: `starting`, `running`, `done`, `failed`. Prometheus' response has no field for it.
 const REPLAY_STATE: HeaderName = HeaderName::from_static("x-varve-replay-state");
 
 described! {
-    /// Which API this is, and whose.
+    /// Version of the API and of the server.
     pub(crate) struct BuildInfo {
         /// The version of Prometheus whose API this is.
         version: String,
@@ -40,9 +39,9 @@ pub(crate) async fn buildinfo() -> Response {
     success(&BuildInfo::of_this())
 }
 
-/// GET /version: likewise, without an envelope; a text, as Prometheus has it.
+/// GET /version: build information without an envelope; text, as in Prometheus.
 pub(crate) async fn version() -> Response {
-    let text = serde_json::to_string(&BuildInfo::of_this()).expect("texts are JSON");
+    let text = serde_json::to_string(&BuildInfo::of_this()).expect("strings are JSON");
     ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
 }
 
@@ -67,7 +66,7 @@ pub(crate) async fn flags(State(app): State<Arc<App>>) -> Response {
 described! {
     /// The configuration.
     pub(crate) struct ConfigText {
-        /// What is in force, defaults included.
+        /// The configuration in force, including defaults.
         yaml: String,
     }
 }
@@ -78,15 +77,15 @@ pub(crate) async fn config(State(app): State<Arc<App>>) -> Response {
 }
 
 described! {
-    /// How the server runs; what only Go has is zero or empty.
+    /// Runtime information; fields that only Go has are zero or empty.
     pub(crate) struct RuntimeInfo {
         start_time: String,
         working_dir = "CWD": String,
         hostname: String,
         server_time: String,
-        /// Whether the configuration was read without an error the last time.
+        /// Whether the last reload of the configuration succeeded.
         reload_config_success: bool,
-        /// When it was read without an error for the last time.
+        /// Time of the last successful reload.
         last_config_time: String,
         corruption_count: u64,
         goroutine_count: u64,
@@ -95,7 +94,7 @@ described! {
         memory_limit = "GOMEMLIMIT": u64,
         gc_percent = "GOGC": String,
         debug = "GODEBUG": String,
-        /// How long samples are kept, and how many bytes of them.
+        /// Retention time and size.
         storage_retention: String,
     }
 }
@@ -122,7 +121,7 @@ pub(crate) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
 }
 
 described! {
-    /// How far the replay of the log is, in files.
+    /// Progress of log replay, in files.
     pub(crate) struct WalReplay {
         min: u64,
         max: u64,
@@ -130,8 +129,7 @@ described! {
     }
 }
 
-/// GET /api/v1/status/walreplay. Files of the log, as Prometheus counts segments: it answers while the log is replayed, and
-/// from before the store is open.
+/// GET /api/v1/status/walreplay: files of the log, as Prometheus counts segments. Served before the store is open, too.
 pub(crate) async fn walreplay(State(app): State<Arc<App>>) -> Response {
     let replay = app.store().map(|store| store.db.replay_status());
     let state = match replay.as_ref().map(|replay| &replay.state) {
@@ -142,16 +140,4 @@ pub(crate) async fn walreplay(State(app): State<Arc<App>>) -> Response {
     };
     let (current, max) = replay.map_or((0, 0), |replay| (replay.n_files, replay.n_files_total));
     ([(REPLAY_STATE, state)], success(&WalReplay { min: 0, max, current })).into_response()
-}
-
-/// Answers with data that is small.
-pub(crate) fn success<T: Serialize + ?Sized>(data: &T) -> Response {
-    let data = serde_json::to_string(data).expect("answers are texts, numbers, lists and objects of them");
-    // As Go: safe in HTML. In JSON these characters stand in strings only.
-    answer(&data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
-}
-
-/// Answers with data that is JSON already.
-pub(crate) fn answer(json: &str) -> Response {
-    ([(header::CONTENT_TYPE, MIME_TYPE)], format!("{{\"status\":\"success\",\"data\":{json}}}")).into_response()
 }

@@ -1,38 +1,29 @@
-//! /api/v1/status/self_metrics: the server's own metrics as JSON, in the form that protobuf prescribes for
-//! `io.prometheus.client.MetricFamily`: 64-bit integers are strings, as are numbers that JSON has none for.
+//! /api/v1/status/self_metrics: the server's own metrics as JSON, in the protobuf mapping of
+//! `io.prometheus.client.MetricFamily`: 64-bit integers are strings, and so are NaN and infinities.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
 use varve_tsdb::Regexp;
 
-use super::runtime::success;
-use crate::http::App;
-use crate::http::error::{ApiError, ErrorKind};
+use crate::http::error::ApiError;
 use crate::http::params::Form;
+use crate::http::response::success;
+use crate::server::app::App;
 
 /// GET /api/v1/status/self_metrics.
-pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Response {
-    let wanted = match form.first("metric_name_pattern") {
-        "" => None,
-        pattern => match Regexp::parse(pattern) {
-            Ok(wanted) => Some(wanted),
-            Err(refused) => {
-                return ApiError::bad_data(format!("invalid metric_name_pattern: {refused}")).into_response();
-            }
-        },
-    };
+pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+    let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
+    let wanted = pattern.map(Regexp::parse).transpose();
+    let wanted = wanted.map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
     let described = tokio::task::spawn_blocking(move || {
         let is_wanted = |family: &&MetricFamily| wanted.as_ref().is_none_or(|wanted| wanted.is_match(family.name()));
         app.gather().iter().filter(is_wanted).map(describe).collect::<Vec<_>>()
     });
-    match described.await {
-        Ok(families) => success(&families),
-        Err(panicked) => ApiError::new(ErrorKind::Internal, panicked.to_string()).into_response(),
-    }
+    Ok(success(&described.await.map_err(ApiError::internal)?))
 }
 
 fn describe(family: &MetricFamily) -> Value {
@@ -88,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_have_the_form_of_protobuf() {
+    fn families_follow_the_json_mapping_of_protobuf() {
         let histogram = prometheus::Histogram::with_opts(
             prometheus::HistogramOpts::new("h", "Help.").const_label("a", "b").buckets(vec![0.5]),
         )

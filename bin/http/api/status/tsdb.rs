@@ -1,17 +1,18 @@
-//! /api/v1/status/tsdb and /api/v1/status/tsdb/blocks: what series cost, and which blocks there are.
+//! /api/v1/status/tsdb and /api/v1/status/tsdb/blocks: cardinality of the head, and the blocks.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use varve_tsdb::{BlockSummary, Cardinality, NameCount, TimeRange};
 
-use super::runtime::success;
-use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::openapi::described;
 use crate::http::params::{Form, parse_int};
+use crate::http::response::success;
 use crate::http::serving::run::{Class, run};
+use crate::http::serving::state::HttpState;
+use crate::server::app::App;
 
 const LIMIT_DEFAULT: i64 = 10;
 const LIMIT_MAX: i64 = 10_000;
@@ -25,12 +26,12 @@ described! {
 }
 
 described! {
-    /// What is in memory.
+    /// The head.
     pub(crate) struct HeadStats {
         num_series: u64,
         /// Pairs of label name and value.
         num_label_pairs: u64,
-        /// Varve's memory has no chunks; always 0.
+        /// Always 0: Varve's head has no chunks as Prometheus counts them.
         chunk_count: u64,
         /// Time of the oldest sample, in milliseconds.
         min_time: i64,
@@ -40,12 +41,12 @@ described! {
 }
 
 described! {
-    /// What labels cost of the series in memory, the largest first.
+    /// Cardinality of labels in the head, the largest first.
     pub(crate) struct TsdbStatus {
         head_stats: HeadStats,
         series_count_by_metric_name: Vec<TsdbStat>,
         label_value_count_by_label_name: Vec<TsdbStat>,
-        /// Of the texts of its values, and of the index over them.
+        /// Memory of the label's values and of their index.
         memory_in_bytes_by_label_name: Vec<TsdbStat>,
         series_count_by_label_value_pair: Vec<TsdbStat>,
     }
@@ -56,7 +57,7 @@ impl From<Cardinality> for TsdbStatus {
         let list = |counts: Vec<NameCount>| {
             counts.into_iter().map(|NameCount { name, count }| TsdbStat { name, value: count }).collect()
         };
-        // As Prometheus tells that there are no samples.
+        // As in Prometheus, for a head without samples.
         let range = found.range.unwrap_or(TimeRange { start_ms: i64::MAX, end_ms: i64::MIN });
         Self {
             head_stats: HeadStats {
@@ -75,17 +76,11 @@ impl From<Cardinality> for TsdbStatus {
 }
 
 /// GET /api/v1/status/tsdb.
-pub(crate) async fn cardinality(State(app): State<Arc<App>>, form: Form) -> Response {
-    let (limit, timeout) = match read_limit(&form).and_then(|limit| Ok((limit, form.timeout()?))) {
-        Ok(read) => read,
-        Err(refused) => return refused.into_response(),
-    };
-    run(&app, Class::Metadata, timeout, move |work| {
+pub(crate) async fn cardinality(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let (limit, timeout) = (read_limit(&form)?, form.timeout()?);
+    run(&state, Class::Metadata, timeout, move |work| {
         let found = TsdbStatus::from(work.store.db.cardinality(&work.ctx, limit)?);
-        work.open();
-        let json = serde_json::to_vec(&found).expect("texts and numbers are JSON");
-        work.out.buffer().extend_from_slice(&json);
-        work.close(&[], &[])
+        work.respond(|work| serde_json::to_writer(work.out.buffer(), &found).map_err(ApiError::internal))
     })
     .await
 }
@@ -105,7 +100,7 @@ fn read_limit(form: &Form) -> Result<usize, ApiError> {
 }
 
 described! {
-    /// What a block holds.
+    /// Contents of a block.
     pub(crate) struct BlockStats {
         num_samples: u64,
         num_series: u64,
@@ -113,11 +108,11 @@ described! {
 }
 
 described! {
-    /// Where a block comes from.
+    /// Sources of a block.
     pub(crate) struct BlockMetaCompaction {
         /// 1 for a part that a flush wrote, else one more than the highest of its sources.
         level: u64,
-        /// The blocks that it was merged from; of a part itself.
+        /// The blocks that it was merged from; of a part, itself.
         sources: Vec<String>,
     }
 }
@@ -125,11 +120,11 @@ described! {
 described! {
     /// A block.
     pub(crate) struct BlockMeta {
-        /// Its number, in the form of an ULID.
+        /// Its number, formatted as an ULID.
         ulid: String,
         /// Time of the oldest sample, in milliseconds.
         min_time: i64,
-        /// Just behind the newest sample, in milliseconds.
+        /// Time after the newest sample, in milliseconds.
         max_time: i64,
         stats: BlockStats,
         compaction: BlockMetaCompaction,
@@ -138,7 +133,7 @@ described! {
 }
 
 described! {
-    /// All blocks, ascending by time.
+    /// All blocks, sorted by time.
     pub(crate) struct Blocks {
         blocks: Vec<BlockMeta>,
     }
@@ -163,12 +158,12 @@ impl From<&BlockSummary> for BlockMeta {
 }
 
 /// GET /api/v1/status/tsdb/blocks.
-pub(crate) async fn blocks(State(app): State<Arc<App>>) -> Response {
-    let Some(store) = app.store() else { return ApiError::unavailable("the server is stopping").into_response() };
-    success(&Blocks { blocks: store.db.blocks().iter().map(BlockMeta::from).collect() })
+pub(crate) async fn blocks(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let store = app.store().ok_or_else(ApiError::stopping)?;
+    Ok(success(&Blocks { blocks: store.db.blocks().iter().map(BlockMeta::from).collect() }))
 }
 
-/// Writes a number as an ULID does: 26 digits in Crockford's base 32.
+/// Formats a number as an ULID: 26 digits in Crockford's base 32.
 fn ulid(number: u64) -> String {
     const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     const LEN: u32 = 26;
@@ -181,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_checked_in_the_words_of_prometheus() {
+    fn limits_are_rejected_in_the_words_of_prometheus() {
         for (encoded, expect) in [
             ("", Ok(10)),
             ("limit=10000", Ok(10_000)),
@@ -191,12 +186,12 @@ mod tests {
         ] {
             let mut form = Form::default();
             form.add(encoded.as_bytes()).unwrap();
-            assert_eq!(read_limit(&form).map_err(|refused| refused.message), expect.map_err(str::to_owned));
+            assert_eq!(read_limit(&form).map_err(|error| error.message), expect.map_err(str::to_owned));
         }
     }
 
     #[test]
-    fn numbers_of_blocks_are_written_as_ulids() {
+    fn block_numbers_are_formatted_as_ulids() {
         assert_eq!(ulid(0), "00000000000000000000000000");
         assert_eq!(ulid(33), "00000000000000000000000011");
         assert_eq!(ulid(u64::MAX), "0000000000000FZZZZZZZZZZZZ");

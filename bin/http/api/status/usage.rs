@@ -1,30 +1,29 @@
-//! /api/v1/status/usage: what was asked for, by whom, and when last; and who a request comes from.
+//! /api/v1/status/usage: which metrics and selectors were queried, by whom, and when last.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::params::Form;
 use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::state::HttpState;
 use crate::server::usage::{Entry, Requester};
 
 /// Bytes of a header that are kept.
 const HEADER_SIZE_MAX: usize = 128;
 
-impl FromRequestParts<Arc<App>> for Requester {
+impl<S: Sync> FromRequestParts<S> for Requester {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let header = |name: &str| -> Box<str> {
             let bytes = parts.headers.get(name).map_or(&b""[..], |value| value.as_bytes());
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(HEADER_SIZE_MAX)]);
-            // A cut character becomes a longer one.
+            // A truncated character decodes to a replacement character.
             text.chars().take_while(|c| *c != char::REPLACEMENT_CHARACTER).collect::<String>().into()
         };
         Ok(Self {
@@ -36,18 +35,13 @@ impl FromRequestParts<Arc<App>> for Requester {
     }
 }
 
-/// GET /api/v1/status/usage: what was asked for last comes first; `metric` chooses one, `limit` bounds each list.
-pub(crate) async fn usage(State(app): State<Arc<App>>, form: Form) -> Response {
-    let read = form.limit().and_then(|limit| Ok((limit.unwrap_or(usize::MAX), form.timeout()?)));
-    match read {
-        Ok((limit, timeout)) => {
-            run(&app, Class::Metadata, timeout, move |work| answer(work, form.first("metric"), limit)).await
-        }
-        Err(refused) => refused.into_response(),
-    }
+/// GET /api/v1/status/usage: the most recently used first; `metric` selects one, `limit` bounds each list.
+pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let (limit, timeout) = (form.limit()?.unwrap_or(usize::MAX), form.timeout()?);
+    run(&state, Class::Metadata, timeout, move |work| respond(work, form.first("metric"), limit)).await
 }
 
-fn answer(work: &mut Work, metric: &str, limit: usize) -> Result<(), ApiError> {
+fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<(), ApiError> {
     let mut record = work.store.usage.snapshot();
     let mut charge = work.ctx.charge();
     charge.grow(record.metrics.iter().chain(&record.selectors).map(Entry::size).sum())?;
@@ -59,14 +53,15 @@ fn answer(work: &mut Work, metric: &str, limit: usize) -> Result<(), ApiError> {
         entries.sort_by(|a, b| b.last_ms.cmp(&a.last_ms).then_with(|| a.text.cmp(&b.text)));
         entries.truncate(limit);
     }
-    work.open();
-    let head = format!("{{\"sinceMs\":{},\"forgotten\":{},\"metrics\":", record.since_ms, record.n_forgotten);
-    work.out.buffer().extend_from_slice(head.as_bytes());
-    work.array(&record.metrics, |out, entry| write(out, "metric", entry))?;
-    work.out.buffer().extend_from_slice(b",\"selectors\":");
-    work.array(&record.selectors, |out, entry| write(out, "selector", entry))?;
-    work.out.buffer().push(b'}');
-    work.close(&[], &[])
+    work.respond(|work| {
+        let head = format!("{{\"sinceMs\":{},\"forgotten\":{},\"metrics\":", record.since_ms, record.n_forgotten);
+        work.out.buffer().extend_from_slice(head.as_bytes());
+        work.array(&record.metrics, |out, entry| write(out, "metric", entry))?;
+        work.out.buffer().extend_from_slice(b",\"selectors\":");
+        work.array(&record.selectors, |out, entry| write(out, "selector", entry))?;
+        work.out.buffer().push(b'}');
+        Ok(())
+    })
 }
 
 fn write(out: &mut Vec<u8>, key: &str, entry: &Entry) {

@@ -1,36 +1,32 @@
-//! /api/v1/otlp/v1/metrics: OpenTelemetry's metrics in protobuf. Statuses and words are those of Prometheus' receiver.
-
-use std::sync::Arc;
+//! /api/v1/otlp/v1/metrics: OTLP metrics in protobuf. Status codes and error messages are those of Prometheus' receiver.
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
 use varve_ingest::Compression;
 
-use super::remote_write::{answer, ingest, text};
-use crate::http::App;
+use super::ingest::{ingest, respond};
+use crate::http::error::ApiError;
+use crate::http::serving::request_body::header_text;
+use crate::http::serving::state::HttpState;
 
 const MEDIA_TYPE: &str = "application/x-protobuf";
 
 /// POST /api/v1/otlp/v1/metrics.
-pub(crate) async fn write(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (content_type, encoding) =
-        (text(request.headers(), header::CONTENT_TYPE), text(request.headers(), header::CONTENT_ENCODING));
+pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> Result<Response, ApiError> {
+    let compression = compression(request.headers()).map_err(|reason| ApiError::bad_data(reason).plain())?;
+    let write = ingest(&state, request, move |receiver, origin, body| receiver.write_otlp(origin, compression, body));
+    respond(&write.await?, StatusCode::OK)
+}
+
+fn compression(headers: &HeaderMap) -> Result<Compression, String> {
+    let content_type = header_text(headers, header::CONTENT_TYPE);
     if content_type != MEDIA_TYPE {
-        let reason = format!("unsupported content type: {content_type}, supported: [{MEDIA_TYPE}]");
-        return answer(StatusCode::BAD_REQUEST, &reason);
+        return Err(format!("unsupported content type: {content_type}, supported: [{MEDIA_TYPE}]"));
     }
-    let compression = match encoding {
-        "" => Compression::Identity,
-        "gzip" => Compression::Gzip,
-        _ => {
-            let reason = format!("unsupported compression: {encoding}. Only \"gzip\" or no compression supported");
-            return answer(StatusCode::BAD_REQUEST, &reason);
-        }
-    };
-    match ingest(app, request, move |receiver, origin, body| receiver.write_otlp(origin, compression, body)).await {
-        Ok(written) if written.rejects.is_empty() => StatusCode::OK.into_response(),
-        Ok(written) => answer(StatusCode::BAD_REQUEST, &written.rejects.to_string()),
-        Err(response) => response,
+    match header_text(headers, header::CONTENT_ENCODING) {
+        "" => Ok(Compression::Identity),
+        "gzip" => Ok(Compression::Gzip),
+        encoding => Err(format!("unsupported compression: {encoding}. Only \"gzip\" or no compression supported")),
     }
 }

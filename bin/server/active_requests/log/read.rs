@@ -1,4 +1,4 @@
-//! Reading a request ring, whatever is in the file.
+//! Reads an active-request log, with any contents.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,36 +8,36 @@ use anyhow::{Context, Result, anyhow};
 
 use super::slot::{HEADER_SIZE, Header, Record, SIZE, State};
 
-/// Most slots that are read of a file.
+/// Maximum number of slots that are read.
 const N_SLOTS_MAX: u32 = 1 << 16;
 
-/// What a ring holds.
+/// The contents of a log.
 #[derive(Debug)]
-pub(crate) struct RingFile {
+pub(crate) struct LogFile {
     pub(crate) pid: u32,
     pub(crate) started_ms: i64,
-    pub(crate) ended_in_order: bool,
-    /// By number.
+    pub(crate) is_clean_shutdown: bool,
+    /// By id.
     pub(crate) records: Vec<Record>,
     /// Slots that cannot be read.
     pub(crate) n_damaged: usize,
 }
 
-impl RingFile {
+impl LogFile {
     /// Returns the requests that had not ended, the heaviest first.
-    pub(crate) fn at_work(&self) -> Vec<&Record> {
-        let mut at_work: Vec<_> =
+    pub(crate) fn active(&self) -> Vec<&Record> {
+        let mut active: Vec<_> =
             self.records.iter().filter(|record| matches!(record.state, State::Waiting | State::Working)).collect();
-        at_work.sort_by_key(|record| std::cmp::Reverse((record.held_bytes, record.peak_bytes)));
-        at_work
+        active.sort_by_key(|record| std::cmp::Reverse((record.held_bytes, record.peak_bytes)));
+        active
     }
 }
 
-/// Reads a ring. Slots that are damaged, or missing because the file was cut, are counted and passed over.
+/// Reads a log. Slots that are damaged, or missing because the file was truncated, are counted and skipped.
 ///
 /// # Errors
-/// If the file cannot be read, or is no ring of this version.
-pub(crate) fn read(path: &Path) -> Result<RingFile> {
+/// If the file cannot be read, or is not a log of this version.
+pub(crate) fn read(path: &Path) -> Result<LogFile> {
     let file = File::open(path).with_context(|| format!("open {path:?}"))?;
     let size_max = HEADER_SIZE as u64 + u64::from(N_SLOTS_MAX) * SIZE as u64;
     let mut bytes = Vec::new();
@@ -45,9 +45,9 @@ pub(crate) fn read(path: &Path) -> Result<RingFile> {
     decode(&bytes).map_err(|reason| anyhow!("{path:?}: {reason}"))
 }
 
-/// Reads the bytes of a ring.
-pub(super) fn decode(bytes: &[u8]) -> Result<RingFile, String> {
-    let Header { n_slots, pid, started_ms, ended_in_order } = Header::decode(bytes)?;
+/// Decodes a log.
+pub(super) fn decode(bytes: &[u8]) -> Result<LogFile, String> {
+    let Header { n_slots, pid, started_ms, is_clean_shutdown } = Header::decode(bytes)?;
     let slots = bytes[HEADER_SIZE..].as_chunks::<SIZE>().0;
     let slots = &slots[..slots.len().min(n_slots as usize)];
     let mut n_damaged = n_slots.min(N_SLOTS_MAX) as usize - slots.len().min(N_SLOTS_MAX as usize);
@@ -59,7 +59,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<RingFile, String> {
         }
     }
     records.sort_by_key(|record| record.id);
-    Ok(RingFile { pid, started_ms, ended_in_order, records, n_damaged })
+    Ok(LogFile { pid, started_ms, is_clean_shutdown, records, n_damaged })
 }
 
 #[cfg(test)]
@@ -67,14 +67,14 @@ mod tests {
     use super::*;
 
     fn file() -> Vec<u8> {
-        let header = Header { n_slots: 3, pid: 1, started_ms: 0, ended_in_order: false };
+        let header = Header { n_slots: 3, pid: 1, started_ms: 0, is_clean_shutdown: false };
         let record = |id| Record { state: State::Working, id, text: "up".into(), ..Record::default() };
         [&header.encode()[..], &record(2).encode(), &record(1).encode(), &[0; SIZE]].concat()
     }
 
     #[test]
-    fn damage_costs_the_slots_that_it_concerns() {
-        let ids = |found: &RingFile| found.records.iter().map(|record| record.id).collect::<Vec<_>>();
+    fn damage_loses_only_the_damaged_slots() {
+        let ids = |found: &LogFile| found.records.iter().map(|record| record.id).collect::<Vec<_>>();
         let whole = decode(&file()).unwrap();
         assert_eq!((ids(&whole), whole.n_damaged), (vec![1, 2], 0));
         for at in HEADER_SIZE..HEADER_SIZE + SIZE {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_is_read_as_far_as_it_goes() {
+    fn a_truncated_file_is_read_up_to_its_end() {
         let bytes = file();
         for size in 0..bytes.len() {
             match decode(&bytes[..size]) {

@@ -1,4 +1,4 @@
-//! The bytes of a request ring: its header and its slots; docs/format/requests.md.
+//! The encoding of header and slots; docs/format/active-requests.md.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ pub(super) const SIZE: usize = 1024;
 
 const MAGIC: &[u8; 4] = b"VRNG";
 const VERSION: u8 = 1;
-const ENDED_IN_ORDER: u8 = 1;
+const CLEAN_SHUTDOWN: u8 = 1;
 
 // The header.
 const VERSION_OFFSET: usize = 4;
@@ -24,11 +24,11 @@ const HEADER_CHECKSUM_OFFSET: usize = 60;
 const STATE_OFFSET: usize = 4;
 const NUMBERS_OFFSET: usize = 8;
 const LENGTHS_OFFSET: usize = 64;
-const TEXTS_OFFSET: usize = 80;
+const STRINGS_OFFSET: usize = 80;
 
-/// Texts of a record, in their order, and the most bytes that each takes; the last has what the others leave.
-const TEXT_SIZES_MAX: [usize; N_TEXTS] = [96, 64, 64, 128, 160, SIZE - TEXTS_OFFSET];
-const N_TEXTS: usize = 6;
+/// Maximum size of each string of a record, in order; the last one gets what the others leave.
+const STRING_SIZES_MAX: [usize; N_STRINGS] = [96, 64, 64, 128, 160, SIZE - STRINGS_OFFSET];
+const N_STRINGS: usize = 6;
 
 /// The start of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,21 +36,19 @@ pub(super) struct Header {
     pub(super) n_slots: u32,
     pub(super) pid: u32,
     pub(super) started_ms: i64,
-    pub(super) ended_in_order: bool,
+    pub(super) is_clean_shutdown: bool,
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// It waits for a place.
+    /// It waits for a permit.
     #[default]
     Waiting = 1,
-    /// It is worked on, or its answer is being written.
+    /// It is being processed, or its response is being sent.
     Working = 2,
-    /// It was answered.
-    Answered = 3,
-    /// It ended early.
+    Completed = 3,
     Failed = 4,
 }
 
@@ -60,8 +58,8 @@ pub(crate) struct Record {
     pub(crate) state: State,
     pub(crate) id: u64,
     pub(crate) started_ms: i64,
-    pub(crate) noted_ms: i64,
-    /// Memory charged to it when this was noted, and the most ever.
+    pub(crate) recorded_ms: i64,
+    /// Memory in use when this was recorded, and at its peak.
     pub(crate) held_bytes: u64,
     pub(crate) peak_bytes: u64,
     pub(crate) n_series: u64,
@@ -70,9 +68,9 @@ pub(crate) struct Record {
     pub(crate) client: String,
     pub(crate) user: String,
     pub(crate) user_agent: String,
-    /// Why it ended early.
+    /// Why it failed.
     pub(crate) reason: String,
-    /// The query or selectors, as far as there is room.
+    /// The query or selectors, truncated.
     pub(crate) text: String,
 }
 
@@ -81,7 +79,7 @@ impl Header {
         let mut bytes = [0; HEADER_SIZE];
         bytes[..MAGIC.len()].copy_from_slice(MAGIC);
         bytes[VERSION_OFFSET] = VERSION;
-        bytes[FLAGS_OFFSET] = if self.ended_in_order { ENDED_IN_ORDER } else { 0 };
+        bytes[FLAGS_OFFSET] = if self.is_clean_shutdown { CLEAN_SHUTDOWN } else { 0 };
         put(&mut bytes, SLOT_SIZE_OFFSET, &(SIZE as u32).to_le_bytes());
         put(&mut bytes, N_SLOTS_OFFSET, &self.n_slots.to_le_bytes());
         put(&mut bytes, PID_OFFSET, &self.pid.to_le_bytes());
@@ -91,44 +89,44 @@ impl Header {
         bytes
     }
 
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let bytes: &[u8; HEADER_SIZE] = bytes.first_chunk().ok_or("it is too short for a header")?;
+        let bytes: &[u8; HEADER_SIZE] = bytes.first_chunk().ok_or("too short for a header")?;
         if !bytes.starts_with(MAGIC) {
-            return Err("it is no request ring".to_owned());
+            return Err("not an active-request log".to_owned());
         }
         if u32_at(bytes, HEADER_CHECKSUM_OFFSET) != crc32c::crc32c(&bytes[..HEADER_CHECKSUM_OFFSET]) {
-            return Err("the checksum of its header is wrong".to_owned());
+            return Err("header checksum mismatch".to_owned());
         }
-        if bytes[VERSION_OFFSET] != VERSION || bytes[FLAGS_OFFSET] & !ENDED_IN_ORDER != 0 {
-            return Err(format!("it is of version {}, this program reads version {VERSION}", bytes[VERSION_OFFSET]));
+        if bytes[VERSION_OFFSET] != VERSION || bytes[FLAGS_OFFSET] & !CLEAN_SHUTDOWN != 0 {
+            return Err(format!("version {} is not supported, only version {VERSION}", bytes[VERSION_OFFSET]));
         }
         if u32_at(bytes, SLOT_SIZE_OFFSET) as usize != SIZE {
-            return Err(format!("its slots are not of {SIZE} bytes"));
+            return Err(format!("slot size is not {SIZE} bytes"));
         }
         Ok(Self {
             n_slots: u32_at(bytes, N_SLOTS_OFFSET),
             pid: u32_at(bytes, PID_OFFSET),
             started_ms: u64_at(bytes, STARTED_OFFSET) as i64,
-            ended_in_order: bytes[FLAGS_OFFSET] & ENDED_IN_ORDER != 0,
+            is_clean_shutdown: bytes[FLAGS_OFFSET] & CLEAN_SHUTDOWN != 0,
         })
     }
 }
 
 impl Record {
-    /// Writes the record; texts that do not fit are cut.
+    /// Encodes the record; long strings are truncated.
     pub(super) fn encode(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[STATE_OFFSET] = self.state as u8;
         for (i, number) in self.numbers().into_iter().enumerate() {
             put(&mut bytes, NUMBERS_OFFSET + 8 * i, &number.to_le_bytes());
         }
-        let mut at = TEXTS_OFFSET;
-        for (i, text) in self.texts().into_iter().enumerate() {
-            let text = &text[..text.floor_char_boundary(TEXT_SIZES_MAX[i].min(SIZE - at))];
+        let mut at = STRINGS_OFFSET;
+        for (i, text) in self.strings().into_iter().enumerate() {
+            let text = &text[..text.floor_char_boundary(STRING_SIZES_MAX[i].min(SIZE - at))];
             put(&mut bytes, LENGTHS_OFFSET + 2 * i, &(text.len() as u16).to_le_bytes());
             put(&mut bytes, at, text.as_bytes());
             at += text.len();
@@ -138,27 +136,26 @@ impl Record {
         bytes
     }
 
-    /// Reads a slot; `None` if it was never used.
+    /// Decodes a slot; `None` if it was never used.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub(super) fn decode(bytes: &[u8; SIZE]) -> Result<Option<Self>, &'static str> {
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(None);
         }
         if u32_at(bytes, 0) != crc32c::crc32c(&bytes[STATE_OFFSET..]) {
-            return Err("its checksum is wrong");
+            return Err("checksum mismatch");
         }
-        let states = [State::Waiting, State::Working, State::Answered, State::Failed];
-        let state =
-            states.into_iter().find(|&state| state as u8 == bytes[STATE_OFFSET]).ok_or("its state is unknown")?;
+        let states = [State::Waiting, State::Working, State::Completed, State::Failed];
+        let state = states.into_iter().find(|&state| state as u8 == bytes[STATE_OFFSET]).ok_or("unknown state")?;
         let number = |i: usize| u64_at(bytes, NUMBERS_OFFSET + 8 * i);
-        let [route, client, user, user_agent, reason, text] = texts(bytes)?;
+        let [route, client, user, user_agent, reason, text] = strings(bytes)?;
         Ok(Some(Self {
             state,
             id: number(0),
             started_ms: number(1) as i64,
-            noted_ms: number(2) as i64,
+            recorded_ms: number(2) as i64,
             held_bytes: number(3),
             peak_bytes: number(4),
             n_series: number(5),
@@ -173,25 +170,25 @@ impl Record {
     }
 
     fn numbers(&self) -> [u64; 7] {
-        let Self { id, started_ms, noted_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = *self;
-        [id, started_ms as u64, noted_ms as u64, held_bytes, peak_bytes, n_series, n_samples]
+        let Self { id, started_ms, recorded_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = *self;
+        [id, started_ms as u64, recorded_ms as u64, held_bytes, peak_bytes, n_series, n_samples]
     }
 
-    fn texts(&self) -> [&str; N_TEXTS] {
+    fn strings(&self) -> [&str; N_STRINGS] {
         [&self.route, &self.client, &self.user, &self.user_agent, &self.reason, &self.text]
     }
 }
 
-fn texts(bytes: &[u8; SIZE]) -> Result<[String; N_TEXTS], &'static str> {
-    let mut texts = <[String; N_TEXTS]>::default();
-    let mut at = TEXTS_OFFSET;
-    for (i, text) in texts.iter_mut().enumerate() {
+fn strings(bytes: &[u8; SIZE]) -> Result<[String; N_STRINGS], &'static str> {
+    let mut strings = <[String; N_STRINGS]>::default();
+    let mut at = STRINGS_OFFSET;
+    for (i, text) in strings.iter_mut().enumerate() {
         let length = &bytes[LENGTHS_OFFSET + 2 * i..][..2];
         let range: Range<usize> = at..at + usize::from(u16::from_le_bytes([length[0], length[1]]));
         at = range.end;
-        *text = String::from_utf8_lossy(bytes.get(range).ok_or("its texts are longer than it is")?).into_owned();
+        *text = String::from_utf8_lossy(bytes.get(range).ok_or("strings exceed the slot")?).into_owned();
     }
-    Ok(texts)
+    Ok(strings)
 }
 
 fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
@@ -212,29 +209,29 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn long_texts_are_cut_to_their_room() {
+    fn long_strings_are_truncated() {
         let long = "ä".repeat(SIZE);
         let record = Record { state: State::Failed, id: 1, route: long.clone(), text: long, ..Record::default() };
         let read = Record::decode(&record.encode()).unwrap().unwrap();
-        assert_eq!((read.route.len(), read.text.len()), (96, SIZE - TEXTS_OFFSET - 96));
+        assert_eq!((read.route.len(), read.text.len()), (96, SIZE - STRINGS_OFFSET - 96));
         assert_eq!((read.state, read.id), (State::Failed, 1));
     }
 
     #[test]
-    fn a_header_of_another_kind_is_refused() {
-        let header = Header { n_slots: 3, pid: 7, started_ms: -1, ended_in_order: true };
+    fn invalid_headers_are_rejected() {
+        let header = Header { n_slots: 3, pid: 7, started_ms: -1, is_clean_shutdown: true };
         assert_eq!(Header::decode(&header.encode()), Ok(header));
         let check = |change: &dyn Fn(&mut [u8; HEADER_SIZE]), expect: &str| {
             let mut bytes = header.encode();
             change(&mut bytes);
-            let refused = Header::decode(&bytes).unwrap_err();
-            assert!(refused.contains(expect), "{refused}");
+            let rejected = Header::decode(&bytes).unwrap_err();
+            assert!(rejected.contains(expect), "{rejected}");
         };
         let reseal = |bytes: &mut [u8; HEADER_SIZE]| {
             let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKSUM_OFFSET]);
             put(bytes, HEADER_CHECKSUM_OFFSET, &checksum.to_le_bytes());
         };
-        check(&|bytes| bytes[0] = b'x', "no request ring");
+        check(&|bytes| bytes[0] = b'x', "not an active-request log");
         check(&|bytes| bytes[PID_OFFSET] += 1, "checksum");
         check(
             &|bytes| {
@@ -248,26 +245,26 @@ mod tests {
                 bytes[SLOT_SIZE_OFFSET] = 1;
                 reseal(bytes)
             },
-            "slots",
+            "slot size",
         );
         assert!(Header::decode(&[]).unwrap_err().contains("too short"));
     }
 
     proptest! {
         #[test]
-        fn records_are_read_as_they_were_written(
+        fn records_round_trip(
             numbers in any::<[u64; 4]>(), times in any::<[i64; 2]>(), text in "\\PC{0,100}", route in "[a-z/]{0,96}",
         ) {
             let [id, held_bytes, n_series, n_samples] = numbers;
             let record = Record {
-                state: State::Working, id, started_ms: times[0], noted_ms: times[1], held_bytes, peak_bytes: held_bytes,
+                state: State::Working, id, started_ms: times[0], recorded_ms: times[1], held_bytes, peak_bytes: held_bytes,
                 n_series, n_samples, route, text, client: "127.0.0.1:1".into(), ..Record::default()
             };
             prop_assert_eq!(Record::decode(&record.encode()).unwrap(), Some(record));
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), SIZE), sealed: bool) {
+        fn any_bytes_are_decoded_or_rejected(mut bytes in prop::collection::vec(any::<u8>(), SIZE), sealed: bool) {
             if sealed {
                 let checksum = crc32c::crc32c(&bytes[STATE_OFFSET..]);
                 put(&mut bytes, 0, &checksum.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Statistics of a query as JSON: in the shape of Prometheus' `stats=all`, and the operators of its plan for `explain`.
+//! Statistics of a query as JSON: those of Prometheus' `stats=all`, and the operators of the plan for `query_explain`.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use varve_query::promql::quoted;
 use varve_query::{Asked, Operator, QueryStats, SampleStats, StepSamples};
 
-use crate::http::json;
+use super::json;
 
-/// Which statistics an answer is to have.
+/// The statistics of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     None,
-    /// Sums over all steps.
+    /// Totals.
     Sums,
-    /// By step as well, if the feature is on.
+    /// Totals, and per step if the feature is enabled.
     All,
-    /// Sums, and what each operator did.
+    /// Totals and operators.
     Plan,
 }
 
 impl Wanted {
-    /// Reads the parameter `stats`: as in Prometheus anything asks for sums.
+    /// Parses the parameter `stats`: as in Prometheus, any other value requests totals.
     pub(crate) fn read(text: &str) -> Self {
         match text {
             "" => Self::None,
@@ -30,7 +30,7 @@ impl Wanted {
         }
     }
 
-    /// Returns Prometheus' warning about a value of `stats` that it is going to refuse.
+    /// Returns Prometheus' warning about a deprecated value of `stats`.
     pub(crate) fn warning(text: &str) -> Option<String> {
         let warning = || {
             let quoted = quoted(text);
@@ -42,7 +42,7 @@ impl Wanted {
         (!matches!(text, "" | "true" | "all")).then(warning)
     }
 
-    /// Returns what the engine is asked for.
+    /// Returns the statistics that the engine collects.
     pub(crate) fn asked(self) -> Asked {
         match self {
             Self::None => Asked::Nothing,
@@ -51,13 +51,13 @@ impl Wanted {
         }
     }
 
-    /// Returns what the engine is asked for when the query log wants statistics, too.
+    /// Returns the statistics that the engine collects if the query log needs some, too.
     pub(crate) fn asked_for_log(self) -> Asked {
         if self == Self::None { Asked::OfQuery } else { self.asked() }
     }
 }
 
-/// Writes timings and samples as an object; `queued` is how long the query has waited to be begun.
+/// Writes timings and samples as an object; `queued` is the time that the query was queued.
 pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted: Wanted) {
     out.push(b'{');
     write_members(out, stats, queued, wanted);
@@ -80,12 +80,12 @@ pub(crate) fn write_explained(out: &mut Vec<u8>, stats: &QueryStats, queued: Dur
 pub(crate) fn to_json(stats: &QueryStats, queued: Duration) -> Value {
     let mut out = Vec::new();
     write(&mut out, stats, queued, Wanted::All);
-    serde_json::from_slice(&out).expect("what is written here is JSON")
+    serde_json::from_slice(&out).expect("the writer produces JSON")
 }
 
-/// Returns what is known of a query that ended before it had its value, in the same shape.
-pub(crate) fn of_cut_query(queued: Duration, worked: Duration, n_samples: u64) -> Value {
-    let seconds = worked.as_secs_f64();
+/// Returns the statistics of a query that failed, in the same format.
+pub(crate) fn of_failed_query(queued: Duration, processed: Duration, n_samples: u64) -> Value {
+    let seconds = processed.as_secs_f64();
     json!({
         "timings": {
             "evalTotalTime": seconds,
@@ -93,7 +93,7 @@ pub(crate) fn of_cut_query(queued: Duration, worked: Duration, n_samples: u64) -
             "queryPreparationTime": 0.0,
             "innerEvalTime": seconds,
             "execQueueTime": queued.as_secs_f64(),
-            "execTotalTime": (queued + worked).as_secs_f64(),
+            "execTotalTime": (queued + processed).as_secs_f64(),
         },
         "samples": { "totalQueryableSamples": n_samples, "samplesRead": n_samples },
     })
@@ -124,7 +124,7 @@ fn write_members(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted
     out.extend_from_slice(format!("\"samplesRead\":{read},\"peakSamples\":{peak}}}").as_bytes());
 }
 
-/// Writes counts by step and a comma, unless there are none.
+/// Writes counts per step and a comma, unless there are none.
 fn write_steps(out: &mut Vec<u8>, name: &str, steps: &[StepSamples], of: impl Fn(&StepSamples) -> u64) {
     for (i, step) in steps.iter().enumerate() {
         match i {
@@ -143,9 +143,9 @@ fn write_operator(out: &mut Vec<u8>, operator: &Operator) {
     let Operator { depth, text, runs, series, samples, bytes, time } = operator;
     out.extend_from_slice(format!("{{\"depth\":{depth},\"operator\":").as_bytes());
     json::write_html_string(out, text.as_bytes());
-    let figures = format!(
+    let stats = format!(
         ",\"runs\":{runs},\"series\":{series},\"samples\":{samples},\"bytes\":{bytes},\"seconds\":{}}}",
         time.as_secs_f64()
     );
-    out.extend_from_slice(figures.as_bytes());
+    out.extend_from_slice(stats.as_bytes());
 }

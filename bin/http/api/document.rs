@@ -1,21 +1,14 @@
-//! The OpenAPI document.
+//! The OpenAPI document, built from the table of endpoints.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Kind, Parameter, Schemas, object};
-use crate::http::App;
-use crate::http::api::endpoint::{Content, Endpoint};
-use crate::http::api::routes;
-use crate::http::params::Form;
+use super::endpoint::{Content, Endpoint};
+use crate::http::openapi::{Kind, Parameter, Schemas, object};
 
-/// The order of its fields is that of the document.
+/// The document; its fields in this order.
 #[derive(Debug, Serialize)]
 struct Document {
     openapi: &'static str,
@@ -25,25 +18,15 @@ struct Document {
     components: Value,
 }
 
-/// GET /api/v1/openapi.yaml, in version 3.1 of the specification, or 3.2 with `openapi_version=3.2`.
-pub(crate) async fn serve(State(_): State<Arc<App>>, form: Form) -> Response {
-    let version = if matches!(form.first("openapi_version"), "3.2" | "3.2.0") { "3.2.0" } else { "3.1.0" };
-    let yaml = describe(&routes::endpoints(), version);
-    let headers = [
-        (header::CONTENT_TYPE, "application/yaml; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
-    ];
-    (headers, yaml).into_response()
-}
-
-fn describe(endpoints: &[Endpoint], version: &'static str) -> String {
+/// Returns the document as YAML, in this version of the specification.
+pub(super) fn describe(endpoints: &[Endpoint], version: &'static str) -> String {
     let mut schemas = Schemas::default();
     let string = || json!({ "type": "string" });
-    let error = schemas.object("Error", "Why a call failed.", |_| {
+    let error = schemas.object("Error", "Why a request failed.", |_| {
         vec![
             ("status".into(), json!({ "const": "error" }), true, ""),
             ("errorType".into(), string(), true, "The kind of error."),
-            ("error".into(), string(), true, "What went wrong, in words."),
+            ("error".into(), string(), true, "The error message."),
         ]
     });
     let mut paths: BTreeMap<_, Map<String, Value>> = BTreeMap::new();
@@ -62,9 +45,9 @@ fn describe(endpoints: &[Endpoint], version: &'static str) -> String {
         }),
         servers: json!([{ "url": "/" }]),
         paths,
-        components: json!({ "schemas": schemas.0 }),
+        components: json!({ "schemas": schemas.all() }),
     };
-    serde_yaml_ng::to_string(&document).expect("texts, numbers and lists are YAML")
+    serde_yaml_ng::to_string(&document).expect("strings, numbers and arrays are YAML")
 }
 
 fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Schemas) -> Value {
@@ -104,7 +87,7 @@ fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Sch
     operation
 }
 
-/// Returns the schema of a whole answer.
+/// Returns the schema of a whole response.
 fn enveloped(data: Value) -> Value {
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     object(
@@ -112,13 +95,13 @@ fn enveloped(data: Value) -> Value {
         vec![
             ("status".into(), json!({ "const": "success" }), true, ""),
             ("data".into(), data, true, ""),
-            ("warnings".into(), texts(), false, "What the result may lack."),
-            ("infos".into(), texts(), false, "What the query may not have meant."),
+            ("warnings".into(), texts(), false, "What may be missing in the result."),
+            ("infos".into(), texts(), false, "Hints about the query."),
         ],
     )
 }
 
-/// Makes a name of a path: `get-api-v1-label-name-values`.
+/// Returns an id for a path: `get-api-v1-label-name-values`.
 fn operation_id(path: &str, method: &str) -> String {
     let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.fold(method.to_lowercase(), |id, word| id + "-" + word)
@@ -127,13 +110,14 @@ fn operation_id(path: &str, method: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::api::routes::endpoints;
 
     #[test]
     fn every_endpoint_is_described_once() {
-        let yaml = describe(&routes::endpoints(), "3.1.0");
+        let yaml = describe(&endpoints(), "3.1.0");
         let document: Value = serde_yaml_ng::from_str(&yaml).unwrap();
         let mut ids = std::collections::BTreeSet::new();
-        for endpoint in routes::endpoints() {
+        for endpoint in endpoints() {
             for method in endpoint.methods() {
                 let operation = &document["paths"][endpoint.path()][method.to_lowercase()];
                 assert!(operation["summary"].as_str().is_some_and(|about| !about.is_empty()), "{}", endpoint.path());
@@ -144,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
-        let yaml = describe(&routes::endpoints(), "3.1.0");
+    fn every_reference_resolves() {
+        let yaml = describe(&endpoints(), "3.1.0");
         let document: Value = serde_yaml_ng::from_str(&yaml).unwrap();
         let mut left = vec![&document];
         let mut n = 0;

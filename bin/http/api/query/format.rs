@@ -1,0 +1,37 @@
+//! /api/v1/format_query and /api/v1/parse_query.
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_query::promql;
+
+use crate::http::error::ApiError;
+use crate::http::json;
+use crate::http::params::Form;
+use crate::http::serving::run::{Class, run};
+use crate::http::serving::state::HttpState;
+
+/// GET and POST /api/v1/format_query.
+pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let features = state.app.settings.features;
+    run(&state, Class::Query, None, move |work| {
+        let text = promql::prettify(&promql::parse(form.first("query"), &features)?);
+        work.respond(|work| {
+            json::write_html_string(work.out.buffer(), text.as_bytes());
+            Ok(())
+        })
+    })
+    .await
+}
+
+/// GET and POST /api/v1/parse_query.
+pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let features = state.app.settings.features;
+    run(&state, Class::Query, None, move |work| {
+        let tree = promql::to_json(&promql::parse(form.first("query"), &features)?);
+        work.respond(|work| {
+            work.out.buffer().extend_from_slice(tree.as_bytes());
+            Ok(())
+        })
+    })
+    .await
+}

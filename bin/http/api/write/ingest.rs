@@ -1,0 +1,129 @@
+//! What all write endpoints share: reading the body, admission, the blocking thread, the response.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use varve_ingest::{Origin, Receiver, WriteError, Written};
+
+use super::team::named_team;
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::serving::log_limiter::LogLimiter;
+use crate::http::serving::request_body::{BodyError, BodyLimits, read};
+use crate::http::serving::state::HttpState;
+use crate::server::active_requests::Class;
+use crate::server::request_context::RequestContext;
+
+/// How long a write request may wait for a permit; its sender times out at about this age.
+const QUEUE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Failed writes: many at once while the disk is full, for example.
+static FAILED: LogLimiter = LogLimiter::new();
+
+/// Reads the body of a write request, waits for a permit and runs `work` on a blocking thread.
+///
+/// # Errors
+/// In plain text: 5xx, or the status that is configured for throttled writes, if the sender should retry.
+pub(super) async fn ingest(
+    state: &HttpState,
+    request: Request,
+    work: impl FnOnce(&Receiver, &Origin<'_>, &[u8]) -> Result<Written, WriteError> + Send + 'static,
+) -> Result<Written, ApiError> {
+    let settings = &state.app.settings;
+    let ctx = state.app.write_context(settings.read_timeout + QUEUE_TIME_MAX);
+    let mut charge = ctx.charge();
+    let limits = BodyLimits {
+        size_max: settings.write_body_size_max,
+        what: "--ingest.body-size-max",
+        timeout: settings.read_timeout,
+    };
+    let is_authenticated = state.web.current().auth.is_some();
+    let team = named_team(request.headers(), request.extensions(), is_authenticated);
+    let context = RequestContext::current();
+    let body = read(request.into_body(), limits, &mut charge).await.map_err(|error| {
+        state.app.rejects.add_request(context.sender(), reason(&error), error.to_string());
+        unread(error)
+    })?;
+    let registration = state.app.active_requests.register(context.clone(), Class::Write, &ctx);
+    let permit = state.admit(Class::Write, &state.app.write_context(QUEUE_TIME_MAX)).await;
+    let permit = permit.map_err(|rejected| rejected.rejected_write(settings.admission_status).plain())?;
+    let store = state.app.store().ok_or_else(|| ApiError::stopping().plain())?;
+    let app = state.app.clone();
+    // Runs to its end even if the sender disconnects: the sender would retry a half-stored request.
+    let written = tokio::task::spawn_blocking(move || {
+        let request = &registration.request;
+        request.begin();
+        app.record_start(request);
+        let permit = RefCell::new(permit);
+        // A request that waits releases its permit to requests that can run.
+        let release = || permit.borrow_mut().release();
+        let origin = Origin { team: team.as_deref(), begins_to_wait: Some(&release) };
+        let written = work(&store.receiver, &origin, &body);
+        app.rejects.add(|| context.sender(), &written);
+        app.record_end(request, written.as_ref().err().map(ToString::to_string).as_deref());
+        drop((charge, permit));
+        written
+    });
+    match written.await {
+        Ok(written) => written.map_err(|error| failed(&error, settings.admission_status)),
+        Err(_panic_is_logged) => {
+            state.app.metrics.panics.inc();
+            Err(ApiError::panicked().plain())
+        }
+    }
+}
+
+/// Responds to a write that was stored, at least in part.
+///
+/// # Errors
+/// 400 with what was rejected.
+pub(super) fn respond(written: &Written, success: StatusCode) -> Result<Response, ApiError> {
+    match written.rejects.is_empty() {
+        true => Ok(success.into_response()),
+        false => Err(ApiError::bad_data(written.rejects.to_string()).plain()),
+    }
+}
+
+/// Returns the reason under which an unreadable body is listed.
+fn reason(error: &BodyError) -> &'static str {
+    match error {
+        BodyError::TooLarge { .. } => "too_large",
+        BodyError::Broken(_) => "body_broken",
+        BodyError::Slow(_) => "body_slow",
+        BodyError::Memory(_) => "busy",
+    }
+}
+
+fn unread(error: BodyError) -> ApiError {
+    let error = ApiError::from(error).plain();
+    // Not 408: senders drop what gets a 4xx, and the next attempt may be in time.
+    let kind = if error.kind == ErrorKind::SlowRequest { ErrorKind::Unavailable } else { error.kind };
+    ApiError { kind, ..error }
+}
+
+fn failed(error: &WriteError, admission_status: StatusCode) -> ApiError {
+    let failed = ApiError::of_write(error, admission_status).plain();
+    if failed.kind.is_retryable()
+        && let Some(n_suppressed) = FAILED.admit(log_kind(error.cause()), Instant::now())
+    {
+        tracing::warn!(%error, n_suppressed, "Write request not stored");
+    }
+    failed
+}
+
+/// Returns the kind of an error, by which log messages are limited.
+fn log_kind(error: &WriteError) -> &'static str {
+    use varve_tsdb::Error;
+    match error {
+        WriteError::Busy { .. } => "busy",
+        WriteError::Throttled { scarce, .. } => scarce.name(),
+        WriteError::Moved => "moved",
+        WriteError::Store(Error::Limit { what, .. }) => what,
+        WriteError::Store(Error::Poisoned { .. }) => "poisoned",
+        WriteError::Store(Error::Io { .. }) => "io",
+        WriteError::Store(Error::ReplayFailed { .. }) => "replay",
+        _ => "other",
+    }
+}

@@ -1,0 +1,32 @@
+//! Small responses: data in Prometheus' envelope, and plain text.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::json::MIME_TYPE;
+
+/// Responds with small data in Prometheus' envelope.
+pub(crate) fn success<T: Serialize + ?Sized>(data: &T) -> Response {
+    // Safe in HTML, as in Go. In JSON these characters occur only in strings.
+    enveloped(&json(data).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
+}
+
+/// Responds with small data in Prometheus' envelope, without the escapes that make it safe in HTML.
+pub(crate) fn success_unescaped<T: Serialize + ?Sized>(data: &T) -> Response {
+    enveloped(&json(data))
+}
+
+/// Responds with plain text, as Go's `http.Error` does.
+pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
+    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (status, headers, text.into()).into_response()
+}
+
+fn json<T: Serialize + ?Sized>(data: &T) -> String {
+    serde_json::to_string(data).expect("responses are strings, numbers, arrays and objects of them")
+}
+
+fn enveloped(json: &str) -> Response {
+    ([(header::CONTENT_TYPE, MIME_TYPE)], format!("{{\"status\":\"success\",\"data\":{json}}}")).into_response()
+}

@@ -1,0 +1,43 @@
+//! The layer around all routes: creates the request context, counts and times requests by route.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::state::HttpState;
+use crate::http::error::LimitHit;
+use crate::server::request_context::{Peer, RequestContext, User};
+
+/// Runs a request in its context, counts it and times it.
+pub(crate) async fn observe(
+    State(state): State<HttpState>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
+    // Prometheus writes path parameters as `:name`.
+    let handler = path.as_str().replace('{', ":").replace('}', "");
+    let context = context_of(&request, handler.clone());
+    let response = Arc::clone(&context).scope(next.run(request)).await;
+    if context.may_have_written() {
+        state.singleflight.note_write();
+    }
+    let metrics = &state.app.metrics;
+    metrics.count_limit(response.extensions().get::<LimitHit>().map(|hit| hit.0));
+    metrics.http_requests.with_label_values(&[&*handler, response.status().as_str()]).inc();
+    metrics.http_seconds.with_label_values(&[&*handler]).observe(started.elapsed().as_secs_f64());
+    response
+}
+
+fn context_of(request: &Request, route: String) -> Arc<RequestContext> {
+    let user_agent = request.headers().get(header::USER_AGENT);
+    let user_agent = String::from_utf8_lossy(user_agent.map_or(b"", |value| value.as_bytes()));
+    let user = request.extensions().get::<User>().map_or_else(|| Arc::from(""), |user| Arc::clone(&user.0));
+    let client = request.extensions().get::<Peer>().map(|peer| peer.0);
+    RequestContext::new(request.method().clone(), route, client, &user_agent, user)
+}

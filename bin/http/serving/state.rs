@@ -1,0 +1,96 @@
+//! The state that handlers and layers share.
+
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use varve_tsdb::QueryContext;
+
+use super::gate::{Gate, GateMetrics, Permit, Queue};
+use super::singleflight::Singleflight;
+use crate::http::error::ApiError;
+use crate::http::web_config::WebConfig;
+use crate::server::active_requests::Class;
+use crate::server::app::App;
+
+/// The server, and what only HTTP needs. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpState {
+    pub(crate) app: Arc<App>,
+    pub(crate) web: Arc<WebConfig>,
+    pub(crate) singleflight: Arc<Singleflight>,
+    gates: Arc<Gates>,
+}
+
+#[derive(Debug)]
+struct Gates {
+    queries: Gate,
+    metadata: Gate,
+    remote_reads: Gate,
+    writes: Gate,
+}
+
+impl FromRef<HttpState> for Arc<App> {
+    fn from_ref(state: &HttpState) -> Self {
+        Self::clone(&state.app)
+    }
+}
+
+impl HttpState {
+    pub(crate) fn new(app: Arc<App>, web: WebConfig) -> Self {
+        let settings = &app.settings;
+        let gate =
+            |flag, class: Class, n_permits, queue| Gate::new(flag, n_permits, queue, gate_metrics(&app, class.name()));
+        // Each class has a queue of its own. Writes wait as long as connections and their own deadline allow.
+        let queue = || Queue::new(settings.queued_max, settings.queue_timeout);
+        let write_queue = Queue::new(settings.max_connections, settings.query_timeout);
+        let gates = Gates {
+            queries: gate("--query.max-concurrency", Class::Query, settings.query_max_concurrency, queue()),
+            metadata: gate("--query.metadata-concurrency", Class::Metadata, settings.metadata_concurrency, queue()),
+            remote_reads: gate(
+                "--storage.remote.read-concurrent-limit",
+                Class::RemoteRead,
+                settings.remote_read_concurrency,
+                queue(),
+            ),
+            writes: gate("--ingest.concurrency-max", Class::Write, settings.write_concurrency, write_queue),
+        };
+        Self { app, web: Arc::new(web), singleflight: Arc::default(), gates: Arc::new(gates) }
+    }
+
+    /// Waits for a permit for a request.
+    ///
+    /// # Errors
+    /// As [`Gate::admit`], or 503 if memory is short.
+    pub(crate) async fn admit(&self, class: Class, ctx: &QueryContext) -> Result<Permit, ApiError> {
+        let pressure = &self.app.pressure;
+        let checked = if class == Class::Write { pressure.check_writes() } else { pressure.check_queries() };
+        checked.map_err(|reason| ApiError::unavailable(reason).of_limit("--memory.refuse-at"))?;
+        let gate = match class {
+            Class::Query => &self.gates.queries,
+            Class::RemoteRead => &self.gates.remote_reads,
+            Class::Write => &self.gates.writes,
+            Class::Metadata => {
+                if let Some(series_max) = self.app.settings.metadata_series_max {
+                    ctx.bound_series("--query.max-metadata-series", series_max);
+                }
+                &self.gates.metadata
+            }
+        };
+        gate.admit(ctx).await
+    }
+
+    /// Rejects further requests, and queued reads, with 503.
+    pub(crate) fn begin_shutdown(&self) {
+        self.app.begin_shutdown();
+        [&self.gates.queries, &self.gates.metadata, &self.gates.remote_reads].into_iter().for_each(Gate::close);
+    }
+}
+
+fn gate_metrics(app: &App, class: &str) -> GateMetrics {
+    let metrics = &app.metrics;
+    GateMetrics {
+        active: metrics.active(class),
+        queued: metrics.queued(class),
+        queue_seconds: metrics.queue_seconds(class),
+    }
+}

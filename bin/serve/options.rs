@@ -1,0 +1,170 @@
+//! From flags to checked settings.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use varve_query::EngineOptions;
+use varve_query::promql::{Bounds, Features};
+
+use crate::cli::{AdmissionStatus, OnCorruption, ServeArgs, WalSync};
+use crate::config::Config;
+use crate::machine::{self, Memory};
+use crate::quantity::{print_duration, print_size};
+use crate::server::settings::{ResponseLimits, Settings};
+use crate::server::store::StoreOptions;
+
+/// Enables the search endpoints.
+const SEARCH_FEATURE: &str = "search-api";
+/// The deprecated form of --config.auto-reload.
+const AUTO_RELOAD_FEATURE: &str = "auto-reload-config";
+/// Prometheus' names of other features, which Varve always or never has.
+const OTHER_FEATURES: [&str; 6] = [
+    "exemplar-storage",
+    "native-histograms",
+    "ooo-native-histograms",
+    "memory-snapshot-on-shutdown",
+    "metadata-wal-records",
+    "created-timestamp-zero-ingestion",
+];
+
+pub(super) fn features(args: &ServeArgs) -> Features {
+    let bounds = Bounds { size_max: args.query_max_length, depth_max: args.query_max_nesting };
+    let mut features = Features { bounds, ..Features::default() };
+    for name in args.enable_feature.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        if features.enable(name) || name == SEARCH_FEATURE {
+            tracing::info!(option = name, "Feature enabled");
+        } else if name == AUTO_RELOAD_FEATURE {
+            tracing::warn!(option = name, "This option for --enable-feature is deprecated, use --config.auto-reload");
+        } else if OTHER_FEATURES.contains(&name) {
+            tracing::warn!(option = name, "This option for --enable-feature has no effect on Varve");
+        } else {
+            tracing::warn!(option = name, "Unknown option for --enable-feature");
+        }
+    }
+    features
+}
+
+fn has_feature(args: &ServeArgs, feature: &str) -> bool {
+    args.enable_feature.iter().any(|name| name.trim() == feature)
+}
+
+pub(super) fn settings(
+    args: &ServeArgs,
+    memory: &Memory,
+    features: Features,
+    flags: BTreeMap<String, String>,
+) -> Settings {
+    // By default, all queries together use at most 40 % of the memory, and a single one a quarter of that.
+    let total = or_default(args.query_max_memory_total, || share_of_memory(memory, 2, 5));
+    Settings {
+        read_timeout: args.read_timeout,
+        max_connections: args.max_connections,
+        response: ResponseLimits {
+            buffer_size: args.response_buffer,
+            size_max: or_default(args.max_response_size, || usize::MAX),
+            stall_timeout: args.write_stall_timeout,
+        },
+        query_timeout: args.query_timeout,
+        query_partial_during_replay: args.query_partial_during_replay,
+        query_max_concurrency: args.query_max_concurrency,
+        // These requests are CPU bound: more concurrency only needs more memory.
+        metadata_concurrency: or_default(args.query_metadata_concurrency, || (2 * machine::cores()).max(4)),
+        queued_max: args.query_max_queued,
+        queue_timeout: args.query_queue_timeout,
+        metadata_series_max: Some(args.query_max_metadata_series).filter(|&series_max| series_max > 0),
+        write_concurrency: args.ingest.concurrency_max,
+        query_max_memory: or_default(args.query_max_memory, || total / 4).min(total),
+        query_max_memory_total: total,
+        write_body_size_max: args.ingest.body_size_max,
+        write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
+        admission_status: match args.ingest.admission_status {
+            AdmissionStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            AdmissionStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        },
+        features,
+        auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
+        admin_api: args.enable_admin_api,
+        lifecycle: args.enable_lifecycle,
+        search: has_feature(args, SEARCH_FEATURE),
+        search_limit_max: args.search_max_limit,
+        cors_origin: args.cors_origin.clone(),
+        notifications_subscribers_max: args.max_notifications_subscribers,
+        lookback_delta_ms: millis(args.query_lookback_delta),
+        points_max: args.query_max_points,
+        remote_read_concurrency: match args.remote_read_concurrent_limit {
+            0 => usize::MAX,
+            limit => limit,
+        },
+        remote_read_samples_max: args.remote_read_sample_limit,
+        remote_read_frame_size_max: args.remote_read_frame_size,
+        retention: retention(args.retention_time, args.retention_size),
+        flags,
+    }
+}
+
+/// Returns the retention as Prometheus prints it: `15d or 512GiB`.
+fn retention(time: Duration, size: usize) -> String {
+    let time = (!time.is_zero()).then(|| print_duration(time));
+    let size = (size > 0).then(|| print_size(size));
+    time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
+}
+
+pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, features: Features) -> StoreOptions {
+    let tsdb = varve_tsdb::Options {
+        shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
+        wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
+        wal_sync: match args.wal_sync {
+            WalSync::Interval => varve_tsdb::WalSync::Interval,
+            WalSync::Always => varve_tsdb::WalSync::Always,
+            WalSync::Never => varve_tsdb::WalSync::Never,
+        },
+        wal_replay_concurrency: or_default(args.wal_replay_concurrency, machine::cores),
+        wal_replay_memory_bytes: args.wal_replay_memory,
+        wal_replay_in_background: true,
+        wal_on_corruption: match args.wal_on_corruption {
+            OnCorruption::Quarantine => varve_tsdb::WalOnCorruption::Quarantine,
+            OnCorruption::Refuse => varve_tsdb::WalOnCorruption::Refuse,
+        },
+        flush_interval: args.flush_interval,
+        flush_size_bytes: or_default(args.flush_size, || share_of_memory(memory, 1, 8)),
+        page_cache_size_bytes: or_default(args.page_cache_size, || share_of_memory(memory, 1, 16)),
+        compaction_bytes_per_second: args.compaction_rate as u64,
+        retention_ms: Some(millis(args.retention_time)).filter(|&ms| ms > 0),
+        retention_size_bytes: Some(args.retention_size as u64).filter(|&size| size > 0),
+        out_of_order_window_ms: millis(config.storage.tsdb.out_of_order_time_window),
+        in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),
+        ahead_max_ms: millis(config.storage.tsdb.ahead_max),
+        exemplars_max: config.storage.exemplars.max_exemplars,
+        head_size_max_bytes: or_default(args.head_max_memory, || share_of_memory(memory, 1, 2)),
+        ..varve_tsdb::Options::default()
+    };
+    let engine = EngineOptions {
+        lookback_delta_ms: millis(args.query_lookback_delta),
+        samples_max: args.query_max_samples,
+        parallelism: or_default(args.query_parallelism, machine::cores).min(PARALLELISM_MAX),
+        features,
+        ..EngineOptions::default()
+    };
+    StoreOptions { tsdb, ingest: args.ingest.limits(), config, engine }
+}
+
+/// Maximum number of threads that queries share.
+const PARALLELISM_MAX: usize = 256;
+/// Maximum number of shards of a store.
+const SHARDS_MAX: usize = 256;
+/// Maximum number of logs that the shards share: a request of 2,000 samples has 250 for each.
+const WAL_LOGS_MAX: usize = 8;
+
+fn or_default(given: usize, default: impl FnOnce() -> usize) -> usize {
+    if given == 0 { default() } else { given }
+}
+
+/// Returns `part / of` of the memory that the process may use.
+fn share_of_memory(memory: &Memory, part: u64, of: u64) -> usize {
+    usize::try_from(memory.limit_bytes() / of * part).unwrap_or(usize::MAX)
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

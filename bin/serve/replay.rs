@@ -1,0 +1,84 @@
+//! The wait for the end of log replay, which runs while the server serves.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::task::JoinHandle;
+use varve_tsdb::{Interrupt, QueryContext, ReplayStats};
+
+use super::of_store;
+use crate::server::store::Store;
+
+/// Waits for the end of the replay on a blocking thread, until it is dropped.
+pub(super) struct Replay {
+    ctx: QueryContext,
+    ended: JoinHandle<Result<()>>,
+    is_done: bool,
+}
+
+impl Replay {
+    /// Logs the end of the replay that began at `started`, and calls `done`.
+    pub(super) fn watch(
+        store: Arc<Store>,
+        path: PathBuf,
+        started: Instant,
+        done: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let ctx = QueryContext::unbounded();
+        let waiting = ctx.clone();
+        let ended = tokio::task::spawn_blocking(move || match store.db.wait_replayed(&waiting) {
+            Ok(()) => {
+                report(&store.db.stats().replayed, started.elapsed());
+                done();
+                Ok(())
+            }
+            Err(varve_tsdb::Error::Interrupted(_)) => Ok(()),
+            Err(varve_tsdb::Error::ReplayFailed { reason }) => Err(of_store(&path, &reason)),
+            Err(error) => Err(of_store(&path, &error)),
+        });
+        Self { ctx, ended, is_done: false }
+    }
+
+    /// Returns why the replay failed; never returns if it does not fail.
+    pub(super) async fn failed(&mut self) -> anyhow::Error {
+        if !self.is_done {
+            let ended = (&mut self.ended).await.context("wait for the replay");
+            self.is_done = true;
+            if let Err(error) = ended.and_then(|result| result) {
+                return error;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.ctx.interrupt(Interrupt::Shutdown);
+    }
+}
+
+/// Logs the result of a replay.
+fn report(replayed: &ReplayStats, duration: Duration) {
+    tracing::info!(
+        series = replayed.n_series,
+        samples = replayed.n_samples,
+        bytes = replayed.read_bytes,
+        samples_meanwhile = replayed.n_held,
+        ?duration,
+        "Log replayed"
+    );
+    if replayed.torn_bytes > 0 {
+        tracing::info!(bytes = replayed.torn_bytes, "Truncated records that were being written when the process ended");
+    }
+    if replayed.damaged_bytes > 0 || replayed.n_orphaned > 0 {
+        let (bytes, orphaned_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
+        tracing::error!(bytes, orphaned_samples, "The log is damaged; the damaged bytes are quarantined");
+    }
+    if replayed.n_held_conflicting > 0 {
+        let samples = replayed.n_held_conflicting;
+        tracing::warn!(samples, "Dropped samples received during replay: the log has other values at their timestamps");
+    }
+}

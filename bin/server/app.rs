@@ -1,0 +1,233 @@
+//! The state of a running server.
+//!
+//! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]; before and after, requests for data get 503.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus::proto::MetricFamily;
+use varve_tsdb::{Interrupt, MemoryBudget, QueryContext};
+
+use super::active_requests::log::{self, ActiveRequestLog, State};
+use super::active_requests::{ActiveRequest, ActiveRequests, Stage};
+use super::live_config::LiveConfig;
+use super::metrics::{MemoryStats, Metrics};
+use super::notifications::{CONFIG_FAILED, Notifications};
+use super::pressure::Pressure;
+use super::query_log::QueryLog;
+use super::rejects::RejectLog;
+use super::request_context::truncate;
+use super::settings::Settings;
+use super::shutdown::Quit;
+use super::store::Store;
+use crate::config::Config;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Metrics,
+    pub(crate) config: LiveConfig,
+    pub(crate) notifications: Notifications,
+    pub(crate) quit: Quit,
+    pub(crate) started: Timestamp,
+    pub(crate) active_requests: Arc<ActiveRequests>,
+    pub(crate) pressure: Pressure,
+    pub(crate) query_log: QueryLog,
+    pub(crate) rejects: RejectLog,
+    phase: AtomicU8,
+    store: RwLock<Option<Arc<Store>>>,
+    /// Opened with the store, in its directory.
+    active_request_log: OnceLock<ActiveRequestLog>,
+    /// Bounds the memory of all queries and metadata requests.
+    query_memory: MemoryBudget,
+    /// Bounds the memory of request bodies of writes.
+    write_memory: MemoryBudget,
+}
+
+/// The flag that bounds the memory of all queries; a single query has a lower bound.
+pub(crate) const QUERY_MEMORY_TOTAL_FLAG: &str = "--query.max-memory-total";
+
+const WRITE_MEMORY_FLAG: &str = "--ingest.bytes-in-flight-max";
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+const STOPPING: u8 = 2;
+
+/// Bytes of a query in a log message.
+const LOGGED_SIZE_MAX: usize = 1000;
+
+impl App {
+    /// Creates the state of a server that has no store yet.
+    ///
+    /// # Errors
+    /// If two metrics have the same name.
+    pub(crate) fn new(settings: Settings, config: LiveConfig, pressure: Pressure) -> prometheus::Result<Self> {
+        let metrics = Metrics::new()?;
+        let active_requests = Arc::<ActiveRequests>::default();
+        let relief = Arc::<ActiveRequests>::clone(&active_requests);
+        Ok(Self {
+            started: Timestamp::now(),
+            config,
+            notifications: Notifications::new(settings.notifications_subscribers_max),
+            quit: Quit::default(),
+            phase: AtomicU8::new(STARTING),
+            store: RwLock::new(None),
+            active_requests,
+            pressure,
+            query_log: metrics.query_log(),
+            rejects: RejectLog::default(),
+            active_request_log: OnceLock::new(),
+            query_memory: MemoryBudget::with_relief(QUERY_MEMORY_TOTAL_FLAG, settings.query_max_memory_total, relief),
+            write_memory: MemoryBudget::new(WRITE_MEMORY_FLAG, settings.write_bytes_in_flight_max),
+            metrics,
+            settings,
+        })
+    }
+
+    /// Starts to serve requests for data.
+    pub(crate) fn set_store(&self, store: Arc<Store>) {
+        *self.store.write().unwrap_or_else(PoisonError::into_inner) = Some(store);
+        self.phase.store(READY, Ordering::Release);
+    }
+
+    /// Returns the store; `None` before it is open and after [`App::take_store`].
+    pub(crate) fn store(&self) -> Option<Arc<Store>> {
+        self.store.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Removes the store, to close it.
+    pub(crate) fn take_store(&self) -> Option<Arc<Store>> {
+        self.store.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Rejects further requests with 503.
+    pub(crate) fn begin_shutdown(&self) {
+        self.phase.store(STOPPING, Ordering::Release);
+    }
+
+    /// Returns `None` while the store is open, and otherwise whether the server is stopping.
+    pub(crate) fn stopping(&self) -> Option<bool> {
+        match self.phase.load(Ordering::Acquire) {
+            READY => None,
+            phase => Some(phase == STOPPING),
+        }
+    }
+
+    /// Reloads the configuration.
+    ///
+    /// # Errors
+    /// As [`LiveConfig::reload`], or if the query log cannot be opened; the previous configuration stays in force.
+    pub(crate) fn reload(&self) -> anyhow::Result<()> {
+        let reloaded = self.config.reload(|config| self.apply(config));
+        self.notifications.set(CONFIG_FAILED, reloaded.is_err());
+        match &reloaded {
+            Ok(()) => tracing::info!("Completed loading of configuration file"),
+            Err(reason) => tracing::error!(reason = format!("{reason:#}"), "Error reloading config"),
+        }
+        reloaded
+    }
+
+    /// Applies what does not need a restart: all of it, or nothing.
+    fn apply(&self, config: &Config) -> anyhow::Result<()> {
+        let log = QueryLog::open(config.global.query_log_file.as_deref())?;
+        if let Some(store) = self.store() {
+            store.reload(config)?;
+        }
+        self.query_log.write_to(log);
+        Ok(())
+    }
+
+    /// Collects all metrics. Blocks: not for a tokio task.
+    pub(crate) fn gather(&self) -> Vec<MetricFamily> {
+        let memory = MemoryStats {
+            queries_bytes: self.query_memory.used(),
+            queries_max_bytes: self.settings.query_max_memory_total,
+            queries_concurrent_max: self.settings.query_max_concurrency,
+            write_bodies_bytes: self.write_memory.used(),
+            process: self.pressure.stats(),
+            active_request_log_dropped: self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped),
+        };
+        self.metrics.gather(self.store().as_deref(), &memory, self.config.status())
+    }
+
+    /// Returns the context of a request: its deadline, its cancellation, its memory budget.
+    pub(crate) fn context(&self, timeout: Option<Duration>) -> QueryContext {
+        let timeout = timeout.map_or(self.settings.query_timeout, |timeout| timeout.min(self.settings.query_timeout));
+        let memory = self.memory_of_query();
+        if self.settings.query_partial_during_replay {
+            QueryContext::taking_partial(timeout, memory)
+        } else {
+            QueryContext::new(timeout, memory)
+        }
+    }
+
+    /// Returns a context without a deadline, with the memory budget of a query.
+    pub(crate) fn context_without_deadline(&self) -> QueryContext {
+        QueryContext::new(Duration::MAX, self.memory_of_query())
+    }
+
+    /// Returns the context of a write request with this deadline. It has a budget of its own, so that its memory is known.
+    pub(crate) fn write_context(&self, timeout: Duration) -> QueryContext {
+        let memory = self.write_memory.child(WRITE_MEMORY_FLAG, self.settings.write_bytes_in_flight_max);
+        QueryContext::new(timeout, memory)
+    }
+
+    fn memory_of_query(&self) -> MemoryBudget {
+        self.query_memory.child("--query.max-memory", self.settings.query_max_memory)
+    }
+
+    /// Interrupts the heaviest request if memory is short, and records all active requests in their log.
+    pub(crate) fn check_requests(&self) {
+        if self.pressure.check() {
+            self.active_requests.interrupt_heaviest(Interrupt::Pressure);
+        }
+        for request in self.active_requests.list() {
+            self.record(&request, if request.stage() == Stage::Waiting { State::Waiting } else { State::Working }, "");
+        }
+    }
+
+    /// Opens the active-request log in the data directory, and logs what the previous process left in its own.
+    pub(crate) fn open_active_request_log(&self, dir: &Path) {
+        match ActiveRequestLog::create(dir, std::process::id(), self.started.as_millisecond()) {
+            Ok(log) => drop(self.active_request_log.set(log)),
+            Err(error) => tracing::warn!(?dir, %error, "Cannot create the active-request log"),
+        }
+        if let Ok(previous) = log::read(&dir.join(log::PREVIOUS_FILE))
+            && !previous.is_clean_shutdown
+        {
+            let active = previous.active();
+            let n_active = active.len();
+            let heaviest = active.first().map(|record| truncate(&record.text, LOGGED_SIZE_MAX));
+            tracing::warn!(
+                n_active,
+                heaviest,
+                "The previous process did not shut down cleanly, see `varve status last-words`"
+            );
+        }
+    }
+
+    /// Records a clean shutdown in the active-request log.
+    pub(crate) fn close_active_request_log(&self) {
+        self.active_request_log.get().into_iter().for_each(ActiveRequestLog::close);
+    }
+
+    /// Records that work on a request has begun.
+    pub(crate) fn record_start(&self, request: &ActiveRequest) {
+        self.record(request, State::Working, "");
+    }
+
+    /// Records that a request has ended, and why if it failed.
+    pub(crate) fn record_end(&self, request: &ActiveRequest, reason: Option<&str>) {
+        let state = if reason.is_some() { State::Failed } else { State::Completed };
+        self.record(request, state, reason.unwrap_or_default());
+    }
+
+    fn record(&self, request: &ActiveRequest, state: State, reason: &str) {
+        if let Some(log) = self.active_request_log.get() {
+            request.record_in(log, state, reason);
+        }
+    }
+}
