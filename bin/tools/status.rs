@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::server::active_requests::log;
-use crate::server::active_requests::log::{Record, LogFile, State};
+use crate::server::active_requests::log::{LogFile, Record, State};
 
 /// Maximum number of finished requests in the report.
 const ENDED_SHOWN: usize = 10;
@@ -63,12 +63,12 @@ fn report(found: &LogFile) -> String {
     let mut out = String::new();
     let end = if found.is_clean_shutdown { "shut down" } else { "was killed, crashed, or is still running" };
     line(&mut out, format_args!("Process {}, started {}, {end}.", found.pid, time(found.started_ms)));
-    let at_work = found.active();
-    if at_work.is_empty() {
+    let active = found.active();
+    if active.is_empty() {
         line(&mut out, format_args!("No active requests."));
     } else {
-        line(&mut out, format_args!("Active requests, heaviest first ({}):", at_work.len()));
-        at_work.iter().for_each(|record| describe(&mut out, record));
+        line(&mut out, format_args!("Active requests, heaviest first ({}):", active.len()));
+        active.iter().for_each(|record| describe(&mut out, record));
     }
     let mut ended: Vec<_> =
         found.records.iter().filter(|record| matches!(record.state, State::Completed | State::Failed)).collect();
@@ -88,7 +88,7 @@ fn describe(out: &mut String, record: &Record) {
     let state = match record.state {
         State::Waiting => "waiting",
         State::Working => "working",
-        State::Completed => "answered",
+        State::Completed => "completed",
         State::Failed => "failed",
     };
     let age_ms = recorded_ms.saturating_sub(*started_ms);

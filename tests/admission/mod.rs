@@ -113,7 +113,7 @@ fn what_comes_too_fast_is_to_come_again() {
         let stored =
             server.http().query("/api/v1/query", &[("query", "m{i=\"0\"}[1m]"), ("time", "1700000001")]).data();
         assert_eq!(stored["result"][0]["values"].as_array().map(Vec::len), Some(2));
-        assert_eq!(server.metric("varve_ingest_throttled_total{scarce=\"new_series\"}"), 1.0);
+        assert_eq!(server.metric("varve_ingest_throttled_total{resource=\"new_series\"}"), 1.0);
     }
 }
 

@@ -49,7 +49,7 @@ fn two_blocks() -> (Server, [PathBuf; 2]) {
     (server, blocks.try_into().expect("two blocks"))
 }
 
-/// Every file below a folder with its bytes, but for the lock, the reserve and the request rings, which hold no samples.
+/// Every file below a folder with its bytes, but for the lock, the reserve and the active-request logs, which hold no samples.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("list a folder") {
@@ -58,7 +58,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             files.extend(self::files(&path));
         } else if !path.ends_with("lock")
             && !path.ends_with("reserve")
-            && path.extension().is_none_or(|of| of != "ring")
+            && path.extension().is_none_or(|of| of != "active")
         {
             let bytes = std::fs::read(&path).expect("read a file");
             files.insert(path, bytes);

@@ -97,7 +97,7 @@ fn when_one_prometheus_dies_the_other_takes_over_after_the_timeout_and_nothing_i
     let missed: Vec<_> = scraped.range(due_ms..=newest).filter(|at| !stored[second].contains(at)).collect();
     assert!(missed.is_empty(), "after the timeout, at {due_ms}, {missed:?} are not stored");
     assert!(stored[&first].last() < stored[second].first(), "one after the other: {stored:?}");
-    assert!(varve.metric("varve_ha_samples_left_out_total{cluster=\"c\"}") >= 3.0);
+    assert!(varve.metric("varve_ha_samples_deduplicated_total{cluster=\"c\"}") >= 3.0);
     assert_eq!(varve.metric("varve_ha_leader_changes_total{cluster=\"c\"}"), 1.0);
 }
 

@@ -129,7 +129,7 @@ fn an_answer_that_flows_already_is_cut_at_its_longest() {
     let answer = server.http().query("/api/v1/series", &[("match[]", "load")]).expect_status(200);
     assert!(answer.cut.is_some() && answer.body.len() <= 256 << 10, "{answer:?}");
     assert_eq!(hits(&server, "--web.max-response-size"), 1.0);
-    assert_eq!(server.metric("varve_http_answers_cut_total"), 1.0);
+    assert_eq!(server.metric("varve_http_responses_truncated_total"), 1.0);
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn the_queue_is_bounded_in_length_and_time() {
     let running = endless_query(&server);
     let mut waiting = server.http().connect();
     waiting.send(b"GET /api/v1/query?query=2 HTTP/1.1\r\nHost: x\r\n\r\n");
-    wait_until("the second to wait", || server.metric("varve_requests_waiting{class=\"query\"}") == 1.0);
+    wait_until("the second to wait", || server.metric("varve_requests_queued{class=\"query\"}") == 1.0);
     let third = server.http().query("/api/v1/query", &[("query", "3")]);
     ended_by(&server, "--query.max-queued", third, 503, "unavailable");
     // Metadata calls have a queue of their own.
     server.http().query("/api/v1/series", &[("match[]", "load"), ("limit", "1")]).expect_status(200);
     assert_eq!(waiting.read(12), "HTTP/1.1 503");
     assert_eq!(hits(&server, "--query.queue-timeout"), 1.0);
-    assert_eq!(server.metric("varve_requests_waiting{class=\"query\"}"), 0.0);
+    assert_eq!(server.metric("varve_requests_queued{class=\"query\"}"), 0.0);
     drop(running);
     server.http().query("/api/v1/query", &[("query", "1")]).expect_status(200);
 }

@@ -23,7 +23,7 @@ fn an_answer_that_fails_late_is_reset_and_the_connection_goes_on() {
         let cut = client.body(response).expect_err("the answer is cut");
         assert!(cut.is_body_write_aborted() || format!("{cut:?}").contains("Reset"), "{coding}: {cut:?}");
     }
-    assert_eq!(server.metric("varve_http_answers_cut_total"), 3.0);
+    assert_eq!(server.metric("varve_http_responses_truncated_total"), 3.0);
     assert_eq!(client.get("/-/healthy").0, 200);
 }
 

@@ -34,7 +34,7 @@ fn above_the_mark_queries_and_writes_are_refused() {
         assert!(!answer.header("retry-after").is_empty());
         let (kind, error) = answer.error();
         assert_eq!(kind, "unavailable");
-        assert!(error.starts_with("memory is short: ") && error.contains("--memory.refuse-at"), "{error}");
+        assert!(error.starts_with("out of memory: ") && error.contains("--memory.refuse-at"), "{error}");
     }
     let request = WriteRequest::new([series(&[("__name__", "up")], &[(super::T0, 1.0)])]);
     let answer = server.http().write(&request).expect_status(503);

@@ -76,7 +76,7 @@ fn identical_queries_are_computed_once() {
         asking.into_iter().map(|client| client.join().expect("a client does not panic")).collect()
     });
     assert!(answers.iter().all(|answer| *answer == answers[0] && answer.len() > 1000));
-    let shared = server.metric("varve_requests_shared_total{class=\"query\"}");
+    let shared = server.metric("varve_requests_coalesced_total{class=\"query\"}");
     assert!(shared >= 1.0 && shared < CLIENTS as f64, "{shared}");
 }
 

@@ -269,7 +269,7 @@ fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
         [&json!("{__name__=\"up\"}"), &json!("Grafana/12 (dashboard d1)")]
     );
     assert_eq!(server.metric("varve_ingest_samples_stored_total"), 1.0);
-    assert_eq!(server.metric("varve_ingest_rule_fallbacks_total{rule=\"no-up\"}"), 1.0);
+    assert_eq!(server.metric("varve_ingest_rules_disabled_total{rule=\"no-up\"}"), 1.0);
     wait_until("the log to tell", || server.log().contains("falls back to shadow"));
 
     // So it is after a restart, in order or not, until the entry is another one.

@@ -61,11 +61,11 @@ impl Metrics {
         let counter = |name: &str, help: &str| registered(&registry, IntCounter::new(name, help)?);
         let http_seconds = HistogramOpts::new(
             "prometheus_http_request_duration_seconds",
-            "Histogram of latencies for HTTP requests, up to the head of the answer.",
+            "Histogram of latencies for HTTP requests, up to the response headers.",
         );
         let queue_seconds = HistogramOpts::new(
-            "varve_admission_wait_seconds",
-            "Time that requests waited for a place, by class of request.",
+            "varve_request_queue_duration_seconds",
+            "Time that requests waited in the queue, by class of request.",
         );
         let metrics = Self {
             started_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
@@ -82,37 +82,40 @@ impl Metrics {
             )?,
             responses_truncated: counter(
                 "varve_http_responses_truncated_total",
-                "Answers that broke off after their start was sent: deadline, client, memory or failure.",
+                "Responses aborted after their first bytes were sent, because of a deadline, the client, memory or a failure.",
             )?,
             panics: counter("varve_http_panics_total", "Requests whose handler panicked.")?,
             connections: registered(&registry, IntGauge::new("varve_http_connections", "Open connections.")?)?,
             connections_evicted: counter(
                 "varve_http_connections_evicted_total",
-                "Idle connections closed because --web.max-connections were open.",
+                "Idle connections closed because --web.max-connections was reached.",
             )?,
             connections_stalled: counter(
                 "varve_http_connections_stalled_total",
-                "Connections closed because the client took nothing for --web.write-stall-timeout.",
+                "Connections closed because the client read nothing for --web.write-stall-timeout.",
             )?,
             streams_stalled: counter(
                 "varve_http_streams_stalled_total",
-                "Answers of HTTP/2 reset because the client took nothing of them for --web.write-stall-timeout.",
+                "HTTP/2 streams reset because the client read nothing of the response for --web.write-stall-timeout.",
             )?,
             requests_denied: counter(
                 "varve_http_requests_denied_total",
-                "Requests without a user, password or token that lets them in.",
+                "Requests denied for missing or wrong credentials.",
             )?,
             handshakes_failed: counter(
                 "varve_http_tls_handshakes_failed_total",
-                "Connections that ended before they were encrypted.",
+                "Connections that failed during the TLS handshake.",
             )?,
             self_scrapes_failed: counter(
                 "varve_self_scrapes_failed_total",
-                "Rounds of Varve's own metrics that could not be stored in full.",
+                "Self-scrapes whose samples could not all be stored.",
             )?,
             active: registered(
                 &registry,
-                IntGaugeVec::new(Opts::new("varve_requests_active", "Requests at work, by class."), &["class"])?,
+                IntGaugeVec::new(
+                    Opts::new("varve_requests_active", "Requests being processed, by class."),
+                    &["class"],
+                )?,
             )?,
             queue_seconds: registered(
                 &registry,
@@ -120,14 +123,17 @@ impl Metrics {
             )?,
             queued: registered(
                 &registry,
-                IntGaugeVec::new(Opts::new("varve_requests_waiting", "Requests that wait for a place."), &["class"])?,
+                IntGaugeVec::new(
+                    Opts::new("varve_requests_queued", "Requests waiting in the queue, by class."),
+                    &["class"],
+                )?,
             )?,
             requests_coalesced: registered(
                 &registry,
                 IntCounterVec::new(
                     Opts::new(
-                        "varve_requests_shared_total",
-                        "Requests that got the answer of an identical one that was there already.",
+                        "varve_requests_coalesced_total",
+                        "Requests that shared the response of an identical concurrent request, by class.",
                     ),
                     &["class"],
                 )?,
@@ -135,10 +141,7 @@ impl Metrics {
             limits_hit: registered(
                 &registry,
                 IntCounterVec::new(
-                    Opts::new(
-                        "varve_limits_hit_total",
-                        "Requests that were refused or ended, by the limit that they hit.",
-                    ),
+                    Opts::new("varve_limits_hit_total", "Requests rejected or aborted because of a limit, by limit."),
                     &["limit"],
                 )?,
             )?,
@@ -224,22 +227,26 @@ pub(crate) struct MemoryStats {
 impl MemoryStats {
     fn families(&self) -> [MetricFamily; 7] {
         let gauge = |name, help, value: usize| family(name, help, MetricType::GAUGE, value as f64);
-        let help = "Requests that the request ring did not note, and notes that could not be written.";
-        let lost =
-            family("varve_request_ring_lost_total", help, MetricType::COUNTER, self.active_request_log_dropped as f64);
+        let help = "Requests missing from the active-request log because it was full, and failed writes to it.";
+        let lost = family(
+            "varve_active_request_log_dropped_total",
+            help,
+            MetricType::COUNTER,
+            self.active_request_log_dropped as f64,
+        );
         let (used, limit) = self.process;
         [
             lost,
             family(
                 "varve_memory_used_bytes",
-                "Memory in use, of what --memory.refuse-at is about.",
+                "Memory in use, as compared with --memory.refuse-at.",
                 MetricType::GAUGE,
                 used as f64,
             ),
-            family("varve_memory_limit_bytes", "Memory that may be in use.", MetricType::GAUGE, limit as f64),
-            gauge("varve_query_memory_bytes", "Memory that all queries hold.", self.queries_bytes),
-            gauge("varve_ingest_body_bytes", "Memory that bodies of write requests hold.", self.write_bodies_bytes),
-            gauge("varve_query_memory_max_bytes", "Memory that all queries may hold.", self.queries_max_bytes),
+            family("varve_memory_limit_bytes", "Memory available to the server.", MetricType::GAUGE, limit as f64),
+            gauge("varve_query_memory_bytes", "Memory used by all queries.", self.queries_bytes),
+            gauge("varve_ingest_body_bytes", "Memory used by the bodies of write requests.", self.write_bodies_bytes),
+            gauge("varve_query_memory_max_bytes", "Maximum memory of all queries.", self.queries_max_bytes),
             gauge(
                 "prometheus_engine_queries_concurrent_max",
                 "The max number of concurrent queries.",
@@ -275,7 +282,8 @@ fn config_families(config: ReloadStatus) -> [MetricFamily; 2] {
 }
 
 fn build_info() -> MetricFamily {
-    let mut info = family("varve_build_info", "A metric with value 1 that tells the version.", MetricType::GAUGE, 1.0);
+    let mut info =
+        family("varve_build_info", "A metric with a constant value of 1, labeled by version.", MetricType::GAUGE, 1.0);
     let label = label("version", env!("CARGO_PKG_VERSION"));
     info.mut_metric().iter_mut().for_each(|metric| metric.set_label(vec![label.clone()]));
     info

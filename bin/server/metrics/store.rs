@@ -29,24 +29,36 @@ fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
                 (vec![label("type", "histogram")], stats.n_histograms_appended as f64),
             ],
         ),
-        gauge("varve_tsdb_head_size_bytes", "Memory that series and samples take, about.", stats.head_size_bytes),
-        gauge("varve_tsdb_wal_pending_bytes", "Log records that wait to be written.", stats.wal_pending_bytes),
-        gauge("varve_tsdb_replayed_series", "Series defined by the log at the last start.", replayed.n_series),
-        gauge("varve_tsdb_replayed_samples", "Samples restored from the log at the last start.", replayed.n_samples),
+        gauge(
+            "varve_tsdb_head_size_bytes",
+            "Approximate memory of series and their recent samples.",
+            stats.head_size_bytes,
+        ),
+        gauge(
+            "varve_tsdb_wal_pending_bytes",
+            "Bytes of log records not yet written to the log.",
+            stats.wal_pending_bytes,
+        ),
+        gauge("varve_tsdb_replayed_series", "Series replayed from the log at the last start.", replayed.n_series),
+        gauge("varve_tsdb_replayed_samples", "Samples replayed from the log at the last start.", replayed.n_samples),
         gauge(
             "varve_tsdb_replayed_orphaned_samples",
-            "Samples of the log at the last start whose series is not defined.",
+            "Samples skipped by the last replay because the log does not define their series.",
             replayed.n_orphaned,
         ),
-        gauge("varve_tsdb_replayed_torn_bytes", "Bytes cut off the log's ends at the last start.", replayed.torn_bytes),
+        gauge(
+            "varve_tsdb_replayed_torn_bytes",
+            "Bytes truncated from torn ends of the log at the last start.",
+            replayed.torn_bytes,
+        ),
         gauge(
             "varve_tsdb_replayed_damaged_bytes",
-            "Bytes inside the log that were damaged at the last start and put into quarantine.",
+            "Damaged bytes of the log that the last start quarantined.",
             replayed.damaged_bytes,
         ),
         family_of(
-            "varve_tsdb_replayed_held_samples",
-            "Samples that came while the log was replayed at the last start, by what became of them.",
+            "varve_tsdb_replayed_buffered_samples",
+            "Samples received during the last replay, by outcome.",
             MetricType::GAUGE,
             held(replayed),
         ),
@@ -65,18 +77,23 @@ fn held(replayed: &varve_tsdb::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
     let (repeated, conflicting) = (replayed.n_held_repeated, replayed.n_held_conflicting);
     let late = replayed.n_held_refusable;
     let stored = replayed.n_held.saturating_sub(repeated + conflicting + late);
-    let outcomes = [("stored", stored), ("repeated", repeated), ("conflicting", conflicting), ("stored_late", late)];
+    let outcomes =
+        [("stored", stored), ("duplicate", repeated), ("conflicting", conflicting), ("stored_out_of_order", late)];
     outcomes.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64))
 }
 
 fn replay(status: &varve_tsdb::ReplayStatus) -> Vec<MetricFamily> {
     let is_running = u64::from(status.state == varve_tsdb::ReplayState::Running);
     vec![
-        gauge("varve_tsdb_replay_running", "1 while the log is replayed.", is_running),
-        gauge("varve_tsdb_replay_read_bytes", "Bytes of the log that the replay has read.", status.n_bytes),
-        gauge("varve_tsdb_replay_log_bytes", "Bytes of the log that are to be replayed.", status.n_bytes_total),
-        gauge("varve_tsdb_replay_held_bytes", "Memory of samples that wait for the replay.", status.held_bytes),
-        gauge("varve_tsdb_replay_held_max_bytes", "Memory that they may take.", status.held_max_bytes),
+        gauge("varve_tsdb_replay_running", "Whether the log is being replayed (1) or not (0).", is_running),
+        gauge("varve_tsdb_replay_read_bytes", "Bytes of the log that replay has read.", status.n_bytes),
+        gauge("varve_tsdb_replay_log_bytes", "Total bytes of the log to replay.", status.n_bytes_total),
+        gauge("varve_tsdb_replay_buffered_bytes", "Memory of samples buffered until replay ends.", status.held_bytes),
+        gauge(
+            "varve_tsdb_replay_buffered_max_bytes",
+            "Maximum memory of samples buffered until replay ends.",
+            status.held_max_bytes,
+        ),
     ]
 }
 
@@ -125,15 +142,15 @@ fn blocks(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
             "The number of bytes that are currently used for local storage by all blocks.",
             stats.blocks_size_bytes,
         ),
-        gauge("varve_tsdb_blocks_index_bytes", "Bytes of blocks that are index.", stats.blocks_index_bytes),
+        gauge("varve_tsdb_blocks_index_bytes", "Bytes of the indexes of all blocks.", stats.blocks_index_bytes),
         gauge("varve_tsdb_blocks_samples", "Samples in blocks.", stats.blocks_samples),
         gauge("varve_tsdb_blocks_damaged", "Blocks that could not be opened.", stats.n_damaged_blocks),
         counter(
             "varve_tsdb_background_panics_total",
-            "Times that flushing or merging panicked and began anew.",
+            "Panics of flushes and compactions, each of which was retried.",
             stats.n_background_panics,
         ),
-        gauge("varve_tsdb_page_cache_bytes", "Memory of pages of blocks that were read.", stats.page_cache_bytes),
+        gauge("varve_tsdb_page_cache_bytes", "Memory of the block page cache.", stats.page_cache_bytes),
         counter(
             "prometheus_tsdb_compactions_total",
             "Total number of compactions that were executed for the partition.",
@@ -144,10 +161,10 @@ fn blocks(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
             "Total number of compactions that failed for the partition.",
             compaction.n_failed,
         ),
-        counter("varve_tsdb_blocks_expired_total", "Blocks that retention removed.", compaction.n_expired),
+        counter("varve_tsdb_blocks_expired_total", "Blocks deleted by retention.", compaction.n_expired),
         counter(
             "varve_tsdb_merge_conflicts_total",
-            "Samples that merging left out because an earlier one at the same time has another value.",
+            "Samples dropped by compaction because an earlier sample with the same timestamp has another value.",
             compaction.n_conflicts,
         ),
     ]
@@ -167,70 +184,69 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
     let by_outcome = requests.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64));
     let by_reason = stats.rejected.iter().map(|(reason, n)| (vec![label("reason", reason.name())], *n as f64));
     let mut families = vec![
-        family_of(
-            "varve_ingest_requests_total",
-            "Write requests, by what became of them.",
-            MetricType::COUNTER,
-            by_outcome,
+        family_of("varve_ingest_requests_total", "Write requests, by outcome.", MetricType::COUNTER, by_outcome),
+        counter(
+            "varve_ingest_received_bytes_total",
+            "Bytes of write request bodies, before decompression.",
+            stats.received_bytes,
         ),
-        counter("varve_ingest_received_bytes_total", "Bytes of write requests as they came.", stats.received_bytes),
         counter(
             "varve_ingest_samples_stored_total",
-            "Samples of write requests that were stored, exact repetitions included.",
+            "Samples stored, including histograms and exact duplicates.",
             stats.samples_stored,
         ),
+        counter("varve_ingest_samples_dropped_total", "Samples dropped by relabel rules.", stats.samples_dropped),
         counter(
-            "varve_ingest_samples_dropped_total",
-            "Samples of write requests that rules have dropped.",
-            stats.samples_dropped,
-        ),
-        counter(
-            "varve_ingest_samples_left_out_total",
-            "Samples of write requests that were left out because another replica of their HA pair leads.",
+            "varve_ingest_samples_deduplicated_total",
+            "Samples deduplicated because their replica does not lead its HA pair.",
             stats.samples_left_out,
         ),
         counter(
             "varve_ingest_exemplars_stored_total",
-            "Exemplars of write requests that were stored, repetitions included.",
+            "Exemplars stored, including duplicates.",
             stats.exemplars.stored,
         ),
-        gauge("varve_ingest_creating", "Write requests that make series now.", stats.turns.creating),
+        gauge("varve_ingest_series_creations_active", "Write requests that are creating series.", stats.turns.creating),
         gauge(
-            "varve_ingest_waiting",
-            "Write requests that wait now, for a turn to make series or what else is scarce.",
+            "varve_ingest_queued_requests",
+            "Write requests waiting for a permit to create series or for another exhausted resource.",
             stats.turns.waiting,
         ),
-        gauge("varve_ingest_waiting_bytes", "Memory that waiting write requests hold.", stats.turns.waiting_bytes),
-        gauge("varve_ingest_in_flight_bytes", "Memory that write requests at work hold.", stats.in_flight_bytes),
-        counter("varve_ingest_route_hits_total", "Series of write requests that were known.", stats.route.hits),
+        gauge("varve_ingest_queued_bytes", "Memory of queued write requests.", stats.turns.waiting_bytes),
+        gauge("varve_ingest_in_flight_bytes", "Memory of write requests being processed.", stats.in_flight_bytes),
+        counter(
+            "varve_ingest_route_hits_total",
+            "Series of write requests found in the route cache.",
+            stats.route.hits,
+        ),
         counter(
             "varve_ingest_route_misses_total",
-            "Series of write requests that were looked into.",
+            "Series of write requests not found in the route cache.",
             stats.route.misses,
         ),
         counter(
             "varve_ingest_route_evicted_total",
-            "Series forgotten, for want of room or since they were not used.",
+            "Series evicted from the route cache, for lack of space or because they were unused.",
             stats.route.evicted,
         ),
-        gauge("varve_ingest_route_entries", "Series that the route cache knows.", stats.route.entries),
-        gauge("varve_ingest_route_size_bytes", "Memory that the route cache takes.", stats.route.size_bytes),
+        gauge("varve_ingest_route_entries", "Series in the route cache.", stats.route.entries),
+        gauge("varve_ingest_route_size_bytes", "Memory of the route cache.", stats.route.size_bytes),
     ];
     // A family must have a metric: it appears with the first reject.
     if !stats.exemplars.refused.is_empty() {
         let refused = stats.exemplars.refused.iter();
         let by_reason = refused.map(|(refusal, n)| (vec![label("reason", refusal.name())], *n as f64));
-        let help = "Exemplars of write requests that were not stored.";
+        let help = "Exemplars rejected, by reason.";
         families.push(family_of("varve_ingest_exemplars_refused_total", help, MetricType::COUNTER, by_reason));
     }
     if n_throttled > 0 {
         let throttled = stats.requests_throttled.iter();
-        let by_scarce = throttled.map(|(scarce, n)| (vec![label("scarce", scarce.name())], *n as f64));
-        let help = "Write requests of which a part has to come again, by what was scarce.";
+        let by_scarce = throttled.map(|(scarce, n)| (vec![label("resource", scarce.name())], *n as f64));
+        let help = "Write requests that the sender must retry, at least in part, by exhausted resource.";
         families.push(family_of("varve_ingest_throttled_total", help, MetricType::COUNTER, by_scarce));
     }
     if !stats.rejected.is_empty() {
-        let help = "What was not stored of write requests: samples, or what the reason is about.";
+        let help = "Samples, series, exemplars or metadata entries of write requests that were rejected, by reason.";
         families.push(family_of("varve_ingest_rejected_total", help, MetricType::COUNTER, by_reason));
     }
     families
@@ -253,13 +269,17 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
     let mut families = vec![
         family(
             "varve_ingest_rule_series_total",
-            "Label sets that a rule dropped or changed, or in shadow would have, when they were first seen under these rules.",
+            "Label sets that a rule dropped or changed (or would have in a dry run), counted when first seen since the rules were loaded.",
             |rule| rule.series as f64,
         ),
-        family("varve_ingest_rule_samples_total", "Samples of such label sets.", |rule| rule.samples as f64),
+        family(
+            "varve_ingest_rule_samples_total",
+            "Samples of the label sets that a rule dropped or changed (or would have in a dry run).",
+            |rule| rule.samples as f64,
+        ),
         of_all(
             "varve_ingest_rule_samples_per_second",
-            "Samples of such label sets per second, since the figures were read before.",
+            "Samples per second of the label sets that a rule dropped or changed, since the last scrape.",
             MetricType::GAUGE,
             |rule| rule.samples_per_second,
         ),
@@ -268,10 +288,14 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
     if !armed.is_empty() {
         let by_rule =
             armed.iter().map(|rule| (vec![label("rule", &rule.name)], f64::from(u8::from(rule.fallen.is_some()))));
-        let help = "Times that an armed rule fell back to shadow because somebody asked for what it drops.";
-        families.push(family_of("varve_ingest_rule_fallbacks_total", help, MetricType::COUNTER, by_rule));
-        let help = "Times that it could not be written at once which rules fell back to shadow.";
-        families.push(counter("varve_ingest_rule_fallbacks_unsaved_total", help, store.receiver.fallen().n_unsaved()));
+        let help = "Times that a rule with disable_on_use was disabled because a query used series that it drops.";
+        families.push(family_of("varve_ingest_rules_disabled_total", help, MetricType::COUNTER, by_rule));
+        let help = "Failed writes of the file that lists the rules disabled by use.";
+        families.push(counter(
+            "varve_ingest_rule_state_write_failures_total",
+            help,
+            store.receiver.fallen().n_unsaved(),
+        ));
     }
     families
 }
@@ -279,8 +303,8 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
 /// Returns who leads HA pairs; of clusters nothing where none was heard.
 fn ha(store: &Store) -> Vec<MetricFamily> {
     let clusters = store.elections.clusters();
-    let unsaved = "Changes of the leader of an HA pair that could not be written at once.";
-    let mut families = vec![counter("varve_ha_unsaved_total", unsaved, store.elections.n_unsaved())];
+    let unsaved = "Failed writes of the file that lists the leaders of HA pairs.";
+    let mut families = vec![counter("varve_ha_state_write_failures_total", unsaved, store.elections.n_unsaved())];
     if clusters.is_empty() {
         return families;
     }
@@ -295,16 +319,16 @@ fn ha(store: &Store) -> Vec<MetricFamily> {
     families.extend([
         family_of(
             "varve_ha_leader_silent_seconds",
-            "Time since something came of the replica that leads, by which it is known who leads.",
+            "Time since the leading replica of an HA pair last sent samples.",
             MetricType::GAUGE,
             leaders,
         ),
-        family("varve_ha_leader_changes_total", "Changes of the replica that leads.", MetricType::COUNTER, |of| {
+        family("varve_ha_leader_changes_total", "Leader changes of an HA pair.", MetricType::COUNTER, |of| {
             of.n_changes as f64
         }),
         family(
-            "varve_ha_samples_left_out_total",
-            "Samples left out because their replica does not lead.",
+            "varve_ha_samples_deduplicated_total",
+            "Samples deduplicated because their replica does not lead its HA pair, by cluster.",
             MetricType::COUNTER,
             |of| of.samples_left_out as f64,
         ),
@@ -323,24 +347,24 @@ fn teams(store: &Store) -> Vec<MetricFamily> {
         family_of(name, help, kind, by_team)
     };
     vec![
-        family("varve_ingest_team_active_series", "Series of a team in memory.", MetricType::GAUGE, |team| {
+        family("varve_ingest_team_active_series", "Active series of a team.", MetricType::GAUGE, |team| {
             team.use_now.active_series
         }),
         family(
             "varve_ingest_team_borrowed_series",
-            "Those of them that are above what is guaranteed to it.",
+            "Active series of a team above its guaranteed budget.",
             MetricType::GAUGE,
             |team| team.borrowed.active_series,
         ),
-        family("varve_ingest_team_new_series_total", "Series of a team that were made.", MetricType::COUNTER, |team| {
+        family("varve_ingest_team_new_series_total", "Series created by a team.", MetricType::COUNTER, |team| {
             team.new_series
         }),
-        family("varve_ingest_team_samples_total", "Samples of a team that came in.", MetricType::COUNTER, |team| {
+        family("varve_ingest_team_samples_total", "Samples received from a team.", MetricType::COUNTER, |team| {
             team.samples
         }),
         family(
             "varve_ingest_team_series_refused_total",
-            "Times that a new series of a team was refused because a budget of active series was used up.",
+            "New series of a team rejected because a budget of active series was exhausted.",
             MetricType::COUNTER,
             |team| team.series_refused,
         ),
@@ -349,9 +373,17 @@ fn teams(store: &Store) -> Vec<MetricFamily> {
 
 fn usage(stats: &UsageStats) -> Vec<MetricFamily> {
     vec![
-        gauge("varve_usage_entries", "Metrics and open selectors that the usage record knows.", stats.n_entries),
-        gauge("varve_usage_size_bytes", "Memory that the usage record takes, about.", stats.size_bytes),
-        counter("varve_usage_forgotten_total", "What the usage record had no room for.", stats.n_forgotten),
+        gauge(
+            "varve_usage_entries",
+            "Metrics and selectors without a metric name in the usage record.",
+            stats.n_entries,
+        ),
+        gauge("varve_usage_size_bytes", "Approximate memory of the usage record.", stats.size_bytes),
+        counter(
+            "varve_usage_evicted_total",
+            "Entries evicted from the usage record, or not added to it, for lack of space.",
+            stats.n_forgotten,
+        ),
     ]
 }
 

@@ -58,7 +58,7 @@ fn a_compressed_answer_that_is_cut_does_not_parse_as_complete() {
         assert!(answer.cut.is_some(), "{coding}: {} bytes came", answer.body.len());
         assert!(decode(coding, &answer.body).is_err(), "{coding}");
     }
-    assert_eq!(server.metric("varve_http_answers_cut_total"), 2.0);
+    assert_eq!(server.metric("varve_http_responses_truncated_total"), 2.0);
 }
 
 fn encode(coding: &str, plain: &[u8]) -> Vec<u8> {

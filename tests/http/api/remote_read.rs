@@ -208,6 +208,6 @@ fn remote_reads_have_places_of_their_own() {
     let up = || vec![query(0, "__name__", "up")];
     read(server.http(), up(), &[]).expect_status(200);
     let metrics = server.http().get("/metrics").text();
-    assert!(metrics.contains("varve_admission_wait_seconds_count{class=\"remote_read\"} 1"), "{metrics}");
-    assert!(metrics.contains("varve_admission_wait_seconds_count{class=\"query\"} 0"), "{metrics}");
+    assert!(metrics.contains("varve_request_queue_duration_seconds_count{class=\"remote_read\"} 1"), "{metrics}");
+    assert!(metrics.contains("varve_request_queue_duration_seconds_count{class=\"query\"} 0"), "{metrics}");
 }
