@@ -11,7 +11,7 @@ use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rows::Row;
-use varve_tsdb::RowCodec;
+use varve_tsdb::testing::RowCodec;
 
 /// Neighbouring rows that are compressed together.
 const PAGE_ROWS: usize = 256;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use varve_query::{Engine, EngineOptions, Features, promql};
-use varve_tsdb::{Db, Labels, MemoryBudget, QueryContext, Sample, SeriesHandle, TimeRange, WriteBatch};
+use varve_tsdb::context::MemoryBudget;
+use varve_tsdb::{Db, Labels, QueryContext, Sample, SeriesHandle, TimeRange, WriteBatch};
 
 const N_SERIES: usize = 100_000;
 const N_STEPS: i64 = 120;

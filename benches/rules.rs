@@ -26,7 +26,8 @@ use clap::Parser;
 use varve_ingest::relabel::{RelabelConfig, Rules};
 use varve_ingest::remote_write::Version;
 use varve_ingest::{Limits, Origin, Receiver};
-use varve_tsdb::{Db, ManualClock, Options, WalSync};
+use varve_tsdb::fs::ManualClock;
+use varve_tsdb::{Db, Options, WalSync};
 
 /// The server's.
 #[global_allocator]

@@ -19,9 +19,14 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use process::{cpu_of_process, cpu_time, resident_bytes, size_of_dir};
 use varve_bench::{Fleet, FleetOptions, SeriesId};
+use varve_tsdb::context::MemoryBudget;
+use varve_tsdb::fs::{ManualClock, RealFs};
+use varve_tsdb::labels::LabelHint;
+use varve_tsdb::select::SelectHints;
+use varve_tsdb::stats::{FlushStats, Stats};
 use varve_tsdb::{
-    Db, FlushStats, LabelHint, Labels, ManualClock, MatchOp, Matcher, MemoryBudget, Options, QueryContext, RealFs,
-    Sample, SampleColumns, SelectHints, SeriesHandle, Stats, TimeRange, WalSync, WriteBatch, log,
+    Db, Labels, MatchOp, Matcher, Options, QueryContext, Sample, SampleColumns, SeriesHandle, TimeRange, WalSync,
+    WriteBatch, log,
 };
 
 /// The server's.

@@ -14,7 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use varve_tsdb::{EXEMPLARS_MAX, METRIC_NAME};
+use varve_tsdb::exemplars::EXEMPLARS_MAX;
+use varve_tsdb::labels::METRIC_NAME;
 
 use crate::quantity::{parse_duration, print_duration};
 use ingest::IngestConfig;

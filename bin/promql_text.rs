@@ -1,6 +1,7 @@
 //! Texts and selectors written as PromQL.
 
-use varve_tsdb::{Matcher, is_legacy_name};
+use varve_tsdb::Matcher;
+use varve_tsdb::labels::is_legacy_name;
 
 /// Writes a text as a string.
 pub(crate) fn quote(text: &str) -> String {

@@ -1,6 +1,7 @@
 //! A small fleet: deterministic series that look like kube-prometheus', any value computable from series and step.
 
-use varve_tsdb::{Db, Labels, METRIC_NAME, Options, WalSync};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Db, Labels, Options, WalSync};
 
 /// Distance of two samples of a series, in milliseconds.
 pub(crate) const STEP_MS: i64 = 30_000;

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use varve_prometheus::import::import_block;
-use varve_tsdb::damage::DamageReport;
-use varve_tsdb::{Fs, RealFs, STALE_NAN_BITS, Sample};
+use varve_tsdb::Sample;
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::staleness::STALE_NAN_BITS;
 
 use super::process::size_of_dir;
 use super::{Args, Bench, FLUSH_ROUNDS, SeriesId, line, sizes};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use varve_ingest::Limits;
-use varve_tsdb::Regexp;
+use varve_tsdb::labels::regexp::Regexp;
 
 use crate::quantity::{parse_duration, parse_size};
 use crate::{log, machine};

@@ -290,7 +290,7 @@ mod tests {
         check(exhausted(), 503, &body);
         check(varve_query::Error::from(exhausted()), 503, &body);
         let replaying = varve_tsdb::Error::Replaying { progress: "1 % of the log".into() };
-        let body = "the time range that is asked for is not replayed yet: 1 % of the log";
+        let body = "the requested time range is not replayed yet: 1 % of the log";
         let body = format!(r#"{{"status":"error","errorType":"unavailable","error":"{body}"}}"#);
         check(varve_query::Error::Storage(replaying), 503, &body);
         check(ApiError::unavailable("full"), 503, r#"{"status":"error","errorType":"unavailable","error":"full"}"#);

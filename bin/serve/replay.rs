@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::task::JoinHandle;
-use varve_tsdb::{Interrupt, QueryContext, ReplayStats};
+use varve_tsdb::stats::ReplayStats;
+use varve_tsdb::{Interrupt, QueryContext};
 
 use super::of_store;
 use crate::server::store::Store;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus::proto::MetricFamily;
-use varve_tsdb::{Interrupt, MemoryBudget, QueryContext};
+use varve_tsdb::context::MemoryBudget;
+use varve_tsdb::{Interrupt, QueryContext};
 
 use super::active_requests::log::{self, ActiveRequestLog, State};
 use super::active_requests::{ActiveRequest, ActiveRequests, Stage};
@@ -80,7 +81,11 @@ impl App {
             query_log: metrics.query_log(),
             rejects: RejectLog::default(),
             active_request_log: OnceLock::new(),
-            query_memory: MemoryBudget::with_relief(QUERY_MEMORY_TOTAL_FLAG, settings.query_max_memory_total, relief),
+            query_memory: MemoryBudget::with_reclaimer(
+                QUERY_MEMORY_TOTAL_FLAG,
+                settings.query_max_memory_total,
+                relief,
+            ),
             write_memory: MemoryBudget::new(WRITE_MEMORY_FLAG, settings.write_bytes_in_flight_max),
             metrics,
             settings,

@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use serde::{Deserialize, Serialize};
-use varve_tsdb::{Charge, Db, Labels, METRIC_NAME, QueryContext, Result, TimeRange};
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Db, Labels, QueryContext, Result, TimeRange};
 
 /// The range that is looked at, in milliseconds.
 pub(crate) const RANGE_MS: i64 = 3_600_000;
@@ -277,7 +279,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use varve_tsdb::{MemoryBudget, Options, Sample, WriteBatch};
+    use varve_tsdb::context::MemoryBudget;
+    use varve_tsdb::{Options, Sample, WriteBatch};
 
     const HOUR_MS: i64 = 3_600_000;
 

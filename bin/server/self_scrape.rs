@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use tokio::time::MissedTickBehavior;
-use varve_tsdb::{Clock, Labels, METRIC_NAME, Metadata, Sample, SystemClock};
+use varve_tsdb::fs::{Clock, SystemClock};
+use varve_tsdb::labels::{METRIC_NAME, Metadata};
+use varve_tsdb::{Labels, Sample};
 
 use super::app::App;
 use super::store::Store;

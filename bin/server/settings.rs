@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use varve_query::promql::Features;
-use varve_tsdb::Regexp;
+use varve_tsdb::labels::regexp::Regexp;
 
 /// Checked flags of a server.
 #[derive(Debug, Clone)]

@@ -9,7 +9,8 @@ use varve_ingest::{Receiver, StateFound};
 use varve_query::promql::ast::Expr;
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
-use varve_tsdb::{Clock, Db, Matcher, Options, RealFs, SystemClock};
+use varve_tsdb::fs::{Clock, RealFs, SystemClock};
+use varve_tsdb::{Db, Matcher, Options};
 
 use super::usage::{Requester, Usage};
 use crate::config::Config;

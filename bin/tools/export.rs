@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
 use varve_query::promql::parse_selector;
-use varve_tsdb::{Db, Fs, Options, QueryContext, RealFs, TimeRange};
+use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::{Db, Options, QueryContext, TimeRange};
 
 use crate::machine;
 use crate::tools::wal::{self, Verdict, parse_label, time};

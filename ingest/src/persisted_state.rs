@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use varve_tsdb::{Fs, StateFile, StateFileError};
+use varve_tsdb::fs::{Fs, StateFile, StateFileError};
 
 /// What was found where a state is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,8 @@
 
 use std::collections::BTreeSet;
 
-use varve_tsdb::{METRIC_NAME, Matcher};
+use varve_tsdb::Matcher;
+use varve_tsdb::labels::METRIC_NAME;
 
 use crate::promql::ast::VectorMatching;
 use crate::promql::ast::{Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, ValueType};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use tempfile::TempDir;
-use varve_tsdb::{Db, Options, QueryContext, STALE_NAN_BITS, SampleColumns, TimeRange};
+use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::writer::Sent;
 use crate::harness::Http;

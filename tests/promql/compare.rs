@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use varve_query::{Annotations, FloatHistogram, MatrixSeries, Point, Value, VectorSample};
-use varve_tsdb::{Histogram, HistogramCounts, Labels, Regexp, is_stale_nan};
+use varve_tsdb::Labels;
+use varve_tsdb::histogram::{Histogram, HistogramCounts};
+use varve_tsdb::labels::regexp::Regexp;
+use varve_tsdb::staleness::is_stale_nan;
 
 use super::histogram::Literal;
 use super::script::{Eval, Expected, Notes, Text};

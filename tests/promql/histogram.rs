@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, Labels, METRIC_NAME, ResetHint};
+use varve_tsdb::Labels;
+use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::labels::METRIC_NAME;
 
 use super::sequence::{Item, Sequence, number};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use varve_query::{Engine, EngineOptions, Error, Features, FloatHistogram, QueryResult, Value};
-use varve_tsdb::{Db, Histogram, Options, QueryContext, ResetHint, Sample, WalSync, WriteBatch};
+use varve_tsdb::histogram::{Histogram, ResetHint};
+use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
 
 use super::at_modifier;
 use super::compare;

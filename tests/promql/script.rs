@@ -3,7 +3,8 @@
 use varve_query::Features;
 use varve_query::promql::ast::{Expr, ExprKind};
 use varve_query::promql::{parse, parse_selector};
-use varve_tsdb::{Labels, METRIC_NAME, MatchOp};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, MatchOp};
 
 use super::histogram;
 use super::sequence::{self, Sequence};

@@ -1,7 +1,7 @@
 //! Sequences of values: `1 2x3 0+10x5 _x2 {{count:2 sum:3}} stale`.
 
 use varve_query::FloatHistogram;
-use varve_tsdb::STALE_NAN_BITS;
+use varve_tsdb::staleness::STALE_NAN_BITS;
 
 use super::histogram::Literal;
 

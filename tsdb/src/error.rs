@@ -1,38 +1,36 @@
-//! Errors, by what the caller can do about them.
+//! Errors of the store, grouped by what the caller can do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::context::Interrupt;
-
 /// The result of an operation of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the store refused or failed.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused; the caller may try again once the cause is gone.
+    /// The operating system reported an error; the caller may try again once the cause is gone.
     #[error("{op} {path:?}: {source}")]
     Io {
-        /// What was tried, as a verb: `open`, `write`, `sync`.
+        /// The operation as a verb: `open`, `write`, `sync`.
         op: &'static str,
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
     },
-    /// A file does not hold what it should; nothing was changed.
+    /// A file has invalid contents; nothing was changed.
     #[error("{path:?} is damaged at byte {offset}: {reason}")]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where in the file.
+        /// The position in the file.
         offset: u64,
-        /// What was found.
+        /// What is wrong.
         reason: String,
     },
-    /// A file is of a format that this program does not read.
+    /// A file has a format that this program cannot read.
     #[error(
         "{path:?} has format version {found}, this program reads version {supported}; nothing was changed: open it with the program that wrote it"
     )]
@@ -50,20 +48,20 @@ pub enum Error {
         /// The lock file.
         path: PathBuf,
     },
-    /// A bound was hit; asking for less helps.
+    /// A limit was exceeded; a smaller request may succeed.
     #[error("{what}: {used} exceeds the limit of {limit}")]
     Limit {
-        /// The bound's name.
+        /// The name of the limit.
         what: &'static str,
         /// What would have been used.
         used: u64,
-        /// The bound.
+        /// The limit.
         limit: u64,
     },
     /// The request's deadline passed or it was canceled.
     #[error(transparent)]
     Interrupted(#[from] Interrupt),
-    /// An earlier write to the disk failed for good; reads go on, writes wait for a restart.
+    /// An earlier write to the disk failed permanently; reads continue, writes need a restart.
     #[error("log {log} accepts no writes until a restart: {reason}")]
     Poisoned {
         /// The number of the log.
@@ -71,21 +69,52 @@ pub enum Error {
         /// The failure that poisoned it.
         reason: String,
     },
-    /// The request's time was over before the range that it asks for was replayed; later it will be.
-    #[error("the time range that is asked for is not replayed yet: {progress}")]
+    /// The request's deadline passed before the requested time range was replayed; it may succeed later.
+    #[error("the requested time range is not replayed yet: {progress}")]
     Replaying {
-        /// How far the replay is.
+        /// The progress of the replay.
         progress: String,
     },
-    /// The log could not be replayed after the store was opened: it is neither read nor written any more.
+    /// The replay of the log failed after the store was opened: the log can be neither read nor written.
     #[error("the log could not be replayed: {reason}")]
     ReplayFailed {
         /// What stopped the replay.
         reason: String,
     },
-    /// An option is out of its bounds.
+    /// An option is out of bounds.
     #[error("{0}")]
     Options(String),
+}
+
+/// Why a request was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[repr(u8)]
+pub enum Interrupt {
+    /// The deadline has passed.
+    #[error("query timed out")]
+    Deadline = 1,
+    /// The client disconnected.
+    #[error("query was canceled")]
+    Canceled = 2,
+    /// The server is stopping.
+    #[error("query was canceled: the server is shutting down")]
+    Shutdown = 3,
+    /// An operator ended the request.
+    #[error("query was canceled: an operator ended it")]
+    Killed = 4,
+    /// Memory was exhausted, and this request held the most.
+    #[error("query was ended to free memory: it held the most of all, and --query.max-memory-total was used up")]
+    Heaviest = 5,
+    /// The process came close to its memory limit, and this request held the most.
+    #[error("query was ended to free memory: it held the most of all, and the process was above --memory.refuse-at")]
+    Pressure = 6,
+}
+
+impl Interrupt {
+    pub(crate) fn of(code: u8) -> Option<Self> {
+        use Interrupt::{Canceled, Deadline, Heaviest, Killed, Pressure, Shutdown};
+        [Deadline, Canceled, Shutdown, Killed, Heaviest, Pressure].into_iter().find(|&reason| reason as u8 == code)
+    }
 }
 
 impl Error {

@@ -1,19 +1,20 @@
-//! Flushing: from the heads to parts, so that logs stay short.
+//! Flushing: writing samples from the heads to parts, so that logs stay short.
 //!
-//! Used by the flush task (`background`), by deletes, snapshots and the admin's compaction. One flush runs at a time:
+//! Used by the flush task, by deletes, snapshots and compaction on request. One flush runs at a time:
 //!
-//! 1. Appends pause; every log is rotated and its shards freeze their chunks; appends go on. Reads see frozen chunks as before.
+//! 1. Appends pause; every log is rotated and its shards freeze their chunks; appends continue. Reads see frozen chunks
+//!    as before.
 //! 2. Outside all locks, the frozen series of all shards are written in label order, one part per window of 2 h.
-//! 3. The parts are in place (synced, renamed, folder synced) and in the list of blocks.
-//! 4. Once no reader is left that has the list from before, the frozen chunks are dropped, and every log gets a checkpoint,
-//!    which durably replaces the segments that the parts cover.
-//! 5. Series that have been silent for long, or ended, leave the heads, once no reader is left that may look them up: only
-//!    those that began before step 4 may, as a selection takes series that have samples in memory. Where such a reader is
-//!    still at work, the flush task does it a little later.
+//! 3. The parts are put in place (synced, renamed, directory synced) and added to the block list.
+//! 4. Once no reader uses the previous list, the frozen chunks are dropped, and every log gets a checkpoint, which
+//!    durably replaces the segments that the parts cover.
+//! 5. Idle and stale series are evicted once no reader may look them up: only readers that began before step 4 may, as
+//!    a selection includes series with samples in memory. If such a reader is still active, the flush task evicts them
+//!    later.
 //!
-//! Crash: before the rename of a part nothing has happened. Between it and the checkpoint, replay brings back samples
-//! that the part has as well; reads and merges take them once. A flush that fails leaves its chunks frozen; the next one
-//! begins with them.
+//! Crash: before the rename of a part nothing has happened. Between the rename and the checkpoint, a replay restores
+//! samples that the part contains too; reads and merges return them once. A failed flush leaves its chunks frozen; the
+//! next one begins with them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -28,50 +29,53 @@ use crate::chunk::Damaged;
 use crate::compact::window_of;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::{Ended, Frozen, HeadCopies, Pair, SlotRef};
+use crate::head::{Frozen, HeadCopies, Pair, SlotRef, StaleSeries};
+use crate::labels::Matcher;
 use crate::logs::Log;
-use crate::matcher::Matcher;
 use crate::options::Options;
-use crate::sample::{SampleColumns, TimeRange, is_stale_nan};
-use crate::shard::{Leave, Shard};
+use crate::sample::staleness::is_stale_nan;
+use crate::sample::{SampleColumns, TimeRange};
+use crate::shard::{EvictionTimes, Shard};
 use crate::store::Store;
 
 /// Series whose labels are looked up under one lock.
 const BATCH_SERIES: usize = 512;
 
-/// What a flush did.
+/// The result of a flush.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlushStats {
     /// Parts written.
     pub n_parts: u64,
     /// Samples in them.
     pub n_samples: u64,
-    /// Series that left the heads.
+    /// Evicted series.
     pub n_evicted: u64,
-    /// How long appends had to wait, in microseconds.
+    /// How long appends were paused, in microseconds.
     pub paused_us: u64,
 }
 
-/// Series that ended, by shard.
-type EndedByShard = Vec<Vec<Ended>>;
+/// Stale series by shard.
+type StaleByShard = Vec<Vec<StaleSeries>>;
 
-/// What outlives a flush.
+/// State that is kept between flushes.
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
-    /// The number under which the frozen chunks go into parts.
+    /// The id of the flush that writes the frozen chunks.
     number: u64,
-    /// It began, and did not come to its end.
+    /// The flush began but did not finish.
     is_unfinished: bool,
-    /// Each series once: those whose newest sample was a staleness marker when it was flushed. They are dropped
-    /// when they leave or go on. Behind a restart nobody knows of them, and they leave as silent series do.
-    ended: EndedByShard,
-    /// Frozen samples have been dropped, and no series has left since; readers from before this mark may look them up.
+    /// Series whose newest sample was a staleness marker when it was flushed, each once. They are removed from the list
+    /// when they are evicted or get new samples. After a restart the list is empty, and these series are evicted as
+    /// idle ones.
+    stale: StaleByShard,
+    /// Frozen samples were dropped in this epoch, and no series was evicted since; readers of earlier epochs may look
+    /// them up.
     dropped: Option<u64>,
 }
 
 impl Store {
-    /// Flushes all that was appended before, and returns what it did. Waits for the end of the replay: before it nobody
-    /// knows what belongs into the parts.
+    /// Flushes all samples appended before, and returns the result. Waits for the end of the replay, which determines
+    /// the contents of the parts.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if parts or checkpoints cannot be written; nothing is lost then.
@@ -81,7 +85,7 @@ impl Store {
         self.flush_under(&mut self.flushing())
     }
 
-    /// Flushes, then deletes from blocks; see [`Db::delete`](crate::Db::delete). No other flush comes in between: its
+    /// Flushes, then deletes from blocks; see [`Db::delete`](crate::Db::delete). No other flush runs in between: its
     /// samples may have been appended after the deletion.
     ///
     /// # Errors
@@ -95,7 +99,7 @@ impl Store {
 
     fn flush_under(&self, flushing: &mut Flushing) -> Result<FlushStats> {
         let mut stats = FlushStats::default();
-        // What an earlier flush could not finish goes first: its samples are older.
+        // An unfinished flush goes first: its samples are older.
         if flushing.is_unfinished {
             self.finish(flushing, &mut stats)?;
         }
@@ -105,37 +109,37 @@ impl Store {
         stats.paused_us = started.elapsed().as_micros() as u64;
         self.finish(flushing, &mut stats)?;
         flushing.is_unfinished = false;
-        // Only now has every shard flushed what it replayed from them.
+        // Now every shard has flushed the samples that it replayed from them.
         self.remove_old_epochs()?;
         Ok(stats)
     }
 
-    /// Freezes all shards at one instant: no request is in one of them and not in another.
+    /// Freezes all shards at one instant: no request is frozen in one of them and not in another.
     fn freeze(&self) -> Result<()> {
-        // Nobody waits for these writes, but all would for those of the cut.
+        // Written before the pause, so that appends do not wait for these writes.
         self.logs.iter().try_for_each(|log| log.wal().write_out())?;
-        let _pause = self.requests.pause();
+        let _pause = self.isolation.pause();
         let freeze = |(idx, log): (usize, &Arc<Log>)| log.freeze(self.shards_of(idx).map(|(_, shard)| shard));
         self.logs.iter().enumerate().try_for_each(freeze)
     }
 
-    /// Writes what is frozen, and cuts the logs.
+    /// Writes the frozen samples and truncates the logs.
     fn finish(&self, flushing: &mut Flushing, stats: &mut FlushStats) -> Result<()> {
         let frozen = self.frozen()?;
         if !frozen.is_empty() {
-            let (parts, ended) = self.write_parts(&frozen, flushing.number)?;
+            let (parts, stale) = self.write_parts(&frozen, flushing.number)?;
             stats.n_parts += parts.len() as u64;
             stats.n_samples += parts.iter().map(|part| part.meta().n_samples).sum::<u64>();
             self.blocks.add(parts)?;
-            // Who took the list of blocks before it had the parts needs what is frozen.
-            let mark = self.copying.mark();
-            self.copying.wait_for(mark);
+            // Readers of the block list without the parts need the frozen samples.
+            let mark = self.block_list_readers.advance_epoch();
+            self.block_list_readers.wait_for(mark);
             for shard in &self.shards {
-                // Freed when the lock is gone.
+                // Freed after the lock is released.
                 let _frozen = shard.head_mut().drop_frozen();
             }
-            flushing.note(ended);
-            flushing.dropped = Some(self.reading.mark());
+            flushing.note(stale);
+            flushing.dropped = Some(self.series_readers.advance_epoch());
             stats.n_evicted += self.evict(flushing);
             self.shards.iter().for_each(Shard::order_values);
         }
@@ -144,7 +148,7 @@ impl Store {
 
     fn cut_logs(&self) -> Result<()> {
         let metadata = self.metadata();
-        // All that was logged before the cut is in the ring, if it has not been forgotten.
+        // Exemplars logged before the truncation are in the ring unless they were evicted.
         let exemplars = self.exemplars.by_log(self.logs.len());
         for ((idx, log), exemplars) in self.logs.iter().enumerate().zip(&exemplars) {
             // One log has the metadata of all.
@@ -166,22 +170,22 @@ impl Store {
         Ok(all)
     }
 
-    /// Writes all parts, and returns them with the series that ended.
-    fn write_parts(&self, frozen: &[FrozenShard<'_>], flush: u64) -> Result<(Vec<Arc<Block>>, EndedByShard)> {
-        let (mut windows, mut ended) = (BTreeSet::new(), vec![Vec::new(); self.shards.len()]);
+    /// Writes all parts, and returns them with the stale series.
+    fn write_parts(&self, frozen: &[FrozenShard<'_>], flush: u64) -> Result<(Vec<Arc<Block>>, StaleByShard)> {
+        let (mut windows, mut stale) = (BTreeSet::new(), vec![Vec::new(); self.shards.len()]);
         frozen.iter().try_for_each(|shard| shard.windows(&mut windows))?;
         let mut parts = Vec::new();
         for start_ms in windows {
-            match self.write_part(frozen, window_of(start_ms), flush, &mut ended) {
+            match self.write_part(frozen, window_of(start_ms), flush, &mut stale) {
                 Ok(part) => parts.push(part),
                 Err(refused) => {
-                    // All of them are written again.
+                    // All parts are written again.
                     self.blocks.discard(&parts);
                     return Err(refused);
                 }
             }
         }
-        Ok((parts, ended))
+        Ok((parts, stale))
     }
 
     fn write_part(
@@ -189,7 +193,7 @@ impl Store {
         frozen: &[FrozenShard<'_>],
         window: TimeRange,
         flush: u64,
-        ended: &mut [Vec<Ended>],
+        stale: &mut [Vec<StaleSeries>],
     ) -> Result<Arc<Block>> {
         let id = self.blocks.next_id();
         let deletions = self.blocks.last_deletion();
@@ -207,47 +211,47 @@ impl Store {
             samples.clear();
             frozen[idx].frozen.read(slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
             writer.series(&labels, &samples)?;
-            ended[frozen[idx].number].extend(frozen[idx].ended(slot, &samples));
+            stale[frozen[idx].number].extend(frozen[idx].stale(slot, &samples));
             heap.extend(rows[idx].next(idx));
         }
         writer.finish()?;
         self.blocks.open_block(id)
     }
 
-    /// Lets series leave that the last flush could not let go, unless another one runs.
-    pub(crate) fn evict_late(&self) {
+    /// Evicts series that the last flush could not evict, unless another flush runs.
+    pub(crate) fn evict_deferred(&self) {
         if let Some(mut flushing) = self.flushing_if_free() {
             self.evict(&mut flushing);
         }
     }
 
-    /// Takes series out of the heads that have had no samples for long, or ended, unless somebody may still look them up.
+    /// Evicts series that are idle or stale, unless readers may look them up.
     fn evict(&self, flushing: &mut Flushing) -> u64 {
         let Some(newest_ms) = self.newest_ms() else { return 0 };
-        if flushing.dropped.is_none_or(|mark| !self.reading.have_left(mark)) {
+        if flushing.dropped.is_none_or(|mark| !self.series_readers.all_left(mark)) {
             return 0;
         }
         flushing.dropped = None;
-        let Options { series_idle_ms, series_ended_ms, .. } = self.options;
-        let leave = Leave {
-            silent_before_ms: newest_ms.saturating_sub(series_idle_ms),
-            ended_before_ms: newest_ms.saturating_sub(series_ended_ms.min(series_idle_ms)),
-            late_before_ms: newest_ms.saturating_sub(self.options.age_max_ms()),
+        let Options { series_idle_ms, series_stale_ms, .. } = self.options;
+        let leave = EvictionTimes {
+            idle_before_ms: newest_ms.saturating_sub(series_idle_ms),
+            stale_before_ms: newest_ms.saturating_sub(series_stale_ms.min(series_idle_ms)),
+            forget_before_ms: newest_ms.saturating_sub(self.options.age_max_ms()),
         };
-        flushing.ended.resize_with(self.shards.len(), Vec::new);
-        let shards = self.shards.iter().zip(&mut flushing.ended);
+        flushing.stale.resize_with(self.shards.len(), Vec::new);
+        let shards = self.shards.iter().zip(&mut flushing.stale);
         shards.map(|(shard, of_shard)| shard.evict(leave, of_shard) as u64).sum()
     }
 }
 
 impl Flushing {
-    /// Notes series that ended. One that is known already ended, went on and ended again.
-    fn note(&mut self, ended: EndedByShard) {
-        self.ended.resize_with(ended.len(), Vec::new);
-        for (known, new) in self.ended.iter_mut().zip(ended) {
+    /// Adds stale series. One that is in the list already had new samples since and became stale again.
+    fn note(&mut self, stale: StaleByShard) {
+        self.stale.resize_with(stale.len(), Vec::new);
+        for (known, new) in self.stale.iter_mut().zip(stale) {
             known.extend(new);
-            known.sort_unstable_by_key(|ended| (ended.of.slot, Reverse(ended.at_ms)));
-            known.dedup_by_key(|ended| ended.of.slot);
+            known.sort_unstable_by_key(|stale| (stale.of.slot, Reverse(stale.at_ms)));
+            known.dedup_by_key(|stale| stale.of.slot);
         }
     }
 }
@@ -267,17 +271,17 @@ impl<'a> FrozenShard<'a> {
         Ok(Self { number, shard, frozen, slots })
     }
 
-    /// Returns the series if the last of these samples of it is a staleness marker.
-    fn ended(&self, slot: u32, samples: &SampleColumns) -> Option<Ended> {
+    /// Returns the series if its last frozen sample is a staleness marker.
+    fn stale(&self, slot: u32, samples: &SampleColumns) -> Option<StaleSeries> {
         let (&at_ms, &value) = samples.timestamps_ms.last().zip(samples.values.last())?;
-        // It has frozen samples, so the slot is its own.
-        is_stale_nan(value).then(|| Ended { of: self.shard.head().slot_ref(slot), at_ms })
+        // The series has frozen samples, so the slot was not reused.
+        is_stale_nan(value).then(|| StaleSeries { of: self.shard.head().slot_ref(slot), at_ms })
     }
 
-    /// Adds the starts of the windows that samples lie in.
+    /// Adds the starts of the windows that contain samples.
     fn windows(&self, windows: &mut BTreeSet<i64>) -> Result<()> {
         let range = self.frozen.range();
-        // Fast path: all lie in one.
+        // Fast path: all samples lie in one window.
         if window_of(range.start_ms).contains(range.end_ms) {
             windows.insert(window_of(range.start_ms).start_ms);
             return Ok(());
@@ -293,7 +297,7 @@ impl<'a> FrozenShard<'a> {
 
     /// Returns the series that have samples in a window, in label order.
     fn in_window(&self, window: TimeRange) -> Result<Vec<SlotRef>> {
-        // Fast path: all have.
+        // Fast path: all series.
         if window.covers(self.frozen.range()) {
             return Ok(self.slots.clone());
         }
@@ -314,10 +318,10 @@ fn overwritten(_damaged: Damaged) -> Error {
     Error::Corrupt { path: "head".into(), offset: 0, reason: "a chunk in memory does not decode".to_owned() }
 }
 
-/// The symbols of one shard's head in the part that is being written.
+/// The symbols of one shard's head in the part being written.
 type SymbolMap = HashMap<Pair, Symbol>;
 
-/// Writes the names and values of all labels that series of the part have.
+/// Writes the names and values of all labels of series in the part.
 fn write_symbols(
     frozen: &[FrozenShard<'_>],
     in_window: &[Vec<SlotRef>],
@@ -349,11 +353,11 @@ fn write_symbols(
     Ok(symbols)
 }
 
-/// The series of one shard that go into a part, in label order, as rows of its series table.
+/// The series of one shard in a part, in label order, as rows of the series table.
 struct Rows<'a> {
     shard: &'a FrozenShard<'a>,
     symbols: &'a SymbolMap,
-    /// Those that were not looked at.
+    /// The remaining series.
     slots: &'a [SlotRef],
     batch: VecDeque<(Vec<Symbol>, u32)>,
 }

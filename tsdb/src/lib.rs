@@ -3,7 +3,7 @@
 //! Ten names are the whole of it: a [`Db`] is opened with [`Options`]; [`Labels`] name a series, for which it gives a
 //! [`SeriesHandle`]; [`Sample`]s go in by the [`WriteBatch`], and come out by [`Matcher`]s and a [`TimeRange`] under a
 //! [`QueryContext`]; what goes wrong is an [`Error`]. All else is for what these leave out: histograms and exemplars,
-//! figures, the log seen from outside. `examples/embed.rs`:
+//! statistics, the log seen from outside. `examples/embed.rs`:
 //!
 #![doc = concat!("```rust,ignore\n", include_str!("../examples/embed.rs"), "```")]
 //!
@@ -19,7 +19,7 @@
 //!    one per window of two hours, and cuts the logs. Parts are merged into blocks, blocks into larger ones, in a thread of
 //!    its own; retention removes the oldest.
 //! 5. [`Db::select`] finds series through the indexes of heads and blocks and hands them out in label order, each once;
-//!    [`Series::read`] decodes their samples into columns. What a selection sees does not change while it runs.
+//!    [`Series::read`](select::Series::read) decodes their samples into columns. What a selection sees does not change while it runs.
 //! 6. At the next [`Db::open`] what was logged since the last flush is replayed in parallel; with
 //!    [`Options::wal_replay_in_background`] the store is in use meanwhile.
 //!
@@ -38,80 +38,76 @@
 
 #![deny(unsafe_code)]
 
-mod background;
-mod batch;
-mod block;
-mod blocks;
-mod cardinality;
-mod chunk;
-pub mod collections;
-mod compact;
-mod context;
-pub mod damage;
 mod db;
 mod error;
-mod exemplars;
-mod flush;
-mod fs;
-mod groups;
-mod head;
-mod histogram;
-mod import_writer;
-mod importing;
-mod index;
-mod labels;
-mod logs;
-mod matcher;
-mod memory;
-mod metadata;
 mod options;
-pub mod originals;
-mod ranking;
-mod regexp;
-mod replaying;
-mod requests;
-mod retention;
+
+pub mod context;
+pub mod fs;
+pub mod labels;
 mod sample;
-mod select;
+
+mod chunk;
+mod head;
+mod index;
+mod isolation;
+mod logs;
 mod shard;
-mod snapshot;
-mod starts;
-mod store;
-mod tombstones;
-pub mod varint;
+
+pub mod originals;
+mod replaying;
 mod wal;
 
-pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
-#[cfg(feature = "testing")]
-pub use block::RowCodec;
-pub use cardinality::{Cardinality, NameCount};
-pub use compact::CompactionStats;
-pub use context::{CHECK_INTERVAL, Interrupt, QueryContext};
-pub use db::{BlockSummary, Db, LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, SeriesCost, Stats};
-pub use error::{Error, Result};
-pub use exemplars::{
-    EXEMPLAR_LABELS_LEN_MAX, EXEMPLAR_LABELS_SIZE, Exemplar, ExemplarSet, ExemplarStats, RejectExemplar,
-    RejectedExemplar, SeriesExemplars,
-};
-pub use flush::FlushStats;
-pub use fs::{
-    AppendFile, Clock, Fs, Lock, ReadFile, ReadOnlyFs, RealFs, StateFile, StateFileError, SystemClock, size_of_file,
-    size_of_files,
-};
-#[cfg(any(test, feature = "testing"))]
-pub use fs::{Fault, FaultFs, ManualClock, MemFs, PowerCut};
-pub use groups::SeriesGroup;
-pub use histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint};
-pub use import_writer::ImportWriter;
-pub use index::Texts;
-pub use labels::{Labels, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
-pub use matcher::{MatchOp, Matcher};
-pub use memory::{Charge, MemoryBudget, Relief};
-pub use metadata::Metadata;
-pub use options::{EXEMPLARS_MAX, Options, WalOnCorruption, WalSync};
-pub use regexp::{Regexp, RegexpError, Rewrite};
-pub use replaying::{ReplayState, ReplayStatus};
-pub use sample::{STALE_NAN_BITS, Sample, SampleColumns, TimeRange, is_stale_nan};
-pub use select::{LabelHint, SelectHints, Series, SeriesSet};
-pub use wal::ReplayStats;
+mod block;
+mod compact;
+pub mod select;
+
+mod background;
+mod flush;
+mod ranking;
+mod store;
+
+pub use context::query_context::QueryContext;
+pub use db::Db;
+pub use error::{Error, Interrupt, Result};
+pub use head::SeriesGroup;
+pub use labels::label_set::Labels;
+pub use labels::matcher::{MatchOp, Matcher};
+pub use options::{Options, WalOnCorruption, WalSync};
+pub use sample::{RejectReason, Rejected, Sample, SampleColumns, SeriesHandle, TimeRange, WriteBatch};
+pub use store::import_writer::ImportWriter;
+
+pub use chunk::varint;
+pub use sample::{histogram, staleness};
 pub use wal::survey as log;
+
+/// Growing collections whose values are never moved as a whole.
+///
+/// Used by the heads of the store, and by `varve-prometheus`, whose series tables grow in the same way.
+pub mod collections {
+    pub use crate::index::{Arena, Column, Piece};
+}
+
+/// Exemplars: examples that samples stand for, such as the trace of one request.
+pub mod exemplars {
+    pub use crate::options::EXEMPLARS_MAX;
+    pub use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar, RejectedExemplar};
+    pub use crate::store::exemplars::{EXEMPLAR_LABELS_SIZE, ExemplarSet, SeriesExemplars};
+}
+
+/// Statistics of an open store.
+pub mod stats {
+    pub use crate::compact::CompactionStats;
+    pub use crate::db::cardinality::{Cardinality, NameCount};
+    pub use crate::db::{BlockSummary, SeriesCost, Stats};
+    pub use crate::flush::FlushStats;
+    pub use crate::replaying::{ReplayState, ReplayStatus};
+    pub use crate::store::exemplars::ExemplarStats;
+    pub use crate::wal::ReplayStats;
+}
+
+/// Parts of the store that tests and fuzz targets reach directly.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use crate::block::RowCodec;
+}

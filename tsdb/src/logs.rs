@@ -24,11 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::Result;
-use crate::exemplars::NumberedExemplars;
 use crate::head::{SeriesRef, SlotRef};
-use crate::labels::Labels;
-use crate::metadata::Metadata;
+use crate::labels::{Labels, Metadata};
 use crate::sample::Sample;
+use crate::sample::exemplar::NumberedExemplars;
 use crate::shard::Shard;
 use crate::wal::{Cut, LoggedHistogram, Position, SampleColumn, Start, ToldStarts, Wal};
 

@@ -1,4 +1,4 @@
-//! What a store is opened with.
+//! Options of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::fs::{Clock, Fs, RealFs, SystemClock};
 use crate::head::STRICT_MAX_AGE_MS;
 
-/// Most shards that a store has.
+/// Maximum number of shards that a store has.
 pub(crate) const SHARDS_MAX: usize = 256;
 
-/// When the log is synced to the disk. In every mode it is written to the operating system before an append returns.
+/// When the log is synced. In every mode it is written to the operating system before an append returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalSync {
-    /// Every second, by a thread of the store: a power cut costs at most that.
+    /// Every second, by a background thread: a power cut loses at most that.
     Interval,
     /// Before an append returns.
     Always,
@@ -21,12 +21,13 @@ pub enum WalSync {
     Never,
 }
 
-/// What a replay does about damage inside the log.
+/// How a replay handles damage inside the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalOnCorruption {
-    /// Goes on at the next sound frame, keeps the damaged bytes in the quarantine folder and counts them.
+    /// Continues at the next frame with a correct checksum, copies the damaged bytes to the quarantine directory and
+    /// counts them.
     Quarantine,
-    /// Refuses to open, and changes nothing.
+    /// Fails to open and changes nothing.
     Refuse,
 }
 
@@ -38,62 +39,64 @@ pub const EXEMPLARS_MAX: usize = 10_000_000;
 pub struct Options {
     /// Number of shards, a power of two from 1 to 256. It may change between starts.
     pub shards: usize,
-    /// Number of logs that the shards share, a power of two from 1 to 256; as many as shards, if these are fewer. It may
-    /// change between starts. Few make the log small, many let more threads replay it.
+    /// Number of logs shared by the shards, a power of two from 1 to 256; at most the number of shards. It may change
+    /// between starts. Fewer logs are smaller, more logs are replayed by more threads.
     pub wal_logs: usize,
     /// When the log is synced.
     pub wal_sync: WalSync,
-    /// Size at which a segment of the log is closed and the next one begun, in bytes.
+    /// Size in bytes at which a log segment is closed and the next one started.
     pub wal_segment_size_bytes: u64,
     /// Threads that replay the log at open, at least 1.
     pub wal_replay_concurrency: usize,
-    /// Bytes that a replay may hold in memory: of the log, and of samples that come while it runs. At least 16 MiB.
+    /// Maximum memory of a replay in bytes: for the log, and for samples that arrive while it runs. At least 16 MiB.
     pub wal_replay_memory_bytes: usize,
-    /// Whether [`Db::open`](crate::Db::open) returns as soon as all series are known, and the samples are replayed while
-    /// the store is in use. Without, it returns when all is there: then no call has to wait, and what is wrong with the
+    /// If `true`, [`Db::open`](crate::Db::open) returns as soon as all series are known, and samples are replayed while
+    /// the store is in use. If `false`, it returns when the replay is complete: then no call waits, and damage in the
     /// log is an error of `open`.
     pub wal_replay_in_background: bool,
-    /// What a replay does about damage that is not a torn end.
+    /// How a replay handles damage that is not a torn tail.
     pub wal_on_corruption: WalOnCorruption,
-    /// How far behind the store's newest time a new sample may lie, in milliseconds.
+    /// How far an in-order sample may lie behind the newest timestamp of the store, in milliseconds.
     pub in_order_max_age_ms: i64,
-    /// How far behind the store's newest time a sample may lie that is not newer than its series' newest one, in
-    /// milliseconds. With 0 all samples must come in order, and within the last hour, as Prometheus has it.
+    /// How far an out-of-order sample may lie behind the newest timestamp of the store, in milliseconds. With 0,
+    /// samples must be in order and within the last hour, as in Prometheus.
     pub out_of_order_window_ms: i64,
-    /// How far ahead of the clock a sample may lie, in milliseconds.
+    /// How far a sample may lie ahead of the clock, in milliseconds.
     pub ahead_max_ms: i64,
-    /// Bytes of memory that series and samples may take; beyond it appends are refused.
+    /// Maximum memory of series and samples in bytes; further appends are refused.
     pub head_size_max_bytes: usize,
-    /// How often the heads are flushed; at most so much of the log is ever replayed.
+    /// How often the heads are flushed; bounds how much of the log is replayed.
     pub flush_interval: Duration,
-    /// Bytes of samples in memory at which the heads are flushed before the interval is over.
+    /// Size of samples in memory, in bytes, at which the heads are flushed before the interval has passed.
     pub flush_size_bytes: usize,
-    /// How far a series' newest sample must lie behind the store's newest time for the series to leave the head, in
+    /// How far the newest sample of an idle series must lie behind the store's newest timestamp for its eviction, in
     /// milliseconds.
     pub series_idle_ms: i64,
-    /// The same for a series whose newest sample is a staleness marker: it is not expected back.
-    pub series_ended_ms: i64,
-    /// Blocks go when all of their samples lie further behind the newest time, in milliseconds; `None`: never.
+    /// The same for a stale series, whose newest sample is a staleness marker: it is not expected back.
+    pub series_stale_ms: i64,
+    /// A block is removed when all its samples lie this far behind the newest timestamp, in milliseconds; `None`:
+    /// never.
     pub retention_ms: Option<i64>,
-    /// The oldest blocks go while blocks and log take more bytes; `None`: never.
+    /// The oldest blocks are removed while blocks and log exceed this size in bytes; `None`: never.
     pub retention_size_bytes: Option<u64>,
-    /// Bytes that decoded pages of blocks may take in memory.
+    /// Maximum memory of decoded pages of blocks in bytes.
     pub page_cache_size_bytes: usize,
-    /// Bytes that merges may write in a second; 0 for no bound.
+    /// Maximum rate of merges in bytes per second; 0 is unlimited.
     pub compaction_bytes_per_second: u64,
-    /// Whether the store flushes and merges by itself. Without, the embedder calls `flush` and `compact`.
+    /// The store flushes and merges by itself. If `false`, the caller calls `flush` and `compact`.
     pub background: bool,
-    /// Exemplars that are kept, the newest ones; 0: none, at most [`EXEMPLARS_MAX`].
+    /// Maximum number of stored exemplars; 0 disables them, at most [`EXEMPLARS_MAX`].
     pub exemplars_max: usize,
-    /// The disk.
+    /// The file system.
     pub fs: Arc<dyn Fs>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Default for Options {
-    /// One shard, at most 8 logs, synced every second, segments of 32 MiB, 3 h of age, 30 min out of order, 10 min ahead, a flush every
-    /// 10 min or 512 MiB, a page cache of 64 MiB, no bound on memory, no retention; `open` waits for the replay.
+    /// One shard, at most 8 logs, synced every second, segments of 32 MiB, samples in order up to 3 h old, out of order
+    /// up to 30 min, at most 10 min ahead, a flush every 10 min or 512 MiB, a page cache of 64 MiB, unlimited memory,
+    /// no retention; `open` waits for the replay.
     fn default() -> Self {
         Self {
             shards: 1,
@@ -111,7 +114,7 @@ impl Default for Options {
             flush_interval: Duration::from_secs(600),
             flush_size_bytes: 512 << 20,
             series_idle_ms: 3_600_000,
-            series_ended_ms: 300_000,
+            series_stale_ms: 300_000,
             retention_ms: None,
             retention_size_bytes: None,
             page_cache_size_bytes: 64 << 20,
@@ -125,12 +128,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns how many logs there are.
+    /// Returns the number of logs.
     pub(crate) fn n_logs(&self) -> usize {
         self.wal_logs.min(self.shards)
     }
 
-    /// Returns how far behind the newest time a sample can at most have been when it was accepted.
+    /// Returns how far behind the newest timestamp an accepted sample can have been.
     pub(crate) fn age_max_ms(&self) -> i64 {
         self.in_order_max_age_ms.max(self.out_of_order_window_ms).max(STRICT_MAX_AGE_MS)
     }
@@ -160,7 +163,7 @@ impl Options {
         check(self.in_order_max_age_ms >= 0, "in-order age is negative")?;
         check(self.out_of_order_window_ms >= 0, "out-of-order window is negative")?;
         check(self.series_idle_ms >= 0, "time after which a series is idle is negative")?;
-        check(self.series_ended_ms >= 0, "time after which a series that ended leaves is negative")?;
+        check(self.series_stale_ms >= 0, "time after which a series that ended leaves is negative")?;
         check(!self.flush_interval.is_zero(), "flush interval is 0")?;
         check(self.exemplars_max <= EXEMPLARS_MAX, &format!("number of exemplars must be at most {EXEMPLARS_MAX}"))?;
         check(self.ahead_max_ms >= 0, "time ahead of the clock is negative")

@@ -1,27 +1,29 @@
-//! Brings series into label order in the background once their coming has ceased.
+//! Ranks new series in label order in the background, once no more are being created.
 //!
-//! Selections come in label order. Series that have a rank are sorted by it; others are compared by their texts, at each
-//! selection. A flush ranks all; after a start, and after many new series, that may be minutes away. The flush task looks
-//! here each second: while many series come it waits, so that they are ranked once and not each second.
+//! Selections are sorted by labels. Series with a rank are sorted by it; others are compared as strings, in every
+//! selection. A flush ranks all series; after a start, or after many series were created, the next flush may be minutes
+//! away. The flush task checks every second: it waits while many series are being created, so that they are ranked once
+//! and not every second.
 
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::store::Store;
 
-/// Fewer series without a rank are left to the next flush.
+/// Fewer unranked series are left to the next flush.
 const UNRANKED_MIN: usize = 1024;
-/// So are those that are less than one of so many; and if more than that came since the last look, others are on their way.
+/// Unranked series are also left to the flush if they are less than this fraction of all; and if more than this
+/// fraction of them are new since the last check, creation is still going on.
 const SHARE: usize = 16;
 
-/// What was seen at the last look.
+/// State of the last check.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
-    /// By shard: series that had no rank.
+    /// Unranked series by shard.
     n_unranked: Vec<usize>,
 }
 
 impl Ranking {
-    /// Ranks the series of the shards where that is worth it, unless a flush is about to.
+    /// Ranks the series of shards with enough unranked ones, unless a flush is running.
     ///
     /// # Errors
     /// As [`Shard::rank_series`](crate::shard::Shard::rank_series).

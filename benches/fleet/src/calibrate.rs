@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use varve_tsdb::{Labels, METRIC_NAME, Sample};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, Sample};
 
 use crate::args::{CalibrateArgs, now_ms};
 use crate::client::Client;

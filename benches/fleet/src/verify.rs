@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use varve_tsdb::{Labels, METRIC_NAME, Sample, is_stale_nan};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::staleness::is_stale_nan;
+use varve_tsdb::{Labels, Sample};
 
 use crate::args::VerifyArgs;
 use crate::client::{Client, escape};

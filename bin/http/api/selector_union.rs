@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use varve_tsdb::{Db, Labels, Matcher, QueryContext, Result, Series, SeriesSet, TimeRange};
+use varve_tsdb::select::{Series, SeriesSet};
+use varve_tsdb::{Db, Labels, Matcher, QueryContext, Result, TimeRange};
 
 /// An iterator over the series that match at least one of several selectors.
 pub(crate) struct SelectorUnion {

@@ -20,7 +20,7 @@ use flate2::Compression;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use hyper::body::Frame;
-use varve_tsdb::Charge;
+use varve_tsdb::context::Charge;
 
 use super::state::HttpState;
 use crate::http::error::{ApiError, ErrorKind};
@@ -237,7 +237,8 @@ impl HttpBody for Compressed {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use varve_tsdb::{MemoryBudget, QueryContext};
+    use varve_tsdb::QueryContext;
+    use varve_tsdb::context::MemoryBudget;
 
     fn check(accept: &str, expect: Option<Coding>) {
         let mut headers = HeaderMap::new();

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::http::error::ErrorKind;
     use prometheus::HistogramOpts;
-    use varve_tsdb::MemoryBudget;
+    use varve_tsdb::context::MemoryBudget;
 
     fn gate_with(n_permits: usize, queued_max: usize, timeout: Duration) -> (Gate, GateMetrics) {
         let metrics = GateMetrics {

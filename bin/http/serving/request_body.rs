@@ -6,7 +6,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::BodyExt;
-use varve_tsdb::Charge;
+use varve_tsdb::context::Charge;
 
 use super::compression::Coding;
 use super::state::HttpState;
@@ -85,7 +85,7 @@ async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) ->
             let doubled = 2 * bytes.capacity();
             let capacity = if declared >= size { doubled.min(declared).max(size) } else { doubled.max(size) };
             // Without waiting for memory: this is a task.
-            charge.grow_at_once(capacity.saturating_sub(charge.size()))?;
+            charge.grow_without_waiting(capacity.saturating_sub(charge.size()))?;
             bytes.reserve_exact(capacity - bytes.len());
         }
         bytes.extend_from_slice(&data);
@@ -182,7 +182,8 @@ fn is_form(content_type: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::{MemoryBudget, QueryContext};
+    use varve_tsdb::QueryContext;
+    use varve_tsdb::context::MemoryBudget;
 
     fn check(size: usize, expect: Result<usize, &str>) {
         let memory = MemoryBudget::new("memory", 600);

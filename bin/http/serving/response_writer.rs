@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use varve_tsdb::{Charge, Interrupt, QueryContext};
+use varve_tsdb::context::Charge;
+use varve_tsdb::{Interrupt, QueryContext};
 
 use super::gate::Permit;
 use crate::http::error::{ApiError, ErrorKind};
@@ -287,7 +288,7 @@ mod tests {
     use http_body_util::BodyExt;
     use std::sync::Arc;
     use tokio::runtime::Runtime;
-    use varve_tsdb::MemoryBudget;
+    use varve_tsdb::context::MemoryBudget;
 
     const BUFFER_SIZE: usize = 1 << 10;
     const SIZE_MAX: usize = 100 * CHUNK_SIZE;

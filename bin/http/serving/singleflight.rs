@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use varve_tsdb::Charge;
+use varve_tsdb::context::Charge;
 
 use super::response_writer::{CancelOnDrop, Chunk, Output};
 use crate::http::error::{ApiError, ErrorKind};

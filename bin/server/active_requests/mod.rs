@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use varve_tsdb::{Interrupt, MemoryBudget, QueryContext, Relief};
+use varve_tsdb::context::{MemoryBudget, MemoryReclaimer};
+use varve_tsdb::{Interrupt, QueryContext};
 
 use log::{ActiveRequestLog, Record, State};
 
@@ -214,7 +215,7 @@ impl ActiveRequests {
 /// Bytes of a query in a log message.
 const LOGGED_SIZE_MAX: usize = 1000;
 
-impl Relief for ActiveRequests {
+impl MemoryReclaimer for ActiveRequests {
     fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool {
         let wanted = asking.used().saturating_add(size);
         let is_interrupted = self
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn the_heaviest_request_is_interrupted_not_the_newest() {
         let active = Arc::new(ActiveRequests::default());
-        let all = MemoryBudget::with_relief("all", 100, Arc::<ActiveRequests>::clone(&active));
+        let all = MemoryBudget::with_reclaimer("all", 100, Arc::<ActiveRequests>::clone(&active));
         let contexts = [ctx(&all), ctx(&all), ctx(&all)];
         let _entries = contexts.each_ref().map(|ctx| active.register(context(), Class::Query, ctx));
         let [heavy, light, newest] = &contexts;
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn requests_that_need_memory_at_once_do_not_wait_for_each_other() {
         let active = Arc::new(ActiveRequests::default());
-        let all = MemoryBudget::with_relief("all", 100, Arc::<ActiveRequests>::clone(&active));
+        let all = MemoryBudget::with_reclaimer("all", 100, Arc::<ActiveRequests>::clone(&active));
         let work = |size: usize| {
             let (active, ctx) = (Arc::clone(&active), ctx(&all));
             thread::spawn(move || {

@@ -16,7 +16,7 @@ pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
     [families.concat(), rules(store), teams(store), usage(&store.usage.stats()), ha(store)].concat()
 }
 
-fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
+fn tsdb(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
     let replayed = &stats.replayed;
     let mut families = vec![
         gauge("prometheus_tsdb_head_series", "Total number of series in the head block.", stats.n_series),
@@ -73,7 +73,7 @@ fn tsdb(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
 }
 
 /// Returns the samples that were held, each under one outcome.
-fn held(replayed: &varve_tsdb::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
+fn held(replayed: &varve_tsdb::stats::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
     let (repeated, conflicting) = (replayed.n_held_repeated, replayed.n_held_conflicting);
     let late = replayed.n_held_refusable;
     let stored = replayed.n_held.saturating_sub(repeated + conflicting + late);
@@ -82,8 +82,8 @@ fn held(replayed: &varve_tsdb::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
     outcomes.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64))
 }
 
-fn replay(status: &varve_tsdb::ReplayStatus) -> Vec<MetricFamily> {
-    let is_running = u64::from(status.state == varve_tsdb::ReplayState::Running);
+fn replay(status: &varve_tsdb::stats::ReplayStatus) -> Vec<MetricFamily> {
+    let is_running = u64::from(status.state == varve_tsdb::stats::ReplayState::Running);
     vec![
         gauge("varve_tsdb_replay_running", "Whether the log is being replayed (1) or not (0).", is_running),
         gauge("varve_tsdb_replay_read_bytes", "Bytes of the log that replay has read.", status.n_bytes),
@@ -97,7 +97,7 @@ fn replay(status: &varve_tsdb::ReplayStatus) -> Vec<MetricFamily> {
     ]
 }
 
-fn exemplars(stats: &varve_tsdb::ExemplarStats) -> Vec<MetricFamily> {
+fn exemplars(stats: &varve_tsdb::stats::ExemplarStats) -> Vec<MetricFamily> {
     vec![
         counter(
             "prometheus_tsdb_exemplar_exemplars_appended_total",
@@ -133,7 +133,7 @@ fn exemplars(stats: &varve_tsdb::ExemplarStats) -> Vec<MetricFamily> {
     ]
 }
 
-fn blocks(stats: &varve_tsdb::Stats) -> Vec<MetricFamily> {
+fn blocks(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
     let compaction = &stats.compaction;
     vec![
         gauge("prometheus_tsdb_blocks_loaded", "Number of currently loaded data blocks", stats.n_blocks),

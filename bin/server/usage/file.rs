@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use varve_tsdb::StateFile;
+use varve_tsdb::fs::StateFile;
 
 use super::record::{
     ASKERS_MAX, Asker, Entry, LABEL_SIZE_MAX, LABELS_MAX, METRICS_MAX, REQUESTER_TEXT_MAX, REQUESTERS_MAX, Record,
@@ -147,7 +147,7 @@ mod tests {
     use std::path::Path;
 
     use proptest::prelude::*;
-    use varve_tsdb::{Fs, MemFs};
+    use varve_tsdb::fs::{Fs, MemFs};
 
     use super::super::record::Use;
     use super::*;

@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use varve_query::usage::{LabelSet, SelectorUse};
-use varve_tsdb::{Clock, METRIC_NAME, MatchOp, Matcher, RealFs, StateFileError, SystemClock};
+use varve_tsdb::fs::{Clock, RealFs, StateFileError, SystemClock};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{MatchOp, Matcher};
 
 pub(crate) use record::{Entry, Requester, Snapshot, UsageStats};
 use record::{Record, Use};

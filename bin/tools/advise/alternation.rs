@@ -1,7 +1,7 @@
 //! Regular expressions that match exactly a set of names, shortened by common prefixes:
 //! `kube_(node_(info|role)|pod_info)`.
 
-use varve_tsdb::Regexp;
+use varve_tsdb::labels::regexp::Regexp;
 
 /// Maximum nesting of groups; deeper names are written out.
 const DEPTH_MAX: usize = 32;

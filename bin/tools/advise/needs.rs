@@ -7,7 +7,8 @@ use std::fmt;
 use std::rc::Rc;
 
 use varve_query::usage::LabelSet;
-use varve_tsdb::{METRIC_NAME, MatchOp, Matcher};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{MatchOp, Matcher};
 
 /// The location of an expression.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

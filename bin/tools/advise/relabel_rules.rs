@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use varve_tsdb::Regexp;
+use varve_tsdb::labels::regexp::Regexp;
 
 use super::alternation::alternations;
 use super::findings::{Finding, Findings, Kind, by_job, spellings};

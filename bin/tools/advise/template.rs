@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use varve_query::promql::{self, Features};
 use varve_query::usage::{self, LabelSet, SelectorUse};
-use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, Regexp};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::regexp::Regexp;
+use varve_tsdb::{MatchOp, Matcher};
 
 use super::needs::Selector;
 use crate::quantity::parse_duration;

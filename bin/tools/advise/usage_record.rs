@@ -32,7 +32,7 @@ pub(super) fn read(
     let is_recent = |entry: &&Value| entry.get("lastMs").and_then(Value::as_i64).is_none_or(|last| last >= since_ms);
     for entry in list("metrics").filter(is_recent) {
         let Some(name) = entry.get("metric").and_then(Value::as_str) else { continue };
-        let matchers = vec![Matcher::equal(varve_tsdb::METRIC_NAME, name)];
+        let matchers = vec![Matcher::equal(varve_tsdb::labels::METRIC_NAME, name)];
         let selectors = vec![Selector { matchers, labels: labels(entry) }];
         needs.add(Need { place: place(format!("metric {name}")), consumer: Consumer::Reader, selectors });
     }

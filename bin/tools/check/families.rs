@@ -8,7 +8,7 @@ use std::io::BufRead;
 
 use anyhow::Result;
 use varve_ingest::text::{Line, LineReader, MetadataLine, Pairs, TextFormat};
-use varve_tsdb::METRIC_NAME;
+use varve_tsdb::labels::METRIC_NAME;
 
 /// The type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

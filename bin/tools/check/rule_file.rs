@@ -10,7 +10,7 @@ use serde::{Deserialize, de};
 use serde_yaml_ng::Value;
 use varve_query::Features;
 use varve_query::promql::parse;
-use varve_tsdb::METRIC_NAME;
+use varve_tsdb::labels::METRIC_NAME;
 
 use crate::quantity::parse_duration;
 

@@ -13,8 +13,9 @@ use varve_prometheus::block::BlockReader;
 use varve_prometheus::chunk::StartTimes;
 use varve_prometheus::import::{Imported, import_block};
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions};
-use varve_tsdb::damage::{DamageKind, DamageReport};
-use varve_tsdb::{Db, Error, Fs, Options, RealFs, WriteBatch};
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use staging::{Built, Staging};
 

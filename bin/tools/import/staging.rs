@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use varve_tsdb::{Fs, Lock, RealFs};
+use varve_tsdb::fs::{Fs, Lock, RealFs};
 
 /// The folder, inside the data directory.
 const NAME: &str = "import.tmp";

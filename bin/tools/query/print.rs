@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use varve_query::decimal::{General, Plain};
 use varve_query::promql::quoted;
-use varve_tsdb::METRIC_NAME;
+use varve_tsdb::labels::METRIC_NAME;
 
 use super::response::{Histogram, HistogramPoint, Labels, Point, Sample, Stream, Text, Value};
 

@@ -6,8 +6,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use varve_prometheus::block::{BlockChunk, BlockReader, BlockSeries, Ulid};
 use varve_prometheus::chunk::{self, Encoding};
-use varve_tsdb::damage::DamageReport;
-use varve_tsdb::{BlockSummary, Matcher, QueryContext, RealFs, SampleColumns};
+use varve_tsdb::fs::RealFs;
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::stats::BlockSummary;
+use varve_tsdb::{Matcher, QueryContext, SampleColumns};
 
 use super::args::AnalyzeArgs;
 use super::chunk_sizes::ChunkSizes;

@@ -17,7 +17,8 @@ use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
 use varve_prometheus::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
 use varve_prometheus::chunk::{Encoder, StartTimes};
 use varve_prometheus::recover::WINDOW_MS;
-use varve_tsdb::{Fs, Labels, RealFs, Sample};
+use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::{Labels, Sample};
 
 use super::args::BackfillArgs;
 use super::columns;
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use varve_prometheus::block::BlockReader;
     use varve_tsdb::SampleColumns;
-    use varve_tsdb::damage::DamageReport;
+    use varve_tsdb::fs::damage::DamageReport;
 
     /// Creates blocks from a text.
     fn blocks_of(text: &str, output: &Path, labels: &[(&str, &str)]) -> Result<()> {

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_tsdb::{MemoryBudget, QueryContext};
+use varve_tsdb::QueryContext;
+use varve_tsdb::context::MemoryBudget;
 
 use super::args::{ChurnArgs, CompactArgs};
 use super::source::open_varve;

@@ -8,8 +8,9 @@ use anyhow::Result;
 use varve_query::decimal::General;
 use varve_query::print_stored;
 use varve_query::promql::quoted;
-use varve_tsdb::damage::DamageReport;
-use varve_tsdb::{METRIC_NAME, SampleColumns, TimeRange, is_legacy_name};
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
+use varve_tsdb::{SampleColumns, TimeRange};
 
 use super::args::DumpArgs;
 use super::source::{Selection, for_each, parse_matchers};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use varve_tsdb::METRIC_NAME;
+use varve_tsdb::labels::METRIC_NAME;
 
 /// Size of a posting: a series id in the list of a label pair.
 const POSTING_SIZE: u64 = 4;

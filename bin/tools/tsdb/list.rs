@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use varve_prometheus::block::BlockMeta;
-use varve_tsdb::damage::DamageReport;
+use varve_tsdb::fs::damage::DamageReport;
 
 use super::args::ListArgs;
 use super::columns;

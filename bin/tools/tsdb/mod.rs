@@ -26,7 +26,7 @@ pub(crate) use args::TsdbCommand;
 
 use args::CreateBlocksCommand;
 use dump::Format;
-use varve_tsdb::damage::DamageReport;
+use varve_tsdb::fs::damage::DamageReport;
 
 use crate::printing::{error_chain, exit_code};
 use crate::tools::wal::damage_lines;

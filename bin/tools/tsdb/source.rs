@@ -8,8 +8,9 @@ use varve_prometheus::block::{BlockReader, MergedBlocks};
 use varve_prometheus::inspect::is_prometheus_directory;
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
 use varve_query::promql::parse_selector;
-use varve_tsdb::damage::DamageReport;
-use varve_tsdb::{Db, Fs, Matcher, Options, QueryContext, RealFs, SampleColumns, TimeRange};
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::scratch_dir::ScratchDir;
 use crate::machine;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use varve_prometheus::inspect::is_prometheus_directory;
-use varve_tsdb::{RealFs, log};
+use varve_tsdb::fs::RealFs;
+use varve_tsdb::log;
 
 /// Who writes to a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

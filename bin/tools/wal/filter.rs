@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use anyhow::{Result, bail};
 use varve_query::promql::parse_selector;
-use varve_tsdb::{METRIC_NAME, Matcher, TimeRange};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Matcher, TimeRange};
 
 use super::args::DumpArgs;
 

@@ -1,7 +1,9 @@
 //! What records hold, one item each, as JSON.
 
 use serde_json::{Map, Value, json};
-use varve_tsdb::{BucketSpan, Exemplar, Histogram, HistogramCounts, Labels};
+use varve_tsdb::Labels;
+use varve_tsdb::exemplars::Exemplar;
+use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
 
 /// Labels as an object.
 pub(super) fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Value {

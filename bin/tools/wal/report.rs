@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use varve_tsdb::damage::{Damage, DamageKind, DamageReport};
+use varve_tsdb::fs::damage::{Damage, DamageKind, DamageReport};
 
 use super::Verdict;
 use crate::process;

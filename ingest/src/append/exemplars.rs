@@ -3,7 +3,8 @@
 //! What is refused is counted. As in Prometheus none costs the sender a 400, but for those that are out of order in remote
 //! write 2.0. Series are not created for them; an exemplar goes to a series that the store has in memory, or that a sample of the same request has made.
 
-use varve_tsdb::{Exemplar, Labels};
+use varve_tsdb::Labels;
+use varve_tsdb::exemplars::Exemplar;
 
 use crate::batch::{DecodedBatch, ExemplarEntry};
 use crate::remote_write::{label_pairs, v1};

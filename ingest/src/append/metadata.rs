@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::{Db, Error, METADATA_SIZE_MAX, Metadata};
+use varve_tsdb::labels::{METADATA_SIZE_MAX, Metadata};
+use varve_tsdb::{Db, Error};
 
 use crate::batch::FamilyEntry;
 use crate::error::WriteError;

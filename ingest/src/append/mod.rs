@@ -3,7 +3,8 @@
 pub(crate) mod exemplars;
 pub(crate) mod metadata;
 
-use varve_tsdb::{Db, Exemplar, RejectExemplar, RejectReason, Rejected, SeriesHandle, WriteBatch};
+use varve_tsdb::exemplars::{Exemplar, RejectExemplar};
+use varve_tsdb::{Db, RejectReason, Rejected, SeriesHandle, WriteBatch};
 
 use crate::admission::Team;
 use crate::error::WriteError;

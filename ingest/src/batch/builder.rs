@@ -8,7 +8,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{Histogram, Sample};
+use varve_tsdb::Sample;
+use varve_tsdb::histogram::Histogram;
 
 use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Span};
 use crate::admission::memory::Permit;

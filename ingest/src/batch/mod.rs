@@ -9,7 +9,8 @@ mod label_hash;
 
 use std::sync::Arc;
 
-use varve_tsdb::{Histogram, Sample};
+use varve_tsdb::Sample;
+use varve_tsdb::histogram::Histogram;
 
 pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;

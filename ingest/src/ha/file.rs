@@ -1,6 +1,6 @@
 //! The file of who leads, docs/format/ha.md, version 1.
 
-use varve_tsdb::StateFile;
+use varve_tsdb::fs::StateFile;
 
 use crate::limits::CLUSTERS_MAX;
 
@@ -78,7 +78,7 @@ mod tests {
     use std::path::Path;
 
     use proptest::prelude::*;
-    use varve_tsdb::{Fs, MemFs};
+    use varve_tsdb::fs::{Fs, MemFs};
 
     use super::*;
 

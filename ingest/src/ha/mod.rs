@@ -24,7 +24,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use varve_tsdb::{Clock, Fs, Labels, SystemClock};
+use varve_tsdb::Labels;
+use varve_tsdb::fs::{Clock, Fs, SystemClock};
 
 use crate::batch::{DecodedBatch, RouteHasher};
 use crate::outcome::Reason;

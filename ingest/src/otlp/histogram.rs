@@ -1,6 +1,7 @@
 //! Histograms of OTLP as native ones: exponential buckets, and explicit ones as custom buckets.
 
-use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, STALE_NAN_BITS};
+use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_tsdb::staleness::STALE_NAN_BITS;
 
 use super::message::{Buckets, ExponentialPoint, HistogramPoint};
 use super::{is_stale, stale_or};

@@ -19,7 +19,7 @@ mod value;
 
 use std::collections::BTreeSet;
 
-use varve_tsdb::STALE_NAN_BITS;
+use varve_tsdb::staleness::STALE_NAN_BITS;
 
 pub use names::TranslationStrategy;
 pub(crate) use translate::translate;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use prost::Message;
-use varve_tsdb::METRIC_NAME;
+use varve_tsdb::labels::METRIC_NAME;
 
 use super::labels::{Context, LabelMap, TARGET_INFO};
 use super::message::{
@@ -295,7 +295,7 @@ impl Translator<'_, '_, '_> {
 
     fn histogram(
         &mut self,
-        histogram: varve_tsdb::Histogram,
+        histogram: varve_tsdb::histogram::Histogram,
         at: At,
         attributes: &[KeyValue],
         exemplars: &[Exemplar],

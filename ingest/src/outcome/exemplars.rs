@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::RejectExemplar;
+use varve_tsdb::exemplars::RejectExemplar;
 
 /// Why an exemplar was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

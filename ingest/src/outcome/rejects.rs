@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use varve_tsdb::{LABELS_SIZE_MAX, METADATA_FAMILIES_MAX, RejectReason, Sample};
+use varve_tsdb::labels::{LABELS_SIZE_MAX, METADATA_FAMILIES_MAX};
+use varve_tsdb::{RejectReason, Sample};
 
 use crate::limits::CLUSTERS_MAX;
 

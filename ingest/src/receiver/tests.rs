@@ -2,9 +2,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
-use varve_tsdb::{
-    FaultFs, HistogramCounts, Matcher, Options, QueryContext, ResetHint, STALE_NAN_BITS, SampleColumns, TimeRange,
-};
+use varve_tsdb::fs::FaultFs;
+use varve_tsdb::histogram::{HistogramCounts, ResetHint};
+use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_tsdb::{Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;
 use crate::error::Malformed;
@@ -349,7 +350,7 @@ fn exemplars_are_stored_with_known_series_and_never_refuse_a_request() {
     let fixture = Fixture::new(Limits::default());
     let found = || {
         let found = fixture.receiver.db.exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL).unwrap();
-        let of = |one: &varve_tsdb::SeriesExemplars| {
+        let of = |one: &varve_tsdb::exemplars::SeriesExemplars| {
             let times = one.exemplars.iter().map(|e| (e.timestamp_ms, e.value)).collect::<Vec<_>>();
             (one.labels.get("job").unwrap().to_owned(), times)
         };

@@ -1,7 +1,8 @@
 //! A label set being rewritten, as Prometheus' `labels.Builder` does it: the order in which labels are visited decides which
 //! of two stands that get one name, hence what was there, what was added and what was deleted are kept apart.
 
-use varve_tsdb::{Labels, LabelsError};
+use varve_tsdb::Labels;
+use varve_tsdb::labels::LabelsError;
 
 #[derive(Debug, Clone)]
 pub(super) struct Builder<'a> {

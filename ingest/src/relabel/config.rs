@@ -1,6 +1,6 @@
 //! One relabel configuration as it is written, and what is wrong with it in Prometheus' words (`model/relabel`).
 
-use varve_tsdb::{Regexp, RegexpError, Rewrite};
+use varve_tsdb::labels::regexp::{Regexp, RegexpError, Rewrite};
 
 /// A relabel configuration. What is `None` or empty has not been written; Prometheus' defaults stand for it then.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

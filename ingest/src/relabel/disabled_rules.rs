@@ -15,7 +15,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use varve_tsdb::{Fs, StateFile};
+use varve_tsdb::fs::{Fs, StateFile};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::config::{RelabelConfig, RuleState};
@@ -202,7 +202,8 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 mod tests {
     use std::path::Path;
 
-    use varve_tsdb::{Matcher, MemFs, PowerCut};
+    use varve_tsdb::Matcher;
+    use varve_tsdb::fs::{MemFs, PowerCut};
 
     use super::*;
     use crate::relabel::Builder;
@@ -332,7 +333,7 @@ mod tests {
         let (state, _) = open(&fs);
         let in_force = rules(&[armed("a", "x")]);
         ask(&in_force, "x", "w");
-        fs.fail_at(fs.n_operations() + 1, varve_tsdb::Fault::Fails(io::ErrorKind::StorageFull));
+        fs.fail_at(fs.n_operations() + 1, varve_tsdb::fs::Fault::Fails(io::ErrorKind::StorageFull));
         state.lock().keep(&in_force);
         assert_eq!(state.n_unsaved(), 1);
         state.save().unwrap();

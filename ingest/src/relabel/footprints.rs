@@ -14,7 +14,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use varve_tsdb::{METRIC_NAME, MatchOp, Matcher};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{MatchOp, Matcher};
 
 use super::builder::Builder;
 

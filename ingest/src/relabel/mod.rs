@@ -57,7 +57,7 @@ pub(crate) enum Ruled {
     Kept(Labels),
     Dropped,
     /// It was rewritten to what is no label set.
-    Invalid(varve_tsdb::LabelsError),
+    Invalid(varve_tsdb::labels::LabelsError),
 }
 
 /// Which team a label set belongs to and which rules had a hand in it, as a number of [`Verdicts`].
@@ -108,7 +108,7 @@ impl Rules {
     ///
     /// # Errors
     /// If they make of it what is no label set.
-    pub fn relabel(&self, labels: &Labels) -> Result<Option<Labels>, varve_tsdb::LabelsError> {
+    pub fn relabel(&self, labels: &Labels) -> Result<Option<Labels>, varve_tsdb::labels::LabelsError> {
         match self.apply(labels.clone(), &mut Vec::new()) {
             Ruled::Kept(labels) => Ok(Some(labels)),
             Ruled::Dropped => Ok(None),

@@ -2,7 +2,7 @@
 
 mod check;
 
-use varve_tsdb::{BucketSpan, Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 
 pub(crate) use self::check::{InvalidHistogram, check};
 

@@ -7,7 +7,8 @@
 //! Bounds: a label set of a few bytes may name symbols of many. What all label sets of a request would take as text is
 //! summed up and is at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times what a message of version 1.0 could hold.
 
-use varve_tsdb::{METRIC_NAME, Sample};
+use varve_tsdb::Sample;
+use varve_tsdb::labels::METRIC_NAME;
 
 use super::histogram;
 use super::wire::{Key, Reader, fixed64_key, len_key, varint_key};

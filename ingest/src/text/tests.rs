@@ -114,7 +114,7 @@ impl Fixture {
         const ALL: &[Matcher] = &[];
         let mut columns = SampleColumns::default();
         let found = self.db.select(&QueryContext::unbounded(), ALL, TimeRange::ALL).unwrap();
-        let print = |series: varve_tsdb::Result<varve_tsdb::Series>| {
+        let print = |series: varve_tsdb::Result<varve_tsdb::select::Series>| {
             let series = series.unwrap();
             columns.clear();
             series.read(&mut columns).unwrap();

@@ -3,7 +3,8 @@ mod random;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use varve_tsdb::{Interrupt, Labels, MemoryBudget, Options, Sample, WriteBatch};
+use varve_tsdb::context::MemoryBudget;
+use varve_tsdb::{Interrupt, Labels, Options, Sample, WriteBatch};
 
 use super::*;
 use crate::stats::SampleStats;

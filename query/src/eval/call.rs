@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use varve_tsdb::{Labels, METRIC_NAME, MatchOp, Matcher};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use super::Evaluator;
 use super::column::{Bits, Column};

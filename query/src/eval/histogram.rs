@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{Charge, Labels};
+use varve_tsdb::Labels;
+use varve_tsdb::context::Charge;
 
 use super::Evaluator;
 use super::column::Bits;

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use varve_tsdb::{Labels, METRIC_NAME, MatchOp, Matcher, Regexp};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::regexp::Regexp;
+use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use super::Evaluator;
 use super::column::Column;

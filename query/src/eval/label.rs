@@ -1,6 +1,7 @@
 //! `label_replace`, `label_join`: functions of label sets, whatever the values.
 
-use varve_tsdb::{METRIC_NAME, Rewrite};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::regexp::Rewrite;
 
 use super::Evaluator;
 use super::grid::Grid;

@@ -37,7 +37,9 @@ pub(crate) mod tally;
 pub(crate) mod workers;
 
 use hashbrown::{HashMap, HashSet};
-use varve_tsdb::{Charge, Db, LabelHint};
+use varve_tsdb::Db;
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::LabelHint;
 
 use binary::element::Complaints;
 use column::Column;

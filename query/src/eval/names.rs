@@ -1,7 +1,8 @@
 //! Whether series are still told apart when their metric names are gone.
 
 use hashbrown::HashSet;
-use varve_tsdb::{Charge, Labels};
+use varve_tsdb::Labels;
+use varve_tsdb::context::Charge;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::series::is_name_label;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{Charge, ResetHint, SampleColumns, is_stale_nan};
+use varve_tsdb::SampleColumns;
+use varve_tsdb::context::Charge;
+use varve_tsdb::histogram::ResetHint;
+use varve_tsdb::staleness::is_stale_nan;
 
 use super::column::Column;
 use super::grid::Grid;
@@ -32,7 +35,7 @@ impl RangeSamples {
     }
 
     /// Reads a series; of histograms only the totals, where nothing else is needed.
-    pub(super) fn read(&mut self, series: &varve_tsdb::Series, only_totals: bool) -> Result<()> {
+    pub(super) fn read(&mut self, series: &varve_tsdb::select::Series, only_totals: bool) -> Result<()> {
         self.clear();
         series.read(&mut self.floats)?;
         if self.takes_starts && !self.floats.starts_ms.is_empty() {

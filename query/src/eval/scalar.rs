@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use varve_tsdb::Charge;
+use varve_tsdb::context::Charge;
 
 use super::binary::arithmetic;
 use super::column::Bits;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{ResetHint, SampleColumns, SelectHints, SeriesSet, TimeRange, is_stale_nan};
+use varve_tsdb::histogram::ResetHint;
+use varve_tsdb::select::{SelectHints, SeriesSet};
+use varve_tsdb::staleness::is_stale_nan;
+use varve_tsdb::{SampleColumns, TimeRange};
 
 use super::Evaluator;
 use super::column::Column;
@@ -70,7 +73,7 @@ impl Evaluator<'_> {
         let set = self.select(selector, grid, (lookback_ms, 0), hints)?;
         let batch_len = if only_newest { BATCH_OF_NEWEST } else { batch_len(grid.n_steps) };
         let look = Look { take, shift, grid, lookback_ms, only_totals: selector.only_totals };
-        let make = |batch: Vec<varve_tsdb::Series>, made: &mut Made<'_>| look.make(&batch, &way.bounds, made);
+        let make = |batch: Vec<varve_tsdb::select::Series>, made: &mut Made<'_>| look.make(&batch, &way.bounds, made);
         self.run(id, way, batches(set, batch_len), make, |_| Ok(()), sink)
     }
 
@@ -85,7 +88,7 @@ impl Evaluator<'_> {
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
         let set = self.select(selector, grid, (lookback_ms, lookback_ms), way.hints())?;
-        let make = |batch: Vec<varve_tsdb::Series>, made: &mut Made<'_>| {
+        let make = |batch: Vec<varve_tsdb::select::Series>, made: &mut Made<'_>| {
             let mut samples = RangeSamples::new(way.bounds.ctx.charge(), false);
             for series in batch {
                 way.bounds.check()?;
@@ -165,7 +168,7 @@ struct Look {
 }
 
 impl Look {
-    fn make(&self, batch: &[varve_tsdb::Series], bounds: &Bounds, made: &mut Made<'_>) -> Result<()> {
+    fn make(&self, batch: &[varve_tsdb::select::Series], bounds: &Bounds, made: &mut Made<'_>) -> Result<()> {
         let mut samples = SampleColumns::default();
         for series in batch {
             samples.clear();
@@ -325,7 +328,8 @@ fn smoothed(samples: &SampleColumns, time_ms: i64, lookback_ms: i64) -> Option<f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::{STALE_NAN_BITS, Sample};
+    use varve_tsdb::Sample;
+    use varve_tsdb::staleness::STALE_NAN_BITS;
 
     fn samples(list: &[(i64, f64)]) -> SampleColumns {
         let mut samples = SampleColumns::default();

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use varve_tsdb::{Charge, Labels, METRIC_NAME, QueryContext};
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, QueryContext};
 
 use super::column::Column;
 use crate::error::{Error, Result};

@@ -8,7 +8,10 @@
 //! 1. Series are handed on in ascending order of the labels that they have in the store.
 //! 2. What a batch holds is charged until its series are handed on.
 
-use varve_tsdb::{Charge, LabelHint, Labels, METRIC_NAME, MatchOp, Matcher, SelectHints, SeriesSet};
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::{LabelHint, METRIC_NAME};
+use varve_tsdb::select::{SelectHints, SeriesSet};
+use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use super::binary::element::Complaints;
 use super::column::Column;
@@ -39,7 +42,10 @@ pub(super) fn batch_len(n_steps: usize) -> usize {
 }
 
 /// Cuts a selection into batches of so many series.
-pub(super) fn batches(mut set: SeriesSet, len: usize) -> impl FnMut() -> Result<Option<Vec<varve_tsdb::Series>>> {
+pub(super) fn batches(
+    mut set: SeriesSet,
+    len: usize,
+) -> impl FnMut() -> Result<Option<Vec<varve_tsdb::select::Series>>> {
     move || {
         let batch: Vec<_> = set.by_ref().take(len).collect::<Result<_, _>>()?;
         Ok((!batch.is_empty()).then_some(batch))

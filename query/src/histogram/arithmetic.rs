@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::ResetHint;
+use varve_tsdb::histogram::ResetHint;
 
 use super::buckets::Buckets;
 use super::sum::Lost;
@@ -286,7 +286,7 @@ pub(super) fn place_of(index: i32, bounds: &[f64], common: &[f64]) -> usize {
 mod tests {
     use super::super::{HistogramSum, literal};
     use super::*;
-    use varve_tsdb::CUSTOM_BUCKETS_SCHEMA;
+    use varve_tsdb::histogram::CUSTOM_BUCKETS_SCHEMA;
 
     fn exponential(schema: i8, offset: i32, counts: &[f64], zero: (f64, f64)) -> FloatHistogram {
         literal(schema, zero, (offset, counts), (0, &[]), &[])

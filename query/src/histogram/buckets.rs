@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. There are as many counts as indexes, and the indexes ascend strictly.
 
-use varve_tsdb::BucketSpan;
+use varve_tsdb::histogram::BucketSpan;
 
 use super::bounds;
 use crate::float::KahanSum;

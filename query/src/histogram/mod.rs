@@ -1,7 +1,7 @@
 //! Native histograms as PromQL computes with them: all counts are floats, buckets are told by their index.
 //!
 //! ```text
-//! varve_tsdb::Histogram -> stored (hints of resets) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
+//! varve_tsdb::histogram::Histogram -> stored (hints of resets) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
 //! ```
 //!
 //! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy what they change. The order of
@@ -24,7 +24,7 @@ mod trim;
 
 use std::sync::Arc;
 
-use varve_tsdb::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
 
 use buckets::Buckets;
 
@@ -279,8 +279,8 @@ impl FloatHistogram {
 }
 
 #[cfg(test)]
-fn span(offset: i32, length: u32) -> varve_tsdb::BucketSpan {
-    varve_tsdb::BucketSpan { offset, length }
+fn span(offset: i32, length: u32) -> varve_tsdb::histogram::BucketSpan {
+    varve_tsdb::histogram::BucketSpan { offset, length }
 }
 
 /// Makes a histogram of its zero bucket (threshold and count), the offsets and counts of its buckets, and its own bounds.

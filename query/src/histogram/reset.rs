@@ -1,6 +1,6 @@
 //! Resets: whether counters have begun anew between two histograms.
 
-use varve_tsdb::ResetHint;
+use varve_tsdb::histogram::ResetHint;
 
 use super::FloatHistogram;
 use super::arithmetic::{common_bounds, place_of};

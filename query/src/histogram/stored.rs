@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{Histogram, HistogramCounts, ResetHint, SampleColumns};
+use varve_tsdb::SampleColumns;
+use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::FloatHistogram;
 
@@ -60,7 +61,7 @@ impl FloatHistogram {
     /// Tells whether counters went on from `before` to this histogram without a reset, in one layout.
     #[must_use]
     pub fn continues(&self, before: &Self) -> bool {
-        !varve_tsdb::is_stale_nan(before.sum)
+        !varve_tsdb::staleness::is_stale_nan(before.sum)
             && self.schema == before.schema
             && self.zero_threshold == before.zero_threshold
             && self.custom_bounds() == before.custom_bounds()
@@ -77,7 +78,7 @@ struct Totals {
 impl Totals {
     fn of(&mut self, histogram: &Arc<FloatHistogram>) -> Arc<FloatHistogram> {
         let FloatHistogram { mut reset_hint, schema, count, sum, .. } = **histogram;
-        if !varve_tsdb::is_stale_nan(sum) {
+        if !varve_tsdb::staleness::is_stale_nan(sum) {
             if reset_hint == ResetHint::Unknown
                 && let Some(last) = &self.last
             {
@@ -92,7 +93,8 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::{BucketSpan, Sample};
+    use varve_tsdb::Sample;
+    use varve_tsdb::histogram::BucketSpan;
 
     /// A histogram with positive buckets from index 0 on.
     fn histogram(reset_hint: ResetHint, schema: i8, counts: &[f64]) -> Arc<Histogram> {

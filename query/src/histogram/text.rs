@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use varve_tsdb::{Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::buckets::Buckets;
 use super::{Bucket, FloatHistogram};

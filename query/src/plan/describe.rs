@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, is_legacy_name};
+use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
+use varve_tsdb::{MatchOp, Matcher};
 
 use super::{Aggregate, Chain, Plan, PlanKind, Selector, Shift};
 use crate::promql::ast::{RangeExtension, UnaryOp};

@@ -3,7 +3,8 @@
 //! Safe are plain selectors on the side that is narrowed: they have nothing to say about series that are left out, and the
 //! set operators have no errors. Functions and arithmetic have both, so that they are left alone.
 
-use varve_tsdb::{METRIC_NAME, Matcher};
+use varve_tsdb::Matcher;
+use varve_tsdb::labels::METRIC_NAME;
 
 use super::{Chain, Plan, PlanKind, Selector};
 use crate::functions::Implementation;

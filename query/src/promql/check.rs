@@ -7,7 +7,7 @@ use super::ast::{
 };
 use super::error::ParseError;
 use super::quote::quoted;
-use varve_tsdb::METRIC_NAME;
+use varve_tsdb::labels::METRIC_NAME;
 
 type Result<T> = std::result::Result<T, ParseError>;
 

@@ -8,7 +8,8 @@ use super::ast::{
 };
 use super::quote::write_quoted;
 use super::{duration, number};
-use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, is_legacy_name};
+use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
+use varve_tsdb::{MatchOp, Matcher};
 
 type Out<'a> = &'a mut dyn Write;
 

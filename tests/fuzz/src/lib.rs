@@ -22,7 +22,8 @@ use varve_ingest::ha::Elections;
 use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
 use varve_query::Features;
 use varve_query::promql::{parse, print};
-use varve_tsdb::{Fs, MemFs, RowCodec};
+use varve_tsdb::fs::{Fs, MemFs};
+use varve_tsdb::testing::RowCodec;
 
 /// Decodes a row of values and a column of timestamps of as many elements as the first two bytes say. What decodes is
 /// encoded and decoded to the same bits.
@@ -173,7 +174,7 @@ mod tests {
     fn prometheus_holds() {
         let mut columns = varve_tsdb::SampleColumns::default();
         for i in 0..100 {
-            let histogram = varve_tsdb::Histogram { sum: i as f64, ..varve_tsdb::Histogram::default() };
+            let histogram = varve_tsdb::histogram::Histogram { sum: i as f64, ..varve_tsdb::histogram::Histogram::default() };
             match i {
                 0..50 => columns.push(varve_tsdb::Sample { timestamp_ms: i * 1000, value: i as f64 }),
                 _ => columns.push_histogram(i * 1000, std::sync::Arc::new(histogram)),

@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 use varve_prometheus::block::{BlockMeta, BlockReader};
 use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimes};
 use varve_prometheus::export::{ExportOptions, export};
-use varve_tsdb::damage::DamageReport;
+use varve_tsdb::fs::damage::DamageReport;
 use varve_prometheus::head_chunks::HeadChunkFiles;
 use varve_prometheus::wal::{
     Compression, Segment, SegmentReader, decode_definitions, decode_exemplars, decode_histograms, decode_metadata,
     decode_samples, decode_tombstones,
 };
-use varve_tsdb::{Fs, MemFs, PowerCut, QueryContext, SampleColumns};
+use varve_tsdb::{QueryContext, SampleColumns};
+use varve_tsdb::fs::{Fs, MemFs, PowerCut};
 
 use crate::reseal::reseal_prometheus;
 use crate::store::{damaged, everything, files, open};

@@ -1,6 +1,6 @@
 //! Regular expressions: Prometheus' reading of them against the crate `regex`, where the two languages are one.
 
-use varve_tsdb::Regexp;
+use varve_tsdb::labels::regexp::Regexp;
 
 /// Parses the first line of the input as a pattern. What parses matches the other lines as the crate `regex` has it; and
 /// what the pattern says about its matches is true of them.

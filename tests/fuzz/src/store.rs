@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use varve_tsdb::{
-    BucketSpan, Db, Exemplar, Fs, Histogram, HistogramCounts, Labels, ManualClock, Matcher, MemFs, Options, PowerCut,
-    QueryContext, Sample, SampleColumns, TimeRange, WalSync, WriteBatch, log,
-};
+use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WalSync, WriteBatch, log};
+use varve_tsdb::exemplars::Exemplar;
+use varve_tsdb::fs::{Fs, ManualClock, MemFs, PowerCut};
+use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
 
 use crate::reseal::reseal;
 
@@ -183,7 +183,7 @@ fn logs() -> MemFs {
 pub(crate) fn everything() -> MemFs {
     let fs = MemFs::new();
     let db = open(&fs);
-    db.set_metadata([("m", varve_tsdb::Metadata::default())]).expect("there is room");
+    db.set_metadata([("m", varve_tsdb::labels::Metadata::default())]).expect("there is room");
     for n in 0..16 {
         write(&db, 0..4 + n % 4, NOW_MS + n * 1_200_000);
         if n % 3 == 2 {

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::Path;
 
-use varve_tsdb::damage::DamageReport;
-use varve_tsdb::{
-    EXEMPLAR_LABELS_LEN_MAX, Exemplar, Fs, Labels, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, METRIC_NAME, Metadata,
-    Result,
-};
+use varve_tsdb::exemplars::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::labels::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, METRIC_NAME, Metadata};
+use varve_tsdb::{Labels, Result};
 
 use super::inspect::{FoundRecord, for_each_record};
 use super::wal::{RecordType, decode_definitions, decode_exemplars, decode_metadata};
@@ -167,7 +167,7 @@ fn family<'a>(name: &'a str, kind: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::RealFs;
+    use varve_tsdb::fs::RealFs;
 
     #[test]
     fn the_recorded_log_has_exemplars_and_metadata() {

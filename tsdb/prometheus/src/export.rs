@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use varve_tsdb::{Db, Error, Fs, Matcher, QueryContext, Result, SampleColumns, TimeRange};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::{Db, Error, Matcher, QueryContext, Result, SampleColumns, TimeRange};
 
 use super::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
 use super::chunk::{Encoder, StartTimes};

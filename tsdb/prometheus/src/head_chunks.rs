@@ -12,8 +12,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::damage::{DamageKind, DamageReport};
-use varve_tsdb::{Error, Fs, ReadFile, Result};
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::fs::{Fs, ReadFile};
+use varve_tsdb::{Error, Result};
 
 use super::chunk::{Encoding, n_samples};
 use super::cursor::Cursor;

@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_tsdb::damage::DamageReport;
-use varve_tsdb::{Error, Fs, ImportWriter, Result, SampleColumns, TimeRange};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::{Error, ImportWriter, Result, SampleColumns, TimeRange};
 
 use super::block::BlockReader;
 use super::recover::{WINDOW_MS, WINDOWS_MAX, range_of};

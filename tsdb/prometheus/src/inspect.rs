@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::damage::{DamageKind, DamageReport};
-use varve_tsdb::{Error, Fs, Result, SampleColumns, size_of_files};
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::fs::{Fs, size_of_files};
+use varve_tsdb::{Error, Result, SampleColumns};
 
 use super::block::{BlockMeta, BlockReader};
 use super::chunk;
@@ -289,7 +290,7 @@ impl SegmentSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::RealFs;
+    use varve_tsdb::fs::RealFs;
 
     #[test]
     fn the_recorded_directory_is_sound() {

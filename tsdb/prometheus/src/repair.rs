@@ -8,9 +8,9 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::damage::{DamageKind, DamageReport};
-use varve_tsdb::originals;
-use varve_tsdb::{Error, Fs, Result};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::{Error, Result, originals};
 
 use super::wal::{
     Compression, PAGE_SIZE, RawRecord, RecordType, Segment, SegmentReader, WalFiles, decode_definitions,
@@ -214,7 +214,7 @@ fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::RealFs;
+    use varve_tsdb::fs::RealFs;
 
     fn sample_record(series: u64) -> Vec<u8> {
         [&[2][..], &series.to_be_bytes(), &1000_u64.to_be_bytes(), &[0, 0], &1.0_f64.to_bits().to_be_bytes()].concat()

@@ -10,8 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::context::Interrupt;
-use crate::error::{Error, Result};
+use crate::error::{Error, Interrupt, Result};
 use crate::ranking::Ranking;
 use crate::store::Store;
 
@@ -113,7 +112,7 @@ fn flush_task(store: &Store, stop: &Stop) {
             continue;
         }
         if !is_due {
-            store.evict_late();
+            store.evict_deferred();
             report("rank series", ranking.look(store));
             continue;
         }

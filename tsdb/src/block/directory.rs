@@ -1,12 +1,12 @@
-//! The directory: where groups and timelines lie, and what times the pages of rows span.
+//! The directory: the positions of groups and timestamp columns, and the time ranges of the pages of rows.
 //!
-//! It is held in memory while a block is open, so that a page that cannot matter is passed over without being read. On
-//! disk it is two lists of entries, one of groups, one of pages of timelines, each in pages of whole entries whose
-//! references stand in the footer. All numbers are varints, times zigzagged:
+//! It is held in memory while a block is open, so that pages outside a query's range are skipped without being read. On
+//! disk it is two lists of entries, one of groups, one of pages of timestamp columns, each in pages of whole entries
+//! that the footer refers to. All integers are varints, times zigzag-encoded:
 //! ```text
 //! group            number of series, 1 to 256; reference of the map; number of pages of rows, at least 1; for each of them,
 //!                  ascending in time: reference; oldest time; newest less oldest time; number of samples
-//! timelines        reference of the page; number of timelines in it, 1 to 256
+//! columns          reference of the page; number of timestamp columns in it, 1 to 256
 //! ```
 
 use std::ops::Range;
@@ -16,12 +16,12 @@ use super::footer::HEADER_SIZE;
 use super::group::RowsRef;
 use super::page::{PageRef, PageWriter};
 use super::rows::GROUP_SERIES_MAX;
-use super::timelines::{PAGE_TIMELINES_MAX, TimelineId};
+use super::timestamps::columns::{PAGE_COLUMNS_MAX, TimestampColumnId};
+use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::error::Result;
 use crate::sample::TimeRange;
-use crate::varint::{put_i64, put_u64, take_i64, take_u64};
 
-/// Encoded bytes at which a page of the directory is written.
+/// Encoded size at which a page of the directory is written.
 const PAGE_SIZE: usize = 64 << 10;
 
 /// Writes one of the lists.
@@ -55,17 +55,22 @@ impl DirectoryWriter {
         self.end_entry(pages)
     }
 
-    /// Adds a page of `n` timelines.
+    /// Adds a page of `n` timestamp columns.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
-    pub(in crate::block) fn timelines(&mut self, pages: &mut PageWriter, page: PageRef, n: usize) -> Result<()> {
+    pub(in crate::block) fn timestamp_columns(
+        &mut self,
+        pages: &mut PageWriter,
+        page: PageRef,
+        n: usize,
+    ) -> Result<()> {
         page.encode(&mut self.entries);
         put_u64(&mut self.entries, n as u64);
         self.end_entry(pages)
     }
 
-    /// Writes what is left and returns the pages of the list.
+    /// Writes the remaining entries and returns the pages of the list.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
@@ -104,7 +109,7 @@ struct GroupEntry {
     first_rows: u32,
 }
 
-/// As [`RowsRef`], without padding: there are millions of these.
+/// A [`RowsRef`] without padding: there are millions of these.
 #[derive(Debug)]
 struct RowsEntry {
     offset: u64,
@@ -135,12 +140,12 @@ pub(in crate::block) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Counts the pages of rows, in ascending order of time.
+    /// Returns the number of pages of rows, in ascending order of time.
     pub(in crate::block) fn n_pages(self) -> usize {
         self.rows.len()
     }
 
-    /// Returns the pages of rows that may have samples in `range`, each with its place among them all.
+    /// Returns the pages of rows that may have samples in `range`, each with its index.
     pub(in crate::block) fn pages_in(self, range: TimeRange) -> impl Iterator<Item = (usize, RowsRef)> + 'a {
         let first = self.rows.partition_point(|rows| rows.end_ms < range.start_ms);
         let rows = self.rows[first..].iter().take_while(move |rows| rows.start_ms <= range.end_ms);
@@ -149,7 +154,7 @@ impl<'a> Group<'a> {
 }
 
 impl Groups {
-    /// Adds the entries of a page of the directory; `end` is where the pages of the block end, `range` holds its samples.
+    /// Decodes a page of the directory; `end` is where the pages of the block end, `range` is the range of its samples.
     pub(in crate::block) fn add(&mut self, mut entries: &[u8], end: u64, range: TimeRange) -> Result<(), Damaged> {
         while !entries.is_empty() {
             self.take_group(&mut entries, end, range).ok_or(Damaged)?;
@@ -180,12 +185,12 @@ impl Groups {
         Some(())
     }
 
-    /// Counts series and samples.
+    /// Returns the numbers of series and samples.
     pub(in crate::block) fn totals(&self) -> (u32, u64) {
         (self.n_series, self.n_samples)
     }
 
-    /// Counts the groups.
+    /// Returns the number of groups.
     pub(in crate::block) fn len(&self) -> usize {
         self.groups.len()
     }
@@ -205,7 +210,7 @@ impl Groups {
         }
     }
 
-    /// Returns the place of the group of a series.
+    /// Returns the index of a series' group.
     ///
     /// # Panics
     /// If there is no such series.
@@ -215,58 +220,58 @@ impl Groups {
     }
 }
 
-/// The pages of timelines of an open block.
+/// The pages of timestamp columns of an open block.
 #[derive(Debug, Default)]
-pub(in crate::block) struct TimelinePages {
-    pages: Vec<TimelinesEntry>,
+pub(in crate::block) struct TimestampColumnPages {
+    pages: Vec<TimestampColumnsEntry>,
     n: u32,
 }
 
 #[derive(Debug)]
-struct TimelinesEntry {
+struct TimestampColumnsEntry {
     offset: u64,
     size: u32,
     first: u32,
 }
 
-/// A page of timelines of an open block.
+/// A page of timestamp columns of an open block.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::block) struct TimelinesRef {
-    /// Its place among them all.
+pub(in crate::block) struct TimestampColumnsRef {
+    /// Its index among the pages.
     pub(in crate::block) idx: usize,
     pub(in crate::block) page: PageRef,
-    /// The number of its first timeline.
+    /// The id of its first timestamp column.
     pub(in crate::block) first: u32,
-    /// Timelines in it.
+    /// Number of timestamp columns.
     pub(in crate::block) n: usize,
 }
 
-impl TimelinePages {
-    /// Adds the entries of a page of the directory; `end` is where the pages of the block end.
+impl TimestampColumnPages {
+    /// Decodes a page of the directory; `end` is where the pages of the block end.
     pub(in crate::block) fn add(&mut self, mut entries: &[u8], end: u64) -> Result<(), Damaged> {
         while !entries.is_empty() {
             let page = take_page(&mut entries, end).ok_or(Damaged)?;
-            let n = take_count(&mut entries, PAGE_TIMELINES_MAX).ok_or(Damaged)?;
-            self.pages.push(TimelinesEntry { offset: page.offset, size: page.size, first: self.n });
+            let n = take_count(&mut entries, PAGE_COLUMNS_MAX).ok_or(Damaged)?;
+            self.pages.push(TimestampColumnsEntry { offset: page.offset, size: page.size, first: self.n });
             self.n = self.n.checked_add(n).ok_or(Damaged)?;
         }
         Ok(())
     }
 
-    /// Returns the places of the pages.
+    /// Returns the indexes of the pages.
     pub(in crate::block) fn indexes(&self) -> Range<usize> {
         0..self.pages.len()
     }
 
     /// Returns the page at `idx`.
-    pub(in crate::block) fn get(&self, idx: usize) -> TimelinesRef {
-        let TimelinesEntry { offset, size, first } = self.pages[idx];
+    pub(in crate::block) fn get(&self, idx: usize) -> TimestampColumnsRef {
+        let TimestampColumnsEntry { offset, size, first } = self.pages[idx];
         let end = self.pages.get(idx + 1).map_or(self.n, |next| next.first);
-        TimelinesRef { idx, page: PageRef { offset, size }, first, n: (end - first) as usize }
+        TimestampColumnsRef { idx, page: PageRef { offset, size }, first, n: (end - first) as usize }
     }
 
-    /// Returns the page of a timeline and its place there; `None` if there is no such timeline.
-    pub(in crate::block) fn find(&self, id: TimelineId) -> Option<(TimelinesRef, usize)> {
+    /// Returns the page of a timestamp column and its index there; `None` if the column does not exist.
+    pub(in crate::block) fn find(&self, id: TimestampColumnId) -> Option<(TimestampColumnsRef, usize)> {
         if id.0 >= self.n {
             return None;
         }
@@ -303,8 +308,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_refused_or_make_a_directory(bytes in proptest::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..60)) {
-            let (mut groups, mut timelines) = (Groups::default(), TimelinePages::default());
+        fn any_bytes_are_rejected_or_make_a_directory(bytes in proptest::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..60)) {
+            let (mut groups, mut timestamp_columns) = (Groups::default(), TimestampColumnPages::default());
             if groups.add(&bytes, END, TimeRange::ALL).is_ok() {
                 for ordinal in 0..groups.totals().0 {
                     let group = groups.get(groups.idx_of(ordinal));
@@ -312,19 +317,19 @@ mod tests {
                     prop_assert!(group.n_pages() > 0 && group.pages_in(TimeRange::ALL).count() == group.n_pages());
                 }
             }
-            if timelines.add(&bytes, END).is_ok() {
-                for idx in timelines.indexes() {
-                    let page = timelines.get(idx);
-                    let last = TimelineId(page.first + page.n as u32 - 1);
-                    prop_assert_eq!(timelines.find(last).map(|(at, i)| (at.idx, i)), Some((idx, page.n - 1)));
+            if timestamp_columns.add(&bytes, END).is_ok() {
+                for idx in timestamp_columns.indexes() {
+                    let page = timestamp_columns.get(idx);
+                    let last = TimestampColumnId(page.first + page.n as u32 - 1);
+                    prop_assert_eq!(timestamp_columns.find(last).map(|(at, i)| (at.idx, i)), Some((idx, page.n - 1)));
                 }
             }
-            prop_assert!(timelines.find(TimelineId(u32::MAX)).is_none());
+            prop_assert!(timestamp_columns.find(TimestampColumnId(u32::MAX)).is_none());
         }
     }
 
     #[test]
-    fn entries_that_contradict_themselves_are_refused() {
+    fn contradictory_entries_are_rejected() {
         let entry = |n_series: u64, offset: u64, pages: &[(i64, u64, u64)]| {
             let mut dst = Vec::new();
             put_u64(&mut dst, n_series);

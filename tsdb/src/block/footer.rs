@@ -1,4 +1,4 @@
-//! The two ends of a block: what makes a file one, and where to begin reading it.
+//! Header, footer and trailer of a block: they identify the file and say where reading begins.
 //!
 //! ```text
 //! header                                    trailer, at the end of the file
@@ -8,13 +8,13 @@
 //! 12  4  crc      CRC-32C of bytes 0..12    16  4  crc      CRC-32C of bytes 0..16
 //! 16  -  pages                              20  4  magic    "KLBV"
 //! ```
-//! The footer page lies right before the trailer, so that a file that lost its end, or got bytes behind it, is recognised
-//! at once. Its payload: a byte of flags (0; any bit set: of a later version), then varints (times zigzagged):
+//! The footer page lies right before the trailer, so that a file that was truncated or extended is recognized at once.
+//! Its payload: a byte of flags (0; any bit set: a later version), then varints (times zigzag-encoded):
 //! ```text
-//! number of the block; window: start, end; level; flushes: first, last; number of sources, their numbers;
-//! number of the last delete rule applied; samples: oldest time, newest time, number of series, number of samples;
-//! bytes of rows, of timelines, of the index; the directory's pages of groups: number, references; its pages of timelines:
-//! number, references; reference of the index's root
+//! id of the block; window: start, end; level; flushes: first, last; number of sources, their ids;
+//! id of the last delete rule applied; samples: oldest time, newest time, number of series, number of samples;
+//! bytes of rows, of timestamp columns, of the index; the directory's pages of groups: number, references; its pages of
+//! timestamp columns: number, references; reference of the index's root
 //! ```
 
 use std::path::Path;
@@ -22,10 +22,10 @@ use std::path::Path;
 use super::meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX};
 use super::page::{PageRef, corrupt};
 use super::{Damaged, Unreadable, VERSION};
+use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::error::{Error, Result};
 use crate::fs::ReadFile;
 use crate::sample::TimeRange;
-use crate::varint::{put_i64, put_u64, take_i64, take_u64};
 
 /// Bytes before the first page.
 pub(in crate::block) const HEADER_SIZE: usize = 16;
@@ -51,7 +51,7 @@ pub(in crate::block) fn header() -> [u8; HEADER_SIZE] {
     header
 }
 
-/// Returns the trailer of a block whose footer lies there.
+/// Returns the trailer of a block with a footer at this position.
 pub(in crate::block) fn trailer(footer: PageRef) -> [u8; TRAILER_SIZE] {
     let mut trailer = [0; TRAILER_SIZE];
     trailer[..FOOTER_SIZE_OFFSET].copy_from_slice(&footer.offset.to_le_bytes());
@@ -62,10 +62,10 @@ pub(in crate::block) fn trailer(footer: PageRef) -> [u8; TRAILER_SIZE] {
     trailer
 }
 
-/// Checks both ends of a file and returns where its footer lies; `path` is for errors.
+/// Checks header and trailer of a file and returns the position of the footer; `path` is for errors.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if it is not a whole block; [`Error::Version`] if it is one of a later version; [`Error::Io`].
+/// [`Error::Corrupt`] if it is not a complete block; [`Error::Version`] if a later version wrote it; [`Error::Io`].
 pub(in crate::block) fn find_footer(path: &Path, file: &dyn ReadFile) -> Result<PageRef> {
     let size = file.size().map_err(Error::io("read the size of", path))?;
     let Some(trailer_offset) = size.checked_sub(TRAILER_SIZE as u64).filter(|&at| at >= HEADER_SIZE as u64) else {
@@ -110,13 +110,13 @@ fn parse_trailer(trailer: &[u8; TRAILER_SIZE]) -> Option<PageRef> {
     fields[12..].iter().all(|&zero| zero == 0).then_some(PageRef { offset, size })
 }
 
-/// What the footer page says.
+/// The contents of the footer page.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::block) struct Footer {
-    /// Its `size` is that of the file, which the footer does not repeat.
+    /// `size` is that of the file; the footer does not repeat it.
     pub(in crate::block) meta: BlockMeta,
     pub(in crate::block) groups: Vec<PageRef>,
-    pub(in crate::block) timelines: Vec<PageRef>,
+    pub(in crate::block) timestamp_columns: Vec<PageRef>,
     pub(in crate::block) index: PageRef,
 }
 
@@ -131,7 +131,7 @@ impl Footer {
         for figure in [n_series, n_samples, values_size, timestamps_size, index_size] {
             put_u64(&mut dst, *figure);
         }
-        for pages in [&self.groups, &self.timelines] {
+        for pages in [&self.groups, &self.timestamp_columns] {
             put_u64(&mut dst, pages.len() as u64);
             pages.iter().for_each(|page| page.encode(&mut dst));
         }
@@ -163,8 +163,8 @@ impl Footer {
             timestamps_size: take_u64(src)?,
             index_size: take_u64(src)?,
         };
-        let (groups, timelines) = (take_list(src, PageRef::decode)?, take_list(src, PageRef::decode)?);
-        let footer = Self { meta, groups, timelines, index: PageRef::decode(src)? };
+        let (groups, timestamp_columns) = (take_list(src, PageRef::decode)?, take_list(src, PageRef::decode)?);
+        let footer = Self { meta, groups, timestamp_columns, index: PageRef::decode(src)? };
         is_inside.then_some(footer)
     }
 }
@@ -198,7 +198,7 @@ fn take_range(src: &mut &[u8]) -> Option<TimeRange> {
     (range.start_ms <= range.end_ms).then_some(range)
 }
 
-/// Takes a list that has its length before it. It grows by what is really there, whatever the length says.
+/// Decodes a list preceded by its length. Memory grows with the actual elements, whatever the length says.
 fn take_list<T>(src: &mut &[u8], take: impl Fn(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
     let n = take_u64(src)?;
     (0..n).map(|_| take(src)).collect()
@@ -211,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_refused_or_a_footer_that_comes_back(
+        fn any_bytes_are_rejected_or_decode_to_a_footer(
             bytes in proptest::collection::vec(prop_oneof![3 => 0..4_u8, 1 => any::<u8>()], 0..60),
         ) {
             if let Ok(footer) = Footer::decode(&[&[0], &bytes[..]].concat(), 7) {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn footers_come_back_and_other_payloads_are_refused() {
+    fn footers_round_trip_and_other_payloads_are_rejected() {
         let range = TimeRange { start_ms: -5, end_ms: 70_000 };
         let window = TimeRange { start_ms: i64::MIN, end_ms: i64::MAX };
         let sources = vec![BlockId(1), BlockId(u64::MAX)];
@@ -237,7 +237,8 @@ mod tests {
             index_size: 13,
         };
         let page = |offset| PageRef { offset, size: 100 };
-        let footer = Footer { meta, groups: vec![page(16), page(116)], timelines: vec![], index: page(1 << 40) };
+        let footer =
+            Footer { meta, groups: vec![page(16), page(116)], timestamp_columns: vec![], index: page(1 << 40) };
         let payload = footer.encode();
         assert_eq!(Footer::decode(&payload, 4096), Ok(footer));
         for end in 0..payload.len() {

@@ -1,33 +1,34 @@
-//! A group: up to 256 neighbouring series, cut into slices of time, and the map that says what each series has where.
+//! A group: up to 256 neighbouring series, cut into slices of time, and the map from series to timestamp columns.
 //!
-//! The map lies apart from the rows, so that whether a series has samples in a range is told from it and the timelines
-//! alone. Payload of a map:
+//! The map is stored apart from the rows, so that the map and the timestamp columns alone tell whether a series has
+//! samples in a range. Payload of a map:
 //! ```text
-//! 0   1   flags  0; any bit set: of a later version
-//! 1   4n  per page of rows, in order of time: the timeline of each of the n series, in four byte planes; 2^32 - 1: none
+//! 0   1   flags  0; any bit set: a later version
+//! 1   4n  per page of rows, in order of time: the timestamp column of each of the n series, in four byte planes;
+//!                2^32 - 1: none
 //! ```
 
 use std::collections::BTreeMap;
 
-use super::histograms::RowSamples;
+use super::byte_planes::{BytePlanes, put_byte_planes};
 use super::page::{PageRef, PageWriter};
-use super::planes::{Planes, put_planes};
+use super::rows::histograms::RowSamples;
 use super::rows::{GROUP_SERIES_MAX, RowsBuilder};
-use super::timelines::TimelineId;
+use super::timestamps::columns::TimestampColumnId;
 use super::values::ValueEncoder;
 use super::{Damaged, Unreadable};
 use crate::error::Result;
 use crate::sample::TimeRange;
-use crate::starts::Change;
+use crate::sample::start_timestamps::Change;
 
-/// Where a page of rows belongs: a slice of time, and of a series with very many samples there, a run of them.
+/// The key of a page of rows: a slice of time, and for a series with very many samples, a run of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::block) struct SliceKey {
     pub(in crate::block) slice: u64,
     pub(in crate::block) run: u32,
 }
 
-/// Where a page of rows lies and what is in it.
+/// The position and the contents of a page of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::block) struct RowsRef {
     pub(in crate::block) page: PageRef,
@@ -36,14 +37,14 @@ pub(in crate::block) struct RowsRef {
     pub(in crate::block) n_samples: u32,
 }
 
-/// Bytes of rows at which a page is full: a series out of it shall be read in well under 100 us.
+/// Size of rows at which a page is full: reading one series should take well under 100 us.
 const PAGE_SIZE: usize = 64 << 10;
-/// Bytes of rows at which a group is full, however many slices they are in.
+/// Size of rows at which a group is full, over all slices.
 const GROUP_SIZE: usize = 4 << 20;
-const NO_TIMELINE: u32 = u32::MAX;
+const NO_COLUMN: u32 = u32::MAX;
 const MAP_WIDTH: usize = 4;
 
-/// Gathers a group.
+/// Builds a group.
 #[derive(Default)]
 pub(in crate::block) struct GroupBuilder {
     encoder: ValueEncoder,
@@ -54,18 +55,18 @@ pub(in crate::block) struct GroupBuilder {
 
 struct Slice {
     rows: RowsBuilder,
-    timelines: Vec<u32>,
+    timestamp_columns: Vec<u32>,
     range: TimeRange,
     n_samples: u32,
 }
 
 impl GroupBuilder {
-    /// Counts the series.
+    /// Returns the number of series.
     pub(in crate::block) fn n_series(&self) -> usize {
         self.n_series
     }
 
-    /// Tells whether the group is to be written before another series comes.
+    /// Returns `true` if the group must be written before another series is added.
     pub(in crate::block) fn is_full(&self) -> bool {
         let sizes = || self.slices.values().map(|slice| slice.rows.size());
         self.n_series == GROUP_SERIES_MAX
@@ -73,11 +74,11 @@ impl GroupBuilder {
             || sizes().sum::<usize>() >= GROUP_SIZE
     }
 
-    /// Adds what the series that is being gathered has in a slice.
+    /// Adds the samples of the current series in a slice.
     pub(in crate::block) fn push(
         &mut self,
         key: SliceKey,
-        timeline: TimelineId,
+        timestamp_column: TimestampColumnId,
         times_ms: &[i64],
         samples: RowSamples<'_>,
         starts: &[Change],
@@ -85,25 +86,25 @@ impl GroupBuilder {
         let range = TimeRange { start_ms: times_ms[0], end_ms: times_ms[times_ms.len() - 1] };
         let slice = self.slices.entry(key).or_insert_with(|| Slice {
             rows: RowsBuilder::default(),
-            timelines: Vec::new(),
+            timestamp_columns: Vec::new(),
             range,
             n_samples: 0,
         });
         slice.rows.push_starts(self.n_series, starts);
         slice.rows.push(self.n_series, samples, &mut self.encoder);
-        slice.timelines.resize(self.n_series, NO_TIMELINE);
-        slice.timelines.push(timeline.0);
+        slice.timestamp_columns.resize(self.n_series, NO_COLUMN);
+        slice.timestamp_columns.push(timestamp_column.0);
         slice.range.start_ms = slice.range.start_ms.min(range.start_ms);
         slice.range.end_ms = slice.range.end_ms.max(range.end_ms);
         slice.n_samples += times_ms.len() as u32;
     }
 
-    /// Ends the series that is being gathered.
+    /// Ends the current series.
     pub(in crate::block) fn end_series(&mut self) {
         self.n_series += 1;
     }
 
-    /// Writes the group, which has a series, and starts another; returns its map and its pages of rows.
+    /// Writes the group, which must have a series, and starts the next; returns its map and its pages of rows.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
@@ -120,8 +121,8 @@ impl GroupBuilder {
         self.payload.clear();
         self.payload.push(0);
         for slice in slices.values_mut() {
-            slice.timelines.resize(n_series, NO_TIMELINE);
-            put_planes(&slice.timelines, MAP_WIDTH, &mut self.payload);
+            slice.timestamp_columns.resize(n_series, NO_COLUMN);
+            put_byte_planes(&slice.timestamp_columns, MAP_WIDTH, &mut self.payload);
         }
         Ok((pages.write(&self.payload)?, rows))
     }
@@ -131,28 +132,28 @@ impl GroupBuilder {
 #[derive(Clone, Copy)]
 pub(in crate::block) struct GroupMap<'a> {
     n_series: usize,
-    timelines: &'a [u8],
+    timestamp_columns: &'a [u8],
 }
 
 impl<'a> GroupMap<'a> {
-    /// Checks the frame of the map of a group of `n_series` in `n_pages` pages of rows.
+    /// Checks the size of the map of a group of `n_series` in `n_pages` pages of rows.
     pub(in crate::block) fn parse(payload: &'a [u8], n_series: usize, n_pages: usize) -> Result<Self, Unreadable> {
-        let (&flags, timelines) = payload.split_first().ok_or(Damaged)?;
+        let (&flags, timestamp_columns) = payload.split_first().ok_or(Damaged)?;
         if flags != 0 {
             return Err(Unreadable::Newer);
         }
-        if n_pages.checked_mul(MAP_WIDTH * n_series) != Some(timelines.len()) {
+        if n_pages.checked_mul(MAP_WIDTH * n_series) != Some(timestamp_columns.len()) {
             return Err(Unreadable::Damaged);
         }
-        Ok(Self { n_series, timelines })
+        Ok(Self { n_series, timestamp_columns })
     }
 
-    /// Returns the timeline that a series has in a page of rows, if it has samples there.
-    pub(in crate::block) fn timeline(self, page_idx: usize, series_idx: usize) -> Option<TimelineId> {
+    /// Returns the timestamp column of a series in a page of rows; `None` if it has no samples there.
+    pub(in crate::block) fn timestamp_column(self, page_idx: usize, series_idx: usize) -> Option<TimestampColumnId> {
         let size = self.n_series * MAP_WIDTH;
-        let mut planes = &self.timelines[page_idx * size..][..size];
-        let timeline = Planes::take(&mut planes, self.n_series, MAP_WIDTH)?.get(series_idx);
-        (timeline != NO_TIMELINE).then_some(TimelineId(timeline))
+        let mut planes = &self.timestamp_columns[page_idx * size..][..size];
+        let timestamp_column = BytePlanes::take(&mut planes, self.n_series, MAP_WIDTH)?.get(series_idx);
+        (timestamp_column != NO_COLUMN).then_some(TimestampColumnId(timestamp_column))
     }
 }
 
@@ -163,19 +164,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn maps_come_back_and_other_sizes_are_refused(
+        fn maps_round_trip_and_other_sizes_are_rejected(
             pages in proptest::collection::vec(
-                proptest::collection::vec(prop_oneof![Just(NO_TIMELINE), any::<u32>()], 5), 1..4,
+                proptest::collection::vec(prop_oneof![Just(NO_COLUMN), any::<u32>()], 5), 1..4,
             ),
             cut: usize,
         ) {
             let mut payload = vec![0];
-            pages.iter().for_each(|timelines| put_planes(timelines, MAP_WIDTH, &mut payload));
+            pages.iter().for_each(|timestamp_columns| put_byte_planes(timestamp_columns, MAP_WIDTH, &mut payload));
             let map = GroupMap::parse(&payload, 5, pages.len()).unwrap();
-            for (i, timelines) in pages.iter().enumerate() {
-                for (j, &timeline) in timelines.iter().enumerate() {
-                    let expected = (timeline != NO_TIMELINE).then_some(TimelineId(timeline));
-                    prop_assert_eq!(map.timeline(i, j), expected);
+            for (i, timestamp_columns) in pages.iter().enumerate() {
+                for (j, &timestamp_column) in timestamp_columns.iter().enumerate() {
+                    let expected = (timestamp_column != NO_COLUMN).then_some(TimestampColumnId(timestamp_column));
+                    prop_assert_eq!(map.timestamp_column(i, j), expected);
                 }
             }
             let refused = |payload: &[u8], n_series, n_pages| GroupMap::parse(payload, n_series, n_pages).err();

@@ -1,23 +1,24 @@
-//! What a block says of itself.
+//! Metadata of blocks.
+
+use std::collections::BTreeSet;
 
 use crate::sample::TimeRange;
 
-/// The highest number of a block, a flush or a delete rule that is believed: there is always a next one.
+/// The highest accepted id of a block, a flush or a delete rule: there is always a next one.
 pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// The number of a block: unique in a store, never given twice.
+/// The id of a block: unique in a store and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockId(pub(crate) u64);
 
 impl BlockId {
-    /// Returns the block whose file has this name, or `None` if it is not a block's.
+    /// Returns the id of a block file; `None` if the name is not that of a block.
     pub(crate) fn parse(file_name: &str) -> Option<Self> {
         let id = Self(file_name.strip_suffix(".block")?.parse().ok()?);
         (id.file_name() == file_name && id.0 <= NUMBER_MAX).then_some(id)
     }
 
-    /// Tells whether a file of this name is what the writer of a block leaves when it does not come to its end: the block
-    /// itself or a spill file of its index.
+    /// Returns `true` if the file name is that of an unfinished block or of a spill file of its index.
     pub(crate) fn is_unfinished(file_name: &str) -> bool {
         let Some(name) = file_name.strip_suffix(".tmp") else { return false };
         let of_spill = || {
@@ -34,25 +35,25 @@ impl BlockId {
     }
 }
 
-/// Where a block comes from.
+/// How a block was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockOrigin {
-    /// The number of the block.
+    /// The id of the block.
     pub(crate) id: BlockId,
-    /// The span of time that the block belongs to; both ends included. Its samples lie inside.
+    /// The time range that the block belongs to, including both ends. All its samples lie inside.
     pub(crate) window: TimeRange,
-    /// 0 for a part that a flush wrote, else one more than the highest of its sources.
+    /// 0 for a part that a flush wrote, otherwise one more than the highest level of its sources.
     pub(crate) level: u8,
     /// The first and the last flush whose samples it holds. Of two samples with one timestamp, that of the earlier
-    /// flush stands.
+    /// flush wins.
     pub(crate) flushes: (u64, u64),
-    /// The blocks that it was merged from: where it is, they are no longer needed.
+    /// The blocks that it was merged from and replaces.
     pub(crate) sources: Vec<BlockId>,
-    /// Delete rules up to this number have been applied to its samples.
+    /// Delete rules up to this id have been applied to its samples.
     pub(crate) deletions: u64,
 }
 
-/// Origin and figures of a finished block.
+/// Origin and statistics of a finished block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockMeta {
     /// Where it comes from.
@@ -63,14 +64,33 @@ pub(crate) struct BlockMeta {
     pub(crate) n_series: u64,
     /// Samples.
     pub(crate) n_samples: u64,
-    /// Bytes of the file: those below, and some for header, directory and footer.
+    /// Size of the file in bytes: the sizes below, plus header, directory and footer.
     pub(crate) size: u64,
-    /// Bytes of the pages of values.
+    /// Size of the pages of values in bytes.
     pub(crate) values_size: u64,
-    /// Bytes of the pages of timestamps, and of those that say which series has which.
+    /// Size of the pages of timestamps, and of the maps from series to timestamp columns, in bytes.
     pub(crate) timestamps_size: u64,
-    /// Bytes of dictionaries, series table and postings.
+    /// Size of dictionary, series table and postings in bytes.
     pub(crate) index_size: u64,
+}
+
+/// Returns the blocks that another block replaces, ascending.
+///
+/// A list of sources counts only for older blocks, as in every list that was written here: so no two blocks can replace
+/// each other, whatever they claim.
+pub(crate) fn superseded(blocks: &[BlockMeta]) -> Vec<BlockId> {
+    let present: BTreeSet<BlockId> = blocks.iter().map(|block| block.origin.id).collect();
+    let origins = blocks.iter().map(|block| &block.origin);
+    let older = |origin: &'_ BlockOrigin| {
+        let id = origin.id;
+        origin.sources.clone().into_iter().filter(move |source| *source < id)
+    };
+    origins.flat_map(older).collect::<BTreeSet<_>>().intersection(&present).copied().collect()
+}
+
+/// Returns the precedence of a block: of two samples with one timestamp, that of the block with the smaller one wins.
+pub(crate) fn precedence(block: &BlockMeta) -> (u64, BlockId) {
+    (block.origin.flushes.0, block.origin.id)
 }
 
 #[cfg(test)]
@@ -78,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files_come_back_and_those_of_others_are_left_alone() {
+    fn block_file_names_round_trip_and_others_are_ignored() {
         for (name, id) in [("00000012.block", 12), ("123456789.block", 123_456_789)] {
             assert_eq!(BlockId::parse(name), Some(BlockId(id)));
             assert_eq!(BlockId(id).file_name(), name);

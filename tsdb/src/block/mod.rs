@@ -1,83 +1,82 @@
-//! Blocks: samples that left the head, in immutable files that need nothing else to be read.
+//! Blocks: immutable, self-contained files with samples that left the head.
 //!
-//! A flush writes small ones (parts), a merge makes large ones of them; both are this one format, one file each. Used by
-//! `flush` and `compact` ([`BlockWriter`], [`BlockScan`]) and by `select` ([`Block`]). Format: docs/format/block.md,
-//! version 1.
+//! A flush writes small ones (parts), a merge combines them into large ones; both have this one format, one file each.
+//! Used by `flush` and `compact` ([`BlockWriter`], [`BlockScan`]) and by `select` ([`Block`]). Format:
+//! docs/format/block.md, version 1.
 //!
 //! ```text
-//! header                                                                       footer.rs
-//! pages:  symbols, series table, postings                                      index/
-//!         rows: the values of a group of neighbouring series in a slice        rows.rs, values/, histograms.rs
-//!         maps: which timeline each series of a group has in each slice        group.rs
-//!         timelines: distinct lists of timestamps, each stored once            timelines.rs, timestamps.rs
-//!         directory: where groups and timelines lie                            directory.rs
-//!         footer: origin, figures, where directory and index begin             footer.rs
-//! trailer                                                                      footer.rs
+//! header                                                                           footer.rs
+//! pages:  symbols, series table, postings                                          index/
+//!         rows: the values of a group of neighbouring series in a slice            rows/, values/
+//!         maps: which timestamp column each series of a group has in each slice    group.rs
+//!         timestamp columns: distinct lists of timestamps, each stored once        timestamps/
+//!         directory: the positions of groups and timestamp columns                 directory.rs
+//!         footer: origin, statistics, the positions of directory and index         footer.rs
+//! trailer                                                                          footer.rs
 //! ```
 //!
-//! Words: a series' *ordinal* is its place in the order of labels. A *group* is up to 256 neighbours. A *slice* is at most
-//! 8 h of a window. A *timeline* is the ascending list of timestamps that a series has in a slice; the series of one
-//! scrape target share theirs.
+//! Terms: a series' *ordinal* is its position in label order. A *group* is up to 256 neighbours. A *slice* is at most 8
+//! h of a window. A *timestamp column* is the ascending list of timestamps that a series has in a slice; the series of
+//! one scrape target share theirs.
 //!
 //! Invariants
-//! 1. A file that has its final name is whole and synced; what is still being written is named `*.tmp`.
-//! 2. A file never changes. Every byte of it is under a checksum, which is verified before anything in it is believed.
-//! 3. Series ascend by labels, the timestamps of a series ascend strictly, and both lie in what the directory says.
-//! 4. Memory of writing, scanning and checking does not depend on the number of series, apart from the directory of an
-//!    open block: some 60 bytes per group and slice.
+//! 1. A file with its final name is complete and synced; a file that is being written is named `*.tmp`.
+//! 2. A file never changes. Every byte of it is covered by a checksum, which is verified before the byte is used.
+//! 3. Series ascend by labels, the timestamps of a series ascend strictly, and both lie in the ranges of the directory.
+//! 4. Memory for writing, scanning and verifying does not depend on the number of series, apart from the directory of
+//!    an open block: some 60 bytes per group and slice.
 //!
 //! Threads: a writer or a scan belongs to one thread; a [`Block`] is read by any number.
 //! Crash: a `*.tmp` is left behind, which `Db::open` removes.
 
-mod bucket_columns;
+mod byte_planes;
 mod directory;
 mod footer;
 mod group;
-mod histograms;
 mod index;
 mod meta;
 mod page;
-mod planes;
+mod read_cache;
 mod reader;
-mod recent;
 #[cfg(feature = "testing")]
 mod row_codec;
 mod rows;
 mod scan;
-mod starts;
-mod timelines;
+pub(crate) mod set;
 mod timestamps;
+pub(crate) mod tombstones;
 mod values;
 mod verify;
 mod writer;
 
 pub(crate) use index::{Projection, SeriesCursor, SymbolCursor};
-pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX};
+pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX, precedence, superseded};
 pub(crate) use page::PageCache;
+pub(crate) use read_cache::ReadCache;
 pub(crate) use reader::Block;
-pub(crate) use recent::Recent;
 #[cfg(feature = "testing")]
 pub use row_codec::RowCodec;
 pub(crate) use scan::BlockScan;
+pub(crate) use set::{BlockSet, Replaced, StoredBlock};
 pub(crate) use writer::BlockWriter;
 
-/// The newest version of the format that is read, and the one that is written.
+/// The newest format version that can be read, and the one that is written.
 const VERSION: u8 = 1;
 
-/// The number of a label name and value in one block; ascends with name and value in byte order.
+/// A label name and value in one block. Symbols ascend with names and values in byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Symbol(pub(crate) u32);
 
-/// Bytes do not decode.
+/// Bytes that do not decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-/// Why the payload of a sound page is not read.
+/// Why the payload of a page with a correct checksum cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unreadable {
-    /// It does not decode, or contradicts what points to it.
+    /// It does not decode, or contradicts the page that refers to it.
     Damaged,
-    /// It has flags or kinds of rows that only a later version writes.
+    /// It has flags or kinds of rows of a later version.
     Newer,
 }
 

@@ -6,9 +6,9 @@
 //! 8   4  raw size  of the payload, u32; bit 31: the payload is compressed with zstd
 //! 12  -  payload
 //! ```
-//! A page is found through a [`PageRef`], which says how long it is; nothing inside the page is believed before its
-//! checksum is right. The payload is kept compressed only if that makes it smaller. Since pages lie one behind the other
-//! and say how long they are, [`Pages::check`] can walk through a file without knowing what is in it.
+//! A page is found through a [`PageRef`], which contains its size; nothing in the page is used before its checksum is
+//! verified. The payload is stored compressed only if that makes it smaller. Pages are consecutive and contain their
+//! sizes, so [`Pages::check`] can walk through a file without knowing the contents.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -19,26 +19,26 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::{Unreadable, VERSION};
+use crate::chunk::varint::{put_u64, take_u64};
 use crate::error::{Error, Result};
 use crate::fs::{AppendFile, ReadFile};
-use crate::varint::{put_u64, take_u64};
 
-/// The largest payload of a page. A reader allocates no more for one.
+/// Maximum size of a page's payload. A reader allocates no more for one page.
 pub(in crate::block) const PAGE_SIZE_MAX: usize = 64 << 20;
 
 const SIZE_OFFSET: usize = 4;
 const RAW_SIZE_OFFSET: usize = 8;
 const PAGE_HEADER_SIZE: usize = 12;
 const COMPRESSED: u32 = 1 << 31;
-/// More costs much time and gains little: see COMPRESSION in docs/performance.md.
+/// Higher levels cost much time and gain little: see COMPRESSION in docs/performance.md.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Where a page lies in its file.
+/// The position of a page in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::block) struct PageRef {
-    /// Of the page's header, from the front of the file.
+    /// Offset of the page's header in the file.
     pub(in crate::block) offset: u64,
-    /// Header included.
+    /// Includes the header.
     pub(in crate::block) size: u32,
 }
 
@@ -49,44 +49,44 @@ impl PageRef {
         put_u64(dst, self.size.into());
     }
 
-    /// Takes a reference off the front of `src`; `None` if there is none.
+    /// Decodes a reference from the front of `src`; `None` if there is none.
     pub(in crate::block) fn decode(src: &mut &[u8]) -> Option<Self> {
         Some(Self { offset: take_u64(src)?, size: take_u64(src)?.try_into().ok()? })
     }
 }
 
-/// Writes pages one behind the other to a new file.
+/// Writes consecutive pages to a new file.
 pub(in crate::block) struct PageWriter {
     path: PathBuf,
     file: Arc<dyn AppendFile>,
-    /// Bytes written and gathered.
+    /// Bytes written and buffered.
     size: u64,
-    /// What is still to be handed to the operating system.
+    /// Bytes not yet handed to the operating system.
     gathered: Vec<u8>,
-    /// A write failed, and nobody knows how much of it is in the file.
+    /// A write failed, so that the contents of the file are unknown.
     failed: bool,
     compressor: zstd::bulk::Compressor<'static>,
 }
 
-/// Bytes that are handed to the operating system at once.
+/// Bytes handed to the operating system at once.
 const WRITE_SIZE: usize = 1 << 20;
 
 impl PageWriter {
-    /// Starts at the front of an empty file; `path` is for errors.
+    /// Starts at the beginning of an empty file; `path` is for errors.
     ///
     /// # Errors
-    /// [`Error::Io`] if the compressor cannot be made.
+    /// [`Error::Io`] if the compressor cannot be created.
     pub(in crate::block) fn new(path: &Path, file: Arc<dyn AppendFile>) -> Result<Self> {
         let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(Error::io("compress for", path))?;
         Ok(Self { path: path.to_owned(), file, size: 0, gathered: Vec::new(), failed: false, compressor })
     }
 
-    /// Returns how many bytes were written so far.
+    /// Returns the number of bytes written so far.
     pub(in crate::block) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Writes bytes as they are: the header and the footer of the file.
+    /// Writes raw bytes: the header and the trailer of the file.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -96,7 +96,7 @@ impl PageWriter {
         if self.gathered.len() >= WRITE_SIZE { self.flush() } else { Ok(()) }
     }
 
-    /// Writes a page with this payload, compressed if that is worth it.
+    /// Writes a page with this payload, compressed if that makes it smaller.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Limit`] if the payload exceeds [`PAGE_SIZE_MAX`].
@@ -122,7 +122,8 @@ impl PageWriter {
         Ok(PageRef { offset, size })
     }
 
-    /// Appends room for a header and the payload, compressed if that makes it smaller; tells whether it did.
+    /// Appends room for a header and the payload, compressed if that makes it smaller; returns `true` if it was
+    /// compressed.
     fn pack(&mut self, payload: &[u8]) -> Result<bool> {
         let start = self.gathered.len() + PAGE_HEADER_SIZE;
         self.gathered.resize(start + zstd::zstd_safe::compress_bound(payload.len()), 0);
@@ -137,7 +138,7 @@ impl PageWriter {
         Ok(smaller)
     }
 
-    /// Hands everything to the operating system and makes it survive a power cut.
+    /// Hands all bytes to the operating system and syncs the file.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -146,7 +147,7 @@ impl PageWriter {
         self.file.sync().map_err(Error::io("sync", &self.path))
     }
 
-    /// Hands everything to the operating system.
+    /// Hands all bytes to the operating system.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -154,7 +155,7 @@ impl PageWriter {
     /// # Panics
     /// If an earlier write failed.
     pub(in crate::block) fn flush(&mut self) -> Result<()> {
-        assert!(!self.failed, "a writer that failed is dropped: its pages are no longer where their references say");
+        assert!(!self.failed, "a failed writer must be dropped: its page references are invalid");
         self.failed = true;
         self.file.append(&self.gathered).map_err(Error::io("write", &self.path))?;
         self.failed = false;
@@ -163,12 +164,12 @@ impl PageWriter {
     }
 }
 
-/// The pages of one open block, read by position through the cache of the store.
+/// The pages of one open block, read by position through the store's cache.
 #[derive(Debug)]
 pub(in crate::block) struct Pages {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
-    /// Tells this file from all others that were ever opened by the process.
+    /// Identifies this file among all that were ever opened by the process.
     file_id: u64,
     cache: Arc<PageCache>,
 }
@@ -183,7 +184,7 @@ pub(crate) struct PageCache {
 #[derive(Debug, Clone)]
 struct PageWeighter;
 
-/// What an entry takes besides its payload.
+/// Memory of an entry besides its payload.
 const ENTRY_SIZE: usize = 96;
 
 impl Weighter<(u64, u64), Arc<[u8]>> for PageWeighter {
@@ -193,7 +194,7 @@ impl Weighter<(u64, u64), Arc<[u8]>> for PageWeighter {
 }
 
 impl PageCache {
-    /// Makes a cache of at most about `size_max` bytes.
+    /// Creates a cache of about `size_max` bytes.
     #[must_use]
     pub(crate) fn new(size_max: usize) -> Self {
         let pages_max = size_max / (16 << 10) + 1;
@@ -201,7 +202,7 @@ impl PageCache {
         Self { pages, next_file: std::sync::atomic::AtomicU64::new(0) }
     }
 
-    /// Returns the bytes held now.
+    /// Returns the present size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.pages.weight()
     }
@@ -232,7 +233,7 @@ impl Pages {
         Ok(payload)
     }
 
-    /// Reads and verifies a page past the cache: for merges and checks, which come by once.
+    /// Reads and verifies a page without the cache: for merges and verification, which read it once.
     ///
     /// # Errors
     /// As [`Pages::get`].
@@ -258,7 +259,7 @@ impl Pages {
         self.with_stored(page, |_| Some(page))
     }
 
-    /// Reads a page as it is stored, verifies it and hands it out; `None` of `unpack` says that it is unsound.
+    /// Reads and verifies a stored page and passes it to `unpack`, which returns `None` if it is invalid.
     fn with_stored<T>(&self, page: PageRef, unpack: impl FnOnce(&Stored<'_>) -> Option<T>) -> Result<T> {
         if !(PAGE_HEADER_SIZE..=PAGE_SIZE_MAX + PAGE_HEADER_SIZE).contains(&(page.size as usize)) {
             return Err(self.corrupt(page.offset, format!("{} bytes cannot be the size of a page", page.size)));
@@ -278,12 +279,12 @@ impl Pages {
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         self.file.read_at(bytes, offset).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => self.corrupt(offset, "the file ends inside a page: it was cut short"),
+            io::ErrorKind::UnexpectedEof => self.corrupt(offset, "the file ends inside a page: it was truncated"),
             kind => Error::io("read", &self.path)(io::Error::new(kind, format!("at byte {offset}: {e}"))),
         })
     }
 
-    /// Says that what a sound page holds cannot be read.
+    /// Returns the error for a page whose contents cannot be read.
     pub(in crate::block) fn unreadable(&self, page: PageRef, why: Unreadable) -> Error {
         match why {
             Unreadable::Damaged => self.corrupt(page.offset, "a page does not decode"),
@@ -293,19 +294,19 @@ impl Pages {
         }
     }
 
-    /// Says what is wrong with the file, where, and what can be done about it.
+    /// Returns the error for damage in this file, with advice.
     pub(in crate::block) fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
         corrupt(&self.path, offset, reason)
     }
 }
 
-/// Says what is wrong with a block, where, and what can be done about it.
+/// Returns the error for damage in a block, with advice.
 pub(in crate::block) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Error {
     let reason = format!("{}; restore the file from a snapshot, or move it away to go on without it", reason.into());
     Error::Corrupt { path: path.to_owned(), offset, reason }
 }
 
-/// A page whose checksum is right.
+/// A page with a correct checksum.
 struct Stored<'a> {
     payload: &'a [u8],
     raw_size: usize,
@@ -327,7 +328,7 @@ impl<'a> Stored<'a> {
         plausible.then_some(Self { payload, raw_size, compressed })
     }
 
-    /// Writes the payload into `dst`, which has its size; `None` if it is not that long.
+    /// Unpacks the payload into `dst`, which has its size; `None` if the payload has another size.
     fn unpack(&self, dst: &mut [u8]) -> Option<()> {
         if !self.compressed {
             dst.copy_from_slice(self.payload);
@@ -338,13 +339,13 @@ impl<'a> Stored<'a> {
 }
 
 thread_local! {
-    /// Made once a thread: a new one takes longer than the decompression of a page.
+    /// One per thread: creating one takes longer than decompressing a page.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-    /// Room for a page as it is stored: memory that is freed goes back to the operating system at once.
+    /// Buffer for stored pages: freed memory would go back to the operating system at once.
     static STORED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Most bytes of room for stored pages that a thread keeps. Few pages are larger.
+/// Maximum size of the buffer that a thread keeps. Few pages are larger.
 const STORED_SIZE_MAX: usize = 256 << 10;
 
 fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
@@ -381,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pages_come_back(payloads in proptest::collection::vec(proptest::collection::vec(0..4_u8, 0..300), 1..10)) {
+        fn pages_round_trip(payloads in proptest::collection::vec(proptest::collection::vec(0..4_u8, 0..300), 1..10)) {
             let (_dir, path, refs) = written(&payloads);
             let pages = open(&path);
             for _ in 0..2 {
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_seen_and_named_with_its_place() {
+    fn every_flipped_bit_is_detected_with_its_position() {
         let (_dir, path, refs) = written(&[b"first".to_vec(), vec![7; 100]]);
         let good = std::fs::read(&path).unwrap();
         let second = refs[1];

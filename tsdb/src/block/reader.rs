@@ -1,7 +1,7 @@
-//! An open block: which series it has, and their samples by ordinal and range of time.
+//! An open block: its series, and their samples by ordinal and time range.
 //!
-//! Opening reads the two ends, the directory and the root of the index; all else is read by position when it is asked for,
-//! through the cache. Damage is found when a page is first decoded and fails what needs that page, nothing else.
+//! Opening reads header, trailer, directory and the root of the index; everything else is read on demand through the
+//! cache. Damage is found when a page is first decoded, and fails only reads that need that page.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,23 +9,21 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 
 use super::Unreadable;
-use super::directory::{Group, Groups, TimelinePages};
+use super::directory::{Group, Groups, TimestampColumnPages};
 use super::footer::{Footer, find_footer};
 use super::group::{GroupMap, RowsRef};
 use super::index::{Index, Projection, SeriesCursor, SymbolCursor};
 use super::meta::{BlockId, BlockMeta};
 use super::page::{PageCache, PageRef, Pages};
-use super::recent::{Recent, Times};
+use super::read_cache::{ReadCache, Times};
 use super::rows::Rows;
 use super::scan::BlockScan;
-use super::timelines::TimelineId;
+use super::timestamps::columns::TimestampColumnId;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
-use crate::index::Texts;
-use crate::matcher::Matcher;
+use crate::labels::{LabelHint, Matcher, StringSet};
 use crate::sample::{SampleColumns, TimeRange};
-use crate::select::LabelHint;
 
 /// An open block.
 #[derive(Debug)]
@@ -34,28 +32,28 @@ pub(crate) struct Block {
     pub(in crate::block) meta: BlockMeta,
     pub(in crate::block) pages: Arc<Pages>,
     pub(in crate::block) groups: Groups,
-    pub(in crate::block) timelines: TimelinePages,
+    pub(in crate::block) timestamp_columns: TimestampColumnPages,
     pub(in crate::block) index: Arc<Index>,
-    /// Where the pages end.
+    /// The end of the pages.
     pub(in crate::block) footer: PageRef,
 }
 
 impl Block {
-    /// Opens a block. Its pages will be read through `cache`.
+    /// Opens a block whose pages are read through `cache`.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Corrupt`] if the file is not a whole, sound block as far as this looks; [`Error::Version`]
-    /// if a later version wrote it.
+    /// [`Error::Io`]; [`Error::Corrupt`] if header, footer, directory or index root are damaged; [`Error::Version`] if
+    /// a later version wrote it.
     pub(crate) fn open(fs: &dyn Fs, path: &Path, cache: &Arc<PageCache>) -> Result<Self> {
         let file = fs.open(path).map_err(Error::io("open", path))?;
         Self::open_file(path, file, cache)
     }
 
-    /// Opens the block of a number in a folder of blocks.
+    /// Opens the block with an id in a directory of blocks.
     ///
     /// # Errors
-    /// As [`Block::open`]; [`Error::Corrupt`] also if the file says that it is another block: it would stand for that one
-    /// in every list, and be removed in its place.
+    /// As [`Block::open`]; [`Error::Corrupt`] also if the file contains another id: it would take the place of that
+    /// block in every list, and be removed instead of it.
     pub(crate) fn open_numbered(fs: &dyn Fs, dir: &Path, id: BlockId, cache: &Arc<PageCache>) -> Result<Self> {
         let block = Self::open(fs, &dir.join(id.file_name()), cache)?;
         let found = block.meta.origin.id;
@@ -76,13 +74,13 @@ impl Block {
             move |why: Unreadable| pages.unreadable(page, why)
         };
         let footer = Footer::decode(&pages.read(at)?, size).map_err(refused(at))?;
-        let (mut groups, mut timelines) = (Groups::default(), TimelinePages::default());
+        let (mut groups, mut timestamp_columns) = (Groups::default(), TimestampColumnPages::default());
         for &page in &footer.groups {
             let added = groups.add(&pages.read(page)?, at.offset, footer.meta.range);
             added.map_err(|damaged| refused(page)(damaged.into()))?;
         }
-        for &page in &footer.timelines {
-            timelines.add(&pages.read(page)?, at.offset).map_err(|damaged| refused(page)(damaged.into()))?;
+        for &page in &footer.timestamp_columns {
+            timestamp_columns.add(&pages.read(page)?, at.offset).map_err(|damaged| refused(page)(damaged.into()))?;
         }
         let index = Index::open(Arc::clone(&pages), footer.index)?;
         let (n_series, n_samples) = groups.totals();
@@ -91,15 +89,15 @@ impl Block {
             return Err(pages.corrupt(at.offset, "footer, directory and index do not have the same series"));
         }
         let (path, meta, index) = (path.to_owned(), footer.meta, Arc::new(index));
-        Ok(Self { path, meta, pages, groups, timelines, index, footer: at })
+        Ok(Self { path, meta, pages, groups, timestamp_columns, index, footer: at })
     }
 
-    /// Returns origin and figures.
+    /// Returns the origin and the statistics.
     pub(crate) fn meta(&self) -> &BlockMeta {
         &self.meta
     }
 
-    /// Returns the file.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -120,12 +118,12 @@ impl Block {
         &self,
         ctx: &QueryContext,
         ordinals: Option<&RoaringBitmap>,
-        names: &mut Texts,
+        names: &mut StringSet,
     ) -> Result<()> {
         self.index.label_names(ctx, ordinals, names)
     }
 
-    /// Adds the values that a label has in some series, or in all.
+    /// Adds the values of a label in some series, or in all.
     ///
     /// # Errors
     /// As [`Block::select`].
@@ -134,12 +132,12 @@ impl Block {
         ctx: &QueryContext,
         name: &str,
         ordinals: Option<&RoaringBitmap>,
-        values: &mut Texts,
+        values: &mut StringSet,
     ) -> Result<()> {
         self.index.label_values(ctx, name, ordinals, values)
     }
 
-    /// Finds the labels that are asked for; `None` if it is all.
+    /// Finds the requested labels; `None` if all are requested.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`].
@@ -147,7 +145,7 @@ impl Block {
         self.index.projection(asked)
     }
 
-    /// Tells whether a series may have a label of this name.
+    /// Returns `true` if a series may have a label of this name.
     ///
     /// # Errors
     /// As [`Block::projection`].
@@ -165,24 +163,24 @@ impl Block {
         self.index.symbol_cursor()
     }
 
-    /// Tells whether a series has a sample in `range`. Looks at timestamps only. `recent` is of this block.
+    /// Returns `true` if a series has a sample in `range`. Reads timestamps only. `read_cache` belongs to this block.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`].
     ///
     /// # Panics
     /// If the block has no such series.
-    pub(crate) fn overlaps(&self, recent: &mut Recent, ordinal: u32, range: TimeRange) -> Result<bool> {
-        let group = recent.group(self, ordinal);
+    pub(crate) fn overlaps(&self, read_cache: &mut ReadCache, ordinal: u32, range: TimeRange) -> Result<bool> {
+        let group = read_cache.group(self, ordinal);
         for (i, _) in group.pages_in(range) {
-            if self.times(recent, group, i, ordinal)?.is_some_and(|times| !times.cut(range).is_empty()) {
+            if self.times(read_cache, group, i, ordinal)?.is_some_and(|times| !times.cut(range).is_empty()) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Appends the samples of a series in `range`. On an error nothing is appended. `recent` is of this block.
+    /// Appends the samples of a series in `range`; appends nothing on an error. `read_cache` belongs to this block.
     ///
     /// # Errors
     /// As [`Block::overlaps`].
@@ -191,31 +189,31 @@ impl Block {
     /// As [`Block::overlaps`].
     pub(crate) fn read(
         &self,
-        recent: &mut Recent,
+        read_cache: &mut ReadCache,
         ordinal: u32,
         range: TimeRange,
         out: &mut SampleColumns,
     ) -> Result<()> {
-        let group = recent.group(self, ordinal);
+        let group = read_cache.group(self, ordinal);
         let start = out.len();
         for (i, rows) in group.pages_in(range) {
-            if let Err(refused) = self.read_rows(recent, group, (i, rows), ordinal, range, out) {
+            if let Err(refused) = self.read_rows(read_cache, group, (i, rows), ordinal, range, out) {
                 out.truncate(start);
                 return Err(refused);
             }
         }
-        recent.note_work(out.len() - start);
+        read_cache.note_work(out.len() - start);
         Ok(())
     }
 
-    /// Starts to read all series from the first to the last.
+    /// Starts a scan of all series.
     pub(crate) fn scan(&self) -> BlockScan<'_> {
         BlockScan::new(self)
     }
 
     fn read_rows(
         &self,
-        recent: &mut Recent,
+        read_cache: &mut ReadCache,
         group: Group<'_>,
         (i, rows): (usize, RowsRef),
         ordinal: u32,
@@ -223,13 +221,13 @@ impl Block {
         out: &mut SampleColumns,
     ) -> Result<()> {
         let start = out.len();
-        let Some(times) = self.times(recent, group, i, ordinal)? else { return Ok(()) };
+        let Some(times) = self.times(read_cache, group, i, ordinal)? else { return Ok(()) };
         let (n, wanted) = (times.len(), times.cut(range));
         if wanted.is_empty() {
             return Ok(());
         }
         times.append(wanted.clone(), &mut out.timestamps_ms);
-        let page = recent.rows(self, i, rows.page)?;
+        let page = read_cache.rows(self, i, rows.page)?;
         let series_idx = (ordinal - group.first) as usize;
         let read = Rows::parse(&page.payload, group.n_series).and_then(|rows| {
             page.place = rows.place_of(series_idx, page.place);
@@ -241,11 +239,17 @@ impl Block {
         Ok(())
     }
 
-    /// Returns the timestamps that a series has in the `i`-th page of rows of its group, if it has any.
-    fn times<'a>(&self, recent: &'a mut Recent, group: Group<'_>, i: usize, ordinal: u32) -> Result<Option<Times<'a>>> {
-        let map = self.map(group, &recent.map(self, group)?.payload)?;
-        let Some(id) = map.timeline(i, (ordinal - group.first) as usize) else { return Ok(None) };
-        let times = recent.times(self, id).ok_or_else(|| self.no_timeline(group.map, id))?;
+    /// Returns the timestamps of a series in the `i`-th page of rows of its group, if it has any.
+    fn times<'a>(
+        &self,
+        read_cache: &'a mut ReadCache,
+        group: Group<'_>,
+        i: usize,
+        ordinal: u32,
+    ) -> Result<Option<Times<'a>>> {
+        let map = self.map(group, &read_cache.map(self, group)?.payload)?;
+        let Some(id) = map.timestamp_column(i, (ordinal - group.first) as usize) else { return Ok(None) };
+        let times = read_cache.times(self, id).ok_or_else(|| self.no_column(group.map, id))?;
         times.map(Some)
     }
 
@@ -254,7 +258,8 @@ impl Block {
         map.map_err(|why| self.pages.unreadable(group.map, why))
     }
 
-    pub(in crate::block) fn no_timeline(&self, map: PageRef, id: TimelineId) -> Error {
-        self.pages.corrupt(map.offset, format!("a series is said to have timeline {}, which is not there", id.0))
+    pub(in crate::block) fn no_column(&self, map: PageRef, id: TimestampColumnId) -> Error {
+        self.pages
+            .corrupt(map.offset, format!("a series is said to have timestamp_column {}, which is not there", id.0))
     }
 }

@@ -1,4 +1,4 @@
-//! The encodings of blocks as `benches/encoding.rs` and fuzz targets reach them; nothing else does.
+//! The encodings of blocks, for `benches/encoding.rs` and fuzz targets only.
 
 use super::timestamps::{decode_timestamps, encode_timestamps};
 use super::values::{ValueEncoder, decode_values};
@@ -13,12 +13,12 @@ impl RowCodec {
     /// Appends a row of 1 to 960 values.
     ///
     /// # Panics
-    /// With another number of values.
+    /// If there are none or more than 960 values.
     pub fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
         self.encoder.encode(values, dst);
     }
 
-    /// Takes a row of `n` values off the front of `src` and appends them; false, and `dst` is as it was, if it is damaged.
+    /// Decodes a row of `n` values from the front of `src` and appends them; false, and `dst` is as it was, if it is damaged.
     #[must_use]
     pub fn decode(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> bool {
         decode_values(src, n, dst).is_ok()
@@ -27,12 +27,12 @@ impl RowCodec {
     /// Appends a column of one or more timestamps.
     ///
     /// # Panics
-    /// Without timestamps.
+    /// If there are no timestamps.
     pub fn encode_timestamps(times_ms: &[i64], dst: &mut Vec<u8>) {
         encode_timestamps(times_ms, dst);
     }
 
-    /// Takes a column of `n` timestamps off the front of `src` and appends them; false, and `dst` is as it was, if it is
+    /// Decodes a column of `n` timestamps from the front of `src` and appends them; false, and `dst` is as it was, if it is
     /// damaged.
     #[must_use]
     pub fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> bool {

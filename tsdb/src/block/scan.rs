@@ -1,33 +1,34 @@
-//! A block from its first series to its last, for merges and checks: past the cache, each page read about once.
+//! A sequential scan of all series of a block, for merges and verification: bypasses the cache and reads each page
+//! about once.
 //!
-//! What is held in memory: the pages of rows of one group and a few dozen pages of timelines.
+//! In memory: the pages of rows of one group, and a few dozen pages of timestamp columns.
 
 use super::directory::Group;
 use super::group::RowsRef;
 use super::index::SeriesCursor;
 use super::reader::Block;
 use super::rows::{Rows, RowsPlace};
-use super::timelines::{TimelineId, Timelines};
+use super::timestamps::columns::{TimestampColumnId, TimestampColumns};
 use super::{Damaged, Symbol};
 use crate::error::Result;
 use crate::sample::{SampleColumns, TimeRange};
 
-/// Reads the series of a block one after the other.
+/// Reads the series of a block in order.
 pub(crate) struct BlockScan<'a> {
     block: &'a Block,
     labels: SeriesCursor,
-    /// Of the next series.
+    /// Ordinal of the next series.
     ordinal: u32,
-    /// The next group.
+    /// Index of the next group.
     group_idx: usize,
     group: Option<LoadedGroup<'a>>,
-    timelines: RecentTimelines<'a>,
+    timestamp_columns: RecentTimestampColumns<'a>,
 }
 
 impl<'a> BlockScan<'a> {
     pub(in crate::block) fn new(block: &'a Block) -> Self {
-        let (labels, timelines) = (block.index.series_scan(), RecentTimelines::new(block));
-        Self { block, labels, ordinal: 0, group_idx: 0, group: None, timelines }
+        let (labels, timestamp_columns) = (block.index.series_scan(), RecentTimestampColumns::new(block));
+        Self { block, labels, ordinal: 0, group_idx: 0, group: None, timestamp_columns }
     }
 
     /// Replaces `samples` by those of the next series and returns its symbols; `None` after the last one.
@@ -47,21 +48,21 @@ impl<'a> BlockScan<'a> {
             self.group_idx += 1;
         }
         let group = self.group.as_mut().expect("loaded above");
-        group.read(self.ordinal, &mut self.timelines, samples)?;
+        group.read(self.ordinal, &mut self.timestamp_columns, samples)?;
         self.block.check_times(group.group, &samples.timestamps_ms)?;
         self.labels.seek(self.ordinal)?;
         self.ordinal += 1;
         Ok(Some(self.labels.symbols()))
     }
 
-    /// Returns the bytes that the values of the series take which [`BlockScan::next`] returned last.
+    /// Returns the size of the values of the series that [`BlockScan::next`] returned last, in bytes.
     pub(crate) fn rows_size(&self) -> u64 {
         self.group.as_ref().map_or(0, |group| group.rows_size)
     }
 }
 
 impl Block {
-    /// Checks what a writer takes for granted. Timelines under sound checksums may still be those of other series.
+    /// Checks what a writer assumes. Timestamp columns with correct checksums may still be those of other series.
     fn check_times(&self, group: Group<'_>, times_ms: &[i64]) -> Result<()> {
         let range = self.meta.range;
         let is_inside = times_ms
@@ -77,15 +78,15 @@ impl Block {
     }
 }
 
-/// A group whose map, and whose pages of rows as they were needed, are in memory.
+/// A group with its map and those pages of rows that were needed so far.
 pub(in crate::block) struct LoadedGroup<'a> {
     block: &'a Block,
     group: Group<'a>,
     map: Vec<u8>,
     pages: Vec<RowsRef>,
-    /// Of the pages of rows; empty: not read yet.
+    /// The pages of rows; empty if not read yet.
     payloads: Vec<Vec<u8>>,
-    /// Bytes of the rows of the series that was read last.
+    /// Size of the rows of the series that was read last.
     rows_size: u64,
 }
 
@@ -102,20 +103,25 @@ impl<'a> LoadedGroup<'a> {
         self.group.first + self.group.n_series as u32
     }
 
-    fn read(&mut self, ordinal: u32, timelines: &mut RecentTimelines<'a>, out: &mut SampleColumns) -> Result<()> {
+    fn read(
+        &mut self,
+        ordinal: u32,
+        timestamp_columns: &mut RecentTimestampColumns<'a>,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
         self.rows_size = 0;
         for i in 0..self.pages.len() {
-            self.read_page(i, (ordinal - self.group.first) as usize, timelines, out)?;
+            self.read_page(i, (ordinal - self.group.first) as usize, timestamp_columns, out)?;
         }
         Ok(())
     }
 
-    /// Appends what a series has in the `i`-th page.
+    /// Appends the samples of a series in the `i`-th page.
     pub(in crate::block) fn read_page(
         &mut self,
         i: usize,
         series_idx: usize,
-        timelines: &mut RecentTimelines<'a>,
+        timestamp_columns: &mut RecentTimestampColumns<'a>,
         out: &mut SampleColumns,
     ) -> Result<()> {
         let unreadable = |why| self.block.pages.unreadable(self.pages[i].page, why);
@@ -127,24 +133,24 @@ impl<'a> LoadedGroup<'a> {
         }
         let map = self.block.map(self.group, &self.map)?;
         let rows = Rows::parse(&self.payloads[i], self.group.n_series).map_err(unreadable)?;
-        let timeline = map.timeline(i, series_idx);
+        let timestamp_column = map.timestamp_column(i, series_idx);
         self.rows_size += rows.size(series_idx);
-        if rows.has(series_idx) != timeline.is_some() {
+        if rows.has(series_idx) != timestamp_column.is_some() {
             return Err(unreadable(Damaged.into()));
         }
-        if let Some(id) = timeline {
+        if let Some(id) = timestamp_column {
             let start = out.len();
-            timelines
+            timestamp_columns
                 .append(id, &mut out.timestamps_ms)
                 .transpose()?
-                .ok_or_else(|| self.block.no_timeline(self.group.map, id))?;
+                .ok_or_else(|| self.block.no_column(self.group.map, id))?;
             let n = out.timestamps_ms.len() - start;
             let place = rows.place_of(series_idx, RowsPlace::default());
             rows.decode(place, n, 0..n, out).map_err(unreadable)?;
             let starts = rows.starts(series_idx, n, 0..n).map_err(|damaged| unreadable(damaged.into()))?;
             out.set_starts(start, &starts);
         }
-        // The pages of a group of one series may be many and large.
+        // A group of one series may have many large pages.
         if self.group.n_series == 1 {
             self.payloads[i] = Vec::new();
         }
@@ -152,24 +158,24 @@ impl<'a> LoadedGroup<'a> {
     }
 }
 
-/// The pages of timelines that were used last.
-pub(in crate::block) struct RecentTimelines<'a> {
+/// The pages of timestamp columns that were used last.
+pub(in crate::block) struct RecentTimestampColumns<'a> {
     block: &'a Block,
-    /// Each page has one place, which it shares with those that are a multiple of the length away.
+    /// A direct-mapped cache: a page is stored at its index modulo the length.
     pages: Vec<Option<(usize, Vec<u8>)>>,
 }
 
-/// Pages of timelines in memory, some 16 KiB each.
+/// Cached pages of timestamp columns, some 16 KiB each.
 const RECENT_PAGES: usize = 64;
 
-impl<'a> RecentTimelines<'a> {
+impl<'a> RecentTimestampColumns<'a> {
     pub(in crate::block) fn new(block: &'a Block) -> Self {
         Self { block, pages: vec![None; RECENT_PAGES] }
     }
 
-    /// Appends the timestamps of a timeline; `None` if there is no such timeline.
-    fn append(&mut self, id: TimelineId, times_ms: &mut Vec<i64>) -> Option<Result<()>> {
-        let (at, in_page) = self.block.timelines.find(id)?;
+    /// Appends the timestamps of a timestamp column; `None` if the column does not exist.
+    fn append(&mut self, id: TimestampColumnId, times_ms: &mut Vec<i64>) -> Option<Result<()>> {
+        let (at, in_page) = self.block.timestamp_columns.find(id)?;
         let place = &mut self.pages[at.idx % RECENT_PAGES];
         if place.as_ref().is_none_or(|(idx, _)| *idx != at.idx) {
             match self.block.pages.read(at.page) {
@@ -178,7 +184,8 @@ impl<'a> RecentTimelines<'a> {
             }
         }
         let (_, payload) = place.as_ref().expect("read above");
-        let decoded = Timelines::parse(payload, at.n).and_then(|timelines| timelines.decode(in_page, times_ms));
+        let decoded = TimestampColumns::parse(payload, at.n)
+            .and_then(|timestamp_columns| timestamp_columns.decode(in_page, times_ms));
         Some(decoded.map_err(|why| self.block.pages.unreadable(at.page, why)))
     }
 }

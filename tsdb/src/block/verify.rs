@@ -1,28 +1,27 @@
-//! Reads a whole block and believes nothing: every page has its checksum, everything decodes, and all that is said twice
-//! is said alike.
+//! Verification of a whole block: every checksum, every encoding, and all redundant information.
 
 use super::footer::HEADER_SIZE;
 use super::reader::Block;
-use super::scan::{LoadedGroup, RecentTimelines};
-use super::timelines::Timelines;
+use super::scan::{LoadedGroup, RecentTimestampColumns};
+use super::timestamps::columns::TimestampColumns;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::sample::{SampleColumns, TimeRange};
 
 impl Block {
-    /// Reads and checks all of the block, past the cache.
+    /// Reads and verifies the block without the cache.
     ///
     /// # Errors
-    /// The first thing found wrong: [`Error::Corrupt`](crate::Error::Corrupt), [`Error::Io`](crate::Error::Io),
+    /// The first problem: [`Error::Corrupt`](crate::Error::Corrupt), [`Error::Io`](crate::Error::Io),
     /// [`Error::Version`](crate::Error::Version); [`Error::Interrupted`](crate::Error::Interrupted) under `ctx`.
     pub(crate) fn verify(&self, ctx: &QueryContext) -> Result<()> {
         self.verify_checksums(ctx)?;
-        self.verify_timelines(ctx)?;
+        self.verify_timestamp_columns(ctx)?;
         self.verify_groups(ctx)?;
         self.verify_index(ctx)
     }
 
-    /// The pages lie one behind the other from header to footer, and each has its checksum.
+    /// Verifies that the pages are consecutive from header to footer and have correct checksums.
     fn verify_checksums(&self, ctx: &QueryContext) -> Result<()> {
         let mut offset = HEADER_SIZE as u64;
         while offset < self.footer.offset {
@@ -32,18 +31,18 @@ impl Block {
         Ok(())
     }
 
-    fn verify_timelines(&self, ctx: &QueryContext) -> Result<()> {
+    fn verify_timestamp_columns(&self, ctx: &QueryContext) -> Result<()> {
         let mut times_ms = Vec::new();
-        for idx in self.timelines.indexes() {
+        for idx in self.timestamp_columns.indexes() {
             ctx.check()?;
-            let at = self.timelines.get(idx);
+            let at = self.timestamp_columns.get(idx);
             let payload = self.pages.read(at.page)?;
             let unreadable = |why| self.pages.unreadable(at.page, why);
-            let timelines = Timelines::parse(&payload, at.n).map_err(unreadable)?;
-            timelines.check_sizes().map_err(|damaged| unreadable(damaged.into()))?;
+            let timestamp_columns = TimestampColumns::parse(&payload, at.n).map_err(unreadable)?;
+            timestamp_columns.check_sizes().map_err(|damaged| unreadable(damaged.into()))?;
             for i in 0..at.n {
                 times_ms.clear();
-                timelines.decode(i, &mut times_ms).map_err(unreadable)?;
+                timestamp_columns.decode(i, &mut times_ms).map_err(unreadable)?;
                 if !times_ms.is_sorted_by(|a, b| a < b) {
                     return Err(self.pages.corrupt(at.page.offset, "the timestamps of a series do not ascend"));
                 }
@@ -53,14 +52,14 @@ impl Block {
     }
 
     fn verify_groups(&self, ctx: &QueryContext) -> Result<()> {
-        let mut recent = RecentTimelines::new(self);
+        let mut read_cache = RecentTimestampColumns::new(self);
         let (mut oldest_ms, mut newest_ms) = (i64::MAX, i64::MIN);
         for idx in 0..self.groups.len() {
             ctx.check()?;
             let group = self.groups.get(idx);
             let mut loaded = LoadedGroup::load(self, group, Vec::new())?;
             for (i, rows) in group.pages_in(TimeRange::ALL) {
-                let found = page_figures(&mut loaded, i, group.n_series, &mut recent)?;
+                let found = page_figures(&mut loaded, i, group.n_series, &mut read_cache)?;
                 if found != Some((rows.range, u64::from(rows.n_samples))) {
                     return Err(self
                         .pages
@@ -83,18 +82,18 @@ impl Block {
     }
 }
 
-/// Decodes a page of rows and returns the range and the number of its samples.
+/// Decodes a page of rows and returns the time range and the number of its samples.
 fn page_figures<'a>(
     loaded: &mut LoadedGroup<'a>,
     i: usize,
     n_series: usize,
-    recent: &mut RecentTimelines<'a>,
+    read_cache: &mut RecentTimestampColumns<'a>,
 ) -> Result<Option<(TimeRange, u64)>> {
     let mut samples = SampleColumns::default();
     let mut figures: Option<(TimeRange, u64)> = None;
     for series_idx in 0..n_series {
         samples.clear();
-        loaded.read_page(i, series_idx, recent, &mut samples)?;
+        loaded.read_page(i, series_idx, read_cache, &mut samples)?;
         if let (Some(&start_ms), Some(&end_ms)) = (samples.timestamps_ms.first(), samples.timestamps_ms.last()) {
             let (range, n) = figures.get_or_insert((TimeRange { start_ms, end_ms }, 0));
             *range = TimeRange { start_ms: range.start_ms.min(start_ms), end_ms: range.end_ms.max(end_ms) };

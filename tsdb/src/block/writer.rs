@@ -1,8 +1,8 @@
 //! Writes a block, series by series.
 //!
-//! Everything goes to `<number>.block.tmp`, which gets its final name once it is whole and synced. What is held in memory
-//! is a group, a page of timelines, the hashes of the timelines seen lately and what the index needs, whatever the number
-//! of series.
+//! The file is named `<id>.block.tmp` until it is complete and synced, and then gets its final name. Memory holds a
+//! group, a page of timestamp columns, the hashes of recent timestamp columns, and what the index needs, whatever the
+//! number of series.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use super::Symbol;
 use super::directory::DirectoryWriter;
 use super::footer::{Footer, header, trailer};
 use super::group::{GroupBuilder, SliceKey};
-use super::histograms::{RowSamples, n_fitting};
 use super::index::IndexWriter;
 use super::meta::{BlockMeta, BlockOrigin};
 use super::page::PageWriter;
 use super::rows::SERIES_SAMPLES_MAX;
-use super::timelines::TimelineWriter;
+use super::rows::histograms::{RowSamples, n_fitting};
+use super::timestamps::columns::TimestampColumnWriter;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::sample::{SampleColumns, TimeRange};
-use crate::starts;
+use crate::sample::{SampleColumns, TimeRange, start_timestamps};
 
-/// The longest span of time in a page of rows: a query for an hour reads a third of a day, not all of it.
+/// Maximum time range of a page of rows: a query for an hour reads a third of a day, not all of it.
 const SLICE_MS: u64 = 8 * 3600 * 1000;
-/// Memory of the index being written, before it spills to files.
+/// Memory of the index writer before it spills to files.
 const INDEX_MEMORY_MAX: usize = 64 << 20;
 
-/// Writes a block. After an error it must be dropped; dropped before [`BlockWriter::finish`], it removes its files.
+/// Writes a block. After an error it must be dropped. If it is dropped before [`BlockWriter::finish`], it removes its
+/// files.
 pub(crate) struct BlockWriter {
     dir: PathBuf,
     path: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct BlockWriter {
     pages: PageWriter,
     index: IndexWriter,
     index_size: u64,
-    timelines: TimelineWriter,
+    timestamp_columns: TimestampColumnWriter,
     group: GroupBuilder,
     groups: DirectoryWriter,
     spans: Vec<(SliceKey, Range<usize>)>,
@@ -44,12 +44,12 @@ pub(crate) struct BlockWriter {
     n_samples: u64,
     range: Option<TimeRange>,
     values_size: u64,
-    /// Of the maps: they belong to the timestamps.
+    /// Size of the maps, which count as timestamps.
     maps_size: u64,
     unfinished: Unfinished,
 }
 
-/// A file that is removed on drop, unless it was finished.
+/// A file that is removed on drop unless it was finished.
 struct Unfinished {
     fs: Arc<dyn Fs>,
     path: Option<PathBuf>,
@@ -66,10 +66,10 @@ impl Drop for Unfinished {
 }
 
 impl BlockWriter {
-    /// Starts a block in `dir`.
+    /// Creates a block in `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`], `AlreadyExists` if there is a block of that number or an unfinished one.
+    /// [`Error::Io`]; `AlreadyExists` if a block with that id, finished or not, exists.
     pub(crate) fn create(fs: Arc<dyn Fs>, dir: &Path, origin: BlockOrigin) -> Result<Self> {
         let path = dir.join(origin.id.file_name());
         let path_tmp = path.with_extension("block.tmp");
@@ -83,7 +83,7 @@ impl BlockWriter {
         Ok(Self {
             index: IndexWriter::new(fs, &path.with_extension(""), INDEX_MEMORY_MAX),
             index_size: 0,
-            timelines: TimelineWriter::new(&path_tmp)?,
+            timestamp_columns: TimestampColumnWriter::new(&path_tmp)?,
             group: GroupBuilder::default(),
             groups: DirectoryWriter::default(),
             spans: Vec::new(),
@@ -100,10 +100,10 @@ impl BlockWriter {
         })
     }
 
-    /// Adds a label name and value, in ascending order of both; all of them come before the first series.
+    /// Adds a label name and value, in ascending order; all symbols come before the first series.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Limit`] for more than a block can have.
+    /// [`Error::Io`]; [`Error::Limit`] if the block has too many.
     pub(crate) fn symbol(&mut self, name: &str, value: &str) -> Result<Symbol> {
         assert!(self.n_series == 0, "symbols come before series");
         let start = self.pages.size();
@@ -115,50 +115,50 @@ impl BlockWriter {
     /// Adds a series with its samples.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Limit`] for more than a block can have.
+    /// [`Error::Io`]; [`Error::Limit`] if the block has too many.
     ///
     /// # Panics
-    /// If the labels are not above those of the last series, there are no samples, their times do not ascend, or they lie
-    /// outside the block's window.
+    /// If the labels are not above those of the last series, there are no samples, timestamps do not ascend, or they
+    /// lie outside the block's window.
     pub(crate) fn series(&mut self, labels: &[Symbol], samples: &SampleColumns) -> Result<()> {
         let range = self.check(samples);
         let start = self.pages.size();
         self.index.series(&mut self.pages, labels)?;
         self.index_size += self.pages.size() - start;
         self.slice(samples);
-        // A series with more samples than a page takes is alone in its group.
+        // A series with more samples than fit a page gets a group of its own.
         let is_alone = self.spans.iter().any(|(key, _)| key.run > 0);
         if is_alone {
             self.end_group()?;
         }
         for (key, span) in &self.spans {
             let times_ms = &samples.timestamps_ms[span.clone()];
-            let timeline = self.timelines.put(&mut self.pages, times_ms)?;
-            let starts = starts::slice(&samples.starts_ms, span.clone());
-            self.group.push(*key, timeline, times_ms, RowSamples::of(samples, span.clone()), &starts);
+            let timestamp_column = self.timestamp_columns.put(&mut self.pages, times_ms)?;
+            let starts = start_timestamps::slice(&samples.starts_ms, span.clone());
+            self.group.push(*key, timestamp_column, times_ms, RowSamples::of(samples, span.clone()), &starts);
         }
         self.group.end_series();
         self.count(samples.len(), range);
         if is_alone || self.group.is_full() { self.end_group() } else { Ok(()) }
     }
 
-    /// Returns how many bytes were written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn size(&self) -> u64 {
         self.pages.size()
     }
 
-    /// Completes the file, makes it survive a power cut and gives it its final name.
+    /// Completes and syncs the file and gives it its final name.
     ///
     /// # Errors
-    /// [`Error::Io`]; there is no file then.
+    /// [`Error::Io`]; no file exists then.
     ///
     /// # Panics
-    /// If no series was added.
+    /// If the block has no series.
     pub(crate) fn finish(mut self) -> Result<BlockMeta> {
         self.end_group()?;
-        let range = self.range.expect("a block has a series: the caller drops a writer that got none");
+        let range = self.range.expect("a block has a series: the caller drops a writer without series");
         let groups = self.groups.finish(&mut self.pages)?;
-        let (timelines_size, timelines) = self.timelines.finish(&mut self.pages)?;
+        let (timelines_size, timestamp_columns) = self.timestamp_columns.finish(&mut self.pages)?;
         let start = self.pages.size();
         let index = self.index.finish(&mut self.pages)?;
         let meta = BlockMeta {
@@ -171,7 +171,7 @@ impl BlockWriter {
             timestamps_size: self.maps_size + timelines_size,
             index_size: self.index_size + self.pages.size() - start,
         };
-        let mut footer = Footer { meta, groups, timelines, index };
+        let mut footer = Footer { meta, groups, timestamp_columns, index };
         let page = self.pages.write(&footer.encode())?;
         self.pages.write_raw(&trailer(page))?;
         self.pages.sync()?;
@@ -180,7 +180,7 @@ impl BlockWriter {
         Ok(footer.meta)
     }
 
-    /// Checks what the caller promises and returns the time that the samples span.
+    /// Checks the preconditions and returns the time range of the samples.
     fn check(&self, samples: &SampleColumns) -> TimeRange {
         let times_ms = &samples.timestamps_ms[..];
         assert!(times_ms.len() == samples.values.len(), "a value per timestamp");
@@ -192,7 +192,7 @@ impl BlockWriter {
         range
     }
 
-    /// Cuts a series into slices of time, and those into runs that a page takes.
+    /// Cuts a series into slices of time, and those into runs that fit a page.
     fn slice(&mut self, samples: &SampleColumns) {
         let times_ms = &samples.timestamps_ms[..];
         let window_ms = self.origin.window.start_ms;
@@ -213,7 +213,7 @@ impl BlockWriter {
     }
 
     fn count(&mut self, n_samples: usize, range: TimeRange) {
-        // The index, which has the series already, bounds their number.
+        // The index, which has counted the series, bounds their number.
         self.n_series += 1;
         self.n_samples += n_samples as u64;
         let all = self.range.get_or_insert(range);
@@ -234,7 +234,7 @@ impl BlockWriter {
 }
 
 impl Unfinished {
-    /// Gives the file its final name. Until the folder is synced it counts as unfinished, under either name.
+    /// Gives the file its final name. Until the directory is synced it counts as unfinished, under either name.
     fn publish(&mut self, path: &Path, dir: &Path) -> Result<()> {
         let path_tmp = self.path.as_ref().expect("published once");
         self.fs.rename(path_tmp, path).map_err(Error::io("rename", path_tmp))?;

@@ -1,8 +1,8 @@
 //! The encoding of float samples in chunks of the head.
 //!
-//! A sample's bytes stand the last one first, so that a chunk is read from its end: the newest sample is known, and each
-//! sample says how the one before it differs. What is asked for most is what came last, and that lies in the last block of
-//! a chunk; what is older is not touched.
+//! The bytes of a chunk are stored newest sample first, so that it is read from its end: the newest sample is known,
+//! and each sample encodes its difference to the one before. Recent samples, which are read most, lie in the last block
+//! of a chunk; older blocks are not touched.
 //!
 //! ```text
 //! sample   tag byte, [timestamp], [value], in the order in which they are read
@@ -14,14 +14,14 @@
 //!                     96 + E      both values have at most E decimals, from 1 to 9: the difference of the integers that
 //!                                 they are when multiplied by 10^E, as zigzag varint
 //! ```
-//! The first sample follows a value of 0; its distance to itself is 0. Every double comes back bit for bit: a difference of
-//! integers or decimals is exact, so it leads back as well. Counters that grow by integers take two or three bytes a sample,
-//! constants one bit or so.
+//! The first sample follows a value of 0; its distance to itself is 0. Every double round-trips bit for bit:
+//! differences of integers and decimals are exact in both directions. Counters that grow by integers take two or three
+//! bytes a sample, constants about one bit.
 
 use super::{Damaged, Newest};
-use crate::varint::{take_bytes, take_i64, zigzag};
+use crate::chunk::varint::{take_bytes, take_i64, zigzag};
 
-/// Most samples of a run.
+/// Maximum number of samples in a run.
 pub(super) const RUN_MAX: u8 = 30;
 
 const TIMESTAMP_FOLLOWS: u8 = 0x80;
@@ -31,27 +31,27 @@ const VALUE_XOR: u8 = 2;
 const RUN: u8 = 65;
 const VALUE_DECIMAL: u8 = 96;
 
-/// Integers up to this magnitude have differences that are exact in 64 bits and as doubles.
+/// Integers up to this magnitude have differences that are exact both in 64 bits and as doubles.
 const INTEGER_MAX: f64 = (1_u64 << 52) as f64;
-/// Scaled decimals stay below, so that adding [`ROUND`] leaves an integer.
+/// Scaled decimals stay below this, so that adding [`ROUND`] yields an integer.
 const DECIMAL_MAX: f64 = (1_u64 << 50) as f64;
-/// Doubles around this are the integers: adding and subtracting it rounds.
+/// Doubles around this value are integers: adding and subtracting it rounds.
 const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
 const POWERS_OF_TEN: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// How many decimals the values of a chunk have, as far as its encoder knows: it tries this first.
+/// The number of decimals of a chunk's values, which the encoder tries first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Scale(pub(super) u8);
 
 impl Scale {
     const UNKNOWN: Self = Self(0);
-    /// So many of the next values are not tried after one was found to be no decimal.
+    /// Values that are not tried as decimals after one that is not a decimal.
     const PAUSE: u8 = 15;
-    /// Above the last number of decimals: what is left of a pause.
+    /// Values above the highest number of decimals count the rest of a pause.
     const PAUSE_BEGIN: u8 = POWERS_OF_TEN.len() as u8;
 
-    /// Finds decimals that both values have, in few steps if they are as before; returns the number of decimals and
-    /// the difference.
+    /// Finds a number of decimals that fits both values, quickly if it is the same as before; returns it with the
+    /// difference of the scaled integers.
     #[inline]
     fn difference(&mut self, last: f64, value: f64) -> Option<(u8, i64)> {
         if *self == Self::UNKNOWN {
@@ -80,7 +80,7 @@ pub(super) fn run_tag(n_samples: u8) -> u8 {
     RUN + n_samples
 }
 
-/// An encoded sample, the byte that stands first in the lowest place.
+/// An encoded sample; the byte that is stored first is the lowest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Encoded {
     bytes: u128,
@@ -88,36 +88,36 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// Returns its bytes in memory order, and how many they are.
+    /// Returns its bytes in memory order, and their number.
     #[inline]
     pub(super) fn bytes(self) -> ([u8; 16], usize) {
         (self.bytes.to_le_bytes(), self.size as usize)
     }
 
-    /// Adds `size` bytes, at most 8, in front of those that are there.
+    /// Adds `size` bytes, at most 8, in front of the others.
     #[inline]
     fn put(&mut self, bytes: u64, size: u32) {
         self.bytes = self.bytes << (8 * size) | u128::from(bytes);
         self.size += size;
     }
 
-    /// Adds a zigzag varint of at most 56 bits, its last byte first.
+    /// Adds a zigzag varint of at most 56 bits, last byte first.
     #[inline]
     fn put_varint(&mut self, value: i64) {
         let rest = zigzag(value);
-        debug_assert!(rest >> 56 == 0, "differences are of 2^53 at most");
-        // In steps that do not depend on the size, which is different from sample to sample.
+        debug_assert!(rest >> 56 == 0, "differences are at most 2^53");
+        // Branch-free, as the size differs from sample to sample.
         let halves = rest & 0x0fff_ffff | (rest & 0x00ff_ffff_f000_0000) << 4;
         let quarters = halves & 0x0000_3fff_0000_3fff | (halves & 0x0fff_c000_0fff_c000) << 2;
         let sevens = quarters & 0x007f_007f_007f_007f | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
         let size = (u64::BITS - (rest | 1).leading_zeros()).div_ceil(7);
-        // The first byte, which is to stand last, and all but the last one say that another follows.
+        // All but the last byte have the continuation bit; the first byte is stored last.
         let more = 0x8080_8080_8080_8080 & ((1 << (8 * (size - 1))) - 1);
         self.put((sevens | more).swap_bytes() >> (u64::BITS - 8 * size), size);
     }
 }
 
-/// Encodes a sample: `delta_of_delta_ms`, of at most 33 bits, says how much later it comes than the rhythm suggests.
+/// Encodes a sample; `delta_of_delta_ms` has at most 33 bits.
 #[inline]
 pub(super) fn encode(delta_of_delta_ms: i64, last: f64, value: f64, scale: &mut Scale) -> Encoded {
     let mut encoded = Encoded { bytes: 0, size: 0 };
@@ -130,7 +130,7 @@ pub(super) fn encode(delta_of_delta_ms: i64, last: f64, value: f64, scale: &mut 
     Encoded { bytes: encoded.bytes | u128::from(tag) << (8 * encoded.size), size: encoded.size + 1 }
 }
 
-/// Encodes a value in front of what is there; returns its form.
+/// Encodes a value in front of the bytes so far; returns its form.
 #[inline]
 fn encode_value(encoded: &mut Encoded, last: f64, value: f64, scale: &mut Scale) -> u8 {
     let xor = last.to_bits() ^ value.to_bits();
@@ -147,19 +147,19 @@ fn encode_value(encoded: &mut Encoded, last: f64, value: f64, scale: &mut Scale)
     }
     let (leading, trailing) = (xor.leading_zeros() / 8, xor.trailing_zeros() / 8);
     let size = 8 - leading - trailing;
-    // The lowest byte is read first, so it stands last.
+    // The lowest byte is read first, so it is stored last.
     encoded.put((xor >> (8 * trailing)).swap_bytes() >> (u64::BITS - 8 * size), size);
     VALUE_XOR + (8 * leading) as u8 + size as u8 - 1
 }
 
-/// Returns a value as an integer if it is one of at most 2^52 in magnitude; -0 is none.
+/// Returns a value as an integer if it is an integer of at most 2^52 in magnitude; -0 is not.
 #[inline]
 fn as_integer(value: f64) -> Option<i64> {
     let integer = value as i64;
     (value.abs() <= INTEGER_MAX && (integer as f64).to_bits() == value.to_bits()).then_some(integer)
 }
 
-/// Returns a value times 10^`decimals` if that is an integer from which the value comes back bit for bit.
+/// Returns a value times 10^`decimals` if that is an integer from which the value is restored bit for bit.
 #[inline]
 fn as_decimal(value: f64, decimals: u8) -> Option<i64> {
     let power = POWERS_OF_TEN[usize::from(decimals)];
@@ -176,8 +176,8 @@ fn decimal_difference(last: f64, value: f64, decimals: u8) -> Option<i64> {
     Some(as_decimal(value, decimals)? - as_decimal(last, decimals)?)
 }
 
-/// Decodes bytes that come newest first, down to the oldest sample that is not before `from_ms`, and appends these samples to
-/// the two columns, in order of time; nothing if the bytes are damaged.
+/// Decodes bytes stored newest first, down to the oldest sample that is not before `from_ms`, and appends these samples
+/// to the two columns in order of time; appends nothing if the bytes are damaged.
 pub(super) fn decode(
     newest: Newest,
     from_ms: i64,
@@ -191,7 +191,7 @@ pub(super) fn decode(
         values.truncate(start);
         return Err(Damaged);
     }
-    // A run may lead to samples before the first that is asked for.
+    // A run may contain samples before `from_ms`.
     while timestamps_ms.len() > start && timestamps_ms.last().is_some_and(|&oldest_ms| oldest_ms < from_ms) {
         timestamps_ms.pop();
         values.pop();
@@ -201,7 +201,7 @@ pub(super) fn decode(
     Ok(())
 }
 
-/// Appends samples, the newest first, until one is before `from_ms`; `None` if the bytes end or cannot be meant.
+/// Appends samples, the newest first, until one is before `from_ms`; `None` if the bytes end early or are invalid.
 #[inline]
 fn decode_back(
     newest: Newest,
@@ -235,16 +235,16 @@ fn decode_back(
     Some(())
 }
 
-/// A value on the way back through a chunk.
+/// A value while a chunk is decoded backwards.
 struct Value {
     number: f64,
-    /// The number of decimals that it was last taken by and the integer that it is with these: from one sample to the one
-    /// before it is then a subtraction.
+    /// The number of decimals and the scaled integer used last: with the same number the value before is found by a
+    /// subtraction.
     scaled: Option<(u8, i64)>,
 }
 
 impl Value {
-    /// Takes how the value came of the one before it, and becomes that one; `None` if the bytes cannot be meant.
+    /// Decodes how the value differs from the one before it, and becomes that one; `None` if the bytes are invalid.
     #[inline]
     fn step_back(&mut self, src: &mut &[u8], form: u8) -> Option<()> {
         match form {
@@ -271,7 +271,7 @@ impl Value {
     }
 }
 
-/// Takes an integer of `size` bytes, at most 8, lowest byte first.
+/// Decodes an integer of `size` bytes, at most 8, lowest byte first.
 #[inline]
 fn take_le(src: &mut &[u8], size: usize) -> Option<u64> {
     let mut bytes = [0; 8];
@@ -298,7 +298,7 @@ mod tests {
         }
 
         #[test]
-        fn decimals_come_back(integer in -(1_i64 << 50)..1 << 50, decimals in 1..10_u8) {
+        fn decimals_round_trip(integer in -(1_i64 << 50)..1 << 50, decimals in 1..10_u8) {
             let value = integer as f64 / POWERS_OF_TEN[usize::from(decimals)];
             if let Some(scaled) = as_decimal(value, decimals) {
                 prop_assert_eq!((scaled as f64 / POWERS_OF_TEN[usize::from(decimals)]).to_bits(), value.to_bits());

@@ -1,34 +1,36 @@
-//! Chunks: runs of samples of one series, encoded, in memory.
+//! Chunks: encoded runs of samples of one series, in memory.
 //!
-//! The head keeps the state of one growing [`Chunk`] per series as a row of integers, and those that were closed in a
-//! sparse list. The bytes of all chunks lie in an arena, [`Blocks`]. The encoding, in [`float`], is byte-aligned: an
-//! append touches the row and a few bytes at the end of a chain. A chunk is read from its newest sample on, which the row
-//! has, while it is open as well: what is read of it are the blocks that hold what is asked for.
+//! The head stores the state of one open [`Chunk`] per series as a row of integers, and closed chunks in a sparse list.
+//! The bytes of all chunks lie in an arena, [`ChunkArena`]. The encoding, in [`float`], is byte-aligned: an append
+//! touches the row and a few bytes at the end of a chain. A chunk is decoded backwards from its newest sample, which is
+//! part of the row, also while it is open; only the blocks with requested samples are read.
 //!
 //! Invariants
 //! 1. Samples of a chunk ascend strictly in time and span less than 2^32 ms.
 //! 2. A row of zeros is an empty chunk.
 
-mod blocks;
+mod arena;
 mod float;
+pub(crate) mod histogram;
+pub mod varint;
 
 use crate::sample::{Sample, TimeRange};
-pub(crate) use blocks::Blocks;
-use blocks::PAYLOAD_SIZE;
+pub(crate) use arena::ChunkArena;
+use arena::PAYLOAD_SIZE;
 use float::{RUN_MAX, Scale};
 
-/// Samples after which a chunk is closed: two hours at a sample every 30 s.
+/// Samples after which a chunk is closed: two hours at one sample every 30 s.
 pub(crate) const CHUNK_SAMPLES_MAX: u8 = 240;
 
-/// Fewer samples than this at the end of a chunk are worth reading at once.
+/// If fewer samples than this are requested from the end of a chunk, they are decoded instead of copied.
 const TAIL_SAMPLES: i64 = 24;
-/// So many bytes are gathered of a chunk before it is tried whether its last samples are in them: two blocks or so.
+/// Bytes gathered from a chunk before decoding its last samples is tried: about two blocks.
 const TAIL_SIZE: usize = 32;
 
-/// A chunk as the column of open chunks keeps it.
+/// A chunk as stored in the column of open chunks.
 pub(crate) type ChunkRow = [u64; 5];
 
-/// A run of samples; the bytes are in the arena that it was appended with.
+/// A run of samples; the bytes are in the arena that was used to append them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Chunk {
     first_ms: i64,
@@ -39,14 +41,14 @@ pub(crate) struct Chunk {
     delta_ms: u32,
     /// The last block.
     tail: u32,
-    /// The request that gave the last sample.
-    pub(crate) request: u32,
-    /// Where its samples begin, counted from the first sample of the chunk.
-    pub(crate) request_at_ms: u32,
+    /// The append that added the last sample.
+    pub(crate) append_id: u32,
+    /// Where its samples begin, relative to the first sample of the chunk.
+    pub(crate) append_id_from_ms: u32,
     n_samples: u8,
-    /// Bytes used of the last block.
+    /// Used bytes of the last block.
     used: u8,
-    /// Samples in the run that the last byte stands for; 0 if it does not stand for one.
+    /// Samples in the run of the last byte; 0 if that is no run.
     run: u8,
     scale: Scale,
 }
@@ -57,24 +59,24 @@ pub(crate) struct Newest {
     pub(crate) timestamp_ms: i64,
     bits: u64,
     delta_ms: u32,
-    /// Samples of the chunk, this one included.
+    /// Samples of the chunk, including this one.
     n_samples: u8,
 }
 
 #[cfg(test)]
 impl Newest {
-    /// Counts the samples of the chunk.
+    /// Returns the number of samples of the chunk.
     pub(crate) fn n_samples(self) -> usize {
         usize::from(self.n_samples)
     }
 }
 
-/// A chunk's bytes do not decode.
+/// The bytes of a chunk do not decode.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
 impl Chunk {
-    /// Reads a row.
+    /// Decodes a row.
     #[inline]
     pub(crate) fn from_row(row: ChunkRow) -> Self {
         let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
@@ -85,8 +87,8 @@ impl Chunk {
             span_ms: low(row[2]),
             delta_ms: high(row[2]),
             tail: low(row[3]),
-            request: high(row[3]),
-            request_at_ms: low(row[4]),
+            append_id: high(row[3]),
+            append_id_from_ms: low(row[4]),
             n_samples,
             used,
             run,
@@ -94,7 +96,7 @@ impl Chunk {
         }
     }
 
-    /// Writes a row.
+    /// Encodes a row.
     #[inline]
     pub(crate) fn to_row(self) -> ChunkRow {
         let word = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -103,37 +105,37 @@ impl Chunk {
             self.first_ms as u64,
             self.last_bits,
             word(self.span_ms, self.delta_ms),
-            word(self.tail, self.request),
-            word(self.request_at_ms, small),
+            word(self.tail, self.append_id),
+            word(self.append_id_from_ms, small),
         ]
     }
 
-    /// Tells whether the chunk takes a sample of that time, which is newer than its last one.
+    /// Returns `true` if the chunk accepts a sample at a timestamp newer than its last one.
     #[inline]
     pub(crate) fn takes(&self, timestamp_ms: i64) -> bool {
         self.n_samples == 0
             || self.n_samples < CHUNK_SAMPLES_MAX && u32::try_from(timestamp_ms.wrapping_sub(self.first_ms)).is_ok()
     }
 
-    /// Appends a sample that the chunk takes.
+    /// Appends a sample that the chunk accepts.
     #[inline]
-    pub(crate) fn append(&mut self, blocks: &mut Blocks, sample: Sample) {
-        debug_assert!(self.takes(sample.timestamp_ms), "the caller has asked");
+    pub(crate) fn append(&mut self, arena: &mut ChunkArena, sample: Sample) {
+        debug_assert!(self.takes(sample.timestamp_ms), "the caller has checked");
         if self.n_samples == 0 {
             self.first_ms = sample.timestamp_ms;
         }
-        // Exact: `takes` says that it fits.
+        // Exact: checked by `takes`.
         let span_ms = sample.timestamp_ms.wrapping_sub(self.first_ms) as u32;
         debug_assert!(self.n_samples == 0 || span_ms > self.span_ms, "samples of a chunk ascend in time");
         let delta_ms = span_ms.wrapping_sub(self.span_ms);
         let delta_of_delta_ms = i64::from(delta_ms) - i64::from(self.delta_ms);
         let bits = sample.value.to_bits();
         if delta_of_delta_ms == 0 && bits == self.last_bits && self.n_samples > 0 {
-            self.repeat(blocks);
+            self.repeat(arena);
         } else {
             let last = f64::from_bits(self.last_bits);
             let (bytes, size) = float::encode(delta_of_delta_ms, last, sample.value, &mut self.scale).bytes();
-            self.write(blocks, bytes, size);
+            self.write(arena, bytes, size);
             self.run = 0;
         }
         self.span_ms = span_ms;
@@ -142,51 +144,51 @@ impl Chunk {
         self.n_samples += 1;
     }
 
-    /// Appends the last value at the last distance once more: mostly by counting up the last byte.
+    /// Appends the last value at the last interval again: mostly by incrementing the last byte.
     #[inline]
-    fn repeat(&mut self, blocks: &mut Blocks) {
+    fn repeat(&mut self, arena: &mut ChunkArena) {
         if self.run > 0 && self.run < RUN_MAX {
             self.run += 1;
-            blocks.payload_mut(self.tail)[usize::from(self.used) - 1] = float::run_tag(self.run);
+            arena.payload_mut(self.tail)[usize::from(self.used) - 1] = float::run_tag(self.run);
         } else {
             let mut bytes = [0; 16];
             bytes[0] = float::run_tag(1);
-            self.write(blocks, bytes, 1);
+            self.write(arena, bytes, 1);
             self.run = 1;
         }
     }
 
     /// Appends the first `size` bytes.
     #[inline]
-    fn write(&mut self, blocks: &mut Blocks, bytes: [u8; 16], size: usize) {
+    fn write(&mut self, arena: &mut ChunkArena, bytes: [u8; 16], size: usize) {
         let used = usize::from(self.used);
-        // Fast path: a few bytes, and room for eight. What is written too much is written over.
+        // Fast path: a few bytes, and room for eight. Excess bytes are overwritten later.
         if self.tail != 0 && size <= 8 && used + 8 <= PAYLOAD_SIZE {
-            blocks.payload_mut(self.tail)[used..used + 8].copy_from_slice(&bytes[..8]);
+            arena.payload_mut(self.tail)[used..used + 8].copy_from_slice(&bytes[..8]);
             self.used += size as u8;
             return;
         }
-        self.write_on(blocks, &bytes[..size]);
+        self.write_on(arena, &bytes[..size]);
     }
 
-    fn write_on(&mut self, blocks: &mut Blocks, mut bytes: &[u8]) {
+    fn write_on(&mut self, arena: &mut ChunkArena, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.tail == 0 || usize::from(self.used) == PAYLOAD_SIZE {
-                self.tail = blocks.push(self.tail);
+                self.tail = arena.push(self.tail);
                 self.used = 0;
             }
             let used = usize::from(self.used);
             let (here, rest) = bytes.split_at(bytes.len().min(PAYLOAD_SIZE - used));
-            blocks.payload_mut(self.tail)[used..used + here.len()].copy_from_slice(here);
+            arena.payload_mut(self.tail)[used..used + here.len()].copy_from_slice(here);
             self.used += here.len() as u8;
             bytes = rest;
         }
     }
 
-    /// Reads a byte that the next append will change, to bring it near.
+    /// Reads a byte that the next append will change, to load it into the processor's cache.
     #[inline]
-    pub(crate) fn touch(&self, blocks: &Blocks) -> u8 {
-        if self.tail == 0 { 0 } else { blocks.payload(self.tail)[usize::from(self.used) - 1] }
+    pub(crate) fn touch(&self, arena: &ChunkArena) -> u8 {
+        if self.tail == 0 { 0 } else { arena.payload(self.tail)[usize::from(self.used) - 1] }
     }
 
     /// Returns the time from the first sample to the last.
@@ -195,7 +197,7 @@ impl Chunk {
         self.span_ms
     }
 
-    /// Counts the samples.
+    /// Returns the number of samples.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         usize::from(self.n_samples)
@@ -215,7 +217,7 @@ impl Chunk {
         (self.n_samples > 0).then_some(TimeRange { start_ms: self.first_ms, end_ms })
     }
 
-    /// Returns what decoding begins with, or `None` if there are no samples.
+    /// Returns the sample that decoding begins with; `None` if the chunk is empty.
     #[inline]
     pub(crate) fn newest(&self) -> Option<Newest> {
         let last = self.last()?;
@@ -223,18 +225,18 @@ impl Chunk {
         Some(Newest { timestamp_ms: last.timestamp_ms, bits: self.last_bits, delta_ms, n_samples })
     }
 
-    /// Appends the encoded bytes to `dst`, in the order in which they are decoded, and returns how many they are.
-    pub(crate) fn copy_to(&self, blocks: &Blocks, dst: &mut Vec<u8>) -> usize {
+    /// Appends the encoded bytes to `dst` in decoding order, and returns their number.
+    pub(crate) fn copy_to(&self, arena: &ChunkArena, dst: &mut Vec<u8>) -> usize {
         let start = dst.len();
         let mut used = usize::from(self.used);
-        for number in blocks.chain(self.tail) {
-            dst.extend(blocks.payload(number)[..used].iter().rev());
+        for number in arena.chain(self.tail) {
+            dst.extend(arena.payload(number)[..used].iter().rev());
             used = PAYLOAD_SIZE;
         }
         dst.len() - start
     }
 
-    /// Tells whether a few of the last samples are all that are not before a time, if their rhythm is even; then
+    /// Returns `true` if only a few samples are not before `from_ms`, assuming equal intervals; then
     /// [`Chunk::read_tail`] reads less than [`Chunk::copy_to`] copies.
     #[inline]
     pub(crate) fn has_short_tail(&self, from_ms: i64) -> bool {
@@ -243,18 +245,18 @@ impl Chunk {
         n_expected < TAIL_SAMPLES && n_expected < i64::from(self.n_samples) / 2
     }
 
-    /// Appends the samples that are not before a time to the two columns, out of no more blocks than hold them.
+    /// Reads the samples that are not before `from_ms` into `tail`, from no more blocks than hold them.
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
-    pub(crate) fn read_tail(&self, blocks: &Blocks, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
+    pub(crate) fn read_tail(&self, arena: &ChunkArena, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
         tail.clear();
         let Some(newest) = self.newest() else { return Ok(()) };
         let mut used = usize::from(self.used);
-        for number in blocks.chain(self.tail) {
-            tail.bytes.extend(blocks.payload(number)[..used].iter().rev());
+        for number in arena.chain(self.tail) {
+            tail.bytes.extend(arena.payload(number)[..used].iter().rev());
             used = PAYLOAD_SIZE;
-            // One block more than samples of usual size need is still far less than all.
+            // Usual samples need at most one block more, which is still far less than all.
             if tail.bytes.len() >= TAIL_SIZE
                 && float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values).is_ok()
             {
@@ -264,21 +266,21 @@ impl Chunk {
         float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values)
     }
 
-    /// Returns the bits of the sample at a time, if there is one. Decodes the chunk down to it.
-    pub(crate) fn bits_at(&self, blocks: &Blocks, timestamp_ms: i64) -> Option<u64> {
+    /// Returns the bits of the sample at a timestamp. Decodes the chunk down to it.
+    pub(crate) fn bits_at(&self, arena: &ChunkArena, timestamp_ms: i64) -> Option<u64> {
         let last = self.last().filter(|last| self.first_ms <= timestamp_ms && timestamp_ms <= last.timestamp_ms)?;
-        // Fast path: a request is repeated.
+        // Fast path: a repeated request.
         if timestamp_ms == last.timestamp_ms {
             return Some(self.last_bits);
         }
         let mut tail = Tail::default();
-        self.read_tail(blocks, timestamp_ms, &mut tail).ok()?;
+        self.read_tail(arena, timestamp_ms, &mut tail).ok()?;
         tail.timestamps_ms.first().filter(|&&first_ms| first_ms == timestamp_ms)?;
         tail.values.first().map(|value| value.to_bits())
     }
 }
 
-/// The last samples of a chunk, and the bytes that they were read of. Reused from series to series.
+/// The last samples of a chunk and the bytes they were read from. Reused from series to series.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     bytes: Vec<u8>,
@@ -299,11 +301,11 @@ impl Tail {
     }
 }
 
-/// Appends the samples of a chunk that are not before `from_ms` to the two columns, in order of time; `src` is what
-/// [`Chunk::copy_to`] gave.
+/// Appends the samples of a chunk that are not before `from_ms` to the two columns in order of time; `src` was written
+/// by [`Chunk::copy_to`].
 ///
 /// # Errors
-/// [`Damaged`] if the bytes do not hold that many; nothing is appended then.
+/// [`Damaged`] if the bytes do not hold as many samples; nothing is appended then.
 pub(crate) fn decode(
     newest: Newest,
     from_ms: i64,
@@ -319,30 +321,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Appends samples to chunks in turn, as the samples of many series come, and decodes them all.
+    /// Appends samples to several chunks in turn, as the samples of many series arrive, and decodes all chunks.
     fn through_chunks(chunks: &[Vec<(i64, u64)>]) -> (Vec<Vec<(i64, u64)>>, Vec<usize>) {
-        let mut blocks = Blocks::default();
+        let mut arena = ChunkArena::default();
         let mut rows = vec![[0; 5]; chunks.len()];
         for i in 0..chunks.iter().map(Vec::len).max().unwrap_or(0) {
             for (row, samples) in rows.iter_mut().zip(chunks) {
                 let Some(&(timestamp_ms, bits)) = samples.get(i) else { continue };
                 let mut chunk = Chunk::from_row(*row);
                 assert!(chunk.takes(timestamp_ms));
-                chunk.append(&mut blocks, Sample { timestamp_ms, value: f64::from_bits(bits) });
+                chunk.append(&mut arena, Sample { timestamp_ms, value: f64::from_bits(bits) });
                 *row = chunk.to_row();
                 assert_eq!(Chunk::from_row(*row), chunk);
             }
         }
         let read = |row: &ChunkRow| {
             let (chunk, mut bytes) = (Chunk::from_row(*row), Vec::new());
-            let size = chunk.copy_to(&blocks, &mut bytes);
+            let size = chunk.copy_to(&arena, &mut bytes);
             let (mut timestamps, mut values) = (Vec::new(), Vec::new());
             let newest = chunk.newest().unwrap();
             decode(newest, i64::MIN, &bytes, &mut timestamps, &mut values).unwrap();
             let mut tail = Tail::default();
             for (at, (&timestamp_ms, value)) in timestamps.iter().zip(&values).enumerate() {
-                assert_eq!(chunk.bits_at(&blocks, timestamp_ms), Some(value.to_bits()));
-                chunk.read_tail(&blocks, timestamp_ms, &mut tail).unwrap();
+                assert_eq!(chunk.bits_at(&arena, timestamp_ms), Some(value.to_bits()));
+                chunk.read_tail(&arena, timestamp_ms, &mut tail).unwrap();
                 assert_eq!(tail.timestamps_ms, timestamps[at..]);
                 assert!(tail.samples().zip(&values[at..]).all(|(a, b)| a.value.to_bits() == b.to_bits()));
             }
@@ -359,7 +361,7 @@ mod tests {
             (-100_i64..100).prop_map(|v| (v as f64 / 100.0).to_bits()),
             (-100_i64..100).prop_map(|v| (v as f64 / 1e9).to_bits()),
             (0_u64..3).prop_map(|i| ((1_u64 << 52) as f64).to_bits() - 1 + i),
-            Just(crate::sample::STALE_NAN_BITS),
+            Just(crate::sample::staleness::STALE_NAN_BITS),
             Just((-0.0_f64).to_bits()),
             Just(0),
             Just(1),
@@ -384,25 +386,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_double_and_time_comes_back_bit_for_bit(chunks in proptest::collection::vec(samples(), 1..4)) {
+        fn every_double_and_time_round_trips_bit_for_bit(chunks in proptest::collection::vec(samples(), 1..4)) {
             prop_assert_eq!(through_chunks(&chunks).0, chunks);
         }
     }
 
     #[test]
-    fn a_chunk_takes_so_many_samples_of_so_long_a_time() {
-        let (mut chunk, mut blocks) = (Chunk::default(), Blocks::default());
+    fn a_chunk_is_bounded_in_samples_and_time() {
+        let (mut chunk, mut arena) = (Chunk::default(), ChunkArena::default());
         assert!(chunk.takes(i64::MIN) && chunk.range().is_none() && chunk.last().is_none());
         for i in 0..i64::from(CHUNK_SAMPLES_MAX) {
             assert!(chunk.takes(i64::from(u32::MAX)) && !chunk.takes(i64::from(u32::MAX) + 1) || i == 0);
-            chunk.append(&mut blocks, Sample { timestamp_ms: i, value: 0.0 });
+            chunk.append(&mut arena, Sample { timestamp_ms: i, value: 0.0 });
         }
         assert!(!chunk.takes(1000));
         assert_eq!(chunk.range(), Some(TimeRange { start_ms: 0, end_ms: 239 }));
     }
 
     #[test]
-    fn counters_take_two_bytes_and_constants_and_gaps_next_to_nothing() {
+    fn counters_take_two_bytes_and_constants_and_gaps_almost_none() {
         let size = |value: fn(i64) -> f64| {
             through_chunks(&[(0..100).map(|i| (i * 30_000, value(i).to_bits())).collect()]).1[0]
         };

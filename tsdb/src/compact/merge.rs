@@ -1,7 +1,7 @@
 //! Merging blocks: several in, one out, series by series.
 //!
 //! Memory holds a page of each source, a series' samples, and four bytes per label value of the sources; it does not
-//! grow with the number of series. Nobody waits for a merge: sources stay in use until the result is verified and in place.
+//! grow with the number of series. Sources stay in use until the result is verified and in place.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,13 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use roaring::RoaringBitmap;
 
 use super::throttle::Throttle;
-use crate::block::{BlockMeta, BlockOrigin, BlockScan, BlockWriter, Symbol, SymbolCursor};
-use crate::blocks::StoredBlock;
+use crate::block::{BlockMeta, BlockOrigin, BlockScan, BlockWriter, StoredBlock, Symbol, SymbolCursor};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::sample::SampleColumns;
 
-/// What a merge works with besides its sources.
+/// The environment of a merge.
 pub(crate) struct Merging<'a> {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) dir: &'a std::path::Path,
@@ -26,19 +25,19 @@ pub(crate) struct Merging<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// What became of a merge.
+/// The result of a merge.
 #[derive(Debug)]
 pub(crate) struct Merged {
     /// The block; `None` if deletions left no samples.
     pub(crate) meta: Option<BlockMeta>,
-    /// Samples of a later source that had another value than that of an earlier one at the same time.
+    /// Samples of a later source whose value differs from that of an earlier source at the same timestamp.
     pub(crate) n_conflicts: u64,
 }
 
 /// Merges `sources`, given in order of acceptance, into the block that `origin` describes.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Corrupt`] name the file; [`Error::Interrupted`] after a stop. Nothing is left behind then.
+/// [`Error::Io`] and [`Error::Corrupt`] name the file; [`Error::Interrupted`] after a stop. No file remains then.
 pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: &Merging<'_>) -> Result<Merged> {
     let mut writer = BlockWriter::create(Arc::clone(&merging.fs), merging.dir, origin)?;
     let symbols = merge_symbols(sources, &mut writer)?;
@@ -50,7 +49,7 @@ pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: 
     let (mut samples, mut n_series, mut n_conflicts) = (SampleColumns::default(), 0_u64, 0);
     while let Some(Reverse((labels, idx))) = heap.pop() {
         if merging.stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted(crate::context::Interrupt::Shutdown));
+            return Err(Error::Interrupted(crate::error::Interrupt::Shutdown));
         }
         samples.clear();
         samples.append(&mut inputs[idx].samples);
@@ -70,7 +69,7 @@ pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: 
     Ok(Merged { meta, n_conflicts })
 }
 
-/// Writes the names and values of all sources, and returns for each source what its symbols have become.
+/// Writes the names and values of all sources, and returns the new symbols of each source.
 fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Result<Vec<Vec<Symbol>>> {
     let mut used = Vec::with_capacity(sources.len());
     for stored in sources {
@@ -82,7 +81,7 @@ fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Resu
     for (idx, cursor) in cursors.iter_mut().enumerate() {
         heap.extend(owned(cursor.next()?).map(|pair| Reverse((pair, idx))));
     }
-    // The last pair that was seen, and its symbol once it was written.
+    // The last pair, and its symbol once it was written.
     let mut last: Option<((String, String), Option<Symbol>)> = None;
     while let Some(Reverse((pair, idx))) = heap.pop() {
         heap.extend(owned(cursors[idx].next()?).map(|pair| Reverse((pair, idx))));
@@ -94,7 +93,7 @@ fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Resu
         if used[idx].as_ref().is_none_or(|used| used.contains(ordinal)) && written.is_none() {
             *written = Some(writer.symbol(name, value)?);
         }
-        // A symbol that only deleted series have is never looked up.
+        // A symbol used only by deleted series is never looked up.
         symbols[idx].push(written.unwrap_or(Symbol(u32::MAX)));
     }
     Ok(symbols)
@@ -104,7 +103,7 @@ fn owned(pair: Option<(&str, &str)>) -> Option<(String, String)> {
     pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
 }
 
-/// Finds the symbols of the series that keep samples.
+/// Finds the symbols of the series with remaining samples.
 fn used_symbols(stored: &StoredBlock) -> Result<RoaringBitmap> {
     let mut used = RoaringBitmap::new();
     let (mut scan, mut samples, mut ordinal) = (stored.block.scan(), SampleColumns::default(), 0);
@@ -119,7 +118,7 @@ fn used_symbols(stored: &StoredBlock) -> Result<RoaringBitmap> {
     }
 }
 
-/// One source while it is merged: its next series with samples.
+/// A source of a running merge: its next series with samples.
 struct Input<'a> {
     stored: &'a StoredBlock,
     symbols: &'a [Symbol],
@@ -134,7 +133,7 @@ impl<'a> Input<'a> {
         Self { stored, symbols, scan, next_ordinal: 0, samples: SampleColumns::default() }
     }
 
-    /// Goes to the next series that keeps samples, and returns its labels as symbols of the result.
+    /// Advances to the next series with remaining samples, and returns its labels as symbols of the result.
     fn next(&mut self) -> Result<Option<Vec<Symbol>>> {
         loop {
             self.samples.clear();

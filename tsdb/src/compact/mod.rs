@@ -1,14 +1,15 @@
-//! Merging blocks: which ones (`plan`), how (`merge`), and doing it (`run`).
+//! Compaction: which blocks to merge (`plan`), how to merge them (`merge`), and which ones to remove (`retention`).
 //!
-//! Used by the merge task (`background`) and the admin's calls. A merge reads its sources page by page, writes a block beside
-//! them, reads all of that back and then swaps it in; nobody waits for it, and what fails changes nothing.
+//! Used by `store::compaction`. A merge reads its sources page by page, writes a new block and verifies it before it
+//! replaces the sources; a failure changes nothing.
 
 mod merge;
 mod plan;
+mod retention;
 mod run;
 mod throttle;
 
 pub(crate) use merge::{Merging, merge};
-pub(crate) use plan::{precedence, superseded, window_of};
+pub(crate) use plan::window_of;
 pub use run::CompactionStats;
 pub(crate) use throttle::Throttle;

@@ -1,80 +1,81 @@
-//! What to merge next: a pure function of what the blocks say of themselves.
+//! Which blocks to merge next: a pure function of their metadata.
 //!
-//! Time is cut into *windows* of 2 h and *days* of 24 h, both aligned to the epoch (and so to UTC). A flush writes a part
-//! per window. A window or day is *open* while samples inside the out-of-order window can come; then *closed*; and
-//! *settled* once it is also older than the in-order age, when only an import can add to it. Merged are, newest first,
+//! Time is cut into *windows* of 2 h and *days* of 24 h, both aligned to the epoch (and so to UTC). A flush writes a
+//! part per window. A window or day is *open* while samples inside the out-of-order window can arrive; then *closed*;
+//! and *settled* once it is also older than the in-order age, when only an import can add to it. Merges, newest first:
 //!
-//! 1. in open and closed windows: [`FAN_IN`] parts, or as many blocks of a higher level, one behind the other in the
-//!    order of flushes: so few blocks are open, and each sample is rewritten once a level;
-//! 2. in closed windows: everything, if that rewrites the largest block for at least an eighth of new data;
-//! 3. in settled windows: everything, also a single part;
-//! 4. in settled days: everything, windows that have not been merged included. So a settled day has one block.
+//! 1. in open and closed windows: [`FAN_IN`] parts, or as many blocks of a higher level, consecutive in the order of
+//!    flushes: so few blocks are open, and each sample is rewritten once per level;
+//! 2. in closed windows: everything, if the new data is at least an eighth of the largest block;
+//! 3. in settled windows: everything, even a single part;
+//! 4. in settled days: everything, including windows that have not been merged. So a settled day has one block.
 //!
-//! Write amplification. With a flush every 10 min a sample is written by its flush, once or twice in its window and once
-//! for its day: 3.5 times on average, and 4.3 to 5.3 times if late samples keep coming for three hours (the test
-//! `samples_are_written_few_times` counts). In general the bound is 1 for the flush, log8 of the flushes in a window, 9
-//! for a closed window (each rewrite makes its largest block grow by an eighth), 1 when the window settles, 1 for the
-//! day, and 1 for each import into a settled day. Days of more than [`SOURCES_MAX`] blocks take one more for each factor
-//! of [`SOURCES_MAX`] / 2.
+//! Write amplification. With a flush every 10 min a sample is written by its flush, once or twice in its window and
+//! once for its day: 3.5 times on average, and 4.3 to 5.3 times if out-of-order samples keep arriving for three hours
+//! (measured by the test `samples_are_written_few_times`). In general the bound is 1 for the flush, log8 of the flushes
+//! in a window, 9 for a closed window (each rewrite makes its largest block grow by an eighth), 1 when the window
+//! settles, 1 for the day, and 1 for each import into a settled day. Days of more than [`SOURCES_MAX`] blocks take one
+//! more for each factor of [`SOURCES_MAX`] / 2.
 //!
 //! Invariants
-//! 1. *The earlier flush stands.* Of two samples with one timestamp that of the block with the smaller
-//!    [`precedence`] stands. A merge has the precedence of its first source. It is planned only if every other block
-//!    that overlaps a source in time stays on the same side of it, so that no answer changes.
-//! 2. No merge crosses a day. A block that does (adopted from outside) is left alone, and parts before and after it in
-//!    the order of flushes are not merged with each other where it overlaps them.
-//! 3. Each merge makes the number of blocks smaller, or that of parts: planning ends.
+//! 1. *The earlier flush wins.* Of two samples with one timestamp, that of the block with the smaller [`precedence`]
+//!    wins. A merge has the precedence of its first source. It is planned only if every other block that overlaps a
+//!    source in time stays on the same side of it, so that no query result changes.
+//! 2. No merge crosses a day. A block that does (imported) is left alone, and parts before and after it in the order of
+//!    flushes are not merged with each other if it overlaps them.
+//! 3. Each merge reduces the number of blocks, or that of parts: planning terminates.
 //! 4. At most [`SOURCES_MAX`] blocks are merged at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::block::{BlockId, BlockMeta, BlockOrigin};
+use crate::block::{BlockId, BlockMeta, BlockOrigin, precedence};
 use crate::sample::TimeRange;
 
 /// Length of the windows into which a flush divides its samples.
 pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;
-/// Length of the span that the largest blocks cover.
+/// Length of the time range of the largest blocks.
 pub(crate) const DAY_MS: i64 = 24 * 3_600_000;
-/// How many parts, or blocks of one level, are merged while more may come.
+/// Number of parts, or blocks of one level, that are merged while more may arrive.
 pub(crate) const FAN_IN: usize = 8;
-/// Most blocks that are merged at once: each is an open file with buffers.
+/// Maximum number of blocks merged at once: each is an open file with buffers.
 pub(crate) const SOURCES_MAX: usize = 64;
-/// Most blocks that a block lists as its sources; the newest ones are kept, as the others have long been removed.
+/// Maximum number of sources listed in a block; the newest ones are listed, as the others have long been removed.
 pub(crate) const SOURCES_LISTED_MAX: usize = 4096;
 
-/// A closed window is merged if that adds at least this part of its largest block to it.
-const LATE_SHARE: u64 = 8;
+/// A closed window is merged if the new data is at least this fraction of its largest block.
+const OUT_OF_ORDER_SHARE: u64 = 8;
 
-/// Up to where time has come for the store.
+/// The present time of the store, as its samples tell it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Horizon {
-    /// The newest sample's time.
+    /// The newest timestamp.
     pub(crate) newest_ms: i64,
-    /// How far behind it any sample may lie.
+    /// How far behind it an out-of-order sample may lie.
     pub(crate) out_of_order_window_ms: i64,
-    /// How far behind it a sample may lie that is newer than its series' last one.
+    /// How far behind it an in-order sample may lie.
     pub(crate) in_order_max_age_ms: i64,
 }
 
-/// Blocks to merge into one.
+/// A planned merge of blocks into one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Merge {
-    /// In the order in which their samples stand: of two with one timestamp that of the earlier source.
+    /// In order of precedence: of two samples with one timestamp, that of the earlier source wins.
     pub(crate) sources: Vec<BlockId>,
-    /// Of the result: a window, or a day.
+    /// The window or day of the result.
     pub(crate) window: TimeRange,
-    /// Of the result.
+    /// The level of the result.
     pub(crate) level: u8,
-    /// Of the result.
+    /// The flushes of the result.
     pub(crate) flushes: (u64, u64),
-    /// What the result lists: the sources and what they list, ascending. A source of a source may still be on the disk
-    /// if its removal was lost in a power cut.
+    /// The sources that the result lists: the sources and their listed sources, ascending. A source of a source may
+    /// still be on disk if a power cut undid its removal.
     pub(crate) replaces: Vec<BlockId>,
 }
 
 impl Merge {
-    /// Returns where the result comes from. `deletions` is the newest delete rule known when the merge begins: to each
-    /// source it applies the rules that [`Tombstones::rules_for`](crate::tombstones::Tombstones::rules_for) gives then.
+    /// Returns the origin of the result. `deletions` is the newest delete rule at the start of the merge, which applies
+    /// to each source the rules that [`Tombstones::rules_for`](crate::block::tombstones::Tombstones::rules_for) returns
+    /// then.
     pub(crate) fn origin(&self, id: BlockId, deletions: u64) -> BlockOrigin {
         BlockOrigin {
             id,
@@ -105,7 +106,7 @@ impl Merge {
     }
 }
 
-/// Returns the most useful merge next, `None` if all is as it should be.
+/// Returns the most useful next merge; `None` if there is nothing to merge.
 pub(crate) fn plan(blocks: &[BlockMeta], horizon: Horizon) -> Option<Merge> {
     let windows = spans(blocks, WINDOW_MS);
     let days = spans(blocks, DAY_MS);
@@ -122,38 +123,19 @@ pub(crate) fn plan(blocks: &[BlockMeta], horizon: Horizon) -> Option<Merge> {
     in_windows.or_else(in_days).map(Merge::of)
 }
 
-/// Returns the next merge on the way to the smallest size: everything of a day into one block, whether samples still
-/// come or not; those that come afterwards make parts again, and the day is rewritten when it settles.
+/// Returns the next merge towards the smallest size: everything of a day into one block, even if samples may still
+/// arrive; those form parts again, and the day is rewritten when it settles.
 pub(crate) fn full(blocks: &[BlockMeta]) -> Option<Merge> {
     let days = spans(blocks, DAY_MS);
     days.values().rev().find_map(|inside| ripe(blocks, inside, Age::Settled)).map(Merge::of)
 }
 
-/// Returns the merge of one block with nothing: what rewrites it without what was deleted.
+/// Returns the merge that rewrites one block without its deleted samples.
 pub(crate) fn rewrite(block: &BlockMeta) -> Merge {
     Merge { window: block.origin.window, ..Merge::of(vec![block]) }
 }
 
-/// Returns the blocks that another one was merged from: they are to be removed, ascending.
-///
-/// A list is believed only where it names older blocks, as every list that was written here does: so no two blocks can
-/// remove each other, whatever they say.
-pub(crate) fn superseded(blocks: &[BlockMeta]) -> Vec<BlockId> {
-    let present: BTreeSet<BlockId> = blocks.iter().map(|block| block.origin.id).collect();
-    let origins = blocks.iter().map(|block| &block.origin);
-    let older = |origin: &'_ BlockOrigin| {
-        let id = origin.id;
-        origin.sources.clone().into_iter().filter(move |source| *source < id)
-    };
-    origins.flat_map(older).collect::<BTreeSet<_>>().intersection(&present).copied().collect()
-}
-
-/// Returns what decides between two blocks with samples of one timestamp: the smaller one's stands.
-pub(crate) fn precedence(block: &BlockMeta) -> (u64, BlockId) {
-    (block.origin.flushes.0, block.origin.id)
-}
-
-/// Returns the window into which a sample of this time is flushed.
+/// Returns the window into which a sample of this timestamp is flushed.
 pub(crate) fn window_of(timestamp_ms: i64) -> TimeRange {
     aligned(timestamp_ms, WINDOW_MS)
 }
@@ -176,7 +158,7 @@ impl Horizon {
     }
 }
 
-/// Returns the span of a length, aligned to the epoch, in which a time lies.
+/// Returns the time range of a length, aligned to the epoch, that contains a timestamp.
 fn aligned(timestamp_ms: i64, length_ms: i64) -> TimeRange {
     let number = timestamp_ms.div_euclid(length_ms);
     TimeRange {
@@ -185,7 +167,7 @@ fn aligned(timestamp_ms: i64, length_ms: i64) -> TimeRange {
     }
 }
 
-/// Returns the smallest span of a window or a day that holds all of some blocks of one day.
+/// Returns the window or day that contains all of some blocks of one day.
 fn span_of(blocks: &[&BlockMeta]) -> TimeRange {
     let start_ms = blocks.iter().map(|block| block.origin.window.start_ms).min().unwrap_or(0);
     let window = aligned(start_ms, WINDOW_MS);
@@ -193,7 +175,7 @@ fn span_of(blocks: &[&BlockMeta]) -> TimeRange {
     if is_inside { window } else { aligned(start_ms, DAY_MS) }
 }
 
-/// Sorts blocks by the start of the span of a length in which they lie whole; others are left out.
+/// Groups blocks by the start of the aligned range that contains them entirely; other blocks are skipped.
 fn spans(blocks: &[BlockMeta], length_ms: i64) -> BTreeMap<i64, Vec<&BlockMeta>> {
     let mut spans: BTreeMap<i64, Vec<&BlockMeta>> = BTreeMap::new();
     for block in blocks {
@@ -206,7 +188,7 @@ fn spans(blocks: &[BlockMeta], length_ms: i64) -> BTreeMap<i64, Vec<&BlockMeta>>
     spans
 }
 
-/// Returns what is to be merged of the blocks `inside` a span of this age.
+/// Returns the blocks to merge among those `inside` a range of this age.
 fn ripe<'a>(blocks: &'a [BlockMeta], inside: &[&'a BlockMeta], age: Age) -> Option<Vec<&'a BlockMeta>> {
     runs(blocks, inside).iter().find_map(|run| match age {
         Age::Open => crowd(run),
@@ -215,13 +197,13 @@ fn ripe<'a>(blocks: &'a [BlockMeta], inside: &[&'a BlockMeta], age: Age) -> Opti
     })
 }
 
-/// Blocks whose first flush is the same. They stay together.
+/// Blocks with the same first flush. They stay together.
 type Unit<'a> = Vec<&'a BlockMeta>;
 
-/// Units that may be merged: any that follow each other, without changing what stands.
+/// Units that may be merged: any consecutive ones, without changing which samples win.
 type Run<'a> = [Unit<'a>];
 
-/// Divides blocks into runs, as long as possible. What can be merged with nothing is left out.
+/// Divides blocks into runs, as long as possible. Blocks that cannot be merged are omitted.
 fn runs<'a>(blocks: &'a [BlockMeta], inside: &[&'a BlockMeta]) -> Vec<Vec<Unit<'a>>> {
     let is_inside: BTreeSet<BlockId> = inside.iter().map(|block| block.origin.id).collect();
     let strangers: Vec<_> = blocks.iter().filter(|block| !is_inside.contains(&block.origin.id)).collect();
@@ -239,17 +221,17 @@ fn runs<'a>(blocks: &'a [BlockMeta], inside: &[&'a BlockMeta]) -> Vec<Vec<Unit<'
             run_flush = is_mergeable.then_some(flush);
         }
         if is_mergeable {
-            runs.last_mut().expect("it begins with one and only grows").push(unit);
+            runs.last_mut().expect("runs starts with one element and only grows").push(unit);
         }
     }
     runs.retain(|run| !run.is_empty());
     runs
 }
 
-/// Tells whether a unit can go into a merge that begins with `first_flush`: every stranger that overlaps one of its
-/// blocks in time stands to the merge as it stands to the block.
+/// Returns `true` if a unit may join a merge that begins with `first_flush`: every other block that overlaps one of its
+/// blocks in time must have the same order relative to the merge as to that block.
 fn keeps_order(unit: &[&BlockMeta], first_flush: u64, strangers: &[&BlockMeta]) -> bool {
-    // The number of the result is yet to be given, and larger than all.
+    // The id of the result is larger than all present ones.
     let merged = (first_flush, BlockId(u64::MAX));
     unit.iter().all(|block| {
         let mut overlapping = strangers.iter().filter(|stranger| stranger.range.overlaps(block.range));
@@ -260,7 +242,7 @@ fn keeps_order(unit: &[&BlockMeta], first_flush: u64, strangers: &[&BlockMeta]) 
     })
 }
 
-/// Returns neighbours of one level, the lowest of which there are enough, and what of lower levels lies beside them.
+/// Returns neighbours of the lowest level with enough blocks, and blocks of lower levels between them.
 fn crowd<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
     let level_of = |unit: &Unit<'_>| unit.iter().map(|block| block.origin.level).max().unwrap_or(0);
     let levels: BTreeSet<u8> = run.iter().map(level_of).collect();
@@ -271,7 +253,7 @@ fn crowd<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
     })
 }
 
-/// Counts the first units that can be merged at once.
+/// Returns the number of first units that can be merged at once.
 fn first_units(units: &Run<'_>) -> usize {
     let mut n_blocks = 0;
     units
@@ -283,16 +265,16 @@ fn first_units(units: &Run<'_>) -> usize {
         .count()
 }
 
-/// Tells whether the largest block of a run grows enough by what is merged with it.
+/// Returns `true` if the other blocks of a run are large enough compared with the largest.
 fn is_worth_it(run: &Run<'_>) -> bool {
     let sizes = || run.iter().flatten().map(|block| block.size);
     let largest = sizes().max().unwrap_or(0);
     let rest = sizes().fold(0_u64, u64::saturating_add).saturating_sub(largest);
-    rest > 0 && rest >= largest / LATE_SHARE
+    rest > 0 && rest >= largest / OUT_OF_ORDER_SHARE
 }
 
-/// Returns all blocks of a run, or, where there are too many, as many as can be merged at once and are smallest; `None`
-/// if there is but one block, and no part.
+/// Returns all blocks of a run, or the smallest neighbours if there are too many; `None` if there is a single block
+/// that is not a part.
 fn whole<'a>(run: impl AsRef<Run<'a>>) -> Option<Vec<&'a BlockMeta>> {
     let run = run.as_ref();
     let blocks = run.concat();
@@ -304,8 +286,8 @@ fn whole<'a>(run: impl AsRef<Run<'a>>) -> Option<Vec<&'a BlockMeta>> {
     }
 }
 
-/// Returns neighbours that are together smallest, half as many as can be merged at once or more. There are some if there
-/// are more blocks than that: either the first neighbours are enough, or the unit that follows them is.
+/// Returns the neighbours with the smallest total size, at least half as many as can be merged at once. They exist if
+/// there are more blocks than that: either the first neighbours are enough, or the unit after them is.
 fn smallest<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
     let neighbours = (0..run.len()).map(|start| run[start..start + first_units(&run[start..])].concat());
     neighbours

@@ -1,35 +1,34 @@
-//! Running merges: what the plan says, one after the other, verified before anything is replaced.
+//! Running planned merges, each verified before it replaces its sources.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::merge::{Merging, merge};
 use super::plan::{Horizon, Merge, full, plan, rewrite};
-use crate::block::{Block, BlockId};
-use crate::blocks::{Replaced, StoredBlock};
+use crate::block::{Block, BlockId, Replaced, StoredBlock};
+use crate::compact::retention::Retention;
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::retention::Retention;
 use crate::store::Store;
 
-/// What merging did since the store was opened.
+/// Statistics of merges since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactionStats {
-    /// Merges that ended well.
+    /// Merges that succeeded.
     pub n_merges: u64,
-    /// Merges that failed; their sources stay as they are.
+    /// Merges that failed; their sources stay.
     pub n_failed: u64,
-    /// Samples of later blocks whose value differed from the one that stands.
+    /// Samples of later blocks whose value differed from the one that won.
     pub n_conflicts: u64,
     /// Blocks that retention removed.
     pub n_expired: u64,
 }
 
 impl Store {
-    /// Merges while there is something to merge, then lets retention remove what is too old or too much.
+    /// Runs all due merges, then applies retention.
     ///
     /// # Errors
-    /// As [`merge`]. What was merged before stays merged.
+    /// As [`merge`]. Completed merges stay.
     pub(crate) fn compact(&self, stop: &AtomicBool) -> Result<()> {
         let _one_at_a_time = self.compacting();
         while let Some(newest_ms) = self.newest_ms() {
@@ -44,7 +43,7 @@ impl Store {
         self.expire()
     }
 
-    /// Merges everything as far as it goes, also windows and days that are still open.
+    /// Merges as much as possible, including windows and days that are still open.
     ///
     /// # Errors
     /// As [`Store::compact`].
@@ -82,9 +81,9 @@ impl Store {
         merged.map(drop)
     }
 
-    /// Returns how many conflicts were found.
+    /// Returns the number of conflicts.
     fn run_merge(&self, next: &Merge, stop: &AtomicBool) -> Result<u64> {
-        // Before the list: a rule that comes in between is applied twice rather than not at all.
+        // Before the list: a concurrent rule is applied twice rather than not at all.
         let deletions = self.blocks.last_deletion();
         let list = self.blocks.list();
         let is_source = |stored: &&Arc<StoredBlock>| next.sources.contains(&stored.meta().origin.id);
@@ -97,12 +96,12 @@ impl Store {
         let merged = merge(&sources, origin, &merging)?;
         let new = merged.meta.map(|_| self.verified(id)).transpose()?;
         if self.blocks.replace(&sources, new, deletions)? == Replaced::Outdated {
-            tracing::info!(?id, "samples were deleted while their blocks were merged; the merge begins again");
+            tracing::info!(?id, "samples were deleted while their blocks were merged; the merge is repeated");
         }
         Ok(merged.n_conflicts)
     }
 
-    /// Opens and verifies a finished block; one that is not sound is removed.
+    /// Opens and verifies a finished block; a damaged one is removed.
     fn verified(&self, id: BlockId) -> Result<Arc<Block>> {
         let opened = self.blocks.open_block(id).and_then(|block| {
             block.verify(&QueryContext::unbounded())?;
@@ -111,12 +110,12 @@ impl Store {
         if opened.is_err() {
             let path = self.blocks.dir().join(id.file_name());
             let removed = self.options.fs.remove(&path);
-            tracing::error!(?path, ?removed, "a merged block is not sound; its sources stay");
+            tracing::error!(?path, ?removed, "a merged block is damaged; its sources stay");
         }
         opened
     }
 
-    /// Removes the blocks that are older or more than retention allows.
+    /// Removes the blocks that exceed the retention limits.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if a file cannot be removed.

@@ -1,10 +1,10 @@
-//! Keeping background writes from taking the disk for themselves.
+//! Limits the rate of background writes.
 
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Allows so many bytes a second on average.
+/// Limits the average rate in bytes per second.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     bytes_per_second: u64,
@@ -14,26 +14,26 @@ pub(crate) struct Throttle {
 #[derive(Debug)]
 struct Spent {
     since: Instant,
-    /// Bytes that the current file had at the last call.
+    /// Size of the current file at the last call.
     size: u64,
-    /// Bytes of this second.
+    /// Bytes written in this period.
     bytes: u64,
 }
 
 impl Throttle {
-    /// Allows `bytes_per_second`; 0 for no bound.
+    /// Creates a limit of `bytes_per_second`; 0 is unlimited.
     pub(crate) fn new(bytes_per_second: u64) -> Self {
         Self { bytes_per_second, state: Mutex::new(Spent { since: Instant::now(), size: 0, bytes: 0 }) }
     }
 
-    /// Says that the file being written has `size` bytes now, and sleeps if that is more than is allowed.
+    /// Records that the current file has `size` bytes now, and sleeps if the rate is exceeded.
     pub(crate) fn spend(&self, size: u64) {
         if self.bytes_per_second == 0 {
             return;
         }
         let wait = {
             let mut spent = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            // A smaller size means that a new file was begun.
+            // A smaller size means a new file.
             spent.bytes += if size >= spent.size { size - spent.size } else { size };
             spent.size = size;
             let due = Duration::from_secs_f64(spent.bytes as f64 / self.bytes_per_second as f64);
@@ -49,5 +49,5 @@ impl Throttle {
     }
 }
 
-/// What was not used in a period is not saved up for the next one.
+/// Unused bytes of a period are not carried over to the next one.
 const PERIOD: Duration = Duration::from_secs(1);

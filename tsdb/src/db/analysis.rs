@@ -1,4 +1,4 @@
-//! What the series of a block take on the disk, for `varve tsdb analyze`.
+//! Size of the series of a block on disk, for `varve tsdb analyze`.
 
 use super::Db;
 use crate::context::QueryContext;
@@ -6,25 +6,26 @@ use crate::error::Result;
 use crate::labels::Labels;
 use crate::sample::{SampleColumns, TimeRange};
 
-/// What a series takes in one block.
+/// Size of a series in one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesCost {
     /// From its first to its last sample.
     pub range: TimeRange,
     /// Samples.
     pub n_samples: u64,
-    /// Those of them that are histograms.
+    /// Samples that are histograms.
     pub n_histograms: u64,
-    /// Bytes of its values, before pages are compressed. Timestamps, which series share, and the index come on top.
+    /// Size of its values before pages are compressed. Timestamps, which series share, and the index are not included.
     pub values_bytes: u64,
 }
 
 impl Db {
-    /// Hands out the series of a block or part in the order of labels, with what each takes; returns whether there is such a
-    /// block. What was deleted since counts, as it still takes its place.
+    /// Calls a function with each series of a block or part in label order and its size; returns `false` if the block
+    /// does not exist. Includes samples that were deleted since, as they still take up space.
     ///
     /// # Errors
-    /// [`Error::Interrupted`](crate::Error::Interrupted) when the request ends; what reading the block says.
+    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted; all errors of reading the
+    /// block.
     pub fn scan_block(
         &self,
         ctx: &QueryContext,
@@ -53,12 +54,11 @@ impl Db {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::WriteBatch;
     use crate::options::Options;
-    use crate::sample::Sample;
+    use crate::sample::{Sample, WriteBatch};
 
     #[test]
-    fn the_bytes_of_the_series_are_those_of_the_block() {
+    fn series_sizes_add_up_to_the_size_of_the_block() {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path(), Options { background: false, ..Options::default() }).unwrap();
         let mut batch = WriteBatch::default();

@@ -1,40 +1,41 @@
-//! Figures of an open store.
+//! Statistics of an open store.
 
 use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::block::BlockMeta;
-use crate::cardinality::{self, Cardinality};
 use crate::compact::CompactionStats;
 use crate::context::QueryContext;
+use crate::db::cardinality;
+use crate::db::cardinality::Cardinality;
 use crate::error::Result;
-use crate::exemplars::ExemplarStats;
 use crate::sample::TimeRange;
 use crate::store::Store;
+use crate::store::exemplars::ExemplarStats;
 use crate::wal::ReplayStats;
 
-/// Figures of an open store.
+/// Statistics of an open store.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
     /// Series in memory.
     pub n_series: u64,
     /// Samples appended since the store was opened.
     pub n_appended: u64,
-    /// Those of them that are histograms.
+    /// Histograms among them.
     pub n_histograms_appended: u64,
-    /// Bytes that series and samples take in memory, about.
+    /// Approximate size of series and samples in memory in bytes.
     pub head_size_bytes: u64,
-    /// The newest sample's time; `None` while there is none.
+    /// The newest timestamp; `None` while there is none.
     pub newest_ms: Option<i64>,
-    /// Bytes of log records that wait to be written.
+    /// Bytes of log records that are not written yet.
     pub wal_pending_bytes: u64,
-    /// What the replay at open found; nothing before its end.
+    /// Results of the replay at open; zero until it ends.
     pub replayed: ReplayStats,
     /// Blocks and parts.
     pub n_blocks: u64,
-    /// Bytes of their files.
+    /// Size of their files in bytes.
     pub blocks_size_bytes: u64,
-    /// Samples in them; one that several blocks have counts for each.
+    /// Samples in them; a sample in several blocks counts for each.
     pub blocks_samples: u64,
     /// The share of `blocks_size_bytes` that values take.
     pub blocks_values_bytes: u64,
@@ -42,28 +43,28 @@ pub struct Stats {
     pub blocks_timestamps_bytes: u64,
     /// The share of `blocks_size_bytes` that indexes take.
     pub blocks_index_bytes: u64,
-    /// Files in the folder of blocks that could not be opened.
+    /// Files in the directory of blocks that could not be opened.
     pub n_damaged_blocks: u64,
     /// Bytes of decoded pages in memory.
     pub page_cache_bytes: u64,
-    /// What merging and retention did.
+    /// Merges and retention.
     pub compaction: CompactionStats,
-    /// The exemplars.
+    /// Exemplars.
     pub exemplars: ExemplarStats,
-    /// Times that background work panicked; it begins anew each time.
+    /// Panics of background tasks, which start again each time.
     pub n_background_panics: u64,
 }
 
-/// What a block or part says of itself.
+/// Summary of a block or part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockSummary {
-    /// Its number, which no other block of the store ever had.
+    /// Its id, which no other block of the store ever had.
     pub number: u64,
     /// From the oldest to the newest sample.
     pub range: TimeRange,
-    /// 0 for a part that a flush wrote, else one more than the highest of its sources.
+    /// 0 for a part that a flush wrote, otherwise one more than the highest level of its sources.
     pub level: u8,
-    /// The numbers of the blocks that it was merged from.
+    /// The ids of the blocks that it was merged from.
     pub sources: Vec<u64>,
     /// Series.
     pub n_series: u64,
@@ -80,11 +81,11 @@ pub struct BlockSummary {
 }
 
 impl Db {
-    /// Counts what labels cost of the series in memory, and keeps the `limit` largest counts of each kind. Waits for the
-    /// replay of the log.
+    /// Computes the label cardinality of the series in memory, with the `limit` largest counts of each kind. Waits for
+    /// the replay of the log.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up; [`Error::Replaying`](crate::Error::Replaying) and
+    /// If the request is interrupted or exceeds its memory limit; [`Error::Replaying`](crate::Error::Replaying) and
     /// [`Error::ReplayFailed`](crate::Error::ReplayFailed).
     pub fn cardinality(&self, ctx: &QueryContext, limit: usize) -> Result<Cardinality> {
         self.store.replaying.wait_for(ctx, TimeRange::ALL)?;
@@ -118,7 +119,7 @@ impl BlockSummary {
 }
 
 impl Stats {
-    /// Gathers the figures; `n_appended` samples were appended since the store was opened, and so many histograms.
+    /// Collects the statistics; the numbers of samples and histograms were appended since the store was opened.
     pub(super) fn of(store: &Store, n_appended: u64, n_histograms_appended: u64) -> Self {
         let mut stats = Stats {
             n_appended,

@@ -1,4 +1,4 @@
-//! A whole store: over restarts, damage and full disks; while it is replayed; against a model; and through power cuts.
+//! The whole store: restarts, damage, full disks, background replay, a model, and power cuts.
 
 mod cardinality;
 mod crash;
@@ -19,9 +19,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::*;
-use crate::fs::{FaultFs, ManualClock, RealFs};
-use crate::histogram::{Layout, encode_counts};
-use crate::{Fs, Histogram, METRIC_NAME, MatchOp, RejectReason, ResetHint, Sample, SampleColumns};
+use crate::chunk::histogram::{Layout, encode_counts};
+use crate::fs::{FaultFs, Fs, ManualClock, RealFs};
+use crate::labels::METRIC_NAME;
+use crate::sample::histogram::{Histogram, ResetHint};
+use crate::{MatchOp, RejectReason, Sample, SampleColumns};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 
@@ -42,7 +44,7 @@ fn series_labels(i: usize) -> Labels {
     Labels::from_pairs([(METRIC_NAME, "m"), ("i", &*i.to_string())]).unwrap()
 }
 
-/// Appends samples `(series, time, value)` as one request and returns what was rejected.
+/// Appends samples `(series, timestamp, value)` as one request and returns the rejected ones.
 fn append(db: &Db, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
     let mut batch = WriteBatch::default();
     for (&(i, timestamp_ms, value), tag) in samples.iter().zip(0..) {
@@ -54,10 +56,10 @@ fn append(db: &Db, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
     rejected
 }
 
-/// Times, and the bits of floats or the fingerprints of histograms.
+/// Timestamps, and the bits of floats or the fingerprints of histograms.
 type Contents = BTreeMap<String, Vec<(i64, u64)>>;
 
-/// Returns what two histograms have in common if and, but for a chance in 2^64, only if they are the same.
+/// Returns a hash that is equal for two histograms if and, except with a probability of 2^-64, only if they are equal.
 fn fingerprint(histogram: &Histogram) -> u64 {
     let mut bytes = Vec::new();
     Layout::of(histogram).encode(&mut bytes);
@@ -77,7 +79,7 @@ fn contents(db: &Db, matchers: &[Matcher], range: TimeRange) -> Contents {
                 Some(histogram) => fingerprint(histogram),
             };
             let samples = columns.timestamps_ms.iter().enumerate().map(|(idx, &t)| (t, bits(idx))).collect();
-            assert!(all.insert(series.labels().to_string(), samples).is_none(), "a series comes once");
+            assert!(all.insert(series.labels().to_string(), samples).is_none(), "a series is returned once");
         }
     }
     all
@@ -101,12 +103,13 @@ fn wal_files(path: &Path, kind: &str) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Late samples are taken for half an hour by default; without an out-of-order window the bounds are Prometheus'.
+/// Out-of-order samples are accepted for half an hour by default; without an out-of-order window the bounds are those
+/// of Prometheus.
 #[test]
 fn samples_are_checked_against_the_newest_one_and_the_clock() {
     use RejectReason::{Duplicate, OutOfBounds, OutOfOrder, TooFarInFuture, TooOld};
     let (t, hour) = (NOW_MS, 3_600_000);
-    let nan = f64::from_bits(crate::STALE_NAN_BITS);
+    let nan = f64::from_bits(crate::sample::staleness::STALE_NAN_BITS);
     let samples = [
         (0, t, 1.0),
         (0, t, 2.0),
@@ -127,11 +130,15 @@ fn samples_are_checked_against_the_newest_one_and_the_clock() {
         let db = Db::open(dir.path(), Options { out_of_order_window_ms: window, ..options() }).unwrap();
         assert_eq!(append(&db, &[(0, t, 1.0), (1, t - 10, 1.0)]), []);
         assert_eq!(append(&db, &samples), expected, "window {window}");
-        assert_eq!(everything(&db)[&series_labels(3).to_string()], [(t + 600_000, crate::STALE_NAN_BITS)]);
+        assert_eq!(
+            everything(&db)[&series_labels(3).to_string()],
+            [(t + 600_000, crate::sample::staleness::STALE_NAN_BITS)]
+        );
     }
 }
 
-/// A sender that did not hear the answer repeats its request: what is there is accepted, however old, and stored once.
+/// A sender that missed the response repeats its request: samples that the store has are accepted, however old, and
+/// stored once.
 #[test]
 fn a_request_with_several_samples_of_a_series_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
@@ -155,7 +162,7 @@ fn a_second_process_is_kept_out() {
 }
 
 #[test]
-fn options_out_of_bounds_are_refused() {
+fn options_out_of_bounds_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     for shards in [0, 3, 512] {
         let refused = Db::open(dir.path(), Options { shards, ..options() }).unwrap_err();
@@ -164,7 +171,7 @@ fn options_out_of_bounds_are_refused() {
 }
 
 #[test]
-fn selections_come_in_label_order_and_series_without_samples_in_range_stay_out() {
+fn selections_are_sorted_by_labels_and_omit_series_without_samples_in_range() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
     let samples: Vec<_> = (0..300).map(|i| (i, NOW_MS + (i % 2) as i64, i as f64)).collect();
@@ -180,7 +187,7 @@ fn selections_come_in_label_order_and_series_without_samples_in_range_stay_out()
 }
 
 #[test]
-fn label_names_and_values_come_sorted_from_all_shards() {
+fn label_names_and_values_of_all_shards_are_sorted() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
     append(&db, &(0..20).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
@@ -195,12 +202,12 @@ fn label_names_and_values_come_sorted_from_all_shards() {
 }
 
 #[test]
-fn a_request_that_ends_gives_its_memory_back() {
+fn an_interrupted_request_frees_its_memory() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     append(&db, &(0..1000).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
     let request = |size_max| {
-        let budget = crate::MemoryBudget::new("memory", size_max);
+        let budget = crate::context::MemoryBudget::new("memory", size_max);
         (QueryContext::new(std::time::Duration::from_secs(60), budget.clone()), budget)
     };
     let (ctx, budget) = request(20_000);
@@ -254,7 +261,7 @@ fn the_head_is_bounded() {
 }
 
 #[test]
-fn a_torn_tail_costs_what_was_being_written_and_nothing_else() {
+fn a_torn_tail_loses_only_the_record_being_written() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     (0..3).for_each(|i| assert_eq!(append(&db, &[(0, NOW_MS + i, i as f64)]), []));
@@ -272,7 +279,7 @@ fn a_torn_tail_costs_what_was_being_written_and_nothing_else() {
         assert_eq!(append(&db, &[(0, NOW_MS + 3, 3.0)]), []);
         let after = everything(&db);
         drop(db);
-        assert_eq!(everything(&open(dir.path())), after, "cut {cut}: what came after the tear is kept");
+        assert_eq!(everything(&open(dir.path())), after, "cut {cut}: records after the tear are kept");
         for newer in wal_files(dir.path(), "samples-").iter().filter(|f| **f != file) {
             std::fs::remove_file(newer).unwrap();
         }
@@ -282,7 +289,7 @@ fn a_torn_tail_costs_what_was_being_written_and_nothing_else() {
 }
 
 #[test]
-fn damage_in_the_middle_is_skipped_counted_and_kept_aside() {
+fn damage_in_the_middle_is_skipped_counted_and_quarantined() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     (0..5).for_each(|i| assert_eq!(append(&db, &[(0, NOW_MS + i, i as f64)]), []));
@@ -301,7 +308,7 @@ fn damage_in_the_middle_is_skipped_counted_and_kept_aside() {
 }
 
 #[test]
-fn samples_whose_definition_is_gone_are_counted_and_their_number_is_not_given_again() {
+fn samples_without_a_definition_are_counted_and_their_ref_is_not_reused() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]);
@@ -315,7 +322,7 @@ fn samples_whose_definition_is_gone_are_counted_and_their_number_is_not_given_ag
     assert_eq!(everything(&open(dir.path())), expected);
 }
 
-/// A repetition that is answered "accepted" while the first attempt waits for room on the disk would lie.
+/// Acknowledging a repetition while the first attempt waits for disk space would be a lie.
 #[test]
 fn a_repeated_sample_is_acknowledged_only_when_the_first_attempt_is_on_the_disk() {
     let dir = tempfile::tempdir().unwrap();

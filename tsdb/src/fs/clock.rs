@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells the time.
+/// A source of wall-clock time.
 pub trait Clock: std::fmt::Debug + Send + Sync {
     /// Returns the milliseconds since the Unix epoch.
     fn now_ms(&self) -> i64;

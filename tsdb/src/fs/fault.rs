@@ -1,4 +1,4 @@
-//! The real disk with little room, syncs that fail and reads that wait, for tests that look at real files.
+//! The real file system with limited space, failing syncs and blocking reads, for tests with real files.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{AppendFile, Fs, Lock, ReadFile, RealFs};
 
-/// The real disk with room for a given number of bytes, whose syncs can be made to fail and whose reads to wait.
+/// The real file system with space for a given number of bytes, whose syncs can be made to fail and whose reads to
+/// block.
 #[derive(Debug, Clone)]
 pub struct FaultFs {
     faults: Arc<Faults>,
@@ -17,16 +18,16 @@ pub struct FaultFs {
 struct Faults {
     room: AtomicU64,
     sync_fails: AtomicBool,
-    /// Reads of files whose names begin with this wait.
+    /// Reads of files whose names begin with this block.
     slow_files: Mutex<Option<String>>,
     passable: Condvar,
 }
 
-/// Reads within these first bytes of a slow file do not wait.
+/// Reads within these first bytes of a slow file do not block.
 const QUICK_SIZE: u64 = 24;
 
 impl FaultFs {
-    /// Makes a disk with room for `size` bytes more.
+    /// Creates a file system with space for `size` more bytes.
     #[must_use]
     pub fn with_room(size: u64) -> Self {
         let faults = Faults {
@@ -48,8 +49,8 @@ impl FaultFs {
         self.faults.sync_fails.store(fails, Ordering::SeqCst);
     }
 
-    /// Makes reads by position of files whose names begin with `prefix` wait until this is called again; with `None`,
-    /// none waits. Opening such a file, asking for its size, and a look at its header do not wait.
+    /// Makes positional reads of files whose names begin with `prefix` block until this is called again; with `None`,
+    /// none block. Opening such a file, and reading its size or header, does not block.
     pub fn set_slow_files(&self, prefix: Option<&str>) {
         *self.faults.slow_files() = prefix.map(str::to_owned);
         self.faults.passable.notify_all();
@@ -145,7 +146,7 @@ struct FaultFile {
 }
 
 impl AppendFile for FaultFile {
-    /// Writes what there is room for, as a full disk does.
+    /// Writes the bytes that fit, as a full disk does.
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         let room = self.faults.room.load(Ordering::SeqCst);
         let fits = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));

@@ -1,10 +1,12 @@
-//! The only door to the disk and to the clock, so that tests can make both misbehave.
+//! File system and clock: the only access to both, so that tests can make them fail.
 //!
-//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] one that stays as it is. [`FaultFs`] is the same with
-//! little room, syncs that fail and reads that wait. [`MemFs`] is a disk in memory that fails at any chosen operation and
-//! forgets at a power cut all that a disk may. [`StateFile`] is a kind of small file that is replaced as a whole.
+//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a read-only view of one. [`FaultFs`] is the real
+//! one with limited space, failing syncs and blocking reads. [`MemFs`] is a disk in memory that fails at any chosen
+//! operation and loses in a power cut whatever a disk may lose. [`StateFile`] is a kind of small file that is replaced
+//! as a whole.
 
 mod clock;
+pub mod damage;
 #[cfg(any(test, feature = "testing"))]
 mod fault;
 #[cfg(any(test, feature = "testing"))]
@@ -31,28 +33,28 @@ pub use read_only::ReadOnlyFs;
 pub use real::RealFs;
 pub use state_file::{StateFile, StateFileError};
 
-/// Returns the bytes of a file; 0 if it cannot be opened, as one that is gone takes nothing.
+/// Returns the size of a file in bytes; 0 if it cannot be opened.
 pub fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {
     fs.open(path).and_then(|file| file.size()).unwrap_or(0)
 }
 
-/// Returns the bytes of the files of a folder; 0 if it cannot be listed.
+/// Returns the size of the files in a directory in bytes; 0 if it cannot be listed.
 pub fn size_of_files(fs: &dyn Fs, dir: &Path) -> u64 {
     fs.list(dir).unwrap_or_default().iter().map(|name| size_of_file(fs, &dir.join(name))).sum()
 }
 
-/// The disk, as far as the store uses it.
+/// The file system operations that the store uses.
 pub trait Fs: Debug + Send + Sync {
-    /// Creates a folder and those above it; one that exists is left alone.
+    /// Creates a directory and its missing parents; an existing one is left alone.
     ///
     /// # Errors
-    /// As the operating system reports them; likewise below.
+    /// As reported by the operating system; likewise below.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Returns the names in a folder, in ascending order.
+    /// Returns the names in a directory, sorted.
     ///
     /// # Errors
-    /// `NotFound` if there is no such folder.
+    /// `NotFound` if the directory does not exist.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
     /// Reads a whole file of at most `size_max` bytes.
@@ -70,87 +72,87 @@ pub trait Fs: Debug + Send + Sync {
     /// Opens a file for reading by position.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file.
+    /// `NotFound` if the file does not exist.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// Gives a file another name and replaces what had that name. Survives a power cut after [`Fs::sync_dir`].
+    /// Renames a file, replacing an existing one. Survives a power cut after [`Fs::sync_dir`].
     ///
     /// # Errors
-    /// As the operating system reports them.
+    /// As reported by the operating system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name.
+    /// Creates a hard link to a file.
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken.
+    /// `AlreadyExists` if the name exists.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// As the operating system reports them.
+    /// As reported by the operating system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes an empty folder.
+    /// Removes an empty directory.
     ///
     /// # Errors
-    /// `DirectoryNotEmpty` if something is in it.
+    /// `DirectoryNotEmpty` if it is not empty.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Cuts a file to `size` bytes and syncs it.
+    /// Truncates a file to `size` bytes and syncs it.
     ///
     /// # Errors
-    /// As the operating system reports them.
+    /// As reported by the operating system.
     fn truncate(&self, path: &Path, size: u64) -> io::Result<()>;
 
-    /// Makes the entries of a folder survive a power cut.
+    /// Syncs the entries of a directory.
     ///
     /// # Errors
-    /// As the operating system reports them.
+    /// As reported by the operating system.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Takes the lock of a file, which is made if need be, until the returned value is dropped or the process ends.
+    /// Locks a file, which is created if it does not exist, until the returned value is dropped or the process ends.
     ///
     /// # Errors
-    /// `WouldBlock` if it is taken, by this process or another one.
+    /// `WouldBlock` if this or another process holds the lock.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 }
 
-/// A lock that is held; dropping it gives it back.
+/// A held lock; released on drop.
 pub trait Lock: Debug + Send + Sync {}
 
-/// A file that only grows. One thread at a time appends and truncates; any may sync.
+/// An append-only file. One thread at a time appends and truncates; any may sync.
 pub trait AppendFile: Debug + Send + Sync {
-    /// Hands all of `bytes` to the operating system. On an error some of them may have been written.
+    /// Writes all of `bytes` to the operating system. On an error some of them may have been written.
     ///
     /// # Errors
-    /// `StorageFull` and others as the operating system reports them.
+    /// `StorageFull` and others as reported by the operating system.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts the file to `size` bytes.
+    /// Truncates the file to `size` bytes.
     ///
     /// # Errors
-    /// As the operating system reports them.
+    /// As reported by the operating system.
     fn truncate(&self, size: u64) -> io::Result<()>;
 
-    /// Makes what was appended survive a power cut.
+    /// Syncs the appended bytes.
     ///
     /// # Errors
-    /// As the operating system reports them. What was appended may be lost then, whatever a later sync says.
+    /// As reported by the operating system. Appended bytes may then be lost, whatever a later sync returns.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A file that is read by position, by any number of threads.
+/// A file for positional reads by any number of threads.
 pub trait ReadFile: Debug + Send + Sync {
-    /// Returns the size in bytes now.
+    /// Returns the present size in bytes.
     ///
     /// # Errors
-    /// As the operating system reports them.
+    /// As reported by the operating system.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before; others, bad sectors among them, as the operating system reports them.
+    /// `UnexpectedEof` if the file ends before; others, such as bad sectors, as reported by the operating system.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! A disk that is read and stays as it is, whatever is done to it.
+//! A read-only view of a file system.
 
 use std::io;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use super::{AppendFile, Fs, Lock, ReadFile};
 
-/// Reads from another disk; what is written, renamed, cut or removed is not, and no lock is taken. For looks at a data
-/// directory that somebody else may have open: the code that reads it may do all that it does at a start.
+/// Reads from another file system; writes, renames, truncations and removals have no effect, and no lock is taken. For
+/// inspecting a data directory that may be in use: the code that reads it may do everything it does at a start.
 #[derive(Debug)]
 pub struct ReadOnlyFs(pub Arc<dyn Fs>);
 
-/// A file whose contents go nowhere.
+/// A file that discards its contents.
 #[derive(Debug)]
 struct Nowhere;
 
-/// A lock that keeps nobody out.
+/// A lock that excludes nobody.
 #[derive(Debug)]
 struct Open;
 
@@ -24,7 +24,7 @@ impl Fs for ReadOnlyFs {
         Ok(())
     }
 
-    /// A folder that is not there counts as made, and empty.
+    /// A missing directory counts as created and empty.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         match self.0.list(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -92,16 +92,15 @@ impl AppendFile for Nowhere {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WriteBatch;
     use crate::db::Db;
-    use crate::fs::Clock;
-    use crate::fs::RealFs;
+    use crate::fs::{Clock, RealFs, SystemClock};
     use crate::labels::Labels;
     use crate::options::Options;
     use crate::sample::Sample;
-    use crate::{SystemClock, WriteBatch};
 
     #[test]
-    fn a_directory_is_replayed_and_stays_as_it_is() {
+    fn a_directory_is_replayed_without_being_changed() {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { background: false, ..Options::default() };
         let db = Db::open(dir.path(), options.clone()).unwrap();
@@ -111,7 +110,7 @@ mod tests {
         db.append(&mut batch).unwrap();
         let files = || walk(dir.path());
         let before = files();
-        // The directory is in use, and its lock is not asked for.
+        // The directory is in use; its lock is not taken.
         let fs: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::new(RealFs)));
         let other = Db::open(dir.path(), Options { fs, wal_logs: 1, shards: 4, ..options }).unwrap();
         assert_eq!(other.stats().replayed.n_samples, 1);

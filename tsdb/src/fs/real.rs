@@ -20,7 +20,7 @@ impl Fs for RealFs {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
-            // A name that is not UTF-8 is none of ours.
+            // Names that are not UTF-8 do not belong to the store.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -95,8 +95,8 @@ fn open_to_read(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Refuses what is no file: opening a pipe waits for its other end, and a device never ends. A link that leads nowhere is
-/// not taken for a file that is not there: delete rules that cannot be read are no reason to show what was deleted.
+/// Rejects anything but regular files: opening a pipe blocks, and a device never ends. A dangling link does not count
+/// as a missing file: if the delete rules cannot be read, deleted samples must not reappear.
 fn check_regular(path: &Path) -> io::Result<()> {
     let refused = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     match fs::metadata(path) {
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_is_refused_and_not_waited_for() {
+    fn other_than_regular_files_are_rejected_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name| dir.path().join(name);
         fs::create_dir(at("folder")).unwrap();

@@ -1,11 +1,10 @@
-//! Small files that hold one state and are replaced as a whole, as who leads of HA pairs and what queries have used.
+//! Small files that hold one state and are replaced as a whole, such as the leaders of HA pairs and the usage record.
 //!
-//! Used by the crates above for what they keep in the data directory. All of these files begin alike: four bytes that tell
-//! what the file is, its version, three bytes that are 0, and the CRC-32C of the rest, little endian; docs/format has the rest
-//! of each.
+//! Used by the crates above for state in the data directory. All of these files begin with a four-byte magic, a version
+//! byte, three zero bytes, and the CRC-32C of the rest, little endian; docs/format describes the rest of each.
 //!
-//! Crash: at any time the old file or the new one is there, and perhaps a beginning of the new one under another name,
-//! which the next change replaces.
+//! Crash: at any time the old or the new file exists, and possibly a partial new one under another name, which the next
+//! change replaces.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -17,28 +16,28 @@ const RESERVED_OFFSET: usize = 5;
 const CHECKSUM_OFFSET: usize = 8;
 const PAYLOAD_OFFSET: usize = 12;
 
-/// One kind of file.
+/// A kind of state file.
 #[derive(Debug, Clone, Copy)]
 pub struct StateFile {
-    /// What it begins with.
+    /// The magic bytes.
     pub magic: [u8; 4],
-    /// The version that is written; no other is read.
+    /// The version, both written and read.
     pub version: u8,
-    /// The largest payload, in bytes.
+    /// Maximum size of the payload in bytes.
     pub payload_size_max: usize,
 }
 
-/// Why a file is not taken.
+/// Why a file was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateFileError {
     /// It has this version, which is newer.
     Newer(u8),
-    /// It cannot be read, or is damaged: why.
+    /// It cannot be read, or is damaged, for this reason.
     Unreadable(String),
 }
 
 impl StateFileError {
-    /// Returns the error of a file that is damaged in this way.
+    /// Returns the error of a damaged file with a reason.
     #[must_use]
     pub fn damaged(reason: &str) -> Self {
         Self::Unreadable(reason.to_owned())
@@ -46,10 +45,10 @@ impl StateFileError {
 }
 
 impl StateFile {
-    /// Reads the payload of a file; `None` if there is no file.
+    /// Reads the payload of a file; `None` if the file does not exist.
     ///
     /// # Errors
-    /// If it is of a newer version, cannot be read, is too large, or is not as it was written.
+    /// If it has a newer version, cannot be read, is too large, or is damaged.
     pub fn read(&self, fs: &dyn Fs, path: &Path) -> Result<Option<Vec<u8>>, StateFileError> {
         match fs.read(path, (PAYLOAD_OFFSET + self.payload_size_max) as u64) {
             Ok(mut bytes) => {
@@ -62,13 +61,14 @@ impl StateFile {
         }
     }
 
-    /// Replaces a file, or makes it. `path` has a folder, and nothing else there has its name with the extension `new`.
+    /// Creates or replaces a file. `path` has a parent directory, in which no other file has its name with the
+    /// extension `new`.
     ///
     /// # Errors
-    /// As the file system reports them; the old file is there then, or the new one.
+    /// As reported by the file system; the old or the new file exists then.
     pub fn replace(&self, fs: &dyn Fs, path: &Path, payload: &[u8]) -> io::Result<()> {
         let temporary = path.with_extension("new");
-        // Of a write that a crash or a full disk has ended.
+        // Left by a write that a crash or a full disk interrupted.
         match fs.remove(&temporary) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -89,7 +89,7 @@ impl StateFile {
         head
     }
 
-    /// Returns what follows the head, if all is as it was written.
+    /// Returns the payload if the file is valid.
     fn payload<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], StateFileError> {
         let damaged = StateFileError::damaged;
         if bytes.get(..VERSION_OFFSET) != Some(&self.magic) {
@@ -121,7 +121,7 @@ mod tests {
     const KIND: StateFile = StateFile { magic: *b"VTST", version: 2, payload_size_max: 8 };
 
     #[test]
-    fn a_state_is_read_as_it_was_written_last() {
+    fn the_last_written_state_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         assert_eq!(KIND.read(&RealFs, &path), Ok(None));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_of_a_write_is_replaced() {
+    fn a_partial_write_of_a_crash_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         std::fs::write(path.with_extension("new"), "half").unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_any_flipped_byte_and_what_is_too_large_is_refused() {
+    fn cuts_flipped_bytes_and_oversized_files_are_rejected() {
         let bytes = [&KIND.head(b"payload")[..], b"payload"].concat();
         for at in 0..bytes.len() {
             assert!(KIND.payload(&bytes[..at]).is_err(), "{at}");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage() {
+    fn a_newer_version_is_distinguished_from_damage() {
         let mut bytes = KIND.head(b"").to_vec();
         bytes[VERSION_OFFSET] = 3;
         assert_eq!(KIND.payload(&bytes), Err(StateFileError::Newer(3)));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_dies_and_a_power_cut_leave_the_old_state_or_the_new_one() {
+    fn a_crash_or_power_cut_leaves_the_old_or_the_new_state() {
         let path = Path::new("/state");
         let with_old = || {
             let fs = MemFs::new();

@@ -1,54 +1,54 @@
-//! Appending to the head: which samples are taken, and how.
+//! Appending to the head: which samples are accepted, and how they are stored.
 
 use super::Head;
 use super::samples::AnySample;
-use super::starts::Order;
+use super::samples::start_timestamps::Order;
 use super::table::{SeriesRef, SlotRef};
-use crate::batch::{Append, AppendHistogram, RejectReason};
-use crate::sample::Sample;
+use crate::sample::{Append, AppendHistogram, RejectReason, Sample};
 
-/// What bounds the times of new samples, fixed once a request.
+/// Bounds for the timestamps of new samples, fixed for the whole request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// Newer samples are too far in the future.
     pub(crate) future_max_ms: i64,
-    /// The newest time of the store; `None` while it is empty.
+    /// The newest timestamp of the store; `None` while it is empty.
     pub(crate) newest_ms: Option<i64>,
-    /// How far behind the newest time a sample may lie that is newer than all of its series.
+    /// How far an in-order sample may lie behind the newest timestamp.
     pub(crate) in_order_max_age_ms: i64,
-    /// How far behind the newest time any sample may lie; 0 turns late samples off.
+    /// How far an out-of-order sample may lie behind the newest timestamp; 0 disables out-of-order samples.
     pub(crate) out_of_order_window_ms: i64,
 }
 
-/// What became of a sample that was not rejected.
+/// The outcome of a sample that was not rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// It is new: the number of its series, and how it stands to those that the series has.
+    /// The sample is new: the ref of its series, and its order relative to the samples of the series.
     New(SeriesRef, Order),
-    /// The same sample was there.
+    /// The series already has the same sample.
     Repeated,
 }
 
-/// What became of a sample of the log.
+/// The outcome of a sample read from the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replayed {
-    /// It is new.
+    /// The sample is new.
     New(Order),
-    /// The same sample was there.
+    /// The series already has the same sample.
     Repeated,
-    /// Another value is there for its time, and stands.
+    /// The series has another value at this timestamp and keeps it.
     Conflicting,
 }
 
-/// How far behind the newest time samples may lie where late ones are off: half a block, as in Prometheus.
+/// How far in-order samples may lie behind the newest timestamp when out-of-order samples are disabled: half a block,
+/// as in Prometheus.
 pub(crate) const STRICT_MAX_AGE_MS: i64 = 3_600_000;
-/// Appends whose memory is brought near at once.
+/// Appends whose memory is prefetched together.
 const TOUCH_APPENDS: usize = 16;
-/// Requests after which the numbers of old ones are renewed, so that those compared are never 2^31 apart.
-const SETTLE_REQUESTS: u32 = 1 << 29;
+/// Appends after which old append ids are renewed, so that compared ids are never 2^31 apart.
+const RENUMBER_APPENDS: u32 = 1 << 29;
 
 impl Bounds {
-    /// Tells whether a sample that is newer than all of its series is taken.
+    /// Returns `true` if a sample newer than all others of its series is accepted.
     #[inline]
     fn takes_in_order(&self, timestamp_ms: i64) -> bool {
         let max_age_ms = match self.out_of_order_window_ms {
@@ -58,13 +58,13 @@ impl Bounds {
         self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(max_age_ms))
     }
 
-    /// Tells whether a sample that is not newer than all of its series is taken.
-    fn takes_late(&self, timestamp_ms: i64) -> bool {
+    /// Returns `true` if a sample that is not newer than all others of its series is accepted.
+    fn takes_out_of_order(&self, timestamp_ms: i64) -> bool {
         let window_ms = self.out_of_order_window_ms;
         window_ms > 0 && self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(window_ms))
     }
 
-    /// Names why a sample is not taken, as Prometheus does.
+    /// Returns the reason to reject a sample, as Prometheus names it.
     fn refuse(&self, timestamp_ms: i64) -> RejectReason {
         if self.out_of_order_window_ms > 0 {
             RejectReason::TooOld
@@ -77,18 +77,18 @@ impl Bounds {
 }
 
 impl Head {
-    /// Tells the head that every reader, now and later, sees the requests before this one. An older horizon than the
-    /// last is safe. The first request of a head is number 0 or follows the first horizon that it is told.
+    /// Records that every present and future reader sees the appends before `horizon`. An older horizon than the last
+    /// one is safe. The first append to a head has id 0 or follows the first horizon.
     pub(crate) fn set_horizon(&mut self, horizon: u32) {
-        if horizon / SETTLE_REQUESTS != self.horizon / SETTLE_REQUESTS {
+        if horizon / RENUMBER_APPENDS != self.horizon / RENUMBER_APPENDS {
             self.live.settle(horizon);
         }
         self.horizon = horizon;
         self.frozen_is_visible |= self.frozen.as_ref().is_some_and(|frozen| frozen.is_before(horizon));
     }
 
-    /// Reads what appends will need, 16 at a time and none depending on another: the processor waits for all at once.
-    /// Calls `append` for each in turn.
+    /// Calls `append` for each sample. Touches the memory of 16 samples at a time first: the loads are independent of
+    /// each other, so the processor waits for all of them at once.
     pub(crate) fn append_all(&mut self, appends: &[Append], mut append: impl FnMut(&mut Self, &Append)) {
         for appends in appends.chunks(TOUCH_APPENDS) {
             self.touch(appends.iter().map(|of| of.slot));
@@ -96,8 +96,8 @@ impl Head {
         }
     }
 
-    /// Adds samples of the log by the rules of [`Head::replay`]: those of the slots from `first` on, which end at `ends`, each
-    /// slot's in the order of the log. Calls `count` with what became of how many.
+    /// Adds samples of the log by the rules of [`Head::replay`]: those of the slots from `first` on, which end at
+    /// `ends`, each slot's samples in the order of the log. Calls `count` with each outcome and its number of samples.
     pub(crate) fn replay_runs(
         &mut self,
         first: u32,
@@ -116,7 +116,7 @@ impl Head {
     }
 
     fn replay_run(&mut self, slot: u32, mut samples: &[Sample], count: &mut impl FnMut(Replayed, usize)) {
-        let request = self.horizon.wrapping_sub(1);
+        let append_id = self.horizon.wrapping_sub(1);
         while let Some(first) = samples.first() {
             let mut last_ms = self.table.row(slot).map_or(i64::MAX, |row| row.last_ms);
             let is_next = |sample: &&Sample| sample.timestamp_ms > std::mem::replace(&mut last_ms, sample.timestamp_ms);
@@ -125,7 +125,7 @@ impl Head {
             if n_next > 0 {
                 let newest_ms = samples[n_next - 1].timestamp_ms;
                 self.table.row_mut(slot).last_ms = newest_ms;
-                self.live.append_run(slot, &samples[..n_next], request, self.horizon);
+                self.live.append_run(slot, &samples[..n_next], append_id, self.horizon);
                 count(Replayed::New(Order::Newest), n_next);
             } else {
                 count(self.replay(slot, AnySample::Float(*first)), 1);
@@ -142,34 +142,41 @@ impl Head {
         std::hint::black_box((near, tail));
     }
 
-    /// Appends a sample of a request unless it is refused. Newer than all of its series: taken down to a maximal age. A
-    /// sample that is there already, bit for bit, is welcome however old it is: the sender repeats it because it did not
-    /// hear that we have it. With another value it is a duplicate as long as the older one is not frozen. Else it is taken
-    /// as a late one inside the window, and so is one as old as the newest of its series if that has left the head: it
-    /// may be the same. With a window of 0 all is as in Prometheus (`tsdb/head_append.go`).
+    /// Appends a sample unless it is rejected.
+    ///
+    /// A sample newer than all others of its series is accepted up to a maximum age. A sample that the series already
+    /// has, bit for bit, is accepted however old it is: the sender repeats it because it missed the acknowledgement.
+    /// With another value it is a duplicate, unless the stored sample is frozen. Any other sample is out of order and
+    /// accepted within the window, and so is one as old as the newest sample of its series if that has left the head:
+    /// it may be the same. With a window of 0 all rules are those of Prometheus (`tsdb/head_append.go`).
     ///
     /// # Errors
-    /// Why the sample was refused.
+    /// The reason why the sample was rejected.
     #[inline]
-    pub(crate) fn append(&mut self, bounds: &Bounds, request: u32, append: &Append) -> Result<Appended, RejectReason> {
+    pub(crate) fn append(
+        &mut self,
+        bounds: &Bounds,
+        append_id: u32,
+        append: &Append,
+    ) -> Result<Appended, RejectReason> {
         let Sample { timestamp_ms, .. } = append.sample;
         let (last_ms, series) = self.admit(bounds, append.slot, append.generation, timestamp_ms)?;
         // Fast path: the next sample.
         if timestamp_ms > last_ms {
-            self.push(append.slot, append.sample, request);
+            self.push(append.slot, append.sample, append_id);
             return Ok(Appended::New(series, Order::Newest));
         }
-        self.append_late(bounds, request, append.slot, AnySample::Float(append.sample), last_ms, series)
+        self.append_out_of_order(bounds, append_id, append.slot, AnySample::Float(append.sample), last_ms, series)
     }
 
-    /// Appends a histogram of a request by the rules of [`Head::append`].
+    /// Appends a histogram by the rules of [`Head::append`].
     ///
     /// # Errors
     /// As [`Head::append`]; [`RejectReason::HistogramTooLarge`].
     pub(crate) fn append_histogram(
         &mut self,
         bounds: &Bounds,
-        request: u32,
+        append_id: u32,
         append: &AppendHistogram,
     ) -> Result<Appended, RejectReason> {
         let AppendHistogram { slot, generation, timestamp_ms, ref histogram, .. } = *append;
@@ -179,13 +186,14 @@ impl Head {
         let (last_ms, series) = self.admit(bounds, slot, generation, timestamp_ms)?;
         let sample = AnySample::Histogram(timestamp_ms, histogram);
         if timestamp_ms > last_ms {
-            self.push_any(slot, sample, request);
+            self.push_any(slot, sample, append_id);
             return Ok(Appended::New(series, Order::Newest));
         }
-        self.append_late(bounds, request, slot, sample, last_ms, series)
+        self.append_out_of_order(bounds, append_id, slot, sample, last_ms, series)
     }
 
-    /// Returns the newest time of a series and its number, unless a sample of that time is refused whatever its value.
+    /// Returns the newest timestamp and the ref of a series, unless a sample at `timestamp_ms` is rejected whatever its
+    /// value.
     #[inline]
     fn admit(
         &self,
@@ -206,10 +214,10 @@ impl Head {
     }
 
     #[cold]
-    fn append_late(
+    fn append_out_of_order(
         &mut self,
         bounds: &Bounds,
-        request: u32,
+        append_id: u32,
         slot: u32,
         sample: AnySample<'_>,
         last_ms: i64,
@@ -230,18 +238,18 @@ impl Head {
             return Ok(Appended::Repeated);
         }
         let found_later = is_last && frozen.is_none() && bounds.takes_in_order(timestamp_ms);
-        if !found_later && !bounds.takes_late(timestamp_ms) {
+        if !found_later && !bounds.takes_out_of_order(timestamp_ms) {
             return Err(bounds.refuse(timestamp_ms));
         }
-        self.live.append_late(slot, sample, request, self.horizon);
-        Ok(Appended::New(series, Order::Late))
+        self.live.append_out_of_order(slot, sample, append_id, self.horizon);
+        Ok(Appended::New(series, Order::OutOfOrder))
     }
 
-    /// Checks of a sample what does not depend on the samples that its series has, and returns the series' number. What
-    /// this refuses [`Head::append`] would refuse as well, unless it is a repetition.
+    /// Makes the checks that do not depend on the samples of the series, and returns the series ref. [`Head::append`]
+    /// rejects what this rejects, except for repeated samples.
     ///
     /// # Errors
-    /// Why the sample is refused.
+    /// The reason why the sample is rejected.
     pub(crate) fn check_unordered(
         &self,
         bounds: &Bounds,
@@ -257,19 +265,20 @@ impl Head {
         }
     }
 
-    /// Tells whether [`Head::append`] would refuse a sample for its time, had the series none at that time.
+    /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that the series has none at
+    /// that time.
     pub(crate) fn refuses_time(&self, bounds: &Bounds, slot: u32, timestamp_ms: i64) -> bool {
         let is_newest = self.table.row(slot).is_some_and(|row| timestamp_ms > row.last_ms);
-        if is_newest { !bounds.takes_in_order(timestamp_ms) } else { !bounds.takes_late(timestamp_ms) }
+        if is_newest { !bounds.takes_in_order(timestamp_ms) } else { !bounds.takes_out_of_order(timestamp_ms) }
     }
 
-    /// Adds a sample of the log, by the rules of [`Head::append`] but without bounds on its time: of two values for one
-    /// timestamp the first stands. Every reader sees it.
+    /// Adds a sample of the log by the rules of [`Head::append`] but without bounds on its timestamp: of two values for
+    /// one timestamp the first wins. Every reader sees it.
     #[inline]
     pub(crate) fn replay(&mut self, slot: u32, sample: AnySample<'_>) -> Replayed {
-        let request = self.horizon.wrapping_sub(1);
+        let append_id = self.horizon.wrapping_sub(1);
         if self.table.row(slot).is_some_and(|row| sample.timestamp_ms() > row.last_ms) {
-            self.push_any(slot, sample, request);
+            self.push_any(slot, sample, append_id);
             return Replayed::New(Order::Newest);
         }
         let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.has_same(slot, sample));
@@ -277,32 +286,32 @@ impl Head {
             Some(true) => Replayed::Repeated,
             Some(false) => Replayed::Conflicting,
             None => {
-                self.live.append_late(slot, sample, request, self.horizon);
-                Replayed::New(Order::Late)
+                self.live.append_out_of_order(slot, sample, append_id, self.horizon);
+                Replayed::New(Order::OutOfOrder)
             }
         }
     }
 
-    /// Tells the head of a series' newest sample that is in blocks; an older one than is known changes nothing.
+    /// Sets the timestamp of the newest sample that a series has in blocks; an older one than known changes nothing.
     pub(crate) fn set_last(&mut self, slot: u32, last_ms: i64) {
         let row = self.table.row_mut(slot);
         row.last_ms = row.last_ms.max(last_ms);
     }
 
     #[inline]
-    fn push_any(&mut self, slot: u32, sample: AnySample<'_>, request: u32) {
+    fn push_any(&mut self, slot: u32, sample: AnySample<'_>, append_id: u32) {
         match sample {
-            AnySample::Float(sample) => self.push(slot, sample, request),
+            AnySample::Float(sample) => self.push(slot, sample, append_id),
             AnySample::Histogram(timestamp_ms, histogram) => {
                 self.table.row_mut(slot).last_ms = timestamp_ms;
-                self.live.insert_histogram(slot, timestamp_ms, histogram, request);
+                self.live.insert_histogram(slot, timestamp_ms, histogram, append_id);
             }
         }
     }
 
     #[inline]
-    fn push(&mut self, slot: u32, sample: Sample, request: u32) {
+    fn push(&mut self, slot: u32, sample: Sample, append_id: u32) {
         self.table.row_mut(slot).last_ms = sample.timestamp_ms;
-        self.live.append(slot, sample, request, self.horizon);
+        self.live.append(slot, sample, append_id, self.horizon);
     }
 }

@@ -1,51 +1,52 @@
-//! What a reader needs of some series: copied under the lock, decoded without it.
+//! Copies of series for a reader: taken under the lock, decoded without it.
 //!
-//! A chunk of which only the last few samples are needed is not copied: they are read at once, as they take no more time
-//! and memory than its bytes would.
+//! A chunk of which only the last few samples are needed is not copied. They are decoded at once, which takes no more
+//! time and memory than copying its bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::Head;
 use super::table::SlotRef;
-use super::{Head, Visible};
-use crate::chunk::{self, Blocks, Chunk, Damaged, Newest, Tail};
-use crate::histogram::{Layout, decode_counts};
-use crate::sample::{Sample, SampleColumns, TimeRange};
-use crate::starts;
+use crate::chunk;
+use crate::chunk::histogram::{Layout, decode_counts};
+use crate::chunk::{Chunk, ChunkArena, Damaged, Newest, Tail};
+use crate::isolation::ReadView;
+use crate::sample::{Sample, SampleColumns, TimeRange, start_timestamps};
 
-/// Encoded bytes of some series, in a few large buffers.
+/// Encoded bytes of several series, in a few large buffers.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCopies {
-    /// Of a series' chunk that reaches to the end of the range its newest sample will do.
+    /// For a chunk that reaches to the end of the range, the newest sample is enough.
     only_newest: bool,
     bytes: Vec<u8>,
-    /// Late ones, and the last ones of chunks.
+    /// Out-of-order samples, and the last samples of chunks.
     samples: Vec<Sample>,
     tail: Tail,
     histograms: Vec<HistogramCopy>,
-    /// Bytes that the layouts of histograms take.
+    /// Bytes of the histogram layouts.
     layouts_size: usize,
-    /// What was copied, series by series, the older acceptance first.
+    /// The copied runs, series by series, in order of acceptance.
     runs: Vec<Run>,
     /// Where the runs of each series end.
     ends: Vec<u32>,
-    /// Ranges of time whose samples are not visible.
+    /// Time ranges whose samples are not visible.
     hidden: Vec<TimeRange>,
-    /// Where those begin that concern the next run.
+    /// Where the hidden ranges of the next run begin.
     hidden_from: usize,
-    /// The runs whose samples have starts, ascending, and which of `changes` say so.
+    /// The runs whose samples have start timestamps, ascending, and their range in `changes`.
     starts: Vec<(Range<usize>, Range<usize>)>,
-    /// Times and the start of samples from there on.
+    /// Timestamps, and the start timestamp of samples from there on.
     changes: Vec<(i64, i64)>,
 }
 
-/// A histogram, encoded.
+/// An encoded histogram.
 #[derive(Debug)]
 struct HistogramCopy {
     timestamp_ms: i64,
     layout: Arc<Layout>,
     counts: Range<usize>,
-    /// The one before it is that of the series in the head.
+    /// The histogram before it here is also its predecessor in the head.
     follows: bool,
 }
 
@@ -54,31 +55,31 @@ struct HistogramCopy {
 enum Run {
     /// A chunk.
     Chunk { bytes: Range<usize>, newest: Newest, hidden: Range<usize> },
-    /// Samples as they are, all of them in the range and visible.
+    /// Decoded samples, all in the range and visible.
     Samples(Range<usize>),
     /// Histograms.
     Histograms(Range<usize>),
 }
 
 impl Head {
-    /// Copies the samples of some series that reach into `range` and are visible, behind those that `out` has. A slot
-    /// that names another series by now has none. Where two samples have one timestamp, the older acceptance comes first:
-    /// frozen ones before newer ones.
-    pub(crate) fn copy(&self, slots: &[SlotRef], range: TimeRange, visible: &Visible, out: &mut HeadCopies) {
+    /// Appends the visible samples of some series that overlap `range` to `out`. A slot that now names another series
+    /// contributes none. Of two samples with one timestamp, the one accepted first comes first: frozen samples before
+    /// newer ones.
+    pub(crate) fn copy(&self, slots: &[SlotRef], range: TimeRange, view: &ReadView, out: &mut HeadCopies) {
         for &of in slots {
             if self.is_current(of) {
                 if let Some(frozen) = &self.frozen {
-                    frozen.copy(of.slot, range, Some(visible).filter(|_| !self.frozen_is_visible), out);
+                    frozen.copy(of.slot, range, Some(view).filter(|_| !self.frozen_is_visible), out);
                 }
-                self.live.copy(of.slot, range, Some(visible), out);
+                self.live.copy(of.slot, range, Some(view), out);
             }
             out.end_series();
         }
     }
 
-    /// Copies one series as [`Head::copy`] does; returns whether there was anything. If not, `out` is as before.
-    pub(crate) fn copy_one(&self, of: SlotRef, range: TimeRange, visible: &Visible, out: &mut HeadCopies) -> bool {
-        self.copy(&[of], range, visible, out);
+    /// Copies one series as [`Head::copy`] does and returns `true` if it has samples. If not, `out` is unchanged.
+    pub(crate) fn copy_one(&self, of: SlotRef, range: TimeRange, view: &ReadView, out: &mut HeadCopies) -> bool {
+        self.copy(&[of], range, view, out);
         let found = out.has(out.len() - 1);
         if !found {
             out.ends.pop();
@@ -86,27 +87,21 @@ impl Head {
         found
     }
 
-    /// Tells whether a series has a sample in `range` that is visible. Decodes only where `range` cuts a chunk.
-    pub(crate) fn has_sample(
-        &self,
-        of: SlotRef,
-        range: TimeRange,
-        visible: &Visible,
-        scratch: &mut HeadCopies,
-    ) -> bool {
+    /// Returns `true` if a series has a visible sample in `range`. Decodes only chunks that `range` cuts.
+    pub(crate) fn has_sample(&self, of: SlotRef, range: TimeRange, view: &ReadView, scratch: &mut HeadCopies) -> bool {
         scratch.clear();
-        self.copy(&[of], range, visible, scratch);
+        self.copy(&[of], range, view, scratch);
         scratch.has_sample(0, range)
     }
 }
 
 impl HeadCopies {
-    /// Makes copies of which only the newest sample of each series is asked for; there may be others.
+    /// Creates copies that need to hold only the newest sample of each series; they may hold others.
     pub(crate) fn of_newest() -> Self {
         Self { only_newest: true, ..Self::default() }
     }
 
-    /// Empties the copies and keeps the memory.
+    /// Clears the copies and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.samples.clear();
@@ -120,12 +115,12 @@ impl HeadCopies {
         self.changes.clear();
     }
 
-    /// Counts the series, those without samples included.
+    /// Returns the number of series, including those without samples.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns the bytes that the copies take.
+    /// Returns the size of the copies in bytes.
     pub(crate) fn size(&self) -> usize {
         self.bytes.capacity()
             + self.samples.capacity() * size_of::<Sample>()
@@ -138,7 +133,7 @@ impl HeadCopies {
             + self.changes.capacity() * size_of::<(i64, i64)>()
     }
 
-    /// Tells whether something of the `idx`-th series was copied. There may still be no visible sample in the range.
+    /// Returns `true` if something of the `idx`-th series was copied. It may still have no visible sample in the range.
     pub(crate) fn has(&self, idx: usize) -> bool {
         !self.runs_of(idx).is_empty()
     }
@@ -166,7 +161,7 @@ impl HeadCopies {
             self.read_starts(idx, from, out);
             in_order &= from == start || from == out.len() || out.timestamps_ms[from - 1] < out.timestamps_ms[from];
         }
-        // Fast path: nothing was late or came twice.
+        // Fast path: no out-of-order or repeated samples.
         if !in_order {
             merge(start, out);
         }
@@ -203,9 +198,9 @@ impl HeadCopies {
         Ok(())
     }
 
-    /// Sets the starts of the samples from the `from`-th on, which are of one run.
+    /// Sets the start timestamps of the samples from the `from`-th on, which belong to one run.
     fn read_starts(&self, run_idx: usize, from: usize, out: &mut SampleColumns) {
-        // Fast path: no series has any.
+        // Fast path: no series has start timestamps.
         if self.starts.is_empty() && out.starts_ms.is_empty() || from == out.len() {
             return;
         }
@@ -215,7 +210,7 @@ impl HeadCopies {
         for &(since_ms, start_ms) in of_run.map_or(&[][..], |(_, changes)| &self.changes[changes.clone()]) {
             let place = out.timestamps_ms[from..].partition_point(|&t| t < since_ms);
             if from + place < out.len() {
-                starts::push(&mut starts_ms, place, start_ms);
+                start_timestamps::push(&mut starts_ms, place, start_ms);
             }
         }
         out.set_starts(from, &starts_ms);
@@ -238,7 +233,7 @@ impl HeadCopies {
         start as usize..self.ends[idx] as usize
     }
 
-    /// Begins a new list of what is not visible, for the runs that follow.
+    /// Starts a new list of hidden ranges for the runs that follow.
     pub(super) fn hide_none(&mut self) {
         self.hidden_from = self.hidden.len();
     }
@@ -248,8 +243,8 @@ impl HeadCopies {
         self.hidden.push(range);
     }
 
-    /// Copies a chunk if it reaches into a range and is not all hidden.
-    pub(super) fn push_chunk(&mut self, blocks: &Blocks, chunk: &Chunk, range: TimeRange) {
+    /// Copies a chunk if it overlaps `range` and is not entirely hidden.
+    pub(super) fn push_chunk(&mut self, arena: &ChunkArena, chunk: &Chunk, range: TimeRange) {
         let Some(of_chunk) = chunk.range().filter(|of_chunk| of_chunk.overlaps(range)) else { return };
         let hides = |hidden: &TimeRange| hidden.start_ms <= of_chunk.start_ms && of_chunk.end_ms <= hidden.end_ms;
         let hidden = self.hidden_from..self.hidden.len();
@@ -257,22 +252,22 @@ impl HeadCopies {
             return;
         }
         let Some(newest) = chunk.newest() else { return };
-        if hidden.is_empty() && self.push_last(blocks, chunk, range) {
+        if hidden.is_empty() && self.push_last(arena, chunk, range) {
             return;
         }
         let at = self.bytes.len();
-        let size = chunk.copy_to(blocks, &mut self.bytes);
+        let size = chunk.copy_to(arena, &mut self.bytes);
         self.runs.push(Run::Chunk { bytes: at..at + size, newest, hidden });
     }
 
-    /// Takes the last samples of a chunk, none of which is hidden, if no others are asked for and they are few.
-    fn push_last(&mut self, blocks: &Blocks, chunk: &Chunk, range: TimeRange) -> bool {
+    /// Decodes the last samples of a chunk, none of which is hidden, if only these are requested and they are few.
+    fn push_last(&mut self, arena: &ChunkArena, chunk: &Chunk, range: TimeRange) -> bool {
         let from = self.samples.len();
         match chunk.last().filter(|last| self.only_newest && last.timestamp_ms <= range.end_ms) {
             Some(last) => self.samples.push(last),
-            // What is damaged is copied, so that its reader finds out.
+            // A damaged chunk is copied, so that its reader reports the damage.
             None if chunk.has_short_tail(range.start_ms)
-                && chunk.read_tail(blocks, range.start_ms, &mut self.tail).is_ok() =>
+                && chunk.read_tail(arena, range.start_ms, &mut self.tail).is_ok() =>
             {
                 self.samples.extend(self.tail.samples().take_while(|sample| sample.timestamp_ms <= range.end_ms));
             }
@@ -282,26 +277,27 @@ impl HeadCopies {
         true
     }
 
-    /// Copies late samples, which ascend in time.
+    /// Copies out-of-order samples, which ascend in time.
     pub(super) fn push_samples(&mut self, samples: impl Iterator<Item = Sample>) {
         let from = self.samples.len();
         self.samples.extend(samples);
         self.end_samples(from);
     }
 
-    /// Ends a run of samples, all of them in the range and visible.
+    /// Ends a run of samples, all in the range and visible.
     fn end_samples(&mut self, from: usize) {
         if self.samples.len() > from {
             self.runs.push(Run::Samples(from..self.samples.len()));
         }
     }
 
-    /// Begins to copy histograms; returns what [`HeadCopies::end_histograms`] needs.
+    /// Begins to copy histograms; returns the argument of [`HeadCopies::end_histograms`].
     pub(super) fn begin_histograms(&self) -> usize {
         self.histograms.len()
     }
 
-    /// Copies a histogram, newer than those copied since the begin. `follows` tells whether the one before it was copied.
+    /// Copies a histogram, newer than those copied since the beginning. `follows` is true if its predecessor was
+    /// copied.
     pub(super) fn push_histogram(&mut self, timestamp_ms: i64, layout: &Arc<Layout>, counts: &[u8], follows: bool) {
         if self.histograms.last().is_none_or(|last| !Arc::ptr_eq(&last.layout, layout)) {
             self.layouts_size += layout.size();
@@ -319,12 +315,12 @@ impl HeadCopies {
         }
     }
 
-    /// Counts the runs so far.
+    /// Returns the number of runs.
     pub(super) fn n_runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Says since when samples of the runs from the `first_run`-th on have which start.
+    /// Sets the start timestamps of the runs from the `first_run`-th on: since when which start applies.
     pub(super) fn push_starts(&mut self, first_run: usize, changes: &[(i64, i64)]) {
         if !changes.is_empty() && first_run < self.runs.len() {
             let from = self.changes.len();
@@ -339,7 +335,7 @@ impl HeadCopies {
     }
 }
 
-/// Leaves only samples inside `range` from the `from`-th on; they ascend in time.
+/// Keeps only the samples inside `range`, from the `from`-th on; they ascend in time.
 fn cut(from: usize, range: TimeRange, out: &mut SampleColumns) {
     let end = from + out.timestamps_ms[from..].partition_point(|&t| t <= range.end_ms);
     out.timestamps_ms.truncate(end);
@@ -362,7 +358,7 @@ fn drop_inside(from: usize, range: TimeRange, out: &mut SampleColumns) {
     }
 }
 
-/// Sorts samples from the `start`-th on by time; of those with one timestamp the first stands.
+/// Sorts the samples from the `start`-th on by time; of those with one timestamp the first wins.
 fn merge(start: usize, out: &mut SampleColumns) {
     let samples = out.split_off(start);
     let mut order: Vec<usize> = (0..samples.len()).collect();
@@ -370,7 +366,7 @@ fn merge(start: usize, out: &mut SampleColumns) {
     order.dedup_by_key(|idx| samples.timestamps_ms[*idx]);
     let mut before = None;
     for idx in order {
-        // Only what also followed in its run goes on following.
+        // A histogram keeps its hint only if it follows the same predecessor as in its run.
         let next = if before.map_or(0, |before| before + 1) == idx { out.len() } else { usize::MAX };
         out.push_from(&samples, idx, next);
         before = Some(idx);

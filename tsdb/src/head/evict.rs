@@ -1,8 +1,8 @@
-//! Eviction: series without new samples leave the head, and their memory is given back.
+//! Eviction: series without new samples leave the head, and their memory is reclaimed.
 //!
-//! A series that ended with a staleness marker is not expected back and leaves earlier than one that only fell silent ([`Ended`]).
-//! Both take a lock for a bounded piece of the work at a time (`Shard::evict`): [`STEP`] slots or texts, or a piece of a
-//! table.
+//! A stale series, which ended with a staleness marker, is not expected back and leaves earlier than an idle one
+//! ([`StaleSeries`]). Both are evicted in bounded steps under the lock (`Shard::evict`): [`STEP`] slots or strings, or
+//! one piece of a table.
 
 use std::ops::Range;
 
@@ -11,36 +11,36 @@ use crate::index::SymbolId;
 
 /// A series whose newest sample was a staleness marker when it was flushed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
+pub(crate) struct StaleSeries {
     pub(crate) of: SlotRef,
-    /// The time of the marker.
+    /// The timestamp of the marker.
     pub(crate) at_ms: i64,
 }
 
-/// Where memory is given back once series are gone.
+/// Where memory is reclaimed after series were evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Garbage {
-    /// Behind the last series and the last symbol.
-    Ends,
+pub(crate) enum ShrinkTarget {
+    /// After the last series and the last symbol.
+    Tails,
     /// Between label sets.
     LabelSets,
-    /// Between texts.
-    Texts,
+    /// Between strings.
+    Strings,
     /// In the table of series.
     Series,
-    /// In the table of texts.
+    /// In the table of strings.
     Symbols,
     /// In the table of a label's values.
     Values(SymbolId),
 }
 
 impl Head {
-    /// Removes series whose newest in-order sample is older than `last_before_ms` and of which no sample is in memory,
-    /// and returns how many. Handles and [`SlotRef`](super::SlotRef)s of removed series no longer match.
+    /// Removes series whose newest in-order sample is older than `last_before_ms` and that have no samples in memory;
+    /// returns how many. Handles and [`SlotRef`](super::SlotRef)s of removed series no longer match.
     pub(crate) fn evict(&mut self, last_before_ms: i64, slots: Range<u32>) -> usize {
         let mut n_removed = 0;
         for slot in slots {
-            if self.is_stale(slot, last_before_ms) {
+            if self.is_idle(slot, last_before_ms) {
                 self.remove(slot);
                 n_removed += 1;
             }
@@ -48,57 +48,57 @@ impl Head {
         n_removed
     }
 
-    /// Removes series that ended before `before_ms` and of which no sample is in memory, and returns how many. Those that
-    /// are to be looked at again go to `later`; one that has gone on since, or has left, is forgotten.
-    pub(crate) fn evict_ended(&mut self, before_ms: i64, ended: &[Ended], later: &mut Vec<Ended>) -> usize {
+    /// Removes series that became stale before `before_ms` and have no samples in memory; returns how many. Series to
+    /// be checked again go to `later`. A series that has new samples, or has left, is dropped from the list.
+    pub(crate) fn evict_stale(&mut self, before_ms: i64, stale: &[StaleSeries], later: &mut Vec<StaleSeries>) -> usize {
         let mut n_removed = 0;
-        for &ended in ended {
-            if !self.is_over(ended) {
+        for &stale in stale {
+            if !self.is_still_stale(stale) {
                 continue;
             }
-            if self.is_stale(ended.of.slot, before_ms) {
-                self.remove(ended.of.slot);
+            if self.is_idle(stale.of.slot, before_ms) {
+                self.remove(stale.of.slot);
                 n_removed += 1;
             } else {
-                later.push(ended);
+                later.push(stale);
             }
         }
         n_removed
     }
 
-    /// Forgets series that left, in a piece of their table, whose newest sample is older than `before_ms`; false behind the
-    /// last piece.
-    pub(crate) fn forget_departed(&mut self, piece: usize, before_ms: i64) -> bool {
-        self.departed.forget(piece, before_ms)
+    /// Forgets evicted series, in one piece of their table, whose newest sample is older than `before_ms`; returns
+    /// `false` after the last piece.
+    pub(crate) fn forget_evicted(&mut self, piece: usize, before_ms: i64) -> bool {
+        self.evicted.forget(piece, before_ms)
     }
 
     fn remove(&mut self, slot: u32) {
         if let Some(last_ms) = self.table.row(slot).map(|row| row.last_ms).filter(|&last_ms| last_ms != i64::MIN) {
             let labels = self.labels(slot);
-            self.departed.note(&labels, last_ms);
+            self.evicted.note(&labels, last_ms);
         }
         self.table.remove(slot);
-        self.with_starts.remove(&slot);
+        self.with_start_timestamps.remove(&slot);
     }
 
-    /// Tells whether the marker is still the newest sample of the series.
-    fn is_over(&self, Ended { of, at_ms }: Ended) -> bool {
+    /// Returns `true` if the marker is still the newest sample of the series.
+    fn is_still_stale(&self, StaleSeries { of, at_ms }: StaleSeries) -> bool {
         self.is_current(of) && self.table.row(of.slot).is_some_and(|row| row.last_ms == at_ms)
     }
 
-    /// Does a step of giving memory back; false behind the last.
-    pub(crate) fn shrink(&mut self, garbage: Garbage, step: usize) -> bool {
+    /// Reclaims memory in one step; returns `false` after the last.
+    pub(crate) fn shrink(&mut self, garbage: ShrinkTarget, step: usize) -> bool {
         let some = step * STEP..(step + 1) * STEP;
         match garbage {
-            Garbage::Ends => {
+            ShrinkTarget::Tails => {
                 self.table.cut_ends();
                 false
             }
-            Garbage::LabelSets => self.table.gather_label_sets(some),
-            Garbage::Texts => self.table.symbols.gather_texts(some),
-            Garbage::Series => self.table.shrink_piece(step),
-            Garbage::Symbols => self.table.symbols.shrink_piece(step),
-            Garbage::Values(name) => self.table.index.shrink_piece(name, step),
+            ShrinkTarget::LabelSets => self.table.compact_label_sets(some),
+            ShrinkTarget::Strings => self.table.symbols.compact_strings(some),
+            ShrinkTarget::Series => self.table.shrink_piece(step),
+            ShrinkTarget::Symbols => self.table.symbols.shrink_piece(step),
+            ShrinkTarget::Values(name) => self.table.index.shrink_piece(name, step),
         }
     }
 
@@ -107,7 +107,7 @@ impl Head {
         self.table.index.names()
     }
 
-    fn is_stale(&self, slot: u32, last_before_ms: i64) -> bool {
+    fn is_idle(&self, slot: u32, last_before_ms: i64) -> bool {
         self.table.row(slot).is_some_and(|row| row.is_used() && row.last_ms < last_before_ms)
             && !self.live.has(slot)
             && self.frozen.as_ref().is_none_or(|frozen| !frozen.has(slot))

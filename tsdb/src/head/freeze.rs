@@ -1,6 +1,6 @@
-//! Freezing: what a flush takes out of the head.
+//! Freezing: how a flush takes samples out of the head.
 //!
-//! All samples since the last freeze are swapped out at once, whatever their number. Reads see the frozen samples until
+//! A freeze swaps out all samples since the last one at once, whatever their number. Reads see the frozen samples until
 //! the flush has made them durable and drops them.
 
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::Head;
 use super::copy::HeadCopies;
 use super::samples::{AnySample, Samples};
-use super::visible::{Visible, before};
 use crate::chunk::Damaged;
+use crate::isolation::{ReadView, before};
 use crate::sample::{SampleColumns, TimeRange};
 
-/// The samples that are being flushed. The series that they belong to keep their slots until they are dropped.
+/// Samples that are being flushed. Their series keep their slots until the samples are dropped.
 #[derive(Debug)]
 pub(crate) struct Frozen {
     samples: Samples,
@@ -20,7 +20,7 @@ pub(crate) struct Frozen {
 }
 
 impl Head {
-    /// Swaps all samples out; `None` if there are none, or if some are frozen already.
+    /// Swaps out all samples; returns `None` if there are none or earlier samples are still frozen.
     pub(crate) fn freeze(&mut self) -> Option<Arc<Frozen>> {
         let range = self.live.range().filter(|_| self.frozen.is_none())?;
         let samples = std::mem::replace(&mut self.live, Samples::new(self.horizon));
@@ -35,8 +35,8 @@ impl Head {
         self.frozen.clone()
     }
 
-    /// Forgets the frozen samples: they are in blocks. To free their memory without the lock, keep what is returned
-    /// until the lock is gone.
+    /// Drops the frozen samples, which are in blocks now. To free their memory outside the lock, keep the returned
+    /// value until the lock is released.
     pub(crate) fn drop_frozen(&mut self) -> Option<Arc<Frozen>> {
         self.frozen.take()
     }
@@ -54,7 +54,7 @@ impl Frozen {
         self.samples.slots()
     }
 
-    /// Tells whether a series has samples.
+    /// Returns `true` if a series has frozen samples.
     pub(crate) fn has(&self, slot: u32) -> bool {
         self.samples.has(slot)
     }
@@ -76,22 +76,23 @@ impl Frozen {
         scratch.read(0, range, out)
     }
 
-    /// Returns the bytes that the samples take.
+    /// Returns the size of the samples in bytes.
     pub(super) fn size(&self) -> usize {
         self.samples.size()
     }
 
-    /// Copies what reaches into a range and is visible (everything to whom `visible` is `None`).
-    pub(super) fn copy(&self, slot: u32, range: TimeRange, visible: Option<&Visible>, out: &mut HeadCopies) {
-        self.samples.copy(slot, range, visible, out);
+    /// Copies the samples that overlap `range` and are visible (all of them if `view` is `None`).
+    pub(super) fn copy(&self, slot: u32, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
+        self.samples.copy(slot, range, view, out);
     }
 
-    /// Tells whether all requests came before this one.
-    pub(super) fn is_before(&self, request: u32) -> bool {
-        before(self.samples.newest_request(), request)
+    /// Returns `true` if all appends came before this one.
+    pub(super) fn is_before(&self, append_id: u32) -> bool {
+        before(self.samples.newest_append_id(), append_id)
     }
 
-    /// Tells whether the sample that a series has at the time of this one is the same, bit for bit; `None` if it has none.
+    /// Compares a sample with the one that the series has at its timestamp: `true` if they are equal bit for bit;
+    /// `None` if the series has none.
     pub(super) fn has_same(&self, slot: u32, sample: AnySample<'_>) -> Option<bool> {
         self.samples.has_same(slot, sample)
     }

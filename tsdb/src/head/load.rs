@@ -1,15 +1,15 @@
-//! Loading: the series of a log come back, all of them before anybody asks.
+//! Bulk loading of series during replay, before any reader or writer uses the head.
 //!
-//! A series that is loaded is known to the table and to nothing else: its texts do not count it, and no postings have it.
-//! [`Head::finish_loading`] makes up for that, label by label for all series at once, which takes a fraction of what it
-//! takes series by series ([`LabelBuilder`]).
+//! A loaded series is known to the table only: the use counts of its strings and the postings do not include it.
+//! [`Head::finish_loading`] adds these for all series at once, label by label, which takes a fraction of the time
+//! ([`LabelBuilder`]).
 //!
-//! Used by the replay, on heads without series. From the first series that is loaded until the end nobody may select, and
-//! no series may be made otherwise or leave.
+//! Used on heads without series. From the first loaded series until the end, series must not be selected, created in
+//! another way, or evicted.
 
 use hashbrown::HashMap;
 
-use super::label_sets::LabelSets;
+use super::table::label_sets::LabelSets;
 use super::table::{Table, full};
 use super::{Head, SeriesRef};
 use crate::error::Result;
@@ -17,15 +17,15 @@ use crate::index::{Column, LabelBuilder, SymbolId};
 use crate::labels::Labels;
 
 impl Head {
-    /// Returns the symbol of a text that a series is about to be loaded with.
+    /// Returns the symbol of a string of a series that is about to be loaded.
     ///
     /// # Errors
-    /// [`Error::Limit`](crate::Error::Limit) when the shard's symbols are used up.
+    /// [`Error::Limit`](crate::Error::Limit) when the shard has no symbols left.
     pub(crate) fn load_symbol(&mut self, text: &str) -> Result<SymbolId> {
-        self.table.symbols.number(text).ok_or_else(full)
+        self.table.symbols.find_or_add(text).ok_or_else(full)
     }
 
-    /// Returns the number of a list of label names in ascending order: the first of the words of a series that has them.
+    /// Returns the shape of a list of label names in ascending order: the first word of every series with these names.
     ///
     /// # Errors
     /// As [`Head::load_symbol`].
@@ -33,15 +33,15 @@ impl Head {
         self.table.shape(names)
     }
 
-    /// Returns the slot of a series, and adds it if it is not here; its words are the number of its names and its values.
+    /// Returns the slot of a series and adds the series if it is new. Its words are its shape and its values.
     ///
     /// # Errors
-    /// [`Error::Limit`](crate::Error::Limit) when the shard's slots are used up.
+    /// [`Error::Limit`](crate::Error::Limit) when the shard has no slots left.
     pub(crate) fn load(&mut self, words: &[u32], series: SeriesRef) -> Result<u32> {
         self.table.load(words, series)
     }
 
-    /// As [`Head::load`], of labels as texts.
+    /// Loads a series as [`Head::load`] does, from labels as strings.
     ///
     /// # Errors
     /// As [`Head::load_symbol`].
@@ -49,16 +49,16 @@ impl Head {
         self.table.load_labels(labels, series)
     }
 
-    /// Makes all that was loaded known to those who select and count.
+    /// Makes the loaded series visible to selections and counts.
     ///
     /// # Errors
-    /// [`Error::Limit`](crate::Error::Limit) if a text is used too often.
+    /// [`Error::Limit`](crate::Error::Limit) if a string is used too often.
     pub(crate) fn finish_loading(&mut self) -> Result<()> {
         self.table.finish_loading()
     }
 }
 
-/// Series with the same label names, whose slots follow each other and whose label sets do as well.
+/// Series with the same label names and consecutive slots, whose label sets are consecutive too.
 #[derive(Debug)]
 struct Run {
     shape: u32,
@@ -68,7 +68,7 @@ struct Run {
     at: u32,
 }
 
-/// The values of one label of a run: where the first is, and how far it is from each to the next.
+/// The values of one label in a run: the position of the first, and the distance between neighbours.
 #[derive(Debug)]
 struct Stretch {
     slot: u32,
@@ -77,14 +77,14 @@ struct Stretch {
     step: u32,
 }
 
-/// Where the values of each label are.
+/// The positions of the values of each label.
 #[derive(Debug, Default)]
 struct Columns {
     /// In order of slots.
     labels: Vec<(SymbolId, Vec<Stretch>)>,
-    /// Places in `labels`.
+    /// Indexes into `labels`.
     by_name: HashMap<SymbolId, usize>,
-    /// Likewise, of the names of each shape that was seen.
+    /// Indexes into `labels` for the names of each shape.
     by_shape: Vec<Vec<usize>>,
 }
 
@@ -109,13 +109,13 @@ impl Table {
     }
 
     fn load_words(&mut self, labels: &Labels, words: &mut Vec<u32>) -> Result<()> {
-        self.recent.number(labels, &mut self.symbols).ok_or_else(full)?;
-        let names = std::mem::take(&mut self.recent.names);
+        self.last_labels.resolve(labels, &mut self.symbols).ok_or_else(full)?;
+        let names = std::mem::take(&mut self.last_labels.names);
         let shape = self.shape(&names);
-        self.recent.names = names;
+        self.last_labels.names = names;
         words.clear();
         words.push(shape?);
-        words.extend(self.recent.values.iter().map(|value| value.0));
+        words.extend(self.last_labels.values.iter().map(|value| value.0));
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Columns {
         if self.by_shape[shape].len() < names.len() {
             self.by_shape[shape] = names.iter().map(|&name| self.label(name)).collect();
         }
-        // Where words are is 32 bits.
+        // Positions of words have 32 bits.
         let step = names.len() as u32 + 1;
         for (&label, first) in self.by_shape[shape].iter().zip(run.at + 1..) {
             self.labels[label].1.push(Stretch { slot: run.slot, n_series: run.n_series, first, step });
@@ -190,10 +190,10 @@ impl Columns {
 mod tests {
     use super::*;
     use crate::context::QueryContext;
-    use crate::matcher::{MatchOp, Matcher};
+    use crate::labels::{MatchOp, Matcher};
     use proptest::prelude::*;
 
-    /// Loads series into one head and makes them in another, and asserts that both answer alike.
+    /// Loads series into one head, creates them in another, and asserts that both give the same results.
     fn check(sets: &[Labels], asked: &[(&str, &str)]) -> Head {
         let (mut loaded, mut grown) = (Head::new(1), Head::new(1));
         for (number, labels) in (0..).map(SeriesRef).zip(sets) {
@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_that_was_loaded_answers_as_one_that_grew(
+        fn a_loaded_head_gives_the_same_results_as_one_that_grew(
             sets in proptest::collection::vec(proptest::collection::btree_map("[a-c]", "[a-d]", 0..4), 0..80),
         ) {
             let of = |set: &std::collections::BTreeMap<String, String>| {
@@ -225,7 +225,7 @@ mod tests {
             for labels in &sets {
                 prop_assert_eq!(&loaded.labels(loaded.find(labels).unwrap()), labels);
             }
-            // Texts were counted as often as they are used: with the last series all of them are gone.
+            // Strings were counted as often as they are used: they are removed with the last series.
             loaded.evict(i64::MAX, 0..sets.len() as u32);
             prop_assert_eq!(loaded.len(), 0);
             prop_assert!(["a", "b", "c", "d"].iter().all(|text| loaded.table.symbols.find(text).is_none()));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn label_sets_in_more_than_one_piece_of_memory_are_all_indexed() {
+    fn label_sets_in_several_arena_pieces_are_all_indexed() {
         let of = |i: usize| {
             let (all, some, own) = ((i / 5_000).to_string(), (i % 3).to_string(), i.to_string());
             let pairs = [("all", all.as_str()), ("own", &own), ("some", if i.is_multiple_of(2) { &some } else { "" })];

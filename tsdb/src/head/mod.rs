@@ -1,37 +1,29 @@
 //! The head: the series of a shard and their newest samples, in memory.
 //!
-//! Structures of arrays indexed by a dense slot. [`Table`] knows the series; [`Samples`] has what came since the last
-//! freeze; [`Frozen`] is what came before and is being flushed. The shard's lock guards all of it; nothing here knows of
-//! the log. Readers copy encoded bytes under the lock ([`HeadCopies`]) and decode them without it.
+//! Structures of arrays indexed by a dense slot. [`Table`] knows the series, [`Samples`] holds the samples since the
+//! last freeze, and [`Frozen`] holds older samples that are being flushed. The shard's lock guards all of it; nothing
+//! here knows the log. Readers copy encoded bytes under the lock ([`HeadCopies`]) and decode them without it.
 //!
 //! Invariants
-//! 1. A slot names the same series as long as its generation lasts; whoever kept a [`SlotRef`] finds out.
-//! 2. In-order samples of a series ascend strictly in time, over freezes as well. Late ones lie beside them, and so do
-//!    histograms, of whose times no float of the series is.
-//! 3. No timestamp of a series is both in order and late within [`Samples`]; between frozen and newer samples it may be,
-//!    and then the frozen one stands.
+//! 1. A slot names the same series for as long as its generation lasts; a [`SlotRef`] detects that it is outdated.
+//! 2. In-order samples of a series ascend strictly in time, also across freezes. Out-of-order samples and histograms
+//!    are stored beside them. A series has no float and histogram of the same time.
+//! 3. Within [`Samples`] no timestamp of a series is both in order and out of order. A frozen and a newer sample may
+//!    share a timestamp; then the frozen one wins.
 //! 4. A series with samples in memory is not evicted.
-//! 5. `size` never falls behind what was allocated for series and samples by more than one growth of a buffer.
+//! 5. `size` lags behind the memory allocated for series and samples by at most one growth of a buffer.
 
 mod append;
 mod copy;
-mod departed;
 mod evict;
+mod evicted;
 mod freeze;
-mod grouping;
-mod histograms;
-mod label_sets;
-mod late;
+mod groups;
+mod label_order;
 mod load;
-mod order;
-mod pairs;
 mod projection;
-mod recent;
-mod rows;
 mod samples;
-mod starts;
 mod table;
-mod visible;
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -42,28 +34,30 @@ use roaring::RoaringBitmap;
 
 pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
-pub(crate) use evict::{Ended, Garbage};
+pub(crate) use evict::{ShrinkTarget, StaleSeries};
 pub(crate) use freeze::Frozen;
-pub(crate) use order::{Ranks, SeriesOrder, SlotSort};
-pub(crate) use pairs::Pair;
+pub(crate) use groups::GroupCounts;
+pub use groups::SeriesGroup;
+pub(crate) use label_order::{Ranks, SeriesOrder, SlotSort};
 pub(crate) use projection::Projection;
 pub(crate) use samples::AnySample;
-pub(crate) use starts::Order;
+pub(crate) use samples::start_timestamps::Order;
 pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
-pub(crate) use visible::Visible;
 
-use crate::cardinality::LabelCounts;
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::index::{SymbolId, Texts};
-use crate::labels::Labels;
-use crate::matcher::Matcher;
+use crate::index::LabelCounts;
+use crate::index::SymbolId;
+use crate::labels::{Labels, Matcher, StringSet};
 use crate::sample::TimeRange;
-use departed::Departed;
+use evicted::EvictedSeries;
 use samples::Samples;
 use table::Table;
 
-/// What a walk over all series looks at under one lock.
+/// A label's name and value as symbols of a head.
+pub(crate) type Pair = (SymbolId, SymbolId);
+
+/// Slots that a walk over all series visits under one lock.
 const STEP: usize = 512;
 
 /// All series of a shard.
@@ -72,17 +66,17 @@ pub(crate) struct Head {
     table: Table,
     live: Samples,
     frozen: Option<Arc<Frozen>>,
-    /// Every reader sees all requests of the frozen samples.
+    /// Every reader sees all appends of the frozen samples.
     frozen_is_visible: bool,
-    /// Every reader sees the requests before this one.
+    /// Every reader sees the appends before this one.
     horizon: u32,
-    /// Series of which a sample had a start timestamp, since they are here.
-    with_starts: HashSet<u32>,
-    departed: Departed,
+    /// Series in memory that have had a sample with a start timestamp.
+    with_start_timestamps: HashSet<u32>,
+    evicted: EvictedSeries,
 }
 
 impl Head {
-    /// Starts empty; `seed` goes into hashes of texts.
+    /// Creates an empty head; `seed` goes into the hashes of strings.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             table: Table::new(seed),
@@ -90,45 +84,50 @@ impl Head {
             frozen: None,
             frozen_is_visible: false,
             horizon: 0,
-            with_starts: HashSet::new(),
-            departed: Departed::default(),
+            with_start_timestamps: HashSet::new(),
+            evicted: EvictedSeries::default(),
         }
     }
 
-    /// Counts the series.
+    /// Returns the number of series.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Returns about how many bytes series and samples take.
+    /// Returns the approximate size of series and samples in bytes.
     pub(crate) fn size(&self) -> usize {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.size());
-        self.table.size() + self.live.size() + frozen + self.with_starts.allocation_size() + self.departed.size()
+        self.table.size()
+            + self.live.size()
+            + frozen
+            + self.with_start_timestamps.allocation_size()
+            + self.evicted.size()
     }
 
-    /// Returns about how many bytes the samples take that no flush has taken yet.
+    /// Returns the approximate size in bytes of the samples that are not frozen.
     pub(crate) fn samples_size(&self) -> usize {
         self.live.size()
     }
 
-    /// Returns the newest time that a series here has ever had. Looks at all of them.
+    /// Returns the newest timestamp that any series in the head has ever had. Visits all series.
     pub(crate) fn newest_ms(&self) -> Option<i64> {
         self.table.newest_ms()
     }
 
-    /// Returns the slot of a series, if it is here.
+    /// Returns the slot of a series; `None` if it is not in the head.
     pub(crate) fn find(&self, labels: &Labels) -> Option<u32> {
         self.table.find(labels)
     }
 
-    /// Returns the slot of a series and makes it under `new_ref` if it is not here. One that left goes on from its newest sample.
+    /// Returns the slot of a series; creates the series under `new_ref` if it is not in the head. A series that was
+    /// evicted continues from its newest sample.
     ///
     /// # Errors
-    /// [`Error::Limit`](crate::Error::Limit) when the shard's slots or symbols are used up.
+    /// [`Error::Limit`](crate::Error::Limit) when the shard has no slots or symbols left.
     pub(crate) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
         let (slot, new) = self.table.find_or_create(labels, new_ref)?;
         if new == NewSeries::Yes
-            && let Some(last_ms) = self.departed.take(labels)
+            && let Some(last_ms) = self.evicted.take(labels)
         {
             self.set_last(slot, last_ms);
         }
@@ -149,8 +148,18 @@ impl Head {
         self.table.labels(slot)
     }
 
-    /// Compares the labels of a series with those of another head's, as [`Labels`] do; `order` compares a text of this head
-    /// with one of the other.
+    /// Returns the labels of a series as symbols, in order of names.
+    pub(crate) fn pairs(&self, slot: u32) -> impl Iterator<Item = Pair> + '_ {
+        self.table.pairs(slot)
+    }
+
+    /// Returns the string of a symbol.
+    pub(crate) fn symbol(&self, id: SymbolId) -> &str {
+        self.table.symbol(id)
+    }
+
+    /// Compares the labels of a series with those of a series in another head, in the order of [`Labels`]. `order`
+    /// compares a string of this head with one of the other.
     pub(crate) fn compare(
         &self,
         slot: u32,
@@ -169,22 +178,23 @@ impl Head {
         theirs.next().map_or(Ordering::Equal, |_| Ordering::Less)
     }
 
-    /// Returns how a slot was given.
+    /// Returns the generation of a slot.
     pub(crate) fn generation(&self, slot: u32) -> u32 {
         self.table.generation(slot)
     }
 
-    /// Returns a slot with its generation, to be kept past the lock.
+    /// Returns a slot with its generation, for use after the lock is released.
     pub(crate) fn slot_ref(&self, slot: u32) -> SlotRef {
         SlotRef { slot, generation: self.generation(slot) }
     }
 
-    /// Tells whether a slot names the series that it named when the reference was made.
+    /// Returns `true` if the slot still names the series that it named when the reference was created.
     pub(crate) fn is_current(&self, of: SlotRef) -> bool {
         self.table.is_current(of)
     }
 
-    /// Returns the slots of a step of a walk over all series, which takes the lock anew for each; `None` behind the last.
+    /// Returns the slots of one step of a walk over all series that takes the lock for each step; `None` after the
+    /// last.
     pub(crate) fn slots_of_step(&self, step: usize) -> Option<Range<u32>> {
         // Slots are less than 2^31.
         let end = self.table.end() as u32;
@@ -192,16 +202,16 @@ impl Head {
         Some(start..end.min(start + STEP as u32))
     }
 
-    /// Returns the number of a series on disk; `None` if no series has the slot.
+    /// Returns the series ref as it is stored on disk; `None` if no series has the slot.
     pub(crate) fn number(&self, slot: u32) -> Option<SeriesRef> {
         self.table.row(slot).filter(|row| row.is_used()).map(|row| row.series)
     }
 
-    /// Returns what a checkpoint keeps of a series: its number, its labels, a time before which there is nothing new
-    /// (`i64::MIN` if it has no samples); `None` if no series has the slot.
+    /// Returns what a checkpoint stores of a series: its ref, its labels, and a timestamp at or before which all its
+    /// samples have been flushed (`i64::MIN` if it has none); `None` if no series has the slot.
     ///
-    /// That is the time of its newest in-order sample, or just before the oldest float that came in order since the freeze:
-    /// what came since then is in the log behind the checkpoint, and is to be in order when it is replayed.
+    /// The timestamp is that of the newest in-order sample, or just before the oldest float appended in order since the
+    /// freeze. Samples since the freeze are in the log after the checkpoint, and must be in order when it is replayed.
     pub(crate) fn describe(&self, slot: u32) -> Option<(SeriesRef, Labels, i64)> {
         let row = self.table.row(slot).filter(|row| row.is_used())?;
         let before_all = self.live.first_in_order_ms(slot).map(|first_ms| first_ms.saturating_sub(1));
@@ -211,7 +221,7 @@ impl Head {
     /// Returns the slots of the series that pass all matchers.
     ///
     /// # Errors
-    /// When the request ends.
+    /// If the request is interrupted.
     pub(crate) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
         self.table.index.select(ctx, &self.table.symbols, &self.table, matchers)
     }
@@ -219,8 +229,8 @@ impl Head {
     /// Adds the label names of matching series (or all) to `names`.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up.
-    pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut Texts) -> Result<()> {
+    /// If the request is interrupted or exceeds its memory limit.
+    pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut StringSet) -> Result<()> {
         let slots = self.select_some(ctx, matchers)?;
         let slots = slots.as_ref().map(|slots| (slots, &self.table));
         self.table.index.label_names(ctx, &self.table.symbols, slots, names)
@@ -229,13 +239,13 @@ impl Head {
     /// Adds the values of a label of matching series (or all) to `values`.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up.
+    /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn label_values(
         &self,
         ctx: &QueryContext,
         name: &str,
         matchers: &[Matcher],
-        values: &mut Texts,
+        values: &mut StringSet,
     ) -> Result<()> {
         let slots = self.select_some(ctx, matchers)?;
         let slots = slots.as_ref().map(|slots| (slots, &self.table));
@@ -245,32 +255,32 @@ impl Head {
     /// Counts the series of each value of a label.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up.
+    /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn count_label(&self, ctx: &QueryContext, name: &str, counts: &mut LabelCounts) -> Result<()> {
         self.table.index.count_label(ctx, &self.table.symbols, name, counts)
     }
 
-    /// Tells whether any series has a label of this name.
+    /// Returns `true` if any series has a label of this name.
     pub(crate) fn has_label(&self, name: &str) -> bool {
         self.table.index.has_label(&self.table.symbols, name)
     }
 
-    /// Returns the labels with many values whose order is to be made.
+    /// Returns the labels with many values whose order is missing or outdated.
     pub(crate) fn unordered_labels(&self) -> Vec<SymbolId> {
         self.table.index.unordered()
     }
 
-    /// Begins to order the values of a label.
+    /// Begins to sort the values of a label.
     pub(crate) fn begin_order(&mut self, name: SymbolId) {
         self.table.index.begin_order(name);
     }
 
-    /// Returns the values of a label in a piece of its table, and the number of pieces, which may grow once.
+    /// Returns the values of a label in one piece of its table, and the number of pieces, which may grow once.
     pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
         self.table.index.values_of(name, piece)
     }
 
-    /// Takes the values that there were at [`Head::begin_order`], and maybe later ones, in order of their texts.
+    /// Sets the order of the values that existed at [`Head::begin_order`], and possibly later ones, sorted as strings.
     pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
         self.table.index.set_order(name, ordered);
     }

@@ -1,34 +1,34 @@
-//! Label sets of series, or the part of them that somebody asks for.
+//! Label sets of series, or the requested part of them.
 //!
-//! Of few labels there are few sets, however many series: each is made once, and known again by the symbols of its values.
+//! When few labels are requested there are few distinct sets, however many series: each set is built once and found
+//! again by the symbols of its values.
 
 use hashbrown::HashMap;
 
 use super::{Head, Pair};
 use crate::index::SymbolId;
-use crate::labels::{Labels, PackedBuilder};
-use crate::select::LabelHint;
+use crate::labels::{LabelHint, Labels, PackedBuilder};
 
-/// Label sets that are kept before all are forgotten.
+/// Label sets that are cached before the cache is cleared.
 const KEPT_MAX: usize = 4096;
 
-/// Makes the label sets of one head's series, for as long as these stay in the head.
+/// Builds label sets of one head's series, for as long as these stay in the head.
 #[derive(Debug, Default)]
 pub(crate) struct Projection {
-    /// By shape: which of its names are asked for.
+    /// By shape: the indexes of the requested names.
     places: HashMap<u32, Box<[usize]>>,
     /// By shape and the values of these names.
     made: HashMap<Box<[u32]>, Labels>,
     key: Vec<u32>,
     builder: PackedBuilder,
-    /// The labels that were built last, where all are asked for.
+    /// The labels that were built last, if all are requested.
     built: Vec<Pair>,
 }
 
 impl Projection {
-    /// Returns the labels of a series that `asked` asks for, which must be the same at all calls.
+    /// Returns the requested labels of a series; `asked` must be the same in all calls.
     pub(crate) fn labels(&mut self, head: &Head, slot: u32, asked: &LabelHint) -> Labels {
-        // Fast path: a set of its own for each series.
+        // Fast path: every series has a set of its own.
         if matches!(asked, LabelHint::All) {
             return self.all(head, slot);
         }
@@ -60,7 +60,7 @@ impl Projection {
     }
 
     fn all(&mut self, head: &Head, slot: u32) -> Labels {
-        // Neighbours in label order mostly begin alike.
+        // Neighbours in label order mostly share their first labels.
         let n_same = self.built.iter().copied().zip(head.pairs(slot)).take_while(|(built, pair)| built == pair).count();
         self.built.truncate(n_same);
         self.builder.truncate(n_same);
@@ -78,7 +78,7 @@ mod tests {
     use crate::head::SeriesRef;
 
     #[test]
-    fn series_that_agree_in_what_is_asked_for_share_a_set() {
+    fn series_with_equal_requested_labels_share_a_set() {
         let mut head = Head::new(0);
         let labels = |pairs: &[(&str, &str)]| Labels::from_pairs(pairs.iter().copied()).unwrap();
         let mut slot =
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_sets_are_kept_than_the_bound_says() {
+    fn the_cache_is_bounded() {
         let mut head = Head::new(0);
         let mut projection = Projection::default();
         let asked = LabelHint::With(vec!["a".to_owned()]);

@@ -1,12 +1,12 @@
-//! The head: against a model, and what the model does not reach.
+//! The head against a model, and cases that the model does not reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::{Append, RejectReason};
-use crate::sample::{Sample, SampleColumns};
+use crate::isolation::ReadView;
+use crate::sample::{Append, RejectReason, Sample, SampleColumns};
 
 fn series_labels(i: usize) -> Labels {
     let value = |k: usize| (i * 7919 % (k + 3)).to_string();
@@ -23,7 +23,7 @@ fn make(head: &mut Head, i: usize) -> SlotRef {
 fn append(
     head: &mut Head,
     bounds: &Bounds,
-    request: u32,
+    append_id: u32,
     of: SlotRef,
     t: i64,
     bits: u64,
@@ -31,18 +31,18 @@ fn append(
     let sample = Sample { timestamp_ms: t, value: f64::from_bits(bits) };
     let append = Append { slot: of.slot, generation: of.generation, tag: 0, place: 0, sample };
     let mut result = Err(RejectReason::Moved);
-    head.append_all(&[append], |head, append| result = head.append(bounds, request, append));
+    head.append_all(&[append], |head, append| result = head.append(bounds, append_id, append));
     result
 }
 
-fn read(head: &Head, of: SlotRef, range: TimeRange, visible: &Visible) -> Vec<(i64, u64)> {
+fn read(head: &Head, of: SlotRef, range: TimeRange, view: &ReadView) -> Vec<(i64, u64)> {
     let (mut copies, mut out) = (HeadCopies::default(), SampleColumns::default());
-    // Another series before and behind: copies of several lie in one arena.
-    head.copy(&[of, of, of], range, visible, &mut copies);
+    // The same series three times: copies of several series share one buffer.
+    head.copy(&[of, of, of], range, view, &mut copies);
     assert_eq!(copies.len(), 3);
     copies.read(1, range, &mut out).unwrap();
     assert!(out.len() <= copies.n_samples_max(1) && (copies.has(1) || out.is_empty()));
-    assert_eq!(head.has_sample(of, range, visible, &mut copies), !out.is_empty());
+    assert_eq!(head.has_sample(of, range, view, &mut copies), !out.is_empty());
     out.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect()
 }
 
@@ -53,12 +53,11 @@ const ANY: Bounds = Bounds {
     out_of_order_window_ms: i64::MAX,
 };
 
-fn all() -> Visible {
-    Visible::new(1000, Vec::new())
+fn all() -> ReadView {
+    ReadView::new(1000, Vec::new())
 }
 
-/// A table of acceptance: newest time of the store, the window, and samples of one series, in turn, with what becomes of
-/// them. The sample `freeze` stands for a freeze, `flush` for one that is dropped at once.
+/// A table of cases: newest timestamp of the store, the window, and samples of one series, each with its outcome. The step `freeze` stands for a freeze, `flush` for one whose samples are dropped at once.
 fn check_accepted(newest_ms: i64, window_ms: i64, steps: &[(&str, i64, f64, Result<bool, RejectReason>)]) {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
@@ -83,7 +82,7 @@ fn check_accepted(newest_ms: i64, window_ms: i64, steps: &[(&str, i64, f64, Resu
 }
 
 #[test]
-fn with_a_window_samples_are_taken_late_and_older_ones_are_too_old() {
+fn with_a_window_out_of_order_samples_are_accepted_and_older_ones_are_too_old() {
     use RejectReason::{Duplicate, TooFarInFuture, TooOld};
     let (h, m) = (3_600_000, 60_000);
     let none = Ok(false);
@@ -114,7 +113,7 @@ fn with_a_window_samples_are_taken_late_and_older_ones_are_too_old() {
             ("append", 10 * h + 600_000, 2.0, Ok(true)),
         ],
     );
-    // As old as the newest one, which has left the head: it may be the same, so it is found out later.
+    // As old as the newest one, which has left the head: it may be the same, so the comparison is left to reads.
     let steps = [("append", 7 * h, 1.0, Ok(true)), ("flush", 0, 0.0, none), ("append", 7 * h, 2.0, Ok(true))];
     check_accepted(10 * h, 30 * m, &steps);
 }
@@ -145,7 +144,7 @@ fn without_a_window_bounds_are_those_of_prometheus() {
 }
 
 #[test]
-fn replay_has_no_bounds_and_the_first_of_two_values_stands() {
+fn replay_has_no_bounds_and_the_first_of_two_values_wins() {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
     head.set_last(of.slot, 100);
@@ -153,7 +152,7 @@ fn replay_has_no_bounds_and_the_first_of_two_values_stands() {
     use Replayed::{Conflicting, New, Repeated};
     let steps = [
         (200, 1.0, New(Order::Newest)),
-        (50, 2.0, New(Order::Late)),
+        (50, 2.0, New(Order::OutOfOrder)),
         (50, 2.0, Repeated),
         (50, 3.0, Conflicting),
         (200, 2.0, Conflicting),
@@ -162,13 +161,13 @@ fn replay_has_no_bounds_and_the_first_of_two_values_stands() {
         assert_eq!(replay(t, value), expected, "{value} at {t}");
     }
     let expected = [(50, 2.0_f64.to_bits()), (200, 1.0_f64.to_bits())];
-    assert_eq!(read(&head, of, TimeRange::ALL, &Visible::new(0, Vec::new())), expected);
+    assert_eq!(read(&head, of, TimeRange::ALL, &ReadView::new(0, Vec::new())), expected);
     assert_eq!(head.describe(of.slot).map(|(series, _, last_ms)| (series, last_ms)), Some((SeriesRef(0), 199)));
 }
 
-/// Requests go on while a checkpoint is written: what they bring is in the log behind it.
+/// Appends continue while a checkpoint is written: their samples are in the log after it.
 #[test]
-fn samples_since_a_freeze_are_in_order_again_behind_its_checkpoint() {
+fn samples_since_a_freeze_are_in_order_again_after_its_checkpoint() {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
     assert_eq!(head.describe(of.slot).unwrap().2, i64::MIN);
@@ -176,7 +175,7 @@ fn samples_since_a_freeze_are_in_order_again_behind_its_checkpoint() {
     head.freeze();
     head.drop_frozen();
     assert_eq!(head.describe(of.slot).unwrap().2, 100);
-    // A late one, and so many in order that chunks are closed.
+    // An out-of-order sample, and enough in-order ones to close chunks.
     let behind: Vec<_> = [50].into_iter().chain((0..1000).map(|i| 200 + i)).collect();
     behind.iter().for_each(|&t| _ = append(&mut head, &ANY, 0, of, t, 7).unwrap());
     let (series, labels, last_ms) = head.describe(of.slot).unwrap();
@@ -187,38 +186,38 @@ fn samples_since_a_freeze_are_in_order_again_behind_its_checkpoint() {
     loaded.set_last(slot, last_ms);
     for &t in &behind {
         let sample = Sample { timestamp_ms: t, value: f64::from_bits(7) };
-        let order = if t == 50 { Order::Late } else { Order::Newest };
+        let order = if t == 50 { Order::OutOfOrder } else { Order::Newest };
         assert_eq!(loaded.replay(slot, AnySample::Float(sample)), Replayed::New(order), "{t}");
     }
 }
 
-/// Requests that are in flight over the end of a chunk, of a late buffer and of a freeze stay hidden as a whole.
+/// Appends in flight stay entirely hidden when a chunk or an out-of-order buffer is closed or the head is frozen.
 #[test]
-fn requests_in_flight_are_hidden_wherever_their_samples_went() {
+fn appends_in_flight_are_hidden_wherever_their_samples_are() {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
     let request_of = |t: i64| (t / 100 % 7) as u32;
     for t in 0..1000 {
         append(&mut head, &ANY, request_of(t), of, 10_000 + 10 * t, t as u64).unwrap();
     }
-    // Late ones lie between those in order, and in front.
+    // Out-of-order samples lie between those in order, and in front.
     for t in 0..1000 {
         append(&mut head, &ANY, 10 + request_of(t), of, 9_995 + 10 * (t * 17 % 1000), t as u64).unwrap();
     }
     for frozen in [false, true] {
         for in_flight in [vec![], vec![3], vec![0, 6, 12], (0..20).collect()] {
-            let visible = Visible::new(20, in_flight.clone());
-            let seen = read(&head, of, TimeRange::ALL, &visible).len();
+            let view = ReadView::new(20, in_flight.clone());
+            let seen = read(&head, of, TimeRange::ALL, &view).len();
             let hidden = (0..1000).map(request_of).flat_map(|r| [r, 10 + r]).filter(|r| in_flight.contains(r));
             assert_eq!(seen, 2000 - hidden.count(), "frozen {frozen}, in flight {in_flight:?}");
         }
         head.freeze();
     }
     head.set_horizon(20);
-    assert_eq!(read(&head, of, TimeRange::ALL, &Visible::new(20, Vec::new())).len(), 2000);
+    assert_eq!(read(&head, of, TimeRange::ALL, &ReadView::new(20, Vec::new())).len(), 2000);
 }
 
-/// Evicts up to `n_max` series from the slots behind `*from`, then those before, and gives their memory back.
+/// Evicts up to `n_max` series from the slots after `*from`, then those before, and reclaims their memory.
 fn evict(head: &mut Head, before_ms: i64, from: &mut u32, n_max: usize) -> usize {
     let (mut n, end) = (0, head.table.end() as u32);
     for _ in 0..end {
@@ -229,15 +228,21 @@ fn evict(head: &mut Head, before_ms: i64, from: &mut u32, n_max: usize) -> usize
         n += head.evict(before_ms, *from..*from + 1);
         *from += 1;
     }
-    let tables = [Garbage::Ends, Garbage::LabelSets, Garbage::Texts, Garbage::Series, Garbage::Symbols];
-    for garbage in tables.into_iter().chain(head.names().into_iter().map(Garbage::Values)) {
+    let tables = [
+        ShrinkTarget::Tails,
+        ShrinkTarget::LabelSets,
+        ShrinkTarget::Strings,
+        ShrinkTarget::Series,
+        ShrinkTarget::Symbols,
+    ];
+    for garbage in tables.into_iter().chain(head.names().into_iter().map(ShrinkTarget::Values)) {
         (0..).take_while(|&step| head.shrink(garbage, step)).for_each(drop);
     }
     n
 }
 
 #[test]
-fn a_walk_comes_to_each_slot_once() {
+fn a_walk_visits_each_slot_once() {
     let mut head = Head::new(0);
     assert_eq!(head.slots_of_step(0), None);
     (0..1025).for_each(|i| _ = make(&mut head, i));
@@ -246,7 +251,7 @@ fn a_walk_comes_to_each_slot_once() {
 }
 
 #[test]
-fn memory_is_given_back_when_all_series_are_stale() {
+fn memory_is_reclaimed_when_all_series_are_idle() {
     let mut head = Head::new(0);
     let (empty, mut from) = (head.size(), 0);
     let slots: Vec<_> = (0..20_000).map(|i| make(&mut head, i)).collect();
@@ -263,13 +268,13 @@ fn memory_is_given_back_when_all_series_are_stale() {
     assert_eq!(evict(&mut head, 9, &mut from, usize::MAX), 0, "the newest sample is not that old");
     assert_eq!((evict(&mut head, 10, &mut from, 50), head.len()), (50, 19_950));
     assert_eq!((evict(&mut head, 10, &mut from, usize::MAX), head.len(), head.table.end()), (19_950, 0, 0));
-    assert!(head.size() < full / 5, "when their newest samples were is known: {full} {}", head.size());
-    (0..).take_while(|&piece| head.forget_departed(piece, i64::MAX)).for_each(drop);
+    assert!(head.size() < full / 5, "the timestamps of their newest samples are remembered: {full} {}", head.size());
+    (0..).take_while(|&piece| head.forget_evicted(piece, i64::MAX)).for_each(drop);
     assert!(head.size() < empty + full / 50, "{empty} {full} {}", head.size());
     assert!(slots.iter().all(|&of| append(&mut head, &ANY, 0, of, 100, 7) == Err(RejectReason::Moved)));
     for i in 0..20_000 {
         let of = make(&mut head, i);
-        assert!(!slots.contains(&of) || i > 100, "a slot that is given again has another generation");
+        assert!(!slots.contains(&of) || i > 100, "a reused slot has another generation");
     }
 }
 
@@ -291,7 +296,7 @@ fn sorted(head: &Head, slots: Vec<SlotRef>) -> Vec<SlotRef> {
 }
 
 #[test]
-fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
+fn slots_are_sorted_by_labels_ranked_or_not_and_during_evictions() {
     let mut head = Head::new(0);
     let is_sorted = |head: &Head, slots: &[SlotRef]| {
         slots.iter().map(|of| head.labels(of.slot)).collect::<Vec<_>>().is_sorted_by(|a, b| a < b)
@@ -310,7 +315,7 @@ fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
         }
         n_ranked = n_series;
     }
-    // Series go while a sort is under way, and others take their slots.
+    // Series are evicted during a sort, and others reuse their slots.
     let mut sort = started(&head, &all_slots(&head));
     assert!(sort.step(&head), "all are ranked");
     (9020..14_000).for_each(|i| {
@@ -331,7 +336,7 @@ fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
     }
     let in_order: Vec<_> = sort.finish().into_iter().filter(|&of| head.is_current(of)).collect();
     assert!(in_order.len() == 14_000 - 2500 && is_sorted(&head, &in_order), "{}", in_order.len());
-    // Ranks are made while series go and others take their slots.
+    // Series are evicted while ranks are computed, and others reuse their slots.
     let ranks = Ranks::new(&in_order, head.n_removed());
     assert_eq!(evict(&mut head, 0, &mut from, 300), 300);
     (0..300).for_each(|i| {
@@ -344,7 +349,7 @@ fn slots_come_in_label_order_ranked_or_not_and_over_evictions() {
 }
 
 #[test]
-fn series_are_found_by_all_their_labels_and_only_those() {
+fn series_are_found_by_exactly_their_labels() {
     let mut head = Head::new(0);
     let slots: Vec<_> = (0..500).map(|i| make(&mut head, i)).collect();
     for (i, &of) in slots.iter().enumerate() {
@@ -360,11 +365,11 @@ fn series_are_found_by_all_their_labels_and_only_those() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A request with runs of samples: series, first time, distance, number, bits. It stays in flight.
+    /// An append with runs of samples: series, first timestamp, interval, number, bits. It stays in flight.
     Begin(Vec<(usize, i64, i64, i64, u64)>),
-    /// The n-th request in flight, modulo how many there are, is finished.
+    /// Finishes the n-th append in flight, modulo their number.
     Finish(usize),
-    /// A reader begins, or the n-th ends.
+    /// Begins a reader, or ends the n-th.
     Reader(Option<usize>),
     Freeze,
     DropFrozen,
@@ -383,7 +388,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A series of the model: bits and request by time.
+/// A series of the model: bits and append id by timestamp.
 #[derive(Debug, Default)]
 struct Model {
     of: Option<SlotRef>,
@@ -397,7 +402,7 @@ impl Model {
         &mut self,
         newest: Option<i64>,
         window: i64,
-        request: u32,
+        append_id: u32,
         t: i64,
         bits: u64,
     ) -> Result<bool, RejectReason> {
@@ -424,14 +429,14 @@ impl Model {
             return Err(refused);
         }
         self.last = self.last.max(Some(t));
-        self.live.insert(t, (bits, request));
+        self.live.insert(t, (bits, append_id));
         Ok(true)
     }
 
-    fn read(&self, range: TimeRange, visible: &Visible) -> Vec<(i64, u64)> {
+    fn read(&self, range: TimeRange, view: &ReadView) -> Vec<(i64, u64)> {
         let mut samples = BTreeMap::new();
-        for (&t, &(bits, request)) in self.frozen.iter().chain(&self.live) {
-            if range.contains(t) && visible.sees(request) {
+        for (&t, &(bits, append_id)) in self.frozen.iter().chain(&self.live) {
+            if range.contains(t) && view.sees(append_id) {
                 samples.entry(t).or_insert(bits);
             }
         }
@@ -442,7 +447,7 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// A head is a map from series to samples; readers see whole requests or nothing of them.
+    /// A head is a map from series to samples; readers see appends entirely or not at all.
     #[test]
     fn a_head_is_a_map(
         steps in proptest::collection::vec(step(), 1..40),
@@ -453,13 +458,13 @@ proptest! {
         let mut head = Head::new(0);
         head.set_horizon(base);
         let mut models: Vec<Model> = (0..4).map(|_| Model::default()).collect();
-        let (mut next, mut in_flight, mut readers) = (base, Vec::new(), Vec::<Visible>::new());
+        let (mut next, mut in_flight, mut readers) = (base, Vec::new(), Vec::<ReadView>::new());
         let (mut newest, mut gone) = (None, Vec::new());
         for step in steps {
             match step {
                 Step::Begin(runs) => {
-                    let request = next;
-                    in_flight.push(request);
+                    let append_id = next;
+                    in_flight.push(append_id);
                     next = next.wrapping_add(1);
                     let bounds = Bounds {
                         future_max_ms: i64::MAX, newest_ms: newest, in_order_max_age_ms: 200, out_of_order_window_ms: window,
@@ -469,8 +474,8 @@ proptest! {
                         prop_assert!(models[i].of.is_none_or(|before| before == of));
                         models[i].of = Some(of);
                         for t in (0..n).map(|k| first + k * distance) {
-                            let expected = models[i].append(bounds.newest_ms, window, request, t, bits);
-                            let result = append(&mut head, &bounds, request, of, t, bits);
+                            let expected = models[i].append(bounds.newest_ms, window, append_id, t, bits);
+                            let result = append(&mut head, &bounds, append_id, of, t, bits);
                             prop_assert_eq!(result.map(|done| done != Appended::Repeated), expected, "series {} at {}", i, t);
                             newest = newest.max(expected.ok().filter(|new| *new).map(|_| t));
                         }
@@ -479,7 +484,7 @@ proptest! {
                 Step::Finish(n) => if !in_flight.is_empty() {
                     in_flight.remove(n % in_flight.len());
                 },
-                Step::Reader(None) => readers.push(Visible::new(next, in_flight.clone())),
+                Step::Reader(None) => readers.push(ReadView::new(next, in_flight.clone())),
                 Step::Reader(Some(n)) => if n < readers.len() {
                     readers.remove(n);
                 },
@@ -507,27 +512,27 @@ proptest! {
                     let stale = |m: &Model| m.of.is_some() && m.live.is_empty() && m.frozen.is_empty() && m.last.is_none_or(|last| last < before);
                     prop_assert_eq!(evict(&mut head, before, &mut 0, 100), models.iter().filter(|m| stale(m)).count());
                     for model in models.iter_mut().filter(|m| stale(m)) {
-                        // What is accepted does not depend on whether a series has left.
+                        // Whether a sample is accepted does not depend on evictions.
                         gone.push(model.of.take().unwrap());
                     }
                 }
             }
-            let now = Visible::new(next, in_flight.clone());
-            let horizon = readers.iter().chain([&now]).map(Visible::horizon).min_by_key(|h| h.wrapping_sub(base) as i32).unwrap();
+            let now = ReadView::new(next, in_flight.clone());
+            let horizon = readers.iter().chain([&now]).map(ReadView::horizon).min_by_key(|h| h.wrapping_sub(base) as i32).unwrap();
             head.set_horizon(horizon);
             let in_memory = models.iter().flat_map(|m| m.frozen.keys().chain(m.live.keys()).copied());
             let range = in_memory.clone().min().zip(in_memory.max());
             prop_assert_eq!(head.range().map(|range| (range.start_ms, range.end_ms)), range);
-            for visible in readers.iter().chain([&now]) {
+            for view in readers.iter().chain([&now]) {
                 for range in [TimeRange::ALL, TimeRange { start_ms, end_ms: start_ms + len_ms }] {
                     for model in &models {
                         let Some(of) = model.of else { continue };
-                        prop_assert_eq!(read(&head, of, range, visible), model.read(range, visible), "{:?}", visible);
+                        prop_assert_eq!(read(&head, of, range, view), model.read(range, view), "{:?}", view);
                     }
                 }
             }
             for &of in &gone {
-                prop_assert!(read(&head, of, TimeRange::ALL, &all()).is_empty(), "a slot that was given again is not the old series");
+                prop_assert!(read(&head, of, TimeRange::ALL, &all()).is_empty(), "a reused slot is not the old series");
             }
             prop_assert_eq!(head.len(), models.iter().filter(|m| m.of.is_some()).count());
         }

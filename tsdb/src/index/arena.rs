@@ -1,28 +1,27 @@
-//! Arenas: runs of values, each in one piece, whose memory is given back a piece at a time.
+//! Arenas: storage for runs of values, whose memory is freed a piece at a time.
 //!
-//! As with [`Column`](super::Column), nothing is moved when an arena grows. A run lies within a piece of the arena, so a
-//! piece may end with a few values that are never used; a run that is longer than a piece has one of its own. A piece of
-//! which nothing is in use any more is freed. One of which little is in use is [`sparse`](Arena::is_sparse): its owner moves
-//! what is left, run by run, when it comes by.
+//! As with [`Column`](super::Column), growing moves nothing. A run lies within one piece, so a piece may end with a few
+//! unused values; a run that is longer than a piece has a piece of its own. An unused piece is freed. A piece of which
+//! little is used is [`sparse`](Arena::is_sparse): the owner moves its remaining runs elsewhere, one by one.
 
 use std::ops::Range;
 
-/// What the pieces of an arena are: texts, or arrays of numbers.
+/// The contents of a piece: strings, or arrays of integers.
 pub trait Piece: Default {
     /// A run.
     type Run: ?Sized;
-    /// Bytes of a value.
+    /// Bytes per value.
     const VALUE_SIZE: usize;
 
-    /// Counts the values of a run.
+    /// Returns the number of values in a run.
     fn len_of(run: &Self::Run) -> usize;
-    /// Starts empty, with room for so many values.
+    /// Creates an empty piece with room for `n` values.
     fn with_room(n: usize) -> Self;
-    /// Counts the values that there are, and those for which there is room.
+    /// Returns the number of values and the capacity.
     fn filled(&self) -> (usize, usize);
-    /// Appends a run; there is room for it.
+    /// Appends a run; the piece must have room for it.
     fn append(&mut self, run: &Self::Run);
-    /// Returns the run at a place.
+    /// Returns the run at a range of positions.
     fn run(&self, at: Range<usize>) -> &Self::Run;
 }
 
@@ -30,33 +29,33 @@ pub trait Piece: Default {
 #[derive(Debug)]
 pub struct Arena<P> {
     pieces: Vec<Counted<P>>,
-    /// The piece that takes the next run, if there is one.
+    /// The piece that takes the next run.
     open: usize,
-    /// Numbers of pieces that are free.
+    /// Indexes of free pieces.
     free: Vec<usize>,
-    /// Values for which there is room.
+    /// Capacity of all pieces in values.
     room: usize,
 }
 
-/// A piece; empty if it is free, or if one before it is longer than a piece and stands for this one as well.
+/// A piece. Empty if it is free, or if it belongs to a run in an earlier piece that is longer than a piece.
 #[derive(Debug, Default)]
 struct Counted<P> {
     piece: P,
-    /// Values in use, and one more for each run.
+    /// Values in use, plus one per run.
     n_used: usize,
 }
 
-/// Values of a piece.
+/// Values per piece.
 const PIECE_LEN: usize = 1 << 16;
-/// Values for which the first piece has room at first.
+/// Initial capacity of the first piece.
 const ROOM_MIN: usize = 256;
-/// A piece of which less than one in so many values is in use is sparse.
+/// A piece is sparse if less than one value in this many is used.
 const SPARSE: usize = 2;
-/// Pieces of an arena: places are 32 bits, and the last one of them is none.
+/// Pieces of an arena: positions have 32 bits, and the highest one is reserved.
 const PIECES_MAX: usize = (1 << 32) / PIECE_LEN - 1;
 
 impl<P: Piece> Arena<P> {
-    /// Adds a run and returns its place, which is less than `u32::MAX`; `None` if the arena is full.
+    /// Adds a run and returns its position, which is less than `u32::MAX`; `None` if the arena is full.
     pub fn push(&mut self, run: &P::Run) -> Option<u32> {
         let n = P::len_of(run);
         let fits = self.pieces.get(self.open).is_some_and(|open| {
@@ -70,16 +69,16 @@ impl<P: Piece> Arena<P> {
         let open = &mut self.pieces[self.open];
         open.piece.append(run);
         open.n_used += n + 1;
-        Some(u32::try_from(place).expect("there are no more than PIECES_MAX pieces"))
+        Some(u32::try_from(place).expect("there are at most PIECES_MAX pieces"))
     }
 
-    /// Makes room for a run and returns the number of its piece.
+    /// Makes room for a run and returns the index of its piece.
     #[cold]
     fn make_room(&mut self, n: usize) -> Option<usize> {
         if let [only] = &mut self.pieces[..]
             && self.free.is_empty()
         {
-            // The first piece doubles until it is as large as the others.
+            // The first piece doubles until it has the size of the others.
             let (len, room) = only.piece.filled();
             if len + n <= PIECE_LEN {
                 let mut larger = P::with_room((2 * (len + n)).min(PIECE_LEN));
@@ -104,17 +103,17 @@ impl<P: Piece> Arena<P> {
         Some(number)
     }
 
-    /// Returns the run of so many values at a place.
+    /// Returns the run of `n` values at a position.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such run.
     #[inline]
     pub fn run(&self, place: u32, n: usize) -> &P::Run {
         let (number, at) = split(place);
         self.pieces[number].piece.run(at..at + n)
     }
 
-    /// Says that a run is not in use any more.
+    /// Marks a run as unused.
     pub fn release(&mut self, place: u32, n: usize) {
         let (number, _) = split(place);
         let of = &mut self.pieces[number];
@@ -127,17 +126,17 @@ impl<P: Piece> Arena<P> {
         self.free.extend(number..number + n.div_ceil(PIECE_LEN).max(1));
     }
 
-    /// Tells whether little of the piece that a run is in is in use: it should be moved.
+    /// Returns `true` if the piece of a run is sparse, so that the run should be moved.
     pub fn is_sparse(&self, place: u32) -> bool {
         let (number, _) = split(place);
         let of = &self.pieces[number];
         number != self.open && of.n_used < of.piece.filled().0 / SPARSE
     }
 
-    /// Moves a run and returns its new place; `None` if it stays where it is, as the arena is full.
+    /// Moves a run and returns its new position; `None` if the arena is full and the run stays.
     pub fn relocate(&mut self, place: u32, n: usize) -> Option<u32> {
         let (number, at) = split(place);
-        debug_assert!(number != self.open, "what is in the open piece stays");
+        debug_assert!(number != self.open, "runs in the open piece are not moved");
         let piece = std::mem::take(&mut self.pieces[number].piece);
         let moved = self.push(piece.run(at..at + n));
         self.pieces[number].piece = piece;
@@ -146,14 +145,14 @@ impl<P: Piece> Arena<P> {
         Some(moved)
     }
 
-    /// Returns the bytes that the arena takes.
+    /// Returns the size of the arena in bytes.
     pub fn size(&self) -> usize {
         let pieces = self.pieces.capacity() * size_of::<Counted<P>>() + self.free.capacity() * size_of::<usize>();
         self.room * P::VALUE_SIZE + pieces
     }
 }
 
-/// Returns the number of a piece, and the place in it.
+/// Returns the index of a piece, and the position in it.
 #[inline]
 fn split(place: u32) -> (usize, usize) {
     let place = place as usize;
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_any_length_come_back() {
+    fn runs_of_any_length_round_trip() {
         let lens = [0, 3, PIECE_LEN, 0, 2 * PIECE_LEN + 1, 1, PIECE_LEN - 1, 0, PIECE_LEN + 1, 2, 300, PIECE_LEN];
         let mut arena = Arena::<Vec<u32>>::default();
         let places: Vec<_> = lens.iter().enumerate().map(|(i, &n)| arena.push(&run(i, n)).unwrap()).collect();
@@ -239,11 +238,11 @@ mod tests {
         assert!(arena.size() < 4096, "{}", arena.size());
         let n_pieces = arena.pieces.len();
         (0..n_pieces).for_each(|_| _ = arena.push(&run(1, PIECE_LEN)).unwrap());
-        assert_eq!(arena.pieces.len(), n_pieces, "numbers are given again");
+        assert_eq!(arena.pieces.len(), n_pieces, "free pieces are reused");
     }
 
     #[test]
-    fn small_arenas_take_little() {
+    fn small_arenas_use_little_memory() {
         let mut arena = Arena::<String>::default();
         arena.push("x");
         assert!(arena.size() < 1024, "{}", arena.size());
@@ -253,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_moved_out_of_sparse_pieces_stays_what_it_is(
+        fn runs_moved_out_of_sparse_pieces_keep_their_values(
             lens in proptest::collection::vec(prop_oneof![0..2_000_usize, 30_000..70_000_usize], 1..60),
             gone in proptest::collection::vec(any::<bool>(), 60),
         ) {
@@ -277,7 +276,7 @@ mod tests {
                 prop_assert_eq!(arena.run(places[i], runs[i].len()), &runs[i][..]);
             }
             let used: usize = live.iter().map(|&i| runs[i].len()).sum();
-            // Half of each piece but the open one, and the ends of pieces into which the next run did not fit.
+            // Half of each piece except the open one, and the unused ends of pieces.
             prop_assert!(arena.room <= 2 * used + 2 * PIECE_LEN + live.len() * 70_000);
         }
     }

@@ -1,33 +1,33 @@
-//! The postings of many series, made at once.
+//! Bulk construction of postings.
 //!
-//! A series that comes by itself looks each of its labels up, in tables that outgrow the processor's caches, and has lists
-//! grow a slot at a time. Where all series of a head are known, those of a label are sorted by its values instead: by
-//! counting, as values are numbers. So each list is made once, as long as it will be. Neighbours often have a value in
-//! common, so what is counted and sorted are runs of slots.
+//! A series that is added alone looks up each of its labels in tables larger than the processor's caches, and its lists
+//! grow one slot at a time. When all series of a head are known, the series of one label are sorted by value instead:
+//! by counting sort, as values are integers. Each list is then allocated once with its final size. Neighbours often
+//! share a value, so runs of slots are counted and sorted.
 //!
-//! Used when the series of a log come back (`head::load`). What it takes besides the postings is some twenty bytes for each
-//! run of the label that is being looked at.
+//! Used to load series during replay (`head::load`). Besides the postings it takes some twenty bytes per run of the
+//! label at hand.
 
 use std::ops::Range;
 
 use super::postings::Values;
 use super::symbols::SymbolId;
 
-/// Gathers the series of one label after the other; memory is reused.
+/// Builds the postings of one label after the other; reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct LabelBuilder {
-    /// Ascending by slots, with their value: neighbours with the same one are one run.
+    /// Ascending by slot, with the value: neighbours with the same value form one run.
     runs: Vec<(SymbolId, Range<u32>)>,
-    /// The same by value.
+    /// The runs sorted by value.
     by_value: Vec<Range<u32>>,
-    /// The values, in the order in which they first come.
+    /// The values in order of first occurrence.
     values: Vec<SymbolId>,
-    /// By value: how many runs it has, then where its next one goes; all zero between two labels.
+    /// By value: the number of its runs, then the position of its next run; all zero between two labels.
     ends: Vec<u32>,
 }
 
 impl LabelBuilder {
-    /// Adds a series, whose slot is above those before.
+    /// Adds a series, whose slot is above those added before.
     #[inline]
     pub(crate) fn push(&mut self, slot: u32, value: SymbolId) {
         match self.runs.last_mut() {
@@ -36,8 +36,8 @@ impl LabelBuilder {
         }
     }
 
-    /// Returns the postings of the label whose series were added, and begins the next one. Calls `count` with each value
-    /// and how many series have it; `None` if that returns it.
+    /// Returns the postings of the label whose series were added and starts the next label. Calls `count` with each
+    /// value and its number of series; returns `None` if `count` does.
     pub(crate) fn finish(&mut self, mut count: impl FnMut(SymbolId, u32) -> Option<()>) -> Option<Values> {
         self.sort();
         let (mut values, mut start) = (Values::default(), 0);
@@ -52,7 +52,7 @@ impl LabelBuilder {
         Some(values)
     }
 
-    /// Sorts the runs by value; each value's end then stands in `ends`.
+    /// Sorts the runs by value; `ends` then holds the end of each value's runs.
     fn sort(&mut self) {
         let Self { runs, by_value, values, ends } = self;
         let n_symbols = runs.iter().map(|(value, _)| value.0 as usize + 1).max().unwrap_or(0);
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_made_at_once_is_what_is_made_one_by_one(
+        fn bulk_construction_equals_inserting_one_by_one(
             labels in proptest::collection::vec(
                 proptest::collection::vec((1..4_u32, 0..6_u32, 1..100_u32), 0..60), 1..4,
             ),
@@ -124,7 +124,7 @@ mod tests {
                 let mut built = builder.finish(|value, n| counted.insert(value.0, n).is_none().then_some(())).unwrap();
                 prop_assert_eq!(counted, counts);
                 assert_same(&built, &inserted);
-                // What comes and goes later finds lists as it expects them.
+                // Later insertions and removals find the lists as they expect them.
                 for &(value, slot) in &more {
                     if slot % 3 == 0 {
                         built.remove(SymbolId(value), slot);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_it_is_one_by_one() {
+    fn bulk_construction_uses_as_much_memory_as_inserting_one_by_one() {
         let value = |slot: u32| SymbolId([slot, 7, slot / 50, slot % 3][slot as usize / 5_000]);
         let (mut builder, mut inserted) = (LabelBuilder::default(), Values::default());
         for slot in 0..20_000 {

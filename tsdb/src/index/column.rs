@@ -1,30 +1,29 @@
 //! Columns: growing arrays of small values that are never moved as a whole.
 //!
-//! A vector that grows copies all that it holds, and touches fresh memory for all of it each time: while a million series
-//! come in, that was most of what the kernel had to do for them, and a shard's lock was held meanwhile. A column consists
-//! of pieces of one size. The first one grows by doubling, so that small columns stay small; from then on a piece is added
-//! at a time, and nothing is moved.
+//! A vector that grows copies its contents into fresh memory. While a million series were created, that was most of the
+//! kernel's work, done under a shard's lock. A column consists of pieces of one size. The first piece grows by
+//! doubling, so that small columns stay small; from then on growing adds a piece and moves nothing.
 
 use std::ops::{Index, IndexMut};
 
 /// A growing array.
 #[derive(Debug)]
 pub struct Column<T> {
-    /// All but the last are full.
+    /// All pieces but the last are full.
     pieces: Vec<Vec<T>>,
     len: usize,
 }
 
 /// The largest piece, in bytes.
 const PIECE_SIZE: usize = 1 << 16;
-/// Values of a column that is not empty for which there is room at least.
+/// Minimum capacity of a non-empty column.
 const ROOM_MIN: usize = 8;
 
 impl<T> Column<T> {
-    /// Values of a piece: a power of two.
+    /// Values per piece: a power of two.
     const PIECE_LEN: usize = 1 << (PIECE_SIZE / size_of::<T>()).ilog2();
 
-    /// Counts the values.
+    /// Returns the number of values.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -35,13 +34,13 @@ impl<T> Column<T> {
         self.len == 0
     }
 
-    /// Returns a value, if there are so many.
+    /// Returns the value at `idx`.
     #[inline]
     pub fn get(&self, idx: usize) -> Option<&T> {
         self.pieces.get(idx / Self::PIECE_LEN)?.get(idx % Self::PIECE_LEN)
     }
 
-    /// Returns a value to change, if there are so many.
+    /// Returns a mutable reference to the value at `idx`.
     #[inline]
     pub fn get_mut(&mut self, idx: usize) -> Option<&mut T> {
         self.pieces.get_mut(idx / Self::PIECE_LEN)?.get_mut(idx % Self::PIECE_LEN)
@@ -78,12 +77,12 @@ impl<T> Column<T> {
         self.pieces.iter().flatten()
     }
 
-    /// Iterates over all values, to change them.
+    /// Iterates mutably over all values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.pieces.iter_mut().flatten()
     }
 
-    /// Shortens the column to `len`, if it is longer, and gives the memory of pieces behind that back.
+    /// Shortens the column to `len`, if it is longer, and frees the pieces after that.
     pub fn truncate(&mut self, len: usize) {
         if len >= self.len {
             return;
@@ -91,12 +90,12 @@ impl<T> Column<T> {
         self.len = len;
         self.pieces.truncate(len.div_ceil(Self::PIECE_LEN));
         if let Some(last) = self.pieces.last_mut() {
-            // All before it are full.
+            // All pieces before it are full.
             last.truncate((len - 1) % Self::PIECE_LEN + 1);
         }
     }
 
-    /// Returns the bytes that the column takes.
+    /// Returns the size of the column in bytes.
     pub fn size(&self) -> usize {
         let room = match &self.pieces[..] {
             [only] => only.capacity(),
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_back_wherever_a_piece_ends() {
+    fn values_round_trip_at_the_ends_of_pieces() {
         let n = Column::<u64>::PIECE_LEN;
         for len in [0, 1, 7, 8, 9, n - 1, n, n + 1, 3 * n] {
             let mut column: Column<u64> = (0..len as u64).collect();
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_is_cut_and_grows_again() {
+    fn a_column_is_truncated_and_grows_again() {
         let n = Column::<u64>::PIECE_LEN;
         for len in [0, 1, n - 1, n, n + 1, 2 * n, 3 * n, 4 * n] {
             let mut column: Column<u64> = (0..3 * n as u64).collect();
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn small_columns_take_little() {
+    fn small_columns_use_little_memory() {
         let mut column = Column::default();
         (0..9_u32).for_each(|value| column.push(value));
         assert!(column.size() <= 16 * 4 + 4 * size_of::<Vec<u32>>(), "{}", column.size());

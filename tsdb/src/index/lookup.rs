@@ -7,24 +7,24 @@ use super::postings::{Postings, Values};
 use super::select::{TERMS_PER_CHECK, Terms, select};
 use super::slot_set::SlotSet;
 use super::symbols::{SymbolId, Symbols};
-use super::texts::Texts;
+
+use super::label_counts::LabelCounts;
 use super::value_order::ORDERED_VALUES_MIN;
-use crate::cardinality::LabelCounts;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
-use crate::matcher::Matcher;
+use crate::labels::{Matcher, StringSet};
 
-/// What testing a value and adding its series to a set costs, in series whose value is looked up.
+/// The cost of testing a value and adding its series to a set, in units of reading the value of one series.
 const VALUE_COST: u64 = 16;
-/// What came of this many values is remembered while series are looked at.
+/// Test results that are cached while series are visited.
 const VERDICTS: usize = 256;
 
-/// The labels of series by slot: the other way round than postings, and the shorter one where series are few.
+/// The labels of series by slot: the inverse of postings, and the cheaper way if there are few series.
 pub(crate) trait SlotLabels {
-    /// Returns the value that a series has for a label, if it has one.
+    /// Returns the value of a series for a label.
     fn value(&self, slot: u32, name: SymbolId) -> Option<SymbolId>;
 
-    /// Returns a number for the list of a series' label names, and the list.
+    /// Returns the names of a series' labels, and an id of that list.
     fn names(&self, slot: u32) -> (u32, &[SymbolId]);
 }
 
@@ -45,20 +45,20 @@ impl Index {
         }
     }
 
-    /// Adds the slots from 0 to `end`, of which no label is known; there are none yet.
+    /// Adds the slots from 0 to `end` to an empty index, without labels.
     pub(crate) fn insert_all(&mut self, end: u32) {
-        debug_assert_eq!(self.all.len(), 0, "an index is built once");
+        debug_assert_eq!(self.all.len(), 0, "bulk loading starts with an empty index");
         self.all = SlotSet::of(std::slice::from_ref(&(0..end)));
     }
 
-    /// Adds a label that no series has yet, with all series that have it.
+    /// Adds a new label with all series that have it.
     pub(crate) fn insert_label(&mut self, name: SymbolId, values: Values) {
         self.size += values.size();
         let replaced = self.names.insert(name, values);
-        debug_assert!(replaced.is_none(), "labels are built once");
+        debug_assert!(replaced.is_none(), "a label is added once");
     }
 
-    /// Returns about how many bytes the index takes.
+    /// Returns the approximate size of the index in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -66,7 +66,7 @@ impl Index {
     /// Returns the slots of the series that pass all matchers.
     ///
     /// # Errors
-    /// When the request ends.
+    /// If the request is interrupted.
     pub(crate) fn select(
         &self,
         ctx: &QueryContext,
@@ -77,13 +77,13 @@ impl Index {
         select(ctx, &mut HeadTerms { index: self, symbols, labels }, matchers)
     }
 
-    /// Returns the labels with many values whose order is not known, or not that of all.
+    /// Returns the labels with many values whose sorted order is missing or outdated.
     pub(crate) fn unordered(&self) -> Vec<SymbolId> {
         let many = self.names.iter().filter(|(_, values)| values.len() >= ORDERED_VALUES_MIN);
         many.filter(|(_, values)| values.order.is_outdated()).map(|(&name, _)| name).collect()
     }
 
-    /// Begins to order the values of a label.
+    /// Begins to sort the values of a label.
     pub(crate) fn begin_order(&mut self, name: SymbolId) {
         let Some(values) = self.names.get_mut(&name) else { return };
         self.size -= values.size();
@@ -91,12 +91,12 @@ impl Index {
         self.size += values.size();
     }
 
-    /// Returns the values of a label in a piece of its table, and the number of pieces, which may grow once.
+    /// Returns the values of a label in one piece of its table, and the number of pieces, which may grow once.
     pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
         self.names.get(&name).map_or((Vec::new(), 0), |values| values.of_piece(piece))
     }
 
-    /// Takes the values that there were at [`Index::begin_order`], and maybe later ones, in order of their texts.
+    /// Sets the order of the values that existed at [`Index::begin_order`], and possibly later ones, sorted as strings.
     pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
         let Some(values) = self.names.get_mut(&name) else { return };
         self.size -= values.size();
@@ -112,7 +112,7 @@ impl Index {
         self.names.get(&symbols.find(name)?)
     }
 
-    /// Tells whether any series has a label of this name.
+    /// Returns `true` if any series has a label of this name.
     pub(crate) fn has_label(&self, symbols: &Symbols, name: &str) -> bool {
         self.values(symbols, name).is_some()
     }
@@ -120,13 +120,13 @@ impl Index {
     /// Adds the names of the labels that series in `slots` (or any series) have to `names`.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up.
+    /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn label_names(
         &self,
         ctx: &QueryContext,
         symbols: &Symbols,
         slots: Option<(&RoaringBitmap, &impl SlotLabels)>,
-        names: &mut Texts,
+        names: &mut StringSet,
     ) -> Result<()> {
         if let Some((slots, labels)) = slots
             && slots.len() < self.names.values().map(|values| values.len() as u64).sum()
@@ -136,7 +136,7 @@ impl Index {
         for (&name, values) in &self.names {
             ctx.check()?;
             if slots.is_none_or(|(slots, _)| values.iter().any(|(_, postings)| postings.intersects(slots))) {
-                names.insert(symbols.text(name))?;
+                names.insert(symbols.resolve(name))?;
             }
         }
         Ok(())
@@ -145,14 +145,14 @@ impl Index {
     /// Adds the values that series in `slots` (or any series) have for a label to `values`.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up.
+    /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn label_values(
         &self,
         ctx: &QueryContext,
         symbols: &Symbols,
         name: &str,
         slots: Option<(&RoaringBitmap, &impl SlotLabels)>,
-        values: &mut Texts,
+        values: &mut StringSet,
     ) -> Result<()> {
         let Some(name) = symbols.find(name) else { return Ok(()) };
         let Some(all) = self.names.get(&name) else { return Ok(()) };
@@ -166,7 +166,7 @@ impl Index {
                 ctx.check()?;
             }
             if slots.is_none_or(|(slots, _)| postings.intersects(slots)) {
-                values.insert(symbols.text(value))?;
+                values.insert(symbols.resolve(value))?;
             }
         }
         Ok(())
@@ -177,14 +177,14 @@ impl Index {
         for (value, postings) in self.values(symbols, name).into_iter().flat_map(Values::iter) {
             let mut slots = RoaringBitmap::new();
             postings.union_into(&mut slots);
-            each(symbols.text(value), slots);
+            each(symbols.resolve(value), slots);
         }
     }
 
-    /// Counts the series of each value of a label, and the bytes that the index over them takes.
+    /// Counts the series of each value of a label, and the size of their postings.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up.
+    /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn count_label(
         &self,
         ctx: &QueryContext,
@@ -198,24 +198,24 @@ impl Index {
             if i % CHECK_INTERVAL == 0 {
                 ctx.check()?;
             }
-            counts.add(symbols.text(value), postings.len())?;
+            counts.add(symbols.resolve(value), postings.len())?;
         }
         Ok(())
     }
 }
 
-/// Tells whether looking at the labels of series takes less than looking at the series of values: either is a look-up or two.
+/// Returns `true` if reading the labels of series is cheaper than reading the series of values.
 fn is_cheaper_by_series(slots: &RoaringBitmap, values: &Values) -> bool {
     slots.len() < values.len() as u64
 }
 
-/// Adds the names of the labels of series, list by list: most series have theirs in common.
+/// Adds the names of the labels of series, list by list: most series share their list.
 fn names_of(
     ctx: &QueryContext,
     symbols: &Symbols,
     slots: &RoaringBitmap,
     labels: &impl SlotLabels,
-    names: &mut Texts,
+    names: &mut StringSet,
 ) -> Result<()> {
     let mut seen = HashSet::new();
     for (i, slot) in slots.iter().enumerate() {
@@ -224,19 +224,19 @@ fn names_of(
         }
         let (list, of_list) = labels.names(slot);
         if seen.insert(list) {
-            of_list.iter().try_for_each(|&name| names.insert(symbols.text(name)))?;
+            of_list.iter().try_for_each(|&name| names.insert(symbols.resolve(name)))?;
         }
     }
     Ok(())
 }
 
-/// Adds the values that series have for a label.
+/// Adds the values of series for a label.
 fn values_of(
     ctx: &QueryContext,
     symbols: &Symbols,
     name: SymbolId,
     (slots, labels): (&RoaringBitmap, &impl SlotLabels),
-    values: &mut Texts,
+    values: &mut StringSet,
 ) -> Result<()> {
     let mut last = None;
     for (i, slot) in slots.iter().enumerate() {
@@ -244,16 +244,16 @@ fn values_of(
             ctx.check()?;
         }
         let value = labels.value(slot, name);
-        // Neighbours often have the same.
+        // Neighbours often share a value.
         if value != last {
-            value.into_iter().try_for_each(|value| values.insert(symbols.text(value)))?;
+            value.into_iter().try_for_each(|value| values.insert(symbols.resolve(value)))?;
             last = value;
         }
     }
     Ok(())
 }
 
-/// The index with the texts of its symbols, and the labels of its series.
+/// The index with the strings of its symbols and the labels of its series.
 struct HeadTerms<'a, L> {
     index: &'a Index,
     symbols: &'a Symbols,
@@ -297,7 +297,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
             if i.is_multiple_of(TERMS_PER_CHECK) {
                 ctx.check()?;
             }
-            if test(self.symbols.text(value)) {
+            if test(self.symbols.resolve(value)) {
                 postings.into_iter().for_each(|postings| postings.union_into(set));
             }
             Ok(())
@@ -336,7 +336,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
             let value = labels.value(slot, name);
             let known = &mut verdicts[value.map_or(0, |value| value.0 as usize % VERDICTS)];
             if value != known.0 {
-                *known = (value, test(value.map_or("", |value| symbols.text(value))));
+                *known = (value, test(value.map_or("", |value| symbols.resolve(value))));
             }
             if known.1 {
                 kept.insert(slot);
@@ -354,14 +354,14 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matcher::MatchOp;
+    use crate::labels::MatchOp;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     const VALUES: [&str; 5] = ["", "a", "b", "ab", "c"];
     const PATTERNS: [&str; 11] = ["a", "a|b", "a.*", "ab.*", ".*", ".+", "", "x", "(a|c)", "a?", "b|"];
 
-    /// The labels that were inserted.
+    /// The inserted labels.
     #[derive(Default)]
     struct Rows(Vec<Vec<(SymbolId, SymbolId)>>, Vec<Vec<SymbolId>>);
 
@@ -378,7 +378,7 @@ mod tests {
         }
 
         fn names(&self, slot: u32) -> (u32, &[SymbolId]) {
-            // Which of the two there are tells the lists apart.
+            // The number of labels identifies the list.
             let names = &self.1[slot as usize];
             (names.iter().map(|name| 1 << name.0.min(31)).sum(), names)
         }
@@ -402,12 +402,12 @@ mod tests {
         index.begin_order(name);
         let (_, n_pieces) = index.values_of(name, 0);
         let mut values: Vec<_> = (0..n_pieces).flat_map(|piece| index.values_of(name, piece).0).collect();
-        values.sort_by_key(|&value| symbols.text(value));
+        values.sort_by_key(|&value| symbols.resolve(value));
         index.set_order(name, values);
     }
 
     #[test]
-    fn a_prefix_leads_to_the_values_that_begin_with_it_and_to_those_that_came_late() {
+    fn a_prefix_finds_sorted_values_and_those_added_since() {
         let (mut symbols, mut index) = (Symbols::new(0), Index::default());
         let insert = |symbols: &mut Symbols, index: &mut Index, slot: u32| {
             let pair = (symbols.intern("x").unwrap(), symbols.intern(&format!("{:04}", slot % 5000)).unwrap());
@@ -418,7 +418,7 @@ mod tests {
         order(&symbols, &mut index, "x");
         assert!(index.unordered().is_empty());
         (2000..2010).chain(5000..5010).for_each(|slot| insert(&mut symbols, &mut index, slot));
-        assert_eq!(index.unordered().len(), 1, "some are new");
+        assert_eq!(index.unordered().len(), 1, "values were added since");
         let looked_at = |index: &Index, prefix: &str| {
             let n_tests = std::cell::Cell::new(0);
             let mut set = RoaringBitmap::new();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the index selects is what looking at every series selects.
+        /// The index selects the same series as a scan of all series.
         #[test]
         fn index_and_scan_agree(
             series in proptest::collection::vec((0..VALUES.len(), 0..VALUES.len()), 0..40),
@@ -464,12 +464,12 @@ mod tests {
             let slots = index.select(&ctx, &symbols, &rows, &matchers).unwrap();
             prop_assert_eq!(slots.iter().map(|slot| slot as usize).collect::<Vec<_>>(), expected.clone());
 
-            let mut values = Texts::new(&ctx);
+            let mut values = StringSet::new(&ctx);
             index.label_values(&ctx, &symbols, "x", Some((&slots, &rows)), &mut values).unwrap();
             let by_scan: BTreeSet<_> = expected.iter().map(|&i| value(i, "x")).filter(|v| !v.is_empty()).collect();
             prop_assert!(values.iter().eq(by_scan));
 
-            let mut names = Texts::new(&ctx);
+            let mut names = StringSet::new(&ctx);
             index.label_names(&ctx, &symbols, Some((&slots, &rows)), &mut names).unwrap();
             let by_scan = ["x", "y"].into_iter().filter(|n| expected.iter().any(|&i| !value(i, n).is_empty()));
             prop_assert!(names.iter().eq(by_scan));

@@ -1,7 +1,7 @@
-//! Which series have which value of a label.
+//! Postings: which series have which value of a label.
 //!
-//! Most values occur in one series or in a handful: an entry of the table is eight bytes, and has room for one slot.
-//! What has more lies in a pool: some as a sorted array, many as a roaring bitmap.
+//! Most values occur in one series or a few: a table entry is eight bytes and holds one slot. Longer lists are stored
+//! in a pool, as a sorted array or, if they are long, as a Roaring bitmap.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use hashbrown::DefaultHashBuilder;
 use roaring::RoaringBitmap;
 
 use super::column::Column;
-use super::numbers::Numbers;
+use super::id_allocator::IdAllocator;
 use super::slot_set::SlotSet;
 use super::symbols::SymbolId;
 use super::value_order::ValueOrder;
 use super::wide_table::WideTable;
 
-/// Slots are less than this: the highest bit says that an entry names an element of the pool.
+/// Slots are less than this: the highest bit marks an entry that refers to the pool.
 pub(crate) const SLOTS_MAX: u32 = 1 << 31;
 
-/// The largest sorted array. Beyond, a bitmap is smaller.
+/// The largest sorted array. A longer list takes less memory as a bitmap.
 const FEW_MAX: usize = 64;
-/// What a small bitmap takes besides its slots: room for four containers and the first array.
+/// Memory of a small bitmap besides its slots: four containers and the first array.
 const BITMAP_SIZE: usize = 192;
 
 /// The values of one label and the series that have them.
@@ -30,14 +30,14 @@ pub(crate) struct Values {
     table: WideTable<Entry>,
     hasher: DefaultHashBuilder,
     pool: Column<Many>,
-    numbers: Numbers,
+    ids: IdAllocator,
     /// Bytes that elements of the pool take on the heap, about.
     pool_size: usize,
-    /// The order of their texts.
+    /// The sorted order of the values.
     pub(super) order: ValueOrder,
 }
 
-/// A value, and its slot or, with [`SLOTS_MAX`] added, the number of its slots in the pool.
+/// A value, and its slot or, with [`SLOTS_MAX`] added, the index of its slots in the pool.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     value: SymbolId,
@@ -64,9 +64,9 @@ pub(crate) enum Postings<'a> {
 }
 
 impl Values {
-    /// Adds a series to a value's, and returns by how much [`Values::size`] has changed.
+    /// Adds a series to a value; returns the change of [`Values::size`].
     pub(crate) fn insert(&mut self, value: SymbolId, slot: u32) -> isize {
-        debug_assert!(slot < SLOTS_MAX, "the head gives no such slot");
+        debug_assert!(slot < SLOTS_MAX, "the head allocates no such slot");
         let hash = self.hasher.hash_one(value);
         let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
             return self.insert_value(hash, Entry { value, slots: slot });
@@ -81,19 +81,19 @@ impl Values {
         }
         let (few, size) = (Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]), self.pool.size());
         let few_size = few.size();
-        entry.slots = keep(&mut self.pool, &mut self.numbers, few);
+        entry.slots = keep(&mut self.pool, &mut self.ids, few);
         self.pool_size += few_size;
         (self.pool.size() - size + few_size) as isize
     }
 
-    /// Adds a value that is not there with its series: ascending runs of slots, at least one.
+    /// Adds a new value with its series: ascending runs of slots, at least one.
     pub(crate) fn insert_new(&mut self, value: SymbolId, runs: &[Range<u32>]) {
         let slots = match runs {
             [one] if one.len() == 1 => one.start,
             _ => {
                 let many = Many::of(runs);
                 self.pool_size += many.size();
-                keep(&mut self.pool, &mut self.numbers, many)
+                keep(&mut self.pool, &mut self.ids, many)
             }
         };
         self.insert_value(self.hasher.hash_one(value), Entry { value, slots });
@@ -108,7 +108,7 @@ impl Values {
         (self.table.size() + self.order.size()) as isize - size as isize
     }
 
-    /// Removes a series from a value's; with the last one the value is gone.
+    /// Removes a series from a value, and the value with its last series.
     pub(crate) fn remove(&mut self, value: SymbolId, slot: u32) {
         let hash = self.hasher.hash_one(value);
         let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
@@ -127,19 +127,19 @@ impl Values {
         if let Some(last) = many.remove(slot) {
             entry.slots = last;
             *many = Many::Few(Vec::new());
-            self.numbers.give_back(number);
+            self.ids.free(number);
         }
         self.pool_size += self.pool[number as usize].size();
     }
 
-    /// Gives memory of a piece of the table back; false if there is no such piece.
+    /// Frees unused memory in one piece of the table; returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
-        self.pool.truncate(self.numbers.end());
+        self.pool.truncate(self.ids.end());
         let hasher = &self.hasher;
         self.table.shrink_piece(piece, |entry| hasher.hash_one(entry.value))
     }
 
-    /// Returns the values of a piece of the table, and the number of pieces.
+    /// Returns the values in one piece of the table, and the number of pieces.
     pub(crate) fn of_piece(&self, piece: usize) -> (Vec<SymbolId>, usize) {
         let values = self.table.entries_of(piece).into_iter().flatten().map(|entry| entry.value).collect();
         (values, self.table.n_pieces())
@@ -151,17 +151,17 @@ impl Values {
         Some(self.postings(*entry))
     }
 
-    /// Iterates over all values and their series, in no order.
+    /// Iterates over all values and their series, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SymbolId, Postings<'_>)> {
         self.table.iter().map(|entry| (entry.value, self.postings(*entry)))
     }
 
-    /// Counts the values.
+    /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Returns about how many bytes the table takes.
+    /// Returns the approximate size of the table in bytes.
     pub(crate) fn size(&self) -> usize {
         self.table.size() + self.pool.size() + self.pool_size + self.order.size()
     }
@@ -177,9 +177,9 @@ impl Values {
     }
 }
 
-/// Puts slots into a pool; returns their number there as an [`Entry`] has it.
-fn keep(pool: &mut Column<Many>, numbers: &mut Numbers, many: Many) -> u32 {
-    let number = numbers.take(SLOTS_MAX).expect("there are fewer values than slots");
+/// Stores slots in the pool; returns their reference for an [`Entry`].
+fn keep(pool: &mut Column<Many>, ids: &mut IdAllocator, many: Many) -> u32 {
+    let number = ids.allocate(SLOTS_MAX).expect("there are fewer values than slots");
     match pool.get_mut(number as usize) {
         Some(free) => *free = many,
         None => pool.push(many),
@@ -188,7 +188,7 @@ fn keep(pool: &mut Column<Many>, numbers: &mut Numbers, many: Many) -> u32 {
 }
 
 impl Many {
-    /// Takes ascending runs of slots.
+    /// Creates a list from ascending runs of slots.
     fn of(runs: &[Range<u32>]) -> Self {
         let n_slots: usize = runs.iter().map(Range::len).sum();
         if n_slots > FEW_MAX {
@@ -199,11 +199,11 @@ impl Many {
         Self::Few(slots)
     }
 
-    /// Adds a slot; returns by how much [`Many::size`] has changed, which itself counts all slots.
+    /// Adds a slot; returns the change of [`Many::size`], which visits all slots.
     fn insert(&mut self, slot: u32) -> isize {
         match self {
             Self::Few(slots) => {
-                // Fast path: slots are mostly given in ascending order.
+                // Fast path: slots mostly arrive in ascending order.
                 let at = match slots.last() {
                     Some(&last) if last < slot => slots.len(),
                     _ => match slots.binary_search(&slot) {
@@ -221,7 +221,7 @@ impl Many {
                     slots.insert(at, slot);
                     *self = Self::Bitmap(Box::new(slots.iter().copied().collect()));
                 }
-                // Both are some hundred bytes.
+                // Both are a few hundred bytes.
                 self.size() as isize - before as isize
             }
             Self::Bitmap(bitmap) => {
@@ -231,7 +231,7 @@ impl Many {
         }
     }
 
-    /// Removes a slot; if one is left, that is returned.
+    /// Removes a slot; if one slot remains, returns it.
     fn remove(&mut self, slot: u32) -> Option<u32> {
         match self {
             Self::Few(slots) => {
@@ -245,7 +245,8 @@ impl Many {
             }
             Self::Bitmap(bitmap) => {
                 bitmap.remove(slot);
-                // Half of what made it a bitmap: one that comes and goes does not change it each time.
+                // Half the threshold for bitmaps: a slot that is added and removed repeatedly does not change the form
+                // each time.
                 if bitmap.len() <= FEW_MAX as u64 / 2 {
                     *self = Self::Few(bitmap.iter().collect());
                 }
@@ -263,7 +264,7 @@ impl Many {
 }
 
 impl Postings<'_> {
-    /// Counts the slots.
+    /// Returns the number of slots.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::One(_) => 1,
@@ -283,7 +284,7 @@ impl Postings<'_> {
         }
     }
 
-    /// Leaves in `set` only what is here too.
+    /// Removes from `set` all slots that are not in this set.
     pub(crate) fn intersect_into(&self, set: &mut RoaringBitmap) {
         match self {
             Self::One(slot) => *set = std::iter::once(*slot).filter(|&slot| set.contains(slot)).collect(),
@@ -292,7 +293,7 @@ impl Postings<'_> {
         }
     }
 
-    /// Tells whether one of the slots is in `set`.
+    /// Returns `true` if one of the slots is in `set`.
     pub(crate) fn intersects(&self, set: &RoaringBitmap) -> bool {
         match self {
             Self::One(slot) => set.contains(*slot),
@@ -321,7 +322,7 @@ mod tests {
             let (mut values, mut model) = (Values::default(), BTreeMap::<u32, BTreeSet<u32>>::new());
             let n_adds = steps.len() / 2;
             for (i, (add, value, slot)) in steps.into_iter().enumerate() {
-                // First mostly additions, then mostly removals, so that all forms come and go.
+                // First mostly additions, then mostly removals, so that all forms occur.
                 if add || i < n_adds {
                     values.insert(SymbolId(value), slot);
                     model.entry(value).or_default().insert(slot);
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_given_back() {
+    fn memory_of_removed_values_is_freed() {
         let mut values = Values::default();
         let pairs = || (0..2000).flat_map(|value| (0..value % 100).map(move |slot| (SymbolId(value), slot)));
         pairs().for_each(|(value, slot)| _ = values.insert(value, slot));

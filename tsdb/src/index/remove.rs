@@ -1,10 +1,10 @@
-//! Taking series out of the index.
+//! Removing series from the index.
 
 use super::lookup::Index;
 use super::symbols::SymbolId;
 
 impl Index {
-    /// Removes a series by the label names and values that it was added with.
+    /// Removes a series, given the label names and values that it was added with.
     pub(crate) fn remove(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
         self.all.remove(slot);
         for (name, value) in labels {
@@ -24,7 +24,7 @@ impl Index {
         self.names.keys().copied().collect()
     }
 
-    /// Gives memory of a piece of the table of a label's values back; false if there is no such piece.
+    /// Frees unused memory in one piece of the table of a label's values; returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, name: SymbolId, piece: usize) -> bool {
         let Some(values) = self.names.get_mut(&name) else { return false };
         let size = values.size();

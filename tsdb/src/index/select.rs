@@ -1,31 +1,32 @@
-//! From matchers to series: the one evaluation that head and blocks share.
+//! From matchers to series: the evaluation that heads and blocks share.
 //!
-//! A matcher works on the values of its label, not on series, and an absent label is the empty value. So a matcher that
-//! the empty value fails names values whose series it keeps; one that the empty value passes names values whose series
-//! it drops. Matchers that keep come first, those that name few values before the others: they leave little to look at.
+//! A matcher works on the values of its label, not on series; an absent label is the empty value. A matcher that
+//! rejects the empty value names the values whose series it keeps; one that accepts the empty value names the values
+//! whose series it drops. Matchers that keep series come first, and among them those with few values: they leave few
+//! candidates to the others.
 
 use roaring::RoaringBitmap;
 
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::matcher::{MatchOp, Matcher};
+use crate::labels::{MatchOp, Matcher};
 
-/// What matchers are evaluated over: label values and the series that have them, by number.
+/// What matchers are evaluated on: label values and their series, by slot or ordinal.
 pub(crate) trait Terms {
     /// Returns all series.
     fn all(&self) -> RoaringBitmap;
 
-    /// Counts the series.
+    /// Returns the number of series.
     fn n_series(&self) -> u64;
 
-    /// Adds the series that have this value, which is not empty, to `set`.
+    /// Adds the series with this value, which is not empty, to `set`.
     fn unite(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()>;
 
-    /// Leaves in `set` only series that have this value, which is not empty.
+    /// Keeps in `set` only the series with this value, which is not empty.
     fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()>;
 
-    /// Adds the series of all values that begin with `prefix` and pass `test` to `set`. Values that do not begin with
-    /// `prefix` would not pass; an implementation that cannot skip them may test them.
+    /// Adds to `set` the series of all values that begin with `prefix` and pass `test`. Values with another beginning
+    /// cannot pass; an implementation that cannot skip them may test them.
     fn unite_where(
         &mut self,
         ctx: &QueryContext,
@@ -35,8 +36,8 @@ pub(crate) trait Terms {
         set: &mut RoaringBitmap,
     ) -> Result<()>;
 
-    /// Leaves in `set` only series whose value, empty if they have none, passes `test`, if looking at each of them is
-    /// cheaper than looking at the values that begin with `prefix`; else returns false.
+    /// Keeps in `set` only the series whose value (empty if they have none) passes `test`, if reading each of them is
+    /// cheaper than reading all values that begin with `prefix`; otherwise returns `false`.
     fn retain_where(
         &mut self,
         _ctx: &QueryContext,
@@ -48,23 +49,22 @@ pub(crate) trait Terms {
         Ok(false)
     }
 
-    /// Returns how much there is to look at to find the series that have this value, for comparison with other values.
+    /// Returns the cost of finding the series with this value, for comparison with other values.
     fn weight(&mut self, name: &str, value: &str) -> Result<u64>;
 }
 
-/// Values or lists that may be looked at between two checks of the request. Less than the usual number: each may cost
-/// reading a page.
+/// Values or lists to visit between two checks of the request. Fewer than the usual number, as each may read a page.
 pub(crate) const TERMS_PER_CHECK: usize = 256;
 
 /// Returns the series that pass all matchers.
 ///
 /// # Errors
-/// When the request ends or its memory is used up; whatever `terms` fails with.
+/// If the request is interrupted or exceeds its memory limit; all errors of `terms`.
 pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Matcher]) -> Result<RoaringBitmap> {
     ctx.check()?;
     let mut charge = ctx.charge();
-    // The terms of a head are looked at under its lock.
-    charge.grow_at_once(sets_size(terms.n_series()))?;
+    // The terms of a head are read under its lock, so that waiting is not allowed.
+    charge.grow_without_waiting(sets_size(terms.n_series()))?;
     let mut ordered = Vec::with_capacity(matchers.len());
     for matcher in matchers {
         let named = Named::by(matcher);
@@ -81,25 +81,25 @@ pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Mat
     Ok(selected.unwrap_or_else(|| terms.all()))
 }
 
-/// Returns the most bytes that the sets of an evaluation take: what is selected so far, and a union.
+/// Returns the maximum size of the sets of an evaluation in bytes: the present selection, and a union.
 fn sets_size(n_series: u64) -> usize {
     usize::try_from(n_series / 8 * 2).unwrap_or(usize::MAX)
 }
 
-/// The values of its label that a matcher keeps or drops.
+/// The values that a matcher keeps or drops.
 enum Named<'a> {
-    /// This one.
+    /// One value.
     One(&'a str),
-    /// These.
+    /// Listed values.
     Listed(&'a [String]),
-    /// Those that the matcher decides on, all of which begin with this.
+    /// The values that pass the matcher, all of which begin with this prefix.
     Prefixed(&'a str),
 }
 
 impl<'a> Named<'a> {
     fn by(matcher: &'a Matcher) -> Self {
-        // `=` and `=~` keep what they name, `!=` and `!~` drop it, unless the empty value turns that round: `=""` drops
-        // every value there is.
+        // `=` and `=~` keep what they name, `!=` and `!~` drop it, unless the empty value reverses that: `=""` drops
+        // every existing value.
         let keeps = !matcher.matches_empty();
         let is_plain = matches!(matcher.op(), MatchOp::Equal | MatchOp::Regexp) == keeps;
         match matcher.regexp() {
@@ -111,7 +111,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Orders matchers: the lower, the earlier.
+/// Returns the rank of a matcher; lower ranks are evaluated first.
 fn rank(terms: &mut impl Terms, matcher: &Matcher, named: &Named) -> Result<(u8, u64)> {
     Ok(match named {
         _ if matcher.matches_empty() => (3, 0),
@@ -121,7 +121,7 @@ fn rank(terms: &mut impl Terms, matcher: &Matcher, named: &Named) -> Result<(u8,
     })
 }
 
-/// Narrows `selected`, which begins as all series, to what passes a matcher.
+/// Narrows `selected`, which begins with all series, to the series that pass a matcher.
 fn apply(
     ctx: &QueryContext,
     terms: &mut impl Terms,
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Series 0 and on with one label each; notes which values were looked at.
+    /// Series from 0 on with one label each; records which values were visited.
     struct Noted {
         values: BTreeMap<&'static str, RoaringBitmap>,
         looked_at: Vec<String>,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_values_that_can_match_are_looked_at() {
+    fn only_values_that_can_match_are_visited() {
         let values = ["ant", "ape", "bat", "bee", "cat"];
         for (op, text, looked_at, n_selected) in [
             (MatchOp::Equal, "bat", "bat", 1),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_at_when_nothing_is_left() {
+    fn an_empty_selection_ends_the_evaluation() {
         let mut terms = Noted { values: BTreeMap::new(), looked_at: Vec::new() };
         let matchers = [Matcher::new(MatchOp::Regexp, "x", "b.+").unwrap(), Matcher::equal("x", "a")];
         assert!(select(&QueryContext::unbounded(), &mut terms, &matchers).unwrap().is_empty());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_with_the_least_to_look_at_comes_first() {
+    fn the_cheapest_value_comes_first() {
         let lists = [("many", 0..9), ("few", 3..5), ("some", 4..9)];
         let values = lists.into_iter().map(|(value, list)| (value, list.collect())).collect();
         let mut terms = Noted { values, looked_at: Vec::new() };

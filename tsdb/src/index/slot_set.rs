@@ -1,7 +1,7 @@
 //! Sets of slots that grow at their ends.
 //!
-//! Series that come one after the other have slots that follow each other, and many of their labels in common. The newest
-//! slots of a set, as long as they follow each other, are a range beside its bitmap, and adding one more is counting it up.
+//! Series created one after the other have consecutive slots and share many labels. The newest consecutive slots of a
+//! set are stored as a range beside its bitmap, so that adding the next slot only increments the end of the range.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use roaring::RoaringBitmap;
 #[derive(Debug, Default)]
 pub(crate) struct SlotSet {
     bitmap: RoaringBitmap,
-    /// Not in the bitmap, and above all that is, and ever was, there.
+    /// Not in the bitmap, and above all slots that are, or ever were, in it.
     newest: Range<u32>,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct SlotSet {
 const LONG_RUN: usize = 32;
 
 impl SlotSet {
-    /// Takes ascending runs of slots.
+    /// Creates a set from ascending runs of slots.
     pub(crate) fn of(runs: &[Range<u32>]) -> Self {
         let Some((newest, older)) = runs.split_last() else { return Self::default() };
         let (mut bitmap, is_long) = (RoaringBitmap::new(), |run: &Range<u32>| run.len() >= LONG_RUN);
@@ -34,10 +34,10 @@ impl SlotSet {
         Self { bitmap, newest: newest.clone() }
     }
 
-    /// Adds a slot, which is less than `u32::MAX`; tells whether it is new.
+    /// Adds a slot, which is less than `u32::MAX`; returns `true` if it is new.
     #[inline]
     pub(crate) fn insert(&mut self, slot: u32) -> bool {
-        // Fast path: the next one.
+        // Fast path: the next slot.
         if slot == self.newest.end {
             self.newest.end += 1;
             return true;
@@ -68,7 +68,7 @@ impl SlotSet {
         self.newest.start = self.newest.end;
     }
 
-    /// Counts the slots.
+    /// Returns the number of slots.
     pub(crate) fn len(&self) -> u64 {
         self.bitmap.len() + self.newest.len() as u64
     }
@@ -91,9 +91,9 @@ impl SlotSet {
         set.insert_range(self.newest.clone());
     }
 
-    /// Leaves in `set` only what is here too.
+    /// Removes from `set` all slots that are not in this set.
     pub(crate) fn intersect_into(&self, set: &mut RoaringBitmap) {
-        // What is in the range passes, and lies above all that is in the bitmap.
+        // Slots in the range pass and lie above all slots of the bitmap.
         let mut among_newest = std::mem::take(set);
         if self.newest.is_empty() {
             *set = among_newest & &self.bitmap;
@@ -105,7 +105,7 @@ impl SlotSet {
         *set |= among_newest;
     }
 
-    /// Tells whether one of the slots is in `set`.
+    /// Returns `true` if one of the slots is in `set`.
     pub(crate) fn intersects(&self, set: &RoaringBitmap) -> bool {
         !self.bitmap.is_disjoint(set) || set.range_cardinality(self.newest.clone()) > 0
     }
@@ -134,7 +134,7 @@ mod tests {
             let (mut set, mut model, mut next) = (SlotSet::default(), BTreeSet::new(), 0);
             for (step, slot) in steps {
                 match step {
-                    // The next one, one a little behind that, any, or one less.
+                    // The next slot, one a little above, any, or one less.
                     0 | 1 => {
                         next += u32::from(step) * (1 + slot % 3);
                         prop_assert_eq!(set.insert(next), model.insert(next));

@@ -1,50 +1,51 @@
-//! The values of a label in order of their texts, so that a prefix leads to those that begin with it.
+//! The sorted values of a label, so that a prefix finds the values that begin with it.
 //!
-//! Values are found by hash. Their order is made aside, now and then (`Shard::order_values`), for labels with many values,
-//! without the head's lock while they are compared. What comes later lies beside it, unordered, until the next time; when a
-//! value goes, or too many have come, the order goes too: its number may then be that of another text.
+//! Values are found by hash. For labels with many values a sorted list is built from time to time
+//! (`Shard::order_values`), without the head's lock while strings are compared. Values added later are kept beside it,
+//! unsorted, until the next time. When a value is removed, or too many were added, the list is dropped: the id of a
+//! removed value may be reused for another string.
 
 use super::symbols::{SymbolId, Symbols};
 
-/// Labels with fewer values are not worth it: all are looked at.
+/// Labels with fewer values are not sorted: all values are tested.
 pub(super) const ORDERED_VALUES_MIN: usize = 1024;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) enum ValueOrder {
-    /// There is none.
+    /// There is no order.
     #[default]
     None,
-    /// It is being made; the values that have come since that began.
+    /// The order is being built; holds the values added since.
     Making(Vec<SymbolId>),
-    /// It is there.
+    /// The order exists.
     Made {
-        /// In order of their texts.
+        /// Sorted as strings.
         ordered: Box<[SymbolId]>,
-        /// Those that have come since.
+        /// Values added since.
         fresh: Vec<SymbolId>,
     },
 }
 
 impl ValueOrder {
-    /// Begins to make the order of all values there are.
+    /// Begins to build the order of all present values.
     pub(super) fn begin(&mut self) {
         *self = Self::Making(Vec::new());
     }
 
-    /// Takes over the order of the values that there were at [`ValueOrder::begin`], unless one of them has gone.
+    /// Sets the order of the values that existed at [`ValueOrder::begin`], unless one of them was removed.
     pub(super) fn set(&mut self, ordered: Vec<SymbolId>) {
         if let Self::Making(fresh) = self {
             *self = Self::Made { ordered: ordered.into(), fresh: std::mem::take(fresh) };
         }
     }
 
-    /// Tells whether it would be another one if it were made now.
+    /// Returns `true` if the order is missing values.
     pub(super) fn is_outdated(&self) -> bool {
         !matches!(self, Self::Made { fresh, .. } if fresh.is_empty())
     }
 
-    /// Notes a new value.
+    /// Records a new value.
     #[inline]
     pub(super) fn add(&mut self, value: SymbolId) {
         let is_too_much = match self {
@@ -63,20 +64,20 @@ impl ValueOrder {
         }
     }
 
-    /// Notes that a value is gone.
+    /// Records a removed value.
     pub(super) fn remove(&mut self) {
         *self = Self::None;
     }
 
-    /// Returns the values that begin with `prefix`, in order, and others that may; `None` if there is no order.
+    /// Returns the values that begin with `prefix`, sorted, and others that may; `None` if there is no order.
     pub(super) fn candidates(&self, prefix: &str, symbols: &Symbols) -> Option<(&[SymbolId], &[SymbolId])> {
         let Self::Made { ordered, fresh } = self else { return None };
-        let start = ordered.partition_point(|&value| symbols.text(value) < prefix);
-        let n = ordered[start..].partition_point(|&value| symbols.text(value).starts_with(prefix));
+        let start = ordered.partition_point(|&value| symbols.resolve(value) < prefix);
+        let n = ordered[start..].partition_point(|&value| symbols.resolve(value).starts_with(prefix));
         Some((&ordered[start..start + n], fresh))
     }
 
-    /// Returns the bytes that it takes.
+    /// Returns the size in bytes.
     pub(super) fn size(&self) -> usize {
         let n = match self {
             Self::None => 0,

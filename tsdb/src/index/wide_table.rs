@@ -1,48 +1,48 @@
-//! A hash table that grows a piece at a time.
+//! A hash table that grows one piece at a time.
 //!
-//! A table that doubles moves all that it holds. Where every entry has to be looked up elsewhere for its hash, that takes
-//! a tenth of a second at half a million entries, and a shard's lock is held meanwhile. This one consists of pieces, each
-//! with the entries of some hashes, that double one by one.
+//! A table that doubles moves all its entries. If the hash of every entry requires a look-up elsewhere, that takes a
+//! tenth of a second at half a million entries, under a shard's lock. This table consists of pieces, each for a part of
+//! the hashes, that double one by one.
 
 use hashbrown::HashTable;
 
-/// Pieces of a table: each moves at most about one entry in so many at once.
+/// Pieces of a table: a growing piece moves about one entry in this many.
 const N_PIECES: usize = 64;
-/// A smaller table is one piece.
+/// A table with fewer entries has one piece.
 const SPLIT_LEN: usize = 1024;
 
 /// Entries by hash.
 #[derive(Debug)]
 pub(crate) struct WideTable<T> {
-    /// One, or [`N_PIECES`].
+    /// One piece, or [`N_PIECES`].
     pieces: Vec<HashTable<T>>,
     len: usize,
-    /// Bytes that the pieces take.
+    /// Bytes of the pieces.
     size: usize,
 }
 
 impl<T> WideTable<T> {
-    /// Returns the entry of a hash that `is_it`.
+    /// Returns the entry with a hash for which `is_it` is true.
     #[inline]
     pub(crate) fn find(&self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&T> {
         self.pieces[self.piece(hash)].find(hash, is_it)
     }
 
-    /// Returns the entry of a hash that `is_it`, to change what its hash does not depend on.
+    /// Returns a mutable reference to the entry with a hash for which `is_it` is true. Its hash must not change.
     #[inline]
     pub(crate) fn find_mut(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&mut T> {
         let piece = self.piece(hash);
         self.pieces[piece].find_mut(hash, is_it)
     }
 
-    /// Adds an entry that is not there; `hash_of` returns the hash of any entry.
+    /// Adds a new entry; `hash_of` returns the hash of any entry.
     pub(crate) fn insert_unique(&mut self, hash: u64, entry: T, hash_of: impl Fn(&T) -> u64) {
         if self.len == SPLIT_LEN && self.pieces.len() == 1 {
             self.split(&hash_of);
         }
         let piece = self.piece(hash);
         let table = &mut self.pieces[piece];
-        // Fast path: there is room.
+        // Fast path: the piece has room.
         if table.len() < table.capacity() {
             table.insert_unique(hash, entry, hash_of);
         } else {
@@ -64,13 +64,13 @@ impl<T> WideTable<T> {
         self.size = self.pieces.iter().map(HashTable::allocation_size).sum();
     }
 
-    /// Returns the piece of a hash, by bits that its place in the piece does not depend on.
+    /// Returns the piece of a hash, chosen by bits that its position in the piece does not depend on.
     #[inline]
     fn piece(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.pieces.len() - 1)
     }
 
-    /// Removes the entry of a hash that `is_it`, if it is there.
+    /// Removes the entry with a hash for which `is_it` is true, if it exists.
     pub(crate) fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) {
         let piece = self.piece(hash);
         if let Ok(found) = self.pieces[piece].find_entry(hash, is_it) {
@@ -79,7 +79,7 @@ impl<T> WideTable<T> {
         }
     }
 
-    /// Removes entries of a piece, if there is one, but those to `keep`.
+    /// Removes the entries of a piece that `keep` rejects.
     pub(crate) fn retain_piece(&mut self, piece: usize, mut keep: impl FnMut(&T) -> bool) {
         let Some(table) = self.pieces.get_mut(piece) else { return };
         let len = table.len();
@@ -87,7 +87,7 @@ impl<T> WideTable<T> {
         self.len -= len - table.len();
     }
 
-    /// Gives memory of a piece back where three quarters are not needed any more; false if there is no such piece.
+    /// Shrinks a piece that is less than a quarter full; returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, piece: usize, hash_of: impl Fn(&T) -> u64) -> bool {
         let Some(table) = self.pieces.get_mut(piece) else { return false };
         if table.capacity() / 4 > table.len() {
@@ -98,28 +98,28 @@ impl<T> WideTable<T> {
         true
     }
 
-    /// Returns the entries of a piece; `None` if there is no such piece. There are more pieces only once there are more
-    /// entries than one holds.
+    /// Returns the entries of a piece; `None` if the piece does not exist. The table has several pieces only once it
+    /// has more entries than one piece holds.
     pub(crate) fn entries_of(&self, piece: usize) -> Option<impl Iterator<Item = &T>> {
         self.pieces.get(piece).map(HashTable::iter)
     }
 
-    /// Counts the pieces.
+    /// Returns the number of pieces.
     pub(crate) fn n_pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Iterates over all entries, in no order.
+    /// Iterates over all entries, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pieces.iter().flatten()
     }
 
-    /// Counts the entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the bytes that the table takes: none while it is empty.
+    /// Returns the size of the table in bytes: 0 while it is empty.
     pub(crate) fn size(&self) -> usize {
         self.size + (self.pieces.len() - 1) * size_of::<HashTable<T>>()
     }
@@ -139,9 +139,9 @@ mod tests {
         u64::from(*of).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// What a lock is held for when a series comes is bounded by this, and not by how many there are.
+    /// The time under the lock when a series is created is bounded by this, not by the number of series.
     #[test]
-    fn an_entry_that_comes_moves_no_more_than_the_entries_of_a_piece() {
+    fn adding_an_entry_moves_at_most_the_entries_of_one_piece() {
         let (mut table, n_hashed) = (WideTable::default(), std::cell::Cell::new(0));
         let counted = |of: &u32| {
             n_hashed.set(n_hashed.get() + 1);
@@ -150,14 +150,14 @@ mod tests {
         for i in 0..200_000_u32 {
             n_hashed.set(0);
             table.insert_unique(hash(&i), i, counted);
-            // Twice what a piece has on average: entries are not spread evenly. Once, all of a small table.
+            // Twice the average of a piece: entries are not spread evenly. All entries of a small table once.
             let most = (2 * table.len() / N_PIECES).max(3 * SPLIT_LEN);
             assert!(n_hashed.get() <= most, "{} entries were moved for the {i}th", n_hashed.get());
         }
     }
 
     #[test]
-    fn entries_come_and_go_and_so_does_their_memory() {
+    fn memory_is_freed_when_entries_are_removed() {
         let mut table = WideTable::default();
         (0..10_000).for_each(|i: u32| table.insert_unique(hash(&i), i, hash));
         let full = table.size();

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::head::AnySample;
-use crate::histogram::Histogram;
 use crate::sample::Sample;
+use crate::sample::histogram::Histogram;
 
 /// A sample of the series in a slot. No series leaves its slot before the end of the replay.
 #[derive(Debug)]

@@ -26,9 +26,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::context::{Interrupt, QueryContext};
-use crate::error::{Error, Result};
-use crate::memory::{Charge, MemoryBudget};
+use crate::context::{Charge, MemoryBudget, QueryContext};
+use crate::error::{Error, Interrupt, Result};
 use crate::options::Options;
 use crate::sample::TimeRange;
 use crate::wal::{ReplayProgress, ReplayStats, replay_share};

@@ -11,8 +11,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::log_floor;
-use crate::context::Interrupt;
-use crate::error::{Error, Result};
+use crate::error::{Error, Interrupt, Result};
 use crate::head::{Bounds, Replayed};
 use crate::shard::Shard;
 use crate::store::Store;
@@ -128,7 +127,7 @@ fn join(store: &Store, mut stats: ReplayStats) {
             break;
         }
     }
-    let _pause = store.requests.pause();
+    let _pause = store.isolation.pause();
     joins.par_iter_mut().for_each(|join| {
         join.round();
     });

@@ -1,18 +1,17 @@
 //! The series of a selection in one block, in label order.
 //!
-//! Where all labels are needed they are made as text, in which streams are merged; a label set is made of it only for a
-//! series that is handed out. Where none is needed the index is not read at all. Samples are decoded when the caller asks for
-//! them.
+//! If all labels are needed they are built as a packed string, on which streams are merged; a [`Labels`] is created
+//! only for a series that is returned. If no labels are needed the index is not read at all. Samples are decoded on
+//! demand.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use roaring::RoaringBitmap;
 
-use super::hints::LabelHint;
-use crate::block::{Projection, Recent, SeriesCursor};
-use crate::blocks::StoredBlock;
+use crate::block::{Projection, ReadCache, SeriesCursor, StoredBlock};
 use crate::context::QueryContext;
 use crate::error::Result;
+use crate::labels::LabelHint;
 use crate::labels::Labels;
 use crate::sample::{SampleColumns, TimeRange};
 
@@ -20,19 +19,19 @@ use crate::sample::{SampleColumns, TimeRange};
 pub(super) struct BlockStream {
     reads: Arc<BlockReads>,
     cursor: SeriesCursor,
-    /// Those behind the one that the cursor is on.
+    /// The series after the present one.
     ordinals: roaring::bitmap::IntoIter,
-    /// The series that the cursor is on.
+    /// The present series.
     at: Option<u32>,
-    /// Whether every series of the block has samples in the range.
+    /// Every series of the block has samples in the range.
     all: bool,
-    /// The labels that are asked for.
+    /// The requested labels.
     asked: Asked,
-    /// The label set that was handed out last: of few labels there are few.
+    /// The label set that was returned last: if few labels are requested, it often repeats.
     handed_out: Labels,
 }
 
-/// The labels that are asked for of the series of a block.
+/// The requested labels of the series of a block.
 enum Asked {
     All,
     Some(Projection),
@@ -40,19 +39,19 @@ enum Asked {
     None,
 }
 
-/// A block, and what a selection read of it last: one for each thread that has read at the same time as others.
+/// A block with read caches: one per thread that reads at the same time as others.
 #[derive(Debug)]
 pub(super) struct BlockReads {
     stored: Arc<StoredBlock>,
     ctx: QueryContext,
-    /// Of the thread that comes while no other reads.
-    first: Mutex<Option<Recent>>,
-    /// Of the others, while they do not read.
-    idle: Mutex<Vec<Recent>>,
+    /// For a thread that reads while no other does.
+    first: Mutex<Option<ReadCache>>,
+    /// For the others, while they are not in use.
+    idle: Mutex<Vec<ReadCache>>,
 }
 
 impl BlockStream {
-    /// Starts in front of the first series.
+    /// Starts before the first series.
     pub(super) fn new(
         ctx: &QueryContext,
         stored: &Arc<StoredBlock>,
@@ -68,7 +67,7 @@ impl BlockStream {
         Self { reads: Arc::new(reads), cursor, ordinals, at: None, all, asked: Asked::All, handed_out }
     }
 
-    /// Makes no other labels from here on than are asked for.
+    /// From now on builds only the requested labels.
     pub(super) fn ask_for(&mut self, asked: &LabelHint) -> Result<()> {
         self.asked = match self.reads.stored.block.projection(asked)? {
             None => Asked::All,
@@ -78,12 +77,12 @@ impl BlockStream {
         Ok(())
     }
 
-    /// Counts the series that are still to come.
+    /// Returns the number of remaining series.
     pub(super) fn len(&self) -> u64 {
         self.ordinals.len() as u64 + u64::from(self.at.is_some())
     }
 
-    /// Goes to the next series that has samples in the range. Looks at the context where it looks for samples.
+    /// Advances to the next series with samples in the range. Checks the context while it searches for samples.
     pub(super) fn advance(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
         self.at = None;
         while let Some(ordinal) = self.ordinals.next() {
@@ -99,7 +98,7 @@ impl BlockStream {
     fn has_samples(&self, ctx: &QueryContext, ordinal: u32, range: TimeRange) -> Result<bool> {
         let stored = &self.reads.stored;
         let is_touched = stored.deleted(ordinal).next().is_some();
-        // Fast path: as the block was written.
+        // Fast path: the block is unchanged.
         if self.all && !is_touched {
             return Ok(true);
         }
@@ -109,12 +108,12 @@ impl BlockStream {
             self.reads.read(ordinal, range, &mut samples)?;
             return Ok(!samples.is_empty());
         }
-        self.reads.with_recent(|recent| stored.block.overlaps(recent, ordinal, range))
+        self.reads.with_read_cache(|read_cache| stored.block.overlaps(read_cache, ordinal, range))
     }
 
     fn make_labels(&mut self, ordinal: u32) -> Result<()> {
         let asked = match &self.asked {
-            // Fast path: `sum(...)` and whoever else asks for numbers alone.
+            // Fast path: `sum(...)` and other queries without labels.
             Asked::None => return Ok(()),
             Asked::All => None,
             Asked::Some(projection) => Some(projection),
@@ -123,16 +122,16 @@ impl BlockStream {
         self.cursor.make_labels(asked)
     }
 
-    /// Returns the packed labels of the series that the stream is at; `None` behind the last.
+    /// Returns the packed labels of the present series; `None` after the last.
     pub(super) fn packed(&self) -> Option<&str> {
         self.at.map(|_| self.cursor.packed_labels())
     }
 
-    /// Returns the labels of the series that the stream is at.
+    /// Returns the labels of the present series.
     pub(super) fn labels(&mut self) -> Labels {
         let packed = self.cursor.packed_labels();
         match self.asked {
-            // Fast path: no two series have the same.
+            // Fast path: no two series have the same labels.
             Asked::All => return Labels::from_packed(packed),
             Asked::Some(_) if self.handed_out.as_packed() != packed => self.handed_out = Labels::from_packed(packed),
             Asked::Some(_) | Asked::None => {}
@@ -140,17 +139,17 @@ impl BlockStream {
         self.handed_out.clone()
     }
 
-    /// Returns the block, for those who read its samples.
+    /// Returns the block for reading samples.
     pub(super) fn reads(&self) -> Arc<BlockReads> {
         Arc::clone(&self.reads)
     }
 
-    /// Returns the series that the stream is at; `None` behind the last.
+    /// Returns the ordinal of the present series; `None` after the last.
     pub(super) fn ordinal(&self) -> Option<u32> {
         self.at
     }
 
-    /// Tells whether a series of the block may have a label of one of these names.
+    /// Returns `true` if a series of the block may have a label of one of these names.
     pub(super) fn has_label(&self, names: &[&str]) -> Result<bool> {
         for name in names {
             if self.reads.stored.block.has_label(name)? {
@@ -162,31 +161,32 @@ impl BlockStream {
 }
 
 impl BlockReads {
-    /// Calls `read` with what was read last, by a thread that does not read now.
-    fn with_recent<T>(&self, read: impl FnOnce(&mut Recent) -> T) -> T {
-        let new = || Recent::new(self.ctx.charge());
-        // Fast path: one lock, for which nobody waits. After a panic it is never had again.
+    /// Calls `read` with a cache that no other thread uses.
+    fn with_read_cache<T>(&self, read: impl FnOnce(&mut ReadCache) -> T) -> T {
+        let new = || ReadCache::new(self.ctx.charge());
+        // Fast path: an uncontended lock. It is not used again after a panic.
         if let Ok(mut first) = self.first.try_lock() {
             return read(first.get_or_insert_with(new));
         }
-        let mut recent = self.idle().pop().unwrap_or_else(new);
-        let result = read(&mut recent);
-        self.idle().push(recent);
+        let mut read_cache = self.idle().pop().unwrap_or_else(new);
+        let result = read(&mut read_cache);
+        self.idle().push(read_cache);
         result
     }
 
-    // A panic while one was in use has taken it along; those that are idle are sound.
-    fn idle(&self) -> MutexGuard<'_, Vec<Recent>> {
+    // A panic drops the cache in use; idle ones are intact.
+    fn idle(&self) -> MutexGuard<'_, Vec<ReadCache>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends the samples of a series in `range`. Looks at the context every few thousand samples, and when a page was read.
+    /// Appends the samples of a series in `range`. Checks the context every few thousand samples and after reading a
+    /// page.
     pub(super) fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
-        self.with_recent(|recent| {
-            if recent.is_check_due() {
+        self.with_read_cache(|read_cache| {
+            if read_cache.is_check_due() {
                 self.ctx.check()?;
             }
-            self.stored.read(recent, ordinal, range, out)
+            self.stored.read(read_cache, ordinal, range, out)
         })
     }
 }

@@ -1,11 +1,11 @@
-//! The series of a selection in the heads of all shards, in label order as one stream.
+//! The series of a selection in the heads of all shards, as one stream in label order.
 //!
-//! What is needed of the samples is copied first, shard by shard. Labels are looked up while the caller reads, some hundred
-//! series under the locks at a time. A shard brings its own series in order by rank or symbols; series of two shards are
-//! compared by their texts, up to the first label that differs.
+//! Samples are copied first, shard by shard. Labels are looked up while the caller reads, some hundred series under the
+//! locks at a time. A shard sorts its own series by rank or symbols; series of two shards are compared by strings, up
+//! to the first difference.
 //!
-//! Many calls at once may ask for the labels of millions of series: what such a selection holds of its own is a bitmap,
-//! the order of the series is shared by all of them (`head::SeriesOrder`, decision 0014).
+//! Many concurrent requests may ask for the labels of millions of series: each selection holds only a bitmap, and all
+//! share the order of the series (`head::SeriesOrder`, decision 0014).
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -14,15 +14,14 @@ use std::sync::Arc;
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
 
-use super::hints::LabelHint;
 use super::{BATCH_SERIES, Need, Place, Selection};
 use crate::chunk::Damaged;
-use crate::context::QueryContext;
+use crate::context::{Charge, QueryContext};
 use crate::error::Result;
 use crate::head::{Head, HeadCopies, Projection, SeriesOrder, SlotRef};
 use crate::index::SymbolId;
+use crate::labels::LabelHint;
 use crate::labels::Labels;
-use crate::memory::Charge;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
 use crate::store::Store;
@@ -30,28 +29,28 @@ use crate::store::Store;
 /// The selected series of all heads.
 pub(super) struct HeadStream {
     store: Arc<Store>,
-    /// Ascending by shard, which is the order in which they are locked.
+    /// Ascending by shard, which is the order of locking.
     heads: Vec<OfHead>,
     lanes: Vec<Lane>,
-    /// The lanes that have a next series, by it; the first in label order stands last.
+    /// The lanes with a next series, sorted by it; the first in label order is last in the list.
     waiting: Vec<usize>,
     twins: Twins,
     labels: VecDeque<(Labels, Place)>,
     n_left: u64,
 }
 
-/// One of the heads, of which something is selected.
+/// A head from which series are selected.
 struct OfHead {
     shard: usize,
     projection: Projection,
 }
 
-/// The samples that were copied of one head.
+/// The samples copied from one head.
 #[derive(Debug, Default)]
 pub(super) struct HeadReads {
     copies: HeadCopies,
-    /// The slots that were copied, ascending: the place of a slot here is that of its samples in `copies`. Empty if only
-    /// labels are needed.
+    /// The copied slots, ascending: the index of a slot here is that of its samples in `copies`. Empty if only labels
+    /// are needed.
     copied: Vec<SlotRef>,
 }
 
@@ -64,7 +63,7 @@ struct Lane {
 
 enum Slots {
     Own(std::vec::IntoIter<SlotRef>),
-    /// Those of `order` from `at` on whose slots are `wanted`.
+    /// The series of `order` from `at` on whose slots are in `wanted`.
     Shared {
         order: Arc<SeriesOrder>,
         at: usize,
@@ -74,15 +73,15 @@ enum Slots {
 
 /// The series of a head whose labels are needed.
 struct Found {
-    /// Those of the order.
+    /// Series in the shared order.
     shared: RoaringBitmap,
     order: Arc<SeriesOrder>,
-    /// The others, in label order.
+    /// Other series, in label order.
     own: Vec<SlotRef>,
 }
 
 impl HeadStream {
-    /// Copies what a selection needs of all heads; `None` if that is nothing.
+    /// Copies what a selection needs from all heads; `None` if nothing is selected.
     pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<(Self, Vec<HeadReads>)>> {
         let (mut heads, mut reads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for shard in 0..selection.store.shards.len() {
@@ -102,12 +101,12 @@ impl HeadStream {
         Ok(Some((Self { store, heads, lanes, waiting, twins, labels, n_left }, reads)))
     }
 
-    /// Counts the series that are still to come, at most.
+    /// Returns an upper bound for the number of remaining series.
     pub(super) fn len(&self) -> u64 {
         self.n_left + self.labels.len() as u64
     }
 
-    /// Returns the next series, with the labels that are asked for.
+    /// Returns the next series, with the requested labels.
     pub(super) fn next(&mut self, ctx: &QueryContext, asked: &LabelHint) -> Result<Option<(Labels, Place)>> {
         while self.labels.is_empty() && self.lanes.iter().any(|lane| lane.next.is_some()) {
             ctx.check()?;
@@ -120,7 +119,7 @@ impl HeadStream {
     fn look_up(&mut self, asked: &LabelHint) {
         let Self { store, heads, lanes, waiting, twins, labels, n_left } = self;
         let locked = lock(store, heads);
-        // Series may have gone since they were compared.
+        // Series may have been evicted since they were compared.
         *waiting = (0..lanes.len()).filter(|&lane| lanes[lane].next.is_some()).collect();
         twins.clear();
         waiting.sort_unstable_by(|&a, &b| compare(&locked, &lanes[b], &lanes[a], twins));
@@ -131,7 +130,7 @@ impl HeadStream {
             *n_left = n_left.saturating_sub(1);
             if locked[*head].is_current(of) {
                 let own = heads[*head].projection.labels(&locked[*head], of.slot, asked);
-                // There are less than 2^32 shards.
+                // There are fewer than 2^32 shards.
                 labels.push_back((own, Place { part: *head as u32, at: of.slot }));
             }
             if lanes[first].next.is_some() {
@@ -141,7 +140,7 @@ impl HeadStream {
         }
     }
 
-    /// Tells whether the heads have labels of one of these names.
+    /// Returns `true` if the heads have labels of one of these names.
     pub(super) fn has_label(&self, names: &[&str]) -> bool {
         let locked = lock(&self.store, &self.heads);
         names.iter().any(|name| locked.iter().any(|head| head.has_label(name)))
@@ -170,7 +169,7 @@ impl Slots {
 }
 
 impl HeadReads {
-    /// Appends the samples of a slot that was copied.
+    /// Appends the samples of a copied slot.
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
@@ -178,8 +177,8 @@ impl HeadReads {
         self.copies.read(self.copied.partition_point(|of| of.slot < slot), range, out)
     }
 
-    /// Copies what a selection needs of a shard's head, and returns it with its series, in lists each of which is in label
-    /// order; `None` if that is nothing.
+    /// Copies what a selection needs from a shard's head, and returns it with its series in lists, each in label order;
+    /// `None` if nothing is selected.
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
         let Selection { ctx, store, matchers, range, need, .. } = *selection;
         let of_store = &store.shards[shard];
@@ -195,7 +194,7 @@ impl HeadReads {
                 return Ok(None);
             }
             let slots = head.select(ctx, matchers)?;
-            charge.grow_at_once(slots.len() as usize * size_of::<SlotRef>() * 2)?;
+            charge.grow_without_waiting(slots.len() as usize * size_of::<SlotRef>() * 2)?;
             slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
         };
         let (copies, copied) = copy(selection, of_store, slots, charge)?;
@@ -203,14 +202,14 @@ impl HeadReads {
             return Ok(None);
         }
         let sorted = sort(ctx, of_store, &copied, charge)?;
-        // Only who reads samples asks for their places.
+        // Positions are needed only for reading samples.
         let of_head = if need == Need::Labels { Self::default() } else { Self { copies, copied } };
         Ok(Some((of_head, vec![Slots::Own(sorted.into_iter())])))
     }
 }
 
-/// Finds series of a head whose labels are needed, if they are so many that selections share their order. `None` if they
-/// are not, or if series leave the head meanwhile.
+/// Finds the series of a head if they are so many that selections share their order. `None` if they are fewer, or if
+/// series are evicted meanwhile.
 fn find(selection: &Selection<'_>, of_store: &Shard, charge: &mut Charge) -> Result<Option<Found>> {
     let Selection { ctx, matchers, range, .. } = *selection;
     let (slots, n_removed) = {
@@ -232,7 +231,7 @@ fn find(selection: &Selection<'_>, of_store: &Shard, charge: &mut Charge) -> Res
         }
         for slot in slots.by_ref().take(BATCH_SERIES) {
             let of = head.slot_ref(slot);
-            if !head.has_sample(of, range, selection.visible, &mut scratch) {
+            if !head.has_sample(of, range, selection.view, &mut scratch) {
                 continue;
             }
             if members.contains(slot) {
@@ -247,9 +246,9 @@ fn find(selection: &Selection<'_>, of_store: &Shard, charge: &mut Charge) -> Res
     Ok(Some(Found { shared, order, own }))
 }
 
-/// Brings series into label order.
+/// Sorts series by labels.
 fn sort(ctx: &QueryContext, of_store: &Shard, slots: &[SlotRef], charge: &mut Charge) -> Result<Vec<SlotRef>> {
-    // Runs and what they are merged into, besides the list itself.
+    // Runs and merged runs, besides the list itself.
     let sorting_size = size_of_val(slots) * 3;
     charge.grow(sorting_size)?;
     let sorted = of_store.sort_slots(ctx, slots)?;
@@ -257,14 +256,14 @@ fn sort(ctx: &QueryContext, of_store: &Shard, slots: &[SlotRef], charge: &mut Ch
     Ok(sorted)
 }
 
-/// Copies what is needed of `slots`, and returns it with those of them that have samples in the range.
+/// Copies the samples of `slots`, and returns them with the slots that have samples in the range.
 fn copy(
     selection: &Selection<'_>,
     of_store: &Shard,
     mut slots: Vec<SlotRef>,
     charge: &mut Charge,
 ) -> Result<(HeadCopies, Vec<SlotRef>)> {
-    let Selection { ctx, range, need, visible, .. } = *selection;
+    let Selection { ctx, range, need, view, .. } = *selection;
     let mut copies = if need == Need::Samples { HeadCopies::default() } else { HeadCopies::of_newest() };
     let mut scratch = HeadCopies::of_newest();
     let mut n_copied = 0;
@@ -275,11 +274,11 @@ fn copy(
         for at in first..slots.len().min(first + BATCH_SERIES) {
             let of = slots[at];
             let found = match need {
-                Need::Samples | Need::Newest => head.copy_one(of, range, visible, &mut copies),
-                Need::Labels => head.has_sample(of, range, visible, &mut scratch),
+                Need::Samples | Need::Newest => head.copy_one(of, range, view, &mut copies),
+                Need::Labels => head.has_sample(of, range, view, &mut scratch),
             };
             if found {
-                // Those that are found move to the front, over those that are not: a second list would be as large.
+                // Slots with samples move to the front in place: a second list would be as large.
                 slots[n_copied] = of;
                 n_copied += 1;
             }
@@ -295,7 +294,7 @@ fn lock<'a>(store: &'a Store, heads: &[OfHead]) -> Vec<RwLockReadGuard<'a, Head>
     heads.iter().map(|of| store.shards[of.shard].head()).collect()
 }
 
-/// Compares the labels of the next series of two lanes. One that is gone, which is passed over, comes first.
+/// Compares the labels of the next series of two lanes. A series that was evicted, which is skipped, comes first.
 fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, twins: &mut Twins) -> Ordering {
     let current = |lane: &Lane| lane.next.filter(|&of| locked[lane.head].is_current(of));
     let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
@@ -307,18 +306,18 @@ fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, twins: &mut
     })
 }
 
-/// Symbols of two heads that were found to be one text: of most labels there are few, and each head numbers texts by itself.
-/// Holds for as long as both are locked.
+/// A cache of symbols of two heads with equal strings: most labels have few values, and each head numbers strings on
+/// its own. Valid while both heads are locked.
 #[derive(Default)]
 struct Twins {
-    /// By what the first symbol leads to.
+    /// By a hash of the first symbol.
     known: Vec<Option<(OfHeadSymbol, OfHeadSymbol)>>,
 }
 
-/// The place of a head, and a symbol of it.
+/// The index of a head, and one of its symbols.
 type OfHeadSymbol = (usize, SymbolId);
 
-/// Pairs that are known at a time.
+/// Pairs in the cache.
 const TWINS_MAX: usize = 512;
 
 impl Twins {
@@ -327,7 +326,7 @@ impl Twins {
         self.known.resize(TWINS_MAX, None);
     }
 
-    /// Returns the order of two texts; `compare` tells it where it is not known that they are the same.
+    /// Returns the order of two strings; calls `compare` unless they are known to be equal.
     #[inline]
     fn order(&mut self, a: OfHeadSymbol, b: OfHeadSymbol, compare: impl FnOnce() -> Ordering) -> Ordering {
         let place = (a.1.0 as usize ^ a.0.rotate_right(8)) % TWINS_MAX;

@@ -1,19 +1,19 @@
-//! The labels that are asked for, of whole label sets.
+//! Reducing complete label sets to the requested labels.
 //!
-//! Where several streams are merged, series are compared by all their labels. What goes on to the caller is made once for all
-//! series that agree in it, as `head::Projection` does where there is but one stream.
+//! If several streams are merged, series are compared by all their labels. The reduced set is built once for all series
+//! that share it, as `head::Projection` does for a single stream.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::hints::LabelHint;
+use crate::labels::LabelHint;
 use crate::labels::{Labels, PackedBuilder};
 
-/// Label sets that are kept before all are forgotten.
+/// Label sets that are cached before the cache is cleared.
 const KEPT_MAX: usize = 4096;
 
-/// Makes label sets of others.
+/// Builds reduced label sets.
 #[derive(Debug)]
 pub(super) struct Narrow {
     asked: LabelHint,
@@ -28,7 +28,7 @@ impl Narrow {
         Self { asked, made, hasher, builder: PackedBuilder::default() }
     }
 
-    /// Returns the labels of a set that are asked for.
+    /// Returns the requested labels of a set.
     pub(super) fn labels(&mut self, whole: &Labels) -> Labels {
         let Self { asked, made, hasher, builder } = self;
         if made.len() >= KEPT_MAX {

@@ -12,10 +12,10 @@
 //! ```
 //! Checkpoints, which know series by their labels, have a record of their own ([`super::checkpoint`]).
 
-use crate::exemplars::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::head::SeriesRef;
 use crate::labels::Labels;
-use crate::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
 use crate::wal::record::{put_text, take_text};
 
 /// The record's number.

@@ -11,9 +11,10 @@
 
 use std::sync::Arc;
 
+use crate::chunk::histogram::{Layout, decode_counts, encode_counts};
+use crate::chunk::varint::{put_i64, take_bytes, take_i64};
 use crate::head::SeriesRef;
-use crate::histogram::{Histogram, Layout, decode_counts, encode_counts};
-use crate::varint::{put_i64, take_bytes, take_i64};
+use crate::sample::histogram::Histogram;
 
 /// Size at which a record is closed off. A histogram takes less than 2 MiB.
 const RECORD_SIZE: usize = 1 << 20;
@@ -74,8 +75,8 @@ pub(super) fn decode_histograms(mut src: &[u8], mut each: impl FnMut(LoggedHisto
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram::tests::{any_histogram, is_identical};
-    use crate::{HISTOGRAM_BUCKETS_MAX, HistogramCounts};
+    use crate::chunk::histogram::tests::{any_histogram, is_identical};
+    use crate::sample::histogram::{HISTOGRAM_BUCKETS_MAX, HistogramCounts};
     use proptest::prelude::*;
 
     fn check(histograms: &[LoggedHistogram]) -> Vec<Vec<u8>> {

@@ -5,7 +5,7 @@ use std::{fmt, io};
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::frame::{COMPRESSED, PAYLOAD_SIZE_MAX};
-use crate::varint::{put_u64, take_u64};
+use crate::chunk::varint::{put_u64, take_u64};
 
 /// Payloads below this size are not compressed: there is nothing to gain.
 const COMPRESSED_SIZE_MIN: usize = 256;

@@ -12,11 +12,10 @@
 //! 5 and 8 to 15 are kept for later, those from 16 on are the checkpoint's ([`super::checkpoint`]).
 
 use super::starts::ToldStarts;
+use crate::chunk::varint::{VARINT_SIZE_MAX, put_u64, take_bytes, take_u64};
 use crate::head::SeriesRef;
-use crate::labels::{Labels, LabelsBuilder};
-use crate::metadata::Metadata;
+use crate::labels::{Labels, LabelsBuilder, Metadata};
 use crate::sample::Sample;
-use crate::varint::{VARINT_SIZE_MAX, put_u64, take_bytes, take_u64};
 
 pub(super) const SERIES: u8 = 1;
 pub(super) const SAMPLES: u8 = 2;
@@ -61,7 +60,7 @@ impl SampleColumn {
 
 /// Appends a series definition.
 pub(super) fn encode_series(dst: &mut Vec<u8>, series: SeriesRef, labels: &Labels) {
-    // Texts, their sizes, and the two numbers before them: about as much as the packed form.
+    // StringSet, their sizes, and the two numbers before them: about as much as the packed form.
     dst.reserve(labels.as_packed().len() + 2 * VARINT_SIZE_MAX);
     put_u64(dst, series.0);
     put_u64(dst, labels.len() as u64);

@@ -5,8 +5,8 @@
 //! zigzag (wrapping at 64 bits).
 
 use super::bits::{BitReader, BitWriter};
+use crate::chunk::varint::{unzigzag, zigzag};
 use crate::head::SeriesRef;
-use crate::varint::{unzigzag, zigzag};
 
 /// So many ones say that the distance follows in full.
 const ESCAPE: u32 = 12;

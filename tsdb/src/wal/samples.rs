@@ -14,9 +14,9 @@ use super::record::SampleColumn;
 use super::refs::{K_MAX, choose_k, decode_refs, encode_refs};
 use super::times::{TimeRuns, Times, decode_runs, decode_steps, decode_table, encode_steps};
 use super::values::{Seen, decode_values, encode_values};
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::head::SeriesRef;
 use crate::sample::Sample;
-use crate::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 
 /// Most samples of one record.
 pub(super) const RECORD_SAMPLES_MAX: usize = 1 << 16;

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use super::{Cut, Epoch, checkpoint};
 use crate::error::{Error, Result};
-use crate::exemplars::NumberedExemplars;
 use crate::fs::Fs;
-use crate::metadata::Metadata;
+use crate::labels::Metadata;
+use crate::sample::exemplar::NumberedExemplars;
 
 /// Writes the log of a snapshot below `wal_dir`, durably but for the entry of that folder. `next_ref` is the least number
 /// that no series ever had.

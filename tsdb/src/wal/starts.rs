@@ -15,8 +15,8 @@
 use std::ops::Range;
 
 use super::samples::RECORD_SAMPLES_MAX;
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::head::{Head, Order, Replayed, SeriesRef};
-use crate::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 
 /// The record's number.
 pub(super) const STARTS: u8 = 7;
@@ -49,7 +49,7 @@ impl Start {
         let order = match (self.order, replayed) {
             (None, Replayed::New(found)) => found,
             (Some(order), Replayed::New(_)) | (Some(order @ Order::Newest), _) => order,
-            (None | Some(Order::Late), Replayed::Repeated | Replayed::Conflicting) => return,
+            (None | Some(Order::OutOfOrder), Replayed::Repeated | Replayed::Conflicting) => return,
         };
         head.set_start(slot, timestamp_ms, self.start_ms, order);
     }
@@ -103,7 +103,7 @@ pub(super) fn encode_starts(dst: &mut Vec<u8>, starts: &[(usize, Start)], sample
         put_i64(dst, timestamp_ms);
         dst.push(match order {
             Some(Order::Newest) => 0,
-            Some(Order::Late) => 1,
+            Some(Order::OutOfOrder) => 1,
             None => 2,
         });
         put_i64(dst, timestamp_ms.wrapping_sub(start_ms));
@@ -122,7 +122,7 @@ pub(super) fn decode_starts(mut src: &[u8], mut each: impl FnMut(SeriesRef, i64,
         let (series, timestamp_ms) = (SeriesRef(take_u64(&mut src)?), take_i64(&mut src)?);
         let order = match take_bytes(&mut src, 1)? {
             [0] => Some(Order::Newest),
-            [1] => Some(Order::Late),
+            [1] => Some(Order::OutOfOrder),
             [2] => None,
             _ => return None,
         };
@@ -144,7 +144,7 @@ mod tests {
             all in proptest::collection::vec((any::<u64>(), any::<i64>(), any::<i64>(), 0..3_usize), 0..20),
             is_held in any::<bool>(), a in 0..20_usize, b in 0..20_usize,
         ) {
-            let orders = [Some(Order::Newest), Some(Order::Late), None];
+            let orders = [Some(Order::Newest), Some(Order::OutOfOrder), None];
             let mut told = ToldStarts { starts: Vec::new(), is_held };
             for (place, &(.., start_ms, order)) in all.iter().enumerate() {
                 told.push(place, Start { start_ms, order: orders[order] });

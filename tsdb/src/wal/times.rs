@@ -11,8 +11,8 @@
 //! A table is for the few targets that a request is from, steps are for the many times that a back-fill has.
 
 use super::bits::{BitReader, BitWriter};
+use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::sample::Sample;
-use crate::varint::{put_i64, put_u64, take_i64, take_u64};
 
 /// Most timestamps of a table.
 const TABLE_MAX: usize = 64;

@@ -442,7 +442,12 @@ mod tests {
     fn every_kind_of_value_comes_back_bit_for_bit() {
         let special = [0.0, -0.0, 1.0, -1.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MIN, f64::MAX];
         check(&special);
-        check(&[f64::MIN_POSITIVE, f64::from_bits(1), f64::from_bits(crate::STALE_NAN_BITS), f64::from_bits(u64::MAX)]);
+        check(&[
+            f64::MIN_POSITIVE,
+            f64::from_bits(1),
+            f64::from_bits(crate::sample::staleness::STALE_NAN_BITS),
+            f64::from_bits(u64::MAX),
+        ]);
         let edge = INTEGER_MAX as f64;
         check(&[edge, -edge, edge - 1.0, edge + 2.0, -edge - 2.0, edge, i64::MAX as f64, i64::MIN as f64, 1.0, edge]);
         check(&[0.1, -0.1, 0.3, 1e-15, 1e15, 1e-16, 1.5e-300, 123_456_789.123_4, 0.1 + 0.2, 1e22, -3.0, 5.0]);

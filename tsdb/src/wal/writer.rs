@@ -25,12 +25,11 @@ use super::starts::{STARTS, ToldStarts, encode_starts};
 use super::stream::{Frames, Refused, Stream, Unsynced};
 use super::{Cut, Health, SegmentKind, checkpoint};
 use crate::error::{Error, Result};
-use crate::exemplars::{Exemplar, NumberedExemplars};
 use crate::fs::{Fs, size_of_file};
 use crate::head::SeriesRef;
-use crate::labels::Labels;
-use crate::metadata::Metadata;
+use crate::labels::{Labels, Metadata};
 use crate::options::WalSync;
+use crate::sample::exemplar::{Exemplar, NumberedExemplars};
 
 /// Size at which the definitions gathered in one frame are closed off.
 const SERIES_FRAME_SIZE: usize = 1 << 20;

@@ -9,7 +9,7 @@ mod server;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use varve_tsdb::METRIC_NAME;
+use varve_tsdb::labels::METRIC_NAME;
 
 use crate::args::{CompareArgs, CompareFormat, now_ms};
 use crate::client::Client;

@@ -1,6 +1,7 @@
 //! The labels of a series: those of its target, of its subject, and its own.
 
-use varve_tsdb::{Labels, LabelsBuilder, METRIC_NAME};
+use varve_tsdb::Labels;
+use varve_tsdb::labels::{LabelsBuilder, METRIC_NAME};
 
 use super::identity::{Node, Pod, daemon, push, uuid};
 use super::noise::mix2;

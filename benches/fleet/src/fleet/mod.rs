@@ -27,7 +27,8 @@ mod tests;
 
 use std::ops::Range;
 
-use varve_tsdb::{Labels, STALE_NAN_BITS, Sample};
+use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_tsdb::{Labels, Sample};
 
 use identity::Node;
 use model::Moment;

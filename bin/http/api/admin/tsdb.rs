@@ -11,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use varve_prometheus::export::{ExportOptions, export};
 use varve_query::promql::parse_selector;
-use varve_tsdb::{Db, Fs, QueryContext, RealFs};
+use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::{Db, QueryContext};
 
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::openapi::described;

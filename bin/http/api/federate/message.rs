@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
-use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Charge, Histogram, HistogramCounts, QueryContext};
+use varve_tsdb::QueryContext;
+use varve_tsdb::context::Charge;
+use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
 use super::format::Format;
 use super::{Kind, Latest};

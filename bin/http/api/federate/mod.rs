@@ -19,10 +19,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use varve_query::usage::LabelSet;
-use varve_tsdb::{
-    CUSTOM_BUCKETS_SCHEMA, Charge, Clock, Histogram, Labels, METRIC_NAME, Matcher, ResetHint, SampleColumns, Series,
-    SystemClock, TimeRange, is_stale_nan,
-};
+use varve_tsdb::context::Charge;
+use varve_tsdb::fs::{Clock, SystemClock};
+use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::select::Series;
+use varve_tsdb::staleness::is_stale_nan;
+use varve_tsdb::{Labels, Matcher, SampleColumns, TimeRange};
 
 use super::selector_union::SelectorUnion;
 use crate::http::error::ApiError;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_tsdb::Metadata;
+use varve_tsdb::labels::Metadata;
 
 use crate::http::error::ApiError;
 use crate::http::json;

@@ -5,7 +5,8 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use varve_query::usage::LabelSet;
-use varve_tsdb::{Matcher, Texts, TimeRange};
+use varve_tsdb::labels::StringSet;
+use varve_tsdb::{Matcher, TimeRange};
 
 use crate::http::error::ApiError;
 use crate::http::json;
@@ -54,7 +55,7 @@ async fn respond(
     state: &HttpState,
     form: &Form,
     used: Used,
-    find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<Texts> + Send + 'static,
+    find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<StringSet> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let request = Request::read(form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{used:?} {request:?}"));
@@ -86,7 +87,7 @@ impl Request {
         &self,
         work: &mut Work,
         used: &Used,
-        find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<Texts>,
+        find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<StringSet>,
     ) -> Result<(), ApiError> {
         let selectors = parse_selectors(&self.selectors).map_err(ApiError::bad_data)?;
         work.store.note_selectors(&used.who, &selectors, &used.labels);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use varve_query::{Asked, QueryResult, Request, Times};
-use varve_tsdb::{Clock, SystemClock};
+use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::result::write_result;
 use crate::http::error::ApiError;

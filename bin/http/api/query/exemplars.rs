@@ -4,7 +4,8 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_query::promql::{self, Features};
 use varve_query::usage::LabelSet;
-use varve_tsdb::{Exemplar, SeriesExemplars, TimeRange};
+use varve_tsdb::TimeRange;
+use varve_tsdb::exemplars::{Exemplar, SeriesExemplars};
 
 use crate::http::error::ApiError;
 use crate::http::json;

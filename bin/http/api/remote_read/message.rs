@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
-use varve_tsdb::{Histogram, HistogramCounts, Labels, MatchOp, Matcher, ResetHint, SampleColumns, TimeRange};
+use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
 
 /// A request.
 #[derive(Clone, PartialEq, Message)]
@@ -181,7 +182,7 @@ impl TimeSeries {
 
 impl HistogramMessage {
     fn new(timestamp: i64, histogram: &Histogram) -> Self {
-        let spans = |spans: &[varve_tsdb::BucketSpan]| {
+        let spans = |spans: &[varve_tsdb::histogram::BucketSpan]| {
             spans.iter().map(|span| SpanMessage { offset: span.offset, length: span.length }).collect()
         };
         let mut message = Self {

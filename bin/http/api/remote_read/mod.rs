@@ -20,7 +20,8 @@ use axum::response::Response;
 use prost::Message;
 use varve_prometheus::chunk::{Encoder, StartTimes};
 use varve_query::usage::LabelSet;
-use varve_tsdb::{Charge, Labels, SampleColumns};
+use varve_tsdb::context::Charge;
+use varve_tsdb::{Labels, SampleColumns};
 
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Form;
@@ -228,7 +229,8 @@ impl Reader {
 
 /// Returns the size of samples in memory.
 fn size_of_columns(columns: &SampleColumns) -> usize {
-    let of_histogram = |histogram: &varve_tsdb::Histogram| size_of_val(histogram) + 16 * histogram.n_buckets();
+    let of_histogram =
+        |histogram: &varve_tsdb::histogram::Histogram| size_of_val(histogram) + 16 * histogram.n_buckets();
     let histograms = columns.histograms.iter().map(|(_, histogram)| of_histogram(histogram)).sum::<usize>();
     columns.len() * (size_of::<i64>() + size_of::<f64>()) + histograms
 }
@@ -260,7 +262,8 @@ fn write(work: &mut Work, bytes: &[u8]) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::{MemoryBudget, QueryContext};
+    use varve_tsdb::QueryContext;
+    use varve_tsdb::context::MemoryBudget;
 
     #[test]
     fn the_first_supported_response_type_is_chosen() {

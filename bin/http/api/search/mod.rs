@@ -12,7 +12,9 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use varve_query::usage::LabelSet;
-use varve_tsdb::{Clock, METRIC_NAME, Matcher, Metadata, SystemClock, Texts, TimeRange};
+use varve_tsdb::fs::{Clock, SystemClock};
+use varve_tsdb::labels::{METRIC_NAME, Metadata, StringSet};
+use varve_tsdb::{Matcher, TimeRange};
 
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::json;
@@ -183,7 +185,7 @@ impl Search {
     }
 
     /// Returns all names, before they are compared with the terms.
-    fn find(&self, work: &Work, field: &Field) -> varve_tsdb::Result<Texts> {
+    fn find(&self, work: &Work, field: &Field) -> varve_tsdb::Result<StringSet> {
         let (db, ctx) = (&work.store.db, &work.ctx);
         let find = |matchers: &[Matcher]| match field {
             Field::MetricNames { .. } => db.label_values(ctx, METRIC_NAME, matchers, self.range),

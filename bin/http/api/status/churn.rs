@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_tsdb::{Clock, SystemClock};
+use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::http::error::ApiError;
 use crate::http::params::Form;

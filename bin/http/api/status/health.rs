@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_tsdb::ReplayState;
+use varve_tsdb::stats::ReplayState;
 
 use crate::http::error::ApiError;
 use crate::http::params::Form;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use varve_tsdb::ReplayState;
+use varve_tsdb::stats::ReplayState;
 
 use crate::http::openapi::described;
 use crate::http::response::success;

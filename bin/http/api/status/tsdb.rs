@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_tsdb::{BlockSummary, Cardinality, NameCount, TimeRange};
+use varve_tsdb::TimeRange;
+use varve_tsdb::stats::{BlockSummary, Cardinality, NameCount};
 
 use crate::http::error::ApiError;
 use crate::http::openapi::described;

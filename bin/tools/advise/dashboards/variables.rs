@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 use varve_query::usage::LabelSet;
-use varve_tsdb::{METRIC_NAME, MatchOp, Matcher, Regexp};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::regexp::Regexp;
+use varve_tsdb::{MatchOp, Matcher};
 
 use super::super::needs::Selector;
 use super::super::template::{self, Extracted, Values, Variables};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use varve_ingest::text::{Line, LineReader, TextFormat};
-use varve_tsdb::METRIC_NAME;
+use varve_tsdb::labels::METRIC_NAME;
 
 use super::super::documents;
 use super::{Inventory, MetricId, MetricSize};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use varve_tsdb::Regexp;
+use varve_tsdb::labels::regexp::Regexp;
 
 use super::{Inventory, MetricId, MetricSize};
 use crate::client::{Client, escape};

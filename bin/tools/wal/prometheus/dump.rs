@@ -9,8 +9,8 @@ use varve_prometheus::wal::{
     RecordType, decode_definitions, decode_exemplars, decode_histograms, decode_metadata, decode_samples,
     decode_tombstones,
 };
-use varve_tsdb::RealFs;
-use varve_tsdb::damage::DamageReport;
+use varve_tsdb::fs::RealFs;
+use varve_tsdb::fs::damage::DamageReport;
 
 use crate::printing::stdout;
 use crate::tools::wal::Verdict;

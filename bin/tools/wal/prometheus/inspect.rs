@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_prometheus::block::BlockMeta;
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
-use varve_tsdb::RealFs;
+use varve_tsdb::fs::RealFs;
 
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, InspectArgs};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use varve_prometheus::block::BlockMeta;
 use varve_prometheus::chunk::StartTimes;
 use varve_prometheus::recover::{CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover};
-use varve_tsdb::{Fs, RealFs};
+use varve_tsdb::fs::{Fs, RealFs};
 
 use crate::machine;
 use crate::tools::wal::Verdict;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::json;
 use varve_prometheus::repair::repair;
-use varve_tsdb::RealFs;
+use varve_tsdb::fs::RealFs;
 
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, RepairArgs};

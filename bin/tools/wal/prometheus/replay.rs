@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::json;
 use varve_prometheus::recover::{CONCURRENCY_MAX, Progress as Done, RecoverOptions, replay_only};
-use varve_tsdb::{Fs, RealFs};
+use varve_tsdb::fs::{Fs, RealFs};
 
 use crate::machine;
 use crate::tools::wal::Verdict;

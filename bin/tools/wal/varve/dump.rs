@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use varve_tsdb::RealFs;
-use varve_tsdb::damage::DamageReport;
+use varve_tsdb::fs::RealFs;
+use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::log::{Content, FoundFrame, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
 
 use crate::printing::stdout;
@@ -125,7 +125,7 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
         }
         Content::CheckpointExemplars(found) => {
             let found = found.iter().filter(|(of, _)| filter.labels(&of.iter().collect::<Vec<_>>()));
-            let of_series = |all: &[(u64, varve_tsdb::Exemplar)]| {
+            let of_series = |all: &[(u64, varve_tsdb::exemplars::Exemplar)]| {
                 let all = all.iter().filter(|(_, of)| filter.time(of.timestamp_ms));
                 all.map(|(number, of)| json!({"number": number, "exemplar": item::exemplar(of)})).collect::<Vec<_>>()
             };

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use varve_tsdb::RealFs;
+use varve_tsdb::fs::RealFs;
 use varve_tsdb::log::{FileSummary, PartSizes, Role, Survey, survey};
 
 use crate::tools::wal::Verdict;

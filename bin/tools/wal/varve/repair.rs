@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use varve_tsdb::RealFs;
+use varve_tsdb::fs::RealFs;
 use varve_tsdb::log::{Mended, Repair, repair};
 
 use crate::tools::wal::Verdict;

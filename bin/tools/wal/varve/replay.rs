@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use varve_tsdb::{Db, Options, ReadOnlyFs, RealFs, ReplayState, WalSync};
+use varve_tsdb::fs::{ReadOnlyFs, RealFs};
+use varve_tsdb::stats::ReplayState;
+use varve_tsdb::{Db, Options, WalSync};
 
 use crate::machine;
 use crate::tools::wal::Verdict;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::ha::{Elections, HaSettings};
-use varve_tsdb::RealFs;
+use varve_tsdb::fs::RealFs;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -2,7 +2,7 @@
 //! `model/histogram`. Schemas from 9 to 52 are finer than any that is stored and are reduced to 8 before, as its
 //! remote-write receiver does.
 
-use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
 const SCHEMA_MIN: i32 = -4;
 const SCHEMA_MAX: i32 = 8;

@@ -131,7 +131,7 @@ pub(crate) fn number(number: u32) -> BoxedStrategy<Vec<u8>> {
 }
 
 pub(crate) fn double(number: u32) -> BoxedStrategy<Vec<u8>> {
-    let bits = prop_oneof![any::<u64>(), Just(varve_tsdb::STALE_NAN_BITS), Just(0)];
+    let bits = prop_oneof![any::<u64>(), Just(varve_tsdb::staleness::STALE_NAN_BITS), Just(0)];
     field(number, 1, bits.prop_map(|bits| bits.to_le_bytes().to_vec())).boxed()
 }
 
@@ -239,7 +239,7 @@ fn series_as_most_senders_write_them_and_almost_such_tell_what_prost_tells() {
     let times = [0, 1, (1 << 35) - 1, 1 << 35, 1_700_000_000_123, (1 << 42) - 1, 1 << 42, i64::MAX, -1];
     let value_sizes = [0, 1, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 300, 16_370, 16_371];
     for (timestamp, size) in times.iter().flat_map(|&time| value_sizes.map(|size| (time, size))) {
-        for bits in [0, 1.5f64.to_bits(), (-0.0f64).to_bits(), varve_tsdb::STALE_NAN_BITS] {
+        for bits in [0, 1.5f64.to_bits(), (-0.0f64).to_bits(), varve_tsdb::staleness::STALE_NAN_BITS] {
             let label = |name: &str| message::Label { name: name.into(), value: vec![b'x'; size] };
             let labels = vec![label("__name__"), label("a")];
             let samples = vec![message::Sample { value: bits, timestamp }];

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use varve_tsdb::ResetHint;
+use varve_tsdb::histogram::ResetHint;
 
 use super::super::column::{Bits, Column};
 use super::super::series::Series;

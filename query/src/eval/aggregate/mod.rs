@@ -10,7 +10,9 @@ mod histograms;
 mod pick;
 mod quantile;
 
-use varve_tsdb::{Charge, LabelHint, Labels, METRIC_NAME};
+use varve_tsdb::Labels;
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 
 use super::Evaluator;
 use super::grid::Grid;

@@ -3,7 +3,7 @@
 //! A step picks by taking away presence from the series it does not pick; no value is copied. What cannot be picked any more
 //! is let go as series come.
 
-use varve_tsdb::Charge;
+use varve_tsdb::context::Charge;
 
 use super::super::Evaluator;
 use super::super::column::Bits;

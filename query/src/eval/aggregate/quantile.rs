@@ -1,6 +1,6 @@
 //! `quantile`: of each group and step the values, and nothing else of the series.
 
-use varve_tsdb::LabelHint;
+use varve_tsdb::labels::LabelHint;
 
 use super::super::Evaluator;
 use super::super::grid::Grid;

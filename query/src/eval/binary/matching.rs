@@ -9,7 +9,9 @@
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use varve_tsdb::{Charge, LabelHint, Labels, METRIC_NAME};
+use varve_tsdb::Labels;
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 
 use super::super::Evaluator;
 use super::super::column::{Bits, Column};

@@ -5,7 +5,7 @@ pub(super) mod element;
 mod matching;
 mod set;
 
-use varve_tsdb::LabelHint;
+use varve_tsdb::labels::LabelHint;
 
 use super::Evaluator;
 use super::column::Column;

@@ -1,6 +1,6 @@
 //! `and`, `or`, `unless`: which series of either side are there at each step.
 
-use varve_tsdb::Charge;
+use varve_tsdb::context::Charge;
 
 use super::super::column::Bits;
 use super::super::keys::Keys;

@@ -8,7 +8,8 @@ mod windows;
 
 use std::sync::Arc;
 
-use varve_tsdb::{Labels, SelectHints, SeriesSet};
+use varve_tsdb::Labels;
+use varve_tsdb::select::{SelectHints, SeriesSet};
 
 use super::column::Bits;
 use super::grid::Grid;

@@ -53,7 +53,7 @@ pub(super) struct Places {
 impl OverRange<'_> {
     pub(super) fn of_stored(
         &self,
-        batch: &[varve_tsdb::Series],
+        batch: &[varve_tsdb::select::Series],
         only_totals: bool,
         beside: &[Self],
         made: &mut Made<'_>,

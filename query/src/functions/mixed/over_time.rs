@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::ResetHint;
+use varve_tsdb::histogram::ResetHint;
 
 use super::super::window::{HistogramSample, SampleValue, Times, Window};
 use super::Remarks;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::ResetHint;
+use varve_tsdb::histogram::ResetHint;
 
 use super::super::rate::{DELTA, INCREASE, Kind, RATE, extrapolation, factor_from_start, instant_change};
 use super::super::window::{HistogramSample, SampleValue, Window};

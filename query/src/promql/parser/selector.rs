@@ -4,7 +4,8 @@ use super::{Context, Node, Parser, Result};
 use crate::promql::ast::{BinaryOp, ExprKind, Span, ValueType, VectorSelector};
 use crate::promql::quote::quoted;
 use crate::promql::token::{Token, TokenKind};
-use varve_tsdb::{METRIC_NAME, MatchOp, Matcher};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{MatchOp, Matcher};
 
 impl Parser<'_> {
     /// Reads a selector whose name was read, or that begins with a brace.

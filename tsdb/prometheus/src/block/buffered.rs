@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::{AppendFile, Error, Fs, Result};
+use varve_tsdb::fs::{AppendFile, Fs};
+use varve_tsdb::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes that are gathered before they go to the file.

@@ -10,8 +10,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_tsdb::fs::Fs;
 use varve_tsdb::varint::put_u64;
-use varve_tsdb::{Error, Fs, Result};
+use varve_tsdb::{Error, Result};
 
 use super::buffered::BufferedFile;
 use super::writer::EncodedChunk;

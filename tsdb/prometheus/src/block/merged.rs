@@ -2,7 +2,7 @@
 //!
 //! Used by the tools that print a whole data directory. In memory: the indexes of the blocks, and the samples of one series.
 
-use varve_tsdb::damage::DamageReport;
+use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::{SampleColumns, TimeRange};
 
 use super::reader::{BlockCursor, BlockReader, BlockSeries};
@@ -72,7 +72,8 @@ mod tests {
     use super::super::{BlockWriter, Description, EncodedChunk};
     use super::*;
     use crate::chunk::{Encoder, StartTimes};
-    use varve_tsdb::{Fs, MemFs, Sample};
+    use varve_tsdb::Sample;
+    use varve_tsdb::fs::{Fs, MemFs};
 
     /// Writes a block with a series for each name, whose samples are at the times, of one value.
     fn block(fs: &Arc<dyn Fs>, series: &[(&str, &[i64])], value: f64) -> BlockReader {

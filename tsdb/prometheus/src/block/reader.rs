@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::damage::{DamageKind, DamageReport};
-use varve_tsdb::{Error, Fs, ReadFile, Result, SampleColumns, TimeRange, size_of_file, size_of_files};
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::fs::{Fs, ReadFile, size_of_file, size_of_files};
+use varve_tsdb::{Error, Result, SampleColumns, TimeRange};
 
 use super::chunks::{HEADER_SIZE, MAGIC, VERSION};
 use super::index::{IndexReader, IndexedChunk, IndexedSeries};

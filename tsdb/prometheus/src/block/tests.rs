@@ -1,8 +1,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_tsdb::damage::DamageReport;
-use varve_tsdb::{Fs, RealFs, Sample, SampleColumns};
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::{Sample, SampleColumns};
 
 use super::*;
 use crate::chunk::{Encoder, StartTimes};
@@ -44,7 +45,7 @@ fn read(dir: &Path) -> (Vec<Series>, DamageReport) {
                 Ok(())
             })
             .unwrap(),
-        Err(error) => damage.push(dir, 0, varve_tsdb::damage::DamageKind::Corrupt, error.to_string()),
+        Err(error) => damage.push(dir, 0, varve_tsdb::fs::damage::DamageKind::Corrupt, error.to_string()),
     }
     damage.append(of_series);
     (all, damage)

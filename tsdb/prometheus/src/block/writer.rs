@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::{Error, Fs, Result};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::{Error, Result};
 
 use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
 use super::group::{Entries, SeriesGroup};

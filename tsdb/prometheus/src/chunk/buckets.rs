@@ -3,7 +3,7 @@
 //! Source: Prometheus `tsdb/chunkenc/histogram_meta.go`. Spans of invalid histograms, which go back, give nonsense, but
 //! never more buckets than the two have together.
 
-use varve_tsdb::BucketSpan;
+use varve_tsdb::histogram::BucketSpan;
 
 /// Goes through the indices of the buckets of spans.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{ResetHint, SampleColumns};
+use varve_tsdb::SampleColumns;
+use varve_tsdb::histogram::ResetHint;
 
 use super::bits::BitReader;
 use super::cell::{Steps, Xor};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{Histogram, HistogramCounts, Sample, SampleColumns};
+use varve_tsdb::histogram::{Histogram, HistogramCounts};
+use varve_tsdb::{Sample, SampleColumns};
 
 use super::bits::BitWriter;
 use super::cell::{Steps, Xor};

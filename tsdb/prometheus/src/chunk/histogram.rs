@@ -10,8 +10,8 @@
 //!                float: a double, later the bits that changed; none with a later staleness marker
 //! ```
 
-use varve_tsdb::is_stale_nan;
-use varve_tsdb::{Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::staleness::is_stale_nan;
 
 use super::ChunkError;
 use super::bits::{BitReader, BitWriter};

@@ -7,7 +7,7 @@
 //! bounds   of custom buckets alone: their number, then each as thousandths + 1, or 0 and a double
 //! ```
 
-use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts};
+use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts};
 
 use super::ChunkError;
 use super::bits::{BitReader, BitSink, BitWriter};

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint, SampleColumns, is_stale_nan};
+use varve_tsdb::SampleColumns;
+use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
+use varve_tsdb::staleness::is_stale_nan;
 
 use super::bits::BitWriter;
 use super::buckets::{self, Difference};

@@ -2,10 +2,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::staleness::STALE_NAN_BITS;
 use varve_tsdb::varint::take_u64;
-use varve_tsdb::{
-    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint, STALE_NAN_BITS, Sample, SampleColumns,
-};
+use varve_tsdb::{Sample, SampleColumns};
 
 use super::bits::BitSink;
 use super::*;

@@ -11,7 +11,8 @@
 //! ```
 //! A staleness marker does not count as a value that a later one differs from. Source: `tsdb/chunkenc/xor2.go`.
 
-use varve_tsdb::{STALE_NAN_BITS, Sample, is_stale_nan};
+use varve_tsdb::Sample;
+use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
 
 use super::ChunkError;
 use super::bits::{BitReader, BitSink, BitWriter};

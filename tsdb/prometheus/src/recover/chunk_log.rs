@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
     use crate::recover::scratch::Scratch;
-    use varve_tsdb::{Fs, RealFs};
+    use varve_tsdb::fs::{Fs, RealFs};
 
     fn part(i: usize, bytes: &[u8]) -> Part<'_> {
         let bytes = if i % 7 == 3 { PartBytes::Head(i as u32) } else { PartBytes::Here(bytes) };

@@ -7,7 +7,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use varve_tsdb::TimeRange;
-use varve_tsdb::damage::{DamageKind, DamageReport};
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 
 use super::input::Input;
 use super::queue::Record;

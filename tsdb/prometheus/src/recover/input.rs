@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use rayon::prelude::*;
-use varve_tsdb::damage::DamageKind;
-use varve_tsdb::{Error, Fs, Result};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::DamageKind;
+use varve_tsdb::{Error, Result};
 
 use super::report::Report;
 use super::shard::Head;

@@ -49,7 +49,8 @@ use std::sync::Arc;
 pub use report::{LostSeries, Phase, Progress, RecordCounts, Report};
 pub(crate) use windows::range_of;
 
-use varve_tsdb::{Error, Fs, ReadOnlyFs, Result};
+use varve_tsdb::fs::{Fs, ReadOnlyFs};
+use varve_tsdb::{Error, Result};
 
 use crate::chunk::StartTimes;
 

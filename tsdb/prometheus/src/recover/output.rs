@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use varve_tsdb::damage::{DamageKind, DamageReport};
-use varve_tsdb::{Fs, Result};
-use varve_tsdb::{SampleColumns, TimeRange};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::{Result, SampleColumns, TimeRange};
 
 use super::RecoverOptions;
 use super::in_order::in_order;

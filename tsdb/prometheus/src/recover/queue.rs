@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use varve_tsdb::Fs;
-use varve_tsdb::damage::{DamageKind, DamageReport};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 
 use super::input::Log;
 use crate::wal::{Compression, RawRecord, RecordType, Segment, SegmentReader, SpareMemory};

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use varve_tsdb::damage::DamageKind;
-use varve_tsdb::{Fs, Result, SampleColumns, TimeRange};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::DamageKind;
+use varve_tsdb::{Result, SampleColumns, TimeRange};
 
 use super::find::{Finder, Findings};
 use super::input::Input;

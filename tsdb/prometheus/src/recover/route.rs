@@ -1,6 +1,6 @@
 //! Samples out of records, on their way to the shards of their series.
 
-use varve_tsdb::damage::{DamageKind, DamageReport};
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 
 use super::input::Log;
 use super::queue::Record;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::{AppendFile, Error, Fs, ReadFile, Result};
+use varve_tsdb::fs::{AppendFile, Fs, ReadFile};
+use varve_tsdb::{Error, Result};
 
 /// The folder of what does not fit in memory.
 #[derive(Debug)]

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use varve_tsdb::collections::Column;
-use varve_tsdb::{Histogram, Result, Sample, TimeRange};
+use varve_tsdb::histogram::Histogram;
+use varve_tsdb::{Result, Sample, TimeRange};
 
 use super::chunk_log::{ChunkLog, ChunkRef, Part, PartBytes};
 use super::scratch::ScratchFile;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use varve_tsdb::damage::DamageReport;
+use varve_tsdb::fs::RealFs;
+use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::varint::put_i64;
-use varve_tsdb::{Db, Options, QueryContext, RealFs, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;
 use crate::block::BlockReader;

@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::{Error, Fs, HistogramCounts, Result};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::histogram::HistogramCounts;
+use varve_tsdb::{Error, Result};
 
 use super::report::{LOST_SERIES_MAX, LostSeries, Report};
 use super::shard::Value;
@@ -73,7 +75,7 @@ fn line(sample: &UnknownSample) -> String {
                     (format!("{count:?}"), format!("{positive:?}"), format!("{negative:?}"))
                 }
             };
-            let spans = |spans: &[varve_tsdb::BucketSpan]| {
+            let spans = |spans: &[varve_tsdb::histogram::BucketSpan]| {
                 format!(
                     "{:?}",
                     spans.iter().map(|span| [i64::from(span.offset), i64::from(span.length)]).collect::<Vec<_>>()

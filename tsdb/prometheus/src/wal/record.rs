@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use varve_tsdb::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint,
+};
 use varve_tsdb::varint::{VARINT_SIZE_MAX, short_u64, unzigzag};
-use varve_tsdb::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint};
 
 use crate::cursor::Cursor;
 

@@ -1,7 +1,6 @@
 //! From series to label names and values.
 //!
-//! There are two ways: through the labels of each series, or through the series of each value. Few series, or few values:
-//! that decides.
+//! There are two ways: reading the labels of each series, or the series of each value. The cheaper one is chosen.
 
 use std::ops::Range;
 
@@ -14,21 +13,22 @@ use super::table::Access;
 use crate::block::Symbol;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
-use crate::index::{TERMS_PER_CHECK, Texts};
+use crate::index::TERMS_PER_CHECK;
+use crate::labels::StringSet;
 
-/// What reading the labels of one series costs, in values of the dictionary visited.
+/// Cost of reading the labels of one series, in visited values of the dictionary.
 const SERIES_COST: u64 = 16;
 
 impl Index {
     /// Adds the names of the labels that series in `ordinals` (or any series) have to `names`.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up; as [`Index::open`].
+    /// If the request is interrupted or exceeds its memory limit; as [`Index::open`].
     pub(in crate::block) fn label_names(
         &self,
         ctx: &QueryContext,
         ordinals: Option<&RoaringBitmap>,
-        names: &mut Texts,
+        names: &mut StringSet,
     ) -> Result<()> {
         match (ordinals, self.all_if_unused()) {
             (None, None) => self.each_name(ctx, |name, _| names.insert(name)),
@@ -40,13 +40,13 @@ impl Index {
     /// Adds the values that series in `ordinals` (or any series) have for a label to `values`.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up; as [`Index::open`].
+    /// If the request is interrupted or exceeds its memory limit; as [`Index::open`].
     pub(in crate::block) fn label_values(
         &self,
         ctx: &QueryContext,
         name: &str,
         ordinals: Option<&RoaringBitmap>,
-        values: &mut Texts,
+        values: &mut StringSet,
     ) -> Result<()> {
         let range = self.dictionary.range(name, "")?;
         match (ordinals, self.all_if_unused()) {
@@ -60,18 +60,18 @@ impl Index {
         }
     }
 
-    /// Returns all series if the dictionary has symbols that are in none of them, so that it alone does not tell.
+    /// Returns all series if the dictionary has unused symbols, so that it does not suffice.
     fn all_if_unused(&self) -> Option<RoaringBitmap> {
         (self.n_unused > 0).then(|| self.all())
     }
 
-    /// Hands out the names of labels in ascending order, each with the numbers of its symbols.
+    /// Calls a function with each label name in ascending order and the range of its symbols.
     fn each_name(&self, ctx: &QueryContext, mut visit: impl FnMut(&str, Range<u32>) -> Result<()>) -> Result<()> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
         let mut at = cursor.next()?;
         while let Some(first) = at {
             ctx.check()?;
-            let name = cursor.texts()?.0.to_owned();
+            let name = cursor.name_and_value()?.0.to_owned();
             at = cursor.seek(&after(&name), &[])?;
             let end = at.map_or(self.dictionary.len(), |next| next.0);
             if end <= first.0 {
@@ -82,7 +82,7 @@ impl Index {
         Ok(())
     }
 
-    fn names_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, names: &mut Texts) -> Result<()> {
+    fn names_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, names: &mut StringSet) -> Result<()> {
         let all = 0..self.dictionary.len();
         if is_cheaper_by_series(ordinals, &all) {
             let symbols = self.symbols_of(ctx, ordinals, &all)?;
@@ -97,7 +97,7 @@ impl Index {
         })
     }
 
-    /// Returns which symbols of `range` series in `ordinals` have, out of the series table.
+    /// Returns the symbols of `range` that series in `ordinals` have, from the series table.
     fn symbols_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, range: &Range<u32>) -> Result<RoaringBitmap> {
         let mut found = RoaringBitmap::new();
         let mut series = self.series_cursor();
@@ -116,34 +116,39 @@ impl Index {
         ctx: &QueryContext,
         range: Range<u32>,
         ordinals: &RoaringBitmap,
-        values: &mut Texts,
+        values: &mut StringSet,
     ) -> Result<()> {
         let mut postings = self.postings_cursor(Access::Cached);
         let mut dictionary = self.dictionary.cursor(Access::Cached);
         let mut rest = range;
         while let Some(symbol) = first_that_intersects(ctx, &mut postings, rest.clone(), ordinals)? {
             dictionary.go_to(symbol)?;
-            values.insert(dictionary.texts()?.1)?;
+            values.insert(dictionary.name_and_value()?.1)?;
             rest.start = symbol.0 + 1;
         }
         Ok(())
     }
 
-    /// Adds the values of symbols, which ascend.
-    fn insert_values(&self, ctx: &QueryContext, symbols: impl Iterator<Item = u32>, values: &mut Texts) -> Result<()> {
+    /// Adds the values of ascending symbols.
+    fn insert_values(
+        &self,
+        ctx: &QueryContext,
+        symbols: impl Iterator<Item = u32>,
+        values: &mut StringSet,
+    ) -> Result<()> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
         for (i, symbol) in symbols.enumerate() {
             if i % CHECK_INTERVAL == 0 {
                 ctx.check()?;
             }
             cursor.go_to(Symbol(symbol))?;
-            values.insert(cursor.texts()?.1)?;
+            values.insert(cursor.name_and_value()?.1)?;
         }
         Ok(())
     }
 }
 
-/// Tells whether reading the series costs less than visiting the symbols.
+/// Returns `true` if reading the series costs less than visiting the symbols.
 pub(super) fn is_cheaper_by_series(ordinals: &RoaringBitmap, symbols: &Range<u32>) -> bool {
     ordinals.len().saturating_mul(SERIES_COST) < symbols.len() as u64
 }

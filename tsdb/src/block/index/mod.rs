@@ -1,23 +1,24 @@
-//! The index of a block: which label names and values it has, which labels each series, and which series each label.
+//! The index of a block: its label names and values, the labels of each series, and the series of each label.
 //!
 //! Used by the writer and the reader of blocks. Format: docs/format/block-index.md. A symbol is a label name with a
 //! value; symbols are numbered in ascending order of names and values, series in ascending order of their labels. So
-//! both are dense numbers, and four tables of numbered entries make the index: the `dictionary` says what a symbol
-//! stands for, the `series` table which symbols a series has, all but the first in the `stems` that series share, the
-//! `postings` which series a symbol is in. `table` is what these are made of: entries in small pages, found by number
-//! through a directory that stays in memory.
+//! both are dense numbers, and the index consists of four tables of numbered entries: the `dictionary` has the names
+//! and values of symbols; the `series` table has the symbols of each series, all but the first in `suffixes` that
+//! series share; the `postings` have the series of each symbol. A `table` stores entries in small pages, found by
+//! number through a directory in memory.
 //!
-//! The writer streams. What cannot be written as it comes are the postings: `runs` sorts them, in bounded memory.
+//! The writer streams. Only postings must be sorted first: `runs` sorts them in bounded memory.
 //!
 //! Invariants
-//! 1. Every page decodes alone; a decoder starts anew at each group of entries in it.
-//! 2. Nothing read from disk is believed: numbers are below what they count, orders ascend, or the page is reported.
-//! 3. An index that is open holds its directories in memory, about a thousandth of its size, and nothing else.
+//! 1. Every page decodes on its own; decoding starts afresh at each group of entries in it.
+//! 2. All data from disk is checked: numbers are in range, orders ascend, or the page is reported as damaged.
+//! 3. An open index holds only its directories in memory, about a thousandth of its size.
 //!
 //! Threads: an open index is immutable and shared; cursors belong to one thread. Crash: a block is renamed into place
 //! once it is whole; spill files of the writer end in `.tmp`.
 
 mod dictionary;
+mod label_sets;
 mod labels;
 mod postings;
 mod projection;
@@ -25,9 +26,8 @@ mod reader;
 mod runs;
 mod select;
 mod series;
-mod stems;
+mod suffixes;
 mod table;
-mod texts;
 mod verify;
 mod writer;
 

@@ -1,4 +1,4 @@
-//! Which series each symbol is in.
+//! Postings: the series of each symbol.
 //!
 //! ```text
 //! entry   number << 2 | kind, varint:
@@ -20,10 +20,10 @@ use super::runs::Merge;
 use super::table::{Access, Table, TableCursor, TableWriter};
 use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter, Pages};
+use crate::chunk::varint::{put_u64, take_bytes, take_u64};
 use crate::error::Result;
-use crate::varint::{put_u64, take_bytes, take_u64};
 
-/// Entries of a group: a look-up passes over at most so many.
+/// Entries of a group: a look-up skips at most this many.
 const GROUP: u32 = 16;
 
 const ONE: u64 = 0;
@@ -34,8 +34,7 @@ const PAGE: u64 = 3;
 /// Runs of fewer bytes are never larger than a bitmap, whose header alone takes as much.
 const BITMAP_WORTH_A_TRY: usize = 16;
 
-/// Writes the postings of `n_symbols` symbols. Returns the pages of the directory, and how many symbols are in no
-/// series.
+/// Writes the postings of `n_symbols` symbols. Returns the pages of the directory and the number of unused symbols.
 ///
 /// # Errors
 /// As [`PageWriter::write`] and [`Merge::next`].
@@ -57,13 +56,13 @@ pub(super) fn write(
         let entry = list.finish(pages)?;
         table.push(pages, &[], entry)?;
     }
-    assert_eq!(next, None, "runs are of symbols that were given out");
+    assert_eq!(next, None, "runs have symbols of this index");
     Ok((table.finish(pages)?, n_unused))
 }
 
-/// Encodes one list after the other.
+/// Encodes lists one after the other.
 struct ListEncoder {
-    /// Runs that take more bytes become a bitmap in a page of its own.
+    /// Larger runs become a bitmap in a page of its own.
     size_max: usize,
     runs: Vec<u8>,
     first: u32,
@@ -82,7 +81,7 @@ impl ListEncoder {
         self.n == 0
     }
 
-    /// Adds series behind those that are there.
+    /// Adds series after the previous ones.
     fn push(&mut self, run: Range<u32>) {
         if self.is_empty() {
             self.first = run.start;
@@ -106,7 +105,7 @@ impl ListEncoder {
         }
     }
 
-    /// Returns the entry of the list, whose page has been written if it has one, and starts the next list.
+    /// Returns the entry of the list, after writing its page if it has one, and starts the next list.
     fn finish(&mut self, pages: &mut PageWriter) -> Result<&[u8]> {
         self.entry.clear();
         if let Some(mut bitmap) = self.bitmap.take() {
@@ -153,22 +152,22 @@ fn serialized(bitmap: &RoaringBitmap) -> Vec<u8> {
     bytes
 }
 
-/// Runs of up to so many series are pushed one by one, which takes fewer steps than putting a range in.
+/// Runs of up to this many series are pushed one by one, which takes fewer steps than inserting a range.
 const PUSHED_RUN_MAX: u32 = 16;
 
 fn insert(bitmap: &mut RoaringBitmap, run: Range<u32>) {
     if run.end - run.start > PUSHED_RUN_MAX {
         bitmap.insert_range(run);
     } else {
-        // Not `push`: in a dense container that looks for the greatest number there, word by word.
+        // Not `push`: in a dense container that searches for the maximum, word by word.
         run.for_each(|ordinal| _ = bitmap.insert(ordinal));
     }
 }
 
-/// Adds those of a run that are in `set` to `kept`.
+/// Adds the part of a run that is in `set` to `kept`.
 fn insert_common(set: &RoaringBitmap, run: Range<u32>, kept: &mut RoaringBitmap) {
     if set.contains_range(run.clone()) {
-        // Fast path: all of them, such as a metric's series in the list of its only job.
+        // Fast path: all of them, such as the series of a metric with a single job.
         insert(kept, run);
     } else if run.end - run.start > PUSHED_RUN_MAX {
         let mut common = RoaringBitmap::new();
@@ -180,7 +179,7 @@ fn insert_common(set: &RoaringBitmap, run: Range<u32>, kept: &mut RoaringBitmap)
     }
 }
 
-/// Decodes runs of series below `n_series` until `visit` breaks off; `None` if they are not that, or do not ascend.
+/// Decodes runs of series below `n_series` until `visit` breaks; `None` if they are invalid or do not ascend.
 fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>) -> ControlFlow<()>) -> Option<()> {
     let mut end = 0_u32;
     let mut is_first = true;
@@ -206,7 +205,7 @@ fn decode_bitmap(mut bytes: &[u8], n_series: u32) -> Option<RoaringBitmap> {
     (bytes.is_empty() && bitmap.max().is_none_or(|max| max < n_series)).then_some(bitmap)
 }
 
-/// The list of a symbol as an entry has it.
+/// The list of a symbol as stored in an entry.
 enum List<'a> {
     One(u32),
     Runs(&'a [u8]),
@@ -236,16 +235,16 @@ fn take_list<'a>(src: &mut &'a [u8]) -> Option<List<'a>> {
     }
 }
 
-/// Series, as a list yields them.
+/// Part of a list.
 pub(super) enum Part {
-    /// A run; there may be more.
+    /// A run; more may follow.
     Run(Range<u32>),
     /// The whole list.
     Set(RoaringBitmap),
 }
 
-/// Hands out what a list consists of until `visit` breaks off; `None` if it does not decode, `Some(Some(_))` if it is in a
-/// page of its own.
+/// Calls `visit` with the parts of a list until it breaks; `None` if the list does not decode, `Some(Some(_))` if it is
+/// in a page of its own.
 fn visit_list(
     list: List<'_>,
     n_series: u32,
@@ -273,7 +272,7 @@ pub(super) fn open(pages: &Arc<Pages>, n_symbols: u32, directory: &[PageRef]) ->
     Table::open(pages, GROUP, n_symbols, directory).map(Arc::new)
 }
 
-/// A place in the postings. Going to symbols in ascending order is cheap.
+/// A cursor over the postings. Visiting symbols in ascending order is cheap.
 #[derive(Debug)]
 pub(super) struct PostingsCursor {
     entries: TableCursor,
@@ -283,15 +282,15 @@ pub(super) struct PostingsCursor {
 }
 
 impl PostingsCursor {
-    /// Starts in front of the first symbol.
+    /// Starts before the first symbol.
     pub(super) fn new(table: &Arc<Table>, n_series: u32, access: Access) -> Self {
         Self { entries: TableCursor::new(table, access), pages: Arc::clone(table.pages()), access, n_series }
     }
 
-    /// Hands out the series of a symbol, in order, until `visit` breaks off.
+    /// Calls `visit` with the series of a symbol, in order, until it breaks.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`], and if the list does not decode; a part of it may have been handed out then.
+    /// As [`TableCursor::approach`], and if the list does not decode; a part of it may have been visited then.
     pub(super) fn visit(&mut self, symbol: Symbol, mut visit: impl FnMut(Part) -> ControlFlow<()>) -> Result<()> {
         self.approach(symbol)?;
         let n_series = self.n_series;
@@ -307,7 +306,7 @@ impl PostingsCursor {
         Ok(())
     }
 
-    /// Goes to the entry of a symbol.
+    /// Moves to the entry of a symbol.
     fn approach(&mut self, symbol: Symbol) -> Result<()> {
         self.entries.approach(symbol.0)?;
         while self.entries.next() < symbol.0 {
@@ -316,7 +315,7 @@ impl PostingsCursor {
         Ok(())
     }
 
-    /// Returns the bytes of the list of a symbol, without looking into it.
+    /// Returns the size of a symbol's list in bytes without decoding it.
     ///
     /// # Errors
     /// As [`TableCursor::approach`].
@@ -339,7 +338,7 @@ impl PostingsCursor {
         })
     }
 
-    /// Leaves in `set` only series of a symbol.
+    /// Keeps in `set` only the series of a symbol.
     ///
     /// # Errors
     /// As [`PostingsCursor::visit`].
@@ -348,10 +347,10 @@ impl PostingsCursor {
         let mut kept = RoaringBitmap::new();
         self.visit(symbol, |part| {
             match part {
-                // Most of the many runs of a machine or a job are of other metrics than `set` has been narrowed to.
+                // Most of the many runs of a machine or a job belong to other metrics than those left in `set`.
                 Part::Run(run) if max < run.start => return ControlFlow::Break(()),
                 Part::Run(run) if run.end <= min => {}
-                // No ordinal is the greatest number there is: each is below the number of series.
+                // Cannot overflow: ordinals are below the number of series.
                 Part::Run(run) => insert_common(set, run.start.max(min)..run.end.min(max + 1), &mut kept),
                 Part::Set(list) => kept = &*set & list,
             }
@@ -361,7 +360,7 @@ impl PostingsCursor {
         Ok(())
     }
 
-    /// Tells whether a series of a symbol is in `set`.
+    /// Returns `true` if a series of a symbol is in `set`.
     ///
     /// # Errors
     /// As [`PostingsCursor::visit`].
@@ -386,7 +385,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_lists_are_refused_or_ascend(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn damaged_lists_are_rejected_or_ascend(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let mut last_end = None;
             let mut ascend = true;
             let mut visit = |part| {
@@ -404,7 +403,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_run_and_a_set_have_in_common_is_kept(
+        fn the_intersection_of_a_run_and_a_set_is_kept(
             set in proptest::collection::btree_set(0_u32..300, 0..200), dense: bool, start in 0_u32..300, n in 1_u32..300,
         ) {
             let set: RoaringBitmap = if dense { (0..150).collect() } else { set.into_iter().collect() };
@@ -414,7 +413,7 @@ mod tests {
         }
 
         #[test]
-        fn damaged_bitmaps_are_refused_or_sound(
+        fn damaged_bitmaps_are_rejected_or_valid(
             ordinals in proptest::collection::btree_set(0_u32..200_000, 0..100), at: usize, byte: u8,
         ) {
             let mut bytes = serialized(&ordinals.into_iter().collect());

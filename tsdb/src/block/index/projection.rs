@@ -1,23 +1,23 @@
-//! Which labels of series somebody asks for, by the symbols that their names have.
+//! Requested labels as symbols of a block.
 
 use std::ops::Range;
 
 use super::reader::Index;
 use crate::block::Symbol;
 use crate::error::Result;
-use crate::select::LabelHint;
+use crate::labels::LabelHint;
 
-/// The labels that are asked for in one block.
+/// The requested labels in one block.
 #[derive(Debug)]
 pub(crate) struct Projection {
-    /// The symbols of the names that are listed.
+    /// The symbols of the listed names.
     listed: Vec<Range<u32>>,
-    /// Whether these are asked for, or all others.
+    /// `true` if these are requested, `false` if all others are.
     are_asked_for: bool,
 }
 
 impl Index {
-    /// Finds the labels that are asked for; `None` if it is all.
+    /// Returns the requested labels as symbols; `None` if all labels are requested.
     ///
     /// # Errors
     /// As [`Index::open`].
@@ -31,7 +31,7 @@ impl Index {
         Ok(Some(Projection { listed, are_asked_for }))
     }
 
-    /// Tells whether a series may have a label of this name.
+    /// Returns `true` if a series may have a label of this name.
     ///
     /// # Errors
     /// As [`Index::open`].
@@ -41,12 +41,12 @@ impl Index {
 }
 
 impl Projection {
-    /// Tells whether no series has any of these labels.
+    /// Returns `true` if no series has any of these labels.
     pub(crate) fn is_empty(&self) -> bool {
         self.are_asked_for && self.listed.iter().all(Range::is_empty)
     }
 
-    /// Replaces `projected` by the symbols of a row that are asked for.
+    /// Replaces `projected` by the requested symbols of a row.
     pub(super) fn project(&self, row: &[Symbol], projected: &mut Vec<Symbol>) {
         let is_listed = |symbol: Symbol| self.listed.iter().any(|symbols| symbols.contains(&symbol.0));
         projected.clear();

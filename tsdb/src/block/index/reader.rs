@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! root   number of series, varint
-//!        number of stems, varint
+//!        number of suffixes, varint
 //!        number of symbols, varint
 //!        number of symbols that are in no series, varint
-//!        directories of dictionary, stems, series and postings: for each, number of pages, varint; references
+//!        directories of dictionary, suffixes, series and postings: for each, number of pages, varint; references
 //! ```
 
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use roaring::RoaringBitmap;
 use super::dictionary::{Dictionary, SymbolCursor};
 use super::postings::{self, PostingsCursor};
 use super::series::{self, SeriesCursor};
-use super::stems;
+use super::suffixes;
 use super::table::{Access, Table};
 use super::writer::SERIES_MAX;
 use crate::block::page::{PageRef, Pages};
+use crate::chunk::varint::{put_u64, take_u64};
 use crate::error::Result;
-use crate::varint::{put_u64, take_u64};
 
-/// What an index begins with.
+/// The root of an index.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Root {
     pub(super) n_series: u32,
-    pub(super) n_stems: u32,
+    pub(super) n_suffixes: u32,
     pub(super) n_symbols: u32,
-    /// Symbols that are in no series.
+    /// Unused symbols.
     pub(super) n_unused: u32,
     /// Pages of the directories.
     pub(super) dictionary: Vec<PageRef>,
-    pub(super) stems: Vec<PageRef>,
+    pub(super) suffixes: Vec<PageRef>,
     pub(super) series: Vec<PageRef>,
     pub(super) postings: Vec<PageRef>,
 }
@@ -40,10 +40,10 @@ pub(super) struct Root {
 impl Root {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut dst = Vec::new();
-        for n in [self.n_series, self.n_stems, self.n_symbols, self.n_unused] {
+        for n in [self.n_series, self.n_suffixes, self.n_symbols, self.n_unused] {
             put_u64(&mut dst, n.into());
         }
-        for directory in [&self.dictionary, &self.stems, &self.series, &self.postings] {
+        for directory in [&self.dictionary, &self.suffixes, &self.series, &self.postings] {
             put_u64(&mut dst, directory.len() as u64);
             directory.iter().for_each(|page| page.encode(&mut dst));
         }
@@ -53,17 +53,26 @@ impl Root {
     fn decode(mut src: &[u8]) -> Option<Self> {
         let src = &mut src;
         let n_series = u32::try_from(take_u64(src)?).ok().filter(|&n| n <= SERIES_MAX)?;
-        let n_stems = u32::try_from(take_u64(src)?).ok().filter(|&n| n <= n_series)?;
+        let n_suffixes = u32::try_from(take_u64(src)?).ok().filter(|&n| n <= n_series)?;
         let n_symbols = u32::try_from(take_u64(src)?).ok()?;
         let n_unused = u32::try_from(take_u64(src)?).ok().filter(|&n| n <= n_symbols)?;
-        let (dictionary, stems) = (take_directory(src)?, take_directory(src)?);
+        let (dictionary, suffixes) = (take_directory(src)?, take_directory(src)?);
         let (series, postings) = (take_directory(src)?, take_directory(src)?);
-        src.is_empty().then_some(Self { n_series, n_stems, n_symbols, n_unused, dictionary, stems, series, postings })
+        src.is_empty().then_some(Self {
+            n_series,
+            n_suffixes,
+            n_symbols,
+            n_unused,
+            dictionary,
+            suffixes,
+            series,
+            postings,
+        })
     }
 }
 
 fn take_directory(src: &mut &[u8]) -> Option<Vec<PageRef>> {
-    // No room is made in advance: the number of pages is only what the bytes say.
+    // Nothing is allocated in advance: the number of pages is not trusted.
     (0..take_u64(src)?).map(|_| PageRef::decode(src)).collect()
 }
 
@@ -73,13 +82,14 @@ pub(in crate::block) struct Index {
     pub(super) n_series: u32,
     pub(super) n_unused: u32,
     pub(super) dictionary: Dictionary,
-    pub(super) stems: Arc<Table>,
+    pub(super) suffixes: Arc<Table>,
     pub(super) series: Arc<Table>,
     pub(super) postings: Arc<Table>,
 }
 
 impl Index {
-    /// Reads the directories. Cost: a page for the root and at least one for each of the four tables, past the cache.
+    /// Reads the directories. Cost: a page for the root and at least one for each of the four tables, without the
+    /// cache.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt) with path and offset; likewise
@@ -92,28 +102,28 @@ impl Index {
             n_series: root.n_series,
             n_unused: root.n_unused,
             dictionary: Dictionary::open(&pages, root.n_symbols, &root.dictionary)?,
-            stems: stems::open(&pages, root.n_stems, &root.stems)?,
+            suffixes: suffixes::open(&pages, root.n_suffixes, &root.suffixes)?,
             series: series::open(&pages, root.n_series, &root.series)?,
             postings: postings::open(&pages, root.n_symbols, &root.postings)?,
         })
     }
 
-    /// Counts the series.
+    /// Returns the number of series.
     pub(in crate::block) fn n_series(&self) -> u32 {
         self.n_series
     }
 
     /// Returns a cursor over the labels of series.
     pub(in crate::block) fn series_cursor(&self) -> SeriesCursor {
-        SeriesCursor::new(&self.series, &self.stems, &self.dictionary, Access::Cached)
+        SeriesCursor::new(&self.series, &self.suffixes, &self.dictionary, Access::Cached)
     }
 
-    /// Returns a cursor over the labels of series that reads past the cache: for merges.
+    /// Returns a cursor over the labels of series that bypasses the cache: for merges.
     pub(in crate::block) fn series_scan(&self) -> SeriesCursor {
-        SeriesCursor::new(&self.series, &self.stems, &self.dictionary, Access::Scan)
+        SeriesCursor::new(&self.series, &self.suffixes, &self.dictionary, Access::Scan)
     }
 
-    /// Returns a cursor over all symbols in ascending order that reads past the cache: for merges.
+    /// Returns a cursor over all symbols in ascending order that bypasses the cache: for merges.
     pub(in crate::block) fn symbol_cursor(&self) -> SymbolCursor {
         SymbolCursor::new(&self.dictionary)
     }
@@ -123,7 +133,7 @@ impl Index {
     pub(in crate::block) fn pair(&self, symbol: crate::block::Symbol) -> Result<(String, String)> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
         cursor.go_to(symbol)?;
-        let (name, value) = cursor.texts()?;
+        let (name, value) = cursor.name_and_value()?;
         Ok((name.to_owned(), value.to_owned()))
     }
 
@@ -145,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_roots_are_refused_or_decode(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn damaged_roots_are_rejected_or_decode(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Some(root) = Root::decode(&bytes) {
                 prop_assert_eq!(Root::decode(&root.encode()), Some(root));
             }

@@ -1,8 +1,8 @@
 //! Sorting postings in bounded memory.
 //!
-//! Series come in order, and a symbol stays from one to the next more often than not: what is sorted are runs of series
-//! that have a symbol. They gather in memory; when that is full they are sorted by symbol and spilled to a file, and in
-//! the end the files are merged. Of one symbol, the runs ascend from file to file.
+//! Series arrive in order, and often share a symbol with the one before: what is sorted are runs of series with a
+//! symbol. They are collected in memory; when that is full they are sorted by symbol and spilled to a file, and finally
+//! the files are merged. The runs of one symbol ascend from file to file.
 //!
 //! ```text
 //! page of a spill file   runs: symbol less that of the run before (the first less 0), varint;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use crate::block::Symbol;
 use crate::block::page::{PageCache, PageRef, PageWriter, Pages};
+use crate::chunk::varint::{put_u64, take_u64};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::varint::{put_u64, take_u64};
 
-/// Series from `first` up to, but not including, `end`, which have a symbol.
+/// Series with a symbol, from `first` up to, but not including, `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
     pub(super) symbol: Symbol,
@@ -38,16 +38,16 @@ impl Run {
     }
 }
 
-/// Turns the symbols of series, which come in order, into runs.
+/// Builds runs from the symbols of series in order.
 #[derive(Debug, Default)]
 pub(super) struct OpenRuns {
-    /// The symbols of the last series, ascending, and since which series each is there.
+    /// The symbols of the last series, ascending, and the first series of each one's run.
     row: Vec<(Symbol, u32)>,
     next_row: Vec<(Symbol, u32)>,
 }
 
 impl OpenRuns {
-    /// Goes on to a series with these symbols, and adds to `sorter` the runs that end before it.
+    /// Advances to a series with these symbols, and adds the runs that end before it to `sorter`.
     ///
     /// # Errors
     /// As [`RunSorter::push`].
@@ -72,28 +72,28 @@ impl OpenRuns {
 /// Sorts runs by symbol, then series.
 pub(super) struct RunSorter {
     fs: Arc<dyn Fs>,
-    /// What the names of spill files begin with.
+    /// Prefix of the names of spill files.
     prefix: PathBuf,
     page_size: usize,
     runs_max: usize,
     runs: Vec<Run>,
-    /// In the order in which they were written.
+    /// In order of writing.
     spills: Vec<Spill>,
     n_files: u32,
 }
 
-/// Spill files that are merged at once, each with a page in memory. When there are so many they are merged into one.
+/// Maximum number of spill files merged at once, each with a page in memory. That many files are merged into one.
 pub(super) const SPILLS_MAX: usize = 64;
 
 impl RunSorter {
-    /// Starts empty; runs in memory take at most `memory_max` bytes.
+    /// Creates an empty sorter; runs in memory take at most `memory_max` bytes.
     pub(super) fn new(fs: Arc<dyn Fs>, prefix: &Path, page_size: usize, memory_max: usize) -> Self {
         let runs_max = (memory_max / size_of::<Run>()).max(1);
         let (runs, spills) = (Vec::new(), Vec::new());
         Self { fs, prefix: prefix.to_owned(), page_size, runs_max, runs, spills, n_files: 0 }
     }
 
-    /// Adds a run behind those of the same symbol.
+    /// Adds a run after those of the same symbol.
     ///
     /// # Errors
     /// [`Error::Io`] from a spill file.
@@ -102,7 +102,7 @@ impl RunSorter {
             self.spill()?;
         }
         if self.runs.len() == self.runs.capacity() {
-            // Doubling, but never past the bound.
+            // Doubles, but never beyond the limit.
             let room = self.runs_max - self.runs.len();
             self.runs.reserve_exact(self.runs.len().max(RUNS_MIN).min(room));
         }
@@ -143,17 +143,17 @@ impl RunSorter {
     }
 }
 
-/// Runs that are made room for at first.
+/// Initial capacity in runs.
 const RUNS_MIN: usize = 1024;
 
-/// A file of sorted runs, which goes when this is dropped.
+/// A file of sorted runs, which is removed on drop.
 #[derive(Debug)]
 struct Spill {
     file: TemporaryFile,
     refs: Vec<PageRef>,
 }
 
-/// Removes a file when it is dropped.
+/// Removes a file on drop.
 #[derive(Debug)]
 struct TemporaryFile {
     fs: Arc<dyn Fs>,
@@ -162,7 +162,7 @@ struct TemporaryFile {
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // What is left here is removed when the store is opened next.
+        // Remaining files are removed when the store is opened next.
         let _removed = self.fs.remove(&self.path);
     }
 }
@@ -214,11 +214,11 @@ fn take_run(src: &mut &[u8], last: Option<Run>) -> Option<Run> {
 
 const BEFORE_FIRST: Run = Run { symbol: Symbol(0), first: 0, end: 0 };
 
-/// Runs in order, out of spill files and memory.
+/// Sorted runs from spill files and memory.
 pub(super) struct Merge {
     sources: Vec<Source>,
-    /// The next run of each source that has one. Sources are numbered in the order in which they were filled, but their
-    /// runs of one symbol do not overlap, so that the runs themselves decide.
+    /// The next run of each source. Sources are numbered in the order in which they were written, but their runs of one
+    /// symbol do not overlap, so the order of runs suffices.
     heads: BinaryHeap<Reverse<(Run, usize)>>,
 }
 
@@ -265,7 +265,7 @@ struct SpillReader {
     payload: Vec<u8>,
     at: usize,
     last: Option<Run>,
-    /// Outlives the reader, which has the file open.
+    /// Dropped after the reader, which has the file open.
     _file: TemporaryFile,
 }
 
@@ -320,7 +320,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spilled_runs_are_those_in_memory(
+        fn spilled_runs_equal_those_in_memory(
             rows in proptest::collection::vec(proptest::collection::btree_set(0_u32..6, 0..5), 0..60),
         ) {
             let rows: Vec<Vec<_>> = rows.into_iter().map(|row| row.into_iter().map(Symbol).collect()).collect();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn more_spill_files_than_are_merged_at_once_are_merged_in_between() {
+    fn too_many_spill_files_are_merged_in_between() {
         let dir = tempfile::tempdir().unwrap();
         let rows: Vec<_> = (0..3 * SPILLS_MAX as u32).map(|i| vec![Symbol(i % 7), Symbol(10 + i % 3)]).collect();
         assert_eq!(sorted(&rows, dir.path(), 1), sorted(&rows, dir.path(), 1 << 20));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sorter_that_is_given_up_leaves_no_files() {
+    fn a_dropped_sorter_leaves_no_files() {
         let dir = tempfile::tempdir().unwrap();
         let mut sorter = RunSorter::new(Arc::new(RealFs), &dir.path().join("x"), 30, 1);
         for first in 0..5 {

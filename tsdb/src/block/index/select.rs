@@ -15,13 +15,13 @@ use crate::block::Symbol;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::index::{TERMS_PER_CHECK, Terms, select};
-use crate::matcher::Matcher;
+use crate::labels::Matcher;
 
 impl Index {
     /// Returns the ordinals of the series that pass all matchers.
     ///
     /// # Errors
-    /// When the request ends or its memory is used up; as [`Index::open`].
+    /// If the request is interrupted or exceeds its memory limit; as [`Index::open`].
     pub(in crate::block) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
         let postings = self.postings_cursor(Access::Cached);
         let mut terms = BlockTerms { index: self, postings, weighed: Vec::new() };
@@ -29,20 +29,20 @@ impl Index {
     }
 }
 
-/// What matchers look at.
+/// The index as seen by matchers.
 struct BlockTerms<'a> {
     index: &'a Index,
     postings: PostingsCursor,
-    /// What was found out of values when they were weighed: one for each matcher, at most.
+    /// Values that were weighed, at most one per matcher.
     weighed: Vec<Weighed>,
 }
 
-/// A value that the dictionary has.
+/// A value of the dictionary.
 struct Weighed {
     name: String,
     value: String,
     symbol: Symbol,
-    /// Bytes of the list of its series.
+    /// Size of the list of its series in bytes.
     list_size: u64,
 }
 
@@ -61,7 +61,7 @@ impl BlockTerms<'_> {
         }
     }
 
-    /// Leaves in `set`, of few series, only those that have a symbol.
+    /// Keeps in `set`, which must be small, only the series with a symbol.
     fn retain_with(&self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
         let (mut series, mut kept) = (self.index.series_cursor(), RoaringBitmap::new());
         for ordinal in &*set {
@@ -92,7 +92,8 @@ impl Terms for BlockTerms<'_> {
     }
 
     fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
-        // Fast path: few candidates, a long list, such as that of a job. The number bounds what is done without a check.
+        // Fast path: few candidates and a long list, such as that of a job. The number of candidates bounds the
+        // unchecked work.
         if let Some(&Weighed { symbol, list_size, .. }) = self.weighed(name, value)
             && set.len() <= TERMS_PER_CHECK as u64
             && set.len() * SERIES_COST < list_size
@@ -129,7 +130,7 @@ impl Terms for BlockTerms<'_> {
             if (symbol.0 as usize).is_multiple_of(TERMS_PER_CHECK) {
                 ctx.check()?;
             }
-            let (found_name, value) = cursor.texts()?;
+            let (found_name, value) = cursor.name_and_value()?;
             if found_name != name || !value.starts_with(prefix) {
                 break;
             }
@@ -154,7 +155,7 @@ impl Terms for BlockTerms<'_> {
         }
         let mut candidates = Candidates {
             series: self.index.series_cursor(),
-            texts: self.index.dictionary.cursor(Access::Cached),
+            builder: self.index.dictionary.cursor(Access::Cached),
             symbols: self.index.dictionary.range(name, "")?,
             verdicts: HashMap::new(),
         };
@@ -175,10 +176,10 @@ impl Terms for BlockTerms<'_> {
 /// Tests the value of one label, series by series.
 struct Candidates {
     series: SeriesCursor,
-    texts: DictionaryCursor,
+    builder: DictionaryCursor,
     /// The symbols of the label.
     symbols: Range<u32>,
-    /// What came of each symbol. No more of them than there are candidates, which are few.
+    /// Results per symbol: not more than there are candidates, which are few.
     verdicts: HashMap<Symbol, bool>,
 }
 
@@ -191,8 +192,8 @@ impl Candidates {
         if let Some(&verdict) = self.verdicts.get(&symbol) {
             return Ok(verdict);
         }
-        self.texts.go_to(symbol)?;
-        let verdict = test(self.texts.texts()?.1);
+        self.builder.go_to(symbol)?;
+        let verdict = test(self.builder.name_and_value()?.1);
         self.verdicts.insert(symbol, verdict);
         Ok(verdict)
     }

@@ -1,56 +1,56 @@
-//! Which symbols each series has.
+//! The series table: the symbols of each series.
 //!
-//! A series is its first symbol and the number of its stem. Series of one metric follow each other, and so do their
-//! stems: most entries are a single zero. The first entry of a group has nothing before it.
+//! A series is its first symbol and the number of its suffix. Series of one metric are consecutive, and so are their
+//! suffixes: most entries are a single zero. The first entry of a group refers to no predecessor.
 //!
 //! ```text
-//! entry   stem << 1 | led, varint: zigzag of the stem's number less the one after that of the series before (or less
-//!         0); whether the first symbol is given
+//! entry   suffix << 1 | has_first, varint: zigzag of the suffix's number less the successor of that of the series before
+//!         (or less 0); whether the first symbol is given
 //!         first symbol plus one, or 0 if there are no labels, less that of the series before (or less 0), zigzag
-//!         varint (if led; the first entry of a group is)
+//!         varint (if has_first; always in the first entry of a group)
 //! ```
 
 use std::sync::Arc;
 
 use super::dictionary::Dictionary;
+use super::label_sets::LabelSetBuilder;
 use super::projection::Projection;
-use super::stems::{StemCursor, StemWriter};
+use super::suffixes::{SuffixCursor, SuffixWriter};
 use super::table::{Access, Moved, Table, TableCursor, TableWriter};
-use super::texts::LabelTexts;
 use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter, Pages};
+use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
+use crate::context::Charge;
 use crate::error::Result;
 use crate::labels::Labels;
-use crate::memory::Charge;
-use crate::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 
-/// Entries of a group: reading one series decodes at most so many.
+/// Entries of a group: reading one series decodes at most this many.
 const GROUP: u32 = 256;
 
-/// Writes the series table as series come.
+/// Writes the series table.
 pub(super) struct SeriesWriter {
     table: TableWriter,
-    stems: StemWriter,
+    suffixes: SuffixWriter,
     row: Vec<Symbol>,
     last: Entry,
     entry: Vec<u8>,
 }
 
 impl SeriesWriter {
-    /// Starts without series; `memory_max` is for remembering stems.
+    /// Creates a writer; `memory_max` bytes are for remembering suffixes.
     pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
-        let (table, stems) = (TableWriter::new(GROUP, page_size), StemWriter::new(page_size, memory_max));
-        Self { table, stems, row: Vec::new(), last: Entry::default(), entry: Vec::new() }
+        let (table, suffixes) = (TableWriter::new(GROUP, page_size), SuffixWriter::new(page_size, memory_max));
+        Self { table, suffixes, row: Vec::new(), last: Entry::default(), entry: Vec::new() }
     }
 
-    /// Counts the series.
+    /// Returns the number of series.
     pub(super) fn len(&self) -> u32 {
         self.table.next()
     }
 
-    /// Counts the stems.
-    pub(super) fn n_stems(&self) -> u32 {
-        self.stems.len()
+    /// Returns the number of suffixes.
+    pub(super) fn n_suffixes(&self) -> u32 {
+        self.suffixes.len()
     }
 
     /// Adds a series.
@@ -63,8 +63,8 @@ impl SeriesWriter {
     pub(super) fn push(&mut self, pages: &mut PageWriter, labels: &[Symbol]) -> Result<()> {
         assert!(labels.is_sorted_by(|a, b| a < b), "symbols of a series ascend");
         assert!(self.len() == 0 || *self.row < *labels, "series ascend");
-        let (lead, stem) = labels.split_first().map_or((0, labels), |(first, rest)| (u64::from(first.0) + 1, rest));
-        let entry = Entry { lead, next_stem: u64::from(self.stems.number(pages, stem)?) + 1 };
+        let (lead, suffix) = labels.split_first().map_or((0, labels), |(first, rest)| (u64::from(first.0) + 1, rest));
+        let entry = Entry { lead, next_suffix: u64::from(self.suffixes.number(pages, suffix)?) + 1 };
         let begins_group = self.table.begins_group();
         let last = if begins_group { Entry::default() } else { self.last };
         self.entry.clear();
@@ -76,45 +76,45 @@ impl SeriesWriter {
         Ok(())
     }
 
-    /// Writes what is left and returns the pages of the directories, that of the stems first.
+    /// Writes the remaining entries and returns the pages of the directories, that of the suffixes first.
     ///
     /// # Errors
     /// As [`PageWriter::write`].
     pub(super) fn finish(self, pages: &mut PageWriter) -> Result<(Vec<PageRef>, Vec<PageRef>)> {
-        Ok((self.stems.finish(pages)?, self.table.finish(pages)?))
+        Ok((self.suffixes.finish(pages)?, self.table.finish(pages)?))
     }
 }
 
-/// What the table says of a series. The default is what precedes the first of a group.
+/// A decoded entry. The default precedes the first of a group.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Entry {
-    /// The first symbol plus one; 0 if there is none.
+    /// The first symbol plus one; 0 if there are no labels.
     lead: u64,
-    /// The number of the stem plus one.
-    next_stem: u64,
+    /// The number of the suffix plus one.
+    next_suffix: u64,
 }
 
 impl Entry {
     fn encode(self, last: Self, begins_group: bool, dst: &mut Vec<u8>) {
         let led = begins_group || self.lead != last.lead;
-        // Numbers are of 32 bits and a bit, so that nothing overflows.
-        let stem = zigzag(self.next_stem as i64 - 1 - last.next_stem as i64);
-        put_u64(dst, stem << 1 | u64::from(led));
+        // Numbers have at most 33 bits, so nothing overflows.
+        let suffix = zigzag(self.next_suffix as i64 - 1 - last.next_suffix as i64);
+        put_u64(dst, suffix << 1 | u64::from(led));
         if led {
             put_i64(dst, self.lead as i64 - last.lead as i64);
         }
     }
 
-    /// Takes an entry with a symbol and a stem below these numbers.
-    fn decode(last: Self, begins_group: bool, n_symbols: u32, n_stems: u32, src: &mut &[u8]) -> Option<Self> {
+    /// Decodes an entry with a symbol and a suffix below these numbers.
+    fn decode(last: Self, begins_group: bool, n_symbols: u32, n_suffixes: u32, src: &mut &[u8]) -> Option<Self> {
         let head = take_u64(src)?;
-        let stem = u64::try_from(unzigzag(head >> 1).checked_add_unsigned(last.next_stem)?).ok()?;
+        let suffix = u64::try_from(unzigzag(head >> 1).checked_add_unsigned(last.next_suffix)?).ok()?;
         let lead = match head & 1 {
             0 if begins_group => return None,
             0 => last.lead,
             _ => u64::try_from(take_i64(src)?.checked_add_unsigned(last.lead)?).ok()?,
         };
-        (stem < n_stems.into() && lead <= n_symbols.into()).then_some(Self { lead, next_stem: stem + 1 })
+        (suffix < n_suffixes.into() && lead <= n_symbols.into()).then_some(Self { lead, next_suffix: suffix + 1 })
     }
 }
 
@@ -126,51 +126,51 @@ pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<
     Table::open(pages, GROUP, n, directory).map(Arc::new)
 }
 
-/// A place in the series table. Going to ordinals in ascending order is cheap.
+/// A cursor over the series table. Visiting ordinals in ascending order is cheap.
 #[derive(Debug)]
 pub(crate) struct SeriesCursor {
     entries: TableCursor,
-    stems: StemCursor,
+    suffixes: SuffixCursor,
     n_symbols: u32,
-    n_stems: u32,
-    /// What was decoded last.
+    n_suffixes: u32,
+    /// The entry that was decoded last.
     last: Entry,
-    /// The series that the cursor is on.
+    /// The present series.
     current: Option<u32>,
     row: Vec<Symbol>,
     before: Vec<Symbol>,
-    /// What of a row is asked for.
+    /// The requested part of a row.
     projected: Vec<Symbol>,
-    texts: LabelTexts,
+    builder: LabelSetBuilder,
 }
 
 impl SeriesCursor {
-    /// Starts in front of the first series.
-    pub(super) fn new(series: &Arc<Table>, stems: &Arc<Table>, dictionary: &Dictionary, access: Access) -> Self {
+    /// Starts before the first series.
+    pub(super) fn new(series: &Arc<Table>, suffixes: &Arc<Table>, dictionary: &Dictionary, access: Access) -> Self {
         Self {
             entries: TableCursor::new(series, access),
-            stems: StemCursor::new(stems, dictionary.len(), access),
+            suffixes: SuffixCursor::new(suffixes, dictionary.len(), access),
             n_symbols: dictionary.len(),
-            n_stems: stems.len(),
+            n_suffixes: suffixes.len(),
             last: Entry::default(),
             current: None,
             row: Vec::new(),
             before: Vec::new(),
             projected: Vec::new(),
-            texts: LabelTexts::new(dictionary),
+            builder: LabelSetBuilder::new(dictionary),
         }
     }
 
-    /// Keeps more of the labels that were made in memory from here on, where the budget has plenty of room.
+    /// From now on caches more of the labels, if the budget has plenty of room.
     pub(crate) fn keep_more(&mut self, charge: Charge) {
-        self.texts.keep_more(charge);
+        self.builder.keep_more(charge);
     }
 
-    /// Goes to a series.
+    /// Moves to a series.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt) with path and offset; the latter
-    /// also if the block has no such series.
+    /// also if the series does not exist.
     pub(crate) fn seek(&mut self, ordinal: u32) -> Result<()> {
         if self.current == Some(ordinal) {
             return Ok(());
@@ -194,23 +194,23 @@ impl SeriesCursor {
     fn step(&mut self) -> Result<()> {
         let begins_group = self.entries.begins_group();
         let last = if begins_group { Entry::default() } else { self.last };
-        let (n_symbols, n_stems) = (self.n_symbols, self.n_stems);
-        self.last = self.entries.step(|src| Entry::decode(last, begins_group, n_symbols, n_stems, src))?;
+        let (n_symbols, n_suffixes) = (self.n_symbols, self.n_suffixes);
+        self.last = self.entries.step(|src| Entry::decode(last, begins_group, n_symbols, n_suffixes, src))?;
         Ok(())
     }
 
-    /// Makes the row of what was decoded last, which has a stem.
+    /// Builds the row of the last entry, which has a suffix.
     fn read_row(&mut self) -> Result<()> {
         self.row.clear();
-        // Both fit: see Entry::decode.
+        // In range: see `Entry::decode`.
         self.row.extend(self.last.lead.checked_sub(1).map(|lead| Symbol(lead as u32)));
-        let stem = self.stems.get((self.last.next_stem - 1) as u32)?;
-        let follows = match (self.row.first(), stem.first()) {
+        let suffix = self.suffixes.get((self.last.next_suffix - 1) as u32)?;
+        let follows = match (self.row.first(), suffix.first()) {
             (Some(lead), Some(first)) => lead < first,
             (None, Some(_)) => false,
             (_, None) => true,
         };
-        self.row.extend_from_slice(stem);
+        self.row.extend_from_slice(suffix);
         if follows { Ok(()) } else { Err(self.entries.damaged()) }
     }
 
@@ -228,7 +228,7 @@ impl SeriesCursor {
         Ok(Labels::from_packed(self.packed_labels()))
     }
 
-    /// Makes the labels of the series, or those of them that are asked for.
+    /// Builds the labels of the series, or the requested ones.
     ///
     /// # Errors
     /// As [`SeriesCursor::seek`].
@@ -237,19 +237,19 @@ impl SeriesCursor {
             None => &self.row,
             Some(asked) => {
                 asked.project(&self.row, &mut self.projected);
-                // Fast path: neighbours have the few labels that groups are made by in common.
-                if self.texts.is_of(&self.projected) {
+                // Fast path: neighbours often share the few labels used for grouping.
+                if self.builder.is_of(&self.projected) {
                     return Ok(());
                 }
                 &self.projected
             }
         };
-        if self.texts.make(row)? { Ok(()) } else { Err(self.entries.damaged()) }
+        if self.builder.make(row)? { Ok(()) } else { Err(self.entries.damaged()) }
     }
 
-    /// Returns the canonical text of the labels that were made last.
+    /// Returns the canonical string of the labels built last.
     pub(crate) fn packed_labels(&self) -> &str {
-        self.texts.packed()
+        self.builder.packed()
     }
 }
 
@@ -259,12 +259,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_entry() -> impl Strategy<Value = Entry> {
-        (0..=u64::from(u32::MAX), 1..=u64::from(u32::MAX)).prop_map(|(lead, next_stem)| Entry { lead, next_stem })
+        (0..=u64::from(u32::MAX), 1..=u64::from(u32::MAX)).prop_map(|(lead, next_suffix)| Entry { lead, next_suffix })
     }
 
     proptest! {
         #[test]
-        fn entries_come_back(last in any_entry(), entry in any_entry(), begins_group: bool) {
+        fn entries_round_trip(last in any_entry(), entry in any_entry(), begins_group: bool) {
             let mut bytes = Vec::new();
             entry.encode(last, begins_group, &mut bytes);
             let mut src = &bytes[..];
@@ -273,11 +273,11 @@ mod tests {
         }
 
         #[test]
-        fn damaged_entries_are_refused_or_in_bounds(
+        fn damaged_entries_are_rejected_or_in_bounds(
             last in any_entry(), begins_group: bool, bytes in proptest::collection::vec(any::<u8>(), 0..20),
         ) {
             if let Some(entry) = Entry::decode(last, begins_group, 10, 20, &mut &bytes[..]) {
-                prop_assert!(entry.lead <= 10 && (1..=20).contains(&entry.next_stem));
+                prop_assert!(entry.lead <= 10 && (1..=20).contains(&entry.next_suffix));
             }
         }
     }

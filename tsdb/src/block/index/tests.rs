@@ -8,16 +8,12 @@ use roaring::RoaringBitmap;
 use super::{Index, IndexWriter};
 use crate::block::Symbol;
 use crate::block::page::{PageCache, PageRef, PageWriter, Pages};
-use crate::context::{Interrupt, QueryContext};
-use crate::error::{Error, Result};
+use crate::context::{MemoryBudget, QueryContext};
+use crate::error::{Error, Interrupt, Result};
 use crate::fs::{Fs, RealFs};
-use crate::index::Texts;
-use crate::labels::Labels;
-use crate::matcher::{MatchOp, Matcher};
-use crate::memory::MemoryBudget;
-use crate::select::LabelHint;
+use crate::labels::{LabelHint, Labels, MatchOp, Matcher, StringSet};
 
-/// An index on disk, with what was written to it.
+/// An index on disk, and what was written to it.
 struct Written {
     dir: tempfile::TempDir,
     path: PathBuf,
@@ -25,7 +21,7 @@ struct Written {
     series: Vec<Labels>,
 }
 
-/// Pages so small that a few symbols fill one, and memory for three runs.
+/// Pages that hold only a few symbols, and memory for three runs.
 const TINY: (usize, usize) = (40, 40);
 
 fn write_index(series: &BTreeSet<Labels>, unused: &[(&str, &str)], (page_size, memory_max): (usize, usize)) -> Written {
@@ -53,11 +49,11 @@ fn open(path: &Path, root: PageRef) -> Result<Index> {
     Index::open(Arc::new(pages), root)
 }
 
-fn texts(fill: impl FnOnce(&QueryContext, &mut Texts) -> Result<()>) -> Vec<String> {
+fn strings(fill: impl FnOnce(&QueryContext, &mut StringSet) -> Result<()>) -> Vec<String> {
     let ctx = QueryContext::unbounded();
-    let mut texts = Texts::new(&ctx);
-    fill(&ctx, &mut texts).unwrap();
-    texts.iter().map(str::to_owned).collect()
+    let mut found = StringSet::new(&ctx);
+    fill(&ctx, &mut found).unwrap();
+    found.iter().map(str::to_owned).collect()
 }
 
 fn any_hint() -> impl Strategy<Value = LabelHint> {
@@ -102,7 +98,7 @@ fn any_matcher() -> impl Strategy<Value = Matcher> {
     (name, value).prop_map(|(name, (op, value))| Matcher::new(op, name, value).unwrap())
 }
 
-/// Label sets of few values, with one that has many, so that a few candidates are cheaper than all of them.
+/// Generates label sets of few values and one label with many, so that a few candidates are cheaper than all of them.
 fn any_series() -> impl Strategy<Value = BTreeSet<Labels>> {
     let values = proptest::sample::select(&VALUES);
     let id = prop_oneof![Just(String::new()), (0..200_u32).prop_map(|i| format!("ab{i}")), "[a-c]{1,6}"];
@@ -123,10 +119,10 @@ fn check(written: &Written, matchers: &[Matcher]) {
     for (ordinals, among) in [(Some(&selected), &expected), (None, &every)] {
         let among: Vec<_> = among.iter().map(|ordinal| &written.series[ordinal as usize]).collect();
         let names: BTreeSet<_> = among.iter().flat_map(|labels| labels.iter().map(|(name, _)| name)).collect();
-        assert!(texts(|ctx, found| index.label_names(ctx, ordinals, found)).iter().eq(names));
+        assert!(strings(|ctx, found| index.label_names(ctx, ordinals, found)).iter().eq(names));
         for name in [&NAMES[..], &["id", "absent", ""]].concat() {
             let values: BTreeSet<_> = among.iter().filter_map(|labels| labels.get(name)).collect();
-            assert!(texts(|ctx, found| index.label_values(ctx, name, ordinals, found)).iter().eq(values), "{name}");
+            assert!(strings(|ctx, found| index.label_values(ctx, name, ordinals, found)).iter().eq(values), "{name}");
         }
     }
 }
@@ -171,14 +167,14 @@ proptest! {
     }
 
     #[test]
-    fn symbols_and_series_come_back(series in any_series()) {
+    fn symbols_and_series_round_trip(series in any_series()) {
         for sizes in [TINY, (300, 1 << 10), (16 << 10, 1 << 20)] {
             check_round_trip(&write_index(&series, &[], sizes));
         }
     }
 
     #[test]
-    fn labels_that_are_asked_for_come_alone(series in any_series(), hints in proptest::collection::vec(any_hint(), 1..4)) {
+    fn only_requested_labels_are_returned(series in any_series(), hints in proptest::collection::vec(any_hint(), 1..4)) {
         let written = write_index(&series, &[], TINY);
         let index = open(&written.path, written.root).unwrap();
         for hint in hints {
@@ -197,14 +193,14 @@ proptest! {
     }
 
     #[test]
-    fn values_that_no_series_has_are_not_reported(series in any_series()) {
+    fn unused_values_are_not_reported(series in any_series()) {
         let unused = [("a", "unused"), ("b", "unused"), ("zz", "x")];
         check(&write_index(&series, &unused, TINY), &[]);
     }
 
-    /// A damaged page whose checksum is right all the same is refused, or read as something, but never panics.
+    /// A damaged page with a correct checksum is rejected, or decoded as something else, but never causes a panic.
     #[test]
-    fn nonsense_in_sound_pages_never_panics(
+    fn invalid_pages_with_correct_checksums_never_panic(
         series in any_series(), at: proptest::sample::Index, byte: u8, matchers in proptest::collection::vec(any_matcher(), 1..3),
     ) {
         let written = write_index(&series, &[], (100, 1 << 20));
@@ -214,7 +210,7 @@ proptest! {
         let Ok(index) = open(&written.path, written.root) else { return Ok(()) };
         let ctx = QueryContext::unbounded();
         let _refused_or_not = index.verify(&ctx);
-        let (mut names, mut values) = (Texts::new(&ctx), Texts::new(&ctx));
+        let (mut names, mut values) = (StringSet::new(&ctx), StringSet::new(&ctx));
         let selected = index.select(&ctx, &matchers).unwrap_or_else(|_| RoaringBitmap::from_iter(0..5));
         let _refused_or_not = index.label_names(&ctx, Some(&selected), &mut names);
         let _refused_or_not = index.label_values(&ctx, "id", Some(&selected), &mut values);
@@ -226,7 +222,7 @@ proptest! {
     }
 }
 
-/// Replaces a byte in one of the pages that are not compressed, and mends the page's checksum.
+/// Replaces a byte in a page that is not compressed, and corrects the page's checksum.
 fn with_byte_in_a_payload(file: &[u8], at: proptest::sample::Index, byte: u8) -> Option<Vec<u8>> {
     let mut file = file.to_vec();
     let mut starts = Vec::new();
@@ -263,7 +259,7 @@ fn fleet(n: usize) -> BTreeSet<Labels> {
 
 #[test]
 fn a_list_larger_than_a_page_has_a_page_of_its_own() {
-    // Every other series has the label, so that its runs are many.
+    // Every other series has the label, so that it has many runs.
     let series = (0..5000).map(|i| {
         let (name, odd) = (format!("{i:05}"), if i % 2 == 1 { "odd" } else { "" });
         Labels::from_pairs([("__name__", &*name), ("x", odd)]).unwrap()
@@ -272,14 +268,14 @@ fn a_list_larger_than_a_page_has_a_page_of_its_own() {
     check_round_trip(&written);
     let matchers = [(MatchOp::Equal, "odd"), (MatchOp::NotEqual, "odd"), (MatchOp::Regexp, "o.*")];
     matchers.into_iter().for_each(|(op, value)| check(&written, &[Matcher::new(op, "x", value).unwrap()]));
-    // The labels of one candidate tell sooner than the list.
+    // Reading the labels of one candidate is cheaper than the list.
     for name in ["00007", "00008", "absent"] {
         check(&written, &[Matcher::equal("x", "odd"), Matcher::equal("__name__", name)]);
     }
 }
 
 #[test]
-fn texts_that_differ_only_far_behind_are_told_apart() {
+fn strings_with_long_common_prefixes_are_distinguished() {
     let far = "x".repeat(100);
     let series =
         (0..200).map(|i| Labels::from_pairs([(&*format!("{far}{}", i % 7), &*format!("{far}{i:03}"))]).unwrap());
@@ -295,8 +291,8 @@ fn texts_that_differ_only_far_behind_are_told_apart() {
 }
 
 #[test]
-fn labels_are_the_same_however_much_of_the_dictionary_is_kept() {
-    // Long enough that not all labels are kept at first, and several times the bound.
+fn labels_are_the_same_however_much_of_the_dictionary_is_cached() {
+    // Long enough that not all labels are cached at first, and several times the limit.
     for (n, value_size) in [(4000, 150), (4000, 3000)] {
         let labels = |i: usize| Labels::from_pairs([("i", &*format!("{i:04}{}", "x".repeat(value_size)))]).unwrap();
         let written = write_index(&(0..n).map(labels).collect(), &[], (16 << 10, 1 << 20));
@@ -343,7 +339,7 @@ fn every_flipped_bit_and_every_cut_is_an_error() {
 }
 
 #[test]
-fn a_writer_that_is_given_up_leaves_no_spill_files() {
+fn a_dropped_writer_leaves_no_spill_files() {
     let written = write_index(&fleet(10), &[], TINY);
     let path = written.dir.path().join("other");
     let mut pages = PageWriter::new(&path, RealFs.create(&path).unwrap()).unwrap();
@@ -356,12 +352,12 @@ fn a_writer_that_is_given_up_leaves_no_spill_files() {
 }
 
 #[test]
-fn a_request_that_has_ended_gets_nothing() {
+fn an_interrupted_request_gets_an_error() {
     let written = write_index(&fleet(100), &[], TINY);
     let index = open(&written.path, written.root).unwrap();
     let ctx = QueryContext::unbounded();
     ctx.interrupt(Interrupt::Canceled);
-    let mut found = Texts::new(&ctx);
+    let mut found = StringSet::new(&ctx);
     let all = RoaringBitmap::from_iter(0..100);
     for result in [
         index.select(&ctx, &[]).map(|_| ()),

@@ -1,4 +1,4 @@
-//! Checking a whole index.
+//! Verification of a whole index.
 
 use std::ops::ControlFlow;
 
@@ -10,10 +10,10 @@ use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 
 impl Index {
-    /// Reads everything past the cache, and checks that it decodes and that series table and postings say the same.
+    /// Reads the index without the cache, and checks that it decodes and that series table and postings agree.
     ///
     /// # Errors
-    /// As [`Index::open`]; when the request ends.
+    /// As [`Index::open`]; if the request is interrupted.
     pub(in crate::block) fn verify(&self, ctx: &QueryContext) -> Result<()> {
         let mut symbols = self.symbol_cursor();
         for i in 0.. {
@@ -40,7 +40,7 @@ impl Index {
         Ok(pairs)
     }
 
-    /// Returns the pairs, and how many symbols are in one.
+    /// Returns the pairs, and the number of used symbols.
     fn sum_postings(&self, ctx: &QueryContext) -> Result<(Pairs, u64)> {
         let mut n_used = 0;
         let (mut postings, mut pairs) = (self.postings_cursor(Access::Scan), Pairs::default());
@@ -64,8 +64,7 @@ fn check_every(ctx: &QueryContext, i: usize) -> Result<()> {
     if i.is_multiple_of(CHECK_INTERVAL) { ctx.check() } else { Ok(()) }
 }
 
-/// The sum of a set of pairs of symbols and series: equal for equal sets, whatever their order, and all but never for
-/// others.
+/// The sum of a set of pairs of symbols and series: equal for equal sets in any order, and almost never for others.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Pairs {
     n: u64,

@@ -13,13 +13,13 @@ use crate::block::page::{PageRef, PageWriter};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 
-/// The most series of a block. A bitmap of so many is half a page of the largest size.
+/// Maximum number of series in a block. A bitmap of that many is half a page of the maximum size.
 pub(in crate::block) const SERIES_MAX: u32 = 1 << 28;
 
 /// Writes the index of a block: all symbols, then all series, then [`IndexWriter::finish`].
 ///
-/// Memory: `memory_max` for postings and for stems that are remembered, a few pages, and the references of the pages of
-/// the directories.
+/// Memory: `memory_max` for postings and for remembered suffixes, a few pages, and the references of the directories'
+/// pages.
 pub(in crate::block) struct IndexWriter {
     page_size: usize,
     dictionary: DictionaryWriter,
@@ -29,13 +29,13 @@ pub(in crate::block) struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// Starts an index. Postings for which `memory_max` bytes are too few are spilled to files whose names begin with
-    /// `spill` and end in `.tmp`; they are gone when the writer is, finished or dropped.
+    /// Creates a writer. If `memory_max` bytes are too few for the postings, they are spilled to files whose names
+    /// begin with `spill` and end in `.tmp`; these are removed when the writer is finished or dropped.
     pub(in crate::block) fn new(fs: Arc<dyn Fs>, spill: &Path, memory_max: usize) -> Self {
         Self::with_page_size(fs, spill, memory_max, PAGE_SIZE)
     }
 
-    /// As [`IndexWriter::new`] with pages cut at `page_size` bytes.
+    /// Creates a writer as [`IndexWriter::new`] does, with pages of `page_size` bytes.
     pub(super) fn with_page_size(fs: Arc<dyn Fs>, spill: &Path, memory_max: usize, page_size: usize) -> Self {
         Self {
             page_size,
@@ -64,7 +64,7 @@ impl IndexWriter {
     /// [`Error::Limit`] when there are [`SERIES_MAX`]; [`Error::Io`] from the block or a spill file.
     ///
     /// # Panics
-    /// If symbols or series do not ascend, or a symbol was not given out.
+    /// If symbols or series do not ascend, or a symbol does not belong to this index.
     pub(in crate::block) fn series(&mut self, pages: &mut PageWriter, labels: &[Symbol]) -> Result<()> {
         let ordinal = self.series.len();
         if ordinal == SERIES_MAX {
@@ -74,21 +74,22 @@ impl IndexWriter {
                 limit: SERIES_MAX.into(),
             });
         }
-        assert!(labels.last().is_none_or(|last| last.0 < self.dictionary.len()), "symbols are those of this index");
+        assert!(labels.last().is_none_or(|last| last.0 < self.dictionary.len()), "symbols belong to this index");
         self.series.push(pages, labels)?;
         self.open.advance(ordinal, labels, &mut self.sorter)
     }
 
-    /// Writes what is left and returns where the index begins.
+    /// Writes the remaining data and returns the root of the index.
     ///
     /// # Errors
     /// [`Error::Io`] from the block or a spill file.
     pub(in crate::block) fn finish(mut self, pages: &mut PageWriter) -> Result<PageRef> {
-        let (n_series, n_stems, n_symbols) = (self.series.len(), self.series.n_stems(), self.dictionary.len());
+        let (n_series, n_suffixes, n_symbols) = (self.series.len(), self.series.n_suffixes(), self.dictionary.len());
         self.open.advance(n_series, &[], &mut self.sorter)?;
         let dictionary = self.dictionary.finish(pages)?;
-        let (stems, series) = self.series.finish(pages)?;
+        let (suffixes, series) = self.series.finish(pages)?;
         let (postings, n_unused) = postings::write(pages, n_symbols, self.sorter.finish()?, self.page_size)?;
-        pages.write(&Root { n_series, n_stems, n_symbols, n_unused, dictionary, stems, series, postings }.encode())
+        pages
+            .write(&Root { n_series, n_suffixes, n_symbols, n_unused, dictionary, suffixes, series, postings }.encode())
     }
 }

@@ -1,23 +1,23 @@
-//! Integers of one width, packed bit behind bit, lowest bit first: eight of them take as many bytes as one has bits.
+//! Bit packing: integers of one width, lowest bit first; eight of them take as many bytes as one has bits.
 //!
 //! The width is a constant inside the kernels, so that the compiler unrolls groups of eight and folds all shifts.
 
-/// The widest integers that may begin at any bit of a byte and still be loaded at once. Wider ones take
+/// The widest integers that can begin at any bit of a byte and still be loaded in one word. Wider ones take
 /// [`WIDTH_FULL`] bits.
 pub(super) const WIDTH_MAX: u32 = 56;
 
-/// The width of integers that are too wide for [`WIDTH_MAX`].
+/// The width of integers wider than [`WIDTH_MAX`].
 pub(super) const WIDTH_FULL: u32 = 64;
 
 const GROUP: usize = 8;
 const WORD_SIZE: usize = 8;
 
-/// Returns the bytes that `n` integers take; `None` if that overflows.
+/// Returns the size of `n` integers in bytes; `None` if it overflows.
 pub(super) fn packed_size(n: usize, width: u32) -> Option<usize> {
     n.checked_mul(width as usize).map(|bits| bits.div_ceil(8))
 }
 
-/// Appends the low `width` bits of each integer; the bits of the last byte that are left are zero.
+/// Appends the low `width` bits of each integer; unused bits of the last byte are zero.
 pub(super) fn pack(integers: &[i64], width: u32, dst: &mut Vec<u8>) {
     debug_assert!(width <= WIDTH_MAX || width == WIDTH_FULL);
     if width == 0 {
@@ -32,7 +32,7 @@ pub(super) fn pack(integers: &[i64], width: u32, dst: &mut Vec<u8>) {
     dst.resize(end + WORD_SIZE, 0);
     let (mut gathered, mut n_bits) = (0_u64, 0);
     for &integer in integers {
-        // At most 7 bits are left from before, so there is room for 56 more.
+        // At most 7 bits remain from before, so there is room for 56 more.
         gathered |= (integer.cast_unsigned() & mask) << n_bits;
         n_bits += width;
         dst[at..at + WORD_SIZE].copy_from_slice(&gathered.to_le_bytes());
@@ -45,8 +45,8 @@ pub(super) fn pack(integers: &[i64], width: u32, dst: &mut Vec<u8>) {
     dst.truncate(end);
 }
 
-/// Unpacks as many integers as `dst` has room for. `src` holds them at its front; what follows them does no harm, and
-/// bytes that lack count as zero.
+/// Unpacks as many integers as `dst` holds from the front of `src`; other bytes may follow, and missing bytes count as
+/// zero.
 pub(super) fn unpack(src: &[u8], width: u32, dst: &mut [i64]) {
     macro_rules! by_width {
         ($($width:literal)*) => {
@@ -62,7 +62,7 @@ pub(super) fn unpack(src: &[u8], width: u32, dst: &mut [i64]) {
 
 fn unpack_words(src: &[u8], dst: &mut [i64]) {
     for (word, integer) in src.chunks_exact(WORD_SIZE).zip(dst) {
-        *integer = i64::from_le_bytes(word.try_into().expect("the chunks are words"));
+        *integer = i64::from_le_bytes(word.try_into().expect("chunks have the size of a word"));
     }
 }
 
@@ -70,8 +70,8 @@ fn unpack_width<const WIDTH: usize>(src: &[u8], dst: &mut [i64]) {
     let mut groups = dst.chunks_exact_mut(GROUP);
     let mut at = 0;
     for group in groups.by_ref() {
-        let group = group.try_into().expect("the chunks are groups");
-        // Fast path: the last integer may be loaded as a whole word.
+        let group = group.try_into().expect("chunks have the size of a group");
+        // Fast path: the last integer can be loaded as a whole word.
         match src.get(at..at + WIDTH + WORD_SIZE) {
             Some(bytes) => unpack_group::<WIDTH>(bytes, group),
             None => unpack_group::<WIDTH>(&padded(src, at, WIDTH)[..WIDTH + WORD_SIZE], group),
@@ -86,7 +86,7 @@ fn unpack_width<const WIDTH: usize>(src: &[u8], dst: &mut [i64]) {
     }
 }
 
-/// Copies up to `size` bytes from `at` on and puts zeros behind them.
+/// Copies up to `size` bytes from `at` on and pads them with zeros.
 fn padded(src: &[u8], at: usize, size: usize) -> [u8; WIDTH_MAX as usize + WORD_SIZE] {
     let mut bytes = [0; WIDTH_MAX as usize + WORD_SIZE];
     let there = &src[at.min(src.len())..];
@@ -100,7 +100,7 @@ fn unpack_group<const WIDTH: usize>(bytes: &[u8], group: &mut [i64; GROUP]) {
     let bytes = &bytes[..WIDTH + WORD_SIZE];
     for (i, integer) in group.iter_mut().enumerate() {
         let bit = i * WIDTH;
-        let word = bytes[bit / 8..bit / 8 + WORD_SIZE].try_into().expect("the range is a word long");
+        let word = bytes[bit / 8..bit / 8 + WORD_SIZE].try_into().expect("the range has the size of a word");
         *integer = (u64::from_le_bytes(word) >> (bit % 8) & ((1 << WIDTH) - 1)).cast_signed();
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The twin: bit by bit.
+    /// The reference implementation: bit by bit.
     fn unpack_slowly(src: &[u8], width: u32, n: usize) -> Vec<i64> {
         let bit = |at: usize| u64::from(src.get(at / 8).map_or(0, |byte| byte >> (at % 8) & 1));
         let width = width as usize;
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packed_integers_come_back_fast_and_slow(
+        fn packed_integers_round_trip_fast_and_slow(
             width in widths(), integers in proptest::collection::vec(any::<i64>(), 0..70), behind in 0..80_usize,
         ) {
             let mask = if width == WIDTH_FULL { -1 } else { (1 << width) - 1 };
@@ -132,7 +132,7 @@ mod tests {
             pack(&integers, width, &mut packed);
             prop_assert_eq!(packed.len(), packed_size(integers.len(), width).unwrap());
             prop_assert_eq!(&unpack_slowly(&packed, width, integers.len()), &expected);
-            // Foreign bytes behind the packed ones take the kernel past its padded end.
+            // Other bytes after the packed ones make the kernel skip the padding.
             packed.resize(packed.len() + behind, 0xff);
             let mut unpacked = vec![7; integers.len()];
             unpack(&packed, width, &mut unpacked);

@@ -1,43 +1,43 @@
-//! A column of integers: a base, then what each integer or each step between two exceeds it by, in a few bits.
+//! Columns of integers: a base, and the small differences of each integer, or of each step between two, from it.
 //!
-//! Used by all forms of rows of values and by timestamps.
+//! Used by rows of values and by timestamps.
 //!
 //! ```text
 //! head     bits 0..6  width of the residuals: 0 to 56, or 63 for 64 bits
-//!          bit  6     the residuals are those of the steps, of which there is one less than integers
-//!          bit  7     divisor and patches are there
+//!          bit  6     the residuals are those of the steps, one fewer than integers
+//!          bit  7     divisor and patches exist
 //! first    zigzag varint: the base, or the first integer if the residuals are of steps
-//! base     zigzag varint: the least usual step, divided by the divisor; only with bit 6
+//! base     zigzag varint: the smallest usual step, divided by the divisor; only with bit 6
 //! divisor  varint, not zero; only with bit 7
-//! patches  their number, varint; then of each a byte: in its high nibble the gap, which is the number of residuals
-//!          between it and the patch before, in its low nibble the code of what stands above the packed bits: 0, 1, 2, 3
-//!          for 1, -1, 2, -2 and so on. What a nibble of 15 lacks follows as varint, first that of the gap; only with
-//!          bit 7
+//! patches  their number, varint; then for each a byte: in the high nibble the gap, which is the number of residuals
+//!          between it and the patch before, in the low nibble the code of the value above the packed bits: 0, 1, 2, 3
+//!          for 1, -1, 2, -2 and so on. The excess over a nibble of 15 follows as varint, first that of the gap; only
+//!          with bit 7
 //! packed   the low bits of all residuals (see `bitpack`)
 //! ```
-//! The integer is first + divisor * residual, or the one before + divisor * (base + residual). All arithmetic wraps, so
-//! that any integers at all can be encoded; a column without integers takes no bytes.
+//! An integer is first + divisor * residual, or the one before + divisor * (base + residual). All arithmetic wraps, so
+//! that any integers can be encoded; an empty column takes no bytes.
 
 mod plan;
 
 use plan::{BYTE, Plan};
 
 use super::bitpack;
-use crate::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64, unzigzag, zigzag};
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64, unzigzag, zigzag};
 
 const WIDTH_MASK: u8 = 0x3f;
 const WIDTH_CODE_FULL: u8 = 63;
 const STEPS: u8 = 0x40;
 const EXTENDED: u8 = 0x80;
-/// Gaps and codes of patches from here on continue in a varint.
+/// Gaps and codes of patches from this value on continue in a varint.
 const NIBBLE_MAX: u64 = 15;
 
-/// Encodes columns of integers; keeps its scratch between them.
+/// Encodes columns of integers; reuses its buffers.
 #[derive(Debug, Default)]
 pub(in crate::block) struct IntegerEncoder {
-    /// The integers less the first one, divided by their common divisor.
+    /// The differences from the first integer, divided by their common divisor.
     quotients: Vec<i64>,
-    /// The steps between neighbouring quotients.
+    /// The differences between neighbouring quotients.
     steps: Vec<i64>,
 }
 
@@ -49,7 +49,7 @@ impl IntegerEncoder {
         self.divide(first, integers, divisor);
         let direct = Plan::new(&self.quotients);
         let stepwise = Plan::new(&self.steps);
-        // A stepwise column needs its first integer besides the base.
+        // A column of steps stores its first integer besides the base.
         if stepwise.cost + BYTE < direct.cost {
             encode_column(first, Some(stepwise.base), divisor, &stepwise, &mut self.steps, dst);
         } else {
@@ -63,7 +63,7 @@ impl IntegerEncoder {
         self.quotients.clear();
         match divisor {
             1 => self.quotients.extend(differences),
-            // Shifting is many times faster than dividing, and most divisors are sizes of memory.
+            // Shifting is many times faster than dividing, and most divisors are memory sizes.
             power if (power as u64).is_power_of_two() => {
                 self.quotients.extend(differences.map(|difference| difference >> power.trailing_zeros()));
             }
@@ -74,7 +74,7 @@ impl IntegerEncoder {
     }
 }
 
-/// Returns the greatest common divisor of all differences from the first integer; 1 if there is no difference.
+/// Returns the greatest common divisor of all differences from the first integer; 1 if all are zero.
 fn common_divisor(first: i64, rest: &[i64]) -> i64 {
     let mut divisor = 0_u64;
     for integer in rest {
@@ -131,7 +131,7 @@ fn encode_patches(residuals: &[i64], width: u32, dst: &mut Vec<u8>) {
     }
 }
 
-/// Maps 1, -1, 2, -2 to 0, 1, 2, 3: a patch of nothing is none.
+/// Maps 1, -1, 2, -2 to 0, 1, 2, 3: a patch is never zero.
 fn patch_code(above: i64) -> u64 {
     zigzag(if above > 0 { above - 1 } else { above })
 }
@@ -141,7 +141,7 @@ fn patch_of_code(code: u64) -> i64 {
     above.wrapping_add(i64::from(above >= 0))
 }
 
-/// Appends a byte that holds gap and code where these are small, and what exceeds it.
+/// Appends a byte with gap and code, and their excess.
 fn put_patch(gap: u64, code: u64, dst: &mut Vec<u8>) {
     let (gap_nibble, code_nibble) = (gap.min(NIBBLE_MAX), code.min(NIBBLE_MAX));
     dst.push((gap_nibble << 4 | code_nibble) as u8);
@@ -153,7 +153,7 @@ fn put_patch(gap: u64, code: u64, dst: &mut Vec<u8>) {
     }
 }
 
-/// Takes gap and code of a patch off the front of `src`.
+/// Decodes gap and code of a patch from the front of `src`.
 fn take_patch(src: &mut &[u8]) -> Option<(u64, u64)> {
     let (&byte, rest) = src.split_first()?;
     *src = rest;
@@ -167,7 +167,8 @@ fn take_patch(src: &mut &[u8]) -> Option<(u64, u64)> {
     Some((gap, code))
 }
 
-/// Takes a column of `dst.len()` integers off the front of `src`. `None` if it is damaged; `dst` then holds anything.
+/// Decodes a column of `dst.len()` integers from the front of `src`. `None` if it is damaged; the contents of `dst` are
+/// then unspecified.
 pub(in crate::block) fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
     if dst.is_empty() {
         return Some(());
@@ -202,7 +203,7 @@ pub(in crate::block) fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Opt
     Some(())
 }
 
-/// Passes over patches, which stand before the packed bits but are applied behind them.
+/// Skips patches, which are stored before the packed bits but applied after them.
 fn skip_patches(src: &mut &[u8], n_patches: u64) -> Option<()> {
     for _ in 0..n_patches {
         take_patch(src)?;
@@ -234,7 +235,7 @@ fn add_base(residuals: &mut [i64], base: i64, divisor: i64) {
     }
 }
 
-/// Sums up `residuals[1..]`, each with its step, behind the first integer.
+/// Sums up `residuals[1..]`, each with the step, after the first integer.
 fn add_steps(residuals: &mut [i64], first: i64, step: i64, divisor: i64) {
     let Some((head, rest)) = residuals.split_first_mut() else { return };
     *head = first;
@@ -246,10 +247,10 @@ fn add_steps(residuals: &mut [i64], first: i64, step: i64, divisor: i64) {
     }
 }
 
-/// Replaces each residual by the sum of `sum` and all steps up to it.
+/// Replaces each residual by its running sum, starting with `sum`.
 #[inline(always)]
 fn sum_up(residuals: &mut [i64], mut sum: i64, step: impl Fn(i64) -> i64) {
-    // Sums within groups of four do not wait for one another: the longest chain has a quarter of the additions.
+    // Sums within groups of four are independent: the longest chain has a quarter of the additions.
     let (groups, rest) = residuals.as_chunks_mut::<4>();
     for group in groups {
         let [a, b, c, d] = group.map(&step);
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Encodes, decodes with foreign bytes behind, and returns the size.
+    /// Encodes, decodes with other bytes after the column, and returns the size.
     fn check(integers: &[i64]) -> usize {
         let mut bytes = Vec::new();
         IntegerEncoder::default().encode(integers, &mut bytes);
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_range_come_back() {
+    fn the_ends_of_the_range_round_trip() {
         let ends = [i64::MIN, i64::MAX, 0, -1, 1, i64::MIN + 1];
         (0..=ends.len()).for_each(|n| _ = check(&ends[..n]));
         check(&[0, i64::MIN, 0, i64::MIN]);
@@ -303,13 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn a_divisor_is_found_and_paid_once() {
+    fn a_common_divisor_is_found_and_stored_once() {
         assert!(check(&(0..100).map(|i| 5 + 60_000 * (i * i % 16)).collect::<Vec<_>>()) < 60);
         assert!(check(&(0..100).map(|i| 5 - 4_096 * (i * i % 16)).collect::<Vec<_>>()) < 60);
     }
 
     #[test]
-    fn damaged_columns_are_refused() {
+    fn damaged_columns_are_rejected() {
         let refused = |bytes: &[u8]| assert_eq!(decode_integers(&mut &bytes[..], &mut [0; 4]), None, "{bytes:?}");
         refused(&[57, 0, 0, 0]); // a width between 56 and 64
         refused(&[0x80, 0, 0, 0]); // divisor zero
@@ -320,7 +321,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_integers_come_back(
+        fn any_integers_round_trip(
             integers in proptest::collection::vec((any::<i64>(), 0..64_u32), 0..300), shared in 0..64_u32, unit in 1..100_000_i64,
         ) {
             let alike: Vec<_> = integers.iter().map(|(integer, _)| (integer >> shared).wrapping_mul(unit)).collect();

@@ -1,37 +1,37 @@
-//! Rows: up to 960 values of one series, each row encoded as what it is.
+//! Rows: up to 960 values of one series, each row in the form that fits its values.
 //!
-//! Used by the pages of values of parts and blocks. Format: docs/format/block.md, "Rows".
+//! Used by the pages of values. Format: docs/format/block.md, "Rows".
 //!
 //! ```text
 //! tag      bits 0..3  form: 0 constant decimal, 1 constant double, 2 decimals, 3 decimals and ulps, 4 bits of doubles
-//!          bit  3     odd values are kept apart (forms 2 to 4)
-//!          bits 4..8  exponent e of forms 0, 2 and 3; code of the double of form 1 (see `odd`); else zero
-//! n_odd    varint, if bit 3 is set: the columns that follow hold so many values less
+//!          bit  3     exceptions are stored apart (forms 2 to 4)
+//!          bits 4..8  exponent e of forms 0, 2 and 3; code of the double of form 1 (see `exceptions`); else zero
+//! n        varint, if bit 3 is set: number of exceptions, which the columns do not contain
 //! columns  form 0: zigzag varint m; form 1: 8 bytes if the code is 0; 2: m; 3: m, then ulps; 4: bits (see `integers`)
-//! odd      n_odd values with their positions, if bit 3 is set
+//! exceptions  n values with their positions, if bit 3 is set
 //! ```
-//! A decimal is m / 10^e, rounded once; ulps are the steps from there to the neighbouring double that is meant.
+//! A decimal is m / 10^e, rounded once; ulps are the steps from there to the actual double.
 //!
 //! Invariants
-//! 1. What is decoded has the bits of what was encoded: every decimal is verified by the very function that decodes it.
-//! 2. A row needs nothing but its bytes and its number of values, and ends on a byte.
+//! 1. Decoding restores every bit: each decimal is verified by the function that decodes it.
+//! 2. A row is decoded from its bytes and its number of values, and ends on a byte.
 //! 3. Whatever the bytes are, decoding appends either exactly that many values or none.
 
 mod bitpack;
 mod decimal;
+mod exceptions;
 pub(in crate::block) mod integers;
-mod odd;
 #[cfg(test)]
 mod tests;
 
 use decimal::Exponent;
+use exceptions::Exception;
 use integers::{IntegerEncoder, decode_integers};
-use odd::OddValue;
 
 use super::Damaged;
-use crate::varint::{put_i64, put_u64, take_i64, take_u64};
+use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 
-/// Most values in a row.
+/// Maximum number of values in a row.
 pub(in crate::block) const ROW_SAMPLES_MAX: usize = 960;
 
 const CONSTANT_DECIMAL: u8 = 0;
@@ -40,17 +40,17 @@ const DECIMALS: u8 = 2;
 const DECIMALS_AND_ULPS: u8 = 3;
 const BITS: u8 = 4;
 const FORM_MASK: u8 = 7;
-const HAS_ODD: u8 = 8;
+const HAS_EXCEPTIONS: u8 = 8;
 const PARAMETER_SHIFT: u32 = 4;
 
-/// Encodes rows; keeps its scratch between them.
+/// Encodes rows; reuses its buffers.
 #[derive(Debug, Default)]
 pub(in crate::block) struct ValueEncoder {
     integers: IntegerEncoder,
-    /// The values of the row that its columns hold.
+    /// The values of the row in its columns.
     regular: Vec<f64>,
-    /// The others.
-    odd: Vec<OddValue>,
+    /// The exceptions.
+    exceptions: Vec<Exception>,
     column: Vec<i64>,
     ulps: Vec<i64>,
 }
@@ -59,23 +59,23 @@ impl ValueEncoder {
     /// Appends a row of 1 to [`ROW_SAMPLES_MAX`] values in the form that takes the fewest bytes.
     ///
     /// # Panics
-    /// With another number of values.
+    /// If there are none or more values.
     pub(in crate::block) fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
-        assert!((1..=ROW_SAMPLES_MAX).contains(&values.len()), "a row of {} values", values.len());
+        assert!((1..=ROW_SAMPLES_MAX).contains(&values.len()), "a row has 1 to 960 values, not {}", values.len());
         let first = values[0].to_bits();
         if values.iter().all(|value| value.to_bits() == first) {
             return encode_constant(values[0], dst);
         }
-        odd::split(values, &mut self.regular, &mut self.odd);
+        exceptions::split(values, &mut self.regular, &mut self.exceptions);
         let exponent = decimal::exact_exponent(&self.regular, &mut self.column);
         match exponent {
             Some(exponent) => {
-                put_tag(DECIMALS, exponent.code(), &self.odd, dst);
+                put_tag(DECIMALS, exponent.code(), &self.exceptions, dst);
                 self.integers.encode(&self.column, dst);
             }
             None => self.encode_doubles(dst),
         }
-        odd::encode(&self.odd, dst);
+        exceptions::encode(&self.exceptions, dst);
     }
 
     /// Appends a column of integers; their number is not stored.
@@ -83,21 +83,21 @@ impl ValueEncoder {
         self.integers.encode(integers, dst);
     }
 
-    /// Encodes doubles of many digits: as decimals that were summed up with rounding errors, or by their bits.
+    /// Encodes doubles of many digits: as decimals with rounding errors, or by their bits.
     fn encode_doubles(&mut self, dst: &mut Vec<u8>) {
         let start = dst.len();
         if let Some(exponent) = decimal::nearest_exponent(&self.regular) {
-            put_tag(DECIMALS_AND_ULPS, exponent.code(), &self.odd, dst);
+            put_tag(DECIMALS_AND_ULPS, exponent.code(), &self.exceptions, dst);
             exponent.split_ulps(&self.regular, &mut self.column, &mut self.ulps);
             self.integers.encode(&self.column, dst);
             self.integers.encode(&self.ulps, dst);
-            // Bits of doubles that differ at all differ in more bytes than these.
+            // Differing bits of doubles take more bytes than these.
             if dst.len() - start <= 3 * self.regular.len() {
                 return;
             }
         }
         let rival = dst.len();
-        put_tag(BITS, 0, &self.odd, dst);
+        put_tag(BITS, 0, &self.exceptions, dst);
         self.column.clear();
         self.column.extend(self.regular.iter().map(|value| value.to_bits().cast_signed()));
         self.integers.encode(&self.column, dst);
@@ -114,24 +114,24 @@ fn encode_constant(value: f64, dst: &mut Vec<u8>) {
         dst.push(CONSTANT_DECIMAL | exponent.code() << PARAMETER_SHIFT);
         put_i64(dst, integer);
     } else {
-        let (code, bytes) = odd::code(value.to_bits());
+        let (code, bytes) = exceptions::code(value.to_bits());
         dst.push(CONSTANT_DOUBLE | code << PARAMETER_SHIFT);
         dst.extend(bytes.into_iter().flatten());
     }
 }
 
-fn put_tag(form: u8, parameter: u8, odd: &[OddValue], dst: &mut Vec<u8>) {
-    let has_odd = if odd.is_empty() { 0 } else { HAS_ODD };
+fn put_tag(form: u8, parameter: u8, exceptions: &[Exception], dst: &mut Vec<u8>) {
+    let has_odd = if exceptions.is_empty() { 0 } else { HAS_EXCEPTIONS };
     dst.push(form | has_odd | parameter << PARAMETER_SHIFT);
     if has_odd != 0 {
-        put_u64(dst, odd.len() as u64);
+        put_u64(dst, exceptions.len() as u64);
     }
 }
 
-/// Takes a row of `n` values off the front of `src` and appends them to `dst`.
+/// Decodes a row of `n` values from the front of `src` and appends them to `dst`.
 ///
 /// # Errors
-/// [`Damaged`], and `dst` is as it was, if the bytes are no such row or `n` is not in 1..=[`ROW_SAMPLES_MAX`].
+/// [`Damaged`], and `dst` is unchanged, if the bytes are not such a row or `n` is not in 1..=[`ROW_SAMPLES_MAX`].
 pub(in crate::block) fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
     if !(1..=ROW_SAMPLES_MAX).contains(&n) {
         return Err(Damaged);
@@ -148,31 +148,32 @@ fn decode_row(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {
     let (&tag, rest) = src.split_first()?;
     *src = rest;
     let parameter = tag >> PARAMETER_SHIFT;
-    match tag & (FORM_MASK | HAS_ODD) {
+    match tag & (FORM_MASK | HAS_EXCEPTIONS) {
         CONSTANT_DECIMAL => {
             let value = Exponent::from_code(parameter).double(take_i64(src)?);
             dst.resize(dst.len() + n, value);
         }
         CONSTANT_DOUBLE => {
-            let value = f64::from_bits(odd::take_bits(src, parameter)?);
+            let value = f64::from_bits(exceptions::take_bits(src, parameter)?);
             dst.resize(dst.len() + n, value);
         }
-        // Fast path: all values are in the columns.
+        // Fast path: no exceptions.
         form @ (DECIMALS | DECIMALS_AND_ULPS | BITS) => decode_columns(src, form, parameter, n, dst)?,
-        form if form & HAS_ODD != 0 => {
-            let n_odd = usize::try_from(take_u64(src)?).ok().filter(|n_odd| (1..=n).contains(n_odd))?;
-            let mut regular = Vec::with_capacity(n - n_odd);
-            decode_columns(src, form & FORM_MASK, parameter, n - n_odd, &mut regular)?;
-            odd::merge(src, &regular, n_odd, dst)?;
+        form if form & HAS_EXCEPTIONS != 0 => {
+            let n_exceptions =
+                usize::try_from(take_u64(src)?).ok().filter(|n_exceptions| (1..=n).contains(n_exceptions))?;
+            let mut regular = Vec::with_capacity(n - n_exceptions);
+            decode_columns(src, form & FORM_MASK, parameter, n - n_exceptions, &mut regular)?;
+            exceptions::merge(src, &regular, n_exceptions, dst)?;
         }
         _ => return None,
     }
     Some(())
 }
 
-/// Appends the `n` values that the columns of a form hold.
+/// Appends the `n` values in the columns of a form.
 fn decode_columns(src: &mut &[u8], form: u8, parameter: u8, n: usize, dst: &mut Vec<f64>) -> Option<()> {
-    // Clearing room for 960 integers costs more than decoding 20 of them.
+    // Zeroing room for 960 integers costs more than decoding 20 of them.
     match n {
         0..=64 => decode_into(src, form, parameter, &mut [0; 64][..n], dst),
         65..=128 => decode_into(src, form, parameter, &mut [0; 128][..n], dst),

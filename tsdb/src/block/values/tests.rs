@@ -1,5 +1,5 @@
 use super::*;
-use crate::sample::STALE_NAN_BITS;
+use crate::sample::staleness::STALE_NAN_BITS;
 use proptest::prelude::*;
 
 fn encoded(values: &[f64]) -> Vec<u8> {
@@ -12,14 +12,14 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Encodes, decodes with and without bytes behind the row, and returns its size.
+/// Encodes, decodes with and without bytes after the row, and returns its size.
 fn check(values: &[f64]) -> usize {
     let row = encoded(values);
     for behind in [&[][..], &[0xff; 100]] {
         let bytes = [&row, behind].concat();
         let (mut src, mut decoded) = (&bytes[..], vec![7.0]);
         assert_eq!(decode_values(&mut src, values.len(), &mut decoded), Ok(()), "{values:?} as {row:?}");
-        assert_eq!(src, behind, "what follows the row stays");
+        assert_eq!(src, behind, "bytes after the row remain");
         assert_eq!(bits(&decoded[1..]), bits(values), "{values:?} as {row:?}");
     }
     row.len()
@@ -29,13 +29,13 @@ fn row_of(n: usize, value: impl Fn(usize) -> f64) -> Vec<f64> {
     (0..n).map(value).collect()
 }
 
-/// A sequence without pattern below `bound`.
+/// A sequence below `bound` without a pattern.
 fn noise(i: usize, bound: u64) -> u64 {
     (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9) % bound
 }
 
 #[test]
-fn rows_take_about_the_bits_that_are_new_in_them() {
+fn rows_take_about_the_bits_of_their_information() {
     let stale = f64::from_bits(STALE_NAN_BITS);
     let counter = |i: usize| (i as u64 * 1_000 + noise(i, 64)) as f64;
     let cases: &[(&str, Vec<f64>, usize)] = &[
@@ -61,7 +61,7 @@ fn rows_take_about_the_bits_that_are_new_in_them() {
 }
 
 #[test]
-fn sums_of_decimals_take_the_decimals_and_the_rounding_errors() {
+fn sums_of_decimals_take_the_decimals_and_their_rounding_errors() {
     let mut sum = 0.0;
     let values: Vec<_> = (0..240)
         .map(|i| {
@@ -74,7 +74,7 @@ fn sums_of_decimals_take_the_decimals_and_the_rounding_errors() {
 }
 
 #[test]
-fn every_length_comes_back_in_every_form() {
+fn every_length_round_trips_in_every_form() {
     for n in (1..140).chain([255, 256, 257, 959, 960]) {
         check(&row_of(n, |_| 1.5));
         check(&row_of(n, |i| i as f64));
@@ -98,7 +98,7 @@ fn awkward() -> impl Strategy<Value = f64> {
     .prop_map(f64::from_bits)
 }
 
-/// Rows of one kind of value, with `odd` ones strewn in.
+/// Generates rows of one kind of value with exceptions among them.
 fn rows() -> impl Strategy<Value = Vec<f64>> {
     let decimals = (0..18_i32, 1..1_000_000_i64, any::<bool>()).prop_flat_map(|(exponent, range, sums)| {
         proptest::collection::vec(-range..range, 1..300).prop_map(move |integers| {
@@ -127,21 +127,21 @@ fn rows() -> impl Strategy<Value = Vec<f64>> {
         },
     );
     let base = prop_oneof![proptest::collection::vec(awkward(), 1..300), decimals, counters];
-    (base, proptest::collection::vec((0..300_usize, awkward()), 0..6)).prop_map(|(mut values, odd)| {
+    (base, proptest::collection::vec((0..300_usize, awkward()), 0..6)).prop_map(|(mut values, exceptions)| {
         let n = values.len();
-        odd.into_iter().for_each(|(at, value)| values[at % n] = value);
+        exceptions.into_iter().for_each(|(at, value)| values[at % n] = value);
         values
     })
 }
 
 proptest! {
     #[test]
-    fn every_double_comes_back_bit_for_bit(values in rows()) {
+    fn every_double_round_trips_bit_for_bit(values in rows()) {
         check(&values);
     }
 
     #[test]
-    fn cut_and_flipped_rows_give_that_many_values_or_none(
+    fn cut_and_flipped_rows_give_n_values_or_none(
         values in rows(), cut in 0..400_usize, flipped in 0..3_000_usize, n in 0..1_000_usize,
     ) {
         let mut bytes = encoded(&values);
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_give_that_many_values_or_none(
+    fn random_bytes_give_n_values_or_none(
         tag in 0..16_u8, bytes in proptest::collection::vec(any::<u8>(), 0..200), n in 0..1_000_usize,
     ) {
         check_damaged(&bytes, n)?;
@@ -170,7 +170,7 @@ fn check_damaged(bytes: &[u8], n: usize) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn every_cut_of_a_row_is_refused() {
+fn every_cut_of_a_row_is_rejected() {
     let rows = [
         row_of(100, |i| noise(i, 1 << 20) as f64),
         row_of(100, |i| (noise(i, 1 << 52) as f64).sqrt()),

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::block::superseded;
 
 const HOUR_MS: i64 = 3_600_000;
 const HORIZON: Horizon =
     Horizon { newest_ms: 0, out_of_order_window_ms: HOUR_MS / 2, in_order_max_age_ms: 3 * HOUR_MS };
 
-/// A block of 1 byte a sample.
+/// A block with one byte per sample.
 fn block(id: u64, window: TimeRange, level: u8, flushes: (u64, u64), size: u64) -> BlockMeta {
     BlockMeta {
         origin: BlockOrigin { id: BlockId(id), window, level, flushes, sources: Vec::new(), deletions: 0 },
@@ -28,8 +29,8 @@ fn hours(start: i64, end: i64) -> TimeRange {
     TimeRange { start_ms: start * HOUR_MS, end_ms: end * HOUR_MS - 1 }
 }
 
-/// Makes blocks of `(first hour, last hour, level, first flush, last flush, size)`, numbered from 1, and asserts which
-/// ones are merged when the newest sample is of this hour, and into which hours and level.
+/// Creates blocks of `(first hour, last hour, level, first flush, last flush, size)`, numbered from 1, and asserts
+/// which ones are merged when the newest sample is of this hour, and into which hours and level.
 #[track_caller]
 fn check(blocks: &[(i64, i64, u8, u64, u64, u64)], newest_hour: f64, expected: Option<(&[u64], i64, i64, u8)>) {
     let blocks: Vec<_> = blocks
@@ -46,7 +47,7 @@ fn check(blocks: &[(i64, i64, u8, u64, u64, u64)], newest_hour: f64, expected: O
 }
 
 #[test]
-fn an_open_window_is_merged_when_it_has_many_parts_of_a_level() {
+fn an_open_window_is_merged_when_it_has_many_parts_of_one_level() {
     let parts = |n: u64| (1..=n).map(|flush| (0, 2, 0, flush, flush, 10)).collect::<Vec<_>>();
     check(&parts(7), 1.0, None);
     check(&parts(8), 1.0, Some((&[1, 2, 3, 4, 5, 6, 7, 8], 0, 2, 1)));
@@ -58,7 +59,7 @@ fn an_open_window_is_merged_when_it_has_many_parts_of_a_level() {
 }
 
 #[test]
-fn a_closed_window_is_merged_unless_that_rewrites_much_for_little() {
+fn a_closed_window_is_merged_unless_that_rewrites_too_much() {
     let two = [(0, 2, 1, 1, 8, 80), (0, 2, 0, 9, 9, 10)];
     check(&two, 2.4, None);
     check(&two, 2.6, Some((&[1, 2], 0, 2, 2)));
@@ -71,7 +72,7 @@ fn a_closed_window_is_merged_unless_that_rewrites_much_for_little() {
 }
 
 #[test]
-fn a_settled_day_is_merged_at_once_and_late_parts_are_folded_in() {
+fn a_settled_day_is_merged_at_once_and_later_parts_are_added() {
     let windows: Vec<_> = (0..12).map(|i| (2 * i, 2 * i + 2, 1, i as u64, i as u64 + 1, 100)).collect();
     check(&windows, 26.9, None);
     let all: Vec<u64> = (1..=12).collect();
@@ -83,9 +84,9 @@ fn a_settled_day_is_merged_at_once_and_late_parts_are_folded_in() {
 }
 
 #[test]
-fn what_crosses_a_day_is_left_alone_and_merges_do_not_pass_over_it() {
+fn blocks_across_days_are_not_merged_and_merges_do_not_pass_over_them() {
     check(&[(20, 30, 0, 1, 1, 9)], 100.0, None);
-    // The second of three flushes crosses the day; what is before it must not be merged with what is after it.
+    // The second of three flushes crosses the day; parts before it must not be merged with parts after it.
     check(&[(20, 22, 1, 1, 1, 9), (20, 30, 0, 2, 2, 9), (20, 22, 1, 3, 3, 9)], 100.0, None);
     check(&[(20, 22, 1, 1, 1, 9), (23, 30, 0, 2, 2, 9), (20, 22, 1, 3, 3, 9)], 100.0, Some((&[1, 3], 20, 22, 2)));
     check(&[(20, 22, 1, 1, 1, 9), (20, 30, 0, 3, 3, 9), (20, 22, 1, 2, 2, 9)], 100.0, Some((&[1, 3], 20, 22, 2)));
@@ -115,7 +116,7 @@ fn merging_fully_does_not_wait() {
 }
 
 #[test]
-fn sources_are_superseded_also_those_of_sources_and_no_two_blocks_remove_each_other() {
+fn sources_of_sources_are_superseded_and_no_two_blocks_replace_each_other() {
     let with_sources = |id: u64, sources: &[u64]| {
         let mut block = block(id, hours(0, 2), 1, (id, id), 1);
         block.origin.sources = sources.iter().copied().map(BlockId).collect();
@@ -131,7 +132,7 @@ fn sources_are_superseded_also_those_of_sources_and_no_two_blocks_remove_each_ot
 }
 
 #[test]
-fn spans_hold_all_of_time() {
+fn aligned_ranges_cover_all_of_time() {
     for time in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX] {
         for length in [WINDOW_MS, DAY_MS] {
             let span = aligned(time, length);
@@ -142,12 +143,12 @@ fn spans_hold_all_of_time() {
     assert_eq!(window_of(-1), hours(-2, 0));
 }
 
-/// A store whose blocks hold samples: which flush wrote the value at a time.
+/// A store whose blocks hold samples: which flush wrote the value at a timestamp.
 #[derive(Default)]
 struct Store {
     blocks: Vec<BlockMeta>,
     samples: HashMap<BlockId, BTreeMap<i64, u64>>,
-    /// Of each time the flush that came first.
+    /// The first flush of each timestamp.
     truth: BTreeMap<i64, u64>,
     next_id: u64,
     next_flush: u64,
@@ -155,7 +156,7 @@ struct Store {
 }
 
 impl Store {
-    /// Adds a block of a flush of its own if `window` is given, else a part per window.
+    /// Adds a block with a flush of its own if `window` is given, otherwise a part per window.
     fn add(&mut self, times: &[i64], window: Option<TimeRange>) {
         let flush = self.next_flush;
         self.next_flush += 1;
@@ -219,7 +220,7 @@ impl Store {
         assert_eq!(found, self.truth);
     }
 
-    /// Asserts that the flushes of blocks of one window do not reach over each other.
+    /// Asserts that the flushes of blocks of one window do not interleave.
     fn check_contiguous(&self) {
         for inside in spans(&self.blocks, WINDOW_MS).values_mut() {
             inside.sort_unstable_by_key(|block| precedence(block));
@@ -229,7 +230,7 @@ impl Store {
         }
     }
 
-    /// Merges until nothing is left to merge, at most `n_max` times, and returns how often.
+    /// Merges until nothing is left to merge, at most `n_max` times, and returns the number of merges.
     fn merge(&mut self, n_max: usize, next: impl Fn(&[BlockMeta], Horizon) -> Option<Merge>) -> usize {
         for n in 0..n_max {
             let horizon = Horizon { newest_ms: self.newest_ms, ..HORIZON };
@@ -244,9 +245,9 @@ impl Store {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Time goes on by so many minutes, and samples so many minutes ago are flushed.
+    /// Time advances by some minutes, and samples of these ages in minutes are flushed.
     Flush(i64, Vec<i64>),
-    /// A block of a window of the given hours is adopted, which begins so many hours ago.
+    /// A block with a window of the given hours is imported, which begins so many hours ago.
     Adopt(i64, i64),
     Merge(usize),
     MergeFully,
@@ -262,7 +263,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Counts the blocks of each span that is settled and that no block overlaps which does not lie inside.
+/// Returns the number of blocks in each settled range, except where a block reaches beyond the range.
 fn settled_blocks(store: &Store, length_ms: i64) -> Vec<usize> {
     let crossing = |span: TimeRange| {
         let mut overlapping = store.blocks.iter().filter(|block| block.range.overlaps(span));
@@ -279,7 +280,7 @@ fn settled_blocks(store: &Store, length_ms: i64) -> Vec<usize> {
 
 proptest! {
     #[test]
-    fn merging_ends_loses_nothing_and_changes_no_answer(steps in proptest::collection::vec(step(), 0..120)) {
+    fn merging_terminates_loses_nothing_and_changes_no_result(steps in proptest::collection::vec(step(), 0..120)) {
         let mut store = Store { newest_ms: 1_700_000_000_000, ..Store::default() };
         let minute = 60_000;
         for step in steps {
@@ -309,7 +310,7 @@ proptest! {
     }
 }
 
-/// Three days of flushes every 10 minutes; the figures are those at the module's head.
+/// Three days of flushes every 10 minutes; the module documentation quotes the results.
 #[test]
 fn samples_are_written_few_times() {
     for (late, written_max) in [(0, 3.6), (1, 4.5), (14, 5.5), (39, 5.5)] {
@@ -318,7 +319,7 @@ fn samples_are_written_few_times() {
         let (mut n_flushed, mut n_written) = (0, 0);
         for flush in 1..=3 * 144 + 20 {
             let now = start_ms + flush * 600_000;
-            // 100 samples since the last flush, and late ones from up to three hours before.
+            // 100 samples since the last flush, and out-of-order samples up to three hours old.
             let late_times = (0..late).map(|i| now - 3 * HOUR_MS + i * 250_001 + 1);
             let times: Vec<_> = (0..100).map(|i| now - i * 6000).chain(late_times).collect();
             store.add(&times, None);
@@ -331,6 +332,9 @@ fn samples_are_written_few_times() {
             assert!(store.blocks.len() < 60, "{} blocks", store.blocks.len());
         }
         let written = n_written as f64 / n_flushed as f64;
-        assert!(written < written_max, "{late} late samples a flush: each sample was written {written} times");
+        assert!(
+            written < written_max,
+            "{late} out-of-order samples per flush: each sample was written {written} times"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What labels cost, over several shards, and what blocks say of themselves.
 
 use super::*;
-use crate::NameCount;
+use crate::db::cardinality::NameCount;
 
 fn counts(list: &[NameCount]) -> Vec<(&str, u64)> {
     list.iter().map(|entry| (entry.name.as_str(), entry.count)).collect()
@@ -30,7 +30,7 @@ fn counting_stops_at_the_memory_of_the_request() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     append(&db, &(0..100).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
-    let memory = crate::MemoryBudget::new("memory", 2000);
+    let memory = crate::context::MemoryBudget::new("memory", 2000);
     let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory.clone());
     assert!(matches!(db.cardinality(&ctx, 10), Err(Error::Limit { .. })));
     assert_eq!(memory.used(), 0);

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 use super::*;
-use crate::Exemplar;
 use crate::fs::{Fault, MemFs, PowerCut};
-use crate::{BucketSpan, HistogramCounts};
+use crate::sample::exemplar::Exemplar;
+use crate::sample::histogram::{BucketSpan, HistogramCounts};
 
 const DATA: &str = "/data";
 const N_ROUNDS: i64 = 5;

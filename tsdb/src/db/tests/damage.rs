@@ -29,7 +29,7 @@ fn times_of(db: &Db, i: usize) -> Vec<i64> {
     everything(db).get(&series_labels(i).to_string()).into_iter().flatten().map(|sample| sample.0).collect()
 }
 
-/// A block whose file is damaged is left alone; when it has been mended, what was deleted from it stays deleted.
+/// A block whose file is damaged is left alone; when it has been repaired, what was deleted from it stays deleted.
 #[test]
 fn rules_wait_for_a_block_that_does_not_open() {
     let dir = tempfile::tempdir().unwrap();

@@ -105,8 +105,15 @@ fn write_fixture(name: &str, parts: &[&str], live: fn(&Path) -> Contents) {
 
 /// A value for every form that the encodings know.
 fn value(i: usize, n: i64) -> f64 {
-    let odd =
-        [f64::NAN, f64::from_bits(crate::STALE_NAN_BITS), f64::INFINITY, f64::NEG_INFINITY, -0.0, f64::MIN, 5e-324];
+    let odd = [
+        f64::NAN,
+        f64::from_bits(crate::sample::staleness::STALE_NAN_BITS),
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        -0.0,
+        f64::MIN,
+        5e-324,
+    ];
     match i % 8 {
         0 => 1_000_000.0 + (n * n) as f64,
         1 => 7.25,

@@ -1,7 +1,7 @@
 //! Histograms through a store: order rules, what readers see, and what becomes of reset hints.
 
 use super::*;
-use crate::{BucketSpan, HISTOGRAM_BUCKETS_MAX, HistogramCounts};
+use crate::sample::histogram::{BucketSpan, HISTOGRAM_BUCKETS_MAX, HistogramCounts};
 
 const MINUTE_MS: i64 = 60_000;
 

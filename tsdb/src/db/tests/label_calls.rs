@@ -1,7 +1,7 @@
 //! Calls for the labels of many series, which share the order of a head.
 
 use super::*;
-use crate::MemoryBudget;
+use crate::context::MemoryBudget;
 
 fn labels_of(db: &Db, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Vec<Labels> {
     db.select_labels(ctx, matchers, range).unwrap().map(|series| series.unwrap().labels().clone()).collect()

@@ -12,7 +12,7 @@ fn open_at(dir: &Path, options: Options) -> Db {
 }
 
 fn stale() -> f64 {
-    f64::from_bits(crate::STALE_NAN_BITS)
+    f64::from_bits(crate::sample::staleness::STALE_NAN_BITS)
 }
 
 /// Lets the newest time be so late, flushes, and returns how many series left.
@@ -86,19 +86,19 @@ fn series_leave_though_there_is_always_a_selection() {
     let before = select(TimeRange::ALL);
     assert_eq!(flush_at(&db, 10), 0, "a selection is looking them up");
     let later = select(TimeRange::ALL);
-    db.store.evict_late();
+    db.store.evict_deferred();
     assert_eq!(db.n_series(), n_series as u64 + 1);
     assert_eq!(
         before.filter(|series| !series.as_ref().unwrap().labels().is_empty()).count(),
         n_series,
         "it began before the clock's"
     );
-    db.store.evict_late();
+    db.store.evict_deferred();
     assert_eq!(db.n_series(), 1);
     assert_eq!(later.filter(|series| !series.as_ref().unwrap().labels().is_empty()).count(), n_series + 1);
 }
 
-/// Arrays by slot go back only behind the last slot that is in use, and piece by piece; all else goes wherever the series
+/// Arrays by slot go back only after the last slot that is in use, and piece by piece; all else goes wherever the series
 /// that stay are. When the newest samples were is known for three hours.
 #[test]
 fn the_memory_of_series_that_ended_is_given_back() {

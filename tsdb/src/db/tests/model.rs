@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::LabelHint;
-use crate::histogram::tests::any_histogram;
+use crate::chunk::histogram::tests::any_histogram;
+use crate::labels::LabelHint;
 
 /// Times are counted in steps of ten minutes, so that a history goes over windows and days.
 const STEP_MS: i64 = 600_000;
@@ -52,7 +52,8 @@ impl Sent {
 
 /// Few different values, and any.
 fn sent() -> impl Strategy<Value = Sent> {
-    let few = (0..4_u64).prop_map(|i| if i == 3 { crate::STALE_NAN_BITS } else { (i as f64).to_bits() });
+    let few =
+        (0..4_u64).prop_map(|i| if i == 3 { crate::sample::staleness::STALE_NAN_BITS } else { (i as f64).to_bits() });
     let empty = (0..3_i32).prop_map(|i| Histogram { sum: i.into(), ..Histogram::default() });
     let histogram = prop_oneof![any_histogram(), empty].prop_map(Arc::new);
     prop_oneof![any::<u64>().prop_map(Sent::Float), few.prop_map(Sent::Float), histogram.prop_map(Sent::Histogram)]
@@ -91,7 +92,7 @@ fn options(shards: usize, wal_logs: usize, leave: bool) -> Options {
         in_order_max_age_ms: 2 * STEPS_MAX * STEP_MS,
         out_of_order_window_ms: WINDOW_STEPS * STEP_MS,
         series_idle_ms: 2 * stay_ms,
-        series_ended_ms: stay_ms,
+        series_stale_ms: stay_ms,
         background: false,
         ..Options::default()
     }
@@ -266,7 +267,7 @@ fn check_starts(db: &Db, range: TimeRange) {
     }
 }
 
-/// With hints the same series come in the same order, each with its newest sample and the labels that are asked for.
+/// With hints the same series come in the same order, each with its newest sample and the requested labels.
 fn check_hints(db: &Db, range: TimeRange) {
     let without_i = LabelHint::Without(vec!["i".to_owned()]);
     let newest = |hints| {

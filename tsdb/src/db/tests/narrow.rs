@@ -1,7 +1,8 @@
 //! Selections that give no more labels than are asked for, whatever they are read of.
 
 use super::*;
-use crate::{LabelHint, SelectHints};
+use crate::labels::LabelHint;
+use crate::select::SelectHints;
 
 fn labels(i: usize) -> Labels {
     let (i, group) = (i.to_string(), (i % 2).to_string());
@@ -16,12 +17,12 @@ fn write(db: &Db, series: std::ops::Range<usize>, timestamp_ms: i64) {
     db.append(&mut batch).unwrap();
 }
 
-/// Returns the series with the labels that are asked for, and how many samples each has; and whether that is all labels.
+/// Returns the series with the requested labels, and how many samples each has; and whether that is all labels.
 fn select(db: &Db, asked: LabelHint) -> (Vec<(String, usize)>, bool) {
     let hints = SelectHints { labels: asked, whole_where: &["whole"], ..SelectHints::default() };
     let set = db.select_with(&QueryContext::unbounded(), &[], TimeRange::ALL, hints).unwrap();
     let is_whole = set.has_all_labels();
-    let read = |series: crate::Series| {
+    let read = |series: crate::select::Series| {
         let mut samples = SampleColumns::default();
         series.read(&mut samples).unwrap();
         (series.labels().to_string(), samples.len())
@@ -77,7 +78,7 @@ fn series_without_labels_are_those_with_them_less_what_was_deleted() {
     let times_ms = |range, labels| {
         let hints = SelectHints { labels, ..SelectHints::default() };
         let set = db.select_with(&QueryContext::unbounded(), &[], range, hints).unwrap();
-        let read = |series: crate::Result<crate::Series>| {
+        let read = |series: crate::Result<crate::select::Series>| {
             let mut samples = SampleColumns::default();
             series.unwrap().read(&mut samples).unwrap();
             samples.timestamps_ms
@@ -109,7 +110,7 @@ fn threads_that_read_one_block_at_once_read_what_one_does() {
     db.flush().unwrap();
     let set = || db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap();
     let all: Vec<_> = set().map(Result::unwrap).collect();
-    let read = |series: &crate::Series| {
+    let read = |series: &crate::select::Series| {
         let mut samples = SampleColumns::default();
         series.read(&mut samples).unwrap();
         (samples.timestamps_ms, samples.values)

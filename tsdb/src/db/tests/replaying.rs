@@ -6,7 +6,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Exemplar, Interrupt, MemoryBudget, ReplayState, WalOnCorruption};
+use crate::context::MemoryBudget;
+use crate::replaying::ReplayState;
+use crate::sample::exemplar::Exemplar;
+use crate::{Interrupt, WalOnCorruption};
 
 const HOUR: i64 = 3_600_000;
 
@@ -149,10 +152,10 @@ fn what_is_held_joins_as_the_next_replay_would_have_it() {
     let slow = Slow::open(dir.path(), options());
     // Too old, as the log will show.
     assert_eq!(append(&slow.db, &[(3, NOW_MS - 4 * HOUR, 7.0)]), []);
-    // A repetition, a contradiction, a late sample, a new one, a contradiction of that.
+    // A repetition, a contradiction, a out-of-order sample, a new one, a contradiction of that.
     let later = [(NOW_MS, 1.0), (NOW_MS, 9.0), (NOW_MS + 5000, 3.0), (NOW_MS + 20_000, 4.0), (NOW_MS + 20_000, 5.0)];
     assert_eq!(append(&slow.db, &later.map(|(t, value)| (0, t, value))), []);
-    // What no log can mend is refused at once.
+    // What no log can repair is refused at once.
     let refused = append(&slow.db, &[(0, NOW_MS + 601_000, 1.0), (0, NOW_MS - 5 * HOUR, 1.0)]);
     assert_eq!(refused, [(0, RejectReason::TooFarInFuture), (1, RejectReason::TooOld)]);
 
@@ -266,7 +269,7 @@ fn send_exemplars(db: &Db, i: usize, exemplars: &[(i64, f64)]) {
 
 fn exemplars(db: &Db) -> Vec<(String, Vec<(i64, f64)>)> {
     let found = db.exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL).unwrap();
-    let of = |one: &crate::SeriesExemplars| {
+    let of = |one: &crate::store::exemplars::SeriesExemplars| {
         let exemplars = one.exemplars.iter().map(|exemplar| (exemplar.timestamp_ms, exemplar.value));
         (one.labels.to_string(), exemplars.collect())
     };

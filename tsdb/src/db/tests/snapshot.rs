@@ -1,7 +1,7 @@
 //! What a snapshot brings along, and imports that fail half-way.
 
 use super::*;
-use crate::{Exemplar, RejectExemplar};
+use crate::sample::exemplar::{Exemplar, RejectExemplar};
 
 fn exemplars(db: &Db) -> Vec<String> {
     let found = db.exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL).unwrap();

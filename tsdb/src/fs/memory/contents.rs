@@ -1,4 +1,4 @@
-//! The bytes of a file: as they are read now, and what of them a power cut leaves.
+//! The bytes of a file: the present contents, and what a power cut leaves of them.
 
 use std::io;
 use std::ops::Range;
@@ -9,15 +9,15 @@ use super::crash::{PowerCut, Rng};
 /// The bytes of one file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Contents {
-    /// As they are read now.
+    /// The present contents.
     data: Vec<u8>,
-    /// As they were at the last sync that succeeded.
+    /// The contents at the last successful sync.
     synced: Vec<u8>,
-    /// Where `synced` holds bytes that went through a failed sync first: they may be missing all the same.
+    /// Ranges of `synced` that were part of a failed sync first: they may be missing after all.
     doubtful: Vec<Range<usize>>,
-    /// What has led from `synced` to `data`, in order.
+    /// The writes between `synced` and `data`, in order.
     writes: Vec<Write>,
-    /// What cannot be read.
+    /// Unreadable ranges.
     bad: Vec<Range<u64>>,
 }
 
@@ -28,12 +28,12 @@ enum Write {
         /// A sync has failed since.
         doubtful: bool,
     },
-    /// Cuts the file, or makes it longer by zeros.
+    /// Truncates the file, or extends it with zeros.
     Resize(usize),
 }
 
 impl Contents {
-    /// A file that holds these bytes and will hold them after a power cut.
+    /// A file whose contents survive a power cut.
     pub(super) fn lasting(data: Vec<u8>, bad: Vec<Range<u64>>) -> Self {
         Self { synced: data.clone(), data, bad, ..Self::default() }
     }
@@ -92,7 +92,7 @@ impl Contents {
         if hit { Err(broken()) } else { Ok(()) }
     }
 
-    /// Returns what is there after a power cut.
+    /// Returns the contents after a power cut.
     pub(super) fn survivor(&self, cut: PowerCut, rng: &mut Rng) -> Vec<u8> {
         let mut data = self.synced.clone();
         let mut unsure = self.doubtful.clone();
@@ -107,7 +107,7 @@ impl Contents {
         data
     }
 
-    /// Applies some of the first writes, and the first bytes of the next one.
+    /// Applies some of the first writes, and a prefix of the next one.
     fn keep_some_writes(&self, data: &mut Vec<u8>, unsure: &mut Vec<Range<usize>>, rng: &mut Rng) {
         let n_kept = rng.share_of(self.writes.len());
         let cut_write = self.writes.get(n_kept).and_then(|write| write.cut(rng));
@@ -118,7 +118,7 @@ impl Contents {
         }
     }
 
-    /// Loses some of the pieces that no sync has brought to the disk: each is zero, or as it was at the last sync.
+    /// Loses some of the unsynced pieces: each becomes zeros, or the contents at the last sync.
     fn lose_pieces(&self, data: &mut [u8], unsure: &[Range<usize>], rng: &mut Rng) {
         if rng.one_in(2) {
             return;
@@ -140,7 +140,7 @@ impl Contents {
 }
 
 impl Write {
-    /// Changes the bytes of a file and returns where there are new ones.
+    /// Changes the contents and returns the range of new bytes.
     fn apply(&self, data: &mut Vec<u8>) -> Option<Range<usize>> {
         match self {
             Self::Append { bytes, .. } => {
@@ -154,7 +154,7 @@ impl Write {
         }
     }
 
-    /// Returns the first bytes of an append.
+    /// Returns a prefix of an append.
     fn cut(&self, rng: &mut Rng) -> Option<Self> {
         match self {
             Self::Append { bytes, doubtful } => {
@@ -165,7 +165,7 @@ impl Write {
     }
 }
 
-/// Ends ranges where the file ends.
+/// Clips ranges to the size of the file.
 fn clip(ranges: &mut Vec<Range<usize>>, size: usize) {
     ranges.iter_mut().for_each(|range| range.end = range.end.min(size));
     ranges.retain(|range| range.start < range.end);

@@ -1,18 +1,18 @@
-//! The choice among all that a power cut may leave.
+//! Choosing one of the possible outcomes of a power cut.
 
 use std::collections::HashSet;
 
 use super::contents::Contents;
 use super::disk::{Disk, Entries, Entry, Node, ROOT, names_in};
 
-/// What a power cut leaves of what was not synced.
+/// What survives of unsynced data in a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerCut {
     /// Nothing: the worst case.
     LosesAll,
     /// Everything, as if only the process had died: the best case.
     KeepsAll,
-    /// Something in between, that the seed decides.
+    /// A random part, determined by the seed.
     Seeded(u64),
 }
 
@@ -32,7 +32,7 @@ impl Disk {
                         after.nodes.insert(id, Node::Folder);
                         folders.push(id);
                     }
-                    // A file with two names is met twice.
+                    // A file with two names is visited twice.
                     Node::File { contents, .. } => {
                         after.nodes.entry(id).or_insert_with(|| {
                             let survivor = contents.survivor(cut, &mut rng);
@@ -47,7 +47,7 @@ impl Disk {
         after
     }
 
-    /// Returns the entries of all folders, after some of the changes that were not synced.
+    /// Returns the entries of all directories after some of the unsynced changes.
     fn surviving_entries(&self, cut: PowerCut, rng: &mut Rng) -> Entries {
         let mut entries = self.synced.clone();
         let mut lost: HashSet<&Entry> = HashSet::new();
@@ -57,7 +57,7 @@ impl Disk {
                 PowerCut::KeepsAll => true,
                 PowerCut::Seeded(_) => rng.keeps(),
             };
-            // What follows a lost change of the same name is lost as well.
+            // Changes of a name after a lost one are lost as well.
             if kept && !change.entries().any(|entry| lost.contains(entry)) {
                 change.apply(&mut entries);
             } else {
@@ -68,11 +68,11 @@ impl Disk {
     }
 }
 
-/// Random numbers that a seed decides (splitmix64).
+/// A seeded random number generator (splitmix64).
 #[derive(Debug)]
 pub(super) struct Rng {
     state: u64,
-    /// Of four entries so many are kept: extreme outcomes are as frequent as mixed ones.
+    /// Entries kept out of four: extreme outcomes are as frequent as mixed ones.
     kept_of_4: u64,
 }
 
@@ -84,7 +84,7 @@ impl Rng {
         rng
     }
 
-    /// Returns a number below `n`, which is above 0.
+    /// Returns a number below `n`, which must not be 0.
     pub(super) fn below(&mut self, n: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.state;
@@ -97,7 +97,7 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// Returns a number from 0 to `n`, the two ends as often as all between.
+    /// Returns a number from 0 to `n`; the two ends are as likely as all others together.
     pub(super) fn share_of(&mut self, n: usize) -> usize {
         match self.below(4) {
             0 => 0,

@@ -1,4 +1,4 @@
-//! Files and folders: as they are now, and the changes that no sync covers yet.
+//! Files and directories: their present state, and the unsynced changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, ErrorKind};
@@ -8,28 +8,28 @@ use super::broken;
 use super::contents::Contents;
 use super::faults::{Fault, Faults};
 
-/// The number of a file or folder, never given twice.
+/// The id of a file or directory, never reused.
 pub(super) type NodeId = u64;
 
-/// The folder in which all others lie.
+/// The root directory.
 pub(super) const ROOT: NodeId = 0;
 
-/// A folder and a name in it.
+/// A directory and a name in it.
 pub(super) type Entry = (NodeId, String);
 
-/// What the names of all folders lead to.
+/// The entries of all directories.
 pub(super) type Entries = BTreeMap<Entry, NodeId>;
 
-/// A whole disk.
+/// A disk.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) next_node: NodeId,
-    /// As they are now.
+    /// The present entries.
     pub(super) entries: Entries,
-    /// Those that are sure to survive a power cut.
+    /// Entries that survive any power cut.
     pub(super) synced: Entries,
-    /// Changes of entries that are not synced, in the order in which they were made.
+    /// Unsynced changes of entries, in order.
     pub(super) changes: Vec<Change>,
     pub(super) faults: Faults,
     locked: BTreeSet<NodeId>,
@@ -41,7 +41,7 @@ pub(super) enum Node {
     Folder,
 }
 
-/// One step that happens as a whole: a create or link sets an entry, an unlink clears one, a rename does both.
+/// An atomic change: a create or link sets an entry, an unlink clears one, a rename does both.
 #[derive(Debug)]
 pub(super) struct Change {
     clears: Option<Entry>,
@@ -70,7 +70,7 @@ impl Node {
     }
 }
 
-/// Folders and names.
+/// Directories and names.
 impl Disk {
     pub(super) fn new() -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Disk {
         }
     }
 
-    /// Returns what a path leads to.
+    /// Returns the node at a path.
     pub(super) fn find(&self, path: &Path) -> io::Result<NodeId> {
         names(path)?.into_iter().try_fold(ROOT, |folder, name| self.lookup(folder, name))
     }
@@ -134,7 +134,7 @@ impl Disk {
                 return Err(ErrorKind::DirectoryNotEmpty.into());
             }
             match disk.lookup(to_entry.0, &to_entry.1) {
-                // Two names of one file: nothing is done, as POSIX has it.
+                // Two names of one file: a no-op, as in POSIX.
                 Ok(replaced) if replaced == node => return Ok(()),
                 Ok(replaced) => disk.check_replaceable(node, replaced)?,
                 Err(missing) if missing.kind() == ErrorKind::NotFound => {}
@@ -191,7 +191,7 @@ impl Disk {
         })
     }
 
-    /// Makes the changes in a folder last, and those that they rest on: earlier ones of the same names.
+    /// Makes the changes in a directory durable, and those they depend on: earlier ones of the same names.
     fn make_last(&mut self, folder: NodeId) {
         let mut needed: HashSet<Entry> = HashSet::new();
         let mut lasting = Vec::new();
@@ -211,7 +211,7 @@ impl Disk {
         self.changes = waiting;
     }
 
-    /// Forgets files and folders to which nothing can lead any more.
+    /// Removes unreachable files and directories.
     fn sweep(&mut self) {
         let waiting = self.changes.iter().filter_map(|change| change.sets.as_ref()).map(|(_, node)| node);
         let mut used: BTreeSet<_> = waiting.chain(self.entries.values()).chain(self.synced.values()).copied().collect();
@@ -220,7 +220,7 @@ impl Disk {
         self.nodes.retain(|id, node| used.contains(id) || is_open(node));
     }
 
-    /// Makes a change, now and, if no power cut comes, for good.
+    /// Makes a change, which is not durable yet.
     fn change(&mut self, clears: Option<Entry>, sets: Option<(Entry, NodeId)>) {
         let change = Change { clears, sets };
         let gone: Vec<_> = change.entries().filter_map(|entry| self.entries.get(entry).copied()).collect();
@@ -241,7 +241,7 @@ impl Disk {
         }
     }
 
-    /// Counts the names of all files anew.
+    /// Recounts the names of all files.
     pub(super) fn count_links(&mut self) {
         for node in self.entries.values().copied().collect::<Vec<_>>() {
             self.add_links(node, 1);
@@ -284,7 +284,7 @@ impl Disk {
         }
     }
 
-    /// Returns the folder and the name that a path ends in.
+    /// Returns the directory and the name of a path.
     fn entry(&self, path: &Path) -> io::Result<Entry> {
         let names = names(path)?;
         let (name, above) = names.split_last().ok_or(ErrorKind::InvalidInput)?;
@@ -301,7 +301,7 @@ impl Disk {
         }
     }
 
-    /// Does an operation, unless a fault hits it.
+    /// Runs an operation unless a fault is due.
     fn run<T>(
         &mut self,
         operation: &'static str,
@@ -404,7 +404,7 @@ impl Disk {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         contents.check_readable(offset..end)?;
-        // Both lie inside the file, which lies in memory.
+        // Both lie inside the file, which is in memory.
         buf.copy_from_slice(&contents.data()[offset as usize..end as usize]);
         Ok(())
     }
@@ -440,7 +440,7 @@ impl Disk {
         }
     }
 
-    /// Gives back the room of a file that has no name and that nobody has open.
+    /// Frees the space of a file without names that is not open.
     fn give_room_of(&mut self, node: NodeId) {
         if let Some(Node::File { contents, n_links: 0, n_open: 0 }) = self.nodes.get(&node) {
             self.faults.give_room(contents.size());
@@ -448,13 +448,13 @@ impl Disk {
     }
 }
 
-/// Iterates over the names in a folder, ascending, and what they lead to.
+/// Iterates over the names in a directory, sorted, with their nodes.
 pub(super) fn names_in(entries: &Entries, folder: NodeId) -> impl Iterator<Item = (&str, NodeId)> {
     let from_first = entries.range((folder, String::new())..);
     from_first.take_while(move |((of, _), _)| *of == folder).map(|((_, name), node)| (name.as_str(), *node))
 }
 
-/// Returns the names of folders and the last name of a path.
+/// Returns the components of a path.
 fn names(path: &Path) -> io::Result<Vec<&str>> {
     let mut names = Vec::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! Operations that fail on command.
+//! Injected faults.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,22 +9,22 @@ use super::broken;
 /// How an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It does nothing and reports this error.
+    /// It has no effect and returns this error.
     Fails(io::ErrorKind),
-    /// An append writes the first half of its bytes, any other operation is done whole; then it reports an I/O error.
+    /// An append writes the first half of its bytes, any other operation completes; then it returns an I/O error.
     Cut,
-    /// The process dies in it: an append may still write the first half of its bytes; nothing else is done, and every
-    /// later operation and read fails as well.
+    /// The process dies: an append may still write the first half of its bytes; nothing else happens, and every later
+    /// operation and read fails as well.
     Dies,
 }
 
-/// What is to fail, and what has.
+/// The faults to inject, and the last one injected.
 #[derive(Debug)]
 pub(super) struct Faults {
-    /// Bytes that can still be written.
+    /// Free space in bytes.
     pub(super) room: u64,
     pub(super) sync_fails: bool,
-    /// By the number of the operation.
+    /// By index of the operation.
     pub(super) at: BTreeMap<u64, Fault>,
     pub(super) n_operations: u64,
     pub(super) failed: Option<String>,
@@ -41,7 +41,7 @@ impl Faults {
         if self.dead { Err(io::Error::other("the process has died")) } else { Ok(()) }
     }
 
-    /// Counts an operation and returns the fault that hits it.
+    /// Counts an operation and returns its fault.
     pub(super) fn count(&mut self, operation: &'static str, path: &Path) -> io::Result<Option<Fault>> {
         self.check_alive()?;
         let fault = self.at.remove(&self.n_operations);
@@ -53,7 +53,7 @@ impl Faults {
         Ok(fault)
     }
 
-    /// Takes room for as many of `size` bytes as there is.
+    /// Allocates space for as many of `size` bytes as fit.
     pub(super) fn take_room(&mut self, size: usize) -> usize {
         let fits = size.min(usize::try_from(self.room).unwrap_or(usize::MAX));
         if self.room != u64::MAX {

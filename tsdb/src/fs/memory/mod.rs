@@ -1,22 +1,22 @@
-//! A disk in memory that fails on command and forgets at a power cut all that a disk may forget.
+//! A disk in memory that fails on command and loses in a power cut everything a disk may lose.
 //!
-//! Used by the crash tests of the store. [`MemFs::crash`] gives the disk as it is found after a power cut and leaves the
-//! old one alone, so that one history can be continued with many outcomes. What it takes for possible is what POSIX
-//! leaves open, which is more than any one file system does:
+//! Used by the crash tests of the store. [`MemFs::crash`] returns the disk after a power cut and leaves the original
+//! unchanged, so that one history can be continued with many outcomes. The possible outcomes are all that POSIX allows,
+//! which is more than any real file system does:
 //!
-//! 1. *Contents.* Of what was written to a file since its last sync any number of writes may be there, the last of them
-//!    in part; whole pieces of 512 or 4,096 bytes may be zero or as they were before. Cutting a file is a write. Files
-//!    are independent of each other: a later write to one may be there while an earlier one to another is not.
-//! 2. *Entries.* Of the creates, renames, links and unlinks in a folder since it was last synced each may have happened
-//!    or not, whatever became of the others; only changes of the same name keep their order. The entry of a folder is an
-//!    entry like others: without it all that is below is gone. To sync a file does not sync its entry.
-//! 3. *Renames* are atomic: both names are as before or both as after, also across folders, where the sync of either
-//!    makes the rename last.
-//! 4. *A sync that failed* has used up what it was to write: a later sync that succeeds does not bring it to the disk.
-//!    What a failed sync of a folder was to cover waits for the next one.
+//! 1. *Contents.* Of the writes to a file since its last sync any number may have happened, the last of them in part;
+//!    whole pieces of 512 or 4,096 bytes may be zero or unchanged. Truncating a file is a write. Files are independent:
+//!    a later write to one may survive while an earlier one to another is lost.
+//! 2. *Entries.* Each create, rename, link and unlink in a directory since its last sync may have happened or not,
+//!    independently; only changes of the same name keep their order. The entry of a directory is an entry like others:
+//!    without it everything below is lost. Syncing a file does not sync its entry.
+//! 3. *Renames* are atomic: both names are as before or both as after, also across directories, where the sync of
+//!    either makes the rename durable.
+//! 4. *A failed sync* drops what it was to write: a later successful sync does not bring it to the disk. What a failed
+//!    sync of a directory was to cover waits for the next one.
 //!
-//! Without faults and power cuts it does what [`RealFs`](super::RealFs) does, as a test shows. It knows no `.` and `..`,
-//! no symbolic links and no permissions; relative paths begin at the root, which is there from the start.
+//! Without faults and power cuts it behaves as [`RealFs`](super::RealFs), as a test verifies. It has no `.` and `..`,
+//! no symbolic links and no permissions; relative paths begin at the root, which always exists.
 //!
 //! Threads: one lock around everything.
 
@@ -35,21 +35,20 @@ pub use crash::PowerCut;
 use disk::{Disk, NodeId};
 pub use faults::Fault;
 
-/// A disk in memory. Clones are the same disk.
+/// A disk in memory. Clones share it.
 #[derive(Debug, Clone)]
 pub struct MemFs {
     disk: Arc<Mutex<Disk>>,
 }
 
 impl MemFs {
-    /// Makes an empty disk with boundless room.
+    /// Creates an empty disk with unlimited space.
     #[must_use]
     pub fn new() -> Self {
         Self::with(Disk::new())
     }
 
-    /// Sets the number of bytes that can still be written. Cutting a file, and removing one that nobody has open, makes
-    /// room again.
+    /// Sets the free space in bytes. Truncating a file, or removing one that is not open, frees space.
     pub fn set_room(&self, size: u64) {
         self.disk().faults.room = size;
     }
@@ -59,36 +58,36 @@ impl MemFs {
         self.disk().faults.sync_fails = fails;
     }
 
-    /// Makes the operation of a number fail. Operations are creates, appends, truncates, syncs, renames, links and
-    /// removes of files, creates, syncs and removes of folders, counted together from 0 since the disk was made.
-    /// [`Fs::truncate`] is two of them, a truncate and a sync; [`Fs::create_dir`] one for each folder that it makes.
+    /// Makes the operation with an index fail. Operations are creates, appends, truncates, syncs, renames, links and
+    /// removes of files, creates, syncs and removes of directories, counted together from 0. [`Fs::truncate`] counts as
+    /// two, a truncate and a sync; [`Fs::create_dir`] as one per created directory.
     pub fn fail_at(&self, operation: u64, fault: Fault) {
         self.disk().faults.at.insert(operation, fault);
     }
 
-    /// Returns the number of operations so far, which is the number of the next one.
+    /// Returns the number of operations so far, which is the index of the next one.
     #[must_use]
     pub fn n_operations(&self) -> u64 {
         self.disk().faults.n_operations
     }
 
-    /// Returns what the last operation was that [`MemFs::fail_at`] made fail, for the messages of tests.
+    /// Returns the last operation that [`MemFs::fail_at`] made fail, for messages of tests.
     #[must_use]
     pub fn failed(&self) -> Option<String> {
         self.disk().faults.failed.clone()
     }
 
-    /// Returns the disk as it is found after a power cut now: all that is there lasts, nothing is open or locked,
-    /// room is boundless and no fault is set; bad sectors stay.
+    /// Returns the disk after a power cut now: its contents are durable, nothing is open or locked, space is unlimited
+    /// and no fault is set; bad sectors remain.
     #[must_use]
     pub fn crash(&self, cut: PowerCut) -> Self {
         Self::with(self.disk().crash(cut))
     }
 
-    /// Makes reads of a range of bytes of a file fail from now on.
+    /// Makes reads of a byte range of a file fail from now on.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file.
+    /// `NotFound` if the file does not exist.
     pub fn set_bad_sector(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
         let mut disk = self.disk();
         let node = disk.find(path)?;
@@ -96,11 +95,11 @@ impl MemFs {
         Ok(())
     }
 
-    /// Changes a file behind the back of whoever has it open, as a failing disk or an administrator does. No operation
-    /// is counted; the result lasts.
+    /// Changes a file that may be open, as a failing disk or an administrator does. No operation is counted; the result
+    /// is durable.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file.
+    /// `NotFound` if the file does not exist.
     pub fn edit(&self, path: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut disk = self.disk();
         let node = disk.find(path)?;
@@ -188,7 +187,7 @@ impl Fs for MemFs {
 struct MemFile {
     disk: Arc<Mutex<Disk>>,
     node: NodeId,
-    /// The name under which it was opened.
+    /// The path that was opened.
     path: PathBuf,
 }
 
@@ -236,12 +235,12 @@ impl Drop for MemLock {
     }
 }
 
-/// A test that failed while it held the lock says so itself; the disk is as whole as its last operation left it.
+/// A test that failed with the lock held reports that itself; the disk is consistent after its last operation.
 fn lock(disk: &Mutex<Disk>) -> MutexGuard<'_, Disk> {
     disk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a broken disk reports.
+/// The error of a broken disk.
 fn broken() -> io::Error {
     const EIO: i32 = 5;
     io::Error::from_raw_os_error(EIO)

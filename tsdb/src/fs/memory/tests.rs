@@ -1,4 +1,4 @@
-//! The judge is judged: by the real file system, and by protocols that are right and that leave out a step.
+//! `MemFs` against the real file system, and with protocols that are correct or omit a step.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ fn read(fs: &dyn Fs, name: &str) -> Option<String> {
     fs.read(path(name), 1 << 20).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Writes down all that is below a folder: `name=contents` of files, `name/` of folders.
+/// Lists everything below a directory: `name=contents` of files, `name/` of directories.
 fn tree(fs: &dyn Fs, dir: &Path) -> String {
     let mut text = String::new();
     for name in fs.list(dir).unwrap() {
@@ -42,7 +42,7 @@ fn outcome(fs: &MemFs, cut: PowerCut) -> String {
     tree(&fs.crash(cut), path("/")).trim_end().to_owned()
 }
 
-/// All that a power cut may leave, as far as seeds find it; the extremes are among it.
+/// The possible outcomes of a power cut that the seeds find; includes the extremes.
 fn outcomes(fs: &MemFs) -> BTreeSet<String> {
     let found: BTreeSet<_> = (0..SEEDS).map(|seed| outcome(fs, PowerCut::Seeded(seed))).collect();
     assert!(found.contains(&outcome(fs, PowerCut::KeepsAll)), "{found:?}");
@@ -50,7 +50,7 @@ fn outcomes(fs: &MemFs) -> BTreeSet<String> {
     found
 }
 
-/// Does something to a disk with a synced file `old` and asserts what a power cut may leave.
+/// Runs steps on a disk with a synced file `old` and asserts the possible outcomes of a power cut.
 #[track_caller]
 fn check(act: impl FnOnce(&MemFs) -> io::Result<()>, expected: &[&str]) {
     let fs = MemFs::new();
@@ -62,7 +62,7 @@ fn check(act: impl FnOnce(&MemFs) -> io::Result<()>, expected: &[&str]) {
 }
 
 #[test]
-fn of_what_was_appended_since_the_last_sync_any_beginning_is_there() {
+fn any_prefix_of_appends_since_the_last_sync_may_survive() {
     check(
         |fs| {
             let file = fs.create(path("/log"))?;
@@ -77,7 +77,7 @@ fn of_what_was_appended_since_the_last_sync_any_beginning_is_there() {
             "log=abc old=1",
             "log=abcd old=1",
             "log=abcde old=1",
-            // The piece in which they lie may be zero.
+            // The piece may be zero.
             "log=ab0 old=1",
             "log=ab00 old=1",
             "log=ab000 old=1",
@@ -90,7 +90,7 @@ fn of_what_was_appended_since_the_last_sync_any_beginning_is_there() {
 }
 
 #[test]
-fn pieces_in_the_middle_may_be_missing_and_what_was_synced_never_is() {
+fn unsynced_pieces_in_the_middle_may_be_lost_and_synced_ones_never() {
     let fs = MemFs::new();
     let file = fs.create(path("/log")).unwrap();
     fs.sync_dir(path("/")).unwrap();
@@ -110,7 +110,7 @@ fn pieces_in_the_middle_may_be_missing_and_what_was_synced_never_is() {
 }
 
 #[test]
-fn a_cut_that_is_not_synced_may_be_undone_and_what_followed_it_may_be_seen_in_part() {
+fn an_unsynced_truncation_may_be_undone_and_later_writes_may_survive_in_part() {
     check(
         |fs| {
             let file = fs.create(path("/log"))?;
@@ -125,7 +125,7 @@ fn a_cut_that_is_not_synced_may_be_undone_and_what_followed_it_may_be_seen_in_pa
             "log=a old=1",
             "log=ax old=1",
             "log=axy old=1",
-            // The piece is zero, or as it was at the last sync.
+            // The piece is zero, or as at the last sync.
             "log=a0 old=1",
             "log=a00 old=1",
             "log=ab old=1",
@@ -139,7 +139,7 @@ fn a_cut_that_is_not_synced_may_be_undone_and_what_followed_it_may_be_seen_in_pa
 }
 
 #[test]
-fn entries_are_lost_or_kept_each_for_itself() {
+fn entries_survive_or_are_lost_independently() {
     let create_two = |fs: &MemFs| write(fs, "/a", "2", true).and_then(|()| write(fs, "/b", "3", true));
     check(create_two, &["old=1", "a=2 old=1", "b=3 old=1", "a=2 b=3 old=1"]);
     check(|fs| create_two(fs).and_then(|()| fs.sync_dir(path("/"))), &["a=2 b=3 old=1"]);
@@ -152,7 +152,7 @@ fn entries_are_lost_or_kept_each_for_itself() {
 }
 
 #[test]
-fn a_rename_happens_as_a_whole_or_not_at_all() {
+fn a_rename_is_atomic() {
     let rename = |fs: &MemFs| fs.rename(path("/old"), path("/new"));
     check(rename, &["old=1", "new=1"]);
     check(|fs| rename(fs).and_then(|()| fs.sync_dir(path("/"))), &["new=1"]);
@@ -179,7 +179,7 @@ fn a_rename_of_an_unsynced_file_may_leave_it_empty() {
 }
 
 #[test]
-fn a_rename_across_folders_lasts_with_the_sync_of_either() {
+fn a_rename_across_directories_is_durable_with_the_sync_of_either() {
     for synced in ["/", "/dir"] {
         check(
             |fs| {
@@ -194,7 +194,7 @@ fn a_rename_across_folders_lasts_with_the_sync_of_either() {
 }
 
 #[test]
-fn without_the_entry_of_a_folder_all_below_is_gone() {
+fn without_the_entry_of_a_directory_everything_below_is_lost() {
     let fill = |fs: &MemFs| {
         fs.create_dir(path("/dir/sub"))?;
         write(fs, "/dir/sub/a", "2", true)?;
@@ -215,7 +215,7 @@ fn without_the_entry_of_a_folder_all_below_is_gone() {
 }
 
 #[test]
-fn what_went_through_a_failed_sync_may_be_missing_whatever_later_syncs_say() {
+fn bytes_of_a_failed_sync_may_be_lost_whatever_later_syncs_return() {
     check(
         |fs| {
             let file = fs.create(path("/log"))?;
@@ -235,7 +235,7 @@ fn what_went_through_a_failed_sync_may_be_missing_whatever_later_syncs_say() {
     );
 }
 
-/// Replaces `/old`, leaving out the step of a number.
+/// Replaces `/old`, omitting one step.
 fn replace(fs: &dyn Fs, left_out: usize) -> io::Result<()> {
     let step = |number: usize, act: &dyn Fn() -> io::Result<()>| if number == left_out { Ok(()) } else { act() };
     step(0, &|| match fs.remove(path("/spare")) {
@@ -250,7 +250,7 @@ fn replace(fs: &dyn Fs, left_out: usize) -> io::Result<()> {
     step(2, &|| fs.sync_dir(path("/")))
 }
 
-/// Runs the replacement for each operation that fails and each way to fail, cuts the power, and counts what is wrong.
+/// Runs the replacement with each failing operation and each kind of fault, cuts the power, and counts wrong outcomes.
 fn failures_of_replace(left_out: usize) -> usize {
     let mut n_wrong = 0;
     for fault in [Fault::Fails(io::ErrorKind::StorageFull), Fault::Cut, Fault::Dies] {
@@ -277,7 +277,7 @@ fn failures_of_replace(left_out: usize) -> usize {
 }
 
 #[test]
-fn a_right_replacement_of_a_file_passes_at_every_operation_and_each_left_out_step_is_found() {
+fn a_correct_replacement_passes_at_every_operation_and_each_omitted_step_is_detected() {
     assert_eq!(failures_of_replace(usize::MAX), 0);
     for step in 0..3 {
         assert!(failures_of_replace(step) > 0, "step {step}");
@@ -285,7 +285,7 @@ fn a_right_replacement_of_a_file_passes_at_every_operation_and_each_left_out_ste
 }
 
 #[test]
-fn a_chosen_operation_fails_and_is_named() {
+fn a_chosen_operation_fails_and_is_reported() {
     let fs = MemFs::new();
     fs.fail_at(1, Fault::Fails(io::ErrorKind::StorageFull));
     fs.fail_at(3, Fault::Cut);
@@ -308,7 +308,7 @@ fn a_chosen_operation_fails_and_is_named() {
             && fs.list(path("/")).is_err()
             && fs.open(path("/b")).is_err()
     );
-    assert_eq!(fs.n_operations(), 7, "the dead do nothing");
+    assert_eq!(fs.n_operations(), 7, "a dead process does nothing");
     let after = fs.crash(PowerCut::KeepsAll);
     assert_eq!(read(&after, "/b").unwrap(), "345678");
     drop((file, fs));
@@ -316,7 +316,7 @@ fn a_chosen_operation_fails_and_is_named() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits_and_what_is_removed_makes_room() {
+fn a_full_disk_writes_what_fits_and_removals_free_space() {
     let fs = MemFs::new();
     write(&fs, "/reserve", "1234", true).unwrap();
     fs.set_room(3);
@@ -338,7 +338,7 @@ fn a_full_disk_takes_what_fits_and_what_is_removed_makes_room() {
 }
 
 #[test]
-fn bad_sectors_and_files_that_shrink_while_open_fail_the_reads_that_meet_them() {
+fn bad_sectors_and_files_truncated_while_open_fail_only_affected_reads() {
     let fs = MemFs::new();
     write(&fs, "/a", "0123456789", true).unwrap();
     fs.sync_dir(path("/")).unwrap();
@@ -362,7 +362,7 @@ fn bad_sectors_and_files_that_shrink_while_open_fail_the_reads_that_meet_them() 
 }
 
 #[test]
-fn a_lock_is_held_by_one_until_it_is_dropped_or_the_power_cut() {
+fn a_lock_is_exclusive_until_it_is_dropped_or_the_power_is_cut() {
     let dir = tempfile::tempdir().unwrap();
     let mem = MemFs::new();
     let disks: [(&dyn Fs, PathBuf); 2] = [(&RealFs, dir.path().join("lock")), (&mem, PathBuf::from("/lock"))];
@@ -377,7 +377,7 @@ fn a_lock_is_held_by_one_until_it_is_dropped_or_the_power_cut() {
 }
 
 #[test]
-fn what_nothing_leads_to_is_forgotten() {
+fn unreachable_files_are_removed() {
     let fs = MemFs::new();
     for _ in 0..100 {
         write(&fs, "/a", "1", true).unwrap();
@@ -420,7 +420,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A disk, the folder in which a test works, and the files that it has open.
+/// A disk, the directory of a test, and its open files.
 struct Bench {
     fs: Arc<dyn Fs>,
     root: PathBuf,
@@ -432,7 +432,7 @@ impl Bench {
         Self { fs, root, open: vec![None; PATHS.len()] }
     }
 
-    /// Does a step and returns what went wrong. A file is appended to through the handle that made it.
+    /// Runs a step and returns its error. A file is appended to through the handle that created it.
     fn run(&mut self, step: &Step) -> Result<(), io::ErrorKind> {
         let path = |at: usize| self.root.join(PATHS[at]);
         let file = |at: usize| self.open[at].as_ref().ok_or(io::ErrorKind::NotFound);
@@ -450,19 +450,19 @@ impl Bench {
             Step::Link(from, to) => self.fs.hard_link(&path(*from), &path(*to)),
             Step::Remove(at) => self.fs.remove(&path(*at)),
             Step::RemoveDir(at) => self.fs.remove_dir(&path(*at)),
-            // A real file can be synced by the way that folders are.
+            // A real file can be synced the way directories are.
             Step::SyncDir(at) if self.fs.list(&path(*at)).is_ok() => self.fs.sync_dir(&path(*at)),
             Step::SyncDir(_) => Ok(()),
         }
         .map_err(|e| e.kind())
     }
 
-    /// Syncs all files and folders.
+    /// Syncs all files and directories.
     fn sync_all(&self, dir: &Path) {
         for name in self.fs.list(dir).unwrap() {
             let path = dir.join(name);
             match self.fs.open(&path).and_then(|file| file.size()) {
-                // Cutting a file where it ends syncs it.
+                // Truncating a file at its end syncs it.
                 Ok(size) if self.fs.list(&path).is_err() => self.fs.truncate(&path, size).unwrap(),
                 _ => self.sync_all(&path),
             }
@@ -473,7 +473,7 @@ impl Bench {
 
 proptest! {
     #[test]
-    fn without_faults_it_is_like_the_real_disk(steps in proptest::collection::vec(step(), 0..60)) {
+    fn without_faults_it_behaves_like_the_real_file_system(steps in proptest::collection::vec(step(), 0..60)) {
         let dir = tempfile::tempdir().unwrap();
         let mut real = Bench::new(Arc::new(RealFs), dir.path().to_owned());
         let mut mem = Bench::new(Arc::new(MemFs::new()), PathBuf::from("/"));
@@ -484,7 +484,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_synced_survives_and_what_survives_was_once_there(
+    fn synced_data_survives_and_survivors_existed_before(
         steps in proptest::collection::vec(step(), 0..60), seeds in proptest::collection::vec(any::<u64>(), 10),
     ) {
         let fs = MemFs::new();
@@ -497,7 +497,7 @@ proptest! {
         for &cut in &cuts {
             let after = fs.crash(cut);
             let left = tree(&after, &bench.root);
-            prop_assert_eq!(&tree(&after.crash(PowerCut::LosesAll), &bench.root), &left, "what is there after a cut lasts");
+            prop_assert_eq!(&tree(&after.crash(PowerCut::LosesAll), &bench.root), &left, "the outcome of a power cut is durable");
         }
         bench.sync_all(&bench.root);
         let now = tree(&fs, &bench.root);

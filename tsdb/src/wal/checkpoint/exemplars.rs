@@ -6,10 +6,9 @@
 //!   varint     n, then n times a number and an exemplar ([`crate::wal::exemplars`])
 //! ```
 
-use crate::db::LABELS_SIZE_MAX;
-use crate::exemplars::{Exemplar, NumberedExemplars};
-use crate::labels::Labels;
-use crate::varint::{put_u64, take_u64};
+use crate::chunk::varint::{put_u64, take_u64};
+use crate::labels::{LABELS_SIZE_MAX, Labels};
+use crate::sample::exemplar::{Exemplar, NumberedExemplars};
 use crate::wal::exemplars::{put_exemplar, take_exemplar};
 use crate::wal::record::{put_text, take_text};
 

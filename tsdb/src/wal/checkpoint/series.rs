@@ -9,10 +9,9 @@
 //! ```
 
 use super::symbols::{SymbolWriter, Symbols};
-use crate::db::LABELS_SIZE_MAX;
+use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::head::SeriesRef;
-use crate::labels::{Labels, LabelsBuilder};
-use crate::varint::{put_i64, put_u64, take_i64, take_u64};
+use crate::labels::{LABELS_SIZE_MAX, Labels, LabelsBuilder};
 
 /// Most series of a frame.
 pub(super) const FRAME_SERIES_MAX: usize = 8192;

@@ -10,7 +10,7 @@
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-use crate::varint::{put_u64, take_u64};
+use crate::chunk::varint::{put_u64, take_u64};
 use crate::wal::record::{put_text, take_text};
 
 /// Most symbols of a checkpoint.

@@ -6,8 +6,7 @@ use super::*;
 use crate::error::{Error, Result};
 use crate::fs::RealFs;
 use crate::head::SeriesRef;
-use crate::labels::Labels;
-use crate::metadata::Metadata;
+use crate::labels::{Labels, Metadata};
 use crate::wal::reader::LargeFrames;
 
 type Series = (u64, Labels, i64);

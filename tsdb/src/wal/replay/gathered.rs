@@ -158,7 +158,8 @@ mod tests {
 
     use super::*;
     use crate::fs::RealFs;
-    use crate::head::{AnySample, HeadCopies, SeriesRef, Visible};
+    use crate::head::{AnySample, HeadCopies, SeriesRef};
+    use crate::isolation::ReadView;
     use crate::labels::Labels;
     use crate::options::WalSync;
     use crate::sample::{SampleColumns, TimeRange};
@@ -186,7 +187,7 @@ mod tests {
             let head = shard.head();
             for slot in 0..N_SERIES {
                 let (mut copies, mut out) = (HeadCopies::default(), SampleColumns::default());
-                let visible = Visible::new(1000, Vec::new());
+                let visible = ReadView::new(1000, Vec::new());
                 head.copy(&[head.slot_ref(slot)], TimeRange::ALL, &visible, &mut copies);
                 copies.read(0, TimeRange::ALL, &mut out).unwrap();
                 all.push(out.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits())).collect());

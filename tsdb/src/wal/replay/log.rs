@@ -11,24 +11,23 @@ use super::gathered::Gathered;
 use super::places::{Hint, Place, Places};
 use super::starts::RecordStarts;
 use super::{ReplayProgress, ReplayStats, Shared, Target, corrupt};
-use crate::context::Interrupt;
-use crate::error::{Error, Result};
-use crate::exemplars::{Exemplar, Restored};
+use crate::error::{Error, Interrupt, Result};
 use crate::fs::Fs;
 use crate::head::{AnySample, SeriesRef};
-use crate::labels::Labels;
-use crate::metadata::Metadata;
+use crate::labels::{Labels, Metadata};
 use crate::options::WalOnCorruption;
+use crate::sample::exemplar::Exemplar;
 use crate::shard::shard_of;
-use crate::wal::checkpoint::{self, Entry};
+use crate::store::exemplars::Restored;
+use crate::wal::checkpoint::Entry;
 use crate::wal::exemplars::{EXEMPLARS, decode_exemplars};
 use crate::wal::frame::HEADER_SIZE;
 use crate::wal::histograms::{LoggedHistogram, decode_histograms};
 use crate::wal::payload::Unpacker;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
-use crate::wal::record::{self, DefinedLabel, SampleColumn};
+use crate::wal::record::{DefinedLabel, SampleColumn};
 use crate::wal::starts::{STARTS, decode_starts};
-use crate::wal::{SegmentKind, quarantine, samples};
+use crate::wal::{SegmentKind, checkpoint, quarantine, record, samples};
 
 /// A log and what was found in it so far.
 pub(super) struct Log {

@@ -34,12 +34,12 @@ pub(crate) use self::progress::{ReplayProgress, gathered_bytes, replay_share, re
 use super::reader::{LargeFrames, check_version};
 use super::{Epoch, SegmentKind};
 use crate::error::{Error, Result};
-use crate::exemplars::Exemplars;
 use crate::fs::Fs;
 use crate::head::Replayed;
-use crate::metadata::Metadata;
+use crate::labels::Metadata;
 use crate::options::WalOnCorruption;
 use crate::shard::Shard;
+use crate::store::exemplars::Exemplars;
 
 /// What a replay found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

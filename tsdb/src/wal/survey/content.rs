@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::exemplars::Exemplar;
 use crate::head::{Order, SeriesRef};
-use crate::histogram::Histogram;
-use crate::labels::Labels;
-use crate::metadata::Metadata;
+use crate::labels::{Labels, Metadata};
 use crate::sample::Sample;
-use crate::wal::checkpoint::{self, Entry, Loader};
+use crate::sample::exemplar::Exemplar;
+use crate::sample::histogram::Histogram;
+use crate::wal::checkpoint::{Entry, Loader};
 use crate::wal::exemplars::{EXEMPLARS, decode_exemplars};
 use crate::wal::histograms::decode_histograms;
 use crate::wal::payload::Unpacker;
 use crate::wal::reader::Frame;
-use crate::wal::record::{self, SampleColumn};
+use crate::wal::record::SampleColumn;
 use crate::wal::starts::{STARTS, decode_starts};
-use crate::wal::{SegmentKind, samples as samples_record};
+use crate::wal::{SegmentKind, checkpoint, record, samples as samples_record};
 
 /// Names of all records, as [`Content::name`] returns them.
 pub const RECORD_NAMES: [&str; 10] =
@@ -205,7 +204,7 @@ impl Decoder {
 fn starts(payload: &[u8]) -> Option<Content<'static>> {
     let mut found = Vec::new();
     decode_starts(payload, |series, timestamp_ms, start| {
-        let is_late = start.order.map(|order| order == Order::Late);
+        let is_late = start.order.map(|order| order == Order::OutOfOrder);
         found.push(LoggedStart { series: series.0, timestamp_ms, start_ms: start.start_ms, is_late });
     })?;
     Some(Content::Starts(found))

@@ -1,7 +1,7 @@
 //! The log of a data directory seen from outside: what is in it, where it is damaged, and mending it.
 //!
 //! Used by `varve wal`, for whose sake it is public, as `varve_tsdb::log`. Frames and records are read by the same code as in
-//! a replay; here nothing is applied to a head, and what is wrong is noted as a [`Damage`](crate::damage::Damage)
+//! a replay; here nothing is applied to a head, and what is wrong is noted as a [`Damage`](crate::fs::damage::Damage)
 //! instead of ending the work.
 //!
 //! 1. [`list`] finds the files and tells which of them count.

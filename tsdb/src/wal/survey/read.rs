@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 
 use super::content::{Content, Decoder};
 use super::files::{LogFile, Role};
-use crate::damage::{DamageKind, DamageReport};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::fs::damage::{DamageKind, DamageReport};
 use crate::wal::frame::{COMPRESSED, HEADER_SIZE, VERSION};
 use crate::wal::reader::{Frame, Item, LargeFrames, Opened, Reader};
 

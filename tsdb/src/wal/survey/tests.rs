@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::context::QueryContext;
-use crate::damage::DamageReport;
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::fs::damage::DamageReport;
 use crate::fs::{Fs, RealFs};
 use crate::options::Options;
 use crate::sample::{SampleColumns, TimeRange};

@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::damage::{DamageKind, DamageReport};
-use varve_tsdb::{Error, Fs, Result};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::{Error, Result};
 
 use super::{MAGIC, SERIES_ALIGN};
 use crate::block::index::IndexedChunk;

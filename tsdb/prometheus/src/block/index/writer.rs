@@ -6,8 +6,9 @@
 use std::path::Path;
 
 use hashbrown::HashMap;
+use varve_tsdb::fs::Fs;
 use varve_tsdb::varint::{put_i64, put_u64};
-use varve_tsdb::{Error, Fs, Result};
+use varve_tsdb::{Error, Result};
 
 use super::{MAGIC, SERIES_ALIGN, VERSION};
 use crate::block::buffered::BufferedFile;

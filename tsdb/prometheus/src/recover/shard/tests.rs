@@ -1,4 +1,5 @@
-use varve_tsdb::{Fs, RealFs, SampleColumns};
+use varve_tsdb::SampleColumns;
+use varve_tsdb::fs::{Fs, RealFs};
 
 use super::*;
 use crate::chunk::decode;

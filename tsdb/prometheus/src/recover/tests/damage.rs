@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use varve_tsdb::damage;
+use varve_tsdb::fs::damage;
 
 use super::*;
 use crate::chunk;
@@ -287,7 +287,7 @@ fn read_block(dir: &Path, damage: &mut DamageReport) -> Samples {
                 Ok(())
             })
             .unwrap(),
-        Err(error) => damage.push(dir, 0, varve_tsdb::damage::DamageKind::Corrupt, error.to_string()),
+        Err(error) => damage.push(dir, 0, varve_tsdb::fs::damage::DamageKind::Corrupt, error.to_string()),
     }
     damage.append(of_series);
     samples

@@ -1,14 +1,14 @@
-//! A place in the dictionary, found by number or by name and value.
+//! A cursor over the dictionary, moved by number or by name and value.
 
 use std::cmp::Ordering;
 
-use super::{Dictionary, key_of, key_texts};
+use super::{Dictionary, key_of, key_parts};
 use crate::block::Symbol;
 use crate::block::index::table::{Access, Moved, TableCursor};
+use crate::chunk::varint::{take_bytes, take_u64};
 use crate::error::{Error, Result};
-use crate::varint::{take_bytes, take_u64};
 
-/// A place in a dictionary: on a symbol, or in front of the first, or behind the last.
+/// A cursor: at a symbol, before the first, or after the last.
 #[derive(Debug)]
 pub(in crate::block::index) struct DictionaryCursor {
     entries: TableCursor,
@@ -18,12 +18,12 @@ pub(in crate::block::index) struct DictionaryCursor {
 }
 
 impl DictionaryCursor {
-    /// Starts in front of the first symbol, where `entries` is.
+    /// Starts before the first symbol, where `entries` is.
     pub(super) fn new(entries: TableCursor) -> Self {
         Self { entries, name: Vec::new(), value: Vec::new(), current: None }
     }
 
-    /// Goes to the next symbol and returns it; `None` behind the last.
+    /// Advances to the next symbol and returns it; `None` after the last.
     ///
     /// # Errors
     /// As [`TableCursor::step`].
@@ -38,10 +38,10 @@ impl DictionaryCursor {
         Ok(self.current)
     }
 
-    /// Goes to a symbol.
+    /// Moves to a symbol.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`]; [`Error::Corrupt`] if there is no such symbol.
+    /// As [`TableCursor::approach`]; [`Error::Corrupt`] if the symbol does not exist.
     pub(in crate::block::index) fn go_to(&mut self, symbol: Symbol) -> Result<()> {
         if self.current == Some(symbol) {
             return Ok(());
@@ -56,7 +56,7 @@ impl DictionaryCursor {
         Ok(())
     }
 
-    /// Goes to the first symbol that is not before this name and value, and returns it; `None` behind the last.
+    /// Moves to the first symbol at or after this name and value, and returns it; `None` after the last.
     ///
     /// # Errors
     /// As [`TableCursor::approach`].
@@ -66,7 +66,7 @@ impl DictionaryCursor {
         }
         let page_idx = self.page_for(name, value)?;
         self.entries.load(page_idx)?;
-        // The last group that begins at or before what is sought holds it, or the group behind begins with it.
+        // The symbol is in the last group that begins at or before it, or it begins the group after that.
         let (mut low, mut high) = (0, self.entries.n_groups());
         while high - low > 1 {
             let middle = low.midpoint(high);
@@ -83,13 +83,13 @@ impl DictionaryCursor {
         Ok(self.current)
     }
 
-    /// Returns the last page whose first symbol is not behind this name and value, or the first page.
+    /// Returns the last page whose first symbol is not after this name and value, or the first page.
     fn page_for(&mut self, name: &[u8], value: &[u8]) -> Result<usize> {
         let key = key_of(name, value);
-        let (keys, key) = (self.entries.table().keys(), key_texts(&key));
-        let mut low = keys.partition_point(|page| key_texts(page) < key);
-        let mut high = keys.partition_point(|page| key_texts(page) <= key);
-        // Pages from `low` to `high` have the same key; only their first symbols tell.
+        let (keys, key) = (self.entries.table().keys(), key_parts(&key));
+        let mut low = keys.partition_point(|page| key_parts(page) < key);
+        let mut high = keys.partition_point(|page| key_parts(page) <= key);
+        // Pages from `low` to `high` have equal keys; only their first symbols tell.
         while low < high {
             let middle = low.midpoint(high);
             self.entries.load(middle)?;
@@ -106,7 +106,7 @@ impl DictionaryCursor {
         self.step()
     }
 
-    /// Tells whether what was read last is this name and value.
+    /// Returns `true` if the last entry read is this name and value.
     pub(super) fn is_on(&self, name: &[u8], value: &[u8]) -> bool {
         self.compare(name, value).is_eq()
     }
@@ -135,16 +135,16 @@ impl DictionaryCursor {
         }
     }
 
-    /// Says that the dictionary makes no sense here.
+    /// Returns the error for a damaged page.
     pub(in crate::block::index) fn damaged(&self) -> Error {
         self.entries.damaged()
     }
 
-    /// Returns name and value of the symbol that the cursor is on.
+    /// Returns name and value of the present symbol.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if they are not UTF-8.
-    pub(in crate::block::index) fn texts(&self) -> Result<(&str, &str)> {
+    pub(in crate::block::index) fn name_and_value(&self) -> Result<(&str, &str)> {
         match (str::from_utf8(&self.name), str::from_utf8(&self.value)) {
             (Ok(name), Ok(value)) => Ok((name, value)),
             _ => Err(self.damaged()),
@@ -152,7 +152,7 @@ impl DictionaryCursor {
     }
 }
 
-/// Takes an entry; `name` and `value` are those of the entry before, or empty, and become its own.
+/// Decodes an entry; `name` and `value` are those of the entry before, or empty, and are overwritten.
 fn take_entry(src: &mut &[u8], begins_group: bool, name: &mut Vec<u8>, value: &mut Vec<u8>) -> Option<()> {
     let head = take_u64(src)?;
     let (shared, named) = (usize::try_from(head >> 1).ok()?, head & 1 == 1);
@@ -161,7 +161,7 @@ fn take_entry(src: &mut &[u8], begins_group: bool, name: &mut Vec<u8>, value: &m
     }
     let mut name_ascends = false;
     if named {
-        let text = take_text(src)?;
+        let text = take_string(src)?;
         if text < &name[..] {
             return None;
         }
@@ -169,7 +169,7 @@ fn take_entry(src: &mut &[u8], begins_group: bool, name: &mut Vec<u8>, value: &m
         name.clear();
         name.extend_from_slice(text);
     }
-    let rest = take_text(src)?;
+    let rest = take_string(src)?;
     if !name_ascends && rest <= &value[shared..] {
         return None;
     }
@@ -178,19 +178,19 @@ fn take_entry(src: &mut &[u8], begins_group: bool, name: &mut Vec<u8>, value: &m
     (!name.is_empty() && !value.is_empty()).then_some(())
 }
 
-fn take_text<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
+fn take_string<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
     let size = take_u64(src)?.try_into().ok()?;
     take_bytes(src, size)
 }
 
-/// All symbols in ascending order, read past the cache: for merges.
+/// All symbols in ascending order, read without the cache: for merges.
 #[derive(Debug)]
 pub(crate) struct SymbolCursor {
     cursor: DictionaryCursor,
 }
 
 impl SymbolCursor {
-    /// Starts in front of the first symbol.
+    /// Starts before the first symbol.
     pub(in crate::block::index) fn new(dictionary: &Dictionary) -> Self {
         Self { cursor: dictionary.cursor(Access::Scan) }
     }
@@ -201,7 +201,7 @@ impl SymbolCursor {
     /// [`Error::Io`] or [`Error::Corrupt`] with path and offset.
     pub(crate) fn next(&mut self) -> Result<Option<(&str, &str)>> {
         match self.cursor.next()? {
-            Some(_) => self.cursor.texts().map(Some),
+            Some(_) => self.cursor.name_and_value().map(Some),
             None => Ok(None),
         }
     }
@@ -214,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_entries_are_refused_or_decode(
+        fn damaged_entries_are_rejected_or_decode(
             bytes in proptest::collection::vec(any::<u8>(), 0..40), begins_group: bool,
         ) {
             let (mut name, mut value) = (b"name".to_vec(), b"value".to_vec());

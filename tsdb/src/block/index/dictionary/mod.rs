@@ -1,6 +1,6 @@
-//! What symbols stand for.
+//! The dictionary: names and values of symbols.
 //!
-//! An entry is the value less what it has in common with the value before, and the name where it is not the name
+//! An entry is the value without the prefix it shares with the value before, and the name if it differs from the name
 //! before. The key of a page is the beginning of its first name and value, so that a look-up reads one page.
 //!
 //! ```text
@@ -18,19 +18,19 @@ use std::sync::Arc;
 use super::table::{Access, Table, TableCursor, TableWriter};
 use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter, Pages};
+use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
-use crate::varint::put_u64;
 
 pub(super) use cursor::DictionaryCursor;
 pub(crate) use cursor::SymbolCursor;
 
-/// Entries of a group: a look-up decodes at most so many one after the other.
+/// Entries of a group: a look-up decodes at most this many one after the other.
 const GROUP: u32 = 8;
 
-/// The most bytes of name and value that a key holds. Keys that are equal because they were cut cost a few more reads.
-const KEY_TEXT_MAX: usize = 64;
+/// Maximum bytes of name and value in a key. Truncated keys that are equal cost a few more reads.
+const KEY_PART_SIZE_MAX: usize = 64;
 
-/// Writes the dictionary as symbols come.
+/// Writes the dictionary.
 pub(super) struct DictionaryWriter {
     table: TableWriter,
     name: String,
@@ -39,13 +39,13 @@ pub(super) struct DictionaryWriter {
 }
 
 impl DictionaryWriter {
-    /// Starts without symbols.
+    /// Creates an empty writer.
     pub(super) fn new(page_size: usize) -> Self {
         let table = TableWriter::new(GROUP, page_size);
         Self { table, name: String::new(), value: String::new(), entry: Vec::new() }
     }
 
-    /// Counts the symbols.
+    /// Returns the number of symbols.
     pub(super) fn len(&self) -> u32 {
         self.table.next()
     }
@@ -70,9 +70,9 @@ impl DictionaryWriter {
         self.entry.clear();
         put_u64(&mut self.entry, (shared as u64) << 1 | u64::from(named));
         if named {
-            put_text(&mut self.entry, name.as_bytes());
+            put_string(&mut self.entry, name.as_bytes());
         }
-        put_text(&mut self.entry, &value.as_bytes()[shared..]);
+        put_string(&mut self.entry, &value.as_bytes()[shared..]);
         let key = if self.table.begins_page() { key_of(name.as_bytes(), value.as_bytes()) } else { Vec::new() };
         self.table.push(pages, &key, &self.entry)?;
         if named {
@@ -82,7 +82,7 @@ impl DictionaryWriter {
         Ok(symbol)
     }
 
-    /// Writes what is left and returns the pages of the directory.
+    /// Writes the remaining entries and returns the pages of the directory.
     ///
     /// # Errors
     /// As [`PageWriter::write`].
@@ -95,20 +95,20 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-fn put_text(dst: &mut Vec<u8>, text: &[u8]) {
+fn put_string(dst: &mut Vec<u8>, text: &[u8]) {
     put_u64(dst, text.len() as u64);
     dst.extend_from_slice(text);
 }
 
-/// Makes the key of a name and a value. Keys order as what they are of, but for those that are equal.
+/// Creates the key of a name and a value. Keys have the order of their symbols, except that some are equal.
 fn key_of(name: &[u8], value: &[u8]) -> Vec<u8> {
-    let name = &name[..name.len().min(KEY_TEXT_MAX)];
-    let value = &value[..value.len().min(KEY_TEXT_MAX - name.len())];
+    let name = &name[..name.len().min(KEY_PART_SIZE_MAX)];
+    let value = &value[..value.len().min(KEY_PART_SIZE_MAX - name.len())];
     [&[name.len() as u8], name, value].concat()
 }
 
-/// Splits a key into the beginnings of name and value. Makes something of any bytes.
-fn key_texts(key: &[u8]) -> (&[u8], &[u8]) {
+/// Splits a key into the beginnings of name and value. Accepts any bytes.
+fn key_parts(key: &[u8]) -> (&[u8], &[u8]) {
     let Some((&size, texts)) = key.split_first() else { return (&[], &[]) };
     texts.split_at(usize::from(size).min(texts.len()))
 }
@@ -126,19 +126,19 @@ impl Dictionary {
     /// As [`Table::open`].
     pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Self> {
         let table = Table::open(pages, GROUP, n, directory)?;
-        if !table.keys().is_sorted_by_key(|key| key_texts(key)) {
+        if !table.keys().is_sorted_by_key(|key| key_parts(key)) {
             let offset = directory.first().map_or(0, |page| page.offset);
             return Err(pages.corrupt(offset, "the keys of the dictionary do not ascend"));
         }
         Ok(Self { table: Arc::new(table) })
     }
 
-    /// Counts the symbols.
+    /// Returns the number of symbols.
     pub(super) fn len(&self) -> u32 {
         self.table.len()
     }
 
-    /// Returns the symbol of a name and a value, if there is one.
+    /// Returns the symbol of a name and a value, if it exists.
     ///
     /// # Errors
     /// As [`TableCursor::approach`].
@@ -158,20 +158,20 @@ impl Dictionary {
             |name: &[u8], value: &[u8]| cursor.seek(name, value).map(|at| at.map_or(self.len(), |symbol| symbol.0));
         let start = number_at(name.as_bytes(), prefix.as_bytes())?;
         let end = match prefix.as_bytes().split_last() {
-            // UTF-8 has no byte 0xff, so that the next larger byte is what ends the texts with this one.
+            // UTF-8 has no byte 0xff, so the next larger last byte ends the strings with this prefix.
             Some((&last, head)) => number_at(name.as_bytes(), &[head, &[last + 1]].concat())?,
             None => number_at(&after(name), &[])?,
         };
         if start <= end { Ok(start..end) } else { Err(cursor.damaged()) }
     }
 
-    /// Returns a cursor in front of the first symbol.
+    /// Returns a cursor before the first symbol.
     pub(super) fn cursor(&self, access: Access) -> DictionaryCursor {
         DictionaryCursor::new(TableCursor::new(&self.table, access))
     }
 }
 
-/// Returns the name that comes next after `name` among all texts.
+/// Returns the smallest string after `name`.
 pub(super) fn after(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }
@@ -183,11 +183,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_order_as_what_they_are_of(
+        fn keys_have_the_order_of_their_symbols(
             texts in proptest::collection::btree_set(("a{0,70}[ab]?", "a{0,70}[ab]?"), 2),
         ) {
             let keys: Vec<_> = texts.iter().map(|(name, value)| key_of(name.as_bytes(), value.as_bytes())).collect();
-            prop_assert!(key_texts(&keys[0]) <= key_texts(&keys[1]));
+            prop_assert!(key_parts(&keys[0]) <= key_parts(&keys[1]));
         }
     }
 }

@@ -1,47 +1,47 @@
-//! A place in a table.
+//! A cursor over a table.
 
 use std::sync::Arc;
 
 use super::Table;
 use crate::error::{Error, Result};
 
-/// Whether pages that a cursor reads are kept for others.
+/// Whether pages are read through the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::block::index) enum Access {
     /// Through the cache.
     Cached,
-    /// Past it, for merges and checks: they come by once.
+    /// Without the cache, for merges and verification, which read each page once.
     Scan,
 }
 
-/// A place in a table.
+/// A cursor over a table.
 #[derive(Debug)]
 pub(in crate::block::index) struct TableCursor {
     table: Arc<Table>,
     access: Access,
     page_idx: usize,
     payload: Arc<[u8]>,
-    /// Where in the payload the entries end and the group starts begin.
+    /// The end of the entries in the payload, where the group starts begin.
     entries_size: usize,
     /// The numbers of the page's entries are from `first` up to, but not including, `end`.
     first: u32,
     end: u32,
-    /// The next entry, and where in the payload it begins.
+    /// The next entry, and its position in the payload.
     next: u32,
     at: usize,
 }
 
-/// Whether a cursor has gone elsewhere, so that what it decoded before does not precede what comes next.
+/// Whether a cursor moved, so that the entry decoded last does not precede the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::block::index) enum Moved {
-    /// It stands at the first entry of a group now.
+    /// It is at the first entry of a group.
     Yes,
-    /// It stands where it stood.
+    /// It did not move.
     No,
 }
 
 impl TableCursor {
-    /// Starts in front of the first entry.
+    /// Starts before the first entry.
     pub(in crate::block::index) fn new(table: &Arc<Table>, access: Access) -> Self {
         Self {
             table: Arc::clone(table),
@@ -61,21 +61,21 @@ impl TableCursor {
         &self.table
     }
 
-    /// Returns the number of the next entry; the table's length at its end.
+    /// Returns the number of the next entry; after the last, the table's length.
     pub(in crate::block::index) fn next(&self) -> u32 {
         self.next
     }
 
-    /// Tells whether the next entry begins a group.
+    /// Returns `true` if the next entry begins a group.
     pub(in crate::block::index) fn begins_group(&self) -> bool {
         self.next == self.end || self.table.begins_group(self.next - self.first)
     }
 
-    /// Goes to an entry, or to one before it in its group; steps lead on from there.
+    /// Moves to an entry, or to one before it in its group, from where steps lead to it.
     ///
     /// # Errors
-    /// As [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if there is no such entry or its page makes
-    /// no sense.
+    /// As [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if the entry does not exist or its page is
+    /// invalid.
     pub(in crate::block::index) fn approach(&mut self, number: u32) -> Result<Moved> {
         if !(self.first..self.end).contains(&number) {
             let page_idx = self.table.page_of(number);
@@ -84,14 +84,14 @@ impl TableCursor {
         } else if self.next <= number
             && self.table.group_of(self.next - self.first) == self.table.group_of(number - self.first)
         {
-            // Fast path: numbers that ascend.
+            // Fast path: ascending numbers.
             return Ok(Moved::No);
         }
         self.go_to_group(self.table.group_of(number - self.first))?;
         Ok(Moved::Yes)
     }
 
-    /// Goes to the front of a page.
+    /// Moves to the beginning of a page.
     ///
     /// # Errors
     /// As [`TableCursor::approach`].
@@ -119,12 +119,12 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Counts the groups of the page.
+    /// Returns the number of groups of the page.
     pub(in crate::block::index) fn n_groups(&self) -> u32 {
         (self.end - self.first).div_ceil(self.table.group)
     }
 
-    /// Goes to the first entry of a group of the page.
+    /// Moves to the first entry of a group of the page.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the group does not begin inside the page.
@@ -134,10 +134,10 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Decodes the next entry, which must be there. `decode` takes it off the front of what it is given.
+    /// Decodes the next entry, which must exist. `decode` decodes it from the front of its argument.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`], and where `decode` finds no entry.
+    /// As [`TableCursor::approach`], and if `decode` fails.
     pub(in crate::block::index) fn step<T>(&mut self, decode: impl FnOnce(&mut &[u8]) -> Option<T>) -> Result<T> {
         if self.next == self.end {
             self.approach(self.next)?;
@@ -160,7 +160,7 @@ impl TableCursor {
         (self.next == self.first + 1).then(|| &*self.table.keys[self.page_idx])
     }
 
-    /// Says that the current page holds nonsense.
+    /// Returns the error for an invalid page.
     pub(in crate::block::index) fn damaged(&self) -> Error {
         let offset = self.table.refs.get(self.page_idx).map_or(0, |page| page.offset);
         self.table.pages.corrupt(offset, format!("entry {} of the index does not decode", self.next))
@@ -175,7 +175,7 @@ impl TableCursor {
 
 const START_SIZE: usize = 4;
 
-/// Returns where in a page the entries end; `None` if it does not have `n` of them.
+/// Returns the end of the entries in a page; `None` if it does not have `n` of them.
 fn entries_size(payload: &[u8], n: u32, group: u32) -> Option<usize> {
     let (rest, n_found) = payload.split_last_chunk()?;
     if u32::from_le_bytes(*n_found) != n {

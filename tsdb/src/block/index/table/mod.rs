@@ -1,13 +1,13 @@
-//! Numbered entries in pages, and the directory that finds the page of a number.
+//! Tables: numbered entries in pages, and a directory that finds the page of a number.
 //!
 //! ```text
-//! page        entries, one behind the other
+//! page        entries, one after the other
 //!             group starts, u32 each: where in the page every `group`-th entry begins
 //!             number of entries, u32
 //! directory   per page: number of its first entry (varint, less the one before), reference, key (size varint, bytes)
 //! ```
-//! What an entry is, and what the key of a page, is its table's business. The first entry of a group is encoded without
-//! regard to those before it, so that reading one entry costs half a group, not half a page.
+//! The meaning of entries and keys is up to the table. The first entry of a group is encoded without reference to those
+//! before it, so that reading one entry costs half a group, not half a page.
 
 mod cursor;
 mod writer;
@@ -16,20 +16,20 @@ use std::sync::Arc;
 
 use crate::block::Damaged;
 use crate::block::page::{PageRef, Pages};
+use crate::chunk::varint::{take_bytes, take_u64};
 use crate::error::Result;
-use crate::varint::{take_bytes, take_u64};
 
 pub(super) use cursor::{Access, Moved, TableCursor};
 pub(super) use writer::TableWriter;
 
-/// Bytes of entries after which a page is cut. Larger ones compress a little better and cost more to read one entry of.
+/// Size at which a page is closed. Larger pages compress a little better, but reading one entry costs more.
 pub(super) const PAGE_SIZE: usize = 16 << 10;
 
 /// An open table: its directory.
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Arc<Pages>,
-    /// Entries of a group, a power of two: numbers are divided by it at every step.
+    /// Entries of a group, a power of two, as every step divides by it.
     group: u32,
     n: u32,
     /// The number of each page's first entry.
@@ -58,7 +58,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Appends one page of the directory.
+    /// Decodes one page of the directory.
     fn read_directory(&mut self, mut src: &[u8]) -> Result<(), Damaged> {
         let mut last = 0;
         while !src.is_empty() {
@@ -75,22 +75,22 @@ impl Table {
         Ok(())
     }
 
-    /// Counts the entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> u32 {
         self.n
     }
 
-    /// Returns the pages that the table lies in.
+    /// Returns the pages of the file.
     pub(super) fn pages(&self) -> &Arc<Pages> {
         &self.pages
     }
 
-    /// Returns the keys of the pages, in their order.
+    /// Returns the keys of the pages, in order.
     pub(super) fn keys(&self) -> &[Box<[u8]>] {
         &self.keys
     }
 
-    /// Returns the page in which an entry lies; `None` if there is no such entry.
+    /// Returns the page of an entry; `None` if the entry does not exist.
     fn page_of(&self, number: u32) -> Option<usize> {
         if number >= self.n {
             return None;
@@ -98,17 +98,17 @@ impl Table {
         self.firsts.partition_point(|&first| first <= number).checked_sub(1)
     }
 
-    /// Returns the group of a page in which its entry at a place is.
+    /// Returns the group of an entry, given its index in a page.
     fn group_of(&self, place: u32) -> u32 {
         place >> self.group.trailing_zeros()
     }
 
-    /// Tells whether the entry of a page at a place begins a group.
+    /// Returns `true` if the entry at an index of a page begins a group.
     fn begins_group(&self, place: u32) -> bool {
         place & (self.group - 1) == 0
     }
 
-    /// Returns the number behind the last entry of a page.
+    /// Returns the number after the last entry of a page.
     fn end_of(&self, page_idx: usize) -> u32 {
         self.firsts.get(page_idx + 1).copied().unwrap_or(self.n)
     }

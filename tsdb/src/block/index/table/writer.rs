@@ -1,8 +1,8 @@
-//! Writing a table: entries gather into pages, and the pages' places into the directory.
+//! Writing a table: collects entries into pages, and page references into the directory.
 
 use crate::block::page::{PageRef, PageWriter};
+use crate::chunk::varint::put_u64;
 use crate::error::Result;
-use crate::varint::put_u64;
 
 /// Writes a table.
 pub(in crate::block::index) struct TableWriter {
@@ -19,7 +19,7 @@ pub(in crate::block::index) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Starts an empty table whose pages are cut at `page_size` bytes and whose groups have `group` entries.
+    /// Creates an empty table with pages of `page_size` bytes and groups of `group` entries.
     pub(in crate::block::index) fn new(group: u32, page_size: usize) -> Self {
         Self {
             page_size,
@@ -38,17 +38,17 @@ impl TableWriter {
         self.next
     }
 
-    /// Tells whether the next entry is the first of a group.
+    /// Returns `true` if the next entry is the first of a group.
     pub(in crate::block::index) fn begins_group(&self) -> bool {
         (self.next - self.first).is_multiple_of(self.group)
     }
 
-    /// Tells whether the next entry is the first of a page.
+    /// Returns `true` if the next entry is the first of a page.
     pub(in crate::block::index) fn begins_page(&self) -> bool {
         self.next == self.first
     }
 
-    /// Adds the next entry; `key` goes into the directory if the entry begins a page.
+    /// Adds the next entry; `key` is stored in the directory if it begins a page.
     ///
     /// # Errors
     /// As [`PageWriter::write`].
@@ -65,7 +65,7 @@ impl TableWriter {
         if self.entries.len() >= self.page_size { self.cut(pages) } else { Ok(()) }
     }
 
-    /// Writes what is left and returns the pages of the directory.
+    /// Writes the remaining entries and returns the pages of the directory.
     ///
     /// # Errors
     /// As [`PageWriter::write`].
@@ -89,11 +89,11 @@ impl TableWriter {
     }
 }
 
-/// Gathers the directory, which goes out in pages like everything else.
+/// Collects the directory, which is written in pages.
 struct DirectoryWriter {
     page_size: usize,
     entries: Vec<u8>,
-    /// The number before the next one in this page of the directory.
+    /// The last number in this page.
     last: u32,
     pages: Vec<PageRef>,
 }

@@ -1,38 +1,38 @@
-//! How a column of integers is packed best: base, width, and how many stick out.
+//! How to pack a column of integers: base, width, and number of patches.
 //!
 //! Costs are estimated from a histogram of widths; nothing is encoded to find out.
 
 use crate::block::values::bitpack::{WIDTH_FULL, WIDTH_MAX};
 
-/// How residuals are to be packed.
+/// A way to pack residuals.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     /// What is subtracted from each integer.
     pub(super) base: i64,
-    /// Bits of each residual that are packed.
+    /// Packed bits per residual.
     pub(super) width: u32,
-    /// Residuals of which bits are left over.
+    /// Residuals with more bits.
     pub(super) n_patches: usize,
-    /// An estimate of what the column takes besides its head, for comparison with other plans.
+    /// Estimated size of the column without its head, for comparison with other plans.
     pub(super) cost: usize,
 }
 
 /// The cost of a byte.
 pub(super) const BYTE: usize = 56;
 
-/// Integers that are looked at to find out what is usual in a column.
+/// Integers examined to find the usual ones.
 const PROBES: usize = 16;
 
-/// At most one integer in so many is an outlier for whose sake the base is not the least integer.
+/// If at most one integer in this many is an outlier, the base ignores the outliers.
 const OUTLIER_SHARE: usize = 8;
 
 impl Plan {
-    /// Finds the plan for these integers: the base is the least one, or the least usual one if few lie far below.
+    /// Finds the plan for these integers: the base is the smallest, or the smallest usual one if few lie far below.
     pub(super) fn new(integers: &[i64]) -> Self {
         let Some(&min) = integers.iter().min() else { return Self { base: 0, width: 0, n_patches: 0, cost: 0 } };
         let plan = Self::with_base(integers, min);
         match usual_min(integers).filter(|&usual| usual > min && plan.width > 0) {
-            // Wraps of counters and restarts fall far below all other steps.
+            // Counter resets fall far below all other steps.
             Some(usual) => std::cmp::min_by_key(plan, Self::with_base(integers, usual), |plan| plan.cost),
             None => plan,
         }
@@ -50,18 +50,18 @@ impl Plan {
     }
 }
 
-/// How many residuals have each number of bits.
+/// The number of residuals per bit width.
 struct Widths {
     above: [u32; 65],
-    /// Residuals less than zero, by the bits without the sign.
+    /// Negative residuals, by bits without the sign.
     below: [u32; 65],
 }
 
-// Costs are counted in 56ths of a byte, so that both eighths (bits) and sevenths (bits in varints) are whole.
+// Costs are counted in 56ths of a byte, so that eighths (bits) and sevenths (bits in varints) are integers.
 const BIT: usize = BYTE / 8;
-/// What patches bring along: two more bytes of the head.
+/// Fixed cost of patches: two more bytes of the head.
 const PATCHES: usize = 2 * BYTE;
-/// A patch of one bit: its position, and on average not quite a byte.
+/// A patch of one bit: its position, on average less than a byte.
 const PATCH: usize = 8 * PATCH_BIT;
 /// A further bit of a patch.
 const PATCH_BIT: usize = BYTE / 7;
@@ -71,7 +71,7 @@ impl Widths {
         let mut n_patches = self.below.iter().sum::<u32>() as usize;
         let mut best = Plan { base, width: WIDTH_FULL, n_patches: 0, cost: n * BIT * WIDTH_FULL as usize };
         let widest = |counts: &[u32; 65]| counts.iter().rposition(|&count| count > 0).unwrap_or(0);
-        // Residuals of more bits than `width`, and how many bits more these are in all.
+        // Number of residuals wider than `width`, and their excess bits in total.
         let (mut n_wider, mut excess) = (0, 0);
         for width in (0..=widest(&self.above).max(widest(&self.below))).rev() {
             if width < 64 {
@@ -80,7 +80,7 @@ impl Widths {
                 excess += n_wider;
             }
             let patches = if n_patches > 0 { PATCHES + n_patches * PATCH + excess * PATCH_BIT } else { 0 };
-            // Narrower residuals only need more patches.
+            // Narrower widths only need more patches.
             if patches >= best.cost {
                 break;
             }
@@ -93,7 +93,7 @@ impl Widths {
     }
 }
 
-/// Returns the least integer that is not far below nearly all others, judging by a few of them.
+/// Returns the smallest integer that is not far below nearly all others, judging by a few of them.
 fn usual_min(integers: &[i64]) -> Option<i64> {
     let mut probes = [0; PROBES];
     let stride = integers.len().div_ceil(PROBES);

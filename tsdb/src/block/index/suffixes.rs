@@ -1,0 +1,303 @@
+//! Suffixes: the symbols of series without the first.
+//!
+//! The first label of a series is usually its metric name, and the metrics of a container or a disk share all other
+//! labels: these are stored once. Suffixes are numbered in order of first occurrence, so that consecutive series have
+//! consecutive suffixes. Neighbours differ in few labels: an entry says which symbols of the suffix before are removed
+//! and which are added. The first entry of a group refers to no predecessor.
+//!
+//! ```text
+//! entry   number of added symbols, varint
+//!         removed: a bit per symbol of the suffix before, lowest first, in whole bytes
+//!         added symbols, ascending: the i-th less the i-th removed one, or, if fewer are removed, less the added one
+//!         before (the first of all less 0), zigzag varint
+//! ```
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use super::table::{Access, Moved, Table, TableCursor, TableWriter};
+use crate::block::Symbol;
+use crate::block::page::{PageRef, PageWriter, Pages};
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use crate::error::Result;
+
+/// Entries of a group: reading one suffix decodes at most this many.
+const GROUP: u32 = 64;
+
+/// Writes suffixes; remembered ones are written once.
+pub(super) struct SuffixWriter {
+    table: TableWriter,
+    suffix: Vec<Symbol>,
+    changes: Changes,
+    entry: Vec<u8>,
+    /// Numbers of suffixes by hash. The hash stands for the suffix: it is wide, and its seed is secret to senders.
+    known: HashMap<[u64; 2], u32>,
+    known_max: usize,
+    seed: u64,
+    hashed: Vec<u8>,
+}
+
+/// Memory of a remembered suffix in a table that is between half and seven eighths full.
+const KNOWN_SIZE: usize = 36;
+
+impl SuffixWriter {
+    /// Creates a writer. At most `memory_max` bytes are used to remember suffixes; when that is full, all are
+    /// forgotten, and suffixes that recur are written again.
+    pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
+        Self {
+            table: TableWriter::new(GROUP, page_size),
+            suffix: Vec::new(),
+            changes: Changes::default(),
+            entry: Vec::new(),
+            known: HashMap::new(),
+            known_max: (memory_max / KNOWN_SIZE).max(1),
+            seed: RandomState::new().hash_one(0),
+            hashed: Vec::new(),
+        }
+    }
+
+    /// Returns the number of suffixes.
+    pub(super) fn len(&self) -> u32 {
+        self.table.next()
+    }
+
+    /// Returns the number of a suffix, which is written if it is new.
+    ///
+    /// # Errors
+    /// As [`PageWriter::write`].
+    pub(super) fn number(&mut self, pages: &mut PageWriter, suffix: &[Symbol]) -> Result<u32> {
+        self.hashed.clear();
+        suffix.iter().for_each(|symbol| self.hashed.extend_from_slice(&symbol.0.to_le_bytes()));
+        let hash = xxh3_128_with_seed(&self.hashed, self.seed);
+        let hash = [hash as u64, (hash >> 64) as u64];
+        if let Some(&number) = self.known.get(&hash) {
+            return Ok(number);
+        }
+        let number = self.len();
+        self.write(pages, suffix)?;
+        if self.known.len() == self.known_max {
+            self.known.clear();
+        }
+        self.known.insert(hash, number);
+        Ok(number)
+    }
+
+    fn write(&mut self, pages: &mut PageWriter, suffix: &[Symbol]) -> Result<()> {
+        if self.table.begins_group() {
+            self.suffix.clear();
+        }
+        self.changes.find(&self.suffix, suffix);
+        self.entry.clear();
+        self.changes.encode(&self.suffix, &mut self.entry);
+        self.table.push(pages, &[], &self.entry)?;
+        self.suffix.clear();
+        self.suffix.extend_from_slice(suffix);
+        Ok(())
+    }
+
+    /// Writes the remaining entries and returns the pages of the directory.
+    ///
+    /// # Errors
+    /// As [`PageWriter::write`].
+    pub(super) fn finish(self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
+        self.table.finish(pages)
+    }
+}
+
+/// The differences between two suffixes.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Removed positions of the suffix before, ascending.
+    gone: Vec<usize>,
+    /// Added symbols, ascending.
+    new: Vec<Symbol>,
+}
+
+impl Changes {
+    fn find(&mut self, before: &[Symbol], row: &[Symbol]) {
+        self.gone.clear();
+        self.new.clear();
+        let mut rest = row;
+        for (i, symbol) in before.iter().enumerate() {
+            let n_smaller = rest.iter().take_while(|other| *other < symbol).count();
+            self.new.extend_from_slice(&rest[..n_smaller]);
+            rest = &rest[n_smaller..];
+            match rest.split_first() {
+                Some((first, others)) if first == symbol => rest = others,
+                _ => self.gone.push(i),
+            }
+        }
+        self.new.extend_from_slice(rest);
+    }
+
+    fn encode(&self, before: &[Symbol], dst: &mut Vec<u8>) {
+        put_u64(dst, self.new.len() as u64);
+        let start = dst.len();
+        dst.resize(start + before.len().div_ceil(8), 0);
+        for &i in &self.gone {
+            dst[start + i / 8] |= 1 << (i % 8);
+        }
+        let mut last = Symbol(0);
+        for (i, &symbol) in self.new.iter().enumerate() {
+            let base = self.gone.get(i).map_or(last, |&gone| before[gone]);
+            put_i64(dst, i64::from(symbol.0) - i64::from(base.0));
+            last = symbol;
+        }
+    }
+
+    /// Decodes changes from the front of `src`. The symbols must ascend and be below `n_symbols`.
+    fn decode(&mut self, before: &[Symbol], n_symbols: u32, src: &mut &[u8]) -> Option<()> {
+        self.gone.clear();
+        self.new.clear();
+        let n_new = take_u64(src)?;
+        let bits = take_bytes(src, before.len().div_ceil(8))?;
+        for (byte_idx, &byte) in bits.iter().enumerate() {
+            let mut byte = byte;
+            while byte != 0 {
+                self.gone.push(byte_idx * 8 + byte.trailing_zeros() as usize);
+                byte &= byte - 1;
+            }
+        }
+        if self.gone.last().is_some_and(|&last| last >= before.len()) {
+            return None;
+        }
+        for i in 0..n_new {
+            let last = self.new.last().copied();
+            let gone = usize::try_from(i).ok().and_then(|i| self.gone.get(i));
+            let base = gone.map_or(last.unwrap_or(Symbol(0)), |&gone| before[gone]);
+            let symbol = take_i64(src)?.checked_add(base.0.into())?;
+            let symbol = Symbol(u32::try_from(symbol).ok().filter(|&symbol| symbol < n_symbols)?);
+            if last.is_some_and(|last| last >= symbol) {
+                return None;
+            }
+            self.new.push(symbol);
+        }
+        Some(())
+    }
+
+    /// Applies the changes to `before` and writes the result to `row`; `None` if a symbol would occur twice.
+    fn apply(&self, before: &[Symbol], row: &mut Vec<Symbol>) -> Option<()> {
+        row.clear();
+        // Fast path: each added symbol replaces a removed one.
+        if self.new.len() == self.gone.len() {
+            row.extend_from_slice(before);
+            self.gone.iter().zip(&self.new).for_each(|(&gone, &new)| row[gone] = new);
+            if row.is_sorted_by(|a, b| a < b) {
+                return Some(());
+            }
+            row.clear();
+        }
+        let (mut gone, mut new) = (self.gone.iter().peekable(), self.new.iter().peekable());
+        for (i, &symbol) in before.iter().enumerate() {
+            if gone.next_if(|&&gone| gone == i).is_some() {
+                continue;
+            }
+            while let Some(&smaller) = new.next_if(|&&other| other < symbol) {
+                row.push(smaller);
+            }
+            if new.peek() == Some(&&symbol) {
+                return None;
+            }
+            row.push(symbol);
+        }
+        row.extend(new);
+        Some(())
+    }
+}
+
+/// Opens a table of `n` suffixes.
+///
+/// # Errors
+/// As [`Table::open`].
+pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Arc<Table>> {
+    Table::open(pages, GROUP, n, directory).map(Arc::new)
+}
+
+/// A cursor over the table of suffixes. Visiting numbers in ascending order is cheap.
+#[derive(Debug)]
+pub(super) struct SuffixCursor {
+    entries: TableCursor,
+    n_symbols: u32,
+    suffix: Vec<Symbol>,
+    before: Vec<Symbol>,
+    changes: Changes,
+}
+
+impl SuffixCursor {
+    /// Starts before the first suffix; symbols are below `n_symbols`.
+    pub(super) fn new(table: &Arc<Table>, n_symbols: u32, access: Access) -> Self {
+        let (suffix, before) = (Vec::new(), Vec::new());
+        Self { entries: TableCursor::new(table, access), n_symbols, suffix, before, changes: Changes::default() }
+    }
+
+    /// Returns the symbols of a suffix, ascending.
+    ///
+    /// # Errors
+    /// As [`TableCursor::approach`].
+    pub(super) fn get(&mut self, number: u32) -> Result<&[Symbol]> {
+        if self.entries.next().checked_sub(1) != Some(number) {
+            if self.entries.approach(number)? == Moved::Yes {
+                self.suffix.clear();
+            }
+            while self.entries.next() <= number {
+                self.step()?;
+            }
+        }
+        Ok(&self.suffix)
+    }
+
+    fn step(&mut self) -> Result<()> {
+        std::mem::swap(&mut self.suffix, &mut self.before);
+        if self.entries.begins_group() {
+            self.before.clear();
+        }
+        let (suffix, before, changes, n_symbols) = (&mut self.suffix, &self.before, &mut self.changes, self.n_symbols);
+        self.entries.step(|src| {
+            changes.decode(before, n_symbols, src)?;
+            changes.apply(before, suffix)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn row(symbols: &BTreeSet<u32>) -> Vec<Symbol> {
+        symbols.iter().copied().map(Symbol).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn changes_round_trip(
+            before in proptest::collection::btree_set(0_u32..40, 0..20),
+            after in proptest::collection::btree_set(0_u32..40, 0..20),
+        ) {
+            let (before, after) = (row(&before), row(&after));
+            let (mut changes, mut bytes, mut found) = (Changes::default(), Vec::new(), Vec::new());
+            changes.find(&before, &after);
+            changes.encode(&before, &mut bytes);
+            let mut src = &bytes[..];
+            prop_assert_eq!(changes.decode(&before, 40, &mut src), Some(()));
+            prop_assert!(src.is_empty());
+            prop_assert_eq!(changes.apply(&before, &mut found), Some(()));
+            prop_assert_eq!(found, after);
+        }
+
+        #[test]
+        fn damaged_changes_are_rejected_or_ascend(
+            before in proptest::collection::btree_set(0_u32..40, 0..20),
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let (before, mut changes, mut found) = (row(&before), Changes::default(), Vec::new());
+            if changes.decode(&before, 40, &mut &bytes[..]).and_then(|()| changes.apply(&before, &mut found)).is_some() {
+                prop_assert!(found.is_sorted_by(|a, b| a < b) && found.iter().all(|symbol| symbol.0 < 40));
+            }
+        }
+    }
+}

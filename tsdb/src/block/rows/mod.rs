@@ -1,0 +1,336 @@
+//! A page of rows: the values that the series of a group have in one slice of time.
+//!
+//! ```text
+//! 0     1   flags   bit 0: start timestamps exist; any other bit set: a later version
+//! 1     2   series  n, u16, 1 to 256
+//! 3     n   kinds   the rows of each series: 0 floats; 1 some are histograms; any other: a later version
+//! 3+n   3n  sizes   bytes of each series' rows, in three byte planes; 0: none
+//! 3+4n  -   starts  the column of start timestamps ([`start_timestamps`]), if bit 0 of the flags is set
+//!       -   rows    of the first series, of the second, ...
+//! ```
+//! Rows hold [`ROW_SAMPLES_MAX`] samples each, the last one the rest of the timestamp column; each row but the last is
+//! preceded by its size as a varint. The number of samples is that of the timestamp column. A row of floats is encoded
+//! by [`super::values`], one with histograms by [`histograms`].
+
+mod bucket_columns;
+pub(in crate::block) mod histograms;
+mod start_timestamps;
+
+use std::ops::Range;
+
+use super::byte_planes::{BytePlanes, put_byte_planes};
+use super::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
+use super::{Damaged, Unreadable};
+use crate::chunk::varint::{put_u64, take_bytes, take_u64};
+use crate::sample::SampleColumns;
+use crate::sample::start_timestamps::Change;
+use histograms::{RowSamples, SERIES_CELLS_MAX};
+use start_timestamps::{StartTimestampsBuilder, StartTimestampsColumn};
+
+/// Maximum number of series in a group.
+pub(in crate::block) const GROUP_SERIES_MAX: usize = 256;
+/// Most samples of a series in one page of rows, and so in one timestamp column: half a second apart in a slice of 8 h.
+pub(in crate::block) const SERIES_SAMPLES_MAX: usize = 64 * ROW_SAMPLES_MAX;
+
+const HAS_START_TIMESTAMPS: u8 = 1;
+const KIND_FLOATS: u8 = 0;
+const KIND_HISTOGRAMS: u8 = 1;
+const N_SERIES_SIZE: usize = 2;
+const SIZE_WIDTH: usize = 3;
+
+/// Builds a page of rows.
+#[derive(Default)]
+pub(in crate::block) struct RowsBuilder {
+    kinds: Vec<u8>,
+    sizes: Vec<u32>,
+    rows: Vec<u8>,
+    row: Vec<u8>,
+    starts: StartTimestampsBuilder,
+}
+
+impl RowsBuilder {
+    /// Returns the size of the rows so far in bytes.
+    pub(in crate::block) fn size(&self) -> usize {
+        self.rows.len() + self.starts.size()
+    }
+
+    /// Adds the start timestamps of the series that is pushed next.
+    pub(in crate::block) fn push_starts(&mut self, series_idx: usize, changes: &[Change]) {
+        self.starts.push(series_idx, changes);
+    }
+
+    /// Adds the samples of the `series_idx`-th series of the group; series in between have none.
+    pub(in crate::block) fn push(&mut self, series_idx: usize, samples: RowSamples<'_>, encoder: &mut ValueEncoder) {
+        debug_assert!((1..=SERIES_SAMPLES_MAX).contains(&samples.len()), "series are cut into slices before");
+        self.pad(series_idx);
+        let kind = if samples.has_histograms() { KIND_HISTOGRAMS } else { KIND_FLOATS };
+        let start = self.rows.len();
+        let mut rest = samples;
+        while rest.len() > ROW_SAMPLES_MAX {
+            let (row, others) = rest.split_at(ROW_SAMPLES_MAX);
+            self.row.clear();
+            encode_row(kind, row, encoder, &mut self.row);
+            put_u64(&mut self.rows, self.row.len() as u64);
+            self.rows.extend_from_slice(&self.row);
+            rest = others;
+        }
+        encode_row(kind, rest, encoder, &mut self.rows);
+        self.kinds.push(kind);
+        self.sizes.push((self.rows.len() - start) as u32);
+    }
+
+    /// Appends the page of a group of `n_series` to `dst`.
+    pub(in crate::block) fn encode(&mut self, n_series: usize, dst: &mut Vec<u8>) {
+        self.pad(n_series);
+        let flags_at = dst.len();
+        dst.push(0);
+        dst.extend_from_slice(&(n_series as u16).to_le_bytes());
+        dst.extend_from_slice(&self.kinds);
+        put_byte_planes(&self.sizes, SIZE_WIDTH, dst);
+        if self.starts.encode(dst) {
+            dst[flags_at] |= HAS_START_TIMESTAMPS;
+        }
+        dst.extend_from_slice(&self.rows);
+    }
+
+    fn pad(&mut self, n_series: usize) {
+        self.kinds.resize(n_series, KIND_FLOATS);
+        self.sizes.resize(n_series, 0);
+    }
+}
+
+fn encode_row(kind: u8, row: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
+    match kind {
+        KIND_FLOATS => encoder.encode(row.values(), dst),
+        _ => histograms::encode_row(row, encoder, dst),
+    }
+}
+
+/// The position of the rows of a series in a page. The default is the first series.
+#[derive(Debug, Default, Clone, Copy)]
+pub(in crate::block) struct RowsPlace {
+    series_idx: usize,
+    start: usize,
+}
+
+/// A page of rows whose header was checked.
+#[derive(Clone, Copy)]
+pub(in crate::block) struct Rows<'a> {
+    kinds: &'a [u8],
+    sizes: BytePlanes<'a>,
+    starts: StartTimestampsColumn<'a>,
+    rows: &'a [u8],
+}
+
+impl<'a> Rows<'a> {
+    /// Checks the header of a page of a group of `n_series`.
+    pub(in crate::block) fn parse(mut payload: &'a [u8], n_series: usize) -> Result<Self, Unreadable> {
+        let src = &mut payload;
+        let (&flags, rest) = src.split_first().ok_or(Damaged)?;
+        if flags & !HAS_START_TIMESTAMPS != 0 {
+            return Err(Unreadable::Newer);
+        }
+        *src = rest;
+        let n = take_bytes(src, N_SERIES_SIZE).ok_or(Damaged)?;
+        if usize::from(u16::from_le_bytes([n[0], n[1]])) != n_series {
+            return Err(Unreadable::Damaged);
+        }
+        let kinds = take_bytes(src, n_series).ok_or(Damaged)?;
+        let sizes = BytePlanes::take(src, n_series, SIZE_WIDTH).ok_or(Damaged)?;
+        let starts = if flags & HAS_START_TIMESTAMPS == 0 {
+            Some(StartTimestampsColumn::default())
+        } else {
+            StartTimestampsColumn::take(src)
+        };
+        Ok(Self { kinds, sizes, starts: starts.ok_or(Damaged)?, rows: src })
+    }
+
+    /// Checks that the rows of all series fill the page. Reading one series does not check that.
+    pub(in crate::block) fn check_sizes(self) -> Result<(), Damaged> {
+        self.starts.check(self.kinds.len())?;
+        if self.sizes.sum(0..self.kinds.len()) == self.rows.len() { Ok(()) } else { Err(Damaged) }
+    }
+
+    /// Returns `true` if a series has rows here.
+    pub(in crate::block) fn has(self, series_idx: usize) -> bool {
+        self.sizes.get(series_idx) != 0
+    }
+
+    /// Returns the size of a series' rows here in bytes.
+    pub(in crate::block) fn size(self, series_idx: usize) -> u64 {
+        self.sizes.get(series_idx).into()
+    }
+
+    /// Finds the rows of a series, starting from an earlier series if `from` is one.
+    pub(in crate::block) fn place_of(self, series_idx: usize, from: RowsPlace) -> RowsPlace {
+        let from = if from.series_idx <= series_idx { from } else { RowsPlace::default() };
+        RowsPlace { series_idx, start: from.start + self.sizes.sum(from.series_idx..series_idx) }
+    }
+
+    /// Returns the start timestamps at `wanted` of the `n_samples` that a series has here; positions count from the
+    /// first wanted one.
+    pub(in crate::block) fn starts(
+        self,
+        series_idx: usize,
+        n_samples: usize,
+        wanted: Range<usize>,
+    ) -> Result<Vec<Change>, Damaged> {
+        self.starts.read(series_idx, n_samples, wanted)
+    }
+
+    /// Appends the samples at `wanted` of the `n_samples` that a series has here: values, and histograms with their
+    /// positions. Skips other rows.
+    pub(in crate::block) fn decode(
+        self,
+        RowsPlace { series_idx, start }: RowsPlace,
+        n_samples: usize,
+        wanted: Range<usize>,
+        dst: &mut SampleColumns,
+    ) -> Result<(), Unreadable> {
+        debug_assert!(!wanted.is_empty() && wanted.end <= n_samples, "range outside the series");
+        let src = self.rows.get(start..start + self.sizes.get(series_idx) as usize).ok_or(Damaged);
+        match self.kinds[series_idx] {
+            KIND_FLOATS => Ok(decode_floats(src?, n_samples, &wanted, &mut dst.values)?),
+            KIND_HISTOGRAMS => Ok(decode_histograms(src?, n_samples, &wanted, dst)?),
+            _ => Err(Unreadable::Newer),
+        }
+    }
+}
+
+fn decode_floats(src: &[u8], n_samples: usize, wanted: &Range<usize>, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+    let at = dst.len();
+    // Fast path: one row is wanted entirely.
+    if n_samples <= ROW_SAMPLES_MAX && wanted.len() == n_samples {
+        return decode_row(src, n_samples, dst);
+    }
+    each_row(src, n_samples, wanted, |row, of_row| decode_row(row, of_row.len(), dst))?;
+    dst.drain(at..at + wanted.start % ROW_SAMPLES_MAX);
+    dst.truncate(at + wanted.len());
+    Ok(())
+}
+
+fn decode_histograms(
+    src: &[u8],
+    n_samples: usize,
+    wanted: &Range<usize>,
+    dst: &mut SampleColumns,
+) -> Result<(), Damaged> {
+    let mut n_cells_max = SERIES_CELLS_MAX;
+    each_row(src, n_samples, wanted, |row, of_row| {
+        let within = |place: usize| place.clamp(of_row.start, of_row.end) - of_row.start;
+        let wanted = within(wanted.start)..within(wanted.end);
+        histograms::decode_row(row, of_row.len(), wanted, &mut n_cells_max, dst)
+    })
+}
+
+/// Calls a function with each row that overlaps `wanted`, and the range of its samples.
+fn each_row(
+    mut src: &[u8],
+    n_samples: usize,
+    wanted: &Range<usize>,
+    mut each: impl FnMut(&[u8], Range<usize>) -> Result<(), Damaged>,
+) -> Result<(), Damaged> {
+    let mut at = 0;
+    while at < wanted.end {
+        let n = (n_samples - at).min(ROW_SAMPLES_MAX);
+        let is_last = at + n == n_samples;
+        let row = if is_last { src } else { take_sized(&mut src)? };
+        if wanted.start < at + n {
+            each(row, at..at + n)?;
+        }
+        at += n;
+    }
+    Ok(())
+}
+
+fn take_sized<'a>(src: &mut &'a [u8]) -> Result<&'a [u8], Damaged> {
+    let size = take_u64(src).and_then(|size| usize::try_from(size).ok()).ok_or(Damaged)?;
+    take_bytes(src, size).ok_or(Damaged)
+}
+
+fn decode_row(mut row: &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+    decode_values(&mut row, n, dst)?;
+    if row.is_empty() { Ok(()) } else { Err(Damaged) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn column(n: usize, salt: f64) -> Vec<f64> {
+        (0..n).map(|i| i as f64 * salt).collect()
+    }
+
+    #[test]
+    fn any_range_of_any_series_round_trips() {
+        let lens = [0, 1, 960, 961, 0, 1920, 2500, 0];
+        let columns: Vec<_> = lens.iter().enumerate().map(|(i, &n)| column(n, 0.5 + i as f64)).collect();
+        let (mut builder, mut encoder, mut page) = (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
+        for (i, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
+            builder.push(i, RowSamples::floats(column), &mut encoder);
+        }
+        builder.encode(columns.len(), &mut page);
+        let rows = Rows::parse(&page, columns.len()).unwrap();
+        for (i, column) in columns.iter().enumerate() {
+            assert_eq!(rows.has(i), !column.is_empty(), "series {i}");
+            for (start, end) in
+                [(0, 1), (0, 960), (1, 961), (959, 961), (960, 1920), (961, 962), (0, 2500), (2499, 2500)]
+            {
+                if end <= column.len() {
+                    let mut got = SampleColumns { values: vec![7.0], ..SampleColumns::default() };
+                    let place = rows.place_of(i, RowsPlace::default());
+                    rows.decode(place, column.len(), start..end, &mut got).unwrap();
+                    assert_eq!(got.values[1..], column[start..end], "series {i}, {start}..{end}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_pages_give_as_many_values_as_wanted_or_none(
+            lens in proptest::collection::vec(0..30_usize, 1..6), at: usize, byte: u8, n in 1..2_000_usize,
+        ) {
+            let (mut builder, mut encoder, mut page) = (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
+            for (i, &len) in lens.iter().enumerate().filter(|(_, len)| **len > 0) {
+                builder.push(i, RowSamples::floats(&column(len, 0.1)), &mut encoder);
+            }
+            builder.encode(lens.len(), &mut page);
+            let at = at % page.len();
+            page[at] = byte;
+            let Ok(rows) = Rows::parse(&page, lens.len()) else { return Ok(()) };
+            for i in 0..lens.len() {
+                let mut got = SampleColumns::default();
+                let wanted = n / 3..n;
+                let decoded = rows.decode(rows.place_of(i, RowsPlace::default()), n, wanted.clone(), &mut got);
+                prop_assert!(decoded.is_err() || got.values.len() == wanted.len());
+            }
+        }
+    }
+
+    #[test]
+    fn pages_of_later_versions_and_of_other_groups_are_rejected() {
+        let (mut builder, mut page) = (RowsBuilder::default(), Vec::new());
+        builder.push(1, RowSamples::floats(&[1.0, 2.0]), &mut ValueEncoder::default());
+        builder.encode(2, &mut page);
+        let changed = |offset: usize| {
+            let mut page = page.clone();
+            page[offset] ^= if offset == 4 { 2 } else { 1 };
+            let rows = Rows::parse(&page, 2);
+            rows.and_then(|rows| {
+                rows.check_sizes()?;
+                rows.decode(rows.place_of(1, RowsPlace::default()), 2, 0..2, &mut SampleColumns::default())
+            })
+            .unwrap_err()
+        };
+        assert_eq!(changed(0), Unreadable::Damaged, "missing start timestamps");
+        assert_eq!(changed(1), Unreadable::Damaged, "number of series");
+        assert_eq!(changed(4), Unreadable::Newer, "kind");
+        assert_eq!(changed(6), Unreadable::Damaged, "size");
+        for end in 0..page.len() {
+            let checked = Rows::parse(&page[..end], 2).and_then(|rows| Ok(rows.check_sizes()?));
+            assert_eq!(checked, Err(Unreadable::Damaged), "cut at {end}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The column of start timestamps in a page of rows, for the series that have them.
+//!
+//! ```text
+//! varint  size of what follows in bytes
+//! for each series with start timestamps, ascending:
+//!   varint  index of the series, less the one before
+//!   varint  n, its changes, at least 1
+//!   n times, ascending: varint, position less the one before; zigzag, start timestamp less the one before, wrapping
+//! ```
+//! A position is the index of a sample among those of the series in this page. That sample and later ones have the
+//! start timestamp, up to the next change; samples before the first change have none.
+
+use std::ops::Range;
+
+use crate::block::Damaged;
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use crate::sample::start_timestamps::{Change, slice};
+
+/// Builds the column.
+#[derive(Default)]
+pub(in crate::block) struct StartTimestampsBuilder {
+    bytes: Vec<u8>,
+    last_idx: usize,
+}
+
+impl StartTimestampsBuilder {
+    /// Returns the size so far in bytes.
+    pub(in crate::block) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds the changes of a series, if it has any.
+    pub(in crate::block) fn push(&mut self, series_idx: usize, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        put_u64(&mut self.bytes, (series_idx - std::mem::replace(&mut self.last_idx, series_idx)) as u64);
+        put_u64(&mut self.bytes, changes.len() as u64);
+        let mut before = (0, 0_i64);
+        for &(place, start_ms) in changes {
+            put_u64(&mut self.bytes, u64::from(place - before.0));
+            put_i64(&mut self.bytes, start_ms.wrapping_sub(before.1));
+            before = (place, start_ms);
+        }
+    }
+
+    /// Appends the column to `dst`; returns `true` if it is not empty.
+    pub(in crate::block) fn encode(&self, dst: &mut Vec<u8>) -> bool {
+        if self.bytes.is_empty() {
+            return false;
+        }
+        put_u64(dst, self.bytes.len() as u64);
+        dst.extend_from_slice(&self.bytes);
+        true
+    }
+}
+
+/// The column of a page; may be empty.
+#[derive(Clone, Copy, Default)]
+pub(in crate::block) struct StartTimestampsColumn<'a>(&'a [u8]);
+
+impl<'a> StartTimestampsColumn<'a> {
+    /// Decodes the column from the front of `src`.
+    pub(in crate::block) fn take(src: &mut &'a [u8]) -> Option<Self> {
+        let size = usize::try_from(take_u64(src)?).ok().filter(|&size| size > 0)?;
+        take_bytes(src, size).map(Self)
+    }
+
+    /// Returns the start timestamps at `wanted` of the `n_samples` that a series has here; positions count from the
+    /// first wanted one.
+    pub(in crate::block) fn read(
+        self,
+        series_idx: usize,
+        n_samples: usize,
+        wanted: Range<usize>,
+    ) -> Result<Vec<Change>, Damaged> {
+        let (mut src, mut next_idx) = (self.0, 0_usize);
+        while !src.is_empty() {
+            let step = take_u64(&mut src).and_then(|step| usize::try_from(step).ok()).ok_or(Damaged)?;
+            next_idx = next_idx.saturating_add(step);
+            if next_idx > series_idx {
+                break;
+            }
+            let is_wanted = next_idx == series_idx;
+            let changes = take_changes(&mut src, is_wanted.then_some(n_samples)).ok_or(Damaged)?;
+            if is_wanted {
+                return Ok(slice(&changes, wanted));
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Checks that the column holds series of a group of `n_series` and nothing else.
+    pub(in crate::block) fn check(self, n_series: usize) -> Result<(), Damaged> {
+        let (mut src, mut next) = (self.0, None);
+        while !src.is_empty() {
+            let step = take_u64(&mut src).and_then(|step| usize::try_from(step).ok()).ok_or(Damaged)?;
+            let idx = next.map_or(Some(step), |last: usize| last.checked_add(step).filter(|_| step > 0));
+            next = Some(idx.filter(|&idx| idx < n_series).ok_or(Damaged)?);
+            take_changes(&mut src, None).ok_or(Damaged)?;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes the changes of a series; checks and returns them if its `n_samples` is given.
+fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>> {
+    let n = take_u64(src)?;
+    let (mut changes, mut place, mut start_ms) = (Vec::new(), 0_u64, 0_i64);
+    for i in 0..n {
+        let step = take_u64(src)?;
+        place = place.checked_add(step).filter(|_| i == 0 || step > 0)?;
+        start_ms = start_ms.wrapping_add(take_i64(src)?);
+        if let Some(n_samples) = n_samples {
+            let place = u32::try_from(place).ok().filter(|&place| (place as usize) < n_samples)?;
+            changes.push((place, start_ms));
+        }
+    }
+    (n > 0).then_some(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_part_of_any_series_round_trips(
+            all in proptest::collection::vec(proptest::collection::vec(prop_oneof![Just(0), 1..4_i64, any::<i64>()], 1..30), 1..9),
+            a in 0..30_usize, b in 0..30_usize,
+        ) {
+            let columns: Vec<Vec<Change>> = all.iter().map(|starts| {
+                let mut column = Vec::new();
+                starts.iter().enumerate().for_each(|(place, &start)| crate::sample::start_timestamps::push(&mut column, place, start));
+                column
+            }).collect();
+            let (mut builder, mut bytes) = (StartTimestampsBuilder::default(), Vec::new());
+            columns.iter().enumerate().for_each(|(idx, column)| builder.push(idx, column));
+            let is_there = builder.encode(&mut bytes);
+            prop_assert_eq!(is_there, columns.iter().any(|column| !column.is_empty()));
+            let read = if is_there { StartTimestampsColumn::take(&mut &bytes[..]).unwrap() } else { StartTimestampsColumn::default() };
+            read.check(all.len()).unwrap();
+            prop_assert!(!is_there || read.check(0).is_err());
+            for (idx, starts) in all.iter().enumerate() {
+                let wanted = a.min(b).min(starts.len())..a.max(b).min(starts.len());
+                let got = read.read(idx, starts.len(), wanted.clone()).unwrap();
+                prop_assert_eq!(got, slice(&columns[idx], wanted));
+            }
+            for size in 0..bytes.len() {
+                prop_assert!(StartTimestampsColumn::take(&mut &bytes[..size]).is_none());
+            }
+        }
+
+        #[test]
+        fn damaged_columns_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let column = StartTimestampsColumn(&bytes);
+            let _ = (column.check(4), column.read(2, 5, 1..3));
+        }
+    }
+}

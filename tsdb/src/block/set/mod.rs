@@ -1,0 +1,483 @@
+//! The set of a store's blocks: its members, their deleted samples, and changes of the set.
+//!
+//! Used by reads (`select`), which take the list at one moment, and by flushes and merges, which change it. A block
+//! that leaves the list is unlinked at once; readers still have the file open.
+//!
+//! Invariants
+//! 1. The list is in order of acceptance: of two samples with one timestamp, that of the earlier block wins.
+//! 2. No block of the list is a source of another one.
+//! 3. `deleted` of a block contains every delete rule that affects it.
+
+pub(crate) mod pending_import;
+
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use roaring::RoaringBitmap;
+
+use crate::block::set::pending_import::PendingImport;
+use crate::block::tombstones::{Deletion, Tombstones};
+use crate::block::{Block, BlockId, BlockMeta, PageCache, ReadCache, precedence, superseded};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::labels::{Matcher, StringSet};
+use crate::sample::{SampleColumns, TimeRange};
+
+/// A block of the store and its deleted samples.
+#[derive(Debug)]
+pub(crate) struct StoredBlock {
+    pub(crate) block: Arc<Block>,
+    deleted: Vec<Deleted>,
+}
+
+/// The effect of a delete rule on one block.
+#[derive(Debug, Clone)]
+struct Deleted {
+    range: TimeRange,
+    series: RoaringBitmap,
+}
+
+/// The outcome of replacing the sources of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replaced {
+    /// The result replaced its sources.
+    Done,
+    /// A delete rule was added meanwhile; the sources stay.
+    Outdated,
+}
+
+/// The block list at one moment.
+pub(crate) type BlockList = Arc<[Arc<StoredBlock>]>;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct BlockSet {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    cache: Arc<PageCache>,
+    list: RwLock<BlockList>,
+    /// Locked for every change of the list.
+    tombstones: Mutex<Tombstones>,
+    next_id: AtomicU64,
+    next_flush: AtomicU64,
+    /// Number of files that could not be opened and were left alone.
+    n_damaged: u64,
+}
+
+/// The contents of the block directory at open.
+struct Found {
+    blocks: Vec<Arc<Block>>,
+    /// Files that a crash left unfinished.
+    unfinished: Vec<PathBuf>,
+    /// Imports that a crash left unfinished.
+    importing: Vec<PendingImport>,
+    n_damaged: u64,
+    last_id: u64,
+}
+
+impl Found {
+    /// Opens all blocks that can be opened; changes nothing.
+    fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
+        let names = match fs.list(dir) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(Error::io("list", dir))?,
+        };
+        let importing: Vec<_> = names.iter().filter_map(|name| PendingImport::find(fs, dir, name)).collect();
+        let last_id = importing.iter().map(|of| of.last().0).max().unwrap_or(0);
+        let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), importing, n_damaged: 0, last_id };
+        for name in names {
+            let path = dir.join(&name);
+            if BlockId::is_unfinished(&name) {
+                found.unfinished.push(path);
+            } else if let Some(id) = BlockId::parse(&name) {
+                found.last_id = found.last_id.max(id.0);
+                if found.importing.iter().any(|of| of.has(id)) {
+                    continue;
+                }
+                let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
+                found.blocks.extend(or_damaged(opened, &path, &mut found.n_damaged)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes damaged merged blocks from the list; their sources still exist, as a crash kept them from being removed.
+    /// A merged block gets its name shortly before it is verified.
+    fn leave_out_unsound(&mut self) -> Result<()> {
+        let metas: Vec<BlockMeta> = self.blocks.iter().map(|block| block.meta().clone()).collect();
+        let replaced = superseded(&metas);
+        let mut sound = Vec::with_capacity(self.blocks.len());
+        for block in std::mem::take(&mut self.blocks) {
+            let takes_over = block.meta().origin.sources.iter().any(|source| replaced.binary_search(source).is_ok());
+            let verified = if takes_over { block.verify(&QueryContext::unbounded()) } else { Ok(()) };
+            let is_sound = or_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
+            sound.extend(is_sound.then_some(block));
+        }
+        self.blocks = sound;
+        Ok(())
+    }
+
+    /// Removes unfinished files, unfinished imports, and blocks that a merged one has replaced.
+    fn clear(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        self.importing.iter().try_for_each(|importing| importing.undo(fs, dir))?;
+        let metas: Vec<BlockMeta> = self.blocks.iter().map(|block| block.meta().clone()).collect();
+        let replaced = superseded(&metas);
+        let is_replaced = |block: &Arc<Block>| replaced.binary_search(&block.meta().origin.id).is_ok();
+        let gone: Vec<_> = self.blocks.extract_if(.., |block| is_replaced(block)).collect();
+        let paths = gone.iter().map(|block| block.path()).chain(self.unfinished.iter().map(PathBuf::as_path));
+        for path in paths {
+            fs.remove(path).map_err(Error::io("remove", path))?;
+        }
+        Ok(())
+    }
+
+    /// Applies the delete rules. A block whose matching series cannot be determined is skipped.
+    fn stored(&mut self, tombstones: &Tombstones) -> Result<Vec<Arc<StoredBlock>>> {
+        let mut list = Vec::with_capacity(self.blocks.len());
+        for block in self.blocks.drain(..) {
+            let path = block.path().to_owned();
+            let stored = StoredBlock::new(block, tombstones).map(Arc::new);
+            list.extend(or_damaged(stored, &path, &mut self.n_damaged)?);
+        }
+        Ok(list)
+    }
+}
+
+/// Logs and counts a block that is damaged or unreadable: it is left alone, and the others are used.
+fn or_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(newer @ Error::Version { .. }) => Err(newer),
+        Err(error) => {
+            tracing::error!(?path, %error, "a block cannot be opened; its samples are missing until it is repaired");
+            *n_damaged += 1;
+            Ok(None)
+        }
+    }
+}
+
+impl StoredBlock {
+    fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
+        let mut deleted = Vec::new();
+        for Deletion { matchers, range, .. } in tombstones.rules_for(block.meta()) {
+            let series = block.select(&QueryContext::unbounded(), matchers)?;
+            if !series.is_empty() {
+                deleted.push(Deleted { range: *range, series });
+            }
+        }
+        Ok(Self { block, deleted })
+    }
+
+    /// Returns the block with another rule; unchanged if the rule affects none of its series.
+    fn without(self: &Arc<Self>, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
+        if series.is_empty() {
+            return Arc::clone(self);
+        }
+        let mut deleted = self.deleted.clone();
+        deleted.push(Deleted { range, series });
+        Arc::new(Self { block: Arc::clone(&self.block), deleted })
+    }
+
+    /// Returns the block without delete rules.
+    pub(crate) fn whole(block: Arc<Block>) -> Self {
+        Self { block, deleted: Vec::new() }
+    }
+
+    /// Returns the deleted ranges of a series.
+    pub(crate) fn deleted(&self, ordinal: u32) -> impl Iterator<Item = TimeRange> + '_ {
+        self.deleted.iter().filter(move |deleted| deleted.series.contains(ordinal)).map(|deleted| deleted.range)
+    }
+
+    /// Appends the samples of a series inside `range`, except deleted ones, to `out`.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub(crate) fn read(
+        &self,
+        read_cache: &mut ReadCache,
+        ordinal: u32,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
+        // Fast path: none of its samples were deleted.
+        if self.deleted(ordinal).next().is_none() {
+            return self.block.read(read_cache, ordinal, range, out);
+        }
+        let mut samples = SampleColumns::default();
+        self.block.read(read_cache, ordinal, range, &mut samples)?;
+        self.deleted(ordinal).for_each(|deleted| samples.remove(deleted));
+        out.append(&mut samples);
+        Ok(())
+    }
+
+    /// Adds the label names of matching series (or all) to `names`.
+    ///
+    /// # Errors
+    /// As [`Block::label_names`].
+    pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut StringSet) -> Result<()> {
+        self.block.label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
+    }
+
+    /// Adds the values of a label of matching series (or all) to `values`.
+    ///
+    /// # Errors
+    /// As [`Block::label_values`].
+    pub(crate) fn label_values(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        matchers: &[Matcher],
+        values: &mut StringSet,
+    ) -> Result<()> {
+        self.block.label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
+    }
+
+    fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
+        if matchers.is_empty() {
+            return Ok(None);
+        }
+        let ordinals = self.block.select(ctx, matchers)?;
+        ctx.count_series(ordinals.len())?;
+        Ok(Some(ordinals))
+    }
+
+    /// Returns `true` if anything was deleted.
+    pub(crate) fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
+    /// Returns the metadata of the block.
+    pub(crate) fn meta(&self) -> &BlockMeta {
+        self.block.meta()
+    }
+}
+
+impl BlockSet {
+    /// Opens all blocks of a directory, which is created if it does not exist, and removes the remains of a crash:
+    /// unfinished files, and blocks that a merged one has replaced. A block that cannot be opened is left alone and
+    /// counted. Nothing is changed before all files were examined.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Version`] if a block has a newer format; errors of [`Tombstones::open`].
+    pub(crate) fn open(fs: &Arc<dyn Fs>, data_dir: &Path, cache_size_max: usize) -> Result<Self> {
+        let dir = data_dir.join("blocks");
+        let cache = Arc::new(PageCache::new(cache_size_max));
+        let mut found = Found::list(&**fs, &dir, &cache)?;
+        let applied = found.blocks.iter().map(|block| block.meta().origin.deletions).max().unwrap_or(0);
+        let tombstones = Tombstones::open(Arc::clone(fs), data_dir, applied)?;
+        found.leave_out_unsound()?;
+        let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
+        let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
+        fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
+        found.clear(&**fs, &dir)?;
+        let list = found.stored(&tombstones)?;
+        Ok(Self {
+            fs: Arc::clone(fs),
+            dir,
+            cache,
+            list: RwLock::new(in_order(list)),
+            tombstones: Mutex::new(tombstones),
+            next_id: AtomicU64::new(found.last_id.saturating_add(1)),
+            next_flush: AtomicU64::new(last_flush.max(last_rule).saturating_add(1)),
+            n_damaged: found.n_damaged,
+        })
+    }
+
+    /// Returns the directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the present block list.
+    pub(crate) fn list(&self) -> BlockList {
+        Arc::clone(&self.list.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the metadata of the blocks.
+    pub(crate) fn metas(&self) -> Vec<BlockMeta> {
+        self.list().iter().map(|stored| stored.meta().clone()).collect()
+    }
+
+    /// Returns the number of files that could not be opened.
+    pub(crate) fn n_damaged(&self) -> u64 {
+        self.n_damaged
+    }
+
+    /// Returns the size of decoded pages in bytes.
+    pub(crate) fn cache_size(&self) -> u64 {
+        self.cache.size()
+    }
+
+    /// Returns a new block id.
+    pub(crate) fn next_id(&self) -> BlockId {
+        BlockId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns `n` consecutive new block ids; `n` must not be 0.
+    pub(crate) fn next_ids(&self, n: u64) -> RangeInclusive<u64> {
+        let first = self.next_id.fetch_add(n, Ordering::Relaxed);
+        first..=first + n - 1
+    }
+
+    /// Returns the id of the next flush.
+    pub(crate) fn next_flush(&self) -> u64 {
+        self.next_flush.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the id of the last delete rule.
+    pub(crate) fn last_deletion(&self) -> u64 {
+        self.tombstones().last_number()
+    }
+
+    /// Opens a finished block.
+    ///
+    /// # Errors
+    /// As [`Block::open_numbered`].
+    pub(crate) fn open_block(&self, id: BlockId) -> Result<Arc<Block>> {
+        Block::open_numbered(&*self.fs, &self.dir, id, &self.cache).map(Arc::new)
+    }
+
+    /// Opens a block that does not belong to this store.
+    ///
+    /// # Errors
+    /// As [`Block::open`].
+    pub(crate) fn open_foreign(&self, path: &Path) -> Result<Arc<Block>> {
+        Block::open(&*self.fs, path, &self.cache).map(Arc::new)
+    }
+
+    /// Creates hard links to all blocks in `blocks_dir` and copies the delete rules to `data_dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn link_into(&self, data_dir: &Path, blocks_dir: &Path) -> Result<()> {
+        // Prevents the removal of blocks and new rules.
+        let tombstones = self.tombstones();
+        for stored in self.list().iter() {
+            let link = blocks_dir.join(stored.meta().origin.id.file_name());
+            self.fs.hard_link(stored.block.path(), &link).map_err(Error::io("link", &link))?;
+        }
+        tombstones.copy_to(data_dir)
+    }
+
+    /// Adds new blocks, atomically for every reader.
+    ///
+    /// # Errors
+    /// As [`Block::select`].
+    pub(crate) fn add(&self, new: Vec<Arc<Block>>) -> Result<()> {
+        self.add_once(new, || Ok(()))
+    }
+
+    /// Adds blocks as [`BlockSet::add`] does, after `commit` made them part of the store.
+    ///
+    /// # Errors
+    /// As [`Block::select`], and those of `commit`; nothing has changed then.
+    pub(crate) fn add_once(&self, new: Vec<Arc<Block>>, commit: impl FnOnce() -> Result<()>) -> Result<()> {
+        let tombstones = self.tombstones();
+        let mut list = self.list().to_vec();
+        for block in new {
+            list.push(Arc::new(StoredBlock::new(block, &tombstones)?));
+        }
+        commit()?;
+        self.publish(list);
+        Ok(())
+    }
+
+    /// Removes the files of finished blocks that were never added.
+    pub(crate) fn discard(&self, blocks: &[Arc<Block>]) {
+        for block in blocks {
+            if let Err(error) = self.fs.remove(block.path()) {
+                tracing::error!(path = ?block.path(), %error, "could not remove an unused block");
+            }
+        }
+    }
+
+    /// Removes blocks from the list and deletes their files.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be deleted: the block is removed from the list anyway.
+    pub(crate) fn remove(&self, old: &[BlockId]) -> Result<()> {
+        let mut tombstones = self.tombstones();
+        self.take_out(old, None, &mut tombstones)
+    }
+
+    /// Replaces the sources of a merge by its result, atomically for every reader, and deletes their files. `deletions`
+    /// is the last delete rule that the merge applied. If a later one affects a source, the result is deleted instead:
+    /// it might contain deleted samples.
+    ///
+    /// # Errors
+    /// As [`BlockSet::remove`].
+    pub(crate) fn replace(
+        &self,
+        sources: &[Arc<StoredBlock>],
+        result: Option<Arc<Block>>,
+        deletions: u64,
+    ) -> Result<Replaced> {
+        let mut tombstones = self.tombstones();
+        let concerned = |source: &Arc<StoredBlock>| tombstones.rules_for(source.meta()).any(|r| r.number > deletions);
+        if sources.iter().any(concerned) {
+            if let Some(block) = result {
+                self.fs.remove(block.path()).map_err(Error::io("remove", block.path()))?;
+            }
+            return Ok(Replaced::Outdated);
+        }
+        let result = result.map(|block| StoredBlock::new(block, &tombstones)).transpose()?;
+        let old: Vec<BlockId> = sources.iter().map(|source| source.meta().origin.id).collect();
+        self.take_out(&old, result, &mut tombstones)?;
+        Ok(Replaced::Done)
+    }
+
+    fn take_out(&self, old: &[BlockId], new: Option<StoredBlock>, tombstones: &mut Tombstones) -> Result<()> {
+        let list = self.list().to_vec();
+        let (gone, mut stay): (Vec<_>, Vec<_>) = list.into_iter().partition(|b| old.contains(&b.meta().origin.id));
+        stay.extend(new.map(Arc::new));
+        self.publish(stay);
+        for stored in &gone {
+            let path = stored.block.path();
+            self.fs.remove(path).map_err(Error::io("remove", path))?;
+        }
+        self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        // A block that could not be opened may be repaired, and needs its rules then.
+        if self.n_damaged == 0 { tombstones.prune(&self.metas()).map(drop) } else { Ok(()) }
+    }
+
+    /// Deletes samples of series that pass all matchers from all blocks. On return the deletion survives a power cut,
+    /// and no later read returns the samples. The caller prevents flushes, whose samples may be newer than the
+    /// deletion.
+    ///
+    /// # Errors
+    /// As [`Tombstones::add`] and [`Block::select`]; nothing has changed then.
+    pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
+        let mut tombstones = self.tombstones();
+        let list = self.list();
+        // Before the rule is added: if the matching series of a block cannot be determined, there must be no rule.
+        let select = |stored: &Arc<StoredBlock>| match stored.meta().range.overlaps(range) {
+            true => stored.block.select(&QueryContext::unbounded(), &matchers),
+            false => Ok(RoaringBitmap::new()),
+        };
+        let concerned = list.iter().map(select).collect::<Result<Vec<_>>>()?;
+        // Includes all flushes so far, so that the rule also applies to merges of these blocks.
+        let flush = self.next_flush.load(Ordering::Relaxed) - 1;
+        tombstones.add(matchers, range, flush)?;
+        let with_rule = |(stored, series): (&Arc<StoredBlock>, RoaringBitmap)| stored.without(range, series);
+        self.publish(list.iter().zip(concerned).map(with_rule).collect());
+        Ok(())
+    }
+
+    fn publish(&self, list: Vec<Arc<StoredBlock>>) {
+        *self.list.write().unwrap_or_else(PoisonError::into_inner) = in_order(list);
+    }
+
+    // A panic under the lock leaves the rules as on the disk or as before: both are valid.
+    fn tombstones(&self) -> MutexGuard<'_, Tombstones> {
+        self.tombstones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn in_order(mut list: Vec<Arc<StoredBlock>>) -> BlockList {
+    list.sort_by_key(|stored| precedence(stored.meta()));
+    list.into()
+}

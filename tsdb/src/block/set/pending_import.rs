@@ -1,0 +1,115 @@
+//! Imports in progress.
+//!
+//! An import adds several files, one after the other, and must add all of them or none. While it runs, an empty marker
+//! file among the blocks names the ids of its blocks; the durable removal of the marker commits the import. If a marker
+//! is found at start, its blocks are removed, and then the marker.
+//!
+//! ```text
+//! blocks/00000012-00000014.importing    blocks 12, 13 and 14, if they exist, do not belong to the store yet
+//! ```
+
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use crate::block::{BlockId, NUMBER_MAX};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+
+const SUFFIX: &str = ".importing";
+
+/// The blocks of an import in progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PendingImport {
+    blocks: RangeInclusive<u64>,
+}
+
+impl PendingImport {
+    /// Returns the import that a marker file stands for; `None` if the file is not an empty marker: a marker causes the
+    /// removal of blocks.
+    pub(crate) fn find(fs: &dyn Fs, dir: &Path, file_name: &str) -> Option<Self> {
+        let importing = Self::parse(file_name)?;
+        let is_empty = fs.open(&dir.join(file_name)).and_then(|file| file.size()).is_ok_and(|size| size == 0);
+        is_empty.then_some(importing)
+    }
+
+    fn parse(file_name: &str) -> Option<Self> {
+        let (first, last) = file_name.strip_suffix(SUFFIX)?.split_once('-')?;
+        let importing = Self { blocks: first.parse().ok()?..=last.parse().ok()? };
+        let is_possible = !importing.blocks.is_empty() && *importing.blocks.end() <= NUMBER_MAX;
+        (is_possible && importing.file_name() == file_name).then_some(importing)
+    }
+
+    /// Returns `true` if a block belongs to the import.
+    pub(crate) fn has(&self, id: BlockId) -> bool {
+        self.blocks.contains(&id.0)
+    }
+
+    /// Returns the id of the last block.
+    pub(crate) fn last(&self) -> BlockId {
+        BlockId(*self.blocks.end())
+    }
+
+    /// Creates the marker durably; none of the blocks may exist yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn begin(fs: &dyn Fs, dir: &Path, blocks: RangeInclusive<u64>) -> Result<Self> {
+        let importing = Self { blocks };
+        let path = dir.join(importing.file_name());
+        fs.create(&path).map_err(Error::io("create", &path))?;
+        fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        Ok(importing)
+    }
+
+    /// Removes the marker durably, which commits the import.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`PendingImport::undo`] or the next start then decides whether the blocks belong to the store.
+    pub(crate) fn end(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        remove(fs, &dir.join(self.file_name()))?;
+        fs.sync_dir(dir).map_err(Error::io("sync", dir))
+    }
+
+    /// Removes the blocks and then the marker. May be called again.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the rest is removed at the next start.
+    pub(crate) fn undo(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        let names = fs.list(dir).map_err(Error::io("list", dir))?;
+        let is_ours = |name: &&String| BlockId::parse(name).is_some_and(|id| self.has(id));
+        names.iter().filter(is_ours).try_for_each(|name| remove(fs, &dir.join(name)))?;
+        // The marker must not be removed before the blocks are.
+        fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        self.end(fs, dir)
+    }
+
+    fn file_name(&self) -> String {
+        format!("{:08}-{:08}{SUFFIX}", self.blocks.start(), self.blocks.end())
+    }
+}
+
+fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        Err(refused) if refused.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(refused)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marker_names_round_trip_and_others_are_rejected() {
+        let importing = PendingImport { blocks: 7..=123_456_789 };
+        assert_eq!(PendingImport::parse(&importing.file_name()), Some(importing.clone()));
+        assert!(importing.has(BlockId(7)) && importing.has(importing.last()) && !importing.has(BlockId(6)));
+        let no_next = "00000007-18446744073709551615.importing";
+        for bad in
+            ["00000007-00000006.importing", "7-8.importing", "00000007.importing", "00000007-00000008", no_next, ""]
+        {
+            assert_eq!(PendingImport::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Columns of timestamps: a line, and the distance of each timestamp from it.
+//!
+//! Used by the pages of timestamps of parts and blocks. Format: docs/format/block.md, "Timestamps".
+//!
+//! ```text
+//! step     varint: 2 * zigzag(step), and 1 more if there are residuals
+//! start    zigzag varint: the first timestamp
+//! residuals  an integer column (see `values::integers`) of timestamp - (start + i * step), i counting from 0
+//! ```
+//! A clock with jitter leaves small residuals; a missed scrape shifts all later timestamps, which the column encodes as
+//! one exceptional step. All arithmetic wraps, so that any timestamps can be encoded.
+
+pub(in crate::block) mod columns;
+
+use std::ops::Range;
+
+use super::Damaged;
+use super::values::integers::{IntegerEncoder, decode_integers};
+use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
+use crate::sample::TimeRange;
+
+/// Steps that are examined to find the usual one.
+const PROBES: usize = 31;
+
+/// Appends at least one timestamp; their number is not stored.
+///
+/// # Panics
+/// If there are no timestamps.
+pub(in crate::block) fn encode_timestamps(times_ms: &[i64], dst: &mut Vec<u8>) {
+    let start_ms = *times_ms.first().expect("a column of timestamps is not empty");
+    let step_ms = usual_step(times_ms);
+    let residuals: Vec<_> =
+        times_ms.iter().zip(line(start_ms, step_ms)).map(|(time, on)| time.wrapping_sub(on)).collect();
+    let is_regular = residuals.iter().all(|&residual| residual == 0);
+    // The highest bit of the step is the flag: the residuals encode a step that needs it.
+    put_u64(dst, zigzag(step_ms) << 1 | u64::from(!is_regular));
+    put_i64(dst, start_ms);
+    if !is_regular {
+        IntegerEncoder::default().encode(&residuals, dst);
+    }
+}
+
+/// Decodes `n` timestamps from the front of `src` and appends them to `dst`.
+///
+/// A regular column is a few bytes for any number of timestamps: the caller bounds `n`.
+///
+/// # Errors
+/// [`Damaged`], and `dst` is unchanged, if the bytes are not such a column or `n` is zero.
+pub(in crate::block) fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Result<(), Damaged> {
+    let start = dst.len();
+    let decoded = decode_column(src, n, dst);
+    if decoded.is_none() {
+        dst.truncate(start);
+    }
+    decoded.ok_or(Damaged)
+}
+
+fn decode_column(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Option<()> {
+    let head = take_u64(src).filter(|_| n > 0)?;
+    let start_ms = take_i64(src)?;
+    let line = line(start_ms, unzigzag(head >> 1));
+    // Fast path: a regular column.
+    if head & 1 == 0 {
+        dst.extend(line.take(n));
+        return Some(());
+    }
+    let first = dst.len();
+    dst.resize(first + n, 0);
+    let times_ms = &mut dst[first..];
+    decode_integers(src, times_ms)?;
+    for (time_ms, on) in times_ms.iter_mut().zip(line) {
+        *time_ms = time_ms.wrapping_add(on);
+    }
+    Some(())
+}
+
+fn line(start_ms: i64, step_ms: i64) -> impl Iterator<Item = i64> {
+    let mut next_ms = start_ms;
+    // Additions compile to vector instructions, multiplications of 64 bits to many more.
+    (0_i64..).map(move |_| {
+        let time_ms = next_ms;
+        next_ms = next_ms.wrapping_add(step_ms);
+        time_ms
+    })
+}
+
+/// Timestamps at equal steps, as most scrapes have; they need no list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::block) struct Line {
+    start_ms: i64,
+    /// Positive.
+    step_ms: i64,
+    n: usize,
+}
+
+impl Line {
+    /// Decodes a column of `n` timestamps if it is regular and ascends. `None` says nothing about other columns.
+    pub(in crate::block) fn decode(mut src: &[u8], n: usize) -> Option<Self> {
+        let head = take_u64(&mut src).filter(|head| head & 1 == 0)?;
+        let start_ms = take_i64(&mut src).filter(|_| src.is_empty())?;
+        let step_ms = Some(unzigzag(head >> 1)).filter(|&step_ms| step_ms > 0)?;
+        let steps = i64::try_from(n.checked_sub(1)?).ok()?;
+        start_ms.checked_add(steps.checked_mul(step_ms)?)?;
+        Some(Self { start_ms, step_ms, n })
+    }
+
+    /// Returns the number of timestamps.
+    pub(in crate::block) fn len(self) -> usize {
+        self.n
+    }
+
+    /// Returns the first and the last timestamp.
+    pub(in crate::block) fn ends(self) -> (i64, i64) {
+        // Cannot overflow: see `Line::decode`.
+        (self.start_ms, self.start_ms + self.step_ms * (self.n as i64 - 1))
+    }
+
+    /// Returns the indexes of the timestamps in `range`.
+    pub(in crate::block) fn cut(self, range: TimeRange) -> Range<usize> {
+        let step_ms = self.step_ms.unsigned_abs();
+        let at_most_all = |n: u64| usize::try_from(n).map_or(self.n, |n| n.min(self.n));
+        let start = if range.start_ms <= self.start_ms {
+            0
+        } else {
+            at_most_all(range.start_ms.abs_diff(self.start_ms).div_ceil(step_ms))
+        };
+        let end = if range.end_ms < self.start_ms {
+            0
+        } else {
+            at_most_all((range.end_ms.abs_diff(self.start_ms) / step_ms).saturating_add(1))
+        };
+        start..end.max(start)
+    }
+
+    /// Appends the timestamps at `wanted`.
+    pub(in crate::block) fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
+        debug_assert!(wanted.end <= self.n, "range outside the line");
+        // Cannot overflow: see `Line::decode`.
+        let first_ms = self.start_ms + self.step_ms * wanted.start as i64;
+        dst.extend(line(first_ms, self.step_ms).take(wanted.len()));
+    }
+}
+
+/// Returns the median of a few steps; 0 if it is too large to be written.
+fn usual_step(times_ms: &[i64]) -> i64 {
+    let stride = times_ms.len().div_ceil(PROBES);
+    let mut steps: Vec<_> = times_ms.windows(2).step_by(stride).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    steps.sort_unstable();
+    let median = steps.get(steps.len() / 2).copied().unwrap_or(0);
+    if zigzag(median) >> 63 == 0 { median } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encoded(times_ms: &[i64]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_timestamps(times_ms, &mut bytes);
+        bytes
+    }
+
+    /// Decodes with other bytes after the column, which must remain.
+    fn decoded(bytes: &[u8], n: usize) -> Result<Vec<i64>, Damaged> {
+        let mut times_ms = vec![7];
+        let bytes = [bytes, b"behind"].concat();
+        let mut src = &bytes[..];
+        decode_timestamps(&mut src, n, &mut times_ms)?;
+        assert_eq!(src, b"behind");
+        assert_eq!(times_ms.remove(0), 7);
+        Ok(times_ms)
+    }
+
+    fn check(times_ms: &[i64], size_max: usize) {
+        let bytes = encoded(times_ms);
+        assert_eq!(decoded(&bytes, times_ms.len()), Ok(times_ms.to_vec()));
+        assert!(bytes.len() <= size_max, "{} timestamps in {} bytes", times_ms.len(), bytes.len());
+    }
+
+    #[test]
+    fn regular_timestamps_take_a_few_bytes_whatever_their_number() {
+        let regular = |n: i64, step: i64| (0..n).map(|i| 1_790_000_000_000 + i * step).collect::<Vec<_>>();
+        check(&regular(1, 0), 7);
+        check(&regular(2, 15_000), 9);
+        check(&regular(240, 30_000), 9);
+        check(&regular(100_000, 1_000), 8);
+    }
+
+    #[test]
+    fn jitter_takes_its_bits_and_a_missing_scrape_a_few_bytes() {
+        let jittered = |i: i64| 1_790_000_000_000 + i * 15_000 + i * i * 7 % 16;
+        check(&(0..960).map(jittered).collect::<Vec<_>>(), 960 * 5 / 8 + 16);
+        check(&(0..960).filter(|i| i % 300 != 7).map(|i| i * 15_000).collect::<Vec<_>>(), 40);
+        check(&(0..960).map(|i| i * 15_000 + i * i / 4).collect::<Vec<_>>(), 960 * 10 / 8);
+    }
+
+    #[test]
+    fn the_whole_range_of_timestamps_round_trips() {
+        check(&[i64::MIN], 12);
+        check(&[i64::MIN, i64::MAX], 40);
+        check(&[i64::MIN, -1, 0, 1, i64::MAX], 80);
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_equals_the_list_of_its_timestamps(
+            start_ms in prop_oneof![-50_i64..50, any::<i64>()], step_ms in prop_oneof![1_i64..20, 1..1_i64 << 61],
+            n in 2..30_usize, range in (-100_i64..700, -100_i64..700),
+        ) {
+            let times_ms: Vec<_> = (0..n as i64).map(|i| start_ms.wrapping_add(i.wrapping_mul(step_ms))).collect();
+            let Some(line) = Line::decode(&encoded(&times_ms), n) else {
+                prop_assert!(step_ms > 20 || !times_ms.is_sorted(), "it is far from overflowing");
+                return Ok(());
+            };
+            for range in [TimeRange { start_ms: range.0, end_ms: range.1 }, TimeRange::ALL] {
+                let start = times_ms.partition_point(|&time_ms| time_ms < range.start_ms);
+                let end = times_ms.partition_point(|&time_ms| time_ms <= range.end_ms).max(start);
+                prop_assert_eq!(line.cut(range), start..end);
+                let mut listed = vec![7];
+                line.append(start..end, &mut listed);
+                prop_assert_eq!(&listed[1..], &times_ms[start..end]);
+            }
+        }
+
+        #[test]
+        fn damaged_lines_are_rejected_or_ascend(bytes in proptest::collection::vec(any::<u8>(), 0..20), n in 0..100_usize) {
+            if let Some(line) = Line::decode(&bytes, n) {
+                let mut listed = Vec::new();
+                line.append(0..n, &mut listed);
+                prop_assert_eq!(decoded(&bytes, n), Ok(listed.clone()));
+                prop_assert!(listed.is_sorted_by(|a, b| a < b));
+            }
+        }
+
+        #[test]
+        fn any_ascending_timestamps_round_trip(
+            times_ms in prop_oneof![
+                proptest::collection::btree_set(any::<i64>(), 1..300),
+                proptest::collection::btree_set(-1_000_i64..1_000, 1..300),
+            ],
+        ) {
+            let times_ms: Vec<_> = times_ms.into_iter().collect();
+            prop_assert_eq!(decoded(&encoded(&times_ms), times_ms.len()), Ok(times_ms));
+        }
+
+        #[test]
+        fn damaged_bytes_give_n_timestamps_or_none(
+            bytes in proptest::collection::vec(any::<u8>(), 0..100), n in 0..2_000_usize,
+        ) {
+            let mut times_ms = vec![7];
+            let decoded = decode_timestamps(&mut &bytes[..], n, &mut times_ms);
+            prop_assert_eq!(times_ms.len(), if decoded.is_ok() { n + 1 } else { 1 });
+        }
+    }
+
+    #[test]
+    fn every_cut_is_rejected() {
+        let bytes = encoded(&(0..100).map(|i| i * 1_000 + i % 7).collect::<Vec<_>>());
+        for size in 0..bytes.len() {
+            assert_eq!(decode_timestamps(&mut &bytes[..size], 100, &mut Vec::new()), Err(Damaged), "{size}");
+        }
+    }
+}

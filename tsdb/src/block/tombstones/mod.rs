@@ -1,0 +1,337 @@
+//! Delete rules: which samples were deleted from blocks that still contain them.
+//!
+//! Used by deletes (add), reads and merges (which rules apply to a block), and `Db::open`. Format:
+//! docs/format/tombstones.md, version 1.
+//!
+//! Invariants
+//! 1. A rule survives a power cut once [`Tombstones::add`] has returned. The file is replaced as a whole: written under
+//!    another name, synced, renamed, the directory synced.
+//! 2. Ids ascend and are never reused, even after all rules were dropped: blocks record up to which id they were
+//!    cleaned.
+//! 3. A file that is damaged or has a newer format is rejected: deleted samples must not reappear unnoticed.
+//! 4. A rule is kept as long as one block needs it.
+//!
+//! A rule applies to blocks of flushes up to [`Deletion::flush`]. The samples in the heads must therefore be flushed
+//! before a delete, and the log truncated: a later flush of the same samples would not be covered.
+//!
+//! Threads: one owner; readers hold [`Tombstones::rules`]. Crash: the old or the new file, and possibly a file under
+//! the other name, which the next change replaces.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::block::{BlockMeta, NUMBER_MAX};
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::labels::{MatchOp, Matcher};
+use crate::sample::TimeRange;
+
+/// Maximum number of rules that are not applied yet.
+pub(crate) const RULES_MAX: usize = 4096;
+/// Maximum size of an encoded rule in bytes.
+pub(crate) const RULE_SIZE_MAX: usize = 64 << 10;
+/// Maximum size of the file in bytes.
+pub(crate) const TOMBSTONES_SIZE_MAX: usize = 16 << 20;
+
+/// The newest version of the format.
+const VERSION: u8 = 1;
+const MAGIC: [u8; 4] = *b"VTMB";
+
+const VERSION_OFFSET: usize = 4;
+const ZERO_OFFSET: usize = 5;
+const LAST_NUMBER_OFFSET: usize = 8;
+const N_RULES_OFFSET: usize = 16;
+const CRC_OFFSET: usize = 20;
+const HEADER_SIZE: usize = 24;
+/// Checksum and size.
+const RULE_HEADER_SIZE: usize = 8;
+
+/// A delete rule.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Deletion {
+    /// Its id, which ascends from 1 over the life of the store.
+    pub(crate) number: u64,
+    /// Series that pass all of them are affected.
+    pub(crate) matchers: Vec<Matcher>,
+    /// Samples in this range are affected.
+    pub(crate) range: TimeRange,
+    /// Blocks whose last flush is at most this one are affected.
+    pub(crate) flush: u64,
+}
+
+impl Deletion {
+    /// Returns `true` if a block may contain samples that the rule deletes.
+    pub(crate) fn applies_to(&self, block: &BlockMeta) -> bool {
+        block.origin.flushes.1 <= self.flush && block.origin.deletions < self.number && block.range.overlaps(self.range)
+    }
+
+    /// Returns `true` if the rule deletes at least what an older one does.
+    fn covers(&self, older: &Self) -> bool {
+        self.matchers == older.matchers
+            && self.range.start_ms <= older.range.start_ms
+            && self.range.end_ms >= older.range.end_ms
+            && self.flush >= older.flush
+    }
+}
+
+/// The delete rules of a store.
+#[derive(Debug)]
+pub(crate) struct Tombstones {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+    last_number: u64,
+    /// In ascending order of ids.
+    rules: Arc<[Deletion]>,
+}
+
+impl Tombstones {
+    /// Reads the rules of the data directory `dir`. `applied` is the highest id that a block has applied: the next
+    /// rule's id is above it even if the file is missing.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`] if the file is damaged, [`Error::Version`] if it is of a newer format.
+    pub(crate) fn open(fs: Arc<dyn Fs>, dir: &Path, applied: u64) -> Result<Self> {
+        let path = dir.join("tombstones");
+        let (last_number, rules) = match fs.read(&path, TOMBSTONES_SIZE_MAX as u64) {
+            Ok(bytes) => decode(&bytes).map_err(|bad| bad.error(&path))?,
+            Err(missing) if missing.kind() == ErrorKind::NotFound => (0, Vec::new()),
+            Err(large) if large.kind() == ErrorKind::FileTooLarge => {
+                return Err(Bad::at(TOMBSTONES_SIZE_MAX, "the file is larger than any that was written").error(&path));
+            }
+            Err(refused) => return Err(Error::io("read", &path)(refused)),
+        };
+        Ok(Self { fs, path, last_number: last_number.max(applied), rules: rules.into() })
+    }
+
+    /// Adds a rule for blocks of flushes up to `flush`, and returns its id once it survives a power cut. Older rules
+    /// that it covers are dropped.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] above [`RULES_MAX`], [`RULE_SIZE_MAX`] or [`TOMBSTONES_SIZE_MAX`]; [`Error::Io`]. No rule is
+    /// added then, but it may exist after a restart.
+    pub(crate) fn add(&mut self, matchers: Vec<Matcher>, range: TimeRange, flush: u64) -> Result<u64> {
+        let number = self.last_number + 1;
+        let rule = Deletion { number, matchers, range, flush };
+        let mut rules: Vec<_> = self.rules.iter().filter(|older| !rule.covers(older)).cloned().collect();
+        rules.push(rule);
+        // The id is used up even if this fails: the file may contain it.
+        self.last_number = number;
+        self.replace(rules)?;
+        Ok(number)
+    }
+
+    /// Returns all rules, in ascending order of ids.
+    pub(crate) fn rules(&self) -> Arc<[Deletion]> {
+        Arc::clone(&self.rules)
+    }
+
+    /// Returns the id of the newest rule that ever existed. A merge reads it together with the rules that it applies.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    /// Iterates over the rules that a block needs.
+    pub(crate) fn rules_for<'a>(&'a self, block: &'a BlockMeta) -> impl Iterator<Item = &'a Deletion> {
+        self.rules.iter().filter(|rule| rule.applies_to(block))
+    }
+
+    /// Writes the rules to another data directory, which must have none.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn copy_to(&self, dir: &Path) -> Result<()> {
+        let mut copy = Self::open(Arc::clone(&self.fs), dir, self.last_number)?;
+        copy.replace(self.rules.to_vec())
+    }
+
+    /// Drops the rules that none of `blocks` needs, which must include those being written; returns how many were
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: all rules stay.
+    pub(crate) fn prune(&mut self, blocks: &[BlockMeta]) -> Result<usize> {
+        let is_needed = |rule: &&Deletion| blocks.iter().any(|block| rule.applies_to(block));
+        let needed: Vec<_> = self.rules.iter().filter(is_needed).cloned().collect();
+        let n_dropped = self.rules.len() - needed.len();
+        if n_dropped > 0 {
+            self.replace(needed)?;
+        }
+        Ok(n_dropped)
+    }
+
+    /// Replaces the rules in the file, then those in memory.
+    fn replace(&mut self, rules: Vec<Deletion>) -> Result<()> {
+        let bytes = encode(self.last_number, &rules)?;
+        let tmp = self.path.with_extension("tmp");
+        match self.fs.remove(&tmp) {
+            Err(refused) if refused.kind() != ErrorKind::NotFound => return Err(Error::io("remove", &tmp)(refused)),
+            _ => {}
+        }
+        let file = self.fs.create(&tmp).map_err(Error::io("create", &tmp))?;
+        file.append(&bytes).map_err(Error::io("write", &tmp))?;
+        file.sync().map_err(Error::io("sync", &tmp))?;
+        self.fs.rename(&tmp, &self.path).map_err(Error::io("rename", &tmp))?;
+        let dir = self.path.parent().expect("the path was made by joining a name to a folder");
+        self.fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        self.rules = rules.into();
+        Ok(())
+    }
+}
+
+fn encode(last_number: u64, rules: &[Deletion]) -> Result<Vec<u8>> {
+    let limit = |what, used: usize, limit: usize| {
+        if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
+    };
+    limit("delete rules that wait to be applied", rules.len(), RULES_MAX)?;
+    let n_rules = u32::try_from(rules.len()).expect("it is at most RULES_MAX");
+    let mut bytes = vec![0; HEADER_SIZE];
+    bytes[..VERSION_OFFSET].copy_from_slice(&MAGIC);
+    bytes[VERSION_OFFSET] = VERSION;
+    bytes[LAST_NUMBER_OFFSET..N_RULES_OFFSET].copy_from_slice(&last_number.to_le_bytes());
+    bytes[N_RULES_OFFSET..CRC_OFFSET].copy_from_slice(&n_rules.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
+    bytes[CRC_OFFSET..HEADER_SIZE].copy_from_slice(&crc.to_le_bytes());
+    for rule in rules {
+        let payload = encode_rule(rule);
+        limit("bytes of a delete rule", payload.len(), RULE_SIZE_MAX)?;
+        let size = u32::try_from(payload.len()).expect("it is at most RULE_SIZE_MAX").to_le_bytes();
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&size), &payload);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes.extend_from_slice(&size);
+        bytes.extend_from_slice(&payload);
+    }
+    limit("bytes of delete rules that wait to be applied", bytes.len(), TOMBSTONES_SIZE_MAX)?;
+    Ok(bytes)
+}
+
+fn encode_rule(rule: &Deletion) -> Vec<u8> {
+    let mut dst = Vec::new();
+    put_u64(&mut dst, rule.number);
+    put_u64(&mut dst, rule.flush);
+    put_i64(&mut dst, rule.range.start_ms);
+    put_i64(&mut dst, rule.range.end_ms);
+    put_u64(&mut dst, rule.matchers.len() as u64);
+    for matcher in &rule.matchers {
+        let op = OPS.iter().position(|op| *op == matcher.op()).expect("all operators are in the table");
+        put_u64(&mut dst, op as u64);
+        for text in [matcher.name(), matcher.value()] {
+            put_u64(&mut dst, text.len() as u64);
+            dst.extend_from_slice(text.as_bytes());
+        }
+    }
+    dst
+}
+
+/// By their number in the file.
+const OPS: [MatchOp; 4] = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regexp, MatchOp::NotRegexp];
+
+/// Why a file was rejected.
+#[derive(Debug)]
+enum Bad {
+    Damaged { offset: usize, reason: &'static str },
+    Version(u8),
+}
+
+impl Bad {
+    fn at(offset: usize, reason: &'static str) -> Self {
+        Self::Damaged { offset, reason }
+    }
+
+    fn error(self, path: &Path) -> Error {
+        let path = path.to_owned();
+        match self {
+            Self::Damaged { offset, reason } => {
+                // Removing the file makes deleted samples reappear, which its administrator should know.
+                let reason = format!("{reason}; restore the file, or move it away to have deleted samples back");
+                Error::Corrupt { path, offset: offset as u64, reason }
+            }
+            Self::Version(found) => Error::Version { path, found: found.into(), supported: VERSION.into() },
+        }
+    }
+}
+
+/// Returns the last id and the rules.
+fn decode(bytes: &[u8]) -> Result<(u64, Vec<Deletion>), Bad> {
+    let (last_number, n_rules) = decode_header(bytes)?;
+    let mut rules: Vec<Deletion> = Vec::new();
+    let mut offset = HEADER_SIZE;
+    for _ in 0..n_rules {
+        let mut src = &bytes[offset..];
+        let payload = take_payload(&mut src).ok_or(Bad::at(offset, "a delete rule does not have its checksum"))?;
+        let rule = decode_rule(payload).ok_or(Bad::at(offset, "a delete rule does not decode"))?;
+        if rule.flush > NUMBER_MAX {
+            return Err(Bad::at(offset, "a delete rule is of a flush that cannot have been"));
+        }
+        if rule.number > last_number || rules.last().is_some_and(|before| before.number >= rule.number) {
+            return Err(Bad::at(offset, "the numbers of delete rules do not ascend"));
+        }
+        rules.push(rule);
+        offset = bytes.len() - src.len();
+    }
+    if offset < bytes.len() {
+        return Err(Bad::at(offset, "bytes behind the last delete rule"));
+    }
+    Ok((last_number, rules))
+}
+
+/// Returns the last id and the number of rules, at most [`RULES_MAX`].
+fn decode_header(bytes: &[u8]) -> Result<(u64, usize), Bad> {
+    let header = bytes.get(..HEADER_SIZE).ok_or(Bad::at(bytes.len(), "the file ends inside its header"))?;
+    let u32_at = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("it is 4 bytes"));
+    if header[..VERSION_OFFSET] != MAGIC {
+        return Err(Bad::at(0, "this is no file of delete rules"));
+    }
+    if u32_at(CRC_OFFSET) != crc32c::crc32c(&header[..CRC_OFFSET]) {
+        return Err(Bad::at(0, "the header does not have its checksum"));
+    }
+    if header[VERSION_OFFSET] != VERSION {
+        return Err(Bad::Version(header[VERSION_OFFSET]));
+    }
+    if header[ZERO_OFFSET..LAST_NUMBER_OFFSET] != [0; 3] {
+        return Err(Bad::at(ZERO_OFFSET, "bytes that are reserved are not zero"));
+    }
+    let n_rules = u32_at(N_RULES_OFFSET) as usize;
+    if n_rules > RULES_MAX {
+        return Err(Bad::at(N_RULES_OFFSET, "more delete rules than there may be"));
+    }
+    let last_number = header[LAST_NUMBER_OFFSET..N_RULES_OFFSET].try_into().expect("it is 8 bytes");
+    let last_number = u64::from_le_bytes(last_number);
+    if last_number > NUMBER_MAX {
+        return Err(Bad::at(LAST_NUMBER_OFFSET, "a number that no delete rule can have had"));
+    }
+    Ok((last_number, n_rules))
+}
+
+/// Decodes a rule with its checksum from the front of `src`.
+fn take_payload<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let header = src.get(..RULE_HEADER_SIZE)?;
+    let crc = u32::from_le_bytes(header[..4].try_into().ok()?);
+    let size = u32::from_le_bytes(header[4..].try_into().ok()?) as usize;
+    if size > RULE_SIZE_MAX || crc != crc32c::crc32c(src.get(4..RULE_HEADER_SIZE + size)?) {
+        return None;
+    }
+    let rule = take_bytes(src, RULE_HEADER_SIZE + size)?;
+    Some(&rule[RULE_HEADER_SIZE..])
+}
+
+fn decode_rule(mut src: &[u8]) -> Option<Deletion> {
+    let (number, flush) = (take_u64(&mut src)?, take_u64(&mut src)?);
+    let range = TimeRange { start_ms: take_i64(&mut src)?, end_ms: take_i64(&mut src)? };
+    let mut matchers = Vec::new();
+    for _ in 0..take_u64(&mut src)? {
+        let op = *OPS.get(usize::try_from(take_u64(&mut src)?).ok()?)?;
+        let (name, value) = (take_string(&mut src)?, take_string(&mut src)?);
+        matchers.push(Matcher::new(op, name, value).ok()?);
+    }
+    src.is_empty().then_some(Deletion { number, matchers, range, flush })
+}
+
+fn take_string<'a>(src: &mut &'a [u8]) -> Option<&'a str> {
+    let size = usize::try_from(take_u64(src)?).ok()?;
+    std::str::from_utf8(take_bytes(src, size)?).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! The arena of chunks: small blocks of one size, chained backwards.
+//!
+//! The chunks of a shard grow at the same pace, so allocation by size classes would leave empty cells of each class
+//! behind. A chain of small blocks moves nothing when it grows and wastes half a block per chunk. Blocks are never
+//! freed one by one: the arena lives from one freeze to the next and is dropped as a whole.
+//!
+//! ```text
+//! offset  size  field    value
+//! 0       4     before   number of the block before, 0 if this is the first
+//! 4       28    payload  bytes of the chunk
+//! ```
+
+/// Payload of a block in bytes.
+pub(super) const PAYLOAD_SIZE: usize = BLOCK_SIZE - PAYLOAD_OFFSET;
+
+const BLOCK_SIZE: usize = 32;
+const PAYLOAD_OFFSET: usize = 4;
+/// Blocks allocated at once. Pages do not move when the arena grows.
+const PAGE_BLOCKS: usize = 512;
+
+type Page = Box<[[u8; BLOCK_SIZE]; PAGE_BLOCKS]>;
+
+/// Blocks, numbered from 1.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkArena {
+    pages: Vec<Page>,
+    len: u32,
+}
+
+impl ChunkArena {
+    /// Returns the size of the blocks in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.len as usize * BLOCK_SIZE + self.pages.capacity() * size_of::<Page>()
+    }
+
+    /// Adds an empty block after the block `before` and returns its number.
+    ///
+    /// # Panics
+    /// At 2^32 blocks, which are 128 GiB. `Shard` rejects samples long before.
+    pub(super) fn push(&mut self, before: u32) -> u32 {
+        let idx = self.len as usize;
+        if idx == self.pages.len() * PAGE_BLOCKS {
+            self.pages.push(new_page());
+        }
+        self.pages[idx / PAGE_BLOCKS][idx % PAGE_BLOCKS][..PAYLOAD_OFFSET].copy_from_slice(&before.to_le_bytes());
+        self.len = self.len.checked_add(1).expect("the size of a shard's head is bounded far below 2^32 blocks");
+        self.len
+    }
+
+    /// Returns the payload of a block.
+    #[inline]
+    pub(super) fn payload(&self, number: u32) -> &[u8] {
+        &self.block(number)[PAYLOAD_OFFSET..]
+    }
+
+    /// Returns the payload of a block mutably.
+    #[inline]
+    pub(super) fn payload_mut(&mut self, number: u32) -> &mut [u8] {
+        let idx = number as usize - 1;
+        &mut self.pages[idx / PAGE_BLOCKS][idx % PAGE_BLOCKS][PAYLOAD_OFFSET..]
+    }
+
+    /// Returns the numbers of a chain's blocks, the last one first.
+    pub(super) fn chain(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
+        let before = |&number: &u32| {
+            let [a, b, c, d, ..] = *self.block(number);
+            Some(u32::from_le_bytes([a, b, c, d])).filter(|&before| before != 0)
+        };
+        std::iter::successors(Some(tail).filter(|&tail| tail != 0), before)
+    }
+
+    #[inline]
+    fn block(&self, number: u32) -> &[u8; BLOCK_SIZE] {
+        let idx = number as usize - 1;
+        &self.pages[idx / PAGE_BLOCKS][idx % PAGE_BLOCKS]
+    }
+}
+
+fn new_page() -> Page {
+    let arena = vec![[0; BLOCK_SIZE]; PAGE_BLOCKS].into_boxed_slice();
+    arena.try_into().expect("a page was allocated with PAGE_BLOCKS blocks")
+}

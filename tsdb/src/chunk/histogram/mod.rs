@@ -1,0 +1,120 @@
+//! The encoding of a histogram's counts in heads and logs; decoding needs the layout.
+//!
+//! ```text
+//! byte     reset hint, 0 to 3
+//! number   sum
+//! integers the count (varint), the zero bucket (varint), then each bucket, positive ones first, as the difference from
+//!          the one before, the first from 0 (zigzag, wrapping)
+//! floats   the same as numbers, without differences
+//! ```
+//! A *number* is a double: an even varint, half of which is the zigzag of an integer of at most 2^53 in magnitude
+//! (never -0); or varint 1 and the eight bytes.
+
+mod layout;
+
+pub(crate) use layout::Layout;
+
+use super::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64, unzigzag, zigzag};
+use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
+
+/// Integers up to this magnitude are exact as doubles.
+const INTEGER_MAX: i64 = 1 << 53;
+/// Marks the eight bytes of a double.
+const DOUBLE: u64 = 1;
+
+/// Appends the hint, the sum and the counts of a histogram.
+pub(crate) fn encode_counts(histogram: &Histogram, dst: &mut Vec<u8>) {
+    dst.push(histogram.reset_hint.code());
+    put_number(dst, histogram.sum);
+    match &histogram.counts {
+        HistogramCounts::Integer { count, zero_count, positive, negative } => {
+            put_u64(dst, *count);
+            put_u64(dst, *zero_count);
+            put_steps(dst, positive);
+            put_steps(dst, negative);
+        }
+        HistogramCounts::Float { count, zero_count, positive, negative } => {
+            for &value in [count, zero_count].into_iter().chain(positive).chain(negative) {
+                put_number(dst, value);
+            }
+        }
+    }
+}
+
+/// Decodes a histogram with a layout from the front of `src`; `None` if it is damaged.
+pub(crate) fn decode_counts(layout: &Layout, src: &mut &[u8]) -> Option<Histogram> {
+    let reset_hint = ResetHint::from_code(take_bytes(src, 1)?[0])?;
+    let sum = take_number(src)?;
+    // A bucket takes at least a byte: the reserved memory is bounded by the input.
+    if layout.n_buckets() > src.len() {
+        return None;
+    }
+    let counts = if layout.is_float {
+        HistogramCounts::Float {
+            count: take_number(src)?,
+            zero_count: take_number(src)?,
+            positive: take_numbers(src, layout.n_positive)?,
+            negative: take_numbers(src, layout.n_negative)?,
+        }
+    } else {
+        HistogramCounts::Integer {
+            count: take_u64(src)?,
+            zero_count: take_u64(src)?,
+            positive: take_steps(src, layout.n_positive)?,
+            negative: take_steps(src, layout.n_negative)?,
+        }
+    };
+    Some(Histogram { reset_hint, ..layout.histogram(sum, counts) })
+}
+
+/// Appends a double, in few bytes if it is an integer.
+pub(super) fn put_number(dst: &mut Vec<u8>, value: f64) {
+    // A double outside the range of i64 saturates and does not convert back equal, or is above the bound.
+    let integer = value as i64;
+    if (integer as f64).to_bits() == value.to_bits() && integer.unsigned_abs() <= INTEGER_MAX.unsigned_abs() {
+        put_u64(dst, zigzag(integer) << 1);
+    } else {
+        put_u64(dst, DOUBLE);
+        dst.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Decodes a double from the front of `src`.
+pub(super) fn take_number(src: &mut &[u8]) -> Option<f64> {
+    match take_u64(src)? {
+        DOUBLE => Some(f64::from_le_bytes(take_bytes(src, 8)?.try_into().ok()?)),
+        even if even % 2 == 0 => {
+            let integer = unzigzag(even >> 1);
+            (integer.unsigned_abs() <= INTEGER_MAX.unsigned_abs()).then_some(integer as f64)
+        }
+        _ => None,
+    }
+}
+
+fn put_steps(dst: &mut Vec<u8>, counts: &[u64]) {
+    let mut before = 0;
+    for &count in counts {
+        put_i64(dst, count.wrapping_sub(before).cast_signed());
+        before = count;
+    }
+}
+
+fn take_steps(src: &mut &[u8], n: usize) -> Option<Vec<u64>> {
+    let (mut counts, mut before) = (Vec::with_capacity(n), 0_u64);
+    for _ in 0..n {
+        before = before.wrapping_add(take_i64(src)?.cast_unsigned());
+        counts.push(before);
+    }
+    Some(counts)
+}
+
+fn take_numbers(src: &mut &[u8], n: usize) -> Option<Vec<f64>> {
+    let mut numbers = Vec::with_capacity(n);
+    for _ in 0..n {
+        numbers.push(take_number(src)?);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

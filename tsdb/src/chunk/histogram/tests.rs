@@ -1,0 +1,131 @@
+//! Arbitrary histograms, also for tests elsewhere, and their encoding.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::sample::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX};
+use crate::sample::staleness::STALE_NAN_BITS;
+
+/// Returns `true` if two histograms are equal, including their reset hints.
+pub(crate) fn is_identical(a: &Histogram, b: &Histogram) -> bool {
+    a.reset_hint == b.reset_hint && a.is_same(b)
+}
+
+/// Generates histograms with integer or float counts, with spans that fit the buckets and spans that do not, of few
+/// layouts.
+pub(crate) fn any_histogram() -> impl Strategy<Value = Histogram> {
+    let n_buckets = (0..6_usize, prop_oneof![4 => Just(0), 1 => 0..3_usize]);
+    let figures = (any_double(), proptest::collection::vec(any_count(), 12), any::<bool>());
+    (figures, n_buckets, 0..4_u8, 0..3_u8).prop_map(|((sum, counts, is_float), (n, m), hint, kind)| {
+        let of = |from: usize, n: usize| counts[from..from + n].to_vec();
+        let floats = |counts: Vec<u64>| counts.into_iter().map(|count| count as f64 / 4.0).collect();
+        let counts = match is_float {
+            false => HistogramCounts::Integer {
+                count: counts[0],
+                zero_count: counts[1],
+                positive: of(2, n),
+                negative: of(8, m),
+            },
+            true => HistogramCounts::Float {
+                count: counts[0] as f64,
+                zero_count: f64::from_bits(counts[1]),
+                positive: floats(of(2, n)),
+                negative: floats(of(8, m)),
+            },
+        };
+        Histogram {
+            reset_hint: ResetHint::from_code(hint).unwrap(),
+            schema: if kind == 2 { CUSTOM_BUCKETS_SCHEMA } else { 3 },
+            zero_threshold: if kind == 0 { 2.0_f64.powi(-128) } else { 0.0 },
+            sum,
+            counts,
+            positive_spans: spans(n),
+            negative_spans: spans(m),
+            custom_bounds: if kind == 2 { vec![0.5, 1.0, 1e300] } else { Vec::new() },
+        }
+    })
+}
+
+fn spans(n: usize) -> Vec<BucketSpan> {
+    match n {
+        0 => Vec::new(),
+        n => vec![BucketSpan { offset: -3, length: 1 }, BucketSpan { offset: 2, length: n as u32 - 1 }],
+    }
+}
+
+fn any_double() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        (0..1000_i64).prop_map(|i| i as f64 / 8.0),
+        any::<u64>().prop_map(f64::from_bits),
+        Just(f64::from_bits(STALE_NAN_BITS)),
+        Just(-0.0),
+    ]
+}
+
+fn any_count() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..100_u64, 1 => any::<u64>()]
+}
+
+fn encoded(histogram: &Histogram) -> (Vec<u8>, Vec<u8>) {
+    let (mut layout, mut counts) = (Vec::new(), Vec::new());
+    Layout::of(histogram).encode(&mut layout);
+    encode_counts(histogram, &mut counts);
+    (layout, counts)
+}
+
+proptest! {
+    #[test]
+    fn histograms_round_trip_bit_for_bit(histogram in any_histogram(), other in any_histogram()) {
+        let (layout, counts) = encoded(&histogram);
+        let (mut src, mut bytes) = (&layout[..], &counts[..]);
+        let layout = Layout::decode(&mut src).unwrap();
+        let decoded = decode_counts(&layout, &mut bytes).unwrap();
+        prop_assert!(src.is_empty() && bytes.is_empty());
+        prop_assert!(is_identical(&decoded, &histogram), "{decoded:?} for {histogram:?}");
+        prop_assert!(layout.is_of(&histogram));
+        let is_alike = encoded(&histogram).0 == encoded(&other).0;
+        prop_assert_eq!(layout.is_of(&other), is_alike);
+    }
+
+    #[test]
+    fn cut_and_random_bytes_are_rejected_or_decode_without_panic(
+        histogram in any_histogram(), at in 0..200_usize, bytes in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let (layout, counts) = encoded(&histogram);
+        prop_assert!(Layout::decode(&mut &layout[..at % layout.len()]).is_none());
+        prop_assert!(decode_counts(&Layout::of(&histogram), &mut &counts[..at % counts.len()]).is_none());
+        if let Some(layout) = Layout::decode(&mut &bytes[..]) {
+            let _ = decode_counts(&layout, &mut &bytes[..]);
+        }
+        let _ = decode_counts(&Layout::of(&histogram), &mut &bytes[..]);
+    }
+}
+
+#[test]
+fn announced_lengths_are_not_trusted() {
+    for bad in [
+        &[2, 0, 0, 0, 0, 0, 0, 0][..],
+        // More spans than bytes; more buckets than a histogram may have, in one list and in both; more bounds than
+        // bytes.
+        &[0, 0, 0, 0xff, 0x7f, 0, 0],
+        &[0, 0, 0, 0, 0x81, 0x80, 0x04, 0, 0, 0],
+        &[0, 0, 0, 0, 0x80, 0x80, 0x04, 0, 1, 0],
+        &[0, 0, 0, 0, 0, 0, 0, 9, 0],
+    ] {
+        assert!(Layout::decode(&mut &bad[..]).is_none(), "{bad:?}");
+    }
+    let large = Layout::decode(&mut &[0, 0, 0, 0, 0x80, 0x80, 0x04, 0, 0, 0][..]).unwrap();
+    assert_eq!(large.n_buckets(), HISTOGRAM_BUCKETS_MAX);
+    assert!(decode_counts(&large, &mut &[0; 100][..]).is_none());
+}
+
+#[test]
+fn histograms_that_are_too_large_do_not_fit() {
+    let with = |n: usize| Histogram {
+        counts: HistogramCounts::Float { count: 0.0, zero_count: 0.0, positive: vec![0.0; n], negative: vec![0.0] },
+        ..Histogram::default()
+    };
+    assert!(with(HISTOGRAM_BUCKETS_MAX - 1).fits() && !with(HISTOGRAM_BUCKETS_MAX).fits());
+    let bounds = Histogram { custom_bounds: vec![0.0; HISTOGRAM_BUCKETS_MAX + 1], ..Histogram::default() };
+    assert!(!bounds.fits());
+}

@@ -1,0 +1,352 @@
+//! Memory budgets: bytes are reserved before a buffer grows, and released when it is dropped.
+//!
+//! A request has a budget of its own that also draws on the shared budget of all requests. When the shared budget is
+//! exhausted, its [`MemoryReclaimer`] decides which request must end: the heaviest one, not the one that asks. The
+//! asking request waits briefly for the released memory or, if it cannot wait, uses a small reserve.
+//!
+//! Invariants
+//! 1. The bytes of a [`Charge`] are released to the budget, and to its parent, when it is dropped.
+//! 2. A budget holds at most its limit, plus at most a sixteenth for callers that cannot wait.
+//! 3. Nobody waits for memory longer than [`WAIT_MAX`], or with a lock held: so every wait ends.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// Reclaims memory when a budget is exhausted.
+pub trait MemoryReclaimer: fmt::Debug + Send + Sync {
+    /// Called when `asking`, a child of the budget, needs `size` bytes more than are free. May interrupt other
+    /// requests. Returns `true` if memory is about to be released, so that trying again makes sense. Must not wait or
+    /// reserve memory of the budget itself.
+    fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool;
+}
+
+/// How long a request waits for memory that others are about to release.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Interval between attempts while waiting.
+const WAIT_INTERVAL: Duration = Duration::from_millis(2);
+/// Fraction of a budget reserved for callers that cannot wait: a sixteenth.
+const RESERVE_PART: usize = 16;
+
+/// A limit on reserved bytes; clones share it. A child also draws on its parent.
+#[derive(Debug, Clone)]
+pub struct MemoryBudget {
+    account: Arc<Account>,
+}
+
+#[derive(Debug)]
+struct Account {
+    what: &'static str,
+    limit: usize,
+    used: AtomicUsize,
+    peak: AtomicUsize,
+    parent: Option<MemoryBudget>,
+    reclaimer: Option<Arc<dyn MemoryReclaimer>>,
+}
+
+/// Why bytes were not reserved.
+enum Refused {
+    /// The budget itself is exhausted.
+    Own(Error),
+    /// The parent is exhausted.
+    Parent(Error),
+}
+
+impl Refused {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Own(error) | Self::Parent(error) => error,
+        }
+    }
+}
+
+impl MemoryBudget {
+    /// Creates a budget of `limit` bytes; `what` names the limit in errors, for instance its flag.
+    #[must_use]
+    pub fn new(what: &'static str, limit: usize) -> Self {
+        Self::build(what, limit, None, None)
+    }
+
+    /// Creates a budget that calls `reclaimer` before it refuses its children.
+    #[must_use]
+    pub fn with_reclaimer(what: &'static str, limit: usize, reclaimer: Arc<dyn MemoryReclaimer>) -> Self {
+        Self::build(what, limit, None, Some(reclaimer))
+    }
+
+    /// Creates a child: a budget with a limit of its own that also draws on this one.
+    #[must_use]
+    pub fn child(&self, what: &'static str, limit: usize) -> Self {
+        Self::build(what, limit, Some(self.clone()), None)
+    }
+
+    fn build(
+        what: &'static str,
+        limit: usize,
+        parent: Option<Self>,
+        reclaimer: Option<Arc<dyn MemoryReclaimer>>,
+    ) -> Self {
+        let (used, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { account: Arc::new(Account { what, limit, used, peak, parent, reclaimer }) }
+    }
+
+    /// Returns `true` if both are clones of one budget.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.account, &other.account)
+    }
+
+    /// Creates an empty charge on the budget.
+    pub(crate) fn charge(&self) -> Charge {
+        Charge { memory: self.clone(), size: 0 }
+    }
+
+    /// Returns the limit in bytes.
+    pub(crate) fn limit(&self) -> usize {
+        self.account.limit
+    }
+
+    /// Returns the reserved bytes.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.account.used.load(Ordering::Relaxed)
+    }
+
+    /// Returns the maximum of bytes that were ever reserved.
+    #[must_use]
+    pub fn peak(&self) -> usize {
+        self.account.peak.load(Ordering::Relaxed)
+    }
+
+    /// Reserves bytes of the budget and of its parent. The parent may exceed its limit by `slack` bytes.
+    fn reserve(&self, size: usize, slack: usize) -> Result<(), Refused> {
+        self.take(size, 0).map_err(Refused::Own)?;
+        if let Some(parent) = &self.account.parent
+            && let Err(refused) = parent.take(size, slack)
+        {
+            self.account.used.fetch_sub(size, Ordering::Relaxed);
+            return Err(Refused::Parent(refused));
+        }
+        self.account.peak.fetch_max(self.used(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn has_plenty(&self, size: usize) -> bool {
+        let Account { limit, parent, .. } = &*self.account;
+        self.used().saturating_add(size) <= limit / 2 && parent.as_ref().is_none_or(|parent| parent.has_plenty(size))
+    }
+
+    fn take(&self, size: usize, slack: usize) -> Result<()> {
+        let Account { what, limit, used, .. } = &*self.account;
+        let after = used.fetch_add(size, Ordering::Relaxed).saturating_add(size);
+        if after > limit.saturating_add(slack) {
+            used.fetch_sub(size, Ordering::Relaxed);
+            return Err(Error::Limit { what, used: after as u64, limit: *limit as u64 });
+        }
+        Ok(())
+    }
+
+    /// Reserves bytes; waits for memory that others are about to release.
+    fn reserve_waiting(&self, size: usize) -> Result<()> {
+        // Fast path: memory is free.
+        let mut refused = match self.reserve(size, 0) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        let started = Instant::now();
+        while matches!(refused, Refused::Parent(_)) && self.make_room(size) && started.elapsed() < WAIT_MAX {
+            thread::sleep(WAIT_INTERVAL);
+            match self.reserve(size, 0) {
+                Ok(()) => return Ok(()),
+                Err(again) => refused = again,
+            }
+        }
+        Err(refused.into_error())
+    }
+
+    /// Reserves bytes without waiting: from the reserve while other requests end.
+    fn reserve_without_waiting(&self, size: usize) -> Result<()> {
+        let slack = self.account.parent.as_ref().map_or(0, |parent| parent.limit() / RESERVE_PART);
+        match self.reserve(size, 0) {
+            Err(Refused::Parent(_)) if self.make_room(size) => self.reserve(size, slack).map_err(Refused::into_error),
+            reserved => reserved.map_err(Refused::into_error),
+        }
+    }
+
+    fn make_room(&self, size: usize) -> bool {
+        let parent = self.account.parent.as_ref();
+        parent
+            .and_then(|parent| parent.account.reclaimer.as_ref())
+            .is_some_and(|reclaimer| reclaimer.make_room(self, size))
+    }
+
+    fn release(&self, size: usize) {
+        self.account.used.fetch_sub(size, Ordering::Relaxed);
+        if let Some(parent) = &self.account.parent {
+            parent.release(size);
+        }
+    }
+}
+
+/// Bytes reserved on a [`MemoryBudget`]; released on drop.
+#[derive(Debug)]
+pub struct Charge {
+    memory: MemoryBudget,
+    size: usize,
+}
+
+impl Charge {
+    /// Reserves `size` more bytes; call it before the buffer grows. If the shared budget is exhausted, waits up to a
+    /// second while heavier requests are ended: must not be called with a lock held, or where waiting is not allowed.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the budget or its parent has too little left; nothing is reserved then.
+    #[inline]
+    pub fn grow(&mut self, size: usize) -> Result<()> {
+        self.memory.reserve_waiting(size)?;
+        self.size += size;
+        Ok(())
+    }
+
+    /// Reserves as [`Charge::grow`] does but never waits: for callers that hold a lock.
+    ///
+    /// # Errors
+    /// As [`Charge::grow`].
+    #[inline]
+    pub fn grow_without_waiting(&mut self, size: usize) -> Result<()> {
+        self.memory.reserve_without_waiting(size)?;
+        self.size += size;
+        Ok(())
+    }
+
+    /// Reserves `size` more bytes if they are free, without ending other requests: for caches. Returns `true` if it
+    /// did.
+    #[inline]
+    pub(crate) fn grow_if_free(&mut self, size: usize) -> bool {
+        let is_reserved = self.memory.reserve(size, 0).is_ok();
+        self.size += if is_reserved { size } else { 0 };
+        is_reserved
+    }
+
+    /// Reserves `size` more bytes if half of the budget and of its parent stays free: for large caches. Returns `true`
+    /// if it did.
+    pub(crate) fn grow_if_plenty(&mut self, size: usize) -> bool {
+        self.memory.has_plenty(size) && self.grow_if_free(size)
+    }
+
+    /// Releases `size` bytes, at most those reserved.
+    pub fn shrink(&mut self, size: usize) {
+        let size = size.min(self.size);
+        self.memory.release(size);
+        self.size -= size;
+    }
+
+    /// Takes over the bytes of another charge on the same budget.
+    pub fn absorb(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.memory.account, &other.memory.account), "charges on one budget");
+        self.size += std::mem::take(&mut other.size);
+    }
+
+    /// Returns the reserved bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        // Fast path: nothing was reserved.
+        if self.size > 0 {
+            self.memory.release(self.size);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::QueryContext;
+    use std::sync::Mutex;
+
+    #[test]
+    fn a_charge_is_limited_by_both_budgets_and_released() {
+        let all = MemoryBudget::new("all queries", 100);
+        let one = all.child("one query", 80);
+        let ctx = QueryContext::new(Duration::from_secs(60), one.clone());
+        let mut charge = ctx.charge();
+        charge.grow(70).unwrap();
+        let refused = charge.grow(11).unwrap_err();
+        assert_eq!(refused.to_string(), "one query: 81 exceeds the limit of 80");
+        let mut rest = all.child("another query", 80).charge();
+        assert_eq!(rest.grow(31).unwrap_err().to_string(), "all queries: 101 exceeds the limit of 100");
+        assert_eq!((one.used(), all.used()), (70, 70));
+        drop(charge);
+        assert_eq!((one.used(), all.used(), one.peak()), (0, 0, 70));
+    }
+
+    #[test]
+    fn caches_leave_half_of_each_budget_free() {
+        let all = MemoryBudget::new("all queries", 100);
+        let mut charge = all.child("one query", 80).charge();
+        assert!(charge.grow_if_plenty(30) && !charge.grow_if_plenty(11) && charge.grow_if_plenty(10));
+        let mut other = all.child("another query", 80).charge();
+        assert!(!other.grow_if_plenty(11) && other.grow_if_plenty(10));
+        assert_eq!(all.used(), 50);
+    }
+
+    /// Releases its charges when called, one at a time.
+    #[derive(Debug, Default)]
+    struct Givers(Mutex<Vec<Charge>>);
+
+    impl MemoryReclaimer for Givers {
+        fn make_room(&self, _asking: &MemoryBudget, _size: usize) -> bool {
+            self.0.lock().unwrap().pop().is_some()
+        }
+    }
+
+    fn relieved(limit: usize, held: &[usize]) -> (MemoryBudget, Arc<Givers>) {
+        let givers = Arc::new(Givers::default());
+        let all = MemoryBudget::with_reclaimer("all queries", limit, Arc::<Givers>::clone(&givers));
+        for &size in held {
+            let mut charge = all.child("another query", limit).charge();
+            charge.grow(size).unwrap();
+            givers.0.lock().unwrap().push(charge);
+        }
+        (all, givers)
+    }
+
+    #[test]
+    fn a_caller_without_room_gets_what_others_release() {
+        let (all, givers) = relieved(100, &[30, 30, 40]);
+        let mut charge = all.child("one query", 100).charge();
+        charge.grow(60).unwrap();
+        assert_eq!((all.used(), givers.0.lock().unwrap().len()), (90, 1));
+        charge.grow(50).unwrap_err();
+        assert_eq!(all.used(), 90, "only the shared limit ends other requests, not the request's own");
+    }
+
+    #[test]
+    fn a_caller_that_cannot_wait_uses_the_reserve_while_others_end() {
+        #[derive(Debug)]
+        struct Ending(bool);
+        impl MemoryReclaimer for Ending {
+            fn make_room(&self, _asking: &MemoryBudget, _size: usize) -> bool {
+                self.0
+            }
+        }
+        for (ending, expect) in [(true, 106), (false, 100)] {
+            let all = MemoryBudget::with_reclaimer("all queries", 100, Arc::new(Ending(ending)));
+            let mut first = all.child("one query", 100).charge();
+            first.grow(100).unwrap();
+            let mut second = all.child("another query", 100).charge();
+            assert_eq!(second.grow_without_waiting(6).is_ok(), ending);
+            second.grow_without_waiting(1).unwrap_err();
+            assert!(!second.grow_if_free(1), "no request is ended for it, and it does not use the reserve");
+            assert_eq!(all.used(), expect);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! [`QueryContext`]: deadline, cancellation, memory budget and progress of one request.
+//!
+//! It is passed from the socket to the innermost loop. Every loop over series, chunks or steps calls
+//! [`QueryContext::check`] at least once per [`CHECK_INTERVAL`] small pieces of work; every buffer that grows with user
+//! data is reserved through a [`Charge`] first. A request may end early by an [`Interrupt`] or
+//! [`Error::Limit`](crate::Error::Limit).
+//!
+//! Invariants
+//! 1. Once a check has failed, every later one on the same context fails.
+//! 2. The first interrupt wins.
+//!
+//! Threads: a context is shared by all threads that work for its request; others observe and interrupt it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::memory::{Charge, MemoryBudget};
+use crate::error::{Error, Interrupt, Result};
+
+/// Maximum pieces of work (samples, labels, steps) between two calls of [`QueryContext::check`].
+pub const CHECK_INTERVAL: usize = 4096;
+
+/// Deadline, cancel switch and memory budget of one request; clones share them.
+#[derive(Clone)]
+pub struct QueryContext {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    deadline: Option<Instant>,
+    /// 0 while running, otherwise an [`Interrupt`].
+    interrupt: AtomicU8,
+    memory: MemoryBudget,
+    /// Reads return partial results instead of waiting for the rest.
+    takes_partial: bool,
+    /// What is missing from the results.
+    partial: OnceLock<String>,
+    /// Series selected and samples read for the request.
+    n_series: AtomicU64,
+    n_samples: AtomicU64,
+    /// The maximum number of series, and the name of that limit.
+    series_max: OnceLock<(&'static str, u64)>,
+}
+
+impl QueryContext {
+    /// Creates the context of a request that must end within `timeout` and may reserve the memory of `memory`.
+    #[must_use]
+    pub fn new(timeout: Duration, memory: MemoryBudget) -> Self {
+        Self::build(Instant::now().checked_add(timeout), memory, false)
+    }
+
+    /// Creates a context as [`QueryContext::new`] does, whose reads do not wait for the replay of the log: they return
+    /// partial results, reported by [`QueryContext::partial`].
+    #[must_use]
+    pub fn taking_partial(timeout: Duration, memory: MemoryBudget) -> Self {
+        Self::build(Instant::now().checked_add(timeout), memory, true)
+    }
+
+    /// Returns a context without deadline and limits, for internal work of the store and for tests.
+    #[must_use]
+    pub fn unbounded() -> Self {
+        Self::build(None, MemoryBudget::new("memory", usize::MAX), false)
+    }
+
+    fn build(deadline: Option<Instant>, memory: MemoryBudget, takes_partial: bool) -> Self {
+        let shared = Shared {
+            deadline,
+            interrupt: AtomicU8::new(0),
+            memory,
+            takes_partial,
+            partial: OnceLock::new(),
+            n_series: AtomicU64::new(0),
+            n_samples: AtomicU64::new(0),
+            series_max: OnceLock::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Limits the number of series of the request; `what` names the limit in errors. The first limit wins.
+    pub fn bound_series(&self, what: &'static str, series_max: u64) {
+        self.shared.series_max.get_or_init(|| (what, series_max));
+    }
+
+    /// Counts series selected for this request.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] above the limit of [`QueryContext::bound_series`].
+    pub(crate) fn count_series(&self, n_series: u64) -> Result<()> {
+        let n_before = self.shared.n_series.fetch_add(n_series, Ordering::Relaxed);
+        match self.shared.series_max.get() {
+            Some(&(what, limit)) if n_before.saturating_add(n_series) > limit => {
+                Err(Error::Limit { what, used: n_before.saturating_add(n_series), limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts samples read for this request.
+    pub(crate) fn count_samples(&self, n_samples: usize) {
+        self.shared.n_samples.fetch_add(n_samples as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the number of series selected for this request so far. Repeated selections count again.
+    #[must_use]
+    pub fn n_series(&self) -> u64 {
+        self.shared.n_series.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of samples read for this request so far.
+    #[must_use]
+    pub fn n_samples(&self) -> u64 {
+        self.shared.n_samples.load(Ordering::Relaxed)
+    }
+
+    /// Returns a warning that says what is missing from the results; `None` if they are complete.
+    #[must_use]
+    pub fn partial(&self) -> Option<&str> {
+        self.shared.partial.get().map(String::as_str)
+    }
+
+    /// Records what is missing if the request accepts partial results; otherwise returns `false`. The first record
+    /// wins.
+    pub(crate) fn note_partial(&self, missing: impl FnOnce() -> String) -> bool {
+        if self.shared.takes_partial {
+            self.shared.partial.get_or_init(missing);
+        }
+        self.shared.takes_partial
+    }
+
+    /// Interrupts the request: the next check on any thread fails. The first reason wins.
+    pub fn interrupt(&self, reason: Interrupt) {
+        let _first_stands =
+            self.shared.interrupt.compare_exchange(0, reason as u8, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Returns `Ok` while the request may continue. Reads the clock, which takes some 25 ns.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] after the deadline or [`QueryContext::interrupt`].
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match self.interrupted() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Interrupted(reason)),
+        }
+    }
+
+    /// Returns why the request must end; `None` while it may continue.
+    #[must_use]
+    pub fn interrupted(&self) -> Option<Interrupt> {
+        if let Some(deadline) = self.shared.deadline
+            && Instant::now() >= deadline
+        {
+            self.interrupt(Interrupt::Deadline);
+        }
+        Interrupt::of(self.shared.interrupt.load(Ordering::Relaxed))
+    }
+
+    /// Returns the remaining time; `None` without a deadline.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.shared.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Creates an empty charge on the memory budget.
+    #[must_use]
+    pub fn charge(&self) -> Charge {
+        self.shared.memory.charge()
+    }
+
+    /// Returns the memory budget.
+    #[must_use]
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.shared.memory
+    }
+}
+
+impl fmt::Debug for QueryContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueryContext({:?}, {} bytes)", self.interrupted(), self.memory().used())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_interrupt_wins() {
+        let ctx = QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", 0));
+        assert!(matches!(ctx.check(), Err(Error::Interrupted(Interrupt::Deadline))));
+        ctx.interrupt(Interrupt::Canceled);
+        assert_eq!(ctx.interrupted(), Some(Interrupt::Deadline));
+        let endless = QueryContext::unbounded();
+        endless.check().unwrap();
+        endless.interrupt(Interrupt::Shutdown);
+        assert!(matches!(endless.check(), Err(Error::Interrupted(Interrupt::Shutdown))));
+    }
+
+    #[test]
+    fn series_are_limited() {
+        let ctx = QueryContext::unbounded();
+        ctx.count_series(7).unwrap();
+        ctx.bound_series("series of a call", 8);
+        ctx.count_series(1).unwrap();
+        let refused = ctx.count_series(1).unwrap_err();
+        assert_eq!(refused.to_string(), "series of a call: 9 exceeds the limit of 8");
+        ctx.count_samples(3);
+        assert_eq!((ctx.n_series(), ctx.n_samples()), (9, 3));
+    }
+}

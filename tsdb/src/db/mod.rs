@@ -1,0 +1,580 @@
+//! The API of the store.
+//!
+//! ```text
+//! <data>/lock                        held while the store is open
+//! <data>/wal/000000-002/000/...      the first of two logs (`wal`)
+//! <data>/blocks/00000007.block       samples that left the heads (`block`)
+//! <data>/tombstones                  delete rules for samples that are still in blocks
+//! <data>/quarantine/...              damaged bytes that replay skipped
+//! <data>/snapshots/<name>/...        data directories with copies of the store
+//! <data>/import/*.block              blocks for the next import
+//! ```
+
+mod analysis;
+pub(crate) mod cardinality;
+mod snapshot;
+mod stats;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::background::{BackgroundTasks, WalSyncTask};
+use crate::block::BlockSet;
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::flush::FlushStats;
+use crate::fs::{Fs, Lock};
+use crate::head::{GroupCounts, SeriesGroup};
+use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Matcher, Metadata, StringSet};
+use crate::logs::Log;
+use crate::options::{Options, WalSync};
+use crate::replaying::{ReplayStatus, Replayer, Source, replay};
+use crate::sample::{Rejected, SeriesHandle, TimeRange, WriteBatch};
+use crate::select::{Need, SelectHints, SeriesSet};
+use crate::shard::{Appending, Shard, ShardAppend, shard_of};
+use crate::store::Store;
+use crate::store::exemplars::ExemplarSet;
+use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
+
+pub use analysis::SeriesCost;
+pub use stats::{BlockSummary, Stats};
+
+/// An open data directory. All methods may be called by any number of threads.
+pub struct Db {
+    /// Dropped first, as flushes wait for the replay.
+    _replayer: Option<Replayer>,
+    /// Threads that work on the store.
+    _tasks: Option<BackgroundTasks>,
+    _wal_sync: Option<WalSyncTask>,
+    store: Arc<Store>,
+    path: PathBuf,
+    n_appended: AtomicU64,
+    n_histograms: AtomicU64,
+    /// Released last.
+    _lock: Box<dyn Lock>,
+}
+
+impl Db {
+    /// Opens a data directory, which is created if it does not exist, and replays its log.
+    ///
+    /// Returns when the log is replayed. With [`Options::wal_replay_in_background`] it returns as soon as the log's
+    /// series are known. Appends are then accepted and acknowledged as usual, and become visible when the log is
+    /// replayed. Reads of a range for which the log may have samples wait for the replay until their deadline
+    /// ([`Error::Replaying`]), or return partial results ([`QueryContext::taking_partial`]). Flushes, deletions,
+    /// snapshots and [`Db::compact_fully`] wait. If the replay fails, all of them fail ([`Error::ReplayFailed`]); see
+    /// [`Db::wait_replayed`] and [`Db::replay_status`].
+    ///
+    /// # Errors
+    /// [`Error::Options`], [`Error::Locked`] if another process has the directory open, [`Error::Io`],
+    /// [`Error::Version`] if a file has a newer format, [`Error::Corrupt`] if a log frame with a correct checksum holds
+    /// an unknown record or the file of delete rules is damaged.
+    pub fn open(path: &Path, options: Options) -> Result<Self> {
+        options.check()?;
+        let fs = Arc::clone(&options.fs);
+        create_data_dir(&*fs, path)?;
+        let lock = lock(&*fs, &path.join("lock"))?;
+        let wal_dir = path.join("wal");
+        let epochs = epochs(&*fs, &wal_dir)?;
+        let epoch = current_epoch(&epochs, options.n_logs())?;
+        // Before the first change, so that files of a newer version stay unchanged.
+        check_versions(&*fs, &wal_dir, &epochs)?;
+        let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes)?;
+        let logs = open_logs(&wal_dir, epoch, &options)?;
+        let group_counts = GroupCounts::default();
+        let shards = make_shards(&wal_dir, &logs, &options, &group_counts)?;
+        // New directories must survive a power cut; the log syncs only the entries of its segments.
+        for dir in [&epoch.dir(&wal_dir), &wal_dir, blocks.dir(), path] {
+            fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        }
+
+        let source = Source { wal_dir: wal_dir.clone(), epochs, quarantine: path.join("quarantine") };
+        let store = Arc::new(Store::new(options, (wal_dir, epoch), (logs, shards), group_counts, blocks));
+        let replayer = if store.options.wal_replay_in_background {
+            Some(Replayer::start(&store, source)?)
+        } else {
+            replay(&store, &source, || {})?;
+            None
+        };
+        let interval = store.options.wal_sync == WalSync::Interval;
+        let wal_sync = interval.then(|| WalSyncTask::start(Arc::clone(&store))).transpose();
+        let tasks = store.options.background.then(|| BackgroundTasks::start(&store)).transpose();
+        Ok(Self {
+            _replayer: replayer,
+            _tasks: tasks.map_err(Error::io("start a thread for", path))?,
+            _wal_sync: wal_sync.map_err(Error::io("start a thread for", path))?,
+            store,
+            path: path.to_owned(),
+            n_appended: AtomicU64::new(0),
+            n_histograms: AtomicU64::new(0),
+            _lock: lock,
+        })
+    }
+
+    /// Waits until the log is replayed; returns at once unless it is replayed in the background.
+    ///
+    /// # Errors
+    /// [`Error::ReplayFailed`], [`Error::Replaying`] at the deadline of `ctx`, [`Error::Interrupted`].
+    pub fn wait_replayed(&self, ctx: &QueryContext) -> Result<()> {
+        self.store.replaying.wait(ctx)
+    }
+
+    /// Returns the progress of the replay.
+    #[must_use]
+    pub fn replay_status(&self) -> ReplayStatus {
+        self.store.replaying.status()
+    }
+
+    /// Returns the handle of a series, which is created if it is new. A new series is durable with the next append to
+    /// it.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the label set or the head is too large; [`Error::Poisoned`] or [`Error::Io`] if the series
+    /// is new and its shard's log accepts no appends; [`Error::ReplayFailed`].
+    pub fn series(&self, labels: &Labels) -> Result<SeriesHandle> {
+        self.series_for(labels, SeriesGroup::NONE)
+    }
+
+    /// Does what [`Db::series`] does and adds the series to a group if it belongs to none.
+    ///
+    /// # Errors
+    /// As [`Db::series`].
+    pub fn series_for(&self, labels: &Labels, group: SeriesGroup) -> Result<SeriesHandle> {
+        if labels.size() > LABELS_SIZE_MAX {
+            let (used, limit) = (labels.size() as u64, LABELS_SIZE_MAX as u64);
+            return Err(Error::Limit { what: "bytes of a label set", used, limit });
+        }
+        self.store.replaying.check()?;
+        let shards = &self.store.shards;
+        shards[shard_of(labels, shards.len())].series(labels, group, &self.store.next_ref)
+    }
+
+    /// Returns the handle of a series; `None` if it is not in memory.
+    #[must_use]
+    pub fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
+        let shards = &self.store.shards;
+        shards[shard_of(labels, shards.len())].find(labels)
+    }
+
+    /// Does what [`Db::find`] does and adds the series to a group if it belongs to none.
+    #[must_use]
+    pub fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
+        let shards = &self.store.shards;
+        shards[shard_of(labels, shards.len())].find_for(labels, group)
+    }
+
+    /// Returns the number of series in memory that belong to a group.
+    #[must_use]
+    pub fn n_series_of(&self, group: SeriesGroup) -> u64 {
+        self.store.group_counts.of(group)
+    }
+
+    /// Returns the number of series in memory.
+    #[must_use]
+    pub fn n_series(&self) -> u64 {
+        self.store.group_counts.total()
+    }
+
+    /// Assigns each series in memory to the group that `group_of` returns for its value of `label`, and all others to
+    /// none; without a label all belong to none. Locks one shard after the other while it visits all its series.
+    pub fn regroup(&self, label: Option<&str>, mut group_of: impl FnMut(&str) -> SeriesGroup) {
+        for shard in &self.store.shards {
+            match label {
+                Some(label) => shard.head_mut().regroup(label, &mut group_of),
+                None => shard.head_mut().ungroup(),
+            }
+        }
+    }
+
+    /// Checks that the logs accept appends; accesses the disk only after it has failed.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] until a restart, [`Error::Io`] while the disk is full.
+    pub fn ready(&self) -> Result<()> {
+        self.store.logs.iter().try_for_each(|log| log.wal().ready())
+    }
+
+    /// Appends samples and exemplars. On return all of them, except those in [`WriteBatch::rejected`] and
+    /// [`WriteBatch::rejected_exemplars`], are visible to reads and written to the operating system, and synced under
+    /// [`WalSync::Always`]. A sample that the store already has, bit for bit, is accepted again.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. The
+    /// same batch may be appended again. [`Error::ReplayFailed`].
+    pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
+        let mut rejected = std::mem::take(&mut batch.rejected);
+        rejected.clear();
+        batch.rejected_exemplars.clear();
+        let appended = self.append_all(batch, &mut rejected);
+        batch.rejected = rejected;
+        for (log, position) in appended? {
+            log.wal().commit(position)?;
+        }
+        Ok(())
+    }
+
+    fn append_all(&self, batch: &mut WriteBatch, rejected: &mut Vec<Rejected>) -> Result<Vec<(&Log, Position)>> {
+        // All shards are checked before one is changed: a request is stored entirely or not at all.
+        let shards = self.store.shards.iter().enumerate();
+        shards.filter(|(idx, _)| batch.of_shard(*idx).is_some()).try_for_each(|(_, shard)| shard.ready())?;
+        batch.exemplars.iter().try_for_each(|of| self.store.shards[usize::from(of.series.shard)].ready())?;
+        let append_guard = self.store.isolation.begin_append();
+        // Read inside the append: an append after a freeze is checked against the newest timestamp at the freeze or a
+        // newer one, which bounds the age of the oldest sample in the log.
+        let bounds = self.store.bounds();
+        let held = self.store.replaying.hold(batch.len() + batch.n_starts(), batch.histograms_size())?;
+        let horizon = self.store.isolation.horizon();
+        let of = Appending { bounds, append_id: append_guard.id(), horizon };
+        let mut positions = Vec::with_capacity(self.store.logs.len());
+        for (idx, log) in self.store.logs.iter().enumerate() {
+            let shards = self.store.shards_of(idx);
+            let mut concerned = shards.filter_map(|(idx, shard)| Some((shard, batch.of_shard(idx)?))).peekable();
+            if concerned.peek().is_none() {
+                continue;
+            }
+            let mut appending = log.append();
+            for (shard, of_shard) in concerned {
+                let gathered = appending.gathered();
+                let appended = match held {
+                    None => shard.append(&of, of_shard, gathered, rejected),
+                    Some(_) => shard.hold(&bounds, of_shard, gathered, rejected),
+                };
+                self.note(appended);
+            }
+            positions.push((&**log, appending.finish()));
+        }
+        if let Some(charge) = held {
+            self.store.replaying.keep(charge, rejected.len());
+        }
+        positions.extend(self.store.append_exemplars(batch, bounds.future_max_ms));
+        Ok(positions)
+    }
+
+    fn note(&self, appended: ShardAppend) {
+        self.store.raise_newest(appended.newest_ms);
+        self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
+        // Fast path: no histograms.
+        if appended.n_histograms > 0 {
+            self.n_histograms.fetch_add(appended.n_histograms as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Selects the series that pass all matchers (all series if there are none) and have samples in `range`, ascending
+    /// by labels. Sees all requests that were acknowledged before, and no part of later ones.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Io`] and
+    /// [`Error::Corrupt`] if a block cannot be read, [`Error::Replaying`] and [`Error::ReplayFailed`].
+    pub fn select(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        self.select_with(ctx, matchers, range, SelectHints::default())
+    }
+
+    /// Selects as [`Db::select`] does, for callers that need only some labels or samples.
+    ///
+    /// # Errors
+    /// As [`Db::select`].
+    pub fn select_with(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+        hints: SelectHints,
+    ) -> Result<SeriesSet> {
+        self.store.replaying.wait_for(ctx, range)?;
+        let need = if hints.only_newest { Need::Newest } else { Need::Samples };
+        SeriesSet::new(ctx, &self.store, matchers, range, need, hints)
+    }
+
+    /// Selects as [`Db::select`] does, for callers that need labels only: samples of the heads are not copied, and the
+    /// samples of a series must not be read.
+    ///
+    /// # Errors
+    /// As [`Db::select`].
+    pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        self.store.replaying.wait_for(ctx, range)?;
+        SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels, SelectHints::default())
+    }
+
+    /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Replaying`] and
+    /// [`Error::ReplayFailed`].
+    pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
+        // The log may have exemplars of any time.
+        self.store.replaying.wait_for(ctx, TimeRange::ALL)?;
+        self.store.exemplars.select(ctx, selectors, range)
+    }
+
+    /// Returns the label names of all series that pass all matchers, ascending.
+    ///
+    /// As in Prometheus, `range` only selects the heads and blocks to read: those with samples in it.
+    ///
+    /// # Errors
+    /// As [`Db::select`].
+    pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<StringSet> {
+        self.store.replaying.wait_for(ctx, range)?;
+        let mut names = StringSet::new(ctx);
+        for shard in self.shards_in(range) {
+            shard.head().label_names(ctx, matchers, &mut names)?;
+        }
+        for stored in self.store.blocks.list().iter().filter(|stored| stored.meta().range.overlaps(range)) {
+            stored.label_names(ctx, matchers, &mut names)?;
+        }
+        Ok(names)
+    }
+
+    /// Returns the values of a label in all series that pass all matchers, ascending; for `range` see
+    /// [`Db::label_names`].
+    ///
+    /// # Errors
+    /// As [`Db::select`].
+    pub fn label_values(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<StringSet> {
+        self.store.replaying.wait_for(ctx, range)?;
+        let mut values = StringSet::new(ctx);
+        for shard in self.shards_in(range) {
+            shard.head().label_values(ctx, name, matchers, &mut values)?;
+        }
+        for stored in self.store.blocks.list().iter().filter(|stored| stored.meta().range.overlaps(range)) {
+            stored.label_values(ctx, name, matchers, &mut values)?;
+        }
+        Ok(values)
+    }
+
+    fn shards_in(&self, range: TimeRange) -> &[Shard] {
+        let shards = &self.store.shards;
+        let covered = shards.iter().any(|shard| shard.head().range().is_some_and(|head| head.overlaps(range)));
+        if covered { shards } else { &[] }
+    }
+
+    /// Stores metadata of metric families, replacing what they had.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] above [`METADATA_FAMILIES_MAX`] or [`METADATA_SIZE_MAX`], [`Error::Io`] and [`Error::Poisoned`]
+    /// as [`Db::append`]. Families before the rejected one are stored.
+    pub fn set_metadata<'a>(&self, families: impl IntoIterator<Item = (&'a str, Metadata)>) -> Result<()> {
+        self.store.replaying.check()?;
+        let wal = self.store.logs[0].wal();
+        for (family, metadata) in families {
+            let size = family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
+            limit("bytes of a metric family's metadata", size, METADATA_SIZE_MAX)?;
+            let mut known = self.store.known_metadata();
+            if known.get(family) == Some(&metadata) {
+                continue;
+            }
+            if !known.contains_key(family) {
+                limit("metric families with metadata", known.len() + 1, METADATA_FAMILIES_MAX)?;
+            }
+            wal.ready()?;
+            wal.append_metadata(family, &metadata);
+            Arc::make_mut(&mut known).insert(family.to_owned(), metadata);
+        }
+        wal.commit(wal.end())
+    }
+
+    /// Returns the present metadata of all metric families without copying it.
+    #[must_use]
+    pub fn metadata(&self) -> Arc<BTreeMap<String, Metadata>> {
+        self.store.metadata()
+    }
+
+    /// Deletes the samples in `range` of the series that pass all matchers. On return no read returns them, and the
+    /// deletion survives a power cut; the next merge frees their space. Samples appended later are not affected.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]; [`Error::Limit`] if too many deletions wait for their merge; [`Error::Corrupt`] if the
+    /// matching series of a block cannot be determined. Nothing is deleted then.
+    pub fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
+        self.store.delete(matchers, range)
+    }
+
+    /// Writes the samples in the heads to blocks and truncates the logs.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Poisoned`]; nothing is lost, and the next flush tries again. [`Error::ReplayFailed`].
+    pub fn flush(&self) -> Result<FlushStats> {
+        self.store.flush()
+    }
+
+    /// Runs the merges that are due and applies retention. Background tasks do this by themselves.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corrupt`]; the blocks of a failed merge stay.
+    pub fn compact(&self) -> Result<()> {
+        self.store.compact(&AtomicBool::new(false))
+    }
+
+    /// Flushes, then merges as much as possible, so that the store takes the least space.
+    ///
+    /// # Errors
+    /// As [`Db::flush`] and [`Db::compact`].
+    pub fn compact_fully(&self) -> Result<()> {
+        self.flush()?;
+        self.store.compact_fully(&AtomicBool::new(false))
+    }
+
+    /// Rewrites the blocks that hold deleted samples.
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn clean_tombstones(&self) -> Result<()> {
+        self.store.clean_tombstones(&AtomicBool::new(false))
+    }
+
+    /// Creates a snapshot: a data directory below `snapshots` with all data acknowledged before, consistent at one
+    /// instant. Blocks are hard links; metadata and exemplars are included. With `skip_head` it contains only samples
+    /// that are in blocks already. Returns its path.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]; [`Error::Io`] if the name exists.
+    pub fn snapshot(&self, name: &str, skip_head: bool) -> Result<PathBuf> {
+        let dir = self.snapshot_path(name);
+        self.store.snapshot(&dir, skip_head)?;
+        Ok(dir)
+    }
+
+    /// Returns the directory of a snapshot by name, whether or not it exists.
+    pub fn snapshot_path(&self, name: &str) -> PathBuf {
+        self.path.join("snapshots").join(name)
+    }
+
+    /// Imports the blocks in the directory `import` of the data directory and its subdirectories, all of them or none,
+    /// removes their files, and returns their number. Out-of-order limits do not apply to their samples, retention
+    /// does. If the store has a sample at the same timestamp, it keeps its own.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`]: nothing was imported.
+    pub fn import(&self) -> Result<usize> {
+        self.store.import(&self.path.join("import"))
+    }
+
+    /// Returns the time range of the samples; deleted ones may be included.
+    pub fn time_range(&self) -> Option<TimeRange> {
+        let blocks = self.store.blocks.list();
+        let of_blocks = blocks.iter().map(|stored| stored.meta().range);
+        let of_heads = self.store.shards.iter().filter_map(|shard| shard.head().range());
+        of_blocks.chain(of_heads).reduce(TimeRange::hull)
+    }
+
+    /// Returns statistics of the store.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.store, self.n_appended.load(Ordering::Relaxed), self.n_histograms.load(Ordering::Relaxed))
+    }
+
+    /// Returns the reasons why writes are refused, for the store and per log; empty if none are.
+    #[must_use]
+    pub fn write_refusals(&self) -> Vec<String> {
+        let of_log = |(idx, log): (usize, &Arc<Log>)| match log.wal().health() {
+            Health::Ok => None,
+            Health::Blocked(reason) => Some(format!("the store cannot write its log {idx}: {reason}")),
+            Health::Poisoned(reason) => Some(format!("log {idx} accepts no writes until a restart: {reason}")),
+        };
+        let of_replay = self.store.replaying.write_refusal();
+        of_replay.into_iter().chain(self.store.logs.iter().enumerate().filter_map(of_log)).collect()
+    }
+
+    /// Writes buffered log records to the operating system. For callers that create many series: otherwise the next
+    /// append, from any sender, compresses and writes all of their definitions.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Poisoned`].
+    pub fn write_out(&self) -> Result<()> {
+        self.store.logs.iter().try_for_each(|log| log.wal().write_out())
+    }
+
+    /// Syncs everything that was appended.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Poisoned`].
+    pub fn sync(&self) -> Result<()> {
+        for log in &self.store.logs {
+            log.wal().commit(log.wal().end())?;
+            log.wal().sync()?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+fn limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
+    if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
+}
+
+/// Creates the data directory and its missing parents durably.
+fn create_data_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.list(dir).is_err();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    fs.create_dir(path).map_err(Error::io("create", path))?;
+    for dir in missing {
+        let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs.sync_dir(above).map_err(Error::io("sync", above))?;
+    }
+    Ok(())
+}
+
+/// Takes the lock that excludes other processes.
+fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
+    fs.lock(path).map_err(|refused| match refused.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: path.to_owned() },
+        _ => Error::io("lock", path)(refused),
+    })
+}
+
+/// Returns the epochs of the log, oldest first.
+fn epochs(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Epoch>> {
+    let names = match fs.list(wal_dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(Error::io("list", wal_dir))?,
+    };
+    let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
+    epochs.sort_unstable();
+    Ok(epochs)
+}
+
+/// Returns the epoch to write to: the newest one if it has as many logs, otherwise a new one.
+fn current_epoch(epochs: &[Epoch], logs: usize) -> Result<Epoch> {
+    match epochs.last() {
+        Some(last) if last.logs == logs => Ok(*last),
+        Some(last) => last.next(logs),
+        None => Ok(Epoch { number: 0, logs }),
+    }
+}
+
+fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc<Log>]>> {
+    let open = |number| {
+        let wal = Wal::open(WalOptions {
+            number,
+            dir: epoch.log_dir(wal_dir, number),
+            fs: Arc::clone(&options.fs),
+            sync: options.wal_sync,
+            segment_size_bytes: options.wal_segment_size_bytes,
+        })?;
+        Ok(Log::new(wal))
+    };
+    (0..epoch.logs).map(open).collect()
+}
+
+fn make_shards(wal_dir: &Path, logs: &[Arc<Log>], options: &Options, counts: &GroupCounts) -> Result<Box<[Shard]>> {
+    let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
+    let size_max = options.head_size_max_bytes / options.shards;
+    let log = |idx: u16| Arc::clone(&logs[usize::from(idx) % logs.len()]);
+    Ok((0..options.shards as u16).map(|idx| Shard::new(idx, seed, log(idx), size_max).counting_in(counts)).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Snapshots and imports: copying whole blocks out of the store and into it.
+
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::block::set::pending_import::PendingImport;
+use crate::block::{Block, BlockId, BlockOrigin, StoredBlock};
+use crate::compact::{Merging, merge};
+use crate::error::{Error, Result};
+use crate::store::Store;
+use crate::wal::write_snapshot_log;
+
+impl Store {
+    /// Creates a data directory with hard links to all blocks, and a log with metadata and exemplars; see
+    /// [`Db::snapshot`](crate::Db::snapshot).
+    ///
+    /// # Errors
+    /// As there. A partially created directory stays.
+    pub(crate) fn snapshot(&self, dir: &Path, skip_head: bool) -> Result<()> {
+        let fs = &self.options.fs;
+        if fs.list(dir).is_ok() {
+            let exists = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(Error::io("create", dir)(exists));
+        }
+        if !skip_head {
+            self.flush()?;
+        }
+        let blocks_dir = dir.join("blocks");
+        fs.create_dir(&blocks_dir).map_err(Error::io("create", &blocks_dir))?;
+        self.blocks.link_into(dir, &blocks_dir)?;
+        let (metadata, exemplars) = (self.metadata(), self.exemplars.by_log(1));
+        let families = metadata.iter().map(|(family, metadata)| (family.as_str(), metadata));
+        let next_ref = self.next_ref.load(Ordering::SeqCst);
+        write_snapshot_log(&**fs, &dir.join("wal"), next_ref, families, &exemplars.concat())?;
+        let parents = dir.ancestors().skip(1).take(2);
+        for dir in [&blocks_dir, dir].into_iter().map(|dir| dir as &Path).chain(parents) {
+            fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        }
+        Ok(())
+    }
+
+    /// Imports blocks; see [`Db::import`](crate::Db::import). Each is rewritten with an id of this store and verified
+    /// in the process. The blocks of a failed or interrupted import are removed ([`PendingImport`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn import(&self, dir: &Path) -> Result<usize> {
+        let _one_at_a_time = self.compacting();
+        let paths = self.importable(dir)?;
+        if paths.is_empty() {
+            return Ok(0);
+        }
+        // Of two samples with one timestamp that of the earlier flush wins: samples in the heads go first.
+        self.flush()?;
+        let ids = self.blocks.next_ids(paths.len() as u64);
+        let (fs, blocks_dir) = (&*self.options.fs, self.blocks.dir());
+        let importing = PendingImport::begin(fs, blocks_dir, ids.clone())?;
+        if let Err(refused) = self.import_all(&paths, ids, &importing) {
+            if let Err(error) = importing.undo(fs, blocks_dir) {
+                tracing::error!(%error, "the blocks of a failed import are removed at the next start");
+            }
+            return Err(refused);
+        }
+        // They are in the store; importing them again would change nothing.
+        for path in &paths {
+            if let Err(error) = fs.remove(path) {
+                tracing::error!(?path, %error, "could not remove an imported block");
+            }
+        }
+        for folder in paths.iter().filter_map(|path| path.parent()).filter(|&folder| folder != dir) {
+            // A directory with other files, or one already removed, is ignored.
+            let _ = fs.remove_dir(folder);
+        }
+        // If retention fails now, the next background run applies it.
+        if let Err(error) = self.expire() {
+            tracing::error!(%error, "could not apply retention to imported blocks");
+        }
+        Ok(paths.len())
+    }
+
+    fn import_all(&self, paths: &[PathBuf], ids: RangeInclusive<u64>, importing: &PendingImport) -> Result<()> {
+        let mut imported = Vec::with_capacity(paths.len());
+        for (path, id) in paths.iter().zip(ids) {
+            imported.extend(self.import_one(path, BlockId(id))?);
+        }
+        let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
+        self.blocks.add_once(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
+        newest_ms.into_iter().for_each(|newest_ms| self.raise_newest(newest_ms));
+        Ok(())
+    }
+
+    /// Lists the blocks in a directory and its subdirectories, sorted by name.
+    fn importable(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for name in self.names(dir)? {
+            let path = dir.join(&name);
+            match BlockId::parse(&name) {
+                Some(_) => paths.push(path),
+                None => {
+                    let names = self.names(&path)?;
+                    paths
+                        .extend(names.iter().filter(|name| BlockId::parse(name).is_some()).map(|name| path.join(name)));
+                }
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Lists a directory; empty if it does not exist.
+    fn names(&self, dir: &Path) -> Result<Vec<String>> {
+        match self.options.fs.list(dir) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
+            names => names.map_err(Error::io("list", dir)),
+        }
+    }
+
+    fn import_one(&self, path: &Path, id: BlockId) -> Result<Option<Arc<Block>>> {
+        let source = self.blocks.open_foreign(path)?;
+        let flush = self.blocks.next_flush();
+        let origin = BlockOrigin {
+            id,
+            window: source.meta().origin.window,
+            level: source.meta().origin.level,
+            flushes: (flush, flush),
+            sources: Vec::new(),
+            deletions: self.blocks.last_deletion(),
+        };
+        let stop = AtomicBool::new(false);
+        let merging =
+            Merging { fs: Arc::clone(&self.options.fs), dir: self.blocks.dir(), throttle: &self.throttle, stop: &stop };
+        let merged = merge(&[Arc::new(StoredBlock::whole(source))], origin, &merging)?;
+        merged.meta.map(|_| self.blocks.open_block(id)).transpose()
+    }
+}

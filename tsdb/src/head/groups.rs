@@ -1,0 +1,211 @@
+//! Series groups: every series in memory belongs to one group, and the number of series per group is known at any time.
+//!
+//! The store only counts; the caller decides what a group is. Used for limits on active series.
+//!
+//! Invariants
+//! 1. A series belongs to [`SeriesGroup::NONE`] until it is claimed, and then to the first group that claimed it.
+//! 2. The counts cover the series in the heads; each changes under the lock of the series' head.
+//!
+//! Threads: counts are read without a lock. Crash: groups are not persisted; after a start all series belong to no
+//! group until [`Db::regroup`](crate::Db::regroup) or the next look-up claims them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use roaring::RoaringBitmap;
+
+use super::Head;
+use crate::index::Column;
+
+/// A group of series, numbered up to [`SeriesGroup::MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct SeriesGroup(u16);
+
+impl SeriesGroup {
+    /// The group of series that belong to no other.
+    pub const NONE: Self = Self(0);
+    /// The highest group number.
+    pub const MAX: u16 = 4_095;
+
+    /// Returns the group with a number; `None` above [`SeriesGroup::MAX`].
+    #[must_use]
+    pub fn new(number: u16) -> Option<Self> {
+        (number <= Self::MAX).then_some(Self(number))
+    }
+
+    /// Returns the group's number.
+    #[must_use]
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
+    fn idx(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The number of series per group, over all shards.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupCounts(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    total: AtomicU64,
+    of_group: Box<[AtomicU64]>,
+}
+
+impl Default for GroupCounts {
+    fn default() -> Self {
+        let of_group = (0..=SeriesGroup::MAX).map(|_| AtomicU64::new(0)).collect();
+        Self(Arc::new(Counts { total: AtomicU64::new(0), of_group }))
+    }
+}
+
+impl GroupCounts {
+    /// Returns the number of series in a group.
+    pub(crate) fn of(&self, group: SeriesGroup) -> u64 {
+        self.0.of_group[group.idx()].load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of all series.
+    pub(crate) fn total(&self) -> u64 {
+        self.0.total.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, group: SeriesGroup, n: u64) {
+        self.0.of_group[group.idx()].fetch_add(n, Ordering::Relaxed);
+    }
+
+    fn take(&self, group: SeriesGroup, n: u64) {
+        self.0.of_group[group.idx()].fetch_sub(n, Ordering::Relaxed);
+    }
+}
+
+/// The groups of a shard's series, by slot.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    /// Ends at the highest slot that was ever claimed.
+    of_slot: Column<SeriesGroup>,
+    counts: GroupCounts,
+}
+
+impl Groups {
+    /// Uses shared counts from now on. Must be called before anything is counted.
+    pub(crate) fn count_in(&mut self, counts: GroupCounts) {
+        self.counts = counts;
+    }
+
+    /// Returns the group of a slot.
+    pub(crate) fn of(&self, slot: u32) -> SeriesGroup {
+        self.of_slot.get(slot as usize).copied().unwrap_or_default()
+    }
+
+    /// Counts new series, which belong to no group.
+    pub(crate) fn insert(&mut self, n: u64) {
+        self.counts.add(SeriesGroup::NONE, n);
+        self.counts.0.total.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Removes a series from the counts.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.set(slot, SeriesGroup::NONE);
+        self.counts.take(SeriesGroup::NONE, 1);
+        self.counts.0.total.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Moves the series of a slot to a group.
+    pub(crate) fn set(&mut self, slot: u32, group: SeriesGroup) {
+        let before = self.of(slot);
+        if before == group {
+            return;
+        }
+        while self.of_slot.len() <= slot as usize {
+            self.of_slot.push(SeriesGroup::NONE);
+        }
+        self.of_slot[slot as usize] = group;
+        // Added to the new group before it is removed from the old one: a sum that is read in between is never too
+        // small.
+        self.counts.add(group, 1);
+        self.counts.take(before, 1);
+    }
+
+    /// Frees memory of the slots from `end` on; none of them has a series.
+    pub(crate) fn truncate(&mut self, end: usize) {
+        self.of_slot.truncate(end.min(self.of_slot.len()));
+    }
+
+    /// Returns the size of the groups by slot in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.of_slot.size()
+    }
+}
+
+impl Head {
+    /// Counts series in shared counts. Must be called before the first series.
+    pub(crate) fn count_in(&mut self, counts: GroupCounts) {
+        debug_assert_eq!(self.len(), 0, "what is counted already would be lost");
+        self.table.groups.count_in(counts);
+    }
+
+    /// Returns the group of a series.
+    pub(crate) fn group(&self, slot: u32) -> SeriesGroup {
+        self.table.groups.of(slot)
+    }
+
+    /// Assigns a series to a group if it belongs to none.
+    pub(crate) fn claim(&mut self, slot: u32, group: SeriesGroup) {
+        if self.group(slot) == SeriesGroup::NONE {
+            self.table.groups.set(slot, group);
+        }
+    }
+
+    /// Assigns each series to the group that `group_of` returns for its value of a label; series without the label
+    /// belong to none.
+    pub(crate) fn regroup(&mut self, label: &str, group_of: &mut dyn FnMut(&str) -> SeriesGroup) {
+        self.ungroup();
+        let table = &mut self.table;
+        table.index.for_each_value(&table.symbols, label, |value, slots: RoaringBitmap| {
+            let group = group_of(value);
+            slots.into_iter().for_each(|slot| table.groups.set(slot, group));
+        });
+    }
+
+    /// Removes all series from their groups.
+    pub(crate) fn ungroup(&mut self) {
+        // Slots are less than 2^31.
+        (0..self.table.end() as u32).for_each(|slot| self.table.groups.set(slot, SeriesGroup::NONE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(number: u16) -> SeriesGroup {
+        SeriesGroup::new(number).unwrap()
+    }
+
+    #[test]
+    fn series_are_counted_in_their_group() {
+        let counts = GroupCounts::default();
+        let (mut one, mut other) = (Groups::default(), Groups::default());
+        one.count_in(counts.clone());
+        other.count_in(counts.clone());
+        one.insert(3);
+        other.insert(1);
+        one.set(2, group(7));
+        one.set(2, group(7));
+        other.set(0, group(7));
+        let all = || (counts.total(), counts.of(SeriesGroup::NONE), counts.of(group(7)));
+        assert_eq!((all(), one.of(2), one.of(0)), ((4, 2, 2), group(7), SeriesGroup::NONE));
+        one.remove(2);
+        one.truncate(2);
+        assert_eq!((all(), one.of(2)), ((3, 2, 1), SeriesGroup::NONE));
+    }
+
+    #[test]
+    fn group_numbers_are_bounded() {
+        assert_eq!(SeriesGroup::new(SeriesGroup::MAX).map(SeriesGroup::number), Some(4_095));
+        assert_eq!(SeriesGroup::new(SeriesGroup::MAX + 1), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! Sorting series by labels without holding the lock for long.
+//!
+//! Most series have a rank: their position in label order when the series were last ranked. Sorting those is sorting
+//! integers. New series are compared label by label, in runs that are sorted and then merged pairwise and into the
+//! ranked ones. A [`SlotSort`] makes a bounded number of comparisons per step; the lock may be released between steps.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use roaring::RoaringBitmap;
+
+use super::Head;
+use super::table::{SlotRef, UNRANKED};
+use crate::context::Charge;
+use crate::index::Column;
+
+/// Series sorted in one step.
+const RUN_SERIES: usize = 1024;
+/// Series merged in one step.
+const MERGE_SERIES: usize = 4096;
+
+/// A list that is this many times shorter than another is merged by binary search.
+const SPARSE: usize = 32;
+
+/// Slots that are being sorted by labels.
+#[derive(Debug)]
+pub(crate) struct SlotSort {
+    /// Ranks and their slots, until [`SlotSort::sort_ranked`].
+    by_rank: Vec<(u32, SlotRef)>,
+    /// Sorted by rank.
+    ranked: Vec<SlotRef>,
+    unsorted: Vec<SlotRef>,
+    /// Sorted runs to be merged; shorter ones come first.
+    runs: VecDeque<Vec<SlotRef>>,
+    /// The merge in progress, which works from the ends: two inputs, and an output in descending order.
+    merging: Option<Merge>,
+    n_removed: u64,
+}
+
+#[derive(Debug)]
+struct Merge {
+    a: Vec<SlotRef>,
+    b: Vec<SlotRef>,
+    merged: Vec<SlotRef>,
+    is_last: bool,
+}
+
+impl SlotSort {
+    /// Starts without slots; `n_removed` is the number of series removed from the head before the first slot was read.
+    pub(crate) fn new(n_removed: u64) -> Self {
+        Self {
+            by_rank: Vec::new(),
+            ranked: Vec::new(),
+            unsorted: Vec::new(),
+            runs: VecDeque::new(),
+            merging: None,
+            n_removed,
+        }
+    }
+
+    /// Adds slots with their ranks. Slots that name another series by now are skipped.
+    pub(crate) fn add(&mut self, head: &Head, slots: &[SlotRef]) {
+        for &of in slots.iter().filter(|&&of| head.is_current(of)) {
+            match head.table.rank(of.slot) {
+                UNRANKED => self.unsorted.push(of),
+                rank => self.by_rank.push((rank, of)),
+            }
+        }
+    }
+
+    /// Sorts the slots that have ranks; needs no lock. Must be called before the first step.
+    pub(crate) fn sort_ranked(&mut self) {
+        let mut by_rank = std::mem::take(&mut self.by_rank);
+        by_rank.sort_unstable_by_key(|&(rank, _)| rank);
+        self.ranked = by_rank.into_iter().map(|(_, of)| of).collect();
+    }
+
+    /// Does part of the work; returns `true` when it is complete. Slots that name another series by now are dropped.
+    pub(crate) fn step(&mut self, head: &Head) -> bool {
+        self.forget_removed(head);
+        if !self.unsorted.is_empty() {
+            let run = self.unsorted.split_off(self.unsorted.len().saturating_sub(RUN_SERIES));
+            if self.unsorted.is_empty() {
+                self.unsorted = Vec::new();
+            }
+            // Each label set is looked up once, not for each comparison.
+            let mut run: Vec<_> = run.into_iter().map(|of| (head.table.label_words(of.slot), of)).collect();
+            run.sort_unstable_by(|(a, _), (b, _)| head.table.compare_words(a, b));
+            self.runs.push_back(run.into_iter().map(|(_, of)| of).collect());
+            return false;
+        }
+        let Some(merge) = self.merging.take().or_else(|| self.next_merge()) else { return true };
+        match merge.step(head) {
+            Ok(merged) => self.finish_merge(merged),
+            Err(unfinished) => self.merging = Some(unfinished),
+        }
+        false
+    }
+
+    /// Returns the slots in label order.
+    pub(crate) fn finish(self) -> Vec<SlotRef> {
+        debug_assert!(self.unsorted.is_empty() && self.runs.is_empty() && self.merging.is_none(), "all steps are done");
+        self.ranked
+    }
+
+    fn next_merge(&mut self) -> Option<Merge> {
+        let a = self.runs.pop_front()?;
+        let (b, is_last) = match self.runs.pop_front() {
+            Some(b) => (b, false),
+            None => (std::mem::take(&mut self.ranked), true),
+        };
+        let merged = Vec::with_capacity(a.len() + b.len());
+        Some(Merge { a, b, merged, is_last })
+    }
+
+    fn finish_merge(&mut self, Merge { mut merged, is_last, .. }: Merge) {
+        merged.reverse();
+        if is_last { self.ranked = merged } else { self.runs.push_back(merged) }
+    }
+
+    /// Drops removed slots: they have no labels to compare, or those of another series.
+    fn forget_removed(&mut self, head: &Head) {
+        if self.n_removed == head.table.n_removed() {
+            return;
+        }
+        self.n_removed = head.table.n_removed();
+        let merging = self.merging.iter_mut().flat_map(|merge| [&mut merge.a, &mut merge.b, &mut merge.merged]);
+        for slots in [&mut self.ranked, &mut self.unsorted].into_iter().chain(&mut self.runs).chain(merging) {
+            slots.retain(|&of| head.is_current(of));
+        }
+    }
+}
+
+/// All series of a head in label order, as of one moment. Selections of many series share it.
+#[derive(Debug)]
+pub(crate) struct SeriesOrder {
+    sorted: Vec<SlotRef>,
+    members: RoaringBitmap,
+    n_removed: u64,
+    /// Charged to the request that created it.
+    _charge: Charge,
+}
+
+impl SeriesOrder {
+    /// Creates the order from sorted series; `n_removed` is the number of series removed from the head before the first
+    /// slot was read.
+    pub(crate) fn new(sorted: Vec<SlotRef>, n_removed: u64, charge: Charge) -> Self {
+        let members = sorted.iter().map(|of| of.slot).collect();
+        Self { sorted, members, n_removed, _charge: charge }
+    }
+
+    /// Returns the series in label order. Some may have been evicted since.
+    pub(crate) fn sorted(&self) -> &[SlotRef] {
+        &self.sorted
+    }
+
+    /// Returns the slots of the series if no series was removed since (`n_removed` is the head's present count): then
+    /// each slot still names the same series.
+    pub(crate) fn members(&self, n_removed: u64) -> Option<&RoaringBitmap> {
+        (self.n_removed == n_removed).then_some(&self.members)
+    }
+}
+
+/// The ranks of all series of a head, computed without its lock.
+#[derive(Debug)]
+pub(crate) struct Ranks {
+    by_slot: Column<u32>,
+    n_ranked: usize,
+    n_removed: u64,
+}
+
+impl Ranks {
+    /// Ranks series by their positions in `sorted`, which holds all of them in label order; `n_removed` is the number
+    /// of series removed from the head before the first slot was read.
+    pub(crate) fn new(sorted: &[SlotRef], n_removed: u64) -> Self {
+        let end = sorted.iter().map(|of| of.slot as usize + 1).max().unwrap_or(0);
+        let mut by_slot: Column<u32> = std::iter::repeat_n(UNRANKED, end).collect();
+        for (of, rank) in sorted.iter().zip(0..) {
+            by_slot[of.slot as usize] = rank;
+        }
+        Self { by_slot, n_ranked: sorted.len(), n_removed }
+    }
+}
+
+impl Merge {
+    /// Merges further series; returns `Ok` when both inputs are merged.
+    fn step(mut self, head: &Head) -> Result<Self, Self> {
+        let Self { a, b, merged, .. } = &mut self;
+        let less = |a: SlotRef, b: SlotRef| head.table.compare(a.slot, b.slot) == Ordering::Less;
+        let is_sparse = a.len() < b.len() / SPARSE;
+        for _ in 0..if is_sparse { MERGE_SERIES / SPARSE } else { MERGE_SERIES } {
+            let (Some(&last_a), Some(&last_b)) = (a.last(), b.last()) else {
+                merged.extend(a.drain(..).rev());
+                merged.extend(b.drain(..).rev());
+                return Ok(self);
+            };
+            // Few new series among many: each is found by binary search.
+            let at = if is_sparse { b.partition_point(|&of| less(of, last_a)) } else { b.len() };
+            if at < b.len() {
+                merged.extend(b.drain(at..).rev());
+            } else {
+                merged.extend(if less(last_a, last_b) { b.pop() } else { a.pop() });
+            }
+        }
+        Err(self)
+    }
+}
+
+impl Head {
+    /// Returns references to the series of some slots.
+    pub(crate) fn slot_refs(&self, slots: Range<u32>) -> impl Iterator<Item = SlotRef> + '_ {
+        slots.map(|slot| self.slot_ref(slot)).filter(|&of| self.is_current(of))
+    }
+
+    /// Sets the ranks and returns the old ones, so that the caller can drop them outside the lock.
+    pub(crate) fn set_ranks(&mut self, mut ranks: Ranks) -> Column<u32> {
+        // Fast path: no series was removed meanwhile.
+        if self.table.n_removed() != ranks.n_removed {
+            for (slot, rank) in (0..).zip(ranks.by_slot.iter_mut()) {
+                // The rank may be that of a removed series. A series without a rank before gets one the next time.
+                if *rank != UNRANKED && (self.table.row(slot).is_none() || self.table.rank(slot) == UNRANKED) {
+                    *rank = UNRANKED;
+                    ranks.n_ranked -= 1;
+                }
+            }
+        }
+        self.table.replace_ranks(ranks.by_slot, ranks.n_ranked)
+    }
+
+    /// Returns the number of series without a rank.
+    pub(crate) fn n_unranked(&self) -> usize {
+        self.table.n_unranked()
+    }
+
+    /// Returns the number of series that were ever removed.
+    pub(crate) fn n_removed(&self) -> u64 {
+        self.table.n_removed()
+    }
+}

@@ -1,0 +1,82 @@
+//! Histograms of one series since a freeze, both in order and out of order.
+//!
+//! They are stored encoded, in a tenth of their decoded size, and neighbours with the same layout share it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::chunk::histogram::{Layout, decode_counts, encode_counts};
+use crate::head::copy::HeadCopies;
+use crate::isolation::{ReadView, before};
+use crate::sample::TimeRange;
+use crate::sample::histogram::Histogram;
+
+/// Memory of a histogram besides its bytes and its layout: its timestamp, its entry, their share of a half-filled map
+/// node, and the allocator's overhead.
+const ENTRY_SIZE: usize = 2 * (size_of::<i64>() + size_of::<Entry>()) + 16;
+
+/// The histograms of a series, by timestamp.
+#[derive(Debug, Default)]
+pub(in crate::head) struct Histograms {
+    by_time: BTreeMap<i64, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    append_id: u32,
+    /// Its predecessor here is the one that its reset hint refers to.
+    follows: bool,
+    layout: Arc<Layout>,
+    counts: Box<[u8]>,
+}
+
+impl Histograms {
+    /// Adds a histogram at a new timestamp and returns its size in bytes.
+    pub(in crate::head) fn insert(&mut self, timestamp_ms: i64, histogram: &Histogram, append_id: u32) -> usize {
+        let before = self.by_time.range(..timestamp_ms).next_back().map(|(_, entry)| &entry.layout);
+        let (layout, layout_size) = match before.filter(|layout| layout.is_of(histogram)) {
+            Some(layout) => (Arc::clone(layout), 0),
+            None => {
+                let layout = Layout::of(histogram);
+                let size = layout.size();
+                (Arc::new(layout), size)
+            }
+        };
+        let mut counts = Vec::new();
+        encode_counts(histogram, &mut counts);
+        let counts = counts.into_boxed_slice();
+        let size = ENTRY_SIZE + counts.len() + layout_size;
+        // The hint of an out-of-order histogram refers to another predecessor, and so does that of its successor from
+        // now on.
+        let behind = self.by_time.range_mut(timestamp_ms..).next().map(|(_, behind)| behind.follows = false);
+        self.by_time.insert(timestamp_ms, Entry { append_id, follows: behind.is_none(), layout, counts });
+        size
+    }
+
+    /// Returns the histogram at a timestamp.
+    pub(in crate::head) fn get(&self, timestamp_ms: i64) -> Option<Histogram> {
+        let entry = self.by_time.get(&timestamp_ms)?;
+        decode_counts(&entry.layout, &mut &*entry.counts)
+    }
+
+    /// Copies the histograms that lie in `range` and are visible (all of them if `view` is `None`).
+    pub(in crate::head) fn copy(&self, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
+        let begin = out.begin_histograms();
+        let mut skipped = false;
+        for (&timestamp_ms, entry) in self.by_time.range(range.start_ms..=range.end_ms) {
+            let is_seen = view.is_none_or(|view| view.sees(entry.append_id));
+            if is_seen {
+                out.push_histogram(timestamp_ms, &entry.layout, &entry.counts, entry.follows && !skipped);
+            }
+            skipped = !is_seen;
+        }
+        out.end_histograms(begin);
+    }
+
+    /// Replaces the ids of appends that every reader sees by one that stays before all future ids.
+    pub(in crate::head) fn settle(&mut self, horizon: u32) {
+        self.by_time.values_mut().filter(|entry| before(entry.append_id, horizon)).for_each(|entry| {
+            entry.append_id = horizon.wrapping_sub(1);
+        });
+    }
+}

@@ -1,0 +1,305 @@
+//! Samples of all series between two freezes.
+//!
+//! Every series has a row for its open chunk. What few series have is stored in maps: full chunks, out-of-order
+//! samples, and, as long as some reader may not see them, which appends brought which samples.
+//!
+//! The in-order samples that one append brings to a series are consecutive in time, so a [`Group`] identifies them by
+//! their time range, also after chunks are closed and frozen.
+
+mod histograms;
+mod open_chunks;
+mod out_of_order;
+pub(in crate::head) mod start_timestamps;
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::chunk::{Chunk, ChunkArena};
+use crate::head::copy::HeadCopies;
+use crate::isolation::{ReadView, before};
+use crate::sample::histogram::Histogram;
+use crate::sample::{Sample, TimeRange};
+use histograms::Histograms;
+use open_chunks::Rows;
+use out_of_order::OutOfOrder;
+use start_timestamps::StartTimestamps;
+
+/// A float or histogram sample to append to a head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AnySample<'a> {
+    /// A float.
+    Float(Sample),
+    /// A histogram and its timestamp.
+    Histogram(i64, &'a Arc<Histogram>),
+}
+
+impl AnySample<'_> {
+    /// Returns the timestamp.
+    #[inline]
+    pub(crate) fn timestamp_ms(self) -> i64 {
+        match self {
+            Self::Float(sample) => sample.timestamp_ms,
+            Self::Histogram(timestamp_ms, _) => timestamp_ms,
+        }
+    }
+}
+
+/// The in-order samples of a series that came with one append.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    append_id: u32,
+    range: TimeRange,
+}
+
+/// The samples of a shard's series since a freeze.
+#[derive(Debug, Default)]
+pub(in crate::head) struct Samples {
+    /// The open chunk of each slot.
+    open: Rows,
+    arena: ChunkArena,
+    closed: HashMap<u32, Vec<Chunk>>,
+    out_of_order: HashMap<u32, OutOfOrder>,
+    /// In order and out of order.
+    histograms: HashMap<u32, Histograms>,
+    pub(in crate::head) starts: StartTimestamps,
+    /// Groups before the newest one of the open chunk, in order of time.
+    groups: HashMap<u32, Vec<Group>>,
+    /// Heap memory of the map values in bytes.
+    sparse_size: usize,
+    range: Option<TimeRange>,
+    /// The newest append.
+    newest_append_id: u32,
+}
+
+impl Samples {
+    /// Creates an empty set of samples; all appends to come have this id or a later one.
+    pub(in crate::head) fn new(append_id: u32) -> Self {
+        Self { newest_append_id: append_id.wrapping_sub(1), ..Self::default() }
+    }
+
+    /// Returns the range from the oldest to the newest sample.
+    pub(in crate::head) fn range(&self) -> Option<TimeRange> {
+        self.range
+    }
+
+    /// Returns the newest append that added a sample.
+    pub(in crate::head) fn newest_append_id(&self) -> u32 {
+        self.newest_append_id
+    }
+
+    /// Returns the size of the samples in bytes.
+    pub(in crate::head) fn size(&self) -> usize {
+        let maps = self.closed.allocation_size() + self.out_of_order.allocation_size() + self.groups.allocation_size();
+        let beside = self.histograms.allocation_size() + self.starts.size();
+        self.open.size() + self.arena.size() + maps + beside + self.sparse_size
+    }
+
+    /// Loads the row of a slot's open chunk into the processor's cache.
+    #[inline]
+    pub(in crate::head) fn touch(&self, slot: u32) -> u32 {
+        self.open.get(slot).append_id
+    }
+
+    /// Loads the last byte written to a slot's open chunk into the processor's cache.
+    #[inline]
+    pub(in crate::head) fn touch_tail(&self, slot: u32) -> u8 {
+        self.open.get(slot).touch(&self.arena)
+    }
+
+    /// Appends a sample that is newer than all in-order samples of its series.
+    #[inline]
+    pub(in crate::head) fn append(&mut self, slot: u32, sample: Sample, append_id: u32, horizon: u32) {
+        let mut chunk = self.open.get(slot);
+        self.append_to(slot, &mut chunk, sample, append_id, horizon);
+        self.open.set(slot, chunk);
+        self.note(sample.timestamp_ms, append_id);
+    }
+
+    /// Appends samples of one append, in ascending order, the first as in [`Samples::append`].
+    pub(in crate::head) fn append_run(&mut self, slot: u32, samples: &[Sample], append_id: u32, horizon: u32) {
+        let mut chunk = self.open.get(slot);
+        samples.iter().for_each(|&sample| self.append_to(slot, &mut chunk, sample, append_id, horizon));
+        self.open.set(slot, chunk);
+        samples.first().into_iter().chain(samples.last()).for_each(|sample| self.note(sample.timestamp_ms, append_id));
+    }
+
+    /// Appends to the open chunk of a series, which is closed first if it is full.
+    #[inline]
+    fn append_to(&mut self, slot: u32, chunk: &mut Chunk, sample: Sample, append_id: u32, horizon: u32) {
+        if !chunk.takes(sample.timestamp_ms) {
+            self.close(slot, std::mem::take(chunk), horizon);
+        }
+        if chunk.len() == 0 {
+            (chunk.append_id, chunk.append_id_from_ms) = (append_id, 0);
+            chunk.append(&mut self.arena, sample);
+        } else if chunk.append_id == append_id {
+            chunk.append(&mut self.arena, sample);
+        } else {
+            self.end_group(slot, chunk, horizon);
+            chunk.append(&mut self.arena, sample);
+            chunk.append_id = append_id;
+            chunk.append_id_from_ms = chunk.span_ms();
+        }
+    }
+
+    /// Adds a histogram at a new timestamp.
+    pub(in crate::head) fn insert_histogram(
+        &mut self,
+        slot: u32,
+        timestamp_ms: i64,
+        histogram: &Histogram,
+        append_id: u32,
+    ) {
+        self.sparse_size += self.histograms.entry(slot).or_default().insert(timestamp_ms, histogram, append_id);
+        self.note(timestamp_ms, append_id);
+    }
+
+    /// Adds an out-of-order sample at a new timestamp.
+    pub(in crate::head) fn append_out_of_order(
+        &mut self,
+        slot: u32,
+        sample: AnySample<'_>,
+        append_id: u32,
+        horizon: u32,
+    ) {
+        let sample = match sample {
+            AnySample::Float(sample) => sample,
+            AnySample::Histogram(timestamp_ms, histogram) => {
+                return self.insert_histogram(slot, timestamp_ms, histogram, append_id);
+            }
+        };
+        let out_of_order = self.out_of_order.entry(slot).or_default();
+        let size = out_of_order.size();
+        out_of_order.insert(&mut self.arena, sample, append_id, horizon);
+        self.sparse_size = self.sparse_size + out_of_order.size() - size;
+        self.note(sample.timestamp_ms, append_id);
+    }
+
+    #[inline]
+    fn note(&mut self, at: i64, append_id: u32) {
+        let range = self.range.get_or_insert(TimeRange { start_ms: at, end_ms: at });
+        *range = TimeRange { start_ms: range.start_ms.min(at), end_ms: range.end_ms.max(at) };
+        if before(self.newest_append_id, append_id) {
+            self.newest_append_id = append_id;
+        }
+    }
+
+    /// Remembers the samples of the newest append, if a reader may not see them, before another append replaces it.
+    #[inline]
+    fn end_group(&mut self, slot: u32, chunk: &Chunk, horizon: u32) {
+        // Fast path: every reader sees them.
+        if before(chunk.append_id, horizon) && self.groups.is_empty() {
+            return;
+        }
+        self.push_group(slot, chunk, horizon);
+    }
+
+    fn push_group(&mut self, slot: u32, chunk: &Chunk, horizon: u32) {
+        let mut groups = self.groups.remove(&slot).unwrap_or_default();
+        self.sparse_size -= groups.capacity() * size_of::<Group>();
+        groups.retain(|group| !before(group.append_id, horizon));
+        if let Some(group) = newest_group(chunk).filter(|group| !before(group.append_id, horizon)) {
+            groups.push(group);
+        }
+        if !groups.is_empty() {
+            self.sparse_size += groups.capacity() * size_of::<Group>();
+            self.groups.insert(slot, groups);
+        }
+    }
+
+    fn close(&mut self, slot: u32, chunk: Chunk, horizon: u32) {
+        self.end_group(slot, &chunk, horizon);
+        let closed = self.closed.entry(slot).or_default();
+        self.sparse_size -= closed.capacity() * size_of::<Chunk>();
+        closed.push(chunk);
+        self.sparse_size += closed.capacity() * size_of::<Chunk>();
+    }
+
+    /// Compares a sample with the one that the series has at its timestamp: `true` if they are equal bit for bit;
+    /// `None` if the series has none.
+    pub(in crate::head) fn has_same(&self, slot: u32, sample: AnySample<'_>) -> Option<bool> {
+        let timestamp_ms = sample.timestamp_ms();
+        if let Some(bits) = self.bits_at(slot, timestamp_ms) {
+            return Some(matches!(sample, AnySample::Float(Sample { value, .. }) if value.to_bits() == bits));
+        }
+        let there = self.histograms.get(&slot)?.get(timestamp_ms)?;
+        Some(matches!(sample, AnySample::Histogram(_, histogram) if histogram.is_same(&there)))
+    }
+
+    /// Returns the bits of a series' float at a timestamp.
+    fn bits_at(&self, slot: u32, timestamp_ms: i64) -> Option<u64> {
+        let in_order = self.open.get(slot).bits_at(&self.arena, timestamp_ms).or_else(|| {
+            let closed = self.closed.get(&slot)?;
+            let at = closed.partition_point(|chunk| chunk.range().is_none_or(|range| range.end_ms < timestamp_ms));
+            closed.get(at)?.bits_at(&self.arena, timestamp_ms)
+        });
+        in_order.or_else(|| self.out_of_order.get(&slot)?.bits_at(&self.arena, timestamp_ms))
+    }
+
+    /// Returns the timestamp of the oldest in-order float of a series.
+    pub(in crate::head) fn first_in_order_ms(&self, slot: u32) -> Option<i64> {
+        let oldest_closed = self.closed.get(&slot).and_then(|closed| closed.first()).and_then(Chunk::range);
+        oldest_closed.or_else(|| self.open.get(slot).range()).map(|range| range.start_ms)
+    }
+
+    /// Returns `true` if a series has samples.
+    pub(in crate::head) fn has(&self, slot: u32) -> bool {
+        self.open.get(slot).len() > 0 || self.out_of_order.contains_key(&slot) || self.histograms.contains_key(&slot)
+    }
+
+    /// Iterates over the slots of series that have samples, in ascending order.
+    #[cfg(test)]
+    pub(in crate::head) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        // A series without in-order floats may have a slot above all rows. Slots are less than 2^31.
+        let sparse = self.out_of_order.keys().chain(self.histograms.keys());
+        let end = sparse.map(|&slot| slot + 1).fold(self.open.end() as u32, u32::max);
+        (0..end).filter(|&slot| self.has(slot))
+    }
+
+    /// Copies the samples that overlap `range` and are visible (all of them if `view` is `None`): in-order chunks in
+    /// order of time, then out-of-order samples, then histograms.
+    pub(in crate::head) fn copy(&self, slot: u32, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
+        let open = self.open.get(slot);
+        let first_run = out.n_runs();
+        out.hide_none();
+        if let Some(view) = view {
+            let groups = self.groups.get(&slot).into_iter().flatten().copied().chain(newest_group(&open));
+            groups.filter(|group| !view.sees(group.append_id)).for_each(|group| out.hide(group.range));
+        }
+        for chunk in self.closed.get(&slot).into_iter().flatten() {
+            out.push_chunk(&self.arena, chunk, range);
+        }
+        out.push_chunk(&self.arena, &open, range);
+        if let Some(out_of_order) = self.out_of_order.get(&slot) {
+            out_of_order.copy(&self.arena, range, view, out);
+        }
+        if let Some(histograms) = self.histograms.get(&slot) {
+            histograms.copy(range, view, out);
+        }
+        out.push_starts(first_run, self.starts.changes(slot, range));
+    }
+
+    /// Replaces the ids of appends that every reader sees by one that stays before all future ids: ids wrap.
+    pub(in crate::head) fn settle(&mut self, horizon: u32) {
+        let settled = horizon.wrapping_sub(1);
+        self.open.update(|chunk| {
+            if before(chunk.append_id, horizon) {
+                chunk.append_id = settled;
+            }
+        });
+        self.out_of_order.values_mut().for_each(|out_of_order| out_of_order.settle(horizon));
+        self.histograms.values_mut().for_each(|histograms| histograms.settle(horizon));
+        self.groups.values_mut().for_each(|groups| groups.retain(|group| !before(group.append_id, horizon)));
+        if before(self.newest_append_id, horizon) {
+            self.newest_append_id = settled;
+        }
+    }
+}
+
+/// Returns the samples of a chunk that came with the newest append.
+fn newest_group(chunk: &Chunk) -> Option<Group> {
+    let TimeRange { start_ms, end_ms } = chunk.range()?;
+    let start_ms = start_ms.wrapping_add(i64::from(chunk.append_id_from_ms));
+    Some(Group { append_id: chunk.append_id, range: TimeRange { start_ms, end_ms } })
+}

@@ -1,0 +1,111 @@
+//! Start timestamps of samples in memory, for the few series that have them.
+//!
+//! They are logged, and a replay, which sees the logs before and after a freeze as one, must arrive at the same state.
+//! So a series that ever had a start timestamp logs it again with its first in-order sample after a freeze and with
+//! each out-of-order sample; otherwise only changes are logged.
+
+use hashbrown::HashMap;
+
+use crate::head::Head;
+use crate::sample::TimeRange;
+
+/// The order of a new sample relative to the samples of its series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// It is newer than all others; later samples inherit its start timestamp.
+    Newest,
+    /// It is out of order; its start timestamp applies to it alone.
+    OutOfOrder,
+}
+
+/// Start timestamps by slot.
+#[derive(Debug, Default)]
+pub(in crate::head) struct StartTimestamps {
+    by_slot: HashMap<u32, SeriesStartTimestamps>,
+    /// Size of the lists in bytes.
+    size: usize,
+}
+
+#[derive(Debug, Default)]
+struct SeriesStartTimestamps {
+    /// Timestamps, and the start timestamp of samples from there on, ascending; before the first it is 0.
+    changes: Vec<(i64, i64)>,
+    /// An in-order sample has logged its start timestamp since the freeze.
+    is_told: bool,
+}
+
+impl StartTimestamps {
+    /// Returns the size in bytes.
+    pub(in crate::head) fn size(&self) -> usize {
+        self.by_slot.allocation_size() + self.size
+    }
+
+    /// Sets the start timestamp of a sample; returns `true` if it must be logged.
+    fn set(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
+        let series = self.by_slot.entry(slot).or_default();
+        let capacity = series.changes.capacity();
+        let told = series.set(timestamp_ms, start_ms, order);
+        self.size += (series.changes.capacity() - capacity) * size_of::<(i64, i64)>();
+        told
+    }
+
+    /// Returns the changes that determine the start timestamps of a series' samples in `range`.
+    pub(in crate::head) fn changes(&self, slot: u32, range: TimeRange) -> &[(i64, i64)] {
+        // Fast path: no series has start timestamps.
+        if self.by_slot.is_empty() {
+            return &[];
+        }
+        let Some(SeriesStartTimestamps { changes, .. }) = self.by_slot.get(&slot) else { return &[] };
+        let from = changes.partition_point(|(at, _)| *at <= range.start_ms).saturating_sub(1);
+        let end = changes.partition_point(|(at, _)| *at <= range.end_ms);
+        &changes[from.min(end)..end]
+    }
+}
+
+impl SeriesStartTimestamps {
+    fn set(&mut self, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
+        let after = self.changes.partition_point(|(at, _)| *at <= timestamp_ms);
+        let before = after.checked_sub(1).map_or(0, |idx| self.changes[idx].1);
+        if order == Order::Newest && self.is_told && before == start_ms {
+            return false;
+        }
+        self.is_told |= order == Order::Newest;
+        if before != start_ms {
+            // The samples after an out-of-order one keep their start timestamp.
+            if order == Order::OutOfOrder
+                && let Some(next_ms) = timestamp_ms.checked_add(1)
+            {
+                self.insert(next_ms, before, false);
+            }
+            self.insert(timestamp_ms, start_ms, true);
+        }
+        true
+    }
+
+    fn insert(&mut self, timestamp_ms: i64, start_ms: i64, replaces: bool) {
+        match self.changes.binary_search_by_key(&timestamp_ms, |(at, _)| *at) {
+            Ok(idx) if replaces => self.changes[idx].1 = start_ms,
+            Ok(_) => {}
+            Err(idx) => self.changes.insert(idx, (timestamp_ms, start_ms)),
+        }
+    }
+}
+
+impl Head {
+    /// Returns `true` if a sample without a start timestamp may have to be logged as such: some series has, or had,
+    /// start timestamps.
+    #[inline]
+    pub(crate) fn has_starts(&self) -> bool {
+        !self.with_start_timestamps.is_empty()
+    }
+
+    /// Sets the start timestamp (0: unknown) of a sample that was just appended or replayed; returns `true` if it must
+    /// be logged.
+    pub(crate) fn set_start(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
+        if start_ms == 0 && !self.with_start_timestamps.contains(&slot) {
+            return false;
+        }
+        self.with_start_timestamps.insert(slot);
+        self.live.starts.set(slot, timestamp_ms, start_ms, order)
+    }
+}

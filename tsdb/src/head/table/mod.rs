@@ -1,0 +1,417 @@
+//! The series table: what a shard stores of its series besides samples.
+
+pub(in crate::head) mod label_sets;
+mod last_labels;
+
+use std::cmp::Ordering;
+use std::hash::BuildHasher;
+use std::ops::Range;
+
+use hashbrown::DefaultHashBuilder;
+
+use crate::error::{Error, Result};
+use crate::head::groups::Groups;
+use crate::index::{Column, IdAllocator, Index, SLOTS_MAX, SlotLabels, SymbolId, Symbols, WideTable};
+use crate::labels::{Labels, LabelsBuilder};
+use label_sets::{LabelSets, NONE};
+use last_labels::LastLabels;
+
+/// A series ref, as stored on disk: unique over all shards and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SeriesRef(pub(crate) u64);
+
+/// A slot with its generation: it may be used after the lock was released, if it is checked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotRef {
+    /// The slot.
+    pub(crate) slot: u32,
+    /// The generation of the slot.
+    pub(crate) generation: u32,
+}
+
+/// Whether a look-up created the series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewSeries {
+    /// It was created.
+    Yes,
+    /// It existed.
+    No,
+}
+
+/// What an append needs to know about a series, in one cache line.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::head) struct Row {
+    pub(in crate::head) series: SeriesRef,
+    /// The timestamp of the newest in-order sample, in memory or not; `i64::MIN` if there was none.
+    pub(in crate::head) last_ms: i64,
+    pub(in crate::head) generation: u32,
+    labels_at: u32,
+}
+
+/// All series of a shard, by slot.
+#[derive(Debug)]
+pub(in crate::head) struct Table {
+    pub(in crate::head) symbols: Symbols,
+    pub(in crate::head) index: Index,
+    pub(in crate::head) label_sets: LabelSets,
+    /// Slots by hash of the label set's words.
+    pub(in crate::head) by_labels: WideTable<u32>,
+    /// These hashes by slot, while series are loaded: a growing table would read all label sets again.
+    pub(in crate::head) loaded_hashes: Column<u64>,
+    hasher: DefaultHashBuilder,
+    ids: IdAllocator,
+    rows: Column<Row>,
+    /// The position in label order among the series that have one; see `label_order`.
+    ranks: Column<u32>,
+    /// The generation of slots added at the end: the highest one of any removed series.
+    first_generation: u32,
+    /// Number of series without a rank.
+    n_unranked: usize,
+    /// Number of removed series.
+    n_removed: u64,
+    pub(in crate::head) groups: Groups,
+    /// The series that was looked up last: the next one resembles it.
+    pub(in crate::head) last_labels: LastLabels,
+    /// Buffer for the words of a label set.
+    pub(in crate::head) words: Vec<u32>,
+}
+
+/// The rank of a series that was not ranked yet.
+pub(in crate::head) const UNRANKED: u32 = u32::MAX;
+
+const VACANT: Row = Row { series: SeriesRef(u64::MAX), last_ms: i64::MIN, generation: 0, labels_at: NONE };
+
+impl Row {
+    /// Returns `true` if the slot has a series.
+    pub(in crate::head) fn is_used(&self) -> bool {
+        self.labels_at != NONE
+    }
+}
+
+impl Table {
+    pub(in crate::head) fn new(seed: u64) -> Self {
+        Self {
+            symbols: Symbols::new(seed),
+            index: Index::default(),
+            label_sets: LabelSets::default(),
+            by_labels: WideTable::default(),
+            loaded_hashes: Column::default(),
+            hasher: DefaultHashBuilder::default(),
+            ids: IdAllocator::default(),
+            rows: Column::default(),
+            ranks: Column::default(),
+            first_generation: 0,
+            n_unranked: 0,
+            n_removed: 0,
+            groups: Groups::default(),
+            last_labels: LastLabels::default(),
+            words: Vec::new(),
+        }
+    }
+
+    /// Returns the number of series.
+    pub(in crate::head) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Returns one more than the highest slot in use.
+    pub(in crate::head) fn end(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(in crate::head) fn size(&self) -> usize {
+        self.symbols.size()
+            + self.index.size()
+            + self.label_sets.size()
+            + self.by_labels.size()
+            + self.rows.size()
+            + self.ranks.size()
+            + self.ids.size()
+            + self.groups.size()
+    }
+
+    pub(in crate::head) fn find(&self, labels: &Labels) -> Option<u32> {
+        self.find_words(&self.words_of(labels)?)
+    }
+
+    /// Looks up the words of a label set; `None` if a part of it has no symbol: then the set does not exist.
+    fn words_of(&self, labels: &Labels) -> Option<Vec<u32>> {
+        let (mut names, mut words) = (Vec::with_capacity(32), Vec::with_capacity(32));
+        words.push(0);
+        for (name, value) in labels {
+            words.push(self.symbols.find(value)?.0);
+            names.push(self.symbols.find(name)?);
+        }
+        words[0] = self.label_sets.find_shape(&names)?;
+        Some(words)
+    }
+
+    fn find_words(&self, words: &[u32]) -> Option<u32> {
+        self.find_hashed(self.hash(words), words)
+    }
+
+    pub(in crate::head) fn hash(&self, words: &[u32]) -> u64 {
+        self.hasher.hash_one(words)
+    }
+
+    pub(in crate::head) fn find_hashed(&self, hash: u64, words: &[u32]) -> Option<u32> {
+        let same = |&slot: &u32| self.label_sets.words(self.rows[slot as usize].labels_at) == words;
+        self.by_labels.find(hash, same).copied()
+    }
+
+    pub(in crate::head) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
+        let found = match self.last_labels.resolve(labels, &mut self.symbols) {
+            Some(()) => {
+                let (names, values) =
+                    (std::mem::take(&mut self.last_labels.names), std::mem::take(&mut self.last_labels.values));
+                let found = self.find_or_create_symbols(&names, &values, new_ref);
+                (self.last_labels.names, self.last_labels.values) = (names, values);
+                found
+            }
+            None => Err(full()),
+        };
+        if found.is_err() {
+            // Symbols added for this set alone are unused.
+            let symbols = std::mem::take(&mut self.last_labels).into_symbols();
+            symbols.for_each(|symbol| self.symbols.forget_unused(symbol));
+        }
+        found
+    }
+
+    /// Does what [`Table::find_or_create`] does, for names in ascending order and their values as symbols.
+    fn find_or_create_symbols(
+        &mut self,
+        names: &[SymbolId],
+        values: &[SymbolId],
+        new_ref: SeriesRef,
+    ) -> Result<(u32, NewSeries)> {
+        let mut words = std::mem::take(&mut self.words);
+        words.clear();
+        let shape = self.label_sets.find_shape(names);
+        words.push(shape.unwrap_or_default());
+        words.extend(values.iter().map(|value| value.0));
+        let mut hash = self.hash(&words);
+        let found = shape.and_then(|_| self.find_hashed(hash, &words));
+        let slot = found.map_or_else(
+            || {
+                if shape.is_none() {
+                    words[0] = self.new_shape(names)?;
+                    hash = self.hash(&words);
+                }
+                self.create(&words, hash, new_ref)
+            },
+            Ok,
+        );
+        self.words = words;
+        slot.map(|slot| (slot, if found.is_some() { NewSeries::No } else { NewSeries::Yes }))
+    }
+
+    /// Returns the shape of a list of names in ascending order, which is added if it is new.
+    pub(in crate::head) fn shape(&mut self, names: &[SymbolId]) -> Result<u32> {
+        match self.label_sets.find_shape(names) {
+            Some(shape) => Ok(shape),
+            None => self.new_shape(names),
+        }
+    }
+
+    /// Adds the shape of a list of names. It counts as one use of each name for all its sets.
+    fn new_shape(&mut self, names: &[SymbolId]) -> Result<u32> {
+        names.iter().try_for_each(|&name| self.symbols.retain(name, 1)).ok_or_else(full)?;
+        self.label_sets.add_shape(names).ok_or_else(full)
+    }
+
+    /// Adds a series. If it fails for want of ids, uses counted so far remain: such a shard accepts no new series
+    /// anyway.
+    fn create(&mut self, words: &[u32], hash: u64, new_ref: SeriesRef) -> Result<u32> {
+        words[1..].iter().try_for_each(|&value| self.symbols.retain(SymbolId(value), 1)).ok_or_else(full)?;
+        let slot = self.place(words, new_ref)?;
+        let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
+        let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
+        self.by_labels.insert_unique(hash, slot, rehash);
+        self.groups.insert(1);
+        self.index.insert(slot, self.label_sets.pairs(self.rows[slot as usize].labels_at));
+        Ok(slot)
+    }
+
+    /// Allocates a slot for a series and stores its labels; adds it to no index.
+    pub(in crate::head) fn place(&mut self, words: &[u32], series: SeriesRef) -> Result<u32> {
+        let slot = self.ids.allocate(SLOTS_MAX).ok_or_else(full)?;
+        let Some(labels_at) = self.label_sets.push(words) else {
+            self.ids.free(slot);
+            return Err(full());
+        };
+        match self.rows.get_mut(slot as usize) {
+            Some(row) => *row = Row { series, last_ms: i64::MIN, labels_at, ..*row },
+            None => {
+                self.rows.push(Row { series, last_ms: i64::MIN, labels_at, generation: self.first_generation });
+                self.ranks.push(UNRANKED);
+            }
+        }
+        self.n_unranked += 1;
+        Ok(slot)
+    }
+
+    /// Removes a series; the slot may be reused under another generation.
+    pub(in crate::head) fn remove(&mut self, slot: u32) {
+        // The cached labels may be those of this series, whose symbols are released.
+        self.last_labels = LastLabels::default();
+        let labels_at = self.rows[slot as usize].labels_at;
+        let hash = self.hasher.hash_one(self.label_sets.words(labels_at));
+        self.by_labels.remove(hash, |&other| other == slot);
+        self.index.remove(slot, self.label_sets.pairs(labels_at));
+        self.label_sets.pairs(labels_at).for_each(|(_, value)| self.symbols.release(value));
+        if let Some(names) = self.label_sets.remove(labels_at) {
+            names.iter().for_each(|&name| self.symbols.release(name));
+        }
+        let generation = self.rows[slot as usize].generation.wrapping_add(1);
+        self.first_generation = self.first_generation.max(generation);
+        self.rows[slot as usize] = Row { generation, ..VACANT };
+        if std::mem::replace(&mut self.ranks[slot as usize], UNRANKED) == UNRANKED {
+            self.n_unranked -= 1;
+        }
+        self.ids.free(slot);
+        self.groups.remove(slot);
+        self.n_removed += 1;
+    }
+
+    /// Frees memory after the last series and the last symbol.
+    pub(in crate::head) fn cut_ends(&mut self) {
+        self.rows.truncate(self.ids.end());
+        self.ranks.truncate(self.ids.end());
+        self.groups.truncate(self.ids.end());
+        self.label_sets.cut_end();
+        self.symbols.cut_end();
+    }
+
+    /// Moves the label sets of some slots out of sparse pieces; returns `false` if the slots do not exist.
+    pub(in crate::head) fn compact_label_sets(&mut self, slots: Range<usize>) -> bool {
+        for slot in slots.start..slots.end.min(self.rows.len()) {
+            let row = &mut self.rows[slot];
+            if row.is_used() {
+                row.labels_at = self.label_sets.relocate(row.labels_at);
+            }
+        }
+        slots.start < self.rows.len()
+    }
+
+    /// Frees memory in one piece of the table; returns `false` if the piece does not exist.
+    pub(in crate::head) fn shrink_piece(&mut self, piece: usize) -> bool {
+        let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
+        self.by_labels.shrink_piece(piece, |&slot| hasher.hash_one(sets.words(rows[slot as usize].labels_at)))
+    }
+
+    pub(in crate::head) fn labels(&self, slot: u32) -> Labels {
+        let pairs = || {
+            let pairs = self.label_sets.pairs(self.rows[slot as usize].labels_at);
+            pairs.map(|(name, value)| (self.symbols.resolve(name), self.symbols.resolve(value)))
+        };
+        let size = pairs().map(|(name, value)| name.len() + value.len() + 4).sum();
+        let mut builder = LabelsBuilder::with_capacity(size);
+        pairs().for_each(|(name, value)| builder.push(name, value));
+        builder.finish()
+    }
+
+    /// Returns the labels of a series as symbols, in order of names.
+    pub(in crate::head) fn pairs(&self, slot: u32) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
+        self.label_sets.pairs(self.rows[slot as usize].labels_at)
+    }
+
+    /// Returns the label set of a series as words: its shape, and the value of each of the shape's names.
+    #[inline]
+    pub(in crate::head) fn label_words(&self, slot: u32) -> &[u32] {
+        self.label_sets.words(self.rows[slot as usize].labels_at)
+    }
+
+    /// Returns the positions of the label sets, by slot; every slot must have a series.
+    pub(in crate::head) fn label_places(&self) -> impl Iterator<Item = u32> + '_ {
+        self.rows.iter().map(|row| row.labels_at)
+    }
+
+    /// Returns the string of a symbol.
+    pub(in crate::head) fn symbol(&self, id: SymbolId) -> &str {
+        self.symbols.resolve(id)
+    }
+
+    /// Returns the newest timestamp that any series has ever had; `None` if there is none.
+    pub(in crate::head) fn newest_ms(&self) -> Option<i64> {
+        self.rows.iter().filter(|row| row.is_used()).map(|row| row.last_ms).max().filter(|&newest| newest != i64::MIN)
+    }
+
+    /// Compares the labels of two series in the order of [`Labels`].
+    pub(in crate::head) fn compare(&self, a: u32, b: u32) -> Ordering {
+        self.compare_words(self.label_words(a), self.label_words(b))
+    }
+
+    /// Compares the labels of two series, given as words.
+    pub(in crate::head) fn compare_words(&self, a: &[u32], b: &[u32]) -> Ordering {
+        let text = |id: SymbolId| self.symbols.resolve(id);
+        // Fast path: the same names. Equal symbols are equal strings: only the first difference is read.
+        if a[0] == b[0] {
+            let differing = a.iter().zip(b).find(|(a, b)| a != b);
+            return differing.map_or(Ordering::Equal, |(&a, &b)| text(SymbolId(a)).cmp(text(SymbolId(b))));
+        }
+        let (a, b) = (self.label_sets.pairs_of(a), self.label_sets.pairs_of(b));
+        let n_labels = (a.len(), b.len());
+        match a.zip(b).find(|(a, b)| a != b) {
+            Some(((name, a), (other, b))) if name == other => text(a).cmp(text(b)),
+            Some(((a, _), (b, _))) => text(a).cmp(text(b)),
+            None => n_labels.0.cmp(&n_labels.1),
+        }
+    }
+
+    #[inline]
+    pub(in crate::head) fn row(&self, slot: u32) -> Option<&Row> {
+        self.rows.get(slot as usize)
+    }
+
+    #[inline]
+    pub(in crate::head) fn row_mut(&mut self, slot: u32) -> &mut Row {
+        &mut self.rows[slot as usize]
+    }
+
+    pub(in crate::head) fn generation(&self, slot: u32) -> u32 {
+        self.rows[slot as usize].generation
+    }
+
+    #[inline]
+    pub(in crate::head) fn is_current(&self, of: SlotRef) -> bool {
+        self.row(of.slot).is_some_and(|row| row.generation == of.generation && row.is_used())
+    }
+
+    pub(in crate::head) fn rank(&self, slot: u32) -> u32 {
+        self.ranks[slot as usize]
+    }
+
+    /// Replaces all ranks by those of `n_ranked` series; slots after the last have none. Returns the old ones, so that the
+    /// caller can drop them outside the lock.
+    pub(in crate::head) fn replace_ranks(&mut self, mut ranks: Column<u32>, n_ranked: usize) -> Column<u32> {
+        ranks.truncate(self.rows.len());
+        while ranks.len() < self.rows.len() {
+            ranks.push(UNRANKED);
+        }
+        self.n_unranked = self.len() - n_ranked;
+        std::mem::replace(&mut self.ranks, ranks)
+    }
+
+    pub(in crate::head) fn n_unranked(&self) -> usize {
+        self.n_unranked
+    }
+
+    pub(in crate::head) fn n_removed(&self) -> u64 {
+        self.n_removed
+    }
+}
+
+impl SlotLabels for Table {
+    fn value(&self, slot: u32, name: SymbolId) -> Option<SymbolId> {
+        self.label_sets.value(self.rows[slot as usize].labels_at, name)
+    }
+
+    fn names(&self, slot: u32) -> (u32, &[SymbolId]) {
+        self.label_sets.shape(self.rows[slot as usize].labels_at)
+    }
+}
+
+pub(in crate::head) fn full() -> Error {
+    Error::Limit { what: "series or label values of a shard", used: 1 << 32, limit: u64::from(u32::MAX) }
+}

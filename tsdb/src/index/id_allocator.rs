@@ -1,0 +1,68 @@
+//! Allocation of dense ids that are reused after they were freed.
+
+use roaring::RoaringBitmap;
+
+/// Allocates ids from 0, the lowest free one first, so that arrays indexed by them can be truncated.
+#[derive(Debug, Default)]
+pub(crate) struct IdAllocator {
+    /// One more than the highest id in use.
+    end: u32,
+    free: RoaringBitmap,
+}
+
+impl IdAllocator {
+    /// Allocates an id below `end_max`; `None` if all are in use.
+    pub(crate) fn allocate(&mut self, end_max: u32) -> Option<u32> {
+        if let Some(number) = self.free.min() {
+            self.free.remove(number);
+            return Some(number);
+        }
+        let number = self.end;
+        self.end = number.checked_add(1).filter(|&end| end <= end_max)?;
+        Some(number)
+    }
+
+    /// Frees an id.
+    pub(crate) fn free(&mut self, number: u32) {
+        self.free.insert(number);
+        while self.end > 0 && self.free.remove(self.end - 1) {
+            self.end -= 1;
+        }
+    }
+
+    /// Returns one more than the highest id in use.
+    pub(crate) fn end(&self) -> usize {
+        self.end as usize
+    }
+
+    /// Returns the number of numbers in use.
+    pub(crate) fn len(&self) -> usize {
+        (u64::from(self.end) - self.free.len()) as usize
+    }
+
+    /// Returns the approximate size of the free ids in bytes.
+    pub(crate) fn size(&self) -> usize {
+        if self.free.is_empty() { 0 } else { self.free.len() as usize * size_of::<u16>() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_id_is_allocated_first_and_the_end_decreases() {
+        let mut ids = IdAllocator::default();
+        assert_eq!((0..4).map(|_| ids.allocate(4)).collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(3)]);
+        assert_eq!(ids.allocate(4), None);
+        ids.free(2);
+        ids.free(0);
+        assert_eq!((ids.end(), ids.len()), (4, 2));
+        assert_eq!(ids.allocate(4), Some(0));
+        ids.free(3);
+        assert_eq!((ids.end(), ids.len()), (2, 2));
+        ids.free(0);
+        ids.free(1);
+        assert_eq!((ids.end(), ids.len(), ids.size()), (0, 0, 0));
+    }
+}

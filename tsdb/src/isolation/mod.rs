@@ -1,0 +1,303 @@
+//! Isolation: which appends a reader sees, and when memory that readers may still use can be reclaimed.
+//!
+//! Every append has an id and is *in flight* while it changes the heads. A reader sees the appends that had finished
+//! when it began, each in full, and no others: for their newest samples the heads record which append brought them (see
+//! [`ReadView`]). Writers take no lock here: both registries are arrays of atomics.
+//!
+//! Invariants
+//! 1. An append that a [`ReadView`] sees has been applied to all of its shards.
+//! 2. While a [`Pause`] is held, no append is in flight: the heads hold whole requests only.
+//! 3. [`Readers::wait_for`] returns only when all readers that entered before the epoch have left.
+
+mod read_view;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+pub(crate) use read_view::{ReadView, before};
+
+/// Maximum number of appends that change heads at the same time; further ones wait for a slot.
+const IN_FLIGHT_MAX: usize = 128;
+/// Maximum number of registered readers; further ones wait for a slot.
+const READERS_MAX: usize = 1024;
+
+/// A free slot.
+const FREE: u64 = 0;
+/// A claimed slot whose id is not stored yet.
+const CLAIMED: u64 = u64::MAX;
+/// How long a wait sleeps between two checks.
+const WAIT: Duration = Duration::from_micros(200);
+/// Checks before a wait sleeps.
+const SPINS: usize = 64;
+
+/// The append ids of a store.
+#[derive(Debug)]
+pub(crate) struct Isolation {
+    /// The next append id, from 1.
+    next: AtomicU64,
+    in_flight: Box<[AtomicU64]>,
+    paused: AtomicBool,
+    /// Readers that copy from the heads, each by the oldest append that it may not see.
+    open_reads: Box<[AtomicU64]>,
+    /// The value that [`Isolation::horizon`] returned last.
+    horizon: AtomicU64,
+}
+
+/// An append that changes the heads; it ends when the guard is dropped.
+#[derive(Debug)]
+pub(crate) struct AppendGuard<'a> {
+    id: u64,
+    slot: Slot<'a>,
+}
+
+/// Keeps appends out until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pause<'a>(&'a Isolation);
+
+/// A reader that copies from the heads.
+#[derive(Debug)]
+pub(crate) struct OpenRead<'a> {
+    /// What the reader sees.
+    pub(crate) view: ReadView,
+    _slot: Slot<'a>,
+}
+
+/// A claimed slot of a registry; freed on drop.
+#[derive(Debug)]
+struct Slot<'a>(&'a AtomicU64);
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.0.store(FREE, Ordering::Release);
+    }
+}
+
+impl Isolation {
+    pub(crate) fn new() -> Self {
+        Self {
+            next: AtomicU64::new(1),
+            in_flight: slots(IN_FLIGHT_MAX),
+            paused: AtomicBool::new(false),
+            open_reads: slots(READERS_MAX),
+            horizon: AtomicU64::new(0),
+        }
+    }
+
+    /// Begins an append; waits while a [`Pause`] is held.
+    pub(crate) fn begin_append(&self) -> AppendGuard<'_> {
+        loop {
+            wait_until(|| !self.paused.load(Ordering::SeqCst));
+            let slot = claim(&self.in_flight);
+            // Checked again once the slot is claimed: `pause` sets the flag before it looks at the slots.
+            if !self.paused.load(Ordering::SeqCst) {
+                let id = self.next.fetch_add(1, Ordering::SeqCst);
+                slot.0.store(id, Ordering::SeqCst);
+                return AppendGuard { id, slot };
+            }
+        }
+    }
+
+    /// Keeps new appends out and waits until none is in flight.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        wait_until(|| self.paused.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok());
+        wait_until(|| self.in_flight.iter().all(|slot| slot.load(Ordering::SeqCst) == FREE));
+        Pause(self)
+    }
+
+    /// Registers a reader and returns which appends it sees.
+    pub(crate) fn begin_read(&self) -> OpenRead<'_> {
+        let slot = claim(&self.open_reads);
+        let next = self.next.load(Ordering::SeqCst);
+        let mut in_flight: Vec<u64> = self.in_flight().collect();
+        in_flight.retain(|&id| id < next);
+        slot.0.store(in_flight.iter().copied().min().unwrap_or(next), Ordering::SeqCst);
+        let view = ReadView::new(next as u32, in_flight.into_iter().map(|id| id as u32).collect());
+        OpenRead { view, _slot: slot }
+    }
+
+    /// Returns the oldest append that some present or future reader may not see. It never decreases.
+    pub(crate) fn horizon(&self) -> u32 {
+        let next = self.next.load(Ordering::SeqCst);
+        let oldest = self.in_flight().fold(next, u64::min);
+        let horizon = self.open_reads.iter().map(|slot| slot.load(Ordering::SeqCst)).filter(|&unseen| unseen != FREE);
+        let horizon = horizon.map(|unseen| (unseen != CLAIMED).then_some(unseen));
+        let horizon = horizon.chain([Some(oldest)]).min().flatten();
+        // A reader that has claimed a slot but stored no id yet sees all that every earlier reader saw.
+        let before = self.horizon.fetch_max(horizon.unwrap_or(0), Ordering::SeqCst);
+        before.max(horizon.unwrap_or(0)) as u32
+    }
+
+    /// Returns the ids of the appends in flight. A claimed slot gets its id within a few instructions.
+    fn in_flight(&self) -> impl Iterator<Item = u64> + '_ {
+        self.in_flight.iter().filter_map(|slot| {
+            let mut id = CLAIMED;
+            wait_until(|| {
+                id = slot.load(Ordering::SeqCst);
+                id != CLAIMED
+            });
+            (id != FREE).then_some(id)
+        })
+    }
+}
+
+impl AppendGuard<'_> {
+    /// Returns the append id, truncated to 32 bits.
+    pub(crate) fn id(&self) -> u32 {
+        debug_assert_eq!(self.slot.0.load(Ordering::Relaxed), self.id, "the slot is ours until the drop");
+        self.id as u32
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.paused.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Readers registered for deferred reclamation: memory that was unpublished is freed once all readers of earlier epochs
+/// have left.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    next: AtomicU64,
+    inside: Box<[AtomicU64]>,
+}
+
+/// A registered reader; it leaves when dropped.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    readers: std::sync::Arc<Readers>,
+    slot: usize,
+}
+
+impl Readers {
+    pub(crate) fn new() -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self { next: AtomicU64::new(1), inside: slots(READERS_MAX) })
+    }
+
+    /// Registers a reader. It may see state that is unpublished after this call.
+    pub(crate) fn enter(self: &std::sync::Arc<Self>) -> Reader {
+        let slot = claim_index(&self.inside);
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        self.inside[slot].store(number, Ordering::SeqCst);
+        Reader { readers: std::sync::Arc::clone(self), slot }
+    }
+
+    /// Starts a new epoch and returns it.
+    pub(crate) fn advance_epoch(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Returns `true` if all readers that entered before the epoch have left.
+    pub(crate) fn all_left(&self, epoch: u64) -> bool {
+        // A claimed slot may belong to either side of the epoch: it counts as inside.
+        self.inside.iter().map(|slot| slot.load(Ordering::SeqCst)).all(|n| n == FREE || (n != CLAIMED && n > epoch))
+    }
+
+    /// Waits until all readers that entered before the epoch have left.
+    pub(crate) fn wait_for(&self, epoch: u64) {
+        wait_until(|| self.all_left(epoch));
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.readers.inside[self.slot].store(FREE, Ordering::SeqCst);
+    }
+}
+
+fn slots(n: usize) -> Box<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(FREE)).collect()
+}
+
+fn claim(slots: &[AtomicU64]) -> Slot<'_> {
+    Slot(&slots[claim_index(slots)])
+}
+
+fn claim_index(slots: &[AtomicU64]) -> usize {
+    let mut claimed = None;
+    wait_until(|| {
+        claimed = slots.iter().position(|slot| {
+            slot.load(Ordering::Relaxed) == FREE
+                && slot.compare_exchange(FREE, CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        });
+        claimed.is_some()
+    });
+    claimed.expect("the wait ends when a slot was claimed")
+}
+
+/// Checks a condition repeatedly: first yielding, then with a short sleep in between.
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let mut looks = 0;
+    while !holds() {
+        looks += 1;
+        if looks < SPINS { thread::yield_now() } else { thread::sleep(WAIT) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_reader_sees_finished_appends_and_no_others() {
+        let isolation = Isolation::new();
+        let (first, second) = (isolation.begin_append(), isolation.begin_append());
+        let (a, b) = (first.id(), second.id());
+        drop(second);
+        let reader = isolation.begin_read();
+        assert!(!reader.view.sees(a) && reader.view.sees(b));
+        let third = isolation.begin_append();
+        assert!(!reader.view.sees(third.id()));
+        drop((first, third));
+        assert!(!reader.view.sees(a), "what a reader sees does not change");
+        assert_eq!(isolation.horizon(), a, "the reader is still there");
+        drop(reader);
+        assert!(isolation.horizon() > b);
+        assert!(isolation.begin_read().view.sees(a));
+    }
+
+    #[test]
+    fn a_pause_keeps_appends_out() {
+        let isolation = Arc::new(Isolation::new());
+        let pause = isolation.pause();
+        let other = Arc::clone(&isolation);
+        let thread = thread::spawn(move || other.begin_append().id());
+        assert!(!thread.is_finished());
+        drop(pause);
+        thread.join().unwrap();
+        drop(isolation.pause());
+    }
+
+    #[test]
+    fn appends_and_readers_beyond_the_limit_wait_for_a_slot() {
+        let isolation = Arc::new(Isolation::new());
+        let mut begun: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| isolation.begin_append()).collect();
+        let other = Arc::clone(&isolation);
+        let one_more = thread::spawn(move || other.begin_append().id());
+        assert!(!one_more.is_finished());
+        let last = begun.pop().map(|append| append.id()).unwrap();
+        assert_eq!(one_more.join().unwrap(), last + 1);
+
+        let readers = Readers::new();
+        let mut inside: Vec<_> = (0..READERS_MAX).map(|_| readers.enter()).collect();
+        let other = Arc::clone(&readers);
+        let one_more = thread::spawn(move || drop(other.enter()));
+        assert!(!one_more.is_finished());
+        inside.pop();
+        one_more.join().unwrap();
+    }
+
+    #[test]
+    fn wait_for_returns_when_readers_of_earlier_epochs_have_left() {
+        let readers = Readers::new();
+        let before = readers.enter();
+        let epoch = readers.advance_epoch();
+        let after = readers.enter();
+        assert!(!readers.all_left(epoch));
+        drop(before);
+        readers.wait_for(epoch);
+        drop(after);
+    }
+}

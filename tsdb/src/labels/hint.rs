@@ -1,0 +1,24 @@
+//! Which labels a caller of a selection needs.
+
+/// The requested labels.
+#[derive(Debug, Clone, Default)]
+pub enum LabelHint {
+    /// All labels.
+    #[default]
+    All,
+    /// Labels with these names.
+    With(Vec<String>),
+    /// Labels with other names.
+    Without(Vec<String>),
+}
+
+impl LabelHint {
+    /// Returns `true` if labels with this name are requested.
+    pub(crate) fn asks_for(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::With(names) => names.iter().any(|with| with == name),
+            Self::Without(names) => names.iter().all(|without| without != name),
+        }
+    }
+}

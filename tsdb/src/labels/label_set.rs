@@ -1,0 +1,514 @@
+//! Label sets: the identities of series.
+//!
+//! A [`Labels`] is one shared, immutable string of all names and values, each preceded by its length, sorted by name.
+//! Equal label sets have equal bytes, so equality and hashing are those of the string.
+//!
+//! ```text
+//! {__name__="up", job="node"}  =  8 __name__ 2 up 3 job 4 node
+//! ```
+//!
+//! Lengths are written in base 64, lowest digit first, one ASCII character per digit, with bit 6 set on every digit but
+//! the last. So the whole is a valid `str`, and names and values need no UTF-8 check.
+//!
+//! Invariants
+//! 1. Names are unique, non-empty and in ascending byte order.
+//! 2. No value is empty: in Prometheus' data model an empty value is an absent label.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The name of the label that holds the metric name.
+pub const METRIC_NAME: &str = "__name__";
+
+/// Maximum size of a label set, in bytes of names and values.
+pub const LABELS_SIZE_MAX: usize = 1 << 20;
+
+/// A sorted set of label names and values; cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Arc<str>);
+
+/// Why a list of pairs is not a valid label set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LabelsError {
+    /// A pair has no name.
+    #[error("label name is empty")]
+    EmptyName,
+    /// A name occurs twice, with whatever values.
+    #[error("duplicate label name {0:?}")]
+    DuplicateName(String),
+}
+
+impl Labels {
+    /// Returns the empty label set.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(Arc::from(""))
+    }
+
+    /// Builds a set from pairs in any order; pairs with an empty value are skipped.
+    ///
+    /// # Errors
+    /// [`LabelsError`] if a name is empty, or occurs twice even with an empty value.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, LabelsError> {
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        Self::from_unsorted(&mut pairs)
+    }
+
+    /// Builds a set as [`Labels::from_pairs`] does, sorting the pairs in place.
+    ///
+    /// # Errors
+    /// As [`Labels::from_pairs`].
+    pub fn from_unsorted(pairs: &mut [(&str, &str)]) -> Result<Self, LabelsError> {
+        // Fast path: senders sort labels, and sorted names are unique.
+        let ascends = pairs.windows(2).all(|w| w[0].0 < w[1].0);
+        if !ascends {
+            pairs.sort_unstable_by_key(|&(name, _)| name);
+        }
+        if pairs.first().is_some_and(|&(name, _)| name.is_empty()) {
+            return Err(LabelsError::EmptyName);
+        }
+        if !ascends && let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
+            return Err(LabelsError::DuplicateName(twice[0].0.to_owned()));
+        }
+        let mut builder = LabelsBuilder::with_capacity(pairs.iter().map(|(n, v)| n.len() + v.len() + 2).sum());
+        for &(name, value) in pairs.iter() {
+            builder.push(name, value);
+        }
+        Ok(builder.finish())
+    }
+
+    /// Returns the value of a label; `None` if the set does not have it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().take_while(|&(n, _)| n <= name).find(|&(n, _)| n == name).map(|(_, v)| v)
+    }
+
+    /// Returns the metric name; empty if there is none.
+    #[must_use]
+    pub fn metric_name(&self) -> &str {
+        self.get(METRIC_NAME).unwrap_or("")
+    }
+
+    /// Iterates over names and values in ascending order of names.
+    #[must_use]
+    pub fn iter(&self) -> LabelsIter<'_> {
+        LabelsIter { rest: &self.0 }
+    }
+
+    /// Returns the number of labels.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let (mut n_texts, mut at) = (0, 0);
+        while at < self.0.len() {
+            let (len, start) = unpack_len(self.0.as_bytes(), at);
+            at = start + len;
+            n_texts += 1;
+        }
+        n_texts / 2
+    }
+
+    /// Returns `true` if the set has no labels.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the bytes that the set takes on the heap, for memory accounting.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.len() + 2 * size_of::<usize>()
+    }
+
+    /// Returns the canonical string of the set: equal sets have equal strings.
+    #[must_use]
+    pub fn as_packed(&self) -> &str {
+        &self.0
+    }
+
+    /// Creates a set from its canonical string.
+    pub(crate) fn from_packed(packed: &str) -> Self {
+        Self(Arc::from(packed))
+    }
+
+    /// Returns `true` if both share one string in memory. Other sets may be equal too.
+    #[must_use]
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns the set of the labels for which `keep` is true.
+    #[must_use]
+    pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
+        let mut builder = LabelsBuilder::with_capacity(self.0.len());
+        for (name, value) in self.iter().filter(|&(name, _)| keep(name)) {
+            builder.push(name, value);
+        }
+        builder.finish()
+    }
+
+    /// Returns the set with one label set to `value`, or removed if `value` is empty.
+    #[must_use]
+    pub fn with(&self, name: &str, value: &str) -> Self {
+        let mut builder = LabelsBuilder::with_capacity(self.0.len() + name.len() + value.len() + 4);
+        let mut pending = Some((name, value));
+        for (n, v) in self.iter() {
+            if let Some((name, value)) = pending.take_if(|(name, _)| *name <= n) {
+                builder.push(name, value);
+            }
+            if n != name {
+                builder.push(n, v);
+            }
+        }
+        if let Some((name, value)) = pending {
+            builder.push(name, value);
+        }
+        builder.finish()
+    }
+}
+
+impl Ord for Labels {
+    /// Compares pair by pair, name before value; a proper prefix is smaller. This is Prometheus' order of series.
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare_packed(&self.0, &other.0)
+    }
+}
+
+/// Compares the canonical strings of two sets in the order of [`Labels`].
+///
+/// The first differing byte lies in the first name or value that differs: only that one is compared, and those before
+/// it are skipped by their lengths.
+pub(crate) fn compare_packed(a: &str, b: &str) -> Ordering {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let Some(differs) = first_difference(a, b) else { return a.len().cmp(&b.len()) };
+    let mut at = 0;
+    loop {
+        let (len, start) = unpack_len(a, at);
+        if start + len > differs {
+            let (other_len, other_start) = unpack_len(b, at);
+            return a[start..start + len].cmp(&b[other_start..other_start + other_len]);
+        }
+        at = start + len;
+    }
+}
+
+impl PartialOrd for Labels {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Labels {
+    /// Writes `{name="value", other="value"}` as Prometheus prints label sets in messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (i, (name, value)) in self.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            if is_legacy_name(name) {
+                write!(f, "{comma}{name}={value:?}")?;
+            } else {
+                write!(f, "{comma}{name:?}={value:?}")?;
+            }
+        }
+        f.write_str("}")
+    }
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl<'a> IntoIterator for &'a Labels {
+    type Item = (&'a str, &'a str);
+    type IntoIter = LabelsIter<'a>;
+    fn into_iter(self) -> LabelsIter<'a> {
+        self.iter()
+    }
+}
+
+/// Returns `true` if a label name needs no quotes in PromQL: `[a-zA-Z_][a-zA-Z0-9_]*`.
+#[must_use]
+pub fn is_legacy_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Iterator over the names and values of a [`Labels`].
+#[derive(Debug, Clone)]
+pub struct LabelsIter<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for LabelsIter<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        Some((self.text(), self.text()))
+    }
+}
+
+impl<'a> LabelsIter<'a> {
+    fn text(&mut self) -> &'a str {
+        let (len, start) = unpack_len(self.rest.as_bytes(), 0);
+        let (text, rest) = self.rest[start..].split_at(len);
+        self.rest = rest;
+        text
+    }
+}
+
+/// Returns the length at `at`, and the position after it.
+#[inline]
+fn unpack_len(packed: &[u8], mut at: usize) -> (usize, usize) {
+    // Fast path: one digit.
+    let first = packed[at];
+    if first & 0x40 == 0 {
+        return (usize::from(first), at + 1);
+    }
+    let (mut len, mut shift) = (0, 0);
+    loop {
+        let digit = packed[at];
+        at += 1;
+        len |= usize::from(digit & 0x3f) << shift;
+        shift += 6;
+        if digit & 0x40 == 0 {
+            return (len, at);
+        }
+    }
+}
+
+/// Returns the first position at which two strings differ; `None` if one is a prefix of the other.
+fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
+    const STEP: usize = 16;
+    // Skips equal pieces quickly: neighbours share most of their labels.
+    let n_equal = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).take_while(|(a, b)| a == b).count() * STEP;
+    let rest = a[n_equal..].iter().zip(&b[n_equal..]).position(|(a, b)| a != b)?;
+    Some(n_equal + rest)
+}
+
+/// Appends a string preceded by its length.
+fn push_text(packed: &mut String, text: &str) {
+    let mut len = text.len();
+    while len >= 0x40 {
+        packed.push(char::from(0x40 | (len & 0x3f) as u8));
+        len >>= 6;
+    }
+    packed.push(char::from(len as u8));
+    packed.push_str(text);
+}
+
+/// The position of a label in a packed string.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PackedLabel {
+    start: usize,
+    name_start: usize,
+    name_end: usize,
+    end: usize,
+}
+
+impl PackedLabel {
+    /// Appends a label to a packed string and returns its position.
+    pub(crate) fn append(packed: &mut String, name: &str, value: &str) -> Self {
+        let start = packed.len();
+        push_text(packed, name);
+        let name_end = packed.len();
+        if !value.is_empty() {
+            push_text(packed, value);
+        }
+        Self { start, name_start: name_end - name.len(), name_end, end: packed.len() }
+    }
+}
+
+/// Builds one [`Labels`] after the other, reusing a common prefix.
+#[derive(Debug, Default)]
+pub(crate) struct PackedBuilder {
+    packed: String,
+    /// Where the name of each label is, and where the label ends.
+    labels: Vec<(Range<usize>, usize)>,
+}
+
+impl PackedBuilder {
+    /// Starts the next set.
+    pub(crate) fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Starts the next set with the first `n_labels` labels of the last one, or all if it has fewer.
+    pub(crate) fn truncate(&mut self, n_labels: usize) {
+        self.labels.truncate(n_labels);
+        self.packed.truncate(self.labels.last().map_or(0, |&(_, end)| end));
+    }
+
+    /// Appends a label with a name above the last one and a non-empty value.
+    #[inline]
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
+        push_text(&mut self.packed, name);
+        let name = self.packed.len() - name.len()..self.packed.len();
+        push_text(&mut self.packed, value);
+        self.labels.push((name, self.packed.len()));
+    }
+
+    /// Appends a label at a position in `text`; returns `false` if it is invalid, or its name is not above the last
+    /// one.
+    #[inline]
+    pub(crate) fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
+        let name = &text.as_bytes()[label.name_start..label.name_end];
+        if name <= self.last_name() || label.name_end == label.end {
+            return false;
+        }
+        let offset = self.packed.len();
+        self.packed.push_str(&text[label.start..label.end]);
+        let name = offset + (label.name_start - label.start)..offset + (label.name_end - label.start);
+        self.labels.push((name, self.packed.len()));
+        true
+    }
+
+    /// Appends labels of another set by index; returns `false` if the name of the first is not above the last one.
+    #[inline]
+    pub(crate) fn push_from(&mut self, other: &Self, places: Range<usize>) -> bool {
+        let pushed = &other.labels[places.clone()];
+        let ([(first, _), ..], [.., (_, end)]) = (pushed, pushed) else { return true };
+        if other.packed.as_bytes()[first.clone()] <= *self.last_name() {
+            return false;
+        }
+        let start = places.start.checked_sub(1).map_or(0, |before| other.labels[before].1);
+        let offset = self.packed.len();
+        self.packed.push_str(&other.packed[start..*end]);
+        let moved = |at: usize| at - start + offset;
+        self.labels.extend(pushed.iter().map(|(name, end)| (moved(name.start)..moved(name.end), moved(*end))));
+        true
+    }
+
+    fn last_name(&self) -> &[u8] {
+        self.labels.last().map_or(&[], |(name, _)| &self.packed.as_bytes()[name.clone()])
+    }
+
+    /// Returns the set.
+    pub(crate) fn labels(&self) -> Labels {
+        Labels::from_packed(&self.packed)
+    }
+
+    /// Returns the canonical string of the set.
+    pub(crate) fn as_packed(&self) -> &str {
+        &self.packed
+    }
+}
+
+/// Builds a [`Labels`] from pairs in ascending order of names.
+#[derive(Debug, Default)]
+pub struct LabelsBuilder {
+    text: String,
+}
+
+impl LabelsBuilder {
+    /// Creates a builder for a set of about `size` bytes.
+    #[must_use]
+    pub fn with_capacity(size: usize) -> Self {
+        Self { text: String::with_capacity(size) }
+    }
+
+    /// Appends a label; a label with an empty value is skipped. Names must ascend.
+    pub fn push(&mut self, name: &str, value: &str) {
+        debug_assert!(self.last_name().is_none_or(|last| last < name), "label names must ascend: {name:?}");
+        if !value.is_empty() {
+            self.push_text(name);
+            self.push_text(value);
+        }
+    }
+
+    /// Returns the set.
+    #[must_use]
+    pub fn finish(self) -> Labels {
+        Labels(Arc::from(self.text))
+    }
+
+    fn push_text(&mut self, text: &str) {
+        push_text(&mut self.text, text);
+    }
+
+    fn last_name(&self) -> Option<&str> {
+        LabelsIter { rest: &self.text }.last().map(|(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        Labels::from_pairs(pairs.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn order_of_pairs_does_not_matter_and_empty_values_are_absent() {
+        let a = labels(&[("job", "node"), ("__name__", "up"), ("gone", "")]);
+        assert_eq!(a, labels(&[("__name__", "up"), ("job", "node")]));
+        assert_eq!(a.iter().collect::<Vec<_>>(), [("__name__", "up"), ("job", "node")]);
+        assert_eq!((a.metric_name(), a.get("gone"), a.len()), ("up", None, 2));
+    }
+
+    #[test]
+    fn duplicate_and_empty_names_are_rejected_even_with_empty_values() {
+        let twice = Labels::from_pairs([("a", "1"), ("b", "2"), ("a", "")]);
+        assert_eq!(twice, Err(LabelsError::DuplicateName("a".into())));
+        assert_eq!(Labels::from_pairs([("", "x")]), Err(LabelsError::EmptyName));
+    }
+
+    #[test]
+    fn sets_order_pair_by_pair() {
+        assert!(labels(&[("a", "1")]) < labels(&[("a", "1"), ("b", "1")]));
+        assert!(labels(&[("a", "10")]) < labels(&[("a", "9")]));
+        assert!(labels(&[("a", "z"), ("b", "1")]) < labels(&[("b", "0")]));
+    }
+
+    #[test]
+    fn with_replaces_inserts_and_removes() {
+        let set = labels(&[("b", "1"), ("d", "2")]);
+        assert_eq!(set.with("a", "0"), labels(&[("a", "0"), ("b", "1"), ("d", "2")]));
+        assert_eq!(set.with("c", "0"), labels(&[("b", "1"), ("c", "0"), ("d", "2")]));
+        assert_eq!(set.with("e", "0"), labels(&[("b", "1"), ("d", "2"), ("e", "0")]));
+        assert_eq!(set.with("b", "x"), labels(&[("b", "x"), ("d", "2")]));
+        assert_eq!(set.with("b", ""), labels(&[("d", "2")]));
+    }
+
+    #[test]
+    fn prints_as_prometheus_does() {
+        assert_eq!(labels(&[("a", "x\"y"), ("b.c", "z")]).to_string(), r#"{a="x\"y", "b.c"="z"}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn order_is_that_of_the_pairs(
+            a in proptest::collection::btree_map("[ab]{1,2}", "[ab\u{1}]{1,3}|x{60,70}", 0..4),
+            b in proptest::collection::btree_map("[ab]{1,2}", "[ab\u{1}]{1,3}|x{60,70}", 0..4),
+        ) {
+            let set = |map: &std::collections::BTreeMap<String, String>| {
+                Labels::from_pairs(map.iter().map(|(n, v)| (n.as_str(), v.as_str()))).unwrap()
+            };
+            prop_assert_eq!(set(&a).cmp(&set(&b)), a.iter().cmp(b.iter()));
+        }
+
+        #[test]
+        fn any_map_round_trips(map in proptest::collection::btree_map("[a-z_é]{1,70}", "\\PC{1,5000}", 0..8)) {
+            let set = Labels::from_pairs(map.iter().map(|(n, v)| (n.as_str(), v.as_str()))).unwrap();
+            prop_assert!(set.iter().eq(map.iter().map(|(n, v)| (n.as_str(), v.as_str()))));
+            for (name, value) in &map {
+                prop_assert_eq!(set.get(name), Some(value.as_str()));
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Labels of series, and what selects series by them: matchers and regular expressions.
+
+mod hint;
+pub(crate) mod label_set;
+pub(crate) mod matcher;
+mod metadata;
+pub mod regexp;
+mod string_set;
+
+pub use hint::LabelHint;
+pub use label_set::{LABELS_SIZE_MAX, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
+pub(crate) use label_set::{Labels, PackedBuilder, PackedLabel, compare_packed};
+pub(crate) use matcher::{MatchOp, Matcher};
+pub use metadata::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Metadata};
+pub use string_set::StringSet;

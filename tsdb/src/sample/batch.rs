@@ -1,0 +1,253 @@
+//! A batch of samples to append.
+
+use std::sync::Arc;
+
+use crate::sample::Sample;
+use crate::sample::exemplar::{Exemplar, RejectedExemplar};
+use crate::sample::histogram::Histogram;
+
+/// The place of a series in memory. Valid until the series is evicted; then appends through it are rejected with
+/// [`RejectReason::Moved`], and [`Db::series`](crate::Db::series) returns the new place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeriesHandle {
+    pub(crate) shard: u16,
+    pub(crate) generation: u32,
+    pub(crate) slot: u32,
+}
+
+/// Samples to append, grouped by shard, and after an append the rejected ones. Reused through [`WriteBatch::clear`].
+#[derive(Debug, Default)]
+pub struct WriteBatch {
+    /// By shard; samples of one shard keep the order in which they were pushed.
+    pub(crate) shards: Vec<Vec<Append>>,
+    /// Number of floats. Positions wrap at 2^32, which affects only the order in the log.
+    n_floats: u32,
+    /// By shard; in a request histograms come after floats.
+    pub(crate) histograms: Vec<Vec<AppendHistogram>>,
+    /// By shard: the floats with a start timestamp, ascending.
+    pub(crate) starts: Vec<Vec<(u32, i64)>>,
+    pub(crate) rejected: Vec<Rejected>,
+    /// In the order in which they were pushed.
+    pub(crate) exemplars: Vec<AppendExemplar>,
+    pub(crate) rejected_exemplars: Vec<RejectedExemplar>,
+}
+
+/// The samples of a batch for one shard.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShardBatch<'a> {
+    pub(crate) floats: &'a [Append],
+    /// The indexes of `floats` with a start timestamp, ascending, with it.
+    pub(crate) starts: &'a [(u32, i64)],
+    pub(crate) histograms: &'a [AppendHistogram],
+}
+
+impl<'a> ShardBatch<'a> {
+    /// Returns a function that returns the start timestamp of each float in turn; 0 is unknown.
+    pub(crate) fn starts(self) -> impl FnMut() -> i64 + 'a {
+        let (mut starts, mut next_idx) = (self.starts.iter().peekable(), 0);
+        move || {
+            let start_ms = starts.next_if(|(idx, _)| *idx == next_idx).map_or(0, |&(_, start_ms)| start_ms);
+            next_idx += 1;
+            start_ms
+        }
+    }
+
+    /// Returns `true` if any sample has a start timestamp.
+    pub(crate) fn has_starts(self) -> bool {
+        !self.starts.is_empty() || self.histograms.iter().any(|of| of.start_ms != 0)
+    }
+}
+
+/// A sample to append to a known series.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Append {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) tag: u32,
+    /// The number of floats in the request before this one.
+    pub(crate) place: u32,
+    pub(crate) sample: Sample,
+}
+
+/// An exemplar to append.
+#[derive(Debug, Clone)]
+pub(crate) struct AppendExemplar {
+    pub(crate) series: SeriesHandle,
+    pub(crate) tag: u32,
+    pub(crate) exemplar: Exemplar,
+}
+
+/// A histogram to append to a known series.
+#[derive(Debug, Clone)]
+pub(crate) struct AppendHistogram {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) tag: u32,
+    pub(crate) timestamp_ms: i64,
+    /// 0 is unknown.
+    pub(crate) start_ms: i64,
+    pub(crate) histogram: Arc<Histogram>,
+}
+
+impl AppendHistogram {
+    /// Returns the rejection of this histogram.
+    pub(crate) fn reject(&self, reason: RejectReason) -> Rejected {
+        let sample = Sample { timestamp_ms: self.timestamp_ms, value: self.histogram.sum };
+        let histogram = Some(Arc::clone(&self.histogram));
+        Rejected { tag: self.tag, sample, start_ms: self.start_ms, histogram, reason }
+    }
+}
+
+/// A sample that was not stored.
+#[derive(Debug, Clone)]
+pub struct Rejected {
+    /// The tag passed to [`WriteBatch::push`] with the sample.
+    pub tag: u32,
+    /// The sample; the value of a histogram is its sum.
+    pub sample: Sample,
+    /// Its start timestamp; 0 is unknown.
+    pub start_ms: i64,
+    /// The histogram, if it is one.
+    pub histogram: Option<Arc<Histogram>>,
+    /// Why it was not stored.
+    pub reason: RejectReason,
+}
+
+/// Why a sample was not stored. The messages are those of Prometheus (`storage/interface.go`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum RejectReason {
+    /// Older than the newest sample of its series, with out-of-order samples disabled.
+    #[error("out of order sample")]
+    OutOfOrder,
+    /// The series has another value at this timestamp.
+    #[error("duplicate sample for timestamp")]
+    Duplicate,
+    /// Too far behind the newest timestamp of the store, with out-of-order samples disabled.
+    #[error("out of bounds")]
+    OutOfBounds,
+    /// Older than the out-of-order window allows, or, in order, older than in-order samples may be.
+    #[error("too old sample")]
+    TooOld,
+    /// Too far ahead of the clock.
+    #[error("out of bounds: timestamp is too far in the future")]
+    TooFarInFuture,
+    /// It has more buckets, spans or bounds than [`HISTOGRAM_BUCKETS_MAX`](crate::sample::histogram::HISTOGRAM_BUCKETS_MAX).
+    #[error("histogram has too many buckets")]
+    HistogramTooLarge,
+    /// The series has left its place in memory; resolve it again.
+    #[error("series has moved")]
+    Moved,
+}
+
+impl WriteBatch {
+    /// Adds a sample; `tag` is returned in [`Rejected::tag`].
+    #[inline]
+    pub fn push(&mut self, series: SeriesHandle, sample: Sample, tag: u32) {
+        let shard = usize::from(series.shard);
+        if shard >= self.shards.len() {
+            self.shards.resize_with(shard + 1, Vec::new);
+        }
+        let place = self.n_floats;
+        self.n_floats = place.wrapping_add(1);
+        self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, place, sample });
+    }
+
+    /// Adds a histogram. In a request histograms come after floats, in whatever order they were added.
+    pub fn push_histogram(&mut self, series: SeriesHandle, timestamp_ms: i64, histogram: Arc<Histogram>, tag: u32) {
+        self.push_histogram_with_start(series, timestamp_ms, histogram, 0, tag);
+    }
+
+    /// Adds a histogram as [`WriteBatch::push_histogram`] does, with its start timestamp; 0 is unknown.
+    pub fn push_histogram_with_start(
+        &mut self,
+        series: SeriesHandle,
+        timestamp_ms: i64,
+        histogram: Arc<Histogram>,
+        start_ms: i64,
+        tag: u32,
+    ) {
+        let shard = usize::from(series.shard);
+        if shard >= self.histograms.len() {
+            self.histograms.resize_with(shard + 1, Vec::new);
+        }
+        let SeriesHandle { slot, generation, .. } = series;
+        self.histograms[shard].push(AppendHistogram { slot, generation, tag, timestamp_ms, start_ms, histogram });
+    }
+
+    /// Adds a sample with its start timestamp, the time since which its value has been counted; 0 is unknown.
+    pub fn push_with_start(&mut self, series: SeriesHandle, sample: Sample, start_ms: i64, tag: u32) {
+        self.push(series, sample, tag);
+        if start_ms != 0 {
+            let shard = usize::from(series.shard);
+            if shard >= self.starts.len() {
+                self.starts.resize_with(shard + 1, Vec::new);
+            }
+            self.starts[shard].push((self.shards[shard].len() as u32 - 1, start_ms));
+        }
+    }
+
+    /// Adds an exemplar of a series; `tag` is returned in [`RejectedExemplar::tag`].
+    pub fn push_exemplar(&mut self, series: SeriesHandle, exemplar: Exemplar, tag: u32) {
+        self.exemplars.push(AppendExemplar { series, tag, exemplar });
+    }
+
+    /// Returns the exemplars that the last append did not store.
+    #[must_use]
+    pub fn rejected_exemplars(&self) -> &[RejectedExemplar] {
+        &self.rejected_exemplars
+    }
+
+    /// Returns the samples that the last append did not store.
+    #[must_use]
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    /// Returns the samples for a shard; `None` if there are none.
+    pub(crate) fn of_shard(&self, shard: usize) -> Option<ShardBatch<'_>> {
+        let floats = self.shards.get(shard).map_or(&[][..], |floats| floats);
+        let starts = self.starts.get(shard).map_or(&[][..], |starts| starts);
+        let histograms = self.histograms.get(shard).map_or(&[][..], |histograms| histograms);
+        (!floats.is_empty() || !histograms.is_empty()).then_some(ShardBatch { floats, starts, histograms })
+    }
+
+    /// Returns the size of the histograms in bytes.
+    pub(crate) fn histograms_size(&self) -> usize {
+        self.histograms.iter().flatten().map(|append| append.histogram.size()).sum()
+    }
+
+    /// Returns the number of samples with a start timestamp.
+    pub(crate) fn n_starts(&self) -> usize {
+        let of_histograms = self.histograms.iter().flatten().filter(|of| of.start_ms != 0).count();
+        self.starts.iter().map(Vec::len).sum::<usize>() + of_histograms
+    }
+
+    /// Returns the number of samples to append.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(Vec::len).sum::<usize>() + self.histograms.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// Returns the number of exemplars to append.
+    #[must_use]
+    pub fn n_exemplars(&self) -> usize {
+        self.exemplars.len()
+    }
+
+    /// Returns `true` if there is nothing to append.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(Vec::is_empty) && self.histograms.iter().all(Vec::is_empty) && self.exemplars.is_empty()
+    }
+
+    /// Clears the batch and keeps its memory.
+    pub fn clear(&mut self) {
+        self.shards.iter_mut().for_each(Vec::clear);
+        self.n_floats = 0;
+        self.histograms.iter_mut().for_each(Vec::clear);
+        self.starts.iter_mut().for_each(Vec::clear);
+        self.rejected.clear();
+        self.exemplars.clear();
+        self.rejected_exemplars.clear();
+    }
+}

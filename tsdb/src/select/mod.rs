@@ -1,0 +1,449 @@
+//! Reading: the series that matchers select, in label order, and their samples.
+//!
+//! A selection first copies what it needs from the heads, a few hundred series under a lock, so that later writes and
+//! flushes do not affect it. Then it merges the label-ordered streams of heads and blocks while the caller reads.
+//! Samples of blocks are decoded on demand. Merging needs complete label sets; if there is only one stream, only
+//! requested labels are built.
+//!
+//! Invariants
+//! 1. A selection sees every request that had finished when it began, completely, and no part of any other.
+//! 2. A series is returned once, however many heads and blocks have samples of it.
+//! 3. Of several samples at one timestamp, the one accepted first wins.
+
+mod blocks;
+mod heads;
+mod narrow;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+use std::vec;
+
+use crate::context::{Charge, QueryContext};
+use crate::error::{Error, Result};
+use crate::isolation::{ReadView, Reader};
+use crate::labels::{LabelHint, Labels, Matcher, compare_packed};
+use crate::sample::{SampleColumns, TimeRange};
+use crate::store::Store;
+use blocks::{BlockReads, BlockStream};
+use heads::{HeadReads, HeadStream};
+use narrow::Narrow;
+
+/// Series that are copied, or whose labels are looked up, under one lock.
+const BATCH_SERIES: usize = 256;
+
+/// Series of the first batch; each batch is twice the one before, up to [`BATCH_SERIES`].
+const FIRST_BATCH_SERIES: usize = 16;
+/// Bytes of a batch that may be allocated before they are charged.
+const CHARGED_AT_ONCE: usize = 64 << 10;
+
+/// What a selection may omit to be faster; by default nothing. It may return more than requested.
+#[derive(Debug, Clone, Default)]
+pub struct SelectHints {
+    /// Only the newest sample of each series in the range is needed.
+    pub only_newest: bool,
+    /// The requested labels. Series are still sorted by all their labels, and series that differ only in other labels
+    /// are not merged.
+    pub labels: LabelHint,
+    /// If a head or block has labels of these names, all labels are requested.
+    pub whole_where: &'static [&'static str],
+}
+
+/// The series of a selection, in label order. Its memory is charged to the request. After an error it returns nothing
+/// more.
+pub struct SeriesSet {
+    reads: Arc<Reads>,
+    streams: Vec<Stream>,
+    /// The remaining series of the present batch, and its charge.
+    ready: vec::IntoIter<Found>,
+    batch: Arc<Batch>,
+    n_batch: usize,
+    /// The error to return after them.
+    failure: Option<Error>,
+    /// There are no series after them.
+    is_last: bool,
+    /// The streams at the next series, ascending.
+    next: Vec<usize>,
+    /// The labels that the streams return: all, if there are several.
+    labels: LabelHint,
+    /// Reduces them to the requested ones.
+    narrow: Option<Narrow>,
+    /// Upper bound for the remaining series of all streams.
+    left: u64,
+    /// Keeps series in the heads that this selection may still look up.
+    _reader: Reader,
+    _charge: Charge,
+}
+
+/// The purpose of a selection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Labels and samples.
+    Samples,
+    /// Labels, and the newest sample.
+    Newest,
+    /// Labels of series that have samples in the range.
+    Labels,
+}
+
+/// The position of a series in a stream.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// The index of the head.
+    part: u32,
+    /// The slot, or the ordinal in a block.
+    at: u32,
+}
+
+/// What a selection requests from each head.
+#[derive(Clone, Copy)]
+struct Selection<'a> {
+    ctx: &'a QueryContext,
+    store: &'a Arc<Store>,
+    matchers: &'a [Matcher],
+    range: TimeRange,
+    need: Need,
+    view: &'a ReadView,
+}
+
+/// What all series of a selection need to read their samples.
+#[derive(Debug)]
+struct Reads {
+    ctx: QueryContext,
+    range: TimeRange,
+    /// By index of the stream.
+    streams: Vec<StreamReads>,
+}
+
+/// Access to the samples of a stream.
+#[derive(Debug)]
+enum StreamReads {
+    Heads(Vec<HeadReads>),
+    Block(Arc<BlockReads>),
+}
+
+/// Shared by the series of a batch: charging and counting each series takes longer than creating it.
+#[derive(Debug)]
+struct Batch {
+    reads: Arc<Reads>,
+    _charge: Charge,
+}
+
+/// A series, and the positions of its samples: the index of the stream, and the position there.
+#[derive(Debug)]
+struct Found {
+    labels: Labels,
+    /// Where its oldest accepted samples are.
+    first: (usize, Place),
+    /// In order of acceptance.
+    others: Vec<(usize, Place)>,
+}
+
+impl Found {
+    fn size(&self) -> usize {
+        self.labels.size() + size_of::<Self>() + self.others.capacity() * size_of::<(usize, Place)>()
+    }
+}
+
+/// The selected series of all heads, with the present one, or of one block.
+enum Stream {
+    Heads(Box<HeadStream>, Option<(Labels, Place)>),
+    Block(Box<BlockStream>),
+}
+
+impl SeriesSet {
+    /// Selects series.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit; errors of reading blocks.
+    pub(crate) fn new(
+        ctx: &QueryContext,
+        store: &Arc<Store>,
+        matchers: &[Matcher],
+        range: TimeRange,
+        need: Need,
+        hints: SelectHints,
+    ) -> Result<Self> {
+        let mut charge = ctx.charge();
+        let reader = store.series_readers.enter();
+        // The order matters: see `isolation` and `flush`.
+        let copying = store.block_list_readers.enter();
+        let blocks = store.blocks.list();
+        let copy = store.isolation.begin_read();
+        let selection = Selection { ctx, store, matchers, range, need, view: &copy.view };
+        let heads = HeadStream::new(&selection, &mut charge)?;
+        drop((copy, copying));
+        // Blocks come first: their samples are older.
+        let (mut streams, mut sources) = (Vec::new(), Vec::new());
+        for stored in blocks.iter().filter(|stored| stored.meta().range.overlaps(range)) {
+            ctx.check()?;
+            let ordinals = stored.block.select(ctx, matchers)?;
+            if !ordinals.is_empty() {
+                charge.grow(ordinals.serialized_size())?;
+                let stream = BlockStream::new(ctx, stored, ordinals, range);
+                sources.push(StreamReads::Block(stream.reads()));
+                streams.push(Stream::Block(Box::new(stream)));
+            }
+        }
+        if let Some((heads, reads)) = heads {
+            sources.push(StreamReads::Heads(reads));
+            streams.push(Stream::Heads(Box::new(heads), None));
+        }
+        let left = streams.iter().map(Stream::len).sum();
+        let (labels, narrow) = labels_and_narrow(&streams, hints)?;
+        for stream in &mut streams {
+            stream.ask_for(&labels)?;
+            stream.advance(ctx, range, &labels)?;
+        }
+        let (next, reads) = (Vec::with_capacity(streams.len()), Reads { ctx: ctx.clone(), range, streams: sources });
+        let reads = Arc::new(reads);
+        Ok(Self {
+            batch: Arc::new(Batch { reads: Arc::clone(&reads), _charge: ctx.charge() }),
+            reads,
+            streams,
+            ready: Vec::new().into_iter(),
+            n_batch: FIRST_BATCH_SERIES,
+            failure: None,
+            is_last: false,
+            next,
+            labels,
+            narrow,
+            left,
+            _reader: reader,
+            _charge: charge,
+        })
+    }
+
+    /// Returns an upper bound for the number of remaining series.
+    #[must_use]
+    pub fn len_max(&self) -> usize {
+        usize::try_from(self.left).unwrap_or(usize::MAX).saturating_add(self.ready.len())
+    }
+
+    /// Returns `true` if the series have all their labels.
+    #[must_use]
+    pub fn has_all_labels(&self) -> bool {
+        matches!(self.labels, LabelHint::All) && self.narrow.is_none()
+    }
+
+    /// Prepares the next batch, which is small enough to check the context once; streams check it while they search.
+    /// Series before an error are returned before it.
+    fn fill(&mut self) -> Result<()> {
+        let reads = Arc::clone(&self.reads);
+        reads.ctx.check()?;
+        let mut charge = reads.ctx.charge();
+        let (mut found, mut uncharged) = (Vec::with_capacity(self.n_batch), 0);
+        while found.len() < self.n_batch && !self.is_last {
+            match self.take_next() {
+                Ok(Some(next)) => {
+                    uncharged += next.size();
+                    found.push(next);
+                    if uncharged > CHARGED_AT_ONCE {
+                        charge.grow(std::mem::take(&mut uncharged))?;
+                    }
+                }
+                Ok(None) => self.is_last = true,
+                Err(error) => (self.failure, self.is_last) = (Some(error), true),
+            }
+        }
+        charge.grow(uncharged)?;
+        self.ready = found.into_iter();
+        self.batch = Arc::new(Batch { reads, _charge: charge });
+        self.n_batch = (2 * self.n_batch).min(BATCH_SERIES);
+        Ok(())
+    }
+
+    /// Takes the next series from all streams that have it.
+    fn take_next(&mut self) -> Result<Option<Found>> {
+        find_next(&self.streams, &mut self.next);
+        let Some(&first) = self.next.first() else { return Ok(None) };
+        let labels = self.streams[first].labels();
+        let mut places = self.next.iter().filter_map(|&idx| Some((idx, self.streams[idx].place()?)));
+        let Some(first) = places.next() else { return Ok(None) };
+        let others: Vec<_> = places.collect();
+        self.left = self.left.saturating_sub(self.next.len() as u64);
+        for &idx in &self.next {
+            self.streams[idx].advance(&self.reads.ctx, self.reads.range, &self.labels)?;
+        }
+        self.reads.ctx.count_series(1)?;
+        let labels = match &mut self.narrow {
+            Some(narrow) => narrow.labels(&labels),
+            None => labels,
+        };
+        Ok(Some(Found { labels, first, others }))
+    }
+}
+
+/// Finds the streams at the first of all series, in order of acceptance.
+fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
+    next.clear();
+    let mut least: Option<&str> = None;
+    for (idx, stream) in streams.iter().enumerate() {
+        let Some(packed) = stream.packed() else { continue };
+        match least.map_or(Ordering::Less, |least| compare_packed(packed, least)) {
+            Ordering::Greater => continue,
+            Ordering::Equal => {}
+            Ordering::Less => {
+                next.clear();
+                least = Some(packed);
+            }
+        }
+        next.push(idx);
+    }
+}
+
+/// Returns the labels that streams must return (all, if they are merged), and what reduces them to the requested ones.
+fn labels_and_narrow(streams: &[Stream], hints: SelectHints) -> Result<(LabelHint, Option<Narrow>)> {
+    let SelectHints { labels, whole_where, .. } = hints;
+    // Fast path: all labels are requested.
+    if matches!(labels, LabelHint::All) {
+        return Ok((labels, None));
+    }
+    for stream in streams {
+        if stream.has_label(whole_where)? {
+            return Ok((LabelHint::All, None));
+        }
+    }
+    Ok(match streams {
+        [_] => (labels, None),
+        _ => (LabelHint::All, Some(Narrow::new(labels))),
+    })
+}
+
+impl Iterator for SeriesSet {
+    type Item = Result<Series>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ready.len() == 0
+            && !self.is_last
+            && let Err(error) = self.fill()
+        {
+            (self.failure, self.is_last) = (Some(error), true);
+        }
+        if let Some(found) = self.ready.next() {
+            return Some(Ok(Series { found, batch: Arc::clone(&self.batch) }));
+        }
+        let error = self.failure.take()?;
+        self.left = 0;
+        Some(Err(error))
+    }
+}
+
+impl fmt::Debug for SeriesSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SeriesSet(up to {} series)", self.left)
+    }
+}
+
+impl Stream {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Heads(heads, at) => heads.len() + u64::from(at.is_some()),
+            Self::Block(block) => block.len(),
+        }
+    }
+
+    fn ask_for(&mut self, labels: &LabelHint) -> Result<()> {
+        match self {
+            Self::Heads(..) => Ok(()),
+            Self::Block(block) => block.ask_for(labels),
+        }
+    }
+
+    /// Advances to the next series.
+    fn advance(&mut self, ctx: &QueryContext, range: TimeRange, labels: &LabelHint) -> Result<()> {
+        match self {
+            Self::Heads(heads, at) => *at = heads.next(ctx, labels)?,
+            Self::Block(block) => block.advance(ctx, range)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the packed labels of the present series; `None` after the last.
+    fn packed(&self) -> Option<&str> {
+        match self {
+            Self::Heads(_, at) => at.as_ref().map(|(labels, _)| labels.as_packed()),
+            Self::Block(block) => block.packed(),
+        }
+    }
+
+    /// Returns the labels of the present series; empty after the last.
+    fn labels(&mut self) -> Labels {
+        match self {
+            Self::Heads(_, at) => at.as_ref().map(|(labels, _)| labels.clone()).unwrap_or_default(),
+            Self::Block(block) => block.labels(),
+        }
+    }
+
+    /// Returns the position of the present series; `None` after the last.
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Heads(_, at) => at.as_ref().map(|(_, place)| *place),
+            Self::Block(block) => block.ordinal().map(|at| Place { part: 0, at }),
+        }
+    }
+
+    /// Returns `true` if any series, selected or not, may have a label of one of these names.
+    fn has_label(&self, names: &[&str]) -> Result<bool> {
+        match self {
+            Self::Heads(heads, _) => Ok(heads.has_label(names)),
+            Self::Block(block) => block.has_label(names),
+        }
+    }
+}
+
+/// One series of a selection, with access to its samples.
+#[derive(Debug)]
+pub struct Series {
+    found: Found,
+    batch: Arc<Batch>,
+}
+
+impl Series {
+    /// Returns the series' labels.
+    #[must_use]
+    pub fn labels(&self) -> &Labels {
+        &self.found.labels
+    }
+
+    /// Appends the samples in the selected range to `out`, in order of time, including staleness markers. The caller
+    /// owns and accounts for `out`.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted; errors of reading blocks.
+    pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
+        let n_before = out.len();
+        let read = self.read_all(out);
+        if read.is_err() {
+            out.truncate(n_before);
+        }
+        self.batch.reads.ctx.count_samples(out.len() - n_before);
+        read
+    }
+
+    fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
+        let (start, reads) = (out.len(), &*self.batch.reads);
+        for &source in [&self.found.first].into_iter().chain(&self.found.others) {
+            let from = out.len();
+            reads.read(source, out)?;
+            out.join(start, from);
+        }
+        Ok(())
+    }
+}
+
+impl Reads {
+    fn read(&self, (stream, place): (usize, Place), out: &mut SampleColumns) -> Result<()> {
+        match &self.streams[stream] {
+            StreamReads::Heads(heads) => {
+                self.ctx.check()?;
+                heads[place.part as usize].read(place.at, self.range, out).map_err(|_damaged| Error::Corrupt {
+                    path: "head".into(),
+                    offset: 0,
+                    reason: "a chunk in memory does not decode".to_owned(),
+                })
+            }
+            StreamReads::Block(block) => block.read(place.at, self.range, out),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Exemplar storage: the newest exemplars of the whole store, in memory, in a [`ring`] of bounded length and size.
+//!
+//! Used by [`Db::append`](crate::Db::append) and [`Db::exemplars`](crate::Db::exemplars). Every exemplar has an id that
+//! ascends over the store; the log of its series' shard has a record of it, and a checkpoint has those that are still
+//! in the ring. A replay restores them by id, from any log in any order, so that the ring is as before. Exemplars that
+//! arrive during a replay are added to ring and log at once, with ids above all that the log may have. Whether one of
+//! them is out of order depends on the ring at that moment; one that the log has as well is stored once.
+//!
+//! Invariants
+//! 1. An acknowledged exemplar that is still in the ring survives whatever samples survive.
+//! 2. The exemplars of a request become visible together.
+//! 3. A repeated exemplar is stored once, unless its value is NaN (as in Prometheus).
+//!
+//! Deletes and retention do not affect exemplars, and snapshots do not contain those of the ring's past; the ring
+//! evicts the oldest.
+//!
+//! Lock order: the ring, then a shard's head, then its log. Crash: whole records, as for samples.
+
+mod ring;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ring::Ring;
+
+use crate::context::{CHECK_INTERVAL, Charge, QueryContext};
+use crate::error::Result;
+use crate::head::SlotRef;
+use crate::labels::{Labels, Matcher};
+use crate::logs::Log;
+use crate::sample::exemplar::{Exemplar, NumberedExemplars, RejectExemplar, RejectedExemplar};
+use crate::sample::{AppendExemplar, SeriesHandle, TimeRange, WriteBatch};
+use crate::shard::log_of;
+use crate::store::Store;
+use crate::wal::Position;
+
+/// Maximum bytes of labels in the ring, per exemplar of its capacity.
+pub const EXEMPLAR_LABELS_SIZE: usize = 1024;
+
+/// The result of an exemplar query, ascending by the labels of the series.
+#[derive(Debug)]
+pub struct ExemplarSet {
+    /// The series with exemplars, each once.
+    pub series: Vec<SeriesExemplars>,
+    _charge: Charge,
+}
+
+/// The exemplars of a series.
+#[derive(Debug, Clone)]
+pub struct SeriesExemplars {
+    /// The labels of the series.
+    pub labels: Labels,
+    /// At least one, in order of time; at equal timestamps in order of arrival.
+    pub exemplars: Vec<Exemplar>,
+}
+
+/// Statistics of the exemplar storage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExemplarStats {
+    /// Exemplars stored since the store was opened.
+    pub n_appended: u64,
+    /// Exemplars rejected as out of order since then.
+    pub n_out_of_order: u64,
+    /// Exemplars in the ring.
+    pub n_stored: u64,
+    /// Series with exemplars in the ring.
+    pub n_series: u64,
+    /// Capacity of the ring.
+    pub n_max: u64,
+    /// The timestamp of the exemplar that was stored first; `None` if the ring is empty.
+    pub oldest_ms: Option<i64>,
+}
+
+/// The exemplars of a store.
+#[derive(Debug)]
+pub(crate) struct Exemplars {
+    ring: Mutex<Ring>,
+}
+
+impl Exemplars {
+    /// Creates storage for `n_max` exemplars; 0 disables it.
+    pub(crate) fn new(n_max: usize) -> Self {
+        Self { ring: Mutex::new(Ring::new(n_max)) }
+    }
+
+    /// Reserves the ids below `number` for exemplars to be restored.
+    pub(crate) fn skip_to(&self, number: u64) {
+        self.ring().skip_to(number);
+    }
+
+    /// Restores an exemplar from a log; `series` is called only if the ring has room for it.
+    pub(crate) fn restore(&self, number: u64, exemplar: Exemplar, series: impl FnOnce() -> Option<Labels>) -> Restored {
+        let mut ring = self.ring();
+        if !ring.has_room_for(number) {
+            return Restored::Passed;
+        }
+        let Some(series) = series() else { return Restored::Orphaned };
+        ring.restore(number, series, exemplar);
+        Restored::Done
+    }
+
+    /// Returns all exemplars by the log of their series.
+    pub(crate) fn by_log(&self, n_logs: usize) -> Vec<Vec<NumberedExemplars>> {
+        let mut by_log = vec![Vec::new(); n_logs];
+        for (labels, exemplars) in self.ring().series() {
+            let all = exemplars.map(|(number, exemplar)| (number, exemplar.clone())).collect();
+            by_log[log_of(labels, n_logs)].push((labels.clone(), all));
+        }
+        by_log
+    }
+
+    /// Returns the statistics.
+    pub(crate) fn stats(&self) -> ExemplarStats {
+        self.ring().stats()
+    }
+
+    /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub(crate) fn select(
+        &self,
+        ctx: &QueryContext,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<ExemplarSet> {
+        let mut charge = ctx.charge();
+        // Labels are shared, so that a copy is small, and no matcher runs under the lock.
+        let mut series = self.copy(ctx, range, &mut charge)?;
+        let mut interrupted = Ok(());
+        let mut n_checked = 0;
+        series.retain(|one| {
+            n_checked += 1;
+            if interrupted.is_ok() && n_checked % CHECK_INTERVAL == 0 {
+                interrupted = ctx.check();
+            }
+            interrupted.is_ok() && selectors.iter().any(|matchers| all_match(matchers, &one.labels))
+        });
+        interrupted?;
+        series.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(ExemplarSet { series, _charge: charge })
+    }
+
+    fn copy(&self, ctx: &QueryContext, range: TimeRange, charge: &mut Charge) -> Result<Vec<SeriesExemplars>> {
+        let ring = self.ring();
+        charge.grow_without_waiting(ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()))?;
+        let mut all = Vec::new();
+        for (idx, (labels, exemplars)) in ring.series().enumerate() {
+            if idx % CHECK_INTERVAL == 0 {
+                ctx.check()?;
+            }
+            let in_range = exemplars.map(|(_, exemplar)| exemplar).filter(|one| range.contains(one.timestamp_ms));
+            let exemplars: Vec<Exemplar> = in_range.cloned().collect();
+            if !exemplars.is_empty() {
+                all.push(SeriesExemplars { labels: labels.clone(), exemplars });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Locks the ring. If a panic occurred under the lock, continuing is better than rejecting all exemplars.
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What became of an exemplar of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restored {
+    /// The exemplar is in the ring.
+    Done,
+    /// The ring has it, or has evicted it since.
+    Passed,
+    /// Its series is unknown.
+    Orphaned,
+}
+
+impl Store {
+    /// Appends the exemplars of a batch to the ring and, uncommitted, to the logs. Returns the positions to commit.
+    pub(crate) fn append_exemplars(&self, batch: &mut WriteBatch, future_max_ms: i64) -> Vec<(&Log, Position)> {
+        let WriteBatch { exemplars, rejected_exemplars, .. } = batch;
+        // Fast path: a request without exemplars.
+        if exemplars.is_empty() {
+            return Vec::new();
+        }
+        let mut ring = self.exemplars.ring();
+        let mut concerned = vec![false; self.logs.len()];
+        for AppendExemplar { series, tag, exemplar } in exemplars.iter() {
+            concerned[usize::from(series.shard) % self.logs.len()] = true;
+            if let Err(reason) = self.append_exemplar(&mut ring, *series, exemplar, future_max_ms) {
+                rejected_exemplars.push(RejectedExemplar { tag: *tag, exemplar: exemplar.clone(), reason });
+            }
+        }
+        // A repeated exemplar may still wait for its first commit: the positions cover it as well.
+        let logs = self.logs.iter().zip(concerned).filter(|(_, is_concerned)| *is_concerned);
+        logs.map(|(log, _)| (&**log, log.wal().end())).collect()
+    }
+
+    fn append_exemplar(
+        &self,
+        ring: &mut Ring,
+        series: SeriesHandle,
+        exemplar: &Exemplar,
+        future_max_ms: i64,
+    ) -> Result<(), RejectExemplar> {
+        if self.options.exemplars_max == 0 {
+            return Err(RejectExemplar::Disabled);
+        }
+        if exemplar.timestamp_ms > future_max_ms {
+            return Err(RejectExemplar::OutOfBounds);
+        }
+        let shard = &self.shards[usize::from(series.shard)];
+        // Locked until the record is in the log: the series must not be evicted before a checkpoint can contain the
+        // exemplar.
+        let head = shard.head();
+        let of = SlotRef { slot: series.slot, generation: series.generation };
+        let known = head.is_current(of).then(|| head.describe(of.slot)).flatten();
+        let Some((series_ref, labels, _)) = known else { return Err(RejectExemplar::Moved) };
+        if let Some(number) = ring.append(labels, exemplar, self.options.out_of_order_window_ms)? {
+            shard.wal().append_exemplar(number, series_ref, exemplar);
+        }
+        Ok(())
+    }
+}
+
+fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
+    matchers.iter().all(|matcher| matcher.matches(labels.get(matcher.name()).unwrap_or("")))
+}
+
+#[cfg(test)]
+mod tests;

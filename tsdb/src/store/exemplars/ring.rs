@@ -1,0 +1,228 @@
+//! The ring of exemplars: the newest ones in order of arrival, and in each series in order of time.
+//!
+//! The rules for accepting exemplars are those of Prometheus (`tsdb/exemplar.go`, 3.14).
+//!
+//! Invariants
+//! 1. Both maps hold the same exemplars; a series without exemplars has no entry.
+//! 2. There are never more than `n_max`, nor more than `n_max` times [`EXEMPLAR_LABELS_SIZE`] bytes of labels, unless a
+//!    single exemplar exceeds that.
+//! 3. An id is never reused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+use xxhash_rust::xxh64::xxh64;
+
+use super::{EXEMPLAR_LABELS_SIZE, ExemplarStats};
+use crate::labels::Labels;
+use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar};
+
+/// The highest accepted id.
+const NUMBER_MAX: u64 = u64::MAX / 2;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Ring {
+    n_max: usize,
+    /// By id, the oldest first.
+    taken: BTreeMap<u64, Taken>,
+    /// Timestamps and ids of each series' exemplars. Those at one timestamp ascend by id, as others may only be added
+    /// to the newest timestamp.
+    series: HashMap<Labels, BTreeSet<(i64, u64)>>,
+    /// The next id.
+    next: u64,
+    /// Bytes of all labels; the labels of a series count once.
+    size: usize,
+    n_appended: u64,
+    n_out_of_order: u64,
+}
+
+#[derive(Debug)]
+struct Taken {
+    series: Labels,
+    exemplar: Exemplar,
+}
+
+impl Ring {
+    pub(super) fn new(n_max: usize) -> Self {
+        Self {
+            n_max,
+            taken: BTreeMap::new(),
+            series: HashMap::new(),
+            next: 0,
+            size: 0,
+            n_appended: 0,
+            n_out_of_order: 0,
+        }
+    }
+
+    /// Returns the number of exemplars.
+    pub(super) fn len(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Adds an exemplar and returns its id; `None` if the ring already has it.
+    ///
+    /// # Errors
+    /// The reason why it is rejected.
+    pub(super) fn append(
+        &mut self,
+        series: Labels,
+        exemplar: &Exemplar,
+        window_ms: i64,
+    ) -> Result<Option<u64>, RejectExemplar> {
+        match self.check(&series, exemplar, window_ms) {
+            Ok(Order::Repeated) => return Ok(None),
+            Ok(Order::New) => {}
+            Err(refused) => {
+                self.n_out_of_order += u64::from(refused == RejectExemplar::OutOfOrder);
+                return Err(refused);
+            }
+        }
+        let number = self.next;
+        self.insert(number, series, exemplar.clone());
+        self.n_appended += 1;
+        Ok(Some(number))
+    }
+
+    fn check(&self, series: &Labels, exemplar: &Exemplar, window_ms: i64) -> Result<Order, RejectExemplar> {
+        let text_len = |text: &str| text.chars().count();
+        if exemplar.labels.iter().map(|(name, value)| text_len(name) + text_len(value)).sum::<usize>()
+            > EXEMPLAR_LABELS_LEN_MAX
+        {
+            return Err(RejectExemplar::LabelsTooLong);
+        }
+        let Some(times) = self.series.get(series) else { return Ok(Order::New) };
+        let (_, number) = times.last().expect("a series without exemplars has no entry");
+        let (newest, time_ms) = (&self.taken[number].exemplar, exemplar.timestamp_ms);
+        let newest_ms = newest.timestamp_ms;
+        if newest_ms == time_ms {
+            if newest.value == exemplar.value && newest.labels == exemplar.labels {
+                return Ok(Order::Repeated);
+            }
+            // At one timestamp, as with the buckets of one histogram, they must arrive in the order of values and then
+            // labels. Labels have the order of their hashes; any order works as long as it is the sender's.
+            let is_before = exemplar.value < newest.value
+                || exemplar.value == newest.value && hash(&exemplar.labels) < hash(&newest.labels);
+            return if is_before { Err(RejectExemplar::OutOfOrder) } else { Ok(Order::New) };
+        }
+        if time_ms < newest_ms && time_ms <= newest_ms.saturating_sub(window_ms) {
+            return Err(RejectExemplar::OutOfOrder);
+        }
+        // A series has one out-of-order exemplar per timestamp: the first.
+        let is_taken = time_ms < newest_ms && times.range((time_ms, 0)..=(time_ms, u64::MAX)).next().is_some();
+        Ok(if is_taken { Order::Repeated } else { Order::New })
+    }
+
+    /// Returns `true` if the exemplar with this id must be restored: the ring does not have it, and it is not the
+    /// oldest of a full ring.
+    pub(super) fn has_room_for(&mut self, number: u64) -> bool {
+        // No store reaches such an id, and the next id must exist.
+        if number > NUMBER_MAX {
+            return false;
+        }
+        self.next = self.next.max(number + 1);
+        let is_forgotten = self.len() >= self.n_max && self.taken.keys().next().is_none_or(|&first| number < first);
+        !is_forgotten && !self.taken.contains_key(&number)
+    }
+
+    /// Raises the next id.
+    pub(super) fn skip_to(&mut self, number: u64) {
+        self.next = self.next.max(number);
+    }
+
+    /// Restores an exemplar from a log. If it arrived again during the replay, the newer copy is kept.
+    pub(super) fn restore(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
+        match self.find_same(&series, &exemplar) {
+            Some(newer) if newer > number => return,
+            Some(older) => self.forget(older),
+            None => {}
+        }
+        self.insert(number, series, exemplar);
+    }
+
+    fn find_same(&self, series: &Labels, exemplar: &Exemplar) -> Option<u64> {
+        let time_ms = exemplar.timestamp_ms;
+        let mut at_time = self.series.get(series)?.range((time_ms, 0)..=(time_ms, u64::MAX));
+        let is_same = |of: &Exemplar| of.value == exemplar.value && of.labels == exemplar.labels;
+        at_time.find(|(_, number)| is_same(&self.taken[number].exemplar)).map(|&(_, number)| number)
+    }
+
+    /// Inserts an exemplar with a new id, and evicts the oldest while the ring is over its limits.
+    pub(super) fn insert(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
+        // Shares the labels that the ring has for the series.
+        let series = self.series.get_key_value(&series).map_or(series, |(known, _)| known.clone());
+        self.next = self.next.max(number + 1);
+        self.size += exemplar.labels.size();
+        if !self.series.contains_key(&series) {
+            self.size += series.size();
+        }
+        self.series.entry(series.clone()).or_default().insert((exemplar.timestamp_ms, number));
+        self.taken.insert(number, Taken { series, exemplar });
+        let size_max = self.n_max.saturating_mul(EXEMPLAR_LABELS_SIZE);
+        while self.len() > self.n_max || self.size > size_max && self.len() > 1 {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(&number) = self.taken.keys().next() {
+            self.forget(number);
+        }
+    }
+
+    fn forget(&mut self, number: u64) {
+        let Some(Taken { series, exemplar }) = self.taken.remove(&number) else { return };
+        self.size -= exemplar.labels.size();
+        let times = self.series.get_mut(&series).expect("both halves have it");
+        times.remove(&(exemplar.timestamp_ms, number));
+        if times.is_empty() {
+            self.size -= series.size();
+            self.series.remove(&series);
+        }
+    }
+
+    /// Iterates over the series, in no particular order, each with its exemplars and their ids in order of time.
+    pub(super) fn series(&self) -> impl Iterator<Item = (&Labels, impl Iterator<Item = (u64, &Exemplar)>)> {
+        let exemplar = |&(_, number): &(i64, u64)| (number, &self.taken[&number].exemplar);
+        self.series.iter().map(move |(labels, times)| (labels, times.iter().map(exemplar)))
+    }
+
+    pub(super) fn stats(&self) -> ExemplarStats {
+        ExemplarStats {
+            n_appended: self.n_appended,
+            n_out_of_order: self.n_out_of_order,
+            n_stored: self.len() as u64,
+            n_series: self.series.len() as u64,
+            n_max: self.n_max as u64,
+            oldest_ms: self.taken.values().next().map(|first| first.exemplar.timestamp_ms),
+        }
+    }
+}
+
+/// The order of an exemplar relative to those of its series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    New,
+    Repeated,
+}
+
+/// Hashes a label set as Prometheus does (`model/labels`, stringlabels): XXH64 of names and values, each after its size
+/// in one byte, or 255 and three bytes.
+fn hash(labels: &Labels) -> u64 {
+    let mut bytes = Vec::new();
+    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+        match u8::try_from(text.len()) {
+            Ok(size) if size < u8::MAX => bytes.push(size),
+            _ => {
+                bytes.push(u8::MAX);
+                bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()[..3]);
+            }
+        }
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    xxh64(&bytes, 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The state of an open store, shared by [`Db`](crate::Db), running selections and background tasks.
+
+pub(crate) mod exemplars;
+pub(crate) mod import_writer;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use crate::block::BlockSet;
+use crate::compact::{CompactionStats, Throttle};
+use crate::error::Result;
+use crate::flush::Flushing;
+use crate::head::{Bounds, GroupCounts};
+use crate::isolation::{Isolation, Readers};
+use crate::labels::Metadata;
+use crate::logs::Log;
+use crate::options::Options;
+use crate::replaying::Replaying;
+use crate::shard::Shard;
+use crate::store::exemplars::Exemplars;
+use crate::wal;
+use crate::wal::{Epoch, Health, Reserve};
+
+/// Metadata by metric family.
+pub(crate) type Families = BTreeMap<String, Metadata>;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) options: Options,
+    pub(crate) shards: Box<[Shard]>,
+    /// The number of series per group, over all shards.
+    pub(crate) group_counts: GroupCounts,
+    /// Shards are assigned round robin; there are at most as many logs as shards.
+    pub(crate) logs: Box<[Arc<Log>]>,
+    pub(crate) blocks: BlockSet,
+    pub(crate) exemplars: Exemplars,
+    pub(crate) isolation: Isolation,
+    /// Whether the heads hold the whole log.
+    pub(crate) replaying: Replaying,
+    /// Selections that took the block list and still copy from the heads.
+    pub(crate) block_list_readers: Arc<Readers>,
+    /// Selections that may still look up series in the heads.
+    pub(crate) series_readers: Arc<Readers>,
+    pub(crate) next_ref: AtomicU64,
+    pub(crate) throttle: Throttle,
+    /// Disk space for a flush when the disk is full.
+    pub(crate) reserve: Reserve,
+    wal_dir: PathBuf,
+    /// The logs being written; older epochs are removed once all shards have been flushed.
+    epoch: Epoch,
+    /// `i64::MIN` while there is no sample.
+    pub(crate) newest_ms: AtomicI64,
+    /// Shared with readers; cloned for a change while it is in use.
+    metadata: Mutex<Arc<Families>>,
+    flushing: Mutex<Flushing>,
+    compacting: Mutex<()>,
+    compaction_stats: Mutex<CompactionStats>,
+    /// Panics of background tasks.
+    pub(crate) n_background_panics: AtomicU64,
+}
+
+impl Store {
+    /// Creates a store whose log is still to be replayed.
+    pub(crate) fn new(
+        options: Options,
+        (wal_dir, epoch): (PathBuf, Epoch),
+        (logs, shards): (Box<[Arc<Log>]>, Box<[Shard]>),
+        group_counts: GroupCounts,
+        blocks: BlockSet,
+    ) -> Self {
+        Self {
+            replaying: Replaying::new(&options),
+            exemplars: Exemplars::new(options.exemplars_max),
+            throttle: Throttle::new(options.compaction_bytes_per_second),
+            reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),
+            options,
+            wal_dir,
+            epoch,
+            shards,
+            group_counts,
+            logs,
+            blocks,
+            isolation: Isolation::new(),
+            block_list_readers: Readers::new(),
+            series_readers: Readers::new(),
+            next_ref: AtomicU64::new(0),
+            newest_ms: AtomicI64::new(i64::MIN),
+            metadata: Mutex::default(),
+            flushing: Mutex::default(),
+            compacting: Mutex::default(),
+            compaction_stats: Mutex::default(),
+            n_background_panics: AtomicU64::new(0),
+        }
+    }
+
+    /// Iterates over the shards of a log, with their indexes.
+    pub(crate) fn shards_of(&self, log: usize) -> impl Iterator<Item = (usize, &Shard)> + Clone {
+        self.shards.iter().enumerate().skip(log).step_by(self.logs.len())
+    }
+
+    /// Returns the newest timestamp that was ever accepted; `None` if there is none.
+    pub(crate) fn newest_ms(&self) -> Option<i64> {
+        let newest_ms = self.newest_ms.load(Ordering::Relaxed);
+        (newest_ms != i64::MIN).then_some(newest_ms)
+    }
+
+    /// Returns the newest timestamp that any series in the heads ever had. Visits all series.
+    pub(crate) fn heads_newest_ms(&self) -> Option<i64> {
+        self.shards.iter().filter_map(|shard| shard.head().newest_ms()).max()
+    }
+
+    /// Records the timestamp of an accepted sample.
+    pub(crate) fn raise_newest(&self, timestamp_ms: i64) {
+        self.newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
+    }
+
+    /// Returns the present bounds for new samples.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            newest_ms: self.newest_ms(),
+            in_order_max_age_ms: self.options.in_order_max_age_ms,
+            out_of_order_window_ms: self.options.out_of_order_window_ms,
+            future_max_ms: self.options.clock.now_ms().saturating_add(self.options.ahead_max_ms),
+        }
+    }
+
+    /// Returns the approximate size of the samples in the heads in bytes.
+    pub(crate) fn samples_size(&self) -> usize {
+        self.shards.iter().map(|shard| shard.head().samples_size()).sum()
+    }
+
+    /// Returns `true` if a log waits for disk space.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.logs.iter().any(|log| matches!(log.wal().health(), Health::Blocked(_)))
+    }
+
+    /// Removes the logs of earlier epochs: their contents are in blocks and checkpoints.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn remove_old_epochs(&self) -> Result<()> {
+        wal::remove_epochs_before(&*self.options.fs, &self.wal_dir, self.epoch)
+    }
+
+    /// Returns the size of the logs on disk in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn log_size(&self) -> Result<u64> {
+        self.logs.iter().map(|log| log.wal().size()).sum()
+    }
+
+    /// Returns the present metadata without copying it.
+    pub(crate) fn metadata(&self) -> Arc<Families> {
+        Arc::clone(&self.known_metadata())
+    }
+
+    // A panic under one of these locks leaves the guarded value consistent: it is replaced or incremented in one step.
+
+    /// Locks the metadata.
+    pub(crate) fn known_metadata(&self) -> MutexGuard<'_, Arc<Families>> {
+        self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no flush runs, and blocks others.
+    pub(crate) fn flushing(&self) -> MutexGuard<'_, Flushing> {
+        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks flushes, unless one is running.
+    pub(crate) fn flushing_if_free(&self) -> Option<MutexGuard<'_, Flushing>> {
+        match self.flushing.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Waits until no merge runs, and blocks others.
+    pub(crate) fn compacting(&self) -> MutexGuard<'_, ()> {
+        self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the statistics of merges.
+    pub(crate) fn compaction_stats(&self) -> MutexGuard<'_, CompactionStats> {
+        self.compaction_stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
