@@ -1,12 +1,11 @@
-//! Churn: which labels make new series.
+//! Churn: which labels create new series.
 //!
-//! A series is new if it has samples in a range of time and none in as long a range before. A label makes a series new if
-//! its value was on no series before: a new pod brings a value of `pod` with it, a new machine one of `instance`, and
-//! both together make those series new that have both. A series of which every value was there before is a new
-//! combination.
+//! A series is new if it has samples in a time range and none in the range of the same length before. A label creates a series if
+//! no earlier series has its value: a new pod has a new value of `pod`, a new machine one of `instance`, and both labels create the
+//! series that have both values. A new series without a new value is a new combination.
 //!
-//! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the time before, series by series; what is
-//! held are hashes of label values, charged to the request.
+//! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the earlier range, series by series; hashes of
+//! label values are held in memory and charged to the request.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -16,37 +15,37 @@ use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Db, Labels, QueryContext, Result, TimeRange};
 
-/// The range that is looked at, in milliseconds.
+/// The length of the examined range, in milliseconds.
 pub(crate) const RANGE_MS: i64 = 3_600_000;
-/// Labels, and metrics, that are told of.
+/// Maximum number of listed labels, and of listed metrics.
 const SHOWN_MAX: usize = 100;
-/// Metrics that are told of for one label.
+/// Maximum number of listed metrics per label.
 const METRICS_OF_LABEL_MAX: usize = 5;
-/// Bytes that a hash takes in a set, about.
+/// Approximate size of a hash in a set.
 const HASH_SIZE: usize = 20;
-/// Bytes that a count takes in a map with its key, about.
+/// Approximate size of a count and its key in a map.
 const COUNT_SIZE: usize = 160;
 
-/// What made new series.
+/// The new series of a range, and their causes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Churn {
-    /// The range that was looked at, in milliseconds since the epoch, without its start; the one before is as long.
+    /// The examined range in milliseconds since the epoch, start excluded; the earlier range has the same length.
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
     /// Series with samples in the range.
     pub(crate) series: u64,
-    /// Those of them that are new.
+    /// New series.
     pub(crate) new_series: u64,
-    /// New series of which every label's value was there before.
+    /// New series without a new label value.
     pub(crate) new_combinations: u64,
-    /// The labels with new values, those that made most series first.
+    /// Labels with new values, those that created most series first.
     pub(crate) labels: Vec<LabelChurn>,
     /// The metrics with new series, those with most first.
     pub(crate) metrics: Vec<MetricChurn>,
 }
 
-/// A label whose new values made series.
+/// A label whose new values created series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LabelChurn {
@@ -55,10 +54,10 @@ pub(crate) struct LabelChurn {
     pub(crate) new_series: u64,
     /// Of all new series, in percent.
     pub(crate) percent: f64,
-    /// New series that no other label made.
+    /// New series that no other label created.
     pub(crate) new_series_alone: u64,
     pub(crate) new_values: u64,
-    /// Where most of them are.
+    /// The metrics with most of them.
     pub(crate) metrics: Vec<String>,
 }
 
@@ -68,19 +67,19 @@ pub(crate) struct LabelChurn {
 pub(crate) struct MetricChurn {
     pub(crate) metric: String,
     pub(crate) new_series: u64,
-    /// The label that made most of them; empty if all are new combinations.
+    /// The label that created most of them; empty if all are new combinations.
     pub(crate) label: String,
-    /// Of the metric's new series, those that it made, in percent.
+    /// The percentage of the metric's new series that it created.
     pub(crate) percent: f64,
 }
 
-/// Finds what made the new series after `end_ms - length_ms` and up to `end_ms`.
+/// Finds the causes of new series after `end_ms - length_ms` and up to `end_ms`.
 ///
 /// # Errors
 /// As [`Db::select_labels`].
 pub(crate) fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
     let start_ms = end_ms.saturating_sub(length_ms);
-    // As with PromQL's ranges, the left end does not belong to them.
+    // As in PromQL, ranges exclude their left end.
     let before = TimeRange { start_ms: start_ms.saturating_sub(length_ms).saturating_add(1), end_ms: start_ms };
     let range = TimeRange { start_ms: start_ms.saturating_add(1), end_ms };
     let mut search = Search::new(ctx);
@@ -91,7 +90,7 @@ pub(crate) fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> 
     let mut was = old.next().transpose()?;
     for series in db.select_labels(ctx, &[], range)? {
         let series = series?;
-        // Both come in the order of labels.
+        // Both are in label order.
         while was.as_ref().is_some_and(|was| was.labels() < series.labels()) {
             was = old.next().transpose()?;
         }
@@ -104,9 +103,9 @@ pub(crate) fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> 
 struct Search {
     charge: Charge,
     hasher: RandomState,
-    /// Labels with their values, before the range, hashed.
+    /// Hashes of label pairs of the earlier range.
     known: HashSet<u64>,
-    /// Those that are new.
+    /// Hashes of new label pairs.
     new: HashSet<u64>,
     n_series: u64,
     n_new: u64,
@@ -160,23 +159,23 @@ impl Search {
             return Ok(());
         }
         self.n_new += 1;
-        let makers: Vec<_> = labels
+        let causes: Vec<_> = labels
             .iter()
             .map(|(name, value)| (name, self.hasher.hash_one((name, value))))
             .filter(|(_, hash)| !self.known.contains(hash))
             .collect();
-        self.n_combinations += u64::from(makers.is_empty());
+        self.n_combinations += u64::from(causes.is_empty());
         let metric = labels.get(METRIC_NAME).unwrap_or_default();
         let (of_metric, is_first) = entry(&mut self.metrics, metric);
         let mut n_counts = u64::from(is_first);
         of_metric.n_series += 1;
-        for (name, hash) in &makers {
+        for (name, hash) in &causes {
             let (count, is_first) = entry(&mut of_metric.labels, name);
             *count += 1;
             n_counts += u64::from(is_first);
             let (of_label, _) = entry(&mut self.labels, name);
             of_label.n_series += 1;
-            of_label.n_alone += u64::from(makers.len() == 1);
+            of_label.n_alone += u64::from(causes.len() == 1);
             if !self.new.contains(hash) {
                 self.charge.grow(HASH_SIZE)?;
                 self.new.insert(*hash);

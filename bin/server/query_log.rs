@@ -1,7 +1,7 @@
-//! The query log: a line of JSON for each query, in the form of Prometheus' `query_log_file`.
+//! The query log: a line of JSON per query, in the format of Prometheus' `query_log_file`.
 //!
-//! Used by `http` when a query has ended, on its blocking thread. Lines are appended whole, with one write each. A file that
-//! cannot be written is logged and counted, and does not keep queries from being answered.
+//! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one write. A failed write is logged
+//! and counted; it does not fail the query.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -22,7 +22,7 @@ pub(crate) struct QueryLog {
     failures: IntCounter,
 }
 
-/// A file that is open, or none.
+/// An open file, or none.
 #[derive(Debug)]
 pub(crate) struct Opened(Option<(PathBuf, File)>);
 
@@ -33,7 +33,7 @@ pub(crate) struct LoggedQuery<'a> {
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
     pub(crate) step_s: i64,
-    /// Why it gave no value, or not all of it.
+    /// Why it failed.
     pub(crate) error: Option<&'a str>,
     /// Timings and samples, as `stats=all` returns them.
     pub(crate) stats: Value,
@@ -45,28 +45,28 @@ pub(crate) struct LoggedQuery<'a> {
 }
 
 impl QueryLog {
-    /// Makes a log that writes nowhere.
+    /// Creates a disabled log.
     pub(crate) fn new(enabled: IntGauge, failures: IntCounter) -> Self {
         Self { file: Arc::default(), enabled, failures }
     }
 
-    /// Opens a file to write to, or none; lines are appended to what it holds.
+    /// Opens a file for appending, or none.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// If the file cannot be opened.
     pub(crate) fn open(path: Option<&Path>) -> Result<Opened> {
         let Some(path) = path else { return Ok(Opened(None)) };
         let file = OpenOptions::new().create(true).append(true).open(path);
         Ok(Opened(Some((path.to_owned(), file.with_context(|| format!("open query log {path:?}"))?))))
     }
 
-    /// Writes there from now on. One that was written to already is a new file if it was moved away, as after a rotation.
+    /// Writes to this file from now on. After a rotation it is a new file at the same path.
     pub(crate) fn write_to(&self, Opened(opened): Opened) {
         self.enabled.set(opened.is_some().into());
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = opened;
     }
 
-    /// Tells whether queries are logged.
+    /// Returns `true` if queries are logged.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled.get() != 0
     }
@@ -79,7 +79,7 @@ impl QueryLog {
         line.push('\n');
         if let Err(error) = (&*file).write_all(line.as_bytes()) {
             self.failures.inc();
-            tracing::error!(?path, %error, "Query not logged");
+            tracing::error!(?path, %error, "Cannot write to the query log");
         }
     }
 }
@@ -111,7 +111,7 @@ impl LoggedQuery<'_> {
     }
 }
 
-/// Prints a time as Prometheus does in this log.
+/// Formats a time as Prometheus does in its query log.
 fn date(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// Makes an entry; `stats` must be an object.
+    /// Returns an entry; `stats` must be an object.
     fn query(stats: Value) -> LoggedQuery<'static> {
         LoggedQuery {
             query: "up == \"x\"",
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_the_form_of_prometheus() {
+    fn a_line_has_the_format_of_prometheus() {
         let line = query(json!({ "timings": { "execTotalTime": 1.5 } })).to_json(Timestamp::UNIX_EPOCH);
         assert_eq!(line["time"], "1970-01-01T00:00:00.000Z");
         assert_eq!(line["params"]["start"], "2023-11-14T22:13:20.000Z");
@@ -167,7 +167,7 @@ mod tests {
         log.log(&query(json!({})));
         log.write_to(QueryLog::open(Some(&path)).unwrap());
         log.log(&query(json!({})));
-        assert!(QueryLog::open(Some(dir.path())).is_err(), "a folder is no log");
+        assert!(QueryLog::open(Some(dir.path())).is_err(), "a directory is not a log file");
         log.log(&query(json!({})));
         log.write_to(QueryLog::open(None).unwrap());
         assert!(!log.is_enabled());

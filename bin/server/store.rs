@@ -1,4 +1,4 @@
-//! The open store with the two ways into it: writes and queries.
+//! The open store, with the receiver of writes and the query engine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use super::usage::{Requester, Usage};
 use crate::config::Config;
 use crate::promql_text;
 
-/// What requests work on.
+/// The store that requests use.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) db: Arc<Db>,
     pub(crate) receiver: Receiver,
     pub(crate) engine: Engine,
     pub(crate) usage: Usage,
-    /// Who leads HA pairs.
+    /// The leaders of HA pairs.
     pub(crate) elections: Arc<Elections>,
     lookback_delta_ms: i64,
 }
 
-/// What a [`Store`] is opened with.
+/// Options of a [`Store`].
 #[derive(Debug, Clone)]
 pub(crate) struct StoreOptions {
     pub(crate) tsdb: Options,
     pub(crate) ingest: varve_ingest::Limits,
-    /// What the configuration says of ingestion; [`Store::reload`] changes it later.
+    /// The initial configuration; [`Store::reload`] changes it later.
     pub(crate) config: Config,
     pub(crate) engine: EngineOptions,
 }
 
 impl Store {
-    /// Opens a data directory; takes as long as it takes to know the series of its log.
+    /// Opens a data directory; returns when the series of its log are known.
     ///
     /// # Errors
     /// As [`Db::open`].
     pub(crate) fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let lookback_delta_ms = options.engine.lookback_delta_ms;
-        // Only now is it certain that the directory is ours.
+        // The open database holds the lock of the directory.
         let usage = Usage::open(path);
         let (elections, found) = Elections::open(Arc::new(RealFs), path.join("ha"));
-        report(found, "HA pairs", "leaders are elected anew");
+        report(found, "HA pairs", "leaders are elected again");
         let elections = Arc::new(elections);
         let (fallen, found) = FallenRules::open(Arc::new(RealFs), path.join("fallen"));
-        report(found, "rules that fell back to shadow", "they are armed anew");
+        report(found, "rules disabled by use", "all rules are enabled again");
         let receiver = Receiver::new(Arc::clone(&db), options.ingest).keeping(fallen);
         let engine = Engine::new(options.engine);
         let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms };
@@ -60,18 +60,19 @@ impl Store {
         Ok(store)
     }
 
-    /// Notes what a query uses.
+    /// Records the uses of a query.
     pub(crate) fn note_query(&self, who: &Requester, expr: &Expr) {
         self.note(who, &usage::of(expr));
     }
 
-    /// Notes what a call about series or labels selects, and which labels it shows.
+    /// Records the selectors of a metadata request, and the labels that it shows.
     pub(crate) fn note_selectors(&self, who: &Requester, selectors: &[Vec<Matcher>], labels: &LabelSet) {
         let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
         self.note(who, &selectors.iter().map(used).collect::<Vec<_>>());
     }
 
-    /// Notes a use, and lets rules fall back that drop what is asked for. Our own tools look at everything, which is none.
+    /// Records uses, and disables rules that drop the selected series if they have `disable_on_use`. Reads of Varve's own tools do
+    /// not count.
     fn note(&self, who: &Requester, selectors: &[SelectorUse]) {
         if who.is_tool() || selectors.is_empty() {
             return;
@@ -85,16 +86,16 @@ impl Store {
             };
             for rule in self.receiver.note_asked(matchers, fallen) {
                 let (selector, who) = (promql_text::selector(matchers), who.to_string());
-                tracing::warn!(rule, selector, who, "A rule that drops what is asked for falls back to shadow");
+                tracing::warn!(rule, selector, who, "Rule disabled because a query used series that it drops");
             }
         }
     }
 
-    /// Puts into force what a configuration says of ingestion: sections `ingest` and `otlp`. Requests at work end under the
-    /// old one. The other sections have an effect at a start only.
+    /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with the old one. Other sections are
+    /// applied at start only.
     ///
     /// # Errors
-    /// What is wrong with the configuration; nothing has changed then.
+    /// If the configuration is invalid; nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
         let (otlp, rules) = (config.otlp.settings(self.lookback_delta_ms)?, config.ingest.rules()?);
         let (budgets, ha) = (config.ingest.budgets()?, config.ingest.ha()?);
@@ -106,18 +107,18 @@ impl Store {
     }
 }
 
-/// Tells of a file that is not taken, and of what comes of that.
+/// Logs that a state file cannot be used, and the consequence.
 fn report(found: StateFound, of: &str, outcome: &str) {
     match found {
         StateFound::Sound => {}
         StateFound::Newer(version) => {
             tracing::warn!(
                 version,
-                "The file of {of} is of a newer version; it is left as it is, nothing is kept, and {outcome}"
+                "The file of {of} is of a newer version; it stays unchanged, new state is not saved, and {outcome}"
             );
         }
         StateFound::Damaged(reason) => {
-            tracing::error!(reason, "The file of {of} cannot be read; it is kept aside, and {outcome}");
+            tracing::error!(reason, "The file of {of} cannot be read; it is renamed, and {outcome}");
         }
     }
 }

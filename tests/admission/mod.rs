@@ -41,7 +41,7 @@ fn team(server: &Server, name: &str) -> [u64; 4] {
     let teams = data["teams"].as_array().expect("teams are a list");
     let team = teams.iter().find(|team| team["team"] == name).unwrap_or_else(|| panic!("{name} is not in {data}"));
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("a number in {team}"));
-    [&team["use"]["activeSeries"], &team["borrowed"]["activeSeries"], &team["samples"], &team["seriesRefused"]]
+    [&team["use"]["activeSeries"], &team["borrowed"]["activeSeries"], &team["samples"], &team["seriesRejected"]]
         .map(number)
 }
 

@@ -79,7 +79,7 @@ fn when_one_prometheus_dies_the_other_takes_over_after_the_timeout_and_nothing_i
     let n_stored = |via: &str| times(varve.http()).get(via).map_or(0, BTreeSet::len);
     let first = wait_for("one to lead", || leader(varve.http()));
     wait_until("both to be heard", || {
-        n_stored(&first) >= 3 && clusters(varve.http())[0]["samplesLeftOut"].as_u64().expect("a number") >= 3
+        n_stored(&first) >= 3 && clusters(varve.http())[0]["samplesDeduplicated"].as_u64().expect("a number") >= 3
     });
 
     drop(pair.remove(&first));

@@ -257,13 +257,13 @@ fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
     ask("up", "varve-tools");
     write(T0 + 1);
     assert_eq!(
-        [&rule()["state"], &rule()["fallenBack"], &rule()["samples"]],
+        [&rule()["state"], &rule()["disabledByUse"], &rule()["samples"]],
         [&json!("enforce"), &Value::Null, &json!(2)]
     );
     ask("sum(rate(up[5m]))", "Grafana/12");
     write(T0 + 2);
-    let (rule, fallen) = (rule(), rule()["fallenBack"].clone());
-    assert_eq!([&rule["state"], &rule["armed"], &rule["samples"]], [&json!("shadow"), &json!(true), &json!(3)]);
+    let (rule, fallen) = (rule(), rule()["disabledByUse"].clone());
+    assert_eq!([&rule["state"], &rule["disableOnUse"], &rule["samples"]], [&json!("shadow"), &json!(true), &json!(3)]);
     assert_eq!(
         [&fallen["selector"], &fallen["who"]],
         [&json!("{__name__=\"up\"}"), &json!("Grafana/12 (dashboard d1)")]
@@ -276,7 +276,7 @@ fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
     let flag = format!("--config.file={}", file.display());
     let state = |server: &Server| {
         let rule = server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
-        (rule["state"].as_str().expect("a text").to_owned(), rule["fallenBack"]["who"].clone())
+        (rule["state"].as_str().expect("a text").to_owned(), rule["disabledByUse"]["who"].clone())
     };
     let fallen = ("shadow".to_owned(), json!("Grafana/12 (dashboard d1)"));
     server.kill();

@@ -1,4 +1,4 @@
-//! The connections that are open: how many, and which has been idle for longest.
+//! The open connections: their number, and which has been idle for longest.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,42 +12,42 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// How often a newcomer that found no idle connection looks again.
+/// How often a new connection that found no idle one checks again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// All open connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     max: u32,
-    places: Arc<Semaphore>,
-    /// For requests of HTTP/2, of all connections together.
+    permits: Arc<Semaphore>,
+    /// Permits for HTTP/2 streams of all connections together.
     streams: Arc<Semaphore>,
     next_id: AtomicU64,
     open: Arc<Mutex<HashMap<u64, Weak<Connection>>>>,
 }
 
-/// One of them; it leaves the list when it is dropped.
+/// An open connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
     id: u64,
-    /// Requests being worked on, up to the end of their answer.
+    /// Active requests, up to the end of their response.
     n_requests: AtomicUsize,
     idle_since: Mutex<Instant>,
     evicted: Notify,
     all: Arc<Mutex<HashMap<u64, Weak<Connection>>>>,
     streams: Arc<Semaphore>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-/// A request at work on a connection, until it is dropped.
+/// An active request of a connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Busy {
     connection: Arc<Connection>,
-    /// A request of HTTP/2 has a place of its own: there may be many on a connection.
+    /// The permit of an HTTP/2 stream, of which a connection may have many.
     _stream: Option<OwnedSemaphorePermit>,
 }
 
-/// The body of an answer, whose connection is busy until it is through: an idle connection may be closed, and that would cut it.
+/// A response body that keeps its connection busy until its end: closing an idle connection would truncate it.
 #[derive(Debug)]
 pub(super) struct BusyBody {
     body: Body,
@@ -57,30 +57,30 @@ pub(super) struct BusyBody {
 impl Connections {
     pub(super) fn new(max: usize) -> Self {
         let max = u32::try_from(max.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
-        let places = Arc::new(Semaphore::new(max as usize));
+        let permits = Arc::new(Semaphore::new(max as usize));
         let streams = Arc::new(Semaphore::new(max as usize));
-        Self { max, places, streams, next_id: AtomicU64::new(0), open: Arc::default() }
+        Self { max, permits, streams, next_id: AtomicU64::new(0), open: Arc::default() }
     }
 
-    /// Takes a place for a connection; `on_eviction` is told when another one had to go for it.
+    /// Waits for the permit of a connection; calls `on_eviction` for each connection closed for it.
     pub(super) async fn enter(&self, on_eviction: impl Fn()) -> Arc<Connection> {
         loop {
-            if self.places.available_permits() == 0 && self.evict_longest_idle() {
+            if self.permits.available_permits() == 0 && self.evict_longest_idle() {
                 on_eviction();
             }
-            let place = tokio::time::timeout(RETRY_INTERVAL, Arc::clone(&self.places).acquire_owned());
-            if let Ok(Ok(place)) = place.await {
-                return self.add(place);
+            let permit = tokio::time::timeout(RETRY_INTERVAL, Arc::clone(&self.permits).acquire_owned());
+            if let Ok(Ok(permit)) = permit.await {
+                return self.add(permit);
             }
         }
     }
 
-    /// Waits until there are no connections.
+    /// Waits until all connections are closed.
     pub(super) async fn all_gone(&self) {
-        let _all_places = self.places.acquire_many(self.max).await;
+        let _all_permits = self.permits.acquire_many(self.max).await;
     }
 
-    fn add(&self, place: OwnedSemaphorePermit) -> Arc<Connection> {
+    fn add(&self, permit: OwnedSemaphorePermit) -> Arc<Connection> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection {
             id,
@@ -89,7 +89,7 @@ impl Connections {
             evicted: Notify::new(),
             all: Arc::clone(&self.open),
             streams: Arc::clone(&self.streams),
-            _place: place,
+            _permit: permit,
         });
         lock(&self.open).insert(id, Arc::downgrade(&connection));
         connection
@@ -100,7 +100,7 @@ impl Connections {
         let idle = open.iter().filter(|connection| !connection.is_busy());
         match idle.min_by_key(|connection| *lock(&connection.idle_since)) {
             Some(longest) => {
-                // A second newcomer must not choose it again.
+                // Another new connection must not choose it again.
                 *lock(&longest.idle_since) = Instant::now();
                 longest.evicted.notify_one();
                 true
@@ -111,18 +111,18 @@ impl Connections {
 }
 
 impl Connection {
-    /// Notes that a request has come.
+    /// Marks the connection as busy with a request.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.n_requests.fetch_add(1, Ordering::AcqRel);
         Busy { connection: Arc::clone(self), _stream: None }
     }
 
-    /// Tells whether a request is being worked on.
+    /// Returns `true` if a request is active.
     pub(super) fn is_busy(&self) -> bool {
         self.n_requests.load(Ordering::Acquire) > 0
     }
 
-    /// Waits until no request has been worked on for so long.
+    /// Waits until the connection has been idle for `time`.
     pub(super) async fn idle_for(&self, time: Duration) {
         loop {
             let idle = if self.is_busy() { Duration::ZERO } else { lock(&self.idle_since).elapsed() };
@@ -134,20 +134,20 @@ impl Connection {
         }
     }
 
-    /// Waits until the connection has to go.
+    /// Waits until the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 }
 
 impl Busy {
-    /// Waits for a place among the requests of HTTP/2.
+    /// Waits for the permit of an HTTP/2 stream.
     pub(super) async fn enter_stream(&mut self) {
-        // Nobody closes it.
+        // The semaphore is never closed.
         self._stream = Arc::clone(&self.connection.streams).acquire_owned().await.ok();
     }
 
-    /// Keeps the connection busy for as long as there is a body.
+    /// Keeps the connection busy until the body is dropped.
     pub(super) fn until_the_end_of(self, body: Body) -> BusyBody {
         BusyBody { body, _busy: self }
     }
@@ -203,7 +203,7 @@ mod tests {
         let (first, second, third) = (enter().await, enter().await, enter().await);
         let _working = first.busy();
         drop(second.busy());
-        // Idle for longest is the third: the second has just been busy, the first still is.
+        // The third has been idle for longest: the second has just been busy, and the first still is.
         let leave = async {
             third.evicted().await;
             drop(third);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_of_http_2_share_their_places() {
+    async fn requests_of_http_2_share_their_permits() {
         let connections = Connections::new(2);
         let (first, second) = (connections.enter(|| ()).await, connections.enter(|| ()).await);
         let mut busy = [first.busy(), first.busy(), second.busy()];

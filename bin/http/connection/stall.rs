@@ -1,4 +1,4 @@
-//! A socket whose writes fail when the other side has taken nothing for too long.
+//! A socket whose writes fail when the peer has read nothing for too long.
 
 use std::future::Future;
 use std::io;
@@ -15,9 +15,9 @@ use tokio::time::Sleep;
 pub(super) struct StallGuard<S> {
     socket: S,
     timeout: Duration,
-    /// Runs while a write waits.
+    /// Set while a write is pending.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Counts sockets that were given up.
+    /// Counts stalled sockets.
     stalled: IntCounter,
 }
 
@@ -26,7 +26,7 @@ impl<S> StallGuard<S> {
         Self { socket, timeout, waiting: None, stalled }
     }
 
-    /// Passes on what a write gave; one that waits for too long becomes an error.
+    /// Passes on the result of a write; a write that is pending for too long becomes an error.
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use std::future::poll_fn;
 
-    /// Takes `room` bytes, then nothing more.
+    /// Accepts `room` bytes, then nothing more.
     struct Narrow {
         room: usize,
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_waits_for_too_long_fails() {
+    async fn a_write_that_is_pending_for_too_long_fails() {
         let stalled = IntCounter::new("stalled", "x").unwrap();
         let mut socket = StallGuard::new(Narrow { room: 3 }, Duration::from_millis(5), stalled.clone());
         let mut write = async || poll_fn(|cx| Pin::new(&mut socket).poll_write(cx, b"ab")).await;

@@ -1,10 +1,10 @@
-//! The requests of an HTTP/2 connection, each a task of its own: an answer of which the client takes nothing is reset.
+//! The streams of HTTP/2 connections, each a task of its own: a stream whose client reads nothing of the response is reset.
 //!
-//! HTTP/1.1 has one answer at a time, and a client that takes nothing of it stalls the socket, which the socket's own watch
-//! sees. With HTTP/2 the socket flows on for the other requests, so that each answer is watched here. It is handed over in
-//! pieces of [`PIECE_SIZE`]: a client makes progress when it takes one of them.
+//! An HTTP/1.1 connection has one response at a time, and a client that reads nothing of it stalls the socket, which `stall`
+//! detects. An HTTP/2 socket still serves other streams, so each response is watched here. It is handed over in pieces of
+//! [`PIECE_SIZE`]: a client makes progress when it reads one of them.
 //!
-//! Threads: body and watch of a request belong to one task; nothing is shared with others.
+//! Threads: body and timer of a stream belong to one task.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use hyper::rt::Executor;
 use prometheus::IntCounter;
 use tokio::time::Sleep;
 
-/// Bytes of an answer that are handed over at a time; the frame size of HTTP/2.
+/// Bytes of a response handed over at a time; the default frame size of HTTP/2.
 const PIECE_SIZE: usize = 16 << 10;
 
-/// Runs the requests of connections.
+/// Runs the streams of connections.
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
     stall_timeout: Duration,
-    /// Counts answers that were given up.
+    /// Counts streams that were reset.
     stalled: IntCounter,
 }
 
-/// How far the answer of a request has come.
+/// The progress of a response.
 #[derive(Debug, Default)]
 struct Progress {
     /// Pieces that were handed over.
     n_pieces: AtomicU64,
-    /// Whether the last of them still waits for the client.
+    /// Whether the last piece still waits for the client.
     is_waiting: AtomicBool,
 }
 
@@ -60,7 +60,7 @@ where
         tokio::spawn(async move {
             let mut stream = Box::pin(PROGRESS.scope(progress, stream));
             let mut stall = stall;
-            // The stream goes first: what it hands over starts the watch. Dropped before its end it is reset.
+            // The stream is polled first: a piece that it hands over starts the timer. Dropping it before its end resets it.
             let ended = std::future::poll_fn(|cx| match stream.as_mut().poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
                 Poll::Pending => stall.poll(cx).map(|()| false),
@@ -72,11 +72,11 @@ where
     }
 }
 
-/// Tells when a client has taken nothing for too long.
+/// Completes when a client has read nothing for too long.
 struct Stall {
     progress: Arc<Progress>,
     timeout: Duration,
-    /// The piece that the timer runs for.
+    /// The piece for which the timer runs.
     n_seen: u64,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -96,7 +96,7 @@ impl Stall {
     }
 }
 
-/// Makes the body of an answer of HTTP/2 one that is watched; that of HTTP/1.1 stays what it is.
+/// Returns a body whose progress is tracked, for an HTTP/2 stream; the body itself for HTTP/1.1.
 pub(super) fn paced(body: Body) -> Body {
     match PROGRESS.try_with(Arc::clone) {
         Ok(progress) => Body::new(Paced { body, rest: Bytes::new(), progress }),
@@ -107,7 +107,7 @@ pub(super) fn paced(body: Body) -> Body {
 /// A body in small pieces.
 struct Paced {
     body: Body,
-    /// Of the piece that came last: still to be handed over.
+    /// The part of the last frame that is not handed over yet.
     rest: Bytes,
     progress: Arc<Progress>,
 }
@@ -132,7 +132,7 @@ impl HttpBody for Paced {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // Whoever asks for the next piece is rid of the last.
+        // Asking for the next piece shows that the last one was sent.
         self.progress.is_waiting.store(false, Ordering::Relaxed);
         let piece = ready!(self.poll_piece(cx));
         if matches!(piece, Some(Ok(_))) {
@@ -167,17 +167,17 @@ mod tests {
         Streams::new(stall_timeout, &IntCounter::new("stalled", "x").unwrap())
     }
 
-    /// Sends a word when it is dropped: the stream it belongs to has ended.
-    struct Told(Option<oneshot::Sender<()>>);
+    /// Signals when it is dropped: its stream has ended.
+    struct Signal(Option<oneshot::Sender<()>>);
 
-    impl Drop for Told {
+    impl Drop for Signal {
         fn drop(&mut self) {
             self.0.take().map(|sender| sender.send(()));
         }
     }
 
     #[tokio::test]
-    async fn an_answer_comes_in_pieces_and_whole() {
+    async fn a_response_is_handed_over_in_pieces() {
         let (sender, receiver) = oneshot::channel();
         streams(Duration::from_secs(60)).execute(async move {
             let mut body = paced(Body::from(vec![7; 2 * PIECE_SIZE + 1]));
@@ -193,12 +193,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_not_taken_ends() {
+    async fn a_response_that_is_not_read_is_reset() {
         let streams = streams(Duration::from_millis(1));
         let (sender, ended) = oneshot::channel();
-        let told = Told(Some(sender));
+        let signal = Signal(Some(sender));
         streams.execute(async move {
-            let _told = told;
+            let _signal = signal;
             let mut body = paced(Body::from("abc"));
             let _piece = body.frame().await;
             std::future::pending::<()>().await;
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_not_ready_is_waited_for() {
+    async fn a_slow_computation_is_not_a_stall() {
         let streams = streams(Duration::from_millis(1));
         let (sender, ended) = oneshot::channel();
         streams.execute(async move {
             let mut body = paced(Body::from("abc"));
             while body.frame().await.is_some() {}
-            // As a computation that takes its time does: nothing waits for the client.
+            // A slow computation: no piece waits for the client.
             tokio::time::sleep(Duration::from_millis(20)).await;
             sender.send(()).unwrap();
         });

@@ -4,15 +4,15 @@ use prometheus::proto::{MetricFamily, MetricType};
 
 use super::family;
 
-/// Ticks of /proc/self/stat in a second: the kernel's interface has 100 on every architecture.
+/// Ticks per second in /proc/self/stat: 100 on every architecture.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Reads the figures; those that the system does not tell are left out.
+/// Collects the metrics; those that the system does not provide are skipped.
 pub(super) fn gather(started_s: f64) -> Vec<MetricFamily> {
     let status = read("status");
     let memory = |key: &str| status_kib(&status, key).map(|kib| kib * 1024.0);
     let (counter, gauge) = (MetricType::COUNTER, MetricType::GAUGE);
-    let figures = [
+    let metrics = [
         (
             "process_cpu_seconds_total",
             "Total user and system CPU time spent in seconds.",
@@ -30,12 +30,12 @@ pub(super) fn gather(started_s: f64) -> Vec<MetricFamily> {
             Some(started_s),
         ),
     ];
-    let known = figures.into_iter().filter_map(|(name, help, kind, value)| Some(family(name, help, kind, value?)));
+    let known = metrics.into_iter().filter_map(|(name, help, kind, value)| Some(family(name, help, kind, value?)));
     known.collect()
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    // The command name in parentheses may hold anything; utime and stime are the 12th and 13th field after it.
+    // The command name in parentheses may contain anything; utime and stime are the 12th and 13th field after it.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut ticks = fields.split_ascii_whitespace().skip(11).map(str::parse::<f64>);
     Some((ticks.next()?.ok()? + ticks.next()?.ok()?) / TICKS_PER_S)
@@ -46,7 +46,7 @@ fn status_kib(status: &str, key: &str) -> Option<f64> {
 }
 
 fn open_fds() -> Option<f64> {
-    // One of them is the directory that is being read.
+    // One of them is the directory being read.
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_found_in_their_files() {
+    fn values_are_parsed_from_their_files() {
         let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0";
         assert_eq!(cpu_seconds(stat), Some(3.0));
         assert_eq!(status_kib("VmPeak:\t 9 kB\nVmRSS:\t    16 kB\n", "VmRSS:"), Some(16.0));

@@ -1,4 +1,4 @@
-//! The metrics of the open store: what it holds, what replay found, what writes did.
+//! Metrics of the open store: contents, replay, writes, rules, teams, HA pairs, usage.
 
 use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
@@ -9,7 +9,7 @@ use varve_ingest::admission::TeamStatus;
 use varve_ingest::ha::HaCluster;
 use varve_ingest::relabel::RuleStats;
 
-/// Reads the figures.
+/// Collects the metrics.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
     let (db, receiver) = (&store.db, &store.receiver);
     let families = [tsdb(&db.stats()), replay(&db.replay_status()), ingest(&receiver.stats())];
@@ -60,7 +60,7 @@ fn tsdb(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
             "varve_tsdb_replayed_buffered_samples",
             "Samples received during the last replay, by outcome.",
             MetricType::GAUGE,
-            held(replayed),
+            buffered(replayed),
         ),
     ];
     families.extend(blocks(stats));
@@ -72,13 +72,17 @@ fn tsdb(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
     families
 }
 
-/// Returns the samples that were held, each under one outcome.
-fn held(replayed: &varve_tsdb::stats::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
+/// Returns the samples buffered during replay, by outcome.
+fn buffered(replayed: &varve_tsdb::stats::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
     let (repeated, conflicting) = (replayed.n_held_repeated, replayed.n_held_conflicting);
-    let late = replayed.n_held_refusable;
-    let stored = replayed.n_held.saturating_sub(repeated + conflicting + late);
-    let outcomes =
-        [("stored", stored), ("duplicate", repeated), ("conflicting", conflicting), ("stored_out_of_order", late)];
+    let out_of_order = replayed.n_held_refusable;
+    let stored = replayed.n_held.saturating_sub(repeated + conflicting + out_of_order);
+    let outcomes = [
+        ("stored", stored),
+        ("duplicate", repeated),
+        ("conflicting", conflicting),
+        ("stored_out_of_order", out_of_order),
+    ];
     outcomes.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64))
 }
 
@@ -232,7 +236,7 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         gauge("varve_ingest_route_entries", "Series in the route cache.", stats.route.entries),
         gauge("varve_ingest_route_size_bytes", "Memory of the route cache.", stats.route.size_bytes),
     ];
-    // A family must have a metric: it appears with the first reject.
+    // A family needs at least one metric: it appears with the first reject.
     if !stats.exemplars.refused.is_empty() {
         let refused = stats.exemplars.refused.iter();
         let by_reason = refused.map(|(refusal, n)| (vec![label("reason", refusal.name())], *n as f64));
@@ -241,9 +245,9 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
     }
     if n_throttled > 0 {
         let throttled = stats.requests_throttled.iter();
-        let by_scarce = throttled.map(|(scarce, n)| (vec![label("resource", scarce.name())], *n as f64));
+        let by_resource = throttled.map(|(scarce, n)| (vec![label("resource", scarce.name())], *n as f64));
         let help = "Write requests that the sender must retry, at least in part, by exhausted resource.";
-        families.push(family_of("varve_ingest_throttled_total", help, MetricType::COUNTER, by_scarce));
+        families.push(family_of("varve_ingest_throttled_total", help, MetricType::COUNTER, by_resource));
     }
     if !stats.rejected.is_empty() {
         let help = "Samples, series, exemplars or metadata entries of write requests that were rejected, by reason.";
@@ -252,20 +256,21 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
     families
 }
 
-/// Returns what each rule of `ingest.metric_relabel_configs` has done; nothing where there is none.
+/// Returns the metrics of relabel rules, if there are any.
 fn rules(store: &Store) -> Vec<MetricFamily> {
     let rules = store.receiver.rule_stats();
     if rules.is_empty() {
         return Vec::new();
     }
-    let of_all = |name: &str, help: &str, kind, n: fn(&RuleStats) -> f64| {
+    let gauge_or_counter = |name: &str, help: &str, kind, n: fn(&RuleStats) -> f64| {
         let by_rule = rules.iter().map(|rule| {
             let labels = vec![label("rule", &rule.name), label("state", rule.state.name())];
             (labels, n(rule))
         });
         family_of(name, help, kind, by_rule)
     };
-    let family = |name: &str, help: &str, n: fn(&RuleStats) -> f64| of_all(name, help, MetricType::COUNTER, n);
+    let family =
+        |name: &str, help: &str, n: fn(&RuleStats) -> f64| gauge_or_counter(name, help, MetricType::COUNTER, n);
     let mut families = vec![
         family(
             "varve_ingest_rule_series_total",
@@ -277,7 +282,7 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
             "Samples of the label sets that a rule dropped or changed (or would have in a dry run).",
             |rule| rule.samples as f64,
         ),
-        of_all(
+        gauge_or_counter(
             "varve_ingest_rule_samples_per_second",
             "Samples per second of the label sets that a rule dropped or changed, since the last scrape.",
             MetricType::GAUGE,
@@ -300,7 +305,7 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
     families
 }
 
-/// Returns who leads HA pairs; of clusters nothing where none was heard.
+/// Returns the metrics of HA pairs; those of clusters only if there are any.
 fn ha(store: &Store) -> Vec<MetricFamily> {
     let clusters = store.elections.clusters();
     let unsaved = "Failed writes of the file that lists the leaders of HA pairs.";
@@ -336,7 +341,7 @@ fn ha(store: &Store) -> Vec<MetricFamily> {
     families
 }
 
-/// Returns what teams have; nothing where there are none.
+/// Returns the metrics of teams, if there are any.
 fn teams(store: &Store) -> Vec<MetricFamily> {
     let (_, teams) = store.receiver.team_stats();
     if teams.iter().all(|team| team.name.is_empty()) {
@@ -382,7 +387,7 @@ fn usage(stats: &UsageStats) -> Vec<MetricFamily> {
         counter(
             "varve_usage_evicted_total",
             "Entries evicted from the usage record, or not added to it, for lack of space.",
-            stats.n_forgotten,
+            stats.n_evicted,
         ),
     ]
 }

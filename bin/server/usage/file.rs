@@ -1,4 +1,4 @@
-//! The file of a usage record, docs/format/usage.md, version 1.
+//! The file of the usage record; docs/format/usage.md, version 1.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use super::record::{
     Requester, SELECTORS_MAX, TEXT_SIZE_MAX,
 };
 
-/// The file; the largest that is read is far more than a record can need.
+/// The file format; the size limit is far above the maximum size of a record.
 pub(super) const FILE: StateFile = StateFile { magic: *b"VUSE", version: 1, payload_size_max: (256 << 20) - 12 };
 
 /// Returns the payload of the file.
 pub(super) fn encode(record: &Record) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&record.since_ms.to_le_bytes());
-    bytes.extend_from_slice(&record.n_forgotten.to_le_bytes());
+    bytes.extend_from_slice(&record.n_evicted.to_le_bytes());
     let tables = [&record.metrics, &record.selectors];
     let askers = tables.iter().flat_map(|table| table.entries.values()).flat_map(|entry| &entry.askers);
     let requesters: BTreeSet<&Requester> = askers.map(|asker| &*asker.who).collect();
@@ -62,20 +62,20 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Returns the record of a payload; `None` if no record has such a payload.
+/// Decodes a payload; `None` if it is not a valid record.
 pub(super) fn decode(payload: &[u8]) -> Option<Record> {
     let mut cursor = Cursor(payload);
     let record = cursor.record()?;
     cursor.0.is_empty().then_some(record)
 }
 
-/// The bytes that are still to be read; every read is `None` past their end or beyond a bound.
+/// The remaining bytes; a read past their end or beyond a limit is `None`.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
     fn record(&mut self) -> Option<Record> {
         let mut record = Record::new(self.i64()?);
-        record.n_forgotten = self.u64()?;
+        record.n_evicted = self.u64()?;
         let mut requesters = Vec::new();
         for _ in 0..self.len(REQUESTERS_MAX + 1)? {
             let mut text = || self.text(REQUESTER_TEXT_MAX);
@@ -84,11 +84,11 @@ impl Cursor<'_> {
         }
         for _ in 0..self.len(METRICS_MAX)? {
             let entry = self.entry(&requesters)?;
-            record.n_forgotten = record.n_forgotten.saturating_add(record.metrics.insert(entry));
+            record.n_evicted = record.n_evicted.saturating_add(record.metrics.insert(entry));
         }
         for _ in 0..self.len(SELECTORS_MAX)? {
             let entry = self.entry(&requesters)?;
-            record.n_forgotten = record.n_forgotten.saturating_add(record.selectors.insert(entry));
+            record.n_evicted = record.n_evicted.saturating_add(record.selectors.insert(entry));
         }
         Some(record)
     }
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn figures_that_cannot_grow_are_taken_and_stay() {
         let mut full = record();
-        full.n_forgotten = u64::MAX;
+        full.n_evicted = u64::MAX;
         for entry in full.metrics.entries.values_mut() {
             entry.n_queries = u64::MAX;
             entry.askers.iter_mut().for_each(|asker| asker.n_queries = u64::MAX);
@@ -216,7 +216,7 @@ mod tests {
         let used = |text: &str| Use { text: text.to_owned(), ..used("a", true) };
         read.note(&Requester::default(), &[used("a"), used(&long)], 8);
         let snapshot = read.snapshot();
-        assert_eq!((snapshot.n_forgotten, snapshot.metrics[0].n_queries), (u64::MAX, u64::MAX));
+        assert_eq!((snapshot.n_evicted, snapshot.metrics[0].n_queries), (u64::MAX, u64::MAX));
         assert_eq!(snapshot.metrics[0].askers[0].n_queries, u64::MAX);
     }
 

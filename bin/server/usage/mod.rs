@@ -1,15 +1,15 @@
-//! What queries have used: which metrics, by which of their labels, who asked, and when last.
+//! The usage record: which metrics queries used, by which labels, who sent the queries, and when last.
 //!
-//! Filled by [`Store`](crate::server::store::Store) for the handlers of queries and metadata calls; read by /api/v1/status/usage. The record is kept
-//! in the file `usage` of the data directory, [docs/format/usage.md], written once a minute and when the server stops: what
-//! was asked in the last minute before a crash may be missing.
+//! Filled by [`Store`](super::store::Store) for queries and metadata requests; read by /api/v1/status/usage. It is saved in the
+//! file `usage` of the data directory, docs/format/usage.md, once a minute and when the server stops: a crash loses up to a
+//! minute.
 //!
 //! Invariants
-//! 1. The record is bounded ([`record::SIZE_MAX`]); what was not asked for longest goes first, and is counted.
-//! 2. A file that is damaged is kept aside and a new record begun; one of a newer version is left as it is.
-//! 3. What cannot be recorded never fails a request.
+//! 1. The record is bounded ([`record::SIZE_MAX`]); the least recently used entries are evicted, and counted.
+//! 2. A damaged file is renamed and a new record started; a file of a newer version stays unchanged.
+//! 3. A use that cannot be recorded never fails a request.
 //!
-//! Threads: one lock, held for the time of a look-up.
+//! Threads: one lock, held for a lookup.
 
 mod file;
 mod record;
@@ -29,36 +29,39 @@ use record::{Record, Use};
 
 use crate::promql_text;
 
-/// Our own tools look at every metric, which is no use of it.
+/// The user agent of Varve's own tools: they read every metric, which does not count as a use.
 pub(crate) const TOOLS_AGENT: &str = "varve-tools";
 
 /// The record of one data directory.
 #[derive(Debug)]
 pub(crate) struct Usage {
     record: Mutex<Record>,
-    /// Where it is kept; `None` if what is there must stay.
+    /// The file; `None` if the existing one must stay unchanged.
     path: Option<PathBuf>,
     is_changed: AtomicBool,
 }
 
 impl Usage {
-    /// Reads the record of a data directory that exists, or begins a new one.
+    /// Reads the record of an existing data directory, or starts a new one.
     pub(crate) fn open(data_dir: &Path) -> Self {
         let path = data_dir.join("usage");
         let read = file::FILE.read(&RealFs, &path).and_then(|payload| {
             let decode = |payload: Vec<u8>| {
-                file::decode(&payload).ok_or_else(|| StateFileError::damaged("it holds what no record can"))
+                file::decode(&payload).ok_or_else(|| StateFileError::damaged("it is not a valid record"))
             };
             payload.map(decode).transpose()
         });
         let (record, path) = match read {
             Ok(record) => (record, Some(path)),
             Err(StateFileError::Newer(version)) => {
-                tracing::warn!(version, "The usage record is of a newer version; it is left as it is and none is kept");
+                tracing::warn!(
+                    version,
+                    "The usage record is of a newer version; it stays unchanged and usage is not saved"
+                );
                 (None, None)
             }
             Err(StateFileError::Unreadable(reason)) => {
-                tracing::error!(reason, "The usage record cannot be read; it is kept aside and a new one begins");
+                tracing::error!(reason, "The usage record cannot be read; it is renamed and a new one started");
                 let aside = std::fs::rename(&path, path.with_extension("damaged"));
                 (None, aside.is_ok().then_some(path))
             }
@@ -67,27 +70,27 @@ impl Usage {
         Self { record: Mutex::new(record), path, is_changed: AtomicBool::new(false) }
     }
 
-    /// Notes what a query, or a call about series or labels, uses.
+    /// Records the uses of a query or metadata request.
     pub(crate) fn note(&self, who: &Requester, selectors: &[SelectorUse]) {
         let uses: Vec<Use> = selectors.iter().flat_map(uses).collect();
         self.record().note(who, &uses, SystemClock.now_ms());
         self.is_changed.store(true, Ordering::Release);
     }
 
-    /// Returns all of it as it is now.
+    /// Returns a copy of the record.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.record().snapshot()
     }
 
-    /// Returns how large it is.
+    /// Returns the size of the record.
     pub(crate) fn stats(&self) -> UsageStats {
         self.record().stats()
     }
 
-    /// Writes the record to its file, if it has changed. Waits for the disk.
+    /// Writes the record to its file, if it has changed. Blocks.
     ///
     /// # Errors
-    /// If it cannot be written; what was there is there still.
+    /// If it cannot be written; the old file remains.
     pub(crate) fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         if !self.is_changed.swap(false, Ordering::AcqRel) {
@@ -102,7 +105,7 @@ impl Usage {
     }
 }
 
-/// Returns the uses of a selector: of each metric that it names, or of the selector itself if that is left open.
+/// Returns the uses of a selector: of each metric that it names, or of the selector itself if it names none.
 fn uses(used: &SelectorUse) -> Vec<Use> {
     let is_fixed = |matcher: &&Matcher| matcher.name() == METRIC_NAME;
     let names: Option<Vec<String>> = used.matchers.iter().filter(is_fixed).find_map(|matcher| match matcher.op() {

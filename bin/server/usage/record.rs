@@ -1,33 +1,33 @@
-//! The record in memory: a table of metrics and one of selectors that name none.
+//! The record in memory: a table of metrics, and one of selectors without a metric name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes that the texts of a record take, and what stands around them, about.
+/// Approximate maximum size of a record.
 pub(super) const SIZE_MAX: usize = 64 << 20;
-/// Metrics in a record.
+/// Maximum number of metrics.
 pub(super) const METRICS_MAX: usize = 100_000;
-/// Selectors without a metric's name.
+/// Maximum number of selectors without a metric name.
 pub(super) const SELECTORS_MAX: usize = 1_000;
-/// Bytes of a metric's name or of a selector; what is longer is not recorded but counted.
+/// Maximum size of a metric name or selector; a longer one is only counted.
 pub(super) const TEXT_SIZE_MAX: usize = 1_024;
-/// Labels of each kind of a metric; with more, all of its labels count as used.
+/// Maximum number of labels of each kind of a metric; beyond it all of its labels count as used.
 pub(super) const LABELS_MAX: usize = 64;
-/// Bytes of a label's name; with a longer one, all labels count as used.
+/// Maximum size of a label name; with a longer one, all labels count as used.
 pub(super) const LABEL_SIZE_MAX: usize = 256;
-/// Requesters of a metric, those that asked last.
+/// Maximum number of requesters of a metric; the most recent ones are kept.
 pub(super) const ASKERS_MAX: usize = 16;
-/// Requesters in a record.
+/// Maximum number of requesters in a record.
 pub(super) const REQUESTERS_MAX: usize = 4_096;
-/// Bytes of each thing that a requester says of itself; the rest is cut off.
+/// Maximum size of each header of a requester; longer ones are truncated.
 pub(super) const REQUESTER_TEXT_MAX: usize = 128;
-/// Bytes that an entry takes besides its texts.
+/// Size of an entry besides its strings.
 const ENTRY_SIZE: usize = 128;
-/// Of the entries, one in so many goes when a table is full.
+/// A full table evicts one in so many of its entries.
 const EVICTED_SHARE: usize = 16;
 
-/// Who asks: what a request's headers say.
+/// The sender of a query, by its headers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub(crate) struct Requester {
     /// `User-Agent`
@@ -40,7 +40,7 @@ pub(crate) struct Requester {
     pub(crate) rule: Box<str>,
 }
 
-/// One use of a metric, or of a selector that names none.
+/// A use of a metric, or of a selector without a metric name.
 #[derive(Debug, Clone)]
 pub(super) struct Use {
     pub(super) text: String,
@@ -50,24 +50,24 @@ pub(super) struct Use {
     pub(super) all_labels: bool,
 }
 
-/// What is known of a metric or selector.
+/// The uses of a metric or selector.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Entry {
-    /// The metric's name, or the selector.
+    /// The metric name, or the selector.
     pub(crate) text: Box<str>,
     pub(crate) n_queries: u64,
     pub(crate) last_ms: i64,
     /// Labels of matchers.
     pub(crate) matched: BTreeSet<Box<str>>,
-    /// Labels that values were grouped, joined or shown by.
+    /// Labels that results were grouped, joined or shown by.
     pub(crate) grouped: BTreeSet<Box<str>>,
     /// All labels were used.
     pub(crate) all_labels: bool,
-    /// Who asked, the last one first.
+    /// Requesters, the most recent first.
     pub(crate) askers: Vec<Asker>,
 }
 
-/// Somebody who asked for a metric.
+/// A requester of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) who: Arc<Requester>,
@@ -78,29 +78,29 @@ pub(crate) struct Asker {
 /// A copy of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// Since when it is kept.
+    /// When the record was started.
     pub(crate) since_ms: i64,
-    /// What was forgotten for lack of room, or not recorded.
-    pub(crate) n_forgotten: u64,
+    /// Entries that were evicted, or not added, for lack of space.
+    pub(crate) n_evicted: u64,
     /// By name.
     pub(crate) metrics: Vec<Entry>,
     /// By text.
     pub(crate) selectors: Vec<Entry>,
 }
 
-/// How large a record is.
+/// The size of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UsageStats {
     pub(crate) n_entries: u64,
     pub(crate) size_bytes: u64,
-    pub(crate) n_forgotten: u64,
+    pub(crate) n_evicted: u64,
 }
 
 /// The record.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) since_ms: i64,
-    pub(super) n_forgotten: u64,
+    pub(super) n_evicted: u64,
     pub(super) metrics: Table,
     pub(super) selectors: Table,
     requesters: HashSet<Arc<Requester>>,
@@ -116,14 +116,14 @@ pub(super) struct Table {
 }
 
 impl Requester {
-    /// Tells whether one of our own tools asks.
+    /// Returns `true` for Varve's own tools.
     pub(crate) fn is_tool(&self) -> bool {
         self.user_agent.starts_with(super::TOOLS_AGENT)
     }
 }
 
 impl fmt::Display for Requester {
-    /// Writes the user agent and what Grafana tells besides: `Grafana/12 (dashboard x, panel 2)`.
+    /// Prints the user agent and Grafana's headers: `Grafana/12 (dashboard x, panel 2)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.user_agent)?;
         let told = [("dashboard", &self.dashboard), ("panel", &self.panel), ("rule", &self.rule)];
@@ -137,32 +137,32 @@ impl Record {
     pub(super) fn new(since_ms: i64) -> Self {
         Self {
             since_ms,
-            n_forgotten: 0,
+            n_evicted: 0,
             metrics: Table::new(METRICS_MAX, SIZE_MAX),
             selectors: Table::new(SELECTORS_MAX, SELECTORS_MAX * 2 * TEXT_SIZE_MAX),
             requesters: HashSet::new(),
         }
     }
 
-    /// Notes the uses of one query. What it uses twice counts once.
+    /// Adds the uses of a query; duplicates count once.
     pub(super) fn note(&mut self, who: &Requester, uses: &[Use], now_ms: i64) {
         let who = self.requester(who);
         let mut seen = HashSet::new();
         for used in uses {
             if used.text.len() > TEXT_SIZE_MAX {
-                self.n_forgotten = self.n_forgotten.saturating_add(1);
+                self.n_evicted = self.n_evicted.saturating_add(1);
                 continue;
             }
             let is_first = seen.insert(&used.text);
             let table = if used.is_metric { &mut self.metrics } else { &mut self.selectors };
-            self.n_forgotten = self.n_forgotten.saturating_add(table.note(used, &who, now_ms, is_first));
+            self.n_evicted = self.n_evicted.saturating_add(table.note(used, &who, now_ms, is_first));
         }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             since_ms: self.since_ms,
-            n_forgotten: self.n_forgotten,
+            n_evicted: self.n_evicted,
             metrics: self.metrics.sorted(),
             selectors: self.selectors.sorted(),
         }
@@ -173,11 +173,11 @@ impl Record {
         UsageStats {
             n_entries: tables.iter().map(|table| table.entries.len() as u64).sum(),
             size_bytes: tables.iter().map(|table| table.size as u64).sum(),
-            n_forgotten: self.n_forgotten,
+            n_evicted: self.n_evicted,
         }
     }
 
-    /// Returns the one copy of a requester; if there are too many, nobody in particular.
+    /// Returns the shared copy of a requester; an empty one if there are too many.
     pub(super) fn requester(&mut self, who: &Requester) -> Arc<Requester> {
         if let Some(known) = self.requesters.get(who) {
             return Arc::clone(known);
@@ -199,7 +199,7 @@ impl Table {
         Self { entries: HashMap::new(), len_max, size_max, size: 0 }
     }
 
-    /// Returns how many entries had to go for it.
+    /// Returns the number of evicted entries.
     fn note(&mut self, used: &Use, who: &Arc<Requester>, now_ms: i64, is_first: bool) -> u64 {
         let entry = self.entries.entry(used.text.as_str().into()).or_insert_with(|| {
             let entry = Entry { text: used.text.as_str().into(), ..Entry::default() };
@@ -212,7 +212,7 @@ impl Table {
         self.evict()
     }
 
-    /// Adds what was read from a file.
+    /// Adds an entry of a file.
     pub(super) fn insert(&mut self, entry: Entry) -> u64 {
         self.size += entry.size();
         if let Some(replaced) = self.entries.insert(entry.text.clone(), entry) {
@@ -221,7 +221,7 @@ impl Table {
         self.evict()
     }
 
-    /// Makes room: what was not asked for longest goes.
+    /// Evicts the least recently used entries.
     fn evict(&mut self) -> u64 {
         if self.entries.len() <= self.len_max && self.size <= self.size_max {
             return 0;
@@ -246,7 +246,7 @@ impl Table {
 }
 
 impl Entry {
-    /// Returns the bytes that the entry takes, about.
+    /// Returns the approximate size of the entry.
     pub(crate) fn size(&self) -> usize {
         let labels: usize = self.matched.iter().chain(&self.grouped).map(|name| name.len() + 32).sum();
         ENTRY_SIZE + 2 * self.text.len() + labels + self.askers.len() * size_of::<Asker>()
@@ -268,7 +268,7 @@ impl Entry {
             }
         }
         if is_first {
-            // What a file says may be anything.
+            // A file may have any contents.
             self.n_queries = self.n_queries.saturating_add(1);
             self.note_asker(who, now_ms);
         }
@@ -313,7 +313,7 @@ mod tests {
         record.note(&who(0), &[used("b", &["x".repeat(LABEL_SIZE_MAX + 1)])], 1);
         assert!(record.snapshot().metrics[1].all_labels);
         record.note(&who(0), &[used(&"x".repeat(TEXT_SIZE_MAX + 1), &[])], 1);
-        assert_eq!((record.snapshot().metrics.len(), record.n_forgotten), (2, 1));
+        assert_eq!((record.snapshot().metrics.len(), record.n_evicted), (2, 1));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! /api/v1/status/ha: which replicas of HA pairs are stored.
+//! /api/v1/status/ha: the leaders of HA pairs.
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use crate::http::response::success;
 use crate::server::app::App;
 
 described! {
-    /// The HA pairs that have been heard.
+    /// The known HA pairs.
     pub(crate) struct HaStatus {
         clusters: Vec<Cluster>,
     }
 }
 
 described! {
-    /// A cluster, and who leads it.
+    /// A cluster and its leader.
     pub(crate) struct Cluster {
         /// The value of the cluster label.
         cluster: String,
-        /// The replica that is stored.
+        /// The replica whose samples are stored.
         leader: Replica,
-        /// Since when it is, in milliseconds since the epoch.
+        /// Since when it leads, in milliseconds since the epoch.
         since_ms: i64,
-        /// How often the leader has changed since the cluster was first heard.
+        /// Leader changes since the first samples of the cluster.
         changes: u64,
-        /// The others that were heard since the start, the last one first.
+        /// Other replicas since the start, the most recent first.
         standbys: Vec<Replica>,
-        /// Samples that were left out because their replica does not lead, since the start.
-        samples_left_out: u64,
+        /// Samples of standbys that were deduplicated since the start.
+        samples_deduplicated: u64,
     }
 }
 
@@ -40,7 +40,7 @@ described! {
     pub(crate) struct Replica {
         /// The value of the replica label.
         replica: String,
-        /// Milliseconds since something came of it; since the start, if nothing has.
+        /// Milliseconds since its last request, or since the start.
         silent_ms: u64,
     }
 }
@@ -52,10 +52,17 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
 }
 
 impl Cluster {
-    fn of(told: HaCluster) -> Self {
-        let HaCluster { cluster, leader, since_ms, n_changes, standbys, samples_left_out } = told;
+    fn of(status: HaCluster) -> Self {
+        let HaCluster { cluster, leader, since_ms, n_changes, standbys, samples_left_out } = status;
         let standbys = standbys.into_iter().map(Replica::of).collect();
-        Self { cluster, leader: Replica::of(leader), since_ms, changes: n_changes, standbys, samples_left_out }
+        Self {
+            cluster,
+            leader: Replica::of(leader),
+            since_ms,
+            changes: n_changes,
+            standbys,
+            samples_deduplicated: samples_left_out,
+        }
     }
 }
 

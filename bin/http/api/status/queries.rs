@@ -51,7 +51,7 @@ fn describe(request: &ActiveRequest) -> Value {
         "step": truncate(&parameters.step, LISTED_SIZE_MAX),
         "startedAt": format!("{:.3}", context.started),
         "ageSeconds": request.age().as_secs_f64(),
-        "waitedSeconds": request.queued().as_secs_f64(),
+        "queuedSeconds": request.queued().as_secs_f64(),
         "client": context.client.map(|client| client.to_string()).unwrap_or_default(),
         "userAgent": context.user_agent,
         "user": &*context.user,

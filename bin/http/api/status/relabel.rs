@@ -1,4 +1,4 @@
-//! /api/v1/status/relabel: what each rule of `ingest.metric_relabel_configs` and of presets does.
+//! /api/v1/status/relabel: statistics of the rules in `ingest.metric_relabel_configs` and in presets.
 
 use std::sync::Arc;
 
@@ -11,39 +11,39 @@ use crate::http::response::success;
 use crate::server::app::App;
 
 described! {
-    /// The rules in their order, those of presets last.
+    /// The rules in order, those of presets last.
     pub(crate) struct RelabelStatus {
         rules: Vec<RelabelRule>,
     }
 }
 
 described! {
-    /// A rule, and what it has done since the rules were loaded.
+    /// A rule, and its statistics since the rules were loaded.
     pub(crate) struct RelabelRule {
         name: String,
-        /// `enforce`, or `shadow`: the rule only counts.
+        /// `enforce`, or `dry_run`: the rule only counts.
         state: String,
-        /// Whether the rule falls back to shadow when somebody asks for what it drops.
-        armed: bool,
-        /// That it has.
-        fallen_back: Option<FallenBack>,
-        /// Label sets that it dropped or changed, or would have, when they were first seen.
+        /// Whether the rule is disabled when a query uses series that it drops.
+        disable_on_use: bool,
+        /// The query that disabled it.
+        disabled_by_use: Option<DisabledByUse>,
+        /// Label sets that it dropped or changed, or would have in a dry run.
         series: u64,
         /// Their samples.
         samples: u64,
-        /// Likewise per second, of late.
+        /// Current rate of these samples.
         samples_per_second: f64,
     }
 }
 
 described! {
-    /// Why a rule has fallen back to shadow.
-    pub(crate) struct FallenBack {
+    /// Why a rule is disabled.
+    pub(crate) struct DisabledByUse {
         /// When, in milliseconds since the epoch.
         at_ms: i64,
-        /// What was asked for.
+        /// The selector of the query.
         selector: String,
-        /// Who asked.
+        /// The requester of the query.
         who: String,
     }
 }
@@ -57,7 +57,15 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
 impl RelabelRule {
     fn of(stats: RuleStats) -> Self {
         let RuleStats { name, state, armed, fallen, series, samples, samples_per_second } = stats;
-        let fallen_back = fallen.map(|Fallen { at_ms, selector, who }| FallenBack { at_ms, selector, who });
-        Self { name, state: state.name().to_owned(), armed, fallen_back, series, samples, samples_per_second }
+        let disabled_by_use = fallen.map(|Fallen { at_ms, selector, who }| DisabledByUse { at_ms, selector, who });
+        Self {
+            name,
+            state: state.name().to_owned(),
+            disable_on_use: armed,
+            disabled_by_use,
+            series,
+            samples,
+            samples_per_second,
+        }
     }
 }

@@ -40,7 +40,7 @@ described! {
         samples: u64,
         new_series: u64,
         /// New series that were rejected because a budget of active series was exhausted.
-        series_refused: u64,
+        series_rejected: u64,
     }
 }
 
@@ -57,7 +57,7 @@ described! {
         borrowed: TeamFigures,
         samples: u64,
         new_series: u64,
-        series_refused: u64,
+        series_rejected: u64,
     }
 }
 
@@ -102,7 +102,7 @@ impl From<TeamStatus> for TeamUse {
             borrowed: of.borrowed.into(),
             samples: of.samples,
             new_series: of.new_series,
-            series_refused: of.series_refused,
+            series_rejected: of.series_refused,
         }
     }
 }
@@ -115,7 +115,7 @@ pub(crate) async fn teams(State(app): State<Arc<App>>) -> Result<Response, ApiEr
         used: all.use_now.into(),
         samples: all.samples,
         new_series: all.new_series,
-        series_refused: all.series_refused,
+        series_rejected: all.series_refused,
     };
     let team_label = app.config.current().ingest.team_label().to_owned();
     Ok(success(&Teams { team_label, all, teams: teams.into_iter().map(TeamUse::from).collect() }))

@@ -13,7 +13,7 @@ use crate::http::serving::run::{Class, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::{Entry, Requester};
 
-/// Bytes of a header that are kept.
+/// Maximum size of a header.
 const HEADER_SIZE_MAX: usize = 128;
 
 impl<S: Sync> FromRequestParts<S> for Requester {
@@ -54,7 +54,7 @@ fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<(), ApiError> 
         entries.truncate(limit);
     }
     work.respond(|work| {
-        let head = format!("{{\"sinceMs\":{},\"forgotten\":{},\"metrics\":", record.since_ms, record.n_forgotten);
+        let head = format!("{{\"sinceMs\":{},\"evicted\":{},\"metrics\":", record.since_ms, record.n_evicted);
         work.out.buffer().extend_from_slice(head.as_bytes());
         work.array(&record.metrics, |out, entry| write(out, "metric", entry))?;
         work.out.buffer().extend_from_slice(b",\"selectors\":");
