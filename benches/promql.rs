@@ -8,7 +8,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use varve_query::{Engine, EngineOptions, Features, promql};
+use varve_query::promql::{self, Features};
+use varve_query::{Engine, EngineOptions, Request, Times};
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::{Db, Labels, QueryContext, Sample, SeriesHandle, TimeRange, WriteBatch};
 
@@ -63,11 +64,13 @@ fn evaluate(c: &mut Criterion) {
     ] {
         let ctx = QueryContext::unbounded();
         group.bench_function(format!("{name}, one step"), |b| {
-            b.iter(|| engine.instant(&db, &ctx, query, end_ms, None).expect("it is valid"));
+            let request = Request::new(query, Times::Instant(end_ms));
+            b.iter(|| engine.run(&db, &ctx, &request).expect("it is valid"));
         });
         group.bench_function(format!("{name}, 60 steps"), |b| {
             let start_ms = end_ms - 59 * 30_000;
-            b.iter(|| engine.range(&db, &ctx, query, start_ms, end_ms, 30_000, None).expect("it is valid"));
+            let request = Request::new(query, Times::Range { start_ms, end_ms, step_ms: 30_000 });
+            b.iter(|| engine.run(&db, &ctx, &request).expect("it is valid"));
         });
     }
 }
@@ -86,7 +89,8 @@ fn deadline(c: &mut Criterion) {
         group.bench_function(query, |b| {
             b.iter(|| {
                 let ctx = QueryContext::new(DEADLINE, memory.clone());
-                let end = engine.range(&db, &ctx, query, start_ms, end_ms, 1_000, None);
+                let times = Times::Range { start_ms, end_ms, step_ms: 1_000 };
+                let end = engine.run(&db, &ctx, &Request::new(query, times));
                 assert!(end.is_err() && memory.used() == 0, "it is cut and gives its memory back");
             });
         });
@@ -178,7 +182,8 @@ fn dashboards(c: &mut Criterion) {
                 b.iter_custom(|n| {
                     let before = cpu_time();
                     for _ in 0..n {
-                        let answer = engine.range(&db, &ctx, query, start_ms, end_ms, DASHBOARD_STEP_MS, None);
+                        let times = Times::Range { start_ms, end_ms, step_ms: DASHBOARD_STEP_MS };
+                        let answer = engine.run(&db, &ctx, &Request::new(query, times));
                         black_box(answer.expect("it is valid"));
                     }
                     cpu_time() - before

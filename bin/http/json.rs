@@ -7,7 +7,7 @@
 use std::io::Write as _;
 
 use varve_query::decimal::{self, Plain};
-use varve_query::{Bucket, FloatHistogram};
+use varve_query::histogram::{Bucket, FloatHistogram};
 use varve_tsdb::Labels;
 
 /// Content type of every JSON answer.

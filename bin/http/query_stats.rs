@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use varve_query::promql::quoted;
-use varve_query::{Asked, Operator, QueryStats, SampleStats, StepSamples};
+use varve_query::stats::{Operator, QueryStats, SampleStats, StatsMode, StepSamples};
 
 use super::json;
 
@@ -43,17 +43,17 @@ impl Wanted {
     }
 
     /// Returns the statistics that the engine collects.
-    pub(crate) fn asked(self) -> Asked {
+    pub(crate) fn asked(self) -> StatsMode {
         match self {
-            Self::None => Asked::Nothing,
-            Self::Sums | Self::All => Asked::OfQuery,
-            Self::Plan => Asked::OfPlan,
+            Self::None => StatsMode::Off,
+            Self::Sums | Self::All => StatsMode::AsWritten,
+            Self::Plan => StatsMode::AsPlanned,
         }
     }
 
     /// Returns the statistics that the engine collects if the query log needs some, too.
-    pub(crate) fn asked_for_log(self) -> Asked {
-        if self == Self::None { Asked::OfQuery } else { self.asked() }
+    pub(crate) fn asked_for_log(self) -> StatsMode {
+        if self == Self::None { StatsMode::AsWritten } else { self.asked() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use varve_query::EngineOptions;
-use varve_query::promql::{Bounds, Features};
+use varve_query::promql::{Features, Limits};
 
 use crate::cli::{AdmissionStatus, OnCorruption, ServeArgs, WalSync};
 use crate::config::Config;
@@ -29,8 +29,8 @@ const OTHER_FEATURES: [&str; 6] = [
 ];
 
 pub(super) fn features(args: &ServeArgs) -> Features {
-    let bounds = Bounds { size_max: args.query_max_length, depth_max: args.query_max_nesting };
-    let mut features = Features { bounds, ..Features::default() };
+    let limits = Limits { size_max: args.query_max_length, depth_max: args.query_max_nesting };
+    let mut features = Features { limits, ..Features::default() };
     for name in args.enable_feature.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
         if features.enable(name) || name == SEARCH_FEATURE {
             tracing::info!(option = name, "Feature enabled");

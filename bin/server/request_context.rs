@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::http::Method;
 use jiff::Timestamp;
-use varve_query::QueryStats;
+use varve_query::stats::QueryStats;
 
 use super::rejects::Sender;
 

@@ -1,33 +1,33 @@
-//! Annotations: what a query says about its answer, as warnings and infos.
+//! Annotations: warnings and infos about the result of a query.
 //!
-//! The texts are Prometheus' (`util/annotations`), the place in the query behind them included.
+//! The messages are those of Prometheus (`util/annotations`), including the position in the query.
 //!
 //! Invariants
-//! 1. No two annotations of a query have the same text; where one comes again, the place of the last stands, but for
-//!    start timestamps that overlap, which are counted at the place of the first.
-//! 2. Annotations come in the order in which they were first made.
+//! 1. No two annotations of a query have the same text. Of equal annotations the last position is reported, except for
+//!    overlapping start timestamps, which are counted at the first position.
+//! 2. Annotations are in the order in which they were first added.
 
 use std::fmt;
 
-use crate::histogram::NanNote;
-use crate::promql::Place;
+use crate::decimal::{self, General};
+use crate::histogram::{Combined, NanEffect};
+use crate::promql::Position;
 use crate::promql::ast::Span;
-use crate::promql::number;
 use crate::promql::quote::quoted;
 
-/// Annotations of one kind that the HTTP API gives at most; a line that counts the rest follows.
+/// Maximum number of annotations of one severity in the HTTP API; a line with the number of the others follows.
 pub const ANNOTATIONS_MAX: usize = 10;
 
-/// What a query says about its answer.
+/// The annotations of a query.
 #[derive(Debug, Clone, Default)]
 pub struct Annotations {
     query: Box<str>,
-    list: Vec<Annotation>,
-    /// What was added, each text once for each place, if that is recorded.
-    record: Option<Vec<Annotation>>,
+    list: Vec<Entry>,
+    /// Everything that was added, each text once per position, if recording is on.
+    record: Option<Vec<Entry>>,
 }
 
-/// How severe an annotation is.
+/// The severity of an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Severity {
     Warning,
@@ -35,84 +35,84 @@ enum Severity {
 }
 
 #[derive(Debug, Clone)]
-struct Annotation {
-    note: Note,
-    /// The text without details; annotations are equal if their texts are.
+struct Entry {
+    annotation: Annotation,
+    /// The text without details; two annotations are equal if their texts are.
     text: String,
-    /// Where the expression that it is about begins.
+    /// The expression it is about.
     span: Span,
 }
 
-/// The annotations that an evaluation can make.
+/// An annotation of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Note {
+pub(crate) enum Annotation {
     /// A quantile is not in [0, 1].
     InvalidQuantile(f64),
-    /// A ratio is not in [-1, 1] and was replaced.
+    /// A ratio is not in [-1, 1] and was clamped.
     InvalidRatio(f64, f64),
-    /// A series that should be a bucket has no bound.
+    /// A bucket series has no valid `le`.
     BadBucketLabel { metric_name: String, label: String },
-    /// A rate of something that does not look like a counter, going by its name.
+    /// A rate of a metric that is not a counter by its name.
     PossibleNonCounter(String),
-    /// A rate of something that is no counter, going by its label `__type__`.
+    /// A rate of a metric that is not a counter by its label `__type__`.
     PossibleNonCounterLabel { metric_name: String, type_label: String },
     /// `sort` in a range query.
     SortInRangeQuery,
-    /// Operands that the operator does not take.
+    /// The operator does not support operands of these types.
     IncompatibleTypes { lhs: &'static str, op: &'static str, rhs: &'static str },
-    /// Counts of buckets that decreased with their bounds.
+    /// Cumulative bucket counts decreased.
     ForcedMonotonicity(ForcedMonotonicity),
-    /// Something about a series that has native histograms.
-    OfSeries { metric_name: String, remark: Remark },
-    /// An aggregation of numbers and histograms.
+    /// An annotation about the series of a metric.
+    OfMetric { metric_name: String, annotation: SeriesAnnotation },
+    /// An aggregation of floats and histograms.
     MixedAggregation,
     /// Classic and native histograms of the same name and labels.
     ClassicAndNative(String),
-    /// Two histograms whose buckets cannot be brought together.
+    /// Two histograms with incompatible bucket layouts.
     IncompatibleBuckets(&'static str),
-    /// An aggregation that passes over histograms.
+    /// An aggregation that ignores histograms.
     HistogramIgnored(&'static str),
-    /// Observations of NaN in a histogram of this name.
-    NanObservations { metric_name: String, note: NanNote },
-    /// Hints of resets that contradict each other.
-    ResetsCollide(HistogramOperation),
-    /// Different bounds were reduced to those that are common.
-    BoundsReconciled(HistogramOperation),
+    /// A histogram of this metric has NaN observations.
+    NanObservations { metric_name: String, effect: NanEffect },
+    /// Conflicting counter reset hints.
+    CounterResetCollision(HistogramOperation),
+    /// Different custom bounds were reduced to the common ones.
+    CustomBoundsReconciled(HistogramOperation),
 }
 
-/// What kernels say about the histograms of one series.
+/// An annotation of a kernel about the samples of one series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remark {
-    /// Both numbers and histograms, for a function that takes only one of them at a time.
-    Mixed,
-    /// A function of counters got gauges.
+pub(crate) enum SeriesAnnotation {
+    /// Both floats and histograms, for a function that supports only one of them at a time.
+    MixedFloatsHistograms,
+    /// A gauge histogram, for a function of counters.
     NotCounter,
-    /// A function of gauges got counters.
+    /// A counter histogram, for a function of gauges.
     NotGauge,
-    /// Exponential buckets and buckets with bounds of their own.
+    /// Exponential and custom buckets.
     MixedSchemas,
-    /// A start timestamp before the sample before, and not that of it; in so many windows.
-    StartsOverlap(u64),
-    /// A function of numbers passed over the histograms among them.
-    Ignored,
-    /// See [`Note::ResetsCollide`].
-    ResetsCollide(HistogramOperation),
-    /// See [`Note::BoundsReconciled`].
-    BoundsReconciled(HistogramOperation),
+    /// A start timestamp before the previous sample, and not equal to its start timestamp; with the number of windows.
+    StartTimestampsOverlap(u64),
+    /// A function of floats ignored histograms.
+    HistogramsIgnored,
+    /// See [`Annotation::CounterResetCollision`].
+    CounterResetCollision(HistogramOperation),
+    /// See [`Annotation::CustomBoundsReconciled`].
+    CustomBoundsReconciled(HistogramOperation),
 }
 
-impl Remark {
-    /// Returns the annotation about a series of a name.
-    pub(crate) fn about(self, metric_name: &str) -> Note {
+impl SeriesAnnotation {
+    /// Returns the annotation about the series of a metric.
+    pub(crate) fn of_metric(self, metric_name: &str) -> Annotation {
         match self {
-            Self::ResetsCollide(operation) => Note::ResetsCollide(operation),
-            Self::BoundsReconciled(operation) => Note::BoundsReconciled(operation),
-            remark => Note::OfSeries { metric_name: metric_name.to_owned(), remark },
+            Self::CounterResetCollision(operation) => Annotation::CounterResetCollision(operation),
+            Self::CustomBoundsReconciled(operation) => Annotation::CustomBoundsReconciled(operation),
+            annotation => Annotation::OfMetric { metric_name: metric_name.to_owned(), annotation },
         }
     }
 }
 
-/// What was done with histograms.
+/// An operation on histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HistogramOperation {
     Addition,
@@ -130,18 +130,18 @@ impl fmt::Display for HistogramOperation {
     }
 }
 
-/// Which buckets had to be raised.
+/// Buckets whose counts were raised to be monotonic.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ForcedMonotonicity {
-    /// The name, if it is known.
+    /// The metric name, if it is known.
     pub(crate) metric_name: String,
     /// First and last time, in milliseconds.
     pub(crate) times_ms: (i64, i64),
     /// Smallest and greatest bound of a raised bucket.
     pub(crate) bounds: (f64, f64),
-    /// The most that was added to a bucket.
+    /// Maximum that was added to a bucket.
     pub(crate) difference_max: f64,
-    /// How many histograms were mended.
+    /// Number of histograms that were fixed.
     pub(crate) n_histograms: u64,
 }
 
@@ -150,83 +150,156 @@ impl Annotations {
         Self { query: query.into(), list: Vec::new(), record: None }
     }
 
-    /// Begins to record what is added.
+    /// Starts to record every annotation that is added.
     pub(crate) fn record(&mut self) {
         self.record.get_or_insert_default();
     }
 
-    /// Returns how much was recorded so far.
+    /// Returns the number of recorded annotations.
     pub(crate) fn n_recorded(&self) -> usize {
         self.record.as_ref().map_or(0, Vec::len)
     }
 
-    /// Returns what was recorded since it was so much.
-    pub(crate) fn recorded_since(&self, n: usize) -> impl Iterator<Item = (Note, Span)> + '_ {
-        self.record.iter().flatten().skip(n).map(|annotation| (annotation.note.clone(), annotation.span))
+    /// Returns the annotations recorded after the first `n`.
+    pub(crate) fn recorded_since(&self, n: usize) -> impl Iterator<Item = (Annotation, Span)> + '_ {
+        self.record.iter().flatten().skip(n).map(|entry| (entry.annotation.clone(), entry.span))
     }
 
     /// Adds an annotation about the expression at `span`.
-    pub(crate) fn add(&mut self, note: Note, span: Span) {
-        let text = note.text();
+    pub(crate) fn add(&mut self, annotation: Annotation, span: Span) {
+        let text = annotation.text();
         if let Some(record) = &mut self.record {
             match record.iter_mut().find(|known| known.span == span && known.text == text) {
-                Some(known) => known.note.absorb(note.clone()),
-                None => record.push(Annotation { note: note.clone(), text: text.clone(), span }),
+                Some(known) => known.annotation.merge(annotation.clone()),
+                None => record.push(Entry { annotation: annotation.clone(), text: text.clone(), span }),
             }
         }
         match self.list.iter_mut().find(|known| known.text == text) {
             Some(known) => {
-                if !note.is_counted() {
+                if !annotation.is_counted() {
                     known.span = span;
                 }
-                known.note.absorb(note);
+                known.annotation.merge(annotation);
             }
-            None => self.list.push(Annotation { note, text, span }),
+            None => self.list.push(Entry { annotation, text, span }),
         }
     }
 
-    /// Tells whether there are none.
+    /// Returns `true` if there are no annotations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Returns the warnings as the HTTP API gives them: `PromQL warning: ... (1:5)`, at most [`ANNOTATIONS_MAX`] and a
-    /// last one that counts the others.
+    /// Returns the warnings as in the HTTP API: `PromQL warning: ... (1:5)`, at most [`ANNOTATIONS_MAX`] and a line with the
+    /// number of the others.
     pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {
         self.limited(Severity::Warning, "warning")
     }
 
-    /// Returns the infos, in the same way.
+    /// Returns the infos in the same form.
     pub fn infos(&self) -> impl Iterator<Item = String> + '_ {
         self.limited(Severity::Info, "info")
     }
 
     /// Returns all warnings and infos, without a limit.
     pub fn all(&self) -> impl Iterator<Item = String> + '_ {
-        self.list.iter().map(|annotation| self.print(annotation))
+        self.list.iter().map(|entry| self.print(entry))
     }
 
     fn limited<'a>(&'a self, severity: Severity, name: &'a str) -> impl Iterator<Item = String> + 'a {
-        let of_kind = move || self.list.iter().filter(move |a| a.note.severity() == severity);
+        let of_kind = move || self.list.iter().filter(move |entry| entry.annotation.severity() == severity);
         let omitted = of_kind().count().saturating_sub(ANNOTATIONS_MAX);
         let rest = (omitted > 0).then(|| format!("{omitted} more {name} annotations omitted"));
-        of_kind().take(ANNOTATIONS_MAX).map(|annotation| self.print(annotation)).chain(rest)
+        of_kind().take(ANNOTATIONS_MAX).map(|entry| self.print(entry)).chain(rest)
     }
 
-    fn print(&self, annotation: &Annotation) -> String {
-        let Annotation { note, text, span } = annotation;
-        let place = Place::of(&self.query, span.start.min(self.query.len()));
-        format!("{text}{} ({place})", note.details())
+    fn print(&self, entry: &Entry) -> String {
+        let Entry { annotation, text, span } = entry;
+        let position = Position::of(&self.query, span.start.min(self.query.len()));
+        format!("{text}{} ({position})", annotation.details())
     }
 }
 
-impl Note {
-    /// Tells whether two notes say the same, however often; NaN is the same as NaN.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+/// Annotations and the expressions they are about, each once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AnnotationList {
+    list: Vec<(Annotation, Span)>,
+}
+
+impl AnnotationList {
+    /// Adds an annotation, or merges it into an equal one.
+    pub(crate) fn add(&mut self, annotation: Annotation, span: Span) {
+        let is_known =
+            |(known, known_span): &&mut (Annotation, Span)| *known_span == span && known.is_same(&annotation);
+        match self.list.iter_mut().find(is_known) {
+            Some((known, _)) => known.merge(annotation),
+            None => self.list.push((annotation, span)),
+        }
+    }
+
+    /// Adds all annotations of another list.
+    pub(crate) fn merge(&mut self, other: Self) {
+        other.list.into_iter().for_each(|(annotation, span)| self.add(annotation, span));
+    }
+
+    pub(crate) fn into_list(self) -> Vec<(Annotation, Span)> {
+        self.list
+    }
+
+    /// Adds them to the annotations of the query.
+    pub(crate) fn add_to(self, annotations: &mut Annotations) {
+        self.list.into_iter().for_each(|(annotation, span)| annotations.add(annotation, span));
+    }
+}
+
+/// Adds an annotation unless it is in the list.
+pub(crate) fn add_once(annotations: &mut Vec<Annotation>, annotation: Annotation) {
+    if !annotations.contains(&annotation) {
+        annotations.push(annotation);
+    }
+}
+
+/// The annotations of kernels about one series, each once; overlapping start timestamps with the number of windows.
+#[derive(Debug, Default)]
+pub(crate) struct SeriesAnnotations {
+    pub(crate) list: Vec<SeriesAnnotation>,
+}
+
+impl SeriesAnnotations {
+    pub(crate) fn add(&mut self, annotation: SeriesAnnotation) {
+        let known = self.list.iter_mut().find_map(|known| match known {
+            SeriesAnnotation::StartTimestampsOverlap(n) => Some(n),
+            _ => None,
+        });
+        if let (SeriesAnnotation::StartTimestampsOverlap(more), Some(n)) = (annotation, known) {
+            *n += more;
+            return;
+        }
+        if !self.list.contains(&annotation) {
+            self.list.push(annotation);
+        }
+    }
+
+    /// Adds all annotations of another list.
+    pub(crate) fn extend(&mut self, other: Self) {
+        other.list.into_iter().for_each(|annotation| self.add(annotation));
+    }
+
+    /// Adds the annotation about how two histograms were combined, except for counter resets.
+    pub(crate) fn add_combined(&mut self, combined: Combined, operation: HistogramOperation) {
+        if combined.custom_bounds_reconciled {
+            self.add(SeriesAnnotation::CustomBoundsReconciled(operation));
+        }
+    }
+}
+
+impl Annotation {
+    /// Returns `true` if two annotations are equal apart from their counts; NaN equals NaN.
+    fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::InvalidQuantile(a), Self::InvalidQuantile(b)) => a.to_bits() == b.to_bits(),
-            (Self::OfSeries { metric_name, .. }, Self::OfSeries { metric_name: other_name, .. })
+            (Self::OfMetric { metric_name, .. }, Self::OfMetric { metric_name: other_name, .. })
                 if self.is_counted() && other.is_counted() =>
             {
                 metric_name == other_name
@@ -244,16 +317,18 @@ impl Note {
             | Self::MixedAggregation
             | Self::ClassicAndNative(_)
             | Self::IncompatibleBuckets(_)
-            | Self::ResetsCollide(_) => Severity::Warning,
-            Self::OfSeries { remark, .. } if *remark != Remark::Ignored => Severity::Warning,
+            | Self::CounterResetCollision(_) => Severity::Warning,
+            Self::OfMetric { annotation, .. } if *annotation != SeriesAnnotation::HistogramsIgnored => {
+                Severity::Warning
+            }
             Self::PossibleNonCounter(_)
             | Self::PossibleNonCounterLabel { .. }
             | Self::IncompatibleTypes { .. }
             | Self::ForcedMonotonicity(_)
-            | Self::OfSeries { .. }
+            | Self::OfMetric { .. }
             | Self::HistogramIgnored(_)
             | Self::NanObservations { .. }
-            | Self::BoundsReconciled(_) => Severity::Info,
+            | Self::CustomBoundsReconciled(_) => Severity::Info,
         }
     }
 
@@ -265,32 +340,32 @@ impl Note {
         format!("{severity}: {self}")
     }
 
-    /// Tells whether it says how often it was made.
+    /// Returns `true` if the annotation includes its number of occurrences.
     fn is_counted(&self) -> bool {
-        matches!(self, Self::OfSeries { remark: Remark::StartsOverlap(_), .. })
+        matches!(self, Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(_), .. })
     }
 
-    /// Returns what the text leaves out so that like annotations are counted as one.
+    /// Returns the details that the text omits so that annotations that differ only in them are equal.
     fn details(&self) -> String {
-        if let Self::OfSeries { remark: Remark::StartsOverlap(n @ 2..), .. } = self {
+        if let Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(n @ 2..), .. } = self {
             return format!(" ({n} occurrences)");
         }
         let Self::ForcedMonotonicity(forced) = self else { return String::new() };
         format!(
             ", from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
-            number::short(forced.bounds.0),
-            number::short(forced.bounds.1),
-            number::two_digits(forced.difference_max),
+            General(forced.bounds.0),
+            General(forced.bounds.1),
+            decimal::two_digits(forced.difference_max),
             forced.n_histograms,
             print_time(forced.times_ms.0),
             print_time(forced.times_ms.1),
         )
     }
 
-    /// Takes over the details of a note of the same text.
-    pub(crate) fn absorb(&mut self, other: Self) {
-        if let Self::OfSeries { remark: Remark::StartsOverlap(n), .. } = self
-            && let Self::OfSeries { remark: Remark::StartsOverlap(more), .. } = other
+    /// Merges the details of an annotation of the same text.
+    fn merge(&mut self, other: Self) {
+        if let Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(n), .. } = self
+            && let Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(more), .. } = other
         {
             *n += more;
             return;
@@ -303,14 +378,14 @@ impl Note {
     }
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for Annotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidQuantile(q) => {
-                write!(f, "quantile value should be between 0 and 1, got {}", number::short(*q))
+                write!(f, "quantile value should be between 0 and 1, got {}", General(*q))
             }
             Self::InvalidRatio(ratio, to) => {
-                let (ratio, to) = (number::short(*ratio), number::short(*to));
+                let (ratio, to) = (General(*ratio), General(*to));
                 write!(f, "ratio value should be between -1 and 1, got {ratio}, capping to {to}")
             }
             Self::BadBucketLabel { metric_name, label } => {
@@ -338,7 +413,7 @@ impl fmt::Display for Note {
                 write!(f, "input to histogram_quantile needed to be fixed for monotonicity (see {page})")?;
                 write_metric_name(f, &forced.metric_name)
             }
-            Self::OfSeries { metric_name, remark } => write!(f, "{} {}", remark.text(), quoted(metric_name)),
+            Self::OfMetric { metric_name, annotation } => write!(f, "{} {}", annotation.text(), quoted(metric_name)),
             Self::MixedAggregation => f.write_str("encountered a mix of histograms and floats for aggregation"),
             Self::ClassicAndNative(metric_name) => {
                 f.write_str("vector contains a mix of classic and native histograms")?;
@@ -348,37 +423,43 @@ impl fmt::Display for Note {
                 write!(f, "incompatible bucket layout encountered for binary operator {op}")
             }
             Self::HistogramIgnored(aggregation) => write!(f, "ignored histogram in {aggregation} aggregation"),
-            Self::NanObservations { metric_name, note } => {
-                f.write_str(match note {
-                    NanNote::Result => "input to histogram_quantile has NaN observations, result is NaN",
-                    NanNote::Skew => "input to histogram_quantile has NaN observations, result is skewed higher",
-                    NanNote::Excluded => {
+            Self::NanObservations { metric_name, effect } => {
+                f.write_str(match effect {
+                    NanEffect::Result => "input to histogram_quantile has NaN observations, result is NaN",
+                    NanEffect::Skew => "input to histogram_quantile has NaN observations, result is skewed higher",
+                    NanEffect::Excluded => {
                         "input to histogram_fraction has NaN observations, which are excluded from all fractions"
                     }
                 })?;
                 write_metric_name(f, metric_name)
             }
-            Self::ResetsCollide(operation) => write!(f, "conflicting counter resets during histogram {operation}"),
-            Self::BoundsReconciled(operation) => {
+            Self::CounterResetCollision(operation) => {
+                write!(f, "conflicting counter resets during histogram {operation}")
+            }
+            Self::CustomBoundsReconciled(operation) => {
                 write!(f, "mismatched custom buckets were reconciled during {operation}")
             }
         }
     }
 }
 
-impl Remark {
-    /// Returns the text that the name of the metric follows.
+impl SeriesAnnotation {
+    /// Returns the text before the metric name.
     fn text(self) -> &'static str {
         match self {
-            Self::Mixed => "encountered a mix of histograms and floats for metric name",
+            Self::MixedFloatsHistograms => "encountered a mix of histograms and floats for metric name",
             Self::NotCounter => "this native histogram metric is not a counter:",
             Self::NotGauge => "this native histogram metric is not a gauge:",
             Self::MixedSchemas => {
                 "vector contains a mix of histograms with exponential and custom buckets schemas for metric name"
             }
-            Self::StartsOverlap(_) => "sample has start time that overlaps with previous sample timestamp for metric",
-            Self::Ignored => "ignored histograms in a range containing both floats and histograms for metric name",
-            Self::ResetsCollide(_) | Self::BoundsReconciled(_) => "",
+            Self::StartTimestampsOverlap(_) => {
+                "sample has start time that overlaps with previous sample timestamp for metric"
+            }
+            Self::HistogramsIgnored => {
+                "ignored histograms in a range containing both floats and histograms for metric name"
+            }
+            Self::CounterResetCollision(_) | Self::CustomBoundsReconciled(_) => "",
         }
     }
 }
@@ -387,9 +468,9 @@ fn write_metric_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     if name.is_empty() { Ok(()) } else { write!(f, " for metric name {}", quoted(name)) }
 }
 
-/// Prints a time as `2006-01-02T15:04:05Z`; milliseconds are cut.
+/// Formats a time as `2006-01-02T15:04:05Z`; milliseconds are truncated.
 fn print_time(time_ms: i64) -> String {
-    let civil = crate::functions::date::Civil::of_seconds(time_ms / 1000);
+    let civil = crate::date::Civil::of_seconds(time_ms / 1000);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
         civil.year, civil.month, civil.day, civil.hour, civil.minute, civil.second
@@ -400,49 +481,50 @@ fn print_time(time_ms: i64) -> String {
 mod tests {
     use super::*;
 
-    fn annotate(query: &str, notes: &[(Note, usize)]) -> Annotations {
+    fn annotate(query: &str, list: &[(Annotation, usize)]) -> Annotations {
         let mut annotations = Annotations::new(query);
-        for (note, start) in notes {
-            annotations.add(note.clone(), Span { start: *start, end: *start });
+        for (annotation, start) in list {
+            annotations.add(annotation.clone(), Span { start: *start, end: *start });
         }
         annotations
     }
 
     #[test]
-    fn texts_are_told_once_with_the_last_place() {
-        let note = Note::PossibleNonCounter("x".into());
-        let annotations = annotate("rate(x[5m]) +\n rate(x[1m])", &[(note.clone(), 5), (note, 20)]);
+    fn equal_annotations_are_reported_once_at_the_last_position() {
+        let annotation = Annotation::PossibleNonCounter("x".into());
+        let annotations = annotate("rate(x[5m]) +\n rate(x[1m])", &[(annotation.clone(), 5), (annotation, 20)]);
         let text = "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"x\"";
         assert_eq!(annotations.infos().collect::<Vec<_>>(), [format!("{text} (2:7)")]);
         assert_eq!(annotations.warnings().count(), 0);
     }
 
     #[test]
-    fn overlapping_starts_are_counted_at_the_place_of_the_first() {
-        let note = |n, name: &str| Remark::StartsOverlap(n).about(name);
+    fn overlapping_start_timestamps_are_counted_at_the_first_position() {
+        let annotation = |n, name: &str| SeriesAnnotation::StartTimestampsOverlap(n).of_metric(name);
         let text = |name: &str| {
             format!(
                 "PromQL warning: sample has start time that overlaps with previous sample timestamp for metric \"{name}\""
             )
         };
-        let annotations = annotate("rate(x[5m])", &[(note(1, "x"), 5), (note(2, "x"), 0), (note(1, "y"), 0)]);
+        let annotations =
+            annotate("rate(x[5m])", &[(annotation(1, "x"), 5), (annotation(2, "x"), 0), (annotation(1, "y"), 0)]);
         let expect = [text("x") + " (3 occurrences) (1:6)", text("y") + " (1:1)"];
         assert_eq!(annotations.warnings().collect::<Vec<_>>(), expect);
     }
 
     #[test]
-    fn more_than_ten_are_counted() {
-        let notes: Vec<_> = (2..14).map(|q| (Note::InvalidQuantile(f64::from(q)), 0)).collect();
-        let warnings: Vec<_> = annotate("x", &notes).warnings().collect();
+    fn annotations_beyond_ten_are_counted() {
+        let list: Vec<_> = (2..14).map(|q| (Annotation::InvalidQuantile(f64::from(q)), 0)).collect();
+        let warnings: Vec<_> = annotate("x", &list).warnings().collect();
         assert_eq!(warnings.len(), 11);
         assert_eq!(warnings[0], "PromQL warning: quantile value should be between 0 and 1, got 2 (1:1)");
         assert_eq!(warnings[10], "2 more warning annotations omitted");
     }
 
     #[test]
-    fn forced_monotonicity_tells_the_extent_of_all() {
+    fn forced_monotonicity_reports_the_extent_of_all_fixes() {
         let forced = |time_ms, bound| {
-            Note::ForcedMonotonicity(ForcedMonotonicity {
+            Annotation::ForcedMonotonicity(ForcedMonotonicity {
                 metric_name: String::new(),
                 times_ms: (time_ms, time_ms),
                 bounds: (bound, bound),

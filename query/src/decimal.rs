@@ -1,8 +1,8 @@
-//! Floats as text, to the letter as Go prints them.
+//! Floats as text, exactly as Go formats them.
 //!
-//! All forms have the fewest digits that tell a float from its neighbours; of several such numbers the one that is closest
-//! to the float, and of two that are equally close the one that ends in an even digit. Rust's own printing differs from
-//! Go's in the last point: it makes `200000000000000.63` of 2e14 + 5/8 where Go makes `.62`.
+//! All formats have the fewest digits that identify the float; of several such numbers the closest one, and of two that are
+//! equally close the one with an even last digit. Rust differs from Go in the last point: it formats 2e14 + 5/8 as
+//! `200000000000000.63`, Go as `200000000000000.62`.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -18,14 +18,14 @@ pub struct General(pub f64);
 #[derive(Debug, Clone, Copy)]
 pub struct Json(pub f64);
 
-/// The most digits that a float needs.
+/// Maximum number of digits of a float.
 const DIGITS_MAX: usize = 17;
-/// Integers below this are floats exactly, and their digits are their text.
+/// Integers below this are exact floats, and are formatted as integers.
 const INTEGERS_EXACT_BELOW: f64 = (1u64 << 53) as f64;
 
 /// The digits of a finite float that is not zero: `0.d1d2d3... * 10^point`.
 #[derive(Debug)]
-pub(crate) struct Digits {
+struct Digits {
     text: [u8; DIGITS_MAX],
     len: usize,
     point: i32,
@@ -34,7 +34,7 @@ pub(crate) struct Digits {
 
 impl Digits {
     /// Returns the digits; `None` for zero, infinities and NaN.
-    pub(crate) fn of(value: f64) -> Option<Self> {
+    fn of(value: f64) -> Option<Self> {
         if value == 0.0 || !value.is_finite() {
             return None;
         }
@@ -51,7 +51,7 @@ impl Digits {
                     break;
                 }
                 b'0' if len == 0 => n_leading += 1,
-                // Zeros at the end are none of the digits; there may be more of them than room.
+                // Trailing zeros are not digits; there may be more of them than fit.
                 digit if len < DIGITS_MAX => {
                     text[len] = digit;
                     len += 1;
@@ -60,7 +60,7 @@ impl Digits {
             }
         }
         let n_before_point = point.unwrap_or(printed.len());
-        // Of `0.001` three zeros lead, one of them before the point.
+        // `0.001` has three leading zeros, one of them before the point.
         let point = n_before_point as i32 - n_leading + exponent;
         while len > 1 && text[len - 1] == b'0' {
             len -= 1;
@@ -69,7 +69,7 @@ impl Digits {
     }
 
     /// Returns the decimal exponent of the first digit.
-    pub(crate) fn exponent(&self) -> i32 {
+    fn exponent(&self) -> i32 {
         self.point - 1
     }
 
@@ -78,7 +78,7 @@ impl Digits {
     }
 
     /// Writes the number without an exponent.
-    pub(crate) fn write_plain(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+    fn write_plain(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         self.write_sign(out)?;
         let digits = self.digits();
         match usize::try_from(self.point) {
@@ -94,8 +94,8 @@ impl Digits {
         }
     }
 
-    /// Writes the number with an exponent of two digits at least.
-    pub(crate) fn write_exponent(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+    /// Writes the number with an exponent of at least two digits.
+    fn write_exponent(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         self.write_sign(out)?;
         let (first, rest) = self.digits().split_at(1);
         out.write_str(first)?;
@@ -114,10 +114,10 @@ impl Digits {
 }
 
 fn parse_exponent(text: &[u8]) -> i32 {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).expect("an exponent stands behind the e")
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).expect("an exponent follows the e")
 }
 
-/// Writes a text and zeros behind it.
+/// Writes a string followed by zeros.
 fn write_zeros(out: &mut dyn fmt::Write, text: &str, mut n_zeros: usize) -> fmt::Result {
     const ZEROS: &str = "00000000000000000000000000000000";
     out.write_str(text)?;
@@ -129,8 +129,8 @@ fn write_zeros(out: &mut dyn fmt::Write, text: &str, mut n_zeros: usize) -> fmt:
     Ok(())
 }
 
-/// Writes what has no digits: zero, infinities and NaN.
-pub(crate) fn write_special(out: &mut dyn fmt::Write, value: f64) -> fmt::Result {
+/// Writes values without digits: zero, infinities and NaN.
+fn write_special(out: &mut dyn fmt::Write, value: f64) -> fmt::Result {
     out.write_str(match value {
         f64::INFINITY => "+Inf",
         f64::NEG_INFINITY => "-Inf",
@@ -140,7 +140,7 @@ pub(crate) fn write_special(out: &mut dyn fmt::Write, value: f64) -> fmt::Result
     })
 }
 
-/// Returns the value as an integer if its digits are those of the integer.
+/// Converts a value to an integer that has the same digits.
 fn as_integer(value: f64) -> Option<i64> {
     let is_exact = value.fract() == 0.0 && value.abs() < INTEGERS_EXACT_BELOW;
     (is_exact && value.to_bits() != (-0.0f64).to_bits()).then_some(value as i64)
@@ -148,7 +148,7 @@ fn as_integer(value: f64) -> Option<i64> {
 
 impl Display for Plain {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // Fast path: counters and byte counts, most of all samples.
+        // Fast path: integers, which most samples are.
         if let Some(integer) = as_integer(self.0) {
             return Display::fmt(&integer, f);
         }
@@ -161,12 +161,31 @@ impl Display for Plain {
 
 impl Display for General {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match Digits::of(self.0) {
-            Some(digits) if (-4..6).contains(&digits.exponent()) => digits.write_plain(f),
-            Some(digits) => digits.write_exponent(f),
-            None => write_special(f, self.0),
-        }
+        write_general(f, self.0, 6)
     }
+}
+
+/// Writes a number with an exponent if that is below -4, or at least `exponent_end`.
+fn write_general(out: &mut dyn fmt::Write, value: f64, exponent_end: i32) -> fmt::Result {
+    match Digits::of(value) {
+        Some(digits) if (-4..exponent_end).contains(&digits.exponent()) => digits.write_plain(out),
+        Some(digits) => digits.write_exponent(out),
+        None => write_special(out, value),
+    }
+}
+
+/// Formats a number with two significant digits (Go's `%.2g`).
+pub(crate) fn two_digits(value: f64) -> String {
+    let rounded: f64 = format!("{value:.1e}").parse().unwrap_or(value);
+    let mut out = String::new();
+    write_general(&mut out, rounded, 2).expect("writing to a string cannot fail");
+    out
+}
+
+/// Formats a number as in OpenMetrics: as [`General`], with `.0` after integers.
+pub(crate) fn open_metrics(value: f64) -> String {
+    let text = General(value).to_string();
+    if value.is_finite() && !text.contains(['e', '.']) { text + ".0" } else { text }
 }
 
 impl Display for Json {
@@ -191,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_printed_as_go_prints_them() {
+    fn floats_are_formatted_as_in_go() {
         check(0.0, "0", "0");
         check(-0.0, "-0", "-0");
         check(-42.0, "-42", "-42");
@@ -209,9 +228,9 @@ mod tests {
         check(f64::NAN, "NaN", "NaN");
     }
 
-    /// What a real Prometheus printed of floats that lie in the middle between two numbers of the fewest digits.
+    /// Prometheus' output for floats in the middle between two numbers of the fewest digits.
     #[test]
-    fn of_two_numbers_that_are_equally_close_the_even_one_is_printed() {
+    fn ties_are_formatted_with_an_even_last_digit() {
         for (value, expect) in TIES {
             assert_eq!(Plain(value).to_string(), expect);
         }
@@ -230,9 +249,10 @@ mod tests {
     ];
 
     #[test]
-    fn the_general_form_has_an_exponent_where_that_is_shorter() {
+    fn the_general_format_has_an_exponent_if_that_is_shorter() {
         for (value, expect) in [
             (1e6, "1e+06"),
+            (1.5e-5, "1.5e-05"),
             (123_456.0, "123456"),
             (0.0001, "0.0001"),
             (0.00001, "1e-05"),
@@ -244,9 +264,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn annotations_and_labels_have_their_own_formats() {
+        let check = |value: f64, two: &str, open: &str| {
+            assert_eq!((two_digits(value).as_str(), open_metrics(value).as_str()), (two, open));
+        };
+        check(1.0, "1", "1.0");
+        check(0.25, "0.25", "0.25");
+        check(123_456.0, "1.2e+05", "123456.0");
+        check(1e6, "1e+06", "1e+06");
+        check(20.0, "20", "20.0");
+        check(-0.0, "-0", "-0.0");
+        check(f64::NEG_INFINITY, "-Inf", "-Inf");
+    }
+
     proptest! {
         #[test]
-        fn any_float_comes_back_bit_for_bit(bits: u64) {
+        fn any_float_parses_to_the_same_bits(bits: u64) {
             let value = f64::from_bits(bits);
             for text in [Plain(value).to_string(), General(value).to_string(), Json(value).to_string()] {
                 let back: f64 = text.parse().unwrap();
@@ -254,9 +288,9 @@ mod tests {
             }
         }
 
-        /// There are never more digits than Rust prints, and they are its own but for ties.
+        /// The number of digits is that of Rust.
         #[test]
-        fn no_form_has_more_digits_than_needed(bits: u64) {
+        fn no_format_has_more_digits_than_needed(bits: u64) {
             let value = f64::from_bits(bits);
             prop_assume!(value.is_finite());
             let n_digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).count();

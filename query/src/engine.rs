@@ -6,37 +6,37 @@ use varve_tsdb::{Db, QueryContext};
 
 use crate::annotations::Annotations;
 use crate::error::{Error, Result};
+use crate::eval::columns::{Limits, SampleLimit, Series, Vector};
 use crate::eval::grid::Grid;
-use crate::eval::series::{Bounds, SampleCount, Series, Vector};
 use crate::eval::workers::Workers;
 use crate::eval::{Evaluator, Settings};
 use crate::histogram::FloatHistogram;
-use crate::plan::{self, Plan, PlanKind, QueryTimes, Sharing};
+use crate::plan::{self, CommonSubexpressions, Plan, PlanKind, QueryTimes};
 use crate::promql::ast::{Expr, ValueType};
 use crate::promql::{self, Features};
-use crate::stats::{QueryStats, Timings};
+use crate::stats::{QueryStats, StatsMode, Timings};
 use crate::value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};
 
-/// Steps that a range query may have. The HTTP API stops at 11,000 already, as Prometheus does.
+/// Maximum number of steps of a range query. The HTTP API allows 11,000, as Prometheus does.
 pub const STEPS_MAX: usize = 1 << 20;
 
-/// What an [`Engine`] is made with.
+/// The options of an [`Engine`].
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// `--query.lookback-delta`: how old a sample may be to stand for a step, in milliseconds.
+    /// `--query.lookback-delta`: maximum age of the sample of a step, in milliseconds.
     pub lookback_delta_ms: i64,
-    /// `--query.max-samples`: samples that a query may hold at once.
+    /// `--query.max-samples`: maximum number of samples that a query holds at once.
     pub samples_max: usize,
-    /// Distance of the steps of a subquery that names none (`global.evaluation_interval`), in milliseconds.
+    /// Default step of subqueries (`global.evaluation_interval`), in milliseconds.
     pub subquery_step_ms: i64,
-    /// `--query.parallelism`: threads that all queries share for their work on series; 1 is none beside a query's own.
+    /// `--query.parallelism`: worker threads that all queries share; with 1 a query uses only its own thread.
     pub parallelism: usize,
-    /// The optional parts of the language that are on.
+    /// The optional parts of the language.
     pub features: Features,
 }
 
 impl Default for EngineOptions {
-    /// Prometheus' defaults: 5 minutes, 50,000,000 samples, 1 minute, no optional features. No threads.
+    /// Prometheus' defaults: 5 minutes, 50,000,000 samples, 1 minute, no optional features. No worker threads.
     fn default() -> Self {
         Self {
             lookback_delta_ms: 300_000,
@@ -48,145 +48,108 @@ impl Default for EngineOptions {
     }
 }
 
-/// Evaluates queries. Holds its options and the threads that all queries share; clones share them too.
+/// Evaluates queries. Owns the options and the worker threads that all queries share; clones share them too.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     options: EngineOptions,
     workers: Workers,
 }
 
-/// A query and how it is to be evaluated.
+/// A query and how it is evaluated.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
-    /// Its text.
+    /// The text.
     pub query: &'a str,
-    /// When.
+    /// The times at which it is evaluated.
     pub times: Times,
-    /// How old a sample may be to stand for a step; where it is absent or not positive that of the engine.
+    /// Overrides the lookback delta of the engine if it is positive.
     pub lookback_delta_ms: Option<i64>,
-    /// Which statistics the result is to have.
-    pub stats: Asked,
+    /// The statistics to collect.
+    pub stats: StatsMode,
 }
 
-/// A query that has been parsed.
+impl<'a> Request<'a> {
+    /// Creates a request without statistics, with the lookback delta of the engine.
+    #[must_use]
+    pub fn new(query: &'a str, times: Times) -> Self {
+        Self { query, times, lookback_delta_ms: None, stats: StatsMode::Off }
+    }
+}
+
+/// A parsed query.
 #[derive(Debug, Clone)]
-pub struct Parsed {
+pub struct ParsedQuery {
     expr: Expr,
     timings: Timings,
 }
 
-impl Parsed {
-    /// Returns its syntax tree.
+impl ParsedQuery {
+    /// Returns the syntax tree.
     #[must_use]
     pub fn expr(&self) -> &Expr {
         &self.expr
     }
 }
 
-/// Which statistics are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
-    /// None.
-    Nothing,
-    /// Those of the query as it is written: no selector is narrowed by others.
-    OfQuery,
-    /// Those of the plan, as it is evaluated where nobody asks.
-    OfPlan,
-}
-
-/// When a query is evaluated.
+/// The times at which a query is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
-    /// At one time; any type of value may come.
+    /// One time; the value may have any type.
     Instant(i64),
-    /// From a start to an end, both included, at distances of a step; the value is a matrix.
+    /// A range with a step, start and end included; the value is a matrix.
     Range {
         /// The first time.
         start_ms: i64,
-        /// No time lies behind it.
+        /// No time is after it.
         end_ms: i64,
-        /// Distance of the times.
+        /// Interval between times.
         step_ms: i64,
     },
 }
 
-/// What a query gives.
+/// The result of a query.
 #[derive(Debug, Clone)]
 pub struct QueryResult {
-    /// Its value. Vectors come in the order of their expression; the series of a matrix ascend by labels.
+    /// The value. Vectors are in the order of their expression; the series of a matrix ascend by labels.
     pub value: Value,
-    /// Warnings and infos about it.
+    /// Warnings and infos.
     pub annotations: Annotations,
-    /// Statistics, if they were asked for.
+    /// Statistics, if they were requested.
     pub stats: Option<Box<QueryStats>>,
 }
 
 impl Engine {
-    /// Makes an engine, and starts its threads. Without them, if the system gives none, a query works on its own thread.
+    /// Creates an engine and starts its worker threads. If the system cannot start them, queries use only their own thread.
     #[must_use]
     pub fn new(options: EngineOptions) -> Self {
         let workers = Workers::new(options.parallelism);
         Self { options, workers }
     }
 
-    /// Returns what the engine was made with.
+    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// Evaluates a query at one time, as [`Engine::run`] does.
-    ///
-    /// # Errors
-    /// As [`Engine::run`].
-    pub fn instant(
-        &self,
-        db: &Db,
-        ctx: &QueryContext,
-        query: &str,
-        time_ms: i64,
-        lookback_delta_ms: Option<i64>,
-    ) -> Result<QueryResult, Error> {
-        self.run(db, ctx, &Request { query, times: Times::Instant(time_ms), lookback_delta_ms, stats: Asked::Nothing })
-    }
-
-    /// Evaluates a query over a range of times, as [`Engine::run`] does.
-    ///
-    /// # Errors
-    /// As [`Engine::run`].
-    #[expect(clippy::too_many_arguments, reason = "the parameters of the API's call, each once")]
-    pub fn range(
-        &self,
-        db: &Db,
-        ctx: &QueryContext,
-        query: &str,
-        start_ms: i64,
-        end_ms: i64,
-        step_ms: i64,
-        lookback_delta_ms: Option<i64>,
-    ) -> Result<QueryResult, Error> {
-        let times = Times::Range { start_ms, end_ms, step_ms };
-        self.run(db, ctx, &Request { query, times, lookback_delta_ms, stats: Asked::Nothing })
-    }
-
-    /// Parses a query, for callers that want to look at it before it is evaluated.
+    /// Parses a query, for callers that inspect it before it is evaluated.
     ///
     /// # Errors
     /// [`Error::Parse`].
-    pub fn parse(&self, query: &str) -> Result<Parsed, Error> {
+    pub fn parse(&self, query: &str) -> Result<ParsedQuery, Error> {
         let timings = Timings::start();
-        Ok(Parsed { expr: promql::parse(query, &self.options.features)?, timings })
+        Ok(ParsedQuery { expr: promql::parse(query, &self.options.features)?, timings })
     }
 
     /// Evaluates a query.
     ///
     /// # Errors
-    /// See [`Error`]; nothing is held after one. [`Error::Invalid`] for steps that are no such, or more than [`STEPS_MAX`].
+    /// See [`Error`]. [`Error::Invalid`] for invalid steps, or more than [`STEPS_MAX`] of them.
     pub fn run(&self, db: &Db, ctx: &QueryContext, request: &Request<'_>) -> Result<QueryResult, Error> {
         self.run_parsed(db, ctx, self.parse(request.query)?, request)
     }
 
-    /// Evaluates a query of which [`Engine::parse`] has made `parsed`.
+    /// Evaluates a query that [`Engine::parse`] has parsed.
     ///
     /// # Errors
     /// As [`Engine::run`].
@@ -194,22 +157,22 @@ impl Engine {
         &self,
         db: &Db,
         ctx: &QueryContext,
-        parsed: Parsed,
+        parsed: ParsedQuery,
         request: &Request<'_>,
     ) -> Result<QueryResult, Error> {
-        let Parsed { expr, mut timings } = parsed;
+        let ParsedQuery { expr, mut timings } = parsed;
         let grid = grid(&expr, request.times)?;
         let step_ms = if matches!(request.times, Times::Instant(_)) { 0 } else { grid.step_ms };
         let times = QueryTimes { start_ms: grid.start_ms, end_ms: grid.end_ms, step_ms };
         let mut plan = plan::build(&expr, &times).map_err(Error::Invalid)?;
         drop(expr);
-        // Statistics tell what the query as it is written looks at.
-        if request.stats != Asked::OfQuery {
-            plan::propagate(&mut plan);
+        // These statistics count the samples of the query as it is written.
+        if request.stats != StatsMode::AsWritten {
+            plan::propagate_matchers(&mut plan);
         }
         let mut evaluator = self.evaluator(db, ctx, request, &plan);
-        if request.stats != Asked::Nothing {
-            evaluator.count(grid.n_steps, plan.n_inside())?;
+        if request.stats != StatsMode::Off {
+            evaluator.collect_stats(grid.n_steps, plan.n_nodes())?;
         }
         timings.prepared();
         let value = match request.times {
@@ -218,7 +181,7 @@ impl Engine {
         };
         let per_step = self.options.features.per_step_stats;
         let stats = || Box::new(QueryStats::of(&evaluator, &plan, grid, timings, per_step));
-        let stats = (request.stats != Asked::Nothing).then(stats);
+        let stats = (request.stats != StatsMode::Off).then(stats);
         Ok(QueryResult { value, annotations: evaluator.annotations, stats })
     }
 
@@ -226,10 +189,10 @@ impl Engine {
         let EngineOptions { lookback_delta_ms, samples_max, subquery_step_ms, features, .. } = self.options;
         let lookback_ms = request.lookback_delta_ms.filter(|&lookback_ms| lookback_ms > 0);
         let lookback_ms = lookback_ms.unwrap_or(lookback_delta_ms);
-        let bounds = Bounds { ctx: ctx.clone(), samples: SampleCount::new(samples_max) };
+        let limits = Limits { ctx: ctx.clone(), samples: SampleLimit::new(samples_max) };
         let settings = Settings { lookback_ms, subquery_step_ms, features };
         let annotations = Annotations::new(request.query);
-        Evaluator::new(db, settings, bounds, self.workers.clone(), Sharing::of(plan), annotations)
+        Evaluator::new(db, settings, limits, self.workers.clone(), CommonSubexpressions::of(plan), annotations)
     }
 }
 
@@ -244,13 +207,13 @@ fn grid(expr: &Expr, times: Times) -> Result<Grid> {
     }
 }
 
-/// Only scalars and vectors have a value at every step.
+/// Fails unless the type has a value at every step.
 fn check_range_type(expr: &Expr) -> Result<()> {
-    let documented = match expr.value_type() {
-        ValueType::Scalar | ValueType::Vector => return Ok(()),
-        ValueType::Matrix => "range vector",
-        ValueType::String => "string",
-    };
+    let value_type = expr.value_type();
+    if matches!(value_type, ValueType::Scalar | ValueType::Vector) {
+        return Ok(());
+    }
+    let documented = value_type.documented();
     Err(Error::Invalid(format!(
         "invalid expression type {documented:?} for range query, must be Scalar or instant Vector"
     )))
@@ -310,7 +273,7 @@ fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid, timings: 
     Ok(Value::Matrix(timings.sorting(|| matrix(vector, grid))))
 }
 
-/// Turns columns into points, and sorts the series by labels.
+/// Converts columns to points, and sorts the series by labels.
 fn matrix(vector: Vector, grid: Grid) -> Vec<MatrixSeries> {
     let to_points = |Series { labels, column, .. }: Series| {
         let point = |step| Point { timestamp_ms: grid.time_ms(step), value: column.values[step] };

@@ -1,29 +1,30 @@
-//! Why a query gave no value, by what the HTTP API answers.
+//! Errors of queries, by the response of the HTTP API.
 
 use varve_tsdb::Interrupt;
 
 use crate::promql::ParseError;
+use crate::promql::ast::ValueType;
 
-/// Why a query gave no value. The texts are Prometheus' own; they go into the API's `error` field as they are.
+/// An error of a query. The messages are those of Prometheus; the API returns them in the field `error`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The text is not a query. `bad_data`, 400.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// The query parses and cannot be prepared for these times. `bad_data`, 400.
+    /// The query is invalid for these times. `bad_data`, 400.
     #[error("{0}")]
     Invalid(String),
     /// The evaluation failed. `execution`, 422.
     #[error("{0}")]
     Execution(String),
-    /// A part of the language that is parsed and not evaluated yet. `execution`, 422.
+    /// A part of the language that is parsed but not supported. `execution`, 422.
     #[error("{0}")]
     Unsupported(String),
     /// The deadline passed. `timeout`, 503.
     #[error("query timed out in expression evaluation")]
     Timeout,
-    /// The client has gone. `canceled`, 499.
+    /// The client has disconnected. `canceled`, 499.
     #[error("query was canceled in expression evaluation")]
     Canceled,
     /// The server is stopping. `unavailable`, 503.
@@ -32,20 +33,20 @@ pub enum Error {
     /// An operator ended the query. `canceled`, 499.
     #[error("query was canceled in expression evaluation: an operator ended it")]
     Killed,
-    /// The query would hold more samples or bytes than it may. `execution`, 422.
+    /// The query exceeds a limit on samples or memory. `execution`, 422.
     #[error("{text}")]
     Limit {
-        /// The bound's name.
+        /// The flag of the limit.
         what: &'static str,
-        /// What is said of it.
+        /// The message.
         text: String,
     },
-    /// The store failed, or has no memory left for now. `internal`, 500, or `unavailable`, 503.
+    /// The store failed, or is temporarily out of memory. `internal`, 500, or `unavailable`, 503.
     #[error(transparent)]
     Storage(varve_tsdb::Error),
 }
 
-/// The result of a step of a query.
+/// A result with [`Error`].
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<varve_tsdb::Error> for Error {
@@ -61,7 +62,7 @@ impl From<varve_tsdb::Error> for Error {
             varve_tsdb::Error::Interrupted(Interrupt::Pressure) => {
                 Self::Limit { what: "--memory.refuse-at", text: error.to_string() }
             }
-            // What all requests hold together passes; what one may hold does not.
+            // The limit of all requests together is temporary, that of one request is not.
             varve_tsdb::Error::Limit { what: "--query.max-memory-total", .. } => Self::Storage(error),
             varve_tsdb::Error::Limit { what, .. } => Self::Limit { what, text: error.to_string() },
             other => Self::Storage(other),
@@ -70,9 +71,14 @@ impl From<varve_tsdb::Error> for Error {
 }
 
 impl Error {
-    /// Two series of one vector would have the same labels at the same time.
+    /// Two series of a vector have the same labels at the same time.
     pub(crate) fn same_labels() -> Self {
         Self::Execution("vector cannot contain metrics with the same labelset".into())
+    }
+
+    /// The plan has no value of this type; the type checker prevents it.
+    pub(crate) fn mistyped(expected: ValueType) -> Self {
+        Self::Execution(format!("the plan has no value of type {expected:?}"))
     }
 
     /// More samples than `--query.max-samples` would be held at once.

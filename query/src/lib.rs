@@ -1,40 +1,39 @@
 //! PromQL text, up to a value.
 //!
 //! ```text
-//! text -> promql (parse, check) -> plan (times resolved, invariant parts found) -> eval (columns of steps) -> Value
+//! text -> promql (parse, check) -> plan (resolve times, find common subexpressions) -> eval (columns of steps) -> Value
 //! ```
 //!
-//! A query is evaluated once for all of its steps: the value of every expression is a set of series, each a column with
-//! one slot per step. An instant query is a range query of one step. `functions` holds the kernels, free functions over
-//! slices; `eval` moves series through them. Numbers are computed column by column; native histograms (`histogram`) stand
-//! in a sparse list beside the numbers of a column, so that float series pay nothing for them.
+//! A query is evaluated once for all of its steps: the value of every expression is a set of series, each a column with one
+//! value per step. An instant query is a range query of one step. `functions` holds the kernels, free functions over slices;
+//! `eval` moves series through them. Floats are computed column by column. Native histograms (`histogram`) are in a sparse
+//! list beside the floats of a column, so series of floats pay nothing for them.
 //!
 //! Invariants
-//! 1. Values are those of Prometheus 3.14, in its order of operations; docs/promql.md lists what differs and why.
-//! 2. What is parsed and not evaluated is [`Error::Unsupported`], never a wrong answer.
-//! 3. Everything that grows with data is charged to the request's memory budget, and every loop over series or steps
-//!    asks the [`QueryContext`](varve_tsdb::QueryContext) whether to go on.
+//! 1. Values are those of Prometheus 3.14, in its order of operations; docs/promql.md lists the differences.
+//! 2. An expression that is parsed but not supported is [`Error::Unsupported`], never a wrong result.
+//! 3. Everything that grows with the data is charged to the request's memory budget, and every loop over series or steps
+//!    checks the [`QueryContext`](varve_tsdb::QueryContext).
 #![forbid(unsafe_code)]
 
-mod annotations;
-pub mod decimal;
-mod engine;
-mod error;
 mod eval;
-mod float;
 mod functions;
-mod histogram;
+pub mod histogram;
 mod math;
 mod plan;
 pub mod promql;
-mod stats;
+
+mod annotations;
+mod engine;
+mod error;
+pub mod stats;
 pub mod usage;
 mod value;
 
+mod date;
+pub mod decimal;
+
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
-pub use engine::{Asked, Engine, EngineOptions, Parsed, QueryResult, Request, STEPS_MAX, Times};
+pub use engine::{Engine, EngineOptions, ParsedQuery, QueryResult, Request, STEPS_MAX, Times};
 pub use error::Error;
-pub use histogram::{Bucket, FloatHistogram, MixedSchemas, print_stored};
-pub use promql::Features;
-pub use stats::{Operator, QueryStats, SampleStats, StepSamples, Timings};
 pub use value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};

@@ -1,25 +1,37 @@
-//! Statistics of a query: how long its parts took, how many samples it looked at, what each operator of its plan did.
+//! Statistics of a query: timings, samples, and a profile of the operators of its plan.
 //!
-//! Timings and samples are those of Prometheus' `stats=all`, counted as there; the operators are our own.
+//! Timings and samples are those of Prometheus' `stats=all`; the profile of operators is Varve's own.
 
 use std::time::{Duration, Instant};
 
 use crate::eval::Evaluator;
 use crate::eval::grid::Grid;
+use crate::eval::sample_stats::SampleCount;
 use crate::plan::{Plan, describe};
 
-/// What a query took.
+/// Which statistics to collect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatsMode {
+    /// None.
+    Off,
+    /// Those of the query as it is written: without matcher propagation.
+    AsWritten,
+    /// Those of the plan that is evaluated without statistics.
+    AsPlanned,
+}
+
+/// The statistics of a query.
 #[derive(Debug, Clone)]
 pub struct QueryStats {
-    /// How long.
+    /// Timings.
     pub timings: Timings,
-    /// How many samples.
+    /// Samples.
     pub samples: SampleStats,
-    /// The operators of the plan, each before those that are inside of it, from left to right.
+    /// The operators of the plan, in pre-order.
     pub operators: Vec<Operator>,
 }
 
-/// How long the parts of a query took. Parsing is a part of the preparation.
+/// Timings of a query. Parsing is part of the preparation.
 #[derive(Debug, Clone, Copy)]
 pub struct Timings {
     started: Instant,
@@ -28,24 +40,24 @@ pub struct Timings {
     pub preparation: Duration,
     /// From the plan to the value, sorting included.
     pub evaluation_time: Duration,
-    /// Bringing the series of a matrix in order.
+    /// Sorting the series of a matrix.
     pub sort: Duration,
 }
 
-/// How many samples a query looked at.
+/// Number of samples that a query read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SampleStats {
-    /// Those that all steps would need if each were asked for alone; histograms count by their size.
+    /// Sum of the samples that each step needs; a histogram counts by its size.
     pub queryable: u64,
-    /// Those of them that no step before had needed.
+    /// Those of them that no earlier step needs.
     pub read: u64,
-    /// The most that were held at once.
+    /// Peak number of samples held at once.
     pub peak: usize,
-    /// The same by step; empty without the feature `promql-per-step-stats`.
+    /// Counts by step; empty without the feature `promql-per-step-stats`.
     pub steps: Vec<StepSamples>,
 }
 
-/// Samples at one step.
+/// Number of samples at one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepSamples {
     /// The time of the step.
@@ -56,22 +68,22 @@ pub struct StepSamples {
     pub read: u64,
 }
 
-/// What an operator of a plan did.
+/// The profile of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operator {
-    /// How deep it stands in the plan; that of the query is 0.
+    /// Its depth in the plan; the root is 0.
     pub depth: usize,
-    /// What it is.
+    /// Its description.
     pub text: String,
-    /// How often it was evaluated; 0 if the result of one like it was taken, or it was part of the one around it.
+    /// Number of evaluations; 0 if the result of an equal operator was used, or its parent evaluates it.
     pub runs: usize,
-    /// Series that came out of it.
+    /// Number of series it returned.
     pub series: usize,
-    /// Values at steps that came out of it; histograms count by their size.
+    /// Number of values it returned; a histogram counts by its size.
     pub samples: usize,
-    /// Bytes of its result, where all of it was held at once; 0 where series were handed on one by one.
+    /// Size of its result in bytes, if it was materialized; 0 if series were streamed.
     pub bytes: usize,
-    /// How long it took, with what is inside of it.
+    /// Time it took, including its children.
     pub time: Duration,
 }
 
@@ -87,7 +99,7 @@ impl Timings {
         self.evaluation = Some(Instant::now());
     }
 
-    /// Does what brings the value in order.
+    /// Runs `sort`, and adds its time.
     pub(crate) fn sorting<T>(&mut self, sort: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let sorted = sort();
@@ -100,7 +112,7 @@ impl Timings {
         self.evaluation_time = self.evaluation.map_or(Duration::ZERO, |started| started.elapsed());
     }
 
-    /// Returns the time from the text to the value.
+    /// Returns the total time.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.preparation + self.evaluation_time
@@ -108,16 +120,16 @@ impl Timings {
 }
 
 impl QueryStats {
-    /// Reads what an evaluation has counted.
+    /// Collects the statistics of an evaluation.
     pub(crate) fn of(evaluator: &Evaluator<'_>, plan: &Plan, grid: Grid, mut timings: Timings, per_step: bool) -> Self {
         timings.evaluated();
-        let (tally, total) = (&evaluator.tally, evaluator.tally.total());
-        let of_step = |(step, looked): (usize, &crate::eval::tally::Looked)| StepSamples {
+        let (counts, total) = (&evaluator.sample_stats, evaluator.sample_stats.total());
+        let of_step = |(step, count): (usize, &SampleCount)| StepSamples {
             timestamp_ms: grid.time_ms(step),
-            queryable: looked.queryable,
-            read: looked.read,
+            queryable: count.queryable,
+            read: count.read,
         };
-        let steps = tally.steps().iter().enumerate().map(of_step);
+        let steps = counts.steps().iter().enumerate().map(of_step);
         let samples = SampleStats {
             queryable: total.queryable,
             read: total.read,
@@ -131,15 +143,15 @@ impl QueryStats {
 }
 
 fn add_operators(plan: &Plan, depth: usize, evaluator: &Evaluator<'_>, operators: &mut Vec<Operator>) {
-    let work = evaluator.profile.work(plan.id);
+    let profile = evaluator.profile.operator(plan.id);
     operators.push(Operator {
         depth,
         text: describe(plan),
-        runs: work.n_runs,
-        series: work.n_series,
-        samples: work.n_samples,
-        bytes: work.size,
-        time: work.time,
+        runs: profile.n_runs,
+        series: profile.n_series,
+        samples: profile.n_samples,
+        bytes: profile.size,
+        time: profile.time,
     });
     plan.children().into_iter().for_each(|child| add_operators(child, depth + 1, evaluator, operators));
 }

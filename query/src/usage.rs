@@ -1,11 +1,11 @@
-//! What an expression needs of the series that it reads: which it selects, and which of their labels its value depends on.
+//! Usage of series and labels by an expression: the series it selects, and the labels its value depends on.
 //!
-//! Used by the binary to tell which metrics and labels nobody asks for. What is said here may be more than an expression
-//! needs, never less: dropping the series that no selector of an expression selects leaves its value as it is, and so does
-//! taking a label away that none of its selectors uses, as long as no two series become one by that.
+//! Used by the binary to find unused metrics and labels. The result is conservative: an expression may need less, never more.
+//! Its value does not change if series that it does not select are dropped, or labels that it does not use, as long as the
+//! series remain unique.
 //!
-//! Labels are followed from the outside in: the whole of the result is wanted, `sum by (job)` wants only `job` of what it
-//! adds up, `a * on (node) b` wants `node` of both sides, and so on down to the selectors.
+//! Labels are propagated from the root to the selectors: the result needs all labels, `sum by (job)` needs only `job` of its
+//! input, `a * on (node) b` needs `node` of both sides.
 
 use std::collections::BTreeSet;
 
@@ -15,22 +15,22 @@ use varve_tsdb::labels::METRIC_NAME;
 use crate::promql::ast::VectorMatching;
 use crate::promql::ast::{Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, ValueType};
 
-/// Labels that a set names at most; one that would name more becomes [`LabelSet::all`].
+/// Maximum number of names in a set; a larger set becomes [`LabelSet::all`].
 pub const LABELS_MAX: usize = 64;
 
-/// The metric that `info` reads when it is given no other.
+/// The default metric of `info`.
 const INFO_METRIC: &str = "target_info";
 
-/// A set of label names, of which there are endlessly many.
+/// A set of label names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelSet {
     /// These.
     Only(BTreeSet<String>),
-    /// All but these.
+    /// All except these.
     AllBut(BTreeSet<String>),
 }
 
-/// A selector of an expression, and the labels that the expression uses of what it selects.
+/// A selector of an expression, and the labels of its series that the expression uses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SelectorUse {
     /// Its matchers.
@@ -39,7 +39,7 @@ pub struct SelectorUse {
     pub labels: LabelSet,
 }
 
-/// Returns what an expression uses, selector by selector; one that stands there twice comes twice.
+/// Returns the usage of each selector of an expression, including repeated ones.
 #[must_use]
 pub fn of(expr: &Expr) -> Vec<SelectorUse> {
     let mut found = Vec::new();
@@ -48,7 +48,7 @@ pub fn of(expr: &Expr) -> Vec<SelectorUse> {
 }
 
 impl SelectorUse {
-    /// Tells whether the expression depends on a label of what the selector selects.
+    /// Returns `true` if the expression depends on a label of the selected series.
     #[must_use]
     pub fn uses_label(&self, name: &str) -> bool {
         self.labels.contains(name) || self.matchers.iter().any(|matcher| matcher.name() == name)
@@ -62,13 +62,13 @@ impl LabelSet {
         Self::AllBut(BTreeSet::new())
     }
 
-    /// Returns the set without any label.
+    /// Returns the empty set.
     #[must_use]
     pub fn none() -> Self {
         Self::Only(BTreeSet::new())
     }
 
-    /// Tells whether a label is in the set.
+    /// Returns `true` if a label is in the set.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         match self {
@@ -77,7 +77,7 @@ impl LabelSet {
         }
     }
 
-    /// Returns the labels of both sets; beyond [`LABELS_MAX`] names, all labels.
+    /// Returns the union of two sets; all labels if it has more than [`LABELS_MAX`] names.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         let united = match (self, other) {
@@ -108,53 +108,53 @@ impl LabelSet {
     }
 }
 
-/// Goes down an expression of which the labels `wanted` are used.
-fn visit(expr: &Expr, wanted: LabelSet, found: &mut Vec<SelectorUse>) {
+/// Visits an expression of which the labels `used` are used.
+fn visit(expr: &Expr, used: LabelSet, found: &mut Vec<SelectorUse>) {
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) => {}
         ExprKind::Vector(selector) => {
-            found.push(SelectorUse { matchers: selector.matchers.clone(), labels: wanted });
+            found.push(SelectorUse { matchers: selector.matchers.clone(), labels: used });
         }
-        ExprKind::Matrix(matrix) => visit(&matrix.selector, wanted, found),
-        ExprKind::Subquery(subquery) => visit(&subquery.expr, wanted, found),
-        ExprKind::Call(call) => visit_call(call, wanted, found),
+        ExprKind::Matrix(matrix) => visit(&matrix.selector, used, found),
+        ExprKind::Subquery(subquery) => visit(&subquery.expr, used, found),
+        ExprKind::Call(call) => visit_call(call, used, found),
         ExprKind::Aggregate(aggregate) => visit_aggregate(aggregate, found),
-        ExprKind::Binary(binary) => visit_chain(binary, wanted, found),
-        ExprKind::Unary(unary) => visit(&unary.expr, wanted, found),
-        ExprKind::Paren(inner) => visit(inner, wanted, found),
+        ExprKind::Binary(binary) => visit_chain(binary, used, found),
+        ExprKind::Unary(unary) => visit(&unary.expr, used, found),
+        ExprKind::Paren(inner) => visit(inner, used, found),
     }
 }
 
-fn visit_call(call: &Call, wanted: LabelSet, found: &mut Vec<SelectorUse>) {
+fn visit_call(call: &Call, used: LabelSet, found: &mut Vec<SelectorUse>) {
     if call.function.name == "info" {
         return visit_info(call, found);
     }
-    let wanted = wanted_by_call(call, wanted);
+    let used = used_by_call(call, used);
     for arg in &call.args {
-        // A number has no labels.
+        // Scalars have no labels.
         let is_scalar = arg.value_type() == ValueType::Scalar;
-        visit(arg, if is_scalar { LabelSet::none() } else { wanted.clone() }, found);
+        visit(arg, if is_scalar { LabelSet::none() } else { used.clone() }, found);
     }
 }
 
-/// Returns the labels that a call uses of the vectors that it is given.
-fn wanted_by_call(call: &Call, wanted: LabelSet) -> LabelSet {
+/// Returns the labels that a call uses of its vectors.
+fn used_by_call(call: &Call, used: LabelSet) -> LabelSet {
     match call.function.name {
-        // What they give has nothing of the labels of the series.
+        // Their results have no labels of the series.
         "scalar" | "absent" | "absent_over_time" => LabelSet::none(),
         "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => {
-            wanted.union(LabelSet::only(&["le".to_owned()]))
+            used.union(LabelSet::only(&["le".to_owned()]))
         }
-        // The label is written, or stays as it was.
-        "label_replace" => wanted.union(named_by(call, &[1, 3])),
-        "label_join" => wanted.union(named_by(call, &Vec::from_iter(1..call.args.len()))),
+        // The destination label is either set or unchanged.
+        "label_replace" => used.union(named_by(call, &[1, 3])),
+        "label_join" => used.union(named_by(call, &Vec::from_iter(1..call.args.len()))),
         // The order of the result depends on labels.
         "sort_by_label" | "sort_by_label_desc" => LabelSet::all(),
-        _ => wanted,
+        _ => used,
     }
 }
 
-/// Returns the labels that the arguments at some positions name.
+/// Returns the labels named by the arguments at some positions.
 fn named_by(call: &Call, positions: &[usize]) -> LabelSet {
     let name = |position: &usize| match &call.args.get(*position)?.kind {
         ExprKind::String(text) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -163,7 +163,7 @@ fn named_by(call: &Call, positions: &[usize]) -> LabelSet {
     LabelSet::only(&Vec::from_iter(positions.iter().filter_map(name)))
 }
 
-/// `info` joins on labels that it finds by itself, and its second argument only looks like a selector of its own.
+/// `info` joins on fixed labels, and its second argument is not a selector of its own.
 fn visit_info(call: &Call, found: &mut Vec<SelectorUse>) {
     let [base, rest @ ..] = call.args.as_slice() else { return };
     visit(base, LabelSet::all(), found);
@@ -174,44 +174,44 @@ fn visit_info(call: &Call, found: &mut Vec<SelectorUse>) {
     if !matchers.iter().any(|matcher| matcher.name() == METRIC_NAME) {
         matchers.push(Matcher::equal(METRIC_NAME, INFO_METRIC));
     }
-    // Matchers of data labels do not select info series: what has no such label is joined as well.
+    // Matchers of data labels do not select info series: series without the label are joined too.
     matchers.retain(|matcher| matcher.name() == METRIC_NAME);
     found.push(SelectorUse { matchers, labels: LabelSet::all() });
 }
 
 fn visit_aggregate(aggregate: &Aggregate, found: &mut Vec<SelectorUse>) {
-    let wanted = match aggregate.op {
-        // The series come out whole; of equal values the order of labels decides.
+    let used = match aggregate.op {
+        // The result has all labels, and their order decides between equal values.
         AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => LabelSet::all(),
         _ if aggregate.without => LabelSet::all_but(&aggregate.grouping),
         _ => LabelSet::only(&aggregate.grouping),
     };
-    visit(&aggregate.expr, wanted, found);
+    visit(&aggregate.expr, used, found);
     aggregate.param.iter().for_each(|param| visit(param, LabelSet::none(), found));
 }
 
-/// Goes from the last operator of a chain to the first, which takes no stack.
-fn visit_chain(binary: &Binary, mut wanted: LabelSet, found: &mut Vec<SelectorUse>) {
+/// Visits a chain of operators from the last to the first, which takes no stack.
+fn visit_chain(binary: &Binary, mut used: LabelSet, found: &mut Vec<SelectorUse>) {
     let (first, links) = binary.chain();
     for link in links.iter().rev() {
-        let (of_left, of_right) = wanted_by_sides(link, wanted);
+        let (of_left, of_right) = used_by_sides(link, used);
         visit(&link.rhs, of_right, found);
-        wanted = of_left;
+        used = of_left;
     }
-    visit(first, wanted, found);
+    visit(first, used, found);
 }
 
-/// Returns the labels that an operator uses of its left side and of its right side.
-fn wanted_by_sides(binary: &Binary, wanted: LabelSet) -> (LabelSet, LabelSet) {
-    let Some(matching) = &binary.matching else { return (wanted.clone(), wanted) };
+/// Returns the labels that an operator uses of its left and its right side.
+fn used_by_sides(binary: &Binary, used: LabelSet) -> (LabelSet, LabelSet) {
+    let Some(matching) = &binary.matching else { return (used.clone(), used) };
     let matched = matched(matching);
     let one = || matched.clone().union(LabelSet::only(&matching.include));
     match (binary.op, matching.cardinality) {
-        (BinaryOp::And | BinaryOp::Unless, _) => (wanted.union(matched.clone()), matched),
-        (BinaryOp::Or, _) => (wanted.clone().union(matched.clone()), wanted.union(matched)),
-        (_, Cardinality::ManyToOne) => (wanted.union(matched.clone()), one()),
-        (_, Cardinality::OneToMany) => (one(), wanted.union(matched.clone())),
-        // Of series that match one to one, the labels that are matched stay, and no others.
+        (BinaryOp::And | BinaryOp::Unless, _) => (used.union(matched.clone()), matched),
+        (BinaryOp::Or, _) => (used.clone().union(matched.clone()), used.union(matched)),
+        (_, Cardinality::ManyToOne) => (used.union(matched.clone()), one()),
+        (_, Cardinality::OneToMany) => (one(), used.union(matched.clone())),
+        // The result of a one-to-one match has only the matching labels.
         (_, Cardinality::OneToOne | Cardinality::ManyToMany) => (matched.clone(), matched),
     }
 }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_shows_all_labels() {
+    fn the_result_uses_all_labels() {
         check("1", &[]);
         check("-rate(a{x=\"1\"}[5m])", &["a: all"]);
         check("a > 0", &["a: all"]);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregations_use_what_they_group_by() {
+    fn aggregations_use_the_grouping_labels() {
         check("sum(a)", &["a:"]);
         check("sum by (x, y) (rate(a[5m]))", &["a: x y"]);
         check("count without (x) (a)", &["a: all but x"]);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_use_what_they_match() {
+    fn operators_use_the_matching_labels() {
         check("sum by (x) (a / on (y) b)", &["a: y", "b: y"]);
         check("a / ignoring (y) b", &["a: all but y", "b: all but y"]);
         check("sum by (x) (a * on (y) group_left (z) b)", &["a: x y", "b: y z"]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_use_what_they_name() {
+    fn functions_use_the_labels_they_name() {
         check("absent(a{x=\"1\"})", &["a:"]);
         check("histogram_quantile(0.9, sum by (le) (a))", &["a: le"]);
         check("sum(histogram_quantile(0.9, a))", &["a: le"]);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_of_a_matcher_is_used() {
+    fn labels_of_matchers_are_used() {
         let used = &of(&parse("sum(a{x=\"1\"})", &features()).unwrap())[0];
         assert!(used.uses_label("x") && !used.uses_label("y"));
     }

@@ -1,4 +1,4 @@
-//! What a query gives.
+//! The value of a query.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::histogram::FloatHistogram;
 pub enum Value {
     /// One number at one time.
     Scalar(Point),
-    /// A text at one time.
+    /// A string at one time.
     String {
         /// Milliseconds since the epoch.
         timestamp_ms: i64,
-        /// The text; any bytes, as Go's strings.
+        /// The string; any bytes, like strings in Go.
         value: Box<[u8]>,
     },
     /// At most one sample per label set, all at one time.
@@ -38,7 +38,7 @@ pub struct Point {
 pub struct VectorSample {
     /// Its labels.
     pub labels: Labels,
-    /// Its time and value; meaningless as a value where there is a histogram.
+    /// Its time and value; the value is meaningless if there is a histogram.
     pub point: Point,
     /// Its value, if that is a histogram.
     pub histogram: Option<Arc<FloatHistogram>>,
@@ -58,8 +58,8 @@ pub struct HistogramPoint {
 pub struct MatrixSeries {
     /// Its labels.
     pub labels: Labels,
-    /// Its numbers in ascending order of time.
+    /// Its floats in ascending order of time.
     pub points: Vec<Point>,
-    /// Its histograms in ascending order of time, none at the time of a number. There is a number or a histogram.
+    /// Its histograms in ascending order of time, none at the time of a float. There is at least one float or histogram.
     pub histograms: Vec<HistogramPoint>,
 }

@@ -1,11 +1,9 @@
-//! Writes `@ <time>` to the selectors of a query, so that it gives the same whenever it is evaluated.
+//! Adds `@ <time>` to the selectors of a query, so that its result does not depend on the evaluation time.
 
 use varve_query::promql::ast::{At, Expr, ExprKind, VectorSelector};
 use varve_query::promql::print;
 
-use super::tree::children;
-
-/// Functions whose value depends on when they are evaluated, whatever their arguments.
+/// Functions whose value depends on the evaluation time, whatever their arguments.
 const TIME_DEPENDENT: [&str; 15] = [
     "day_of_month",
     "day_of_week",
@@ -24,7 +22,7 @@ const TIME_DEPENDENT: [&str; 15] = [
     "year",
 ];
 
-/// Returns the text of the query with all selectors fixed; `None` if that does not make it independent of time.
+/// Returns the query with all selectors fixed; `None` if it still depends on the evaluation time.
 pub(super) fn pin(expr: &Expr, time_ms: i64) -> Option<String> {
     if is_time_dependent(expr) {
         return None;
@@ -36,7 +34,7 @@ pub(super) fn pin(expr: &Expr, time_ms: i64) -> Option<String> {
 
 fn is_time_dependent(expr: &Expr) -> bool {
     let of_call = matches!(&expr.kind, ExprKind::Call(call) if TIME_DEPENDENT.contains(&call.function.name));
-    of_call || children(expr).into_iter().any(is_time_dependent)
+    of_call || expr.children().into_iter().any(is_time_dependent)
 }
 
 fn write(expr: &mut Expr, time_ms: i64) {
@@ -49,7 +47,7 @@ fn write(expr: &mut Expr, time_ms: i64) {
         ExprKind::Number(_) | ExprKind::String(_) => {}
         ExprKind::Vector(VectorSelector { at, .. }) => fix(at),
         ExprKind::Matrix(matrix) => write(&mut matrix.selector, time_ms),
-        // What a fixed subquery encloses is fixed with it.
+        // The expression of a fixed subquery is fixed too.
         ExprKind::Subquery(subquery) => fix(&mut subquery.at),
         ExprKind::Call(call) => call.args.iter_mut().for_each(|arg| write(arg, time_ms)),
         ExprKind::Aggregate(aggregate) => {

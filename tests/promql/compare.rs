@@ -1,8 +1,9 @@
-//! Compares what came with what was expected.
+//! Compares results with expectations.
 
 use std::sync::Arc;
 
-use varve_query::{Annotations, FloatHistogram, MatrixSeries, Point, Value, VectorSample};
+use varve_query::histogram::FloatHistogram;
+use varve_query::{Annotations, MatrixSeries, Point, Value, VectorSample};
 use varve_tsdb::Labels;
 use varve_tsdb::histogram::{Histogram, HistogramCounts};
 use varve_tsdb::labels::regexp::Regexp;
@@ -12,12 +13,12 @@ use super::histogram::Literal;
 use super::script::{Eval, Expected, Notes, Text};
 use super::sequence::{Item, Sequence};
 
-/// Numbers may differ by this part of their sum.
+/// Maximum difference between two numbers, relative to their sum.
 const TOLERANCE: f64 = 0.000_001;
 
 type Check = Result<(), String>;
 
-/// Tells whether a text is as expected.
+/// Returns `true` if a text is as expected.
 pub(super) fn text_matches(expected: &Text, text: &str) -> bool {
     match expected {
         Text::Any => true,
@@ -82,7 +83,7 @@ pub(super) fn sorted(matrix: &[MatrixSeries]) -> Check {
     if ascending { Ok(()) } else { Err("series are not sorted by labels".into()) }
 }
 
-/// Cuts the points of one time out of a matrix, as vector or scalar.
+/// Extracts the points of one time from a matrix, as a vector or scalar.
 pub(super) fn slice(matrix: &[MatrixSeries], time_ms: i64, expected: &Expected) -> Value {
     let samples = matrix.iter().filter_map(|series| {
         let labels = series.labels.clone();
@@ -100,7 +101,7 @@ pub(super) fn slice(matrix: &[MatrixSeries], time_ms: i64, expected: &Expected) 
     }
 }
 
-/// Checks the series of a range, whose values are expected from `start_ms` on.
+/// Checks the series of a range; the first expected value is at `start_ms`.
 pub(super) fn matrix(expected: &[(Labels, Sequence)], found: &[MatrixSeries], start_ms: i64, step_ms: i64) -> Check {
     let points = |sequence: &Sequence| -> Vec<(i64, Item)> {
         let values = sequence.values.iter().enumerate();
@@ -111,7 +112,7 @@ pub(super) fn matrix(expected: &[(Labels, Sequence)], found: &[MatrixSeries], st
     same(&expected, &found)
 }
 
-/// Returns numbers and histograms in order of time.
+/// Returns floats and histograms in order of time.
 fn points_of(series: &MatrixSeries) -> Vec<(i64, Item)> {
     let floats = series.points.iter().map(|point| (point.timestamp_ms, Item::Float(point.value)));
     let histograms = series.histograms.iter().map(|point| (point.timestamp_ms, item_of(&point.histogram)));
@@ -164,7 +165,7 @@ fn same(expected: &[Points<'_>], found: &[Points<'_>]) -> Check {
             Err(format!("missing series {labels}, found {:?}", found.iter().map(|f| f.0).collect::<Vec<_>>()))
         }
         None if expected.len() == found.len() => Ok(()),
-        None => Err("a series came twice".into()),
+        None => Err("a series occurs twice".into()),
     }
 }
 
@@ -176,7 +177,7 @@ fn item(expected: &Item, found: &Item) -> Check {
     }
 }
 
-/// Compares histograms, both without empty buckets.
+/// Compares histograms, ignoring empty buckets.
 fn histogram(expected: &Literal, found: &Histogram) -> Check {
     let has_hint = expected.has_hint;
     let expected = compacted(&FloatHistogram::from(&expected.histogram));
@@ -206,7 +207,7 @@ fn number(expected: f64, found: f64) -> Check {
     if equal(expected, found) { Ok(()) } else { Err(format!("expected {expected}, found {found}")) }
 }
 
-/// Tells whether numbers are equal but for rounding.
+/// Returns `true` if two numbers are equal apart from rounding.
 fn equal(a: f64, b: f64) -> bool {
     if is_stale_nan(a) || is_stale_nan(b) {
         return is_stale_nan(a) && is_stale_nan(b);

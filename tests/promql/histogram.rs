@@ -1,4 +1,4 @@
-//! Native histograms in test scripts: `{{schema:1 count:5 sum:7 buckets:[2 3]}}`, and classic ones made native.
+//! Native histograms in test scripts: `{{schema:1 count:5 sum:7 buckets:[2 3]}}`, and conversion of classic ones.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use varve_tsdb::labels::METRIC_NAME;
 
 use super::sequence::{Item, Sequence, number};
 
-/// A histogram as it was written.
+/// A histogram literal.
 #[derive(Debug, Clone)]
 pub(super) struct Literal {
     pub(super) histogram: Histogram,
-    /// It says what is known of a reset, so that this is to be compared.
+    /// It has a counter reset hint, which is compared.
     pub(super) has_hint: bool,
 }
 
 impl Literal {
     /// Parses a literal, braces included.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let inner = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}")).ok_or("no histogram")?;
+        let inner = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}")).ok_or("not a histogram")?;
         let (mut histogram, mut has_hint) = (Histogram::default(), false);
         let (mut count, mut zero_count, mut sides, mut offsets) = (0.0, 0.0, [Vec::new(), Vec::new()], [0, 0]);
         let mut rest = inner.trim();
@@ -30,7 +30,7 @@ impl Literal {
                 None => after.find(' ').unwrap_or(after.len()),
             };
             let value = &after[..len];
-            let integer = || value.parse::<i32>().map_err(|_| format!("no integer: {value}"));
+            let integer = || value.parse::<i32>().map_err(|_| format!("not an integer: {value}"));
             match key.to_lowercase().as_str() {
                 "schema" => histogram.schema = i8::try_from(integer()?).map_err(|error| error.to_string())?,
                 "count" => count = number(value)?,
@@ -83,7 +83,7 @@ struct Classic {
     sum: f64,
 }
 
-/// Makes native histograms, with the bounds as custom ones, of the classic histograms among series.
+/// Converts the classic histograms among series to native ones with custom buckets.
 pub(super) fn native_of_classic(series: &[(Labels, Sequence)]) -> Result<Vec<(Labels, Sequence)>, String> {
     let mut histograms: BTreeMap<Labels, BTreeMap<usize, Classic>> = BTreeMap::new();
     for (labels, sequence) in series {
@@ -140,7 +140,7 @@ impl Classic {
             before = *cumulative;
         }
         if before != count {
-            return Err(format!("the count {count} is not that of the last bucket: {:?}", self.buckets));
+            return Err(format!("the count {count} differs from that of the last bucket: {:?}", self.buckets));
         }
         self.buckets.pop();
         Ok(Histogram {

@@ -1,5 +1,5 @@
-//! PromQL test scripts: those of Prometheus, read in place, and our own in `tests/data/promql`.
-//! How many evaluations there are in each file is a table here, so that none is lost.
+//! PromQL test scripts: those of Prometheus, read in place, and Varve's own in `tests/data/promql`.
+//! A table has the number of evaluations of each file, so that none is lost.
 
 mod at_modifier;
 mod compare;
@@ -8,13 +8,12 @@ mod histogram;
 mod runner;
 mod script;
 mod sequence;
-mod tree;
 
 use std::path::{Path, PathBuf};
 
 use runner::{Mode, Outcome, run};
 
-/// Evaluations of Prometheus' scripts.
+/// Number of evaluations in Prometheus' scripts.
 const PROMETHEUS: &[(&str, usize)] = &[
     ("aggregators.test", 160),
     ("duration_expression.test", 59),
@@ -49,7 +48,7 @@ fn assert_no_failures(file: &str, outcome: &Outcome) {
 }
 
 #[test]
-fn prometheus_scripts_give_what_they_say() {
+fn prometheus_scripts_pass() {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/promqltest");
     let folder = std::env::var_os("PROMQLTEST_DIR").map_or(default, PathBuf::from);
     if !folder.is_dir() {
@@ -73,7 +72,7 @@ fn prometheus_scripts_give_what_they_say() {
 }
 
 #[test]
-fn our_scripts_give_what_they_say_with_and_without_delayed_name_removal() {
+fn own_scripts_pass_with_and_without_delayed_name_removal() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/promql");
     for (file, text) in scripts(&folder) {
         for mode in [Mode::Immediate, Mode::Delayed] {

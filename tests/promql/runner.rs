@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use varve_query::{Engine, EngineOptions, Error, Features, FloatHistogram, QueryResult, Value};
+use varve_query::histogram::FloatHistogram;
+use varve_query::promql::Features;
+use varve_query::{Engine, EngineOptions, Error, QueryResult, Request, Value};
 use varve_tsdb::histogram::{Histogram, ResetHint};
 use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
 
@@ -13,18 +15,18 @@ use super::compare;
 use super::script::{Command, CommandKind, Eval, Expected, Load, Times, parse_script};
 use super::sequence::Item;
 
-/// How the evaluations of a script went.
+/// The outcome of the evaluations of a script.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) n_passed: usize,
-    /// What went wrong, by line.
+    /// Failures, in order of lines.
     pub(super) failures: Vec<String>,
 }
 
 /// How a script is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// As Prometheus runs its own: with delayed name removal.
+    /// With delayed name removal, as Prometheus runs its own scripts.
     Delayed,
     /// As a server runs queries by default.
     Immediate,
@@ -57,14 +59,14 @@ pub(super) fn run(text: &str, mode: Mode) -> Outcome {
             CommandKind::Load(load) => runner.store.load(&load),
             CommandKind::Eval(eval) => match runner.eval(&eval) {
                 Ok(()) => outcome.n_passed += 1,
-                Err(Miss { why }) => outcome.failures.push(format!("line {line}: {}: {why}", eval.query)),
+                Err(why) => outcome.failures.push(format!("line {line}: {}: {why}", eval.query)),
             },
         }
     }
     outcome
 }
 
-/// A store of its own, until `clear`.
+/// The store of a script, until `clear`.
 struct Store {
     db: Db,
     _folder: TempDir,
@@ -106,8 +108,8 @@ impl Store {
     }
 }
 
-/// Says of a counter whether it went on from the histogram before. Prometheus' store finds that out for itself when it takes
-/// a histogram; ours keeps what senders say.
+/// Sets the counter reset hint of a histogram after its predecessor. Prometheus' storage computes it when it appends a histogram;
+/// Varve stores the hint of the sender.
 fn with_hint(mut histogram: Histogram, before: Option<&Histogram>) -> Histogram {
     if matches!(histogram.reset_hint, ResetHint::Unknown | ResetHint::NoReset) {
         let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);
@@ -118,40 +120,38 @@ fn with_hint(mut histogram: Histogram, before: Option<&Histogram>) -> Histogram 
     histogram
 }
 
-/// Why an evaluation did not give what it should.
-struct Miss {
-    why: String,
-}
-
 struct Runner {
     engine: Engine,
     store: Store,
 }
 
-/// Functions and modifiers that make an instant query and a range query differ.
+/// Functions and modifiers for which an instant query and a range query differ.
 const RANGE_DEPENDENT: [&str; 4] = ["start()", "end()", "range()", "step()"];
 
 impl Runner {
-    fn eval(&self, eval: &Eval) -> Result<(), Miss> {
+    fn run(&self, query: &str, times: varve_query::Times) -> Result<QueryResult, Error> {
+        self.engine.run(&self.store.db, &QueryContext::unbounded(), &Request::new(query, times))
+    }
+
+    fn eval(&self, eval: &Eval) -> Result<(), String> {
         match eval.times {
             Times::Range { start_ms, end_ms, step_ms } => self.check_range(eval, start_ms, end_ms, step_ms),
             Times::Instant(time_ms) => self.check_instants(eval, time_ms),
         }
     }
 
-    fn check_range(&self, eval: &Eval, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<(), Miss> {
-        let ctx = QueryContext::unbounded();
-        let result = self.engine.range(&self.store.db, &ctx, &eval.query, start_ms, end_ms, step_ms, None);
+    fn check_range(&self, eval: &Eval, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<(), String> {
+        let result = self.run(&eval.query, varve_query::Times::Range { start_ms, end_ms, step_ms });
         let Some(result) = settle_failure(eval, result)? else { return Ok(()) };
-        compare::annotations(eval, &result.annotations).map_err(miss)?;
-        let Value::Matrix(matrix) = &result.value else { return Err(miss("no matrix".into())) };
-        compare::sorted(matrix).map_err(miss)?;
-        let Expected::Series(expected) = &eval.expected else { return Err(miss("expected no series".into())) };
-        compare::matrix(expected, matrix, start_ms, step_ms).map_err(miss)
+        compare::annotations(eval, &result.annotations)?;
+        let Value::Matrix(matrix) = &result.value else { return Err("no matrix".into()) };
+        compare::sorted(matrix)?;
+        let Expected::Series(expected) = &eval.expected else { return Err("expected no series".into()) };
+        compare::matrix(expected, matrix, start_ms, step_ms)
     }
 
-    /// Runs an instant query at its time, and with `@` written to its selectors at other times.
-    fn check_instants(&self, eval: &Eval, time_ms: i64) -> Result<(), Miss> {
+    /// Runs an instant query at its time, and with `@` added to its selectors at other times.
+    fn check_instants(&self, eval: &Eval, time_ms: i64) -> Result<(), String> {
         self.check_instant(eval, &eval.query, time_ms)?;
         let Some(pinned) = at_modifier::pin(&eval.expr, time_ms) else { return Ok(()) };
         let times_ms = match time_ms {
@@ -159,30 +159,27 @@ impl Runner {
             _ => vec![-10 * time_ms, 0, time_ms / 5, time_ms, 10 * time_ms],
         };
         for time_ms in times_ms {
-            self.check_instant(eval, &pinned, time_ms)
-                .map_err(|miss| Miss { why: format!("as {pinned} at {time_ms}: {}", miss.why) })?;
+            self.check_instant(eval, &pinned, time_ms).map_err(|why| format!("as {pinned} at {time_ms}: {why}"))?;
         }
         Ok(())
     }
 
-    fn check_instant(&self, eval: &Eval, query: &str, time_ms: i64) -> Result<(), Miss> {
-        let ctx = QueryContext::unbounded();
-        let result = self.engine.instant(&self.store.db, &ctx, query, time_ms, None);
+    fn check_instant(&self, eval: &Eval, query: &str, time_ms: i64) -> Result<(), String> {
+        let result = self.run(query, varve_query::Times::Instant(time_ms));
         let Some(result) = settle_failure(eval, result)? else { return Ok(()) };
-        compare::annotations(eval, &result.annotations).map_err(miss)?;
-        compare::instant(eval, &result.value).map_err(miss)?;
+        compare::annotations(eval, &result.annotations)?;
+        compare::instant(eval, &result.value)?;
         let skip = matches!(eval.expected, Expected::RangeVector { .. } | Expected::String(_))
             || RANGE_DEPENDENT.iter().any(|function| query.contains(function));
         if skip { Ok(()) } else { self.check_as_range(eval, query, time_ms) }
     }
 
-    /// Runs an instant query as a range query of three steps, and looks at the one in the middle.
-    fn check_as_range(&self, eval: &Eval, query: &str, time_ms: i64) -> Result<(), Miss> {
+    /// Runs an instant query as a range query of three steps, and checks the middle one.
+    fn check_as_range(&self, eval: &Eval, query: &str, time_ms: i64) -> Result<(), String> {
         const MINUTE_MS: i64 = 60_000;
-        let ctx = QueryContext::unbounded();
         let (start_ms, end_ms) = (time_ms - MINUTE_MS, time_ms + MINUTE_MS);
-        let in_range = |why: String| miss(format!("as range query: {why}"));
-        let result = self.engine.range(&self.store.db, &ctx, query, start_ms, end_ms, MINUTE_MS, None);
+        let in_range = |why: String| format!("as range query: {why}");
+        let result = self.run(query, varve_query::Times::Range { start_ms, end_ms, step_ms: MINUTE_MS });
         let result = result.map_err(|error| in_range(error.to_string()))?;
         let Value::Matrix(matrix) = &result.value else { return Err(in_range("no matrix".into())) };
         if !eval.ordered {
@@ -193,21 +190,17 @@ impl Runner {
     }
 }
 
-fn miss(why: String) -> Miss {
-    Miss { why }
-}
-
-/// Tells what a failure is worth; `None` if it was expected.
-fn settle_failure(eval: &Eval, result: Result<QueryResult, Error>) -> Result<Option<QueryResult>, Miss> {
+/// Checks whether a query was expected to fail; `None` if it failed as expected.
+fn settle_failure(eval: &Eval, result: Result<QueryResult, Error>) -> Result<Option<QueryResult>, String> {
     match (result, &eval.fail) {
         (Ok(result), None) => Ok(Some(result)),
-        (Ok(_), Some(_)) => Err(miss("did not fail".into())),
+        (Ok(_), Some(_)) => Err("did not fail".into()),
         (Err(error), Some(text)) if compare::text_matches(text, &error.to_string()) => Ok(None),
-        (Err(error), _) => Err(miss(format!("failed: {error}"))),
+        (Err(error), _) => Err(format!("failed: {error}")),
     }
 }
 
-/// Prints failures, one a line.
+/// Formats failures, one per line.
 pub(super) fn print(file: &str, outcome: &Outcome) -> String {
     outcome.failures.iter().fold(String::new(), |mut out, failure| {
         let _infallible = writeln!(out, "{file}: {failure}");

@@ -1,6 +1,6 @@
-//! Test scripts: text to commands. The language is that of Prometheus' `promqltest`.
+//! The parser of test scripts, in the language of Prometheus' `promqltest`.
 
-use varve_query::Features;
+use varve_query::promql::Features;
 use varve_query::promql::ast::{Expr, ExprKind};
 use varve_query::promql::{parse, parse_selector};
 use varve_tsdb::labels::METRIC_NAME;
@@ -9,7 +9,7 @@ use varve_tsdb::{Labels, MatchOp};
 use super::histogram;
 use super::sequence::{self, Sequence};
 
-/// A command and the number of the line on which it begins.
+/// A command and the number of its first line.
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) line: usize,
@@ -27,12 +27,12 @@ pub(super) enum CommandKind {
 /// Samples to store.
 #[derive(Debug)]
 pub(super) struct Load {
-    /// Distance of the samples; the first is at 0.
+    /// Interval between samples; the first one is at 0.
     pub(super) step_ms: i64,
     pub(super) series: Vec<(Labels, Sequence)>,
 }
 
-/// A query and what must come of it.
+/// A query and its expected result.
 #[derive(Debug)]
 pub(super) struct Eval {
     pub(super) query: String,
@@ -41,7 +41,7 @@ pub(super) struct Eval {
     pub(super) fail: Option<Text>,
     pub(super) warnings: Notes,
     pub(super) infos: Notes,
-    /// Series come in this order.
+    /// The order of the series is checked.
     pub(super) ordered: bool,
     pub(super) expected: Expected,
 }
@@ -52,7 +52,7 @@ pub(super) enum Times {
     Range { start_ms: i64, end_ms: i64, step_ms: i64 },
 }
 
-/// What the text of an error or annotation must be.
+/// The expected text of an error or annotation.
 #[derive(Debug, Clone)]
 pub(super) enum Text {
     Any,
@@ -60,12 +60,12 @@ pub(super) enum Text {
     Matching(String),
 }
 
-/// What annotations of one kind must come.
+/// The expected annotations of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) none: bool,
     pub(super) texts: Vec<Text>,
-    /// At least one must come, and others may: the form `eval_warn`.
+    /// At least one annotation is expected, with any text: the form `eval_warn`.
     pub(super) at_least_one: bool,
 }
 
@@ -86,7 +86,7 @@ pub(super) enum Expected {
 /// Parses a script.
 ///
 /// # Errors
-/// The first thing wrong with it, with the number of its line.
+/// The first error, with the number of its line.
 pub(super) fn parse_script(text: &str, features: &Features) -> Result<Vec<Command>, String> {
     let lines: Vec<&str> = text.lines().map(|line| line.trim_matches([' ', '\t', '\r'])).collect();
     let is_gap = |line: &str| line.is_empty() || line.starts_with('#');
@@ -101,7 +101,7 @@ pub(super) fn parse_script(text: &str, features: &Features) -> Result<Vec<Comman
         let command = parse_block(&lines[at..end], features);
         let kind = command.map_err(|why| format!("line {}: {why}", at + 1))?;
         commands.push(Command { line: at + 1, kind });
-        // What follows `clear` is another block.
+        // `clear` ends its block.
         at = if lines[at].eq_ignore_ascii_case("clear") { at + 1 } else { end };
     }
     Ok(commands)
@@ -133,7 +133,7 @@ fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
         let (labels, mut values) = parse_series(line)?;
         if let Some((of, offsets_ms)) = starts.take() {
             if of != labels || offsets_ms.len() != values.values.len() {
-                return Err(format!("start timestamps of something else: {line}"));
+                return Err(format!("start timestamps of another series: {line}"));
             }
             values.starts_ms = offsets_ms;
         }
@@ -189,7 +189,7 @@ fn parse_eval_line(line: &str) -> Result<(Times, &str), String> {
     Ok((times, rest))
 }
 
-/// Parses a line below an eval; false if it ends the block.
+/// Parses a line after `eval`; returns `false` if it ends the block.
 fn parse_expectation(line: &str, eval: &mut Eval) -> Result<bool, String> {
     if let Some(text) = line.strip_prefix("expected_fail_message ") {
         eval.fail = Some(Text::Equal(text.trim().to_owned()));
@@ -208,7 +208,7 @@ fn parse_expectation(line: &str, eval: &mut Eval) -> Result<bool, String> {
     }
     if let Some(literal) = line.strip_prefix("expect string ") {
         let Ok(Expr { kind: ExprKind::String(text), .. }) = parse(literal, &Features::default()) else {
-            return Err(format!("no string: {literal}"));
+            return Err(format!("not a string: {literal}"));
         };
         eval.expected = Expected::String(text.to_vec());
         return Ok(true);
@@ -217,7 +217,7 @@ fn parse_expectation(line: &str, eval: &mut Eval) -> Result<bool, String> {
         parse_expect(expect.trim(), eval)?;
         return Ok(true);
     }
-    if let Ok(number) = sequence::whole_number(line) {
+    if let Ok(number) = sequence::number(line) {
         eval.expected = Expected::Scalar(number);
         return Ok(false);
     }
@@ -254,7 +254,7 @@ fn parse_series(line: &str) -> Result<(Labels, Sequence), String> {
     Ok((parse_labels(metric)?, sequence::parse(values)?))
 }
 
-/// Splits a line behind the name and the braces of a metric.
+/// Splits a line after the name and the braces of a metric.
 fn split_metric(line: &str) -> (&str, &str) {
     let (mut quote, mut escaped, mut in_braces) = (None, false, false);
     for (at, c) in line.char_indices() {
@@ -274,7 +274,7 @@ fn split_metric(line: &str) -> (&str, &str) {
 }
 
 fn parse_labels(metric: &str) -> Result<Labels, String> {
-    // A name may be a keyword; behind `__name__` it is a text.
+    // A name may be a keyword.
     let name_len = metric.find('{').unwrap_or(metric.len());
     let (name, braces) = metric.split_at(name_len);
     let braces = if braces.is_empty() { "{}" } else { braces };

@@ -1,6 +1,8 @@
 //! Sequences of values: `1 2x3 0+10x5 _x2 {{count:2 sum:3}} stale`.
 
-use varve_query::FloatHistogram;
+use varve_query::histogram::FloatHistogram;
+use varve_query::promql::ast::ExprKind;
+use varve_query::promql::{self, Features};
 use varve_tsdb::staleness::STALE_NAN_BITS;
 
 use super::histogram::Literal;
@@ -9,7 +11,7 @@ use super::histogram::Literal;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sequence {
     pub(super) values: Vec<Option<Item>>,
-    /// How far from each of them its start timestamp lies; empty if there are none.
+    /// Start timestamps relative to the samples; empty if there are none.
     pub(super) starts_ms: Vec<Option<i64>>,
 }
 
@@ -23,7 +25,7 @@ pub(super) enum Item {
 /// Parses a sequence.
 ///
 /// # Errors
-/// The item that is none.
+/// The first invalid item.
 pub(super) fn parse(text: &str) -> Result<Sequence, String> {
     let mut sequence = Sequence::default();
     let mut rest = text.trim();
@@ -38,12 +40,12 @@ pub(super) fn parse(text: &str) -> Result<Sequence, String> {
 /// Parses the start timestamps of a sequence: `_x2 -30s-1mx4 0s`.
 ///
 /// # Errors
-/// The item that is none.
+/// The first invalid item.
 pub(super) fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
     let mut starts_ms = Vec::new();
     for item in text.split_whitespace() {
         let (body, n) = match item.rsplit_once('x') {
-            Some((body, n)) => (body, n.parse().map_err(|_| format!("no count behind x: {item}"))?),
+            Some((body, n)) => (body, n.parse().map_err(|_| format!("no count after x: {item}"))?),
             None => (item, 0),
         };
         if body == "_" {
@@ -51,8 +53,8 @@ pub(super) fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
             continue;
         }
         let (mut offset_ms, step_ms) = match operator(body) {
-            Some(at) => (signed_ms(&body[..at])?, signed_ms(&body[at..])?),
-            None => (signed_ms(body)?, 0),
+            Some(at) => (duration_ms(&body[..at])?, duration_ms(&body[at..])?),
+            None => (duration_ms(body)?, 0),
         };
         for _ in 0..=n {
             starts_ms.push(Some(offset_ms));
@@ -62,14 +64,7 @@ pub(super) fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
     Ok(starts_ms)
 }
 
-fn signed_ms(text: &str) -> Result<i64, String> {
-    match text.strip_prefix('-') {
-        Some(duration) => Ok(-duration_ms(duration)?),
-        None => duration_ms(text.trim_start_matches('+')),
-    }
-}
-
-/// Returns the length of the first item; inside of a histogram there may be spaces.
+/// Returns the length of the first item; histograms may contain spaces.
 fn item_len(text: &str) -> usize {
     let mut end = 0;
     loop {
@@ -97,7 +92,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Reads `{{..}}`, `{{..}}x5` and `{{..}}+{{..}}x5`.
+    /// Parses `{{..}}`, `{{..}}x5` and `{{..}}+{{..}}x5`.
     fn push_histograms(&mut self, item: &str) -> Result<(), String> {
         let literal_end = |from: usize| item[from..].find("}}").map(|at| from + at + 2).ok_or("no end of a histogram");
         let first_end = literal_end(0)?;
@@ -110,7 +105,7 @@ impl Sequence {
             _ => (None, &item[first_end..]),
         };
         let n: usize = match n.strip_prefix('x') {
-            Some(n) => n.parse().map_err(|_| "no count behind x")?,
+            Some(n) => n.parse().map_err(|_| "no count after x")?,
             None if n.is_empty() => 0,
             None => return Err(format!("unknown {n:?}")),
         };
@@ -132,13 +127,13 @@ impl Sequence {
             self.values.push(Some(Item::Float(number(item)?)));
             return Ok(());
         };
-        let n: usize = n.parse().map_err(|_| "no count behind x".to_owned())?;
+        let n: usize = n.parse().map_err(|_| "no count after x".to_owned())?;
         if body == "_" {
             self.values.extend(std::iter::repeat_n(None, n));
             return Ok(());
         }
         let (mut value, step) = match operator(body) {
-            Some(at) => (number(&body[..at])?, number(body[at..].trim_start_matches('+'))?),
+            Some(at) => (number(&body[..at])?, number(&body[at..])?),
             None => (number(body)?, 0.0),
         };
         for _ in 0..=n {
@@ -155,53 +150,15 @@ fn operator(text: &str) -> Option<usize> {
     (1..bytes.len()).find(|&at| matches!(bytes[at], b'+' | b'-') && !matches!(bytes[at - 1], b'e' | b'E' | b'+' | b'-'))
 }
 
-/// Reads a number or a duration.
+/// Parses a number or a duration, which is in seconds.
 pub(super) fn number(text: &str) -> Result<f64, String> {
-    let plain = text.replace('_', "");
-    if let Ok(value) = plain.parse() {
-        return Ok(value);
+    match promql::parse(text, &Features::default()).map(|expr| expr.kind) {
+        Ok(ExprKind::Number(literal)) => Ok(literal.value),
+        _ => Err(format!("not a number: {text}")),
     }
-    let (sign, duration) = match text.strip_prefix('-') {
-        Some(rest) => (-1.0, rest),
-        None => (1.0, text),
-    };
-    Ok(sign * duration_ms(duration)? as f64 / 1000.0)
 }
 
-/// Reads a number that is a line of its own.
-pub(super) fn whole_number(text: &str) -> Result<f64, String> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(rest) => (-1.0, rest),
-        None => (1.0, text),
-    };
-    if let Some(hexadecimal) = digits.strip_prefix("0x") {
-        return i64::from_str_radix(hexadecimal, 16).map(|n| sign * n as f64).map_err(|e| e.to_string());
-    }
-    text.replace('_', "").parse().map_err(|_| format!("no number: {text}"))
-}
-
-/// Reads a Prometheus duration, in milliseconds.
+/// Parses a duration, in milliseconds.
 pub(super) fn duration_ms(text: &str) -> Result<i64, String> {
-    const UNITS: [(&str, i64); 7] = [
-        ("y", 31_536_000_000),
-        ("w", 604_800_000),
-        ("d", 86_400_000),
-        ("h", 3_600_000),
-        ("m", 60_000),
-        ("s", 1000),
-        ("ms", 1),
-    ];
-    let bad = || format!("no duration: {text:?}");
-    if text == "0" {
-        return Ok(0);
-    }
-    let (mut rest, mut total_ms) = (text, 0);
-    while !rest.is_empty() {
-        let (digits, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?);
-        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
-        let (_, unit_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
-        total_ms += digits.parse::<i64>().map_err(|_| bad())? * unit_ms;
-        rest = after;
-    }
-    if text.is_empty() { Err(bad()) } else { Ok(total_ms) }
+    Ok((number(text)? * 1000.0).round() as i64)
 }

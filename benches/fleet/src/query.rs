@@ -221,7 +221,7 @@ pub(crate) fn query_scalar(client: &Client, query: &str, time_ms: i64) -> Result
 mod tests {
     use std::collections::HashSet;
 
-    use varve_query::Features;
+    use varve_query::promql::Features;
 
     use super::*;
 

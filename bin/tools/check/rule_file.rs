@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_yaml_ng::Value;
-use varve_query::Features;
+use varve_query::promql::Features;
 use varve_query::promql::parse;
 use varve_tsdb::labels::METRIC_NAME;
 

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 
 use anyhow::Result;
 use varve_query::decimal::General;
-use varve_query::print_stored;
+use varve_query::histogram::print_stored;
 use varve_query::promql::quoted;
 use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};

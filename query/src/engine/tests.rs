@@ -9,7 +9,7 @@ use varve_tsdb::{Interrupt, Labels, Options, Sample, WriteBatch};
 use super::*;
 use crate::stats::SampleStats;
 
-/// A store with the series `m{i="0"}` to `m{i="99"}`, a sample a second from 0 to 99 s.
+/// Creates a store with the series `m{i="0"}` to `m{i="99"}`, a sample a second from 0 to 99 s.
 fn store() -> (TempDir, Db) {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path(), Options::default()).unwrap();
@@ -27,7 +27,7 @@ fn engine(samples_max: usize) -> Engine {
     Engine::new(EngineOptions { samples_max, features: Features::all(), ..EngineOptions::default() })
 }
 
-/// An engine without the features that need all labels of a series, or more than its samples.
+/// Creates an engine without the features that need all labels of a series, or start timestamps.
 fn plain_engine() -> Engine {
     let features = Features {
         delayed_name_removal: false,
@@ -41,7 +41,8 @@ fn plain_engine() -> Engine {
 /// Runs a range query of 100 steps.
 fn range(engine: &Engine, ctx: &QueryContext, query: &str) -> Result<Vec<MatrixSeries>> {
     let (_folder, db) = store();
-    match engine.range(&db, ctx, query, 0, 99_000, 1000, None)?.value {
+    let times = Times::Range { start_ms: 0, end_ms: 99_000, step_ms: 1000 };
+    match engine.run(&db, ctx, &Request::new(query, times))?.value {
         Value::Matrix(matrix) => Ok(matrix),
         other => panic!("{other:?}"),
     }
@@ -60,7 +61,7 @@ const QUERIES: [&str; 9] = [
 ];
 
 #[test]
-fn a_query_over_its_memory_is_ended_and_gives_all_back() {
+fn a_query_over_its_memory_limit_fails_and_releases_everything() {
     for query in QUERIES {
         let memory = MemoryBudget::new("query memory", 4000);
         let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
@@ -71,7 +72,7 @@ fn a_query_over_its_memory_is_ended_and_gives_all_back() {
 }
 
 #[test]
-fn a_query_over_its_samples_is_ended_in_prometheus_words() {
+fn a_query_over_its_sample_limit_fails_with_the_message_of_prometheus() {
     for query in QUERIES {
         let error = range(&engine(500), &QueryContext::unbounded(), query).unwrap_err();
         let text = "query processing would load too many samples into memory in query execution";
@@ -82,33 +83,35 @@ fn a_query_over_its_samples_is_ended_in_prometheus_words() {
 }
 
 #[test]
-fn an_aggregation_over_a_selector_holds_labels_and_groups_only() {
+fn an_aggregation_over_a_selector_holds_only_labels_and_groups() {
     let (_folder, db) = store();
     let peak = |query: &str| {
         let memory = MemoryBudget::new("query memory", usize::MAX);
         let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
-        engine(usize::MAX).range(&db, &ctx, query, 0, 99_900, 100, None).unwrap();
+        let times = Times::Range { start_ms: 0, end_ms: 99_900, step_ms: 100 };
+        engine(usize::MAX).run(&db, &ctx, &Request::new(query, times)).unwrap();
         memory.peak()
     };
-    // 100 series of 1,000 steps are 800 kB of values; the selection holds the encoded samples, and a batch is at work.
+    // 100 series of 1,000 steps are 800 kB of values. The query also holds the encoded samples and a batch.
     let values_size = 100 * 1000 * 8;
     assert!(peak("m") > values_size);
     for query in ["sum(m)", "sum(rate(m[10s]))", "sum(m * 2)", "count_values(\"v\", m > 1e9)", "absent(m)"] {
         assert!(peak(query) < values_size, "{query}: {} bytes", peak(query));
     }
-    // Three of each step are kept, with the labels of their series.
+    // Three values of each step are held, with the labels of their series.
     assert!(peak("topk(3, m)") < peak("m") * 2 / 3, "{} of {} bytes", peak("topk(3, m)"), peak("m"));
 }
 
 #[test]
-fn what_occurs_twice_is_read_once() {
+fn common_subexpressions_are_read_once() {
     let (_folder, db) = store();
     let run = |query: &str, step_ms: i64| {
         let ctx = QueryContext::unbounded();
-        let result = plain_engine().range(&db, &ctx, query, 0, 99_000, step_ms, None).unwrap();
+        let times = Times::Range { start_ms: 0, end_ms: 99_000, step_ms };
+        let result = plain_engine().run(&db, &ctx, &Request::new(query, times)).unwrap();
         (ctx.n_samples() / 10_000, format!("{:?}", result.value))
     };
-    // What is read of the same series by another selector is read again.
+    // Another selector of the same series reads them again.
     for (query, n_reads, otherwise) in [
         ("m + m", 1, "m + m{i!=\"x\"}"),
         ("sum(m) + max(abs(m))", 1, "sum(m) + max(abs(m{i!=\"x\"}))"),
@@ -134,13 +137,13 @@ fn what_occurs_twice_is_read_once() {
         let (found, other) = (run(query, 1000), run(otherwise, 1000));
         assert!(found == (n_reads, other.1), "{query}: read {} times", found.0);
     }
-    // Of 100 series at 49,501 steps the other value would be too large to be kept for it alone, not where it is needed whole.
+    // The second result, of 100 series at 49,501 steps, exceeds the limit, unless a join needs all of it at once anyway.
     assert_eq!(run("sum(max_over_time(m[9s])) - sum(min_over_time(m[9s]))", 2).0, 2);
     assert_eq!(run("sum(max_over_time(m[9s]) - min_over_time(m[9s]))", 2).0, 1);
 }
 
 #[test]
-fn a_companion_that_fails_fails_where_it_stands() {
+fn a_failing_sibling_of_a_shared_scan_fails_at_its_own_position() {
     let ctx = QueryContext::unbounded();
     let error = |query: &str| range(&plain_engine(), &ctx, query).unwrap_err().to_string();
     let alone = error("double_exponential_smoothing(m[10s], 2, 0.5)");
@@ -149,7 +152,7 @@ fn a_companion_that_fails_fails_where_it_stands() {
 }
 
 #[test]
-fn joins_under_an_aggregation_need_few_labels() {
+fn joins_in_an_aggregation_give_the_same_with_few_labels() {
     let run = |query: &str| format!("{:?}", range(&plain_engine(), &QueryContext::unbounded(), query));
     for (query, otherwise) in [
         (
@@ -170,7 +173,7 @@ fn joins_under_an_aggregation_need_few_labels() {
 }
 
 #[test]
-fn a_query_ends_for_the_reason_it_is_given() {
+fn an_interrupted_query_reports_the_reason() {
     let check = |reason: Interrupt, expect: &str| {
         let ctx = QueryContext::unbounded();
         ctx.interrupt(reason);
@@ -188,7 +191,8 @@ fn a_query_ends_for_the_reason_it_is_given() {
 #[test]
 fn long_chains_and_deep_trees_take_a_bounded_stack() {
     let (_folder, db) = store();
-    let run = |query: &str| engine(usize::MAX).instant(&db, &QueryContext::unbounded(), query, 0, None);
+    let run =
+        |query: &str| engine(usize::MAX).run(&db, &QueryContext::unbounded(), &Request::new(query, Times::Instant(0)));
     let chain = format!("sum(m{{i=\"1\"}}{})", " + 1".repeat(10_000));
     match run(&chain).unwrap().value {
         Value::Vector(vector) => assert_eq!(vector[0].point.value, 10_001.0),
@@ -199,11 +203,12 @@ fn long_chains_and_deep_trees_take_a_bounded_stack() {
 }
 
 #[test]
-fn what_cannot_be_prepared_is_bad_data() {
+fn invalid_queries_are_bad_data() {
     let (_folder, db) = store();
     let check = |query: &str, times: (i64, i64, i64), expect: &str| {
-        let (start, end, step) = times;
-        let error = engine(1).range(&db, &QueryContext::unbounded(), query, start, end, step, None).unwrap_err();
+        let (start_ms, end_ms, step_ms) = times;
+        let request = Request::new(query, Times::Range { start_ms, end_ms, step_ms });
+        let error = engine(1).run(&db, &QueryContext::unbounded(), &request).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{query}: {error:?}");
         assert_eq!(error.to_string(), expect, "{query}");
     };
@@ -224,12 +229,13 @@ fn every_nan_is_a_value() {
     let payload = f64::from_bits(0x7ff8_0000_dead_beef);
     batch.push(handle, Sample { timestamp_ms: 0, value: payload }, 0);
     db.append(&mut batch).unwrap();
-    let result = engine(100).instant(&db, &QueryContext::unbounded(), "payload", 0, None).unwrap();
+    let request = Request::new("payload", Times::Instant(0));
+    let result = engine(100).run(&db, &QueryContext::unbounded(), &request).unwrap();
     let Value::Vector(vector) = result.value else { panic!("{:?}", result.value) };
     assert_eq!(vector[0].point.value.to_bits(), payload.to_bits());
 }
 
-/// Queries in which series are read, dropped, picked, joined and folded, and errors of series.
+/// Queries that read, drop, select, join and fold series, and some that fail.
 const MANY_QUERIES: [&str; 16] = [
     "m",
     "rate(m[10s]) * 8 > 1",
@@ -250,14 +256,11 @@ const MANY_QUERIES: [&str; 16] = [
 ];
 
 fn stats_of(engine: &Engine, db: &Db, query: &str, times: Times) -> Result<QueryResult> {
-    engine.run(
-        db,
-        &QueryContext::unbounded(),
-        &Request { query, times, lookback_delta_ms: None, stats: Asked::OfQuery },
-    )
+    let request = Request { stats: StatsMode::AsWritten, ..Request::new(query, times) };
+    engine.run(db, &QueryContext::unbounded(), &request)
 }
 
-/// Prints all of an answer that is not a matter of time or chance.
+/// Prints a result without its timings.
 fn printed(engine: &Engine, db: &Db, query: &str, times: Times) -> String {
     match stats_of(engine, db, query, times) {
         Ok(QueryResult { value, annotations, stats }) => {
@@ -269,7 +272,7 @@ fn printed(engine: &Engine, db: &Db, query: &str, times: Times) -> String {
 }
 
 #[test]
-fn answers_do_not_depend_on_threads_nor_on_where_the_data_is() {
+fn results_do_not_depend_on_threads_or_on_where_the_data_is() {
     let (_folder, db) = store();
     let with = |parallelism| {
         let options = EngineOptions { parallelism, features: Features::all(), ..EngineOptions::default() };
@@ -291,7 +294,7 @@ fn answers_do_not_depend_on_threads_nor_on_where_the_data_is() {
 }
 
 #[test]
-fn threads_end_with_their_query_and_leave_nothing() {
+fn a_query_on_several_threads_ends_and_releases_everything() {
     let options = EngineOptions { parallelism: 3, features: Features::all(), ..EngineOptions::default() };
     let engine = Engine::new(options);
     for query in QUERIES {
@@ -308,12 +311,12 @@ fn threads_end_with_their_query_and_leave_nothing() {
 }
 
 #[test]
-fn what_is_evaluated_once_for_many_uses_gives_what_each_would() {
+fn shared_results_equal_separate_evaluations() {
     let (_folder, db) = store();
     let all = |query: &str| {
         printed(&engine(usize::MAX), &db, query, Times::Range { start_ms: 0, end_ms: 60_000, step_ms: 7000 })
     };
-    // A matcher that is always true makes another expression of it.
+    // A matcher that is always true makes the expressions different.
     for (shared, unshared) in [
         ("m + m", "m + m{i=~\".*\"}"),
         ("rate(m[9s]) > 0.5 or rate(m[9s])", "rate(m[9s]) > 0.5 or rate(m{i=~\".*\"}[9s])"),
@@ -325,14 +328,14 @@ fn what_is_evaluated_once_for_many_uses_gives_what_each_would() {
             "max_over_time(rate(m[9s])[9s:1s]) - rate(m{i=~\".*\"}[9s])",
         ),
     ] {
-        // Places are told in annotations.
+        // Annotations contain positions.
         let plain = |text: String| text.split(" (1:").next().unwrap().to_owned();
         assert_eq!(plain(all(shared)), plain(all(unshared)), "{shared}");
     }
 }
 
 #[test]
-fn each_step_counts_the_samples_that_it_would_need_alone() {
+fn each_step_counts_the_samples_that_it_needs_alone() {
     let (_folder, db) = store();
     let engine = engine(usize::MAX);
     let (start_ms, end_ms, step_ms) = (5000, 95_000, 10_000);
@@ -349,13 +352,14 @@ fn each_step_counts_the_samples_that_it_would_need_alone() {
 }
 
 #[test]
-fn explain_tells_what_each_operator_did() {
+fn explain_profiles_each_operator() {
     let (_folder, db) = store();
     let times = Times::Range { start_ms: 0, end_ms: 90_000, step_ms: 10_000 };
     let check = |query: &str, expect: &[(usize, &str, usize, usize, usize)]| {
         let stats = stats_of(&engine(usize::MAX), &db, query, times).unwrap().stats.unwrap();
-        let told: Vec<_> = stats.operators.iter().map(|o| (o.depth, &*o.text, o.runs, o.series, o.samples)).collect();
-        assert_eq!(told, expect, "{query}");
+        let operators: Vec<_> =
+            stats.operators.iter().map(|o| (o.depth, &*o.text, o.runs, o.series, o.samples)).collect();
+        assert_eq!(operators, expect, "{query}");
     };
     check(
         "sum(rate(m[20s])) / 2",
@@ -371,7 +375,7 @@ fn explain_tells_what_each_operator_did() {
 }
 
 #[test]
-fn what_one_side_says_to_the_other_changes_no_answer() {
+fn matcher_propagation_does_not_change_results() {
     let (_folder, db) = store();
     let engine = engine(usize::MAX);
     for query in [
@@ -386,7 +390,7 @@ fn what_one_side_says_to_the_other_changes_no_answer() {
     ] {
         let of = |stats| {
             let times = Times::Range { start_ms: 0, end_ms: 90_000, step_ms: 10_000 };
-            let request = Request { query, times, lookback_delta_ms: None, stats };
+            let request = Request { stats, ..Request::new(query, times) };
             let value = engine.run(&db, &QueryContext::unbounded(), &request).unwrap().value;
             assert!(
                 matches!(&value, Value::Matrix(matrix) if !matrix.is_empty()) || query.contains("ignoring(i)"),
@@ -394,7 +398,7 @@ fn what_one_side_says_to_the_other_changes_no_answer() {
             );
             format!("{value:?}")
         };
-        assert_eq!(of(Asked::OfQuery), of(Asked::Nothing), "{query}");
-        assert_eq!(of(Asked::OfQuery), of(Asked::OfPlan), "{query}");
+        assert_eq!(of(StatsMode::AsWritten), of(StatsMode::Off), "{query}");
+        assert_eq!(of(StatsMode::AsWritten), of(StatsMode::AsPlanned), "{query}");
     }
 }

@@ -1,21 +1,21 @@
 //! The steps of an evaluation.
 
-/// Times at equal distances.
+/// Evaluation times at equal distances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grid {
     /// The first step.
     pub(crate) start_ms: i64,
-    /// Distance of the steps, positive.
+    /// Interval between steps, positive.
     pub(crate) step_ms: i64,
-    /// How many there are; 0 is possible.
+    /// Number of steps; may be 0.
     pub(crate) n_steps: usize,
-    /// The end that was asked for: no step lies behind it. As in Prometheus, subqueries are evaluated up to there, which
-    /// shows in their annotations and errors.
+    /// The requested end: no step is after it. As in Prometheus, subqueries are evaluated up to it, which shows in their
+    /// annotations and errors.
     pub(crate) end_ms: i64,
 }
 
 impl Grid {
-    /// Returns the steps from `start_ms` on that do not lie behind `end_ms`.
+    /// Returns the steps from `start_ms` to `end_ms`, both included.
     pub(crate) fn new(start_ms: i64, end_ms: i64, step_ms: i64) -> Self {
         let step_ms = step_ms.max(1);
         let n_steps = match end_ms.checked_sub(start_ms) {
@@ -27,7 +27,7 @@ impl Grid {
         Self { start_ms, step_ms, n_steps, end_ms }
     }
 
-    /// Returns the grid of a single step.
+    /// Returns a grid of a single step.
     pub(crate) fn instant(time_ms: i64) -> Self {
         Self { start_ms: time_ms, step_ms: 1, n_steps: 1, end_ms: time_ms }
     }
@@ -38,7 +38,7 @@ impl Grid {
         self.start_ms + self.step_ms * step as i64
     }
 
-    /// Returns the time of the last step; the end, if there is no step or more than can be counted.
+    /// Returns the time of the last step; the end, if there is no step or their number overflows.
     pub(crate) fn last_ms(self) -> i64 {
         let last = self.n_steps.checked_sub(1).and_then(|last| i64::try_from(last).ok());
         let length_ms = last.and_then(|last| self.step_ms.checked_mul(last));
@@ -50,7 +50,7 @@ impl Grid {
         (0..self.n_steps).map(move |step| self.time_ms(step))
     }
 
-    /// Returns the steps of a subquery: the multiples of its step inside of its range before each step of this grid.
+    /// Returns the steps of a subquery: the multiples of its step within its range before each step of this grid.
     pub(crate) fn subquery(self, range_ms: i64, step_ms: i64, first_ms: i64, last_ms: i64) -> Self {
         debug_assert!(step_ms > 0, "the step of a subquery is positive");
         let before_ms = first_ms.saturating_sub(range_ms);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_a_step_only_if_it_lies_on_the_grid() {
+    fn the_end_is_a_step_only_if_it_is_on_the_grid() {
         let steps = |start, end, step| Grid::new(start, end, step).times_ms().collect::<Vec<_>>();
         assert_eq!(steps(0, 10, 5), [0, 5, 10]);
         assert_eq!(steps(1, 10, 5), [1, 6]);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_step_may_lie_before_the_end() {
+    fn the_last_step_may_be_before_the_end() {
         assert_eq!(Grid::new(1, 10, 5).last_ms(), 6);
         assert_eq!(Grid::new(1, 4, 5).last_ms(), 1);
         assert_eq!(Grid::new(2, 1, 5).last_ms(), 1);

@@ -1,323 +1,217 @@
 //! Evaluation: from a plan and a grid of steps to series of columns.
 //!
 //! ```text
-//! selector, range -> abs, * 8, ...  ->  one series after the other  ->  sum, avg, topk, ...  ->  groups
-//!        made in batches, on all threads                          '-> Vector -> joins, sort, ... -> Vector
+//! selector, range function -> abs, * 8, ...  ->  one series after the other  ->  sum, avg, topk, ...  ->  groups
+//!          in batches, on all threads                                        '-> Vector -> joins, sort, ... -> Vector
 //! ```
 //!
-//! Every expression is evaluated once for all steps. Series of selectors and range functions come one at a time, in
-//! ascending order of labels ([`Evaluator::each_series`]), so that an aggregation over them holds groups only. `workers`
-//! and `stream` say how they are made.
+//! Every expression is evaluated once for all steps. Selectors and range functions produce their series one at a time, in
+//! ascending order of labels ([`Evaluator::each_series`]), so an aggregation over them holds only its groups. `workers` and
+//! `stream` describe how.
+//!
+//! The evaluator is one type. Each folder adds the methods for its operators, and all of them recurse through
+//! [`Evaluator::vector`], [`Evaluator::each_series`] and [`Evaluator::scalar`].
 //!
 //! Invariants
 //! 1. Each stored series is decoded once per selector, however many steps there are.
-//! 2. The order of every computation across series is that of their labels: answers do not depend on how data lies.
+//! 2. Computations across series run in label order: results do not depend on how the data is stored.
 
 mod aggregate;
-pub(crate) mod binary;
-mod call;
-pub(crate) mod column;
-mod companions;
+mod binary;
+mod calls;
+pub(crate) mod columns;
 pub(crate) mod grid;
-mod histogram;
-mod info;
-mod keys;
-mod label;
-mod names;
 pub(crate) mod profile;
 mod range;
-mod samples;
+pub(crate) mod sample_stats;
 mod scalar;
-mod selector;
-pub(crate) mod series;
-mod shared;
-mod sort;
+mod select;
+mod shared_results;
 mod stream;
-pub(crate) mod tally;
 pub(crate) mod workers;
 
-use hashbrown::{HashMap, HashSet};
 use varve_tsdb::Db;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::LabelHint;
 
-use binary::element::Complaints;
-use column::Column;
+use columns::{Column, Limits, Series, Vector, without_name};
 use grid::Grid;
 use profile::Profile;
-use series::{Bounds, Series, Vector};
-use shared::Kept;
-use stream::{Stage, Way};
-use tally::Tally;
+use sample_stats::StepSampleStats;
+use shared_results::SharedResults;
 use workers::Workers;
 
 use crate::annotations::Annotations;
 use crate::error::{Error, Result};
-use crate::plan::{Plan, PlanKind, Sharing, Subquery};
+use crate::plan::{CommonSubexpressions, Plan, PlanKind, Subquery};
 use crate::promql::Features;
 use crate::promql::ast::ValueType;
 
-/// What decides an evaluation besides plan and data.
+/// What an evaluation depends on besides its plan and the data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
-    /// How old a sample may be to stand for a step; an exactly so old one may not.
+    /// A sample is returned for a step if it is younger than this.
     pub(crate) lookback_ms: i64,
-    /// Distance of the steps of a subquery that names none.
+    /// Step of a subquery that gives none.
     pub(crate) subquery_step_ms: i64,
     pub(crate) features: Features,
 }
+
+/// Receives series one after the other.
+pub(crate) type Sink<'s> = &'s mut dyn FnMut(Series) -> Result<()>;
 
 /// Evaluates the plan of one query.
 #[derive(Debug)]
 pub(crate) struct Evaluator<'a> {
     db: &'a Db,
     settings: Settings,
-    bounds: Bounds,
+    limits: Limits,
     workers: Workers,
-    /// What was found to say about the answer.
     pub(crate) annotations: Annotations,
-    sharing: Sharing<'a>,
-    /// By class.
-    kept: HashMap<usize, Kept>,
-    /// Functions of ranges that have been evaluated with their companions, and these, by class.
-    accompanied: HashSet<usize>,
-    /// Sources whose series were kept, or were too many for that, by class.
-    was_kept: HashSet<usize>,
-    /// Of the steps that are evaluated.
-    pub(crate) tally: Tally,
+    subexpressions: CommonSubexpressions<'a>,
+    shared: SharedResults,
+    /// Of the steps being evaluated.
+    pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
-    /// What tally and profile take.
-    counting: Charge,
+    /// Charges `sample_stats` and `profile`.
+    stats_charge: Charge,
 }
 
 impl<'a> Evaluator<'a> {
     pub(crate) fn new(
         db: &'a Db,
         settings: Settings,
-        bounds: Bounds,
+        limits: Limits,
         workers: Workers,
-        sharing: Sharing<'a>,
+        subexpressions: CommonSubexpressions<'a>,
         mut annotations: Annotations,
     ) -> Self {
-        let (kept, tally, profile) = (HashMap::new(), Tally::default(), Profile::default());
-        if sharing.is_any() {
+        if subexpressions.has_any() {
             annotations.record();
         }
-        let counting = bounds.ctx.charge();
-        let (accompanied, was_kept) = (HashSet::new(), HashSet::new());
-        Self {
-            db,
-            settings,
-            bounds,
-            workers,
-            annotations,
-            sharing,
-            kept,
-            accompanied,
-            was_kept,
-            tally,
-            profile,
-            counting,
-        }
+        let (shared, stats_charge) = (SharedResults::default(), limits.ctx.charge());
+        let (sample_stats, profile) = (StepSampleStats::default(), Profile::default());
+        Self { db, settings, limits, workers, annotations, subexpressions, shared, sample_stats, profile, stats_charge }
     }
 
-    /// Counts samples by step, and what each of `n_plans` expressions does.
+    /// Starts to count samples per step, and to profile each of `n_plans` expressions.
     ///
     /// # Errors
-    /// [`Error::Limit`] if there is no memory for that.
-    pub(crate) fn count(&mut self, n_steps: usize, n_plans: usize) -> Result<()> {
-        self.counting.grow(Tally::size(n_steps) + Profile::size(n_plans))?;
-        (self.tally, self.profile) = (Tally::new(true, n_steps), Profile::new(true, n_plans));
+    /// [`Error::Limit`] if there is no memory for the statistics.
+    pub(crate) fn collect_stats(&mut self, n_steps: usize, n_plans: usize) -> Result<()> {
+        self.stats_charge.grow(StepSampleStats::size(n_steps) + Profile::size(n_plans))?;
+        (self.sample_stats, self.profile) = (StepSampleStats::new(true, n_steps), Profile::new(true, n_plans));
         Ok(())
     }
 
-    /// Returns the most samples that were held at once.
+    /// Returns the peak number of samples held at once.
     pub(crate) fn peak_samples(&self) -> usize {
-        self.bounds.samples.peak()
+        self.limits.samples.peak()
     }
 
     /// Evaluates an expression of type vector.
     pub(crate) fn vector(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
-        self.bounds.check()?;
+        self.limits.check()?;
         if grid.n_steps == 0 {
-            return Ok(self.bounds.vector());
+            return Ok(self.limits.vector());
         }
-        let (class, n_uses) = self.sharing.uses(plan);
-        if let Some(vector) = self.take_kept(class, plan)? {
-            self.profile.held(plan.id, &vector);
+        let (class, n_uses) = self.subexpressions.uses(plan);
+        if let Some(vector) = self.take_shared(class, plan)? {
+            self.profile.record_vector(plan.id, &vector);
             return Ok(vector);
         }
         if n_uses <= 1 {
-            return self.own_vector(plan, grid);
+            return self.evaluate_vector(plan, grid);
         }
-        let before = self.before();
-        let vector = self.own_vector(plan, grid)?;
-        let aside = self.aside(&before);
-        self.keep(class, n_uses - 1, plan, vector.copy(&self.bounds)?, aside);
+        let snapshot = self.side_effects_snapshot();
+        let vector = self.evaluate_vector(plan, grid)?;
+        let side_effects = self.side_effects_since(&snapshot);
+        self.share(class, n_uses - 1, plan, vector.copy(&self.limits)?, side_effects);
         Ok(vector)
     }
 
-    fn own_vector(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
-        let started = self.profile.now();
-        let vector = match &plan.kind {
-            PlanKind::Selector(_) => self.collect(plan, grid),
-            PlanKind::StepInvariant(inner) => self.step_invariant(inner, grid),
-            PlanKind::Call(call) => self.call(plan, call, grid),
-            PlanKind::Aggregate(aggregate) => self.aggregate(plan, aggregate, grid),
-            PlanKind::Chain(_) | PlanKind::Sign(..) if stream::inner(plan).is_some() => self.staged(plan, grid),
-            PlanKind::Chain(chain) => self.chain_of_vectors(chain, grid, &LabelHint::All),
+    fn evaluate_vector(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
+        self.profiled(plan, |evaluator| match &plan.kind {
+            PlanKind::Selector(_) => evaluator.materialize(plan, grid),
+            PlanKind::StepInvariant(inner) => evaluator.step_invariant(inner, grid),
+            PlanKind::Call(call) => evaluator.call(plan, call, grid),
+            PlanKind::Aggregate(aggregate) => evaluator.aggregate(plan, aggregate, grid),
+            PlanKind::Chain(_) | PlanKind::Sign(..) if plan.streamed_input().is_some() => evaluator.staged(plan, grid),
+            PlanKind::Chain(chain) => evaluator.chain_of_vectors(chain, grid, &LabelHint::All),
             PlanKind::Sign(..)
             | PlanKind::Number(_)
             | PlanKind::String(_)
             | PlanKind::Range(_)
-            | PlanKind::Subquery(_) => Err(mistyped(ValueType::Vector)),
-        }?;
-        self.profile.took(plan.id, started);
-        self.profile.held(plan.id, &vector);
+            | PlanKind::Subquery(_) => Err(Error::mistyped(ValueType::Vector)),
+        })
+    }
+
+    /// Evaluates an expression with `evaluate`, and records its time and its result in the profile.
+    fn profiled(&mut self, plan: &Plan, evaluate: impl FnOnce(&mut Self) -> Result<Vector>) -> Result<Vector> {
+        let started = self.profile.now();
+        let vector = evaluate(self)?;
+        self.profile.record_time(plan.id, started);
+        self.profile.record_vector(plan.id, &vector);
         Ok(vector)
     }
 
-    /// Evaluates an expression of type vector, handing out its series one after the other. Those of selectors and range
-    /// functions are made one at a time, and come in ascending order of labels.
-    pub(crate) fn each_series(
-        &mut self,
-        plan: &Plan,
-        grid: Grid,
-        sink: &mut dyn FnMut(Series) -> Result<()>,
-    ) -> Result<()> {
+    /// Evaluates an expression of type vector and passes its series to `sink`. Series of selectors and range functions are
+    /// computed one at a time, in ascending order of labels.
+    pub(crate) fn each_series(&mut self, plan: &Plan, grid: Grid, sink: Sink<'_>) -> Result<()> {
         self.each_with_labels(plan, grid, &LabelHint::All, 1, sink)
     }
 
-    /// As [`Evaluator::each_series`], for `n_uses` of the uses that the series have; they may lack labels that are not
-    /// asked for.
+    /// Evaluates the input of an aggregation, as [`Evaluator::each_with_labels`] does. As in Prometheus, the samples count
+    /// as held until the aggregation is done, even if it does not hold them.
+    fn each_input(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint, n_uses: usize, sink: Sink<'_>) -> Result<()> {
+        let mut held = self.limits.samples.held();
+        self.each_with_labels(plan, grid, hint, n_uses, &mut |series| {
+            held.grow(series.column.n_samples())?;
+            sink(series)
+        })
+    }
+
+    /// As [`Evaluator::each_series`], for `n_uses` of the uses that the series have; labels that `hint` does not need may be
+    /// missing.
     fn each_with_labels(
         &mut self,
         plan: &Plan,
         grid: Grid,
-        asked: &LabelHint,
+        hint: &LabelHint,
         n_uses: usize,
-        sink: &mut dyn FnMut(Series) -> Result<()>,
+        sink: Sink<'_>,
     ) -> Result<()> {
-        self.bounds.check()?;
+        self.limits.check()?;
         if grid.n_steps == 0 {
             return Ok(());
         }
-        if self.sharing.is_held(plan) || self.source(plan).is_none() {
-            return self.vector_with_labels(plan, grid, asked)?.series.into_iter().try_for_each(sink);
+        if self.subexpressions.is_materialized(plan) || self.source(plan).is_none() {
+            return self.vector_with_labels(plan, grid, hint)?.series.into_iter().try_for_each(sink);
         }
         let started = self.profile.now();
-        self.stream(plan, grid, asked, n_uses, sink)?;
-        self.profile.took(plan.id, started);
+        self.stream(plan, grid, hint, n_uses, sink)?;
+        self.profile.record_time(plan.id, started);
         Ok(())
     }
 
-    /// Evaluates an expression for an operator that looks at no other labels than those asked for: the series may lack others,
-    /// and need not differ in what is left.
-    fn vector_with_labels(&mut self, plan: &Plan, grid: Grid, asked: &LabelHint) -> Result<Vector> {
+    /// Evaluates an expression for an operator that reads only the labels of `hint`: others may be missing, and the labels
+    /// that remain need not be unique.
+    fn vector_with_labels(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
         match &plan.kind {
-            PlanKind::Chain(chain) if self.sharing.uses(plan).1 <= 1 && stream::inner(plan).is_none() => {
-                let started = self.profile.now();
-                let vector = self.chain_of_vectors(chain, grid, asked)?;
-                self.profile.took(plan.id, started);
-                self.profile.held(plan.id, &vector);
-                Ok(vector)
+            PlanKind::Chain(chain) if self.subexpressions.uses(plan).1 <= 1 && plan.streamed_input().is_none() => {
+                self.profiled(plan, |evaluator| evaluator.chain_of_vectors(chain, grid, hint))
             }
             _ => self.vector(plan, grid),
         }
     }
 
-    /// Hands out the series of an expression that has a source.
-    fn stream(
-        &mut self,
-        plan: &Plan,
-        grid: Grid,
-        asked: &LabelHint,
-        n_uses: usize,
-        sink: &mut dyn FnMut(Series) -> Result<()>,
-    ) -> Result<()> {
-        let source = self.source(plan).ok_or_else(|| mistyped(ValueType::Vector))?;
-        let stages = self.stages(plan, source, grid)?;
-        let keeps = self.keeps(source, if std::ptr::eq(source, plan) { n_uses } else { 1 });
-        let beside: Vec<_> = self.companions(source).iter().map(|_| self.way(Vec::new(), grid)).collect();
-        let labels = match (&keeps, &beside[..]) {
-            (None, []) => self.labels_of_source(source, &stages, asked),
-            _ => LabelHint::All,
-        };
-        let way = Way { labels, keeps, beside, ..self.way(stages, grid) };
-        self.each_of_source(source, &way, grid, sink)
-    }
-
-    fn each_of_source(
-        &mut self,
-        source: &Plan,
-        way: &Way<'_>,
-        grid: Grid,
-        sink: &mut dyn FnMut(Series) -> Result<()>,
-    ) -> Result<()> {
-        match &source.kind {
-            PlanKind::Selector(selector) => self.each_selected(source, selector, way, grid, sink),
-            PlanKind::Call(call) => self.each_over_range(source, call, way, grid, sink),
-            _ => Err(mistyped(ValueType::Vector)),
-        }
-    }
-
-    /// Holds all series of an expression that has a source.
-    fn collect(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
-        let mut vector = self.bounds.vector();
-        self.stream(plan, grid, &LabelHint::All, usize::MAX, &mut |series| vector.push(series))?;
-        Ok(vector)
-    }
-
-    /// Evaluates an expression that works on the series of another one by one.
-    fn staged(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
-        if self.source(plan).is_some() {
-            return self.collect(plan, grid);
-        }
-        let inner = stream::inner(plan).ok_or_else(|| mistyped(ValueType::Vector))?;
-        // Operands are evaluated from the left: of annotations that say the same the last one's place stands.
-        let (vector, stages) = if begins_with_scalar(plan) {
-            let stages = self.own_stages(plan, grid)?;
-            (self.vector(inner, grid)?, stages)
-        } else {
-            let vector = self.vector(inner, grid)?;
-            (vector, self.own_stages(plan, grid)?)
-        };
-        stages.iter().try_fold(vector, |vector, stage| self.at_once(vector, stage))
-    }
-
-    /// Does to all series of a vector what a stage does to each, and joins those that have the same labels then.
-    fn at_once(&mut self, mut vector: Vector, stage: &Stage<'_>) -> Result<Vector> {
-        let delayed = self.settings.features.delayed_name_removal;
-        let mut complaints = Complaints::default();
-        for (order, series) in vector.series.iter_mut().enumerate() {
-            self.bounds.check()?;
-            stage.apply(series, order, &mut complaints, &self.bounds, delayed)?;
-        }
-        stage.annotate(complaints, &mut self.annotations);
-        vector.drop_empty();
-        let mut vector = self.recharged(vector)?;
-        vector.merge_same_labels()?;
-        Ok(vector)
-    }
-
-    /// Charges a vector anew if it has histograms, as these may have changed.
-    fn recharged(&self, vector: Vector) -> Result<Vector> {
-        // Fast path: numbers only, which take what they took.
-        if vector.series.iter().all(|series| series.column.histograms.is_empty()) {
-            return Ok(vector);
-        }
-        let mut out = self.bounds.vector();
-        vector.series.into_iter().try_for_each(|series| out.push(series))?;
-        Ok(out)
-    }
-
     /// Evaluates at the first step, and repeats the values at all others.
     fn step_invariant(&mut self, inner: &Plan, grid: Grid) -> Result<Vector> {
         let once = self.once(grid, |evaluator, at_start| evaluator.vector(inner, at_start))?;
-        let mut vector = self.bounds.vector();
+        let mut vector = self.limits.vector();
         for Series { labels, drop_name, column } in once.series {
-            self.bounds.check()?;
-            let charge = self.bounds.charge_column(grid.n_steps)?;
+            self.limits.check()?;
+            let charge = self.limits.charge_column(grid.n_steps)?;
             let column = Column::repeated(&column, grid.n_steps);
             drop(charge);
             vector.push(Series { labels, drop_name, column })?;
@@ -325,71 +219,75 @@ impl<'a> Evaluator<'a> {
         Ok(vector)
     }
 
-    /// Evaluates something at the first step of a grid that is the same at all of them.
+    /// Evaluates a step-invariant expression at the first step of a grid.
     fn once<T>(&mut self, grid: Grid, evaluate: impl FnOnce(&mut Self, Grid) -> Result<T>) -> Result<T> {
-        let (value, once) = self.tallied(1, |evaluator| evaluate(evaluator, Grid::instant(grid.start_ms)))?;
-        self.tally.absorb_invariant(&once);
+        let (value, once) =
+            self.with_own_sample_stats(1, |evaluator| evaluate(evaluator, Grid::instant(grid.start_ms)))?;
+        self.sample_stats.add_invariant(&once);
         Ok(value)
     }
 
-    /// Evaluates something over other steps, as many as given, and returns the tally of these.
-    fn tallied<T>(&mut self, n_steps: usize, evaluate: impl FnOnce(&mut Self) -> Result<T>) -> Result<(T, Tally)> {
-        let mut charge = self.bounds.ctx.charge();
-        if self.tally.is_on() {
-            charge.grow(Tally::size(n_steps))?;
+    /// Evaluates an expression over `n_steps` other steps, and returns the sample statistics of these.
+    fn with_own_sample_stats<T>(
+        &mut self,
+        n_steps: usize,
+        evaluate: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(T, StepSampleStats)> {
+        let mut charge = self.limits.ctx.charge();
+        if self.sample_stats.is_on() {
+            charge.grow(StepSampleStats::size(n_steps))?;
         }
-        let inner = self.tally.empty(n_steps);
-        let outer = std::mem::replace(&mut self.tally, inner);
+        let inner = self.sample_stats.empty(n_steps);
+        let outer = std::mem::replace(&mut self.sample_stats, inner);
         let value = evaluate(self);
-        let inner = std::mem::replace(&mut self.tally, outer);
+        let inner = std::mem::replace(&mut self.sample_stats, outer);
         Ok((value?, inner))
     }
 
-    /// Evaluates the expression of a subquery at the steps that the steps of `grid` look at; returns these, its value and
-    /// what was looked at for it.
-    fn evaluate_subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector, Tally)> {
+    /// Evaluates the expression of a subquery at the steps that the steps of `grid` read. Returns these steps, the value
+    /// and its sample statistics.
+    fn evaluate_subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector, StepSampleStats)> {
         let (first_ms, last_ms) = match subquery.shift.at_ms {
             Some(_) => (subquery.shift.apply(0), subquery.shift.apply(0)),
             None => (subquery.shift.apply(grid.start_ms), subquery.shift.apply(grid.end_ms)),
         };
         let step_ms = subquery.step_ms.unwrap_or(self.settings.subquery_step_ms);
         let inner = grid.subquery(subquery.range_ms, step_ms, first_ms, last_ms);
-        let (vector, tally) = self.tallied(inner.n_steps, |evaluator| evaluator.vector(&subquery.expr, inner))?;
-        Ok((inner, vector, tally))
+        let (vector, stats) =
+            self.with_own_sample_stats(inner.n_steps, |evaluator| evaluator.vector(&subquery.expr, inner))?;
+        Ok((inner, vector, stats))
     }
 
-    /// Evaluates a subquery for a function, which counts the values that it takes.
+    /// Evaluates a subquery for a function, which counts the values in its windows itself.
     fn subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector)> {
-        let (inner, vector, tally) = self.evaluate_subquery(subquery, grid)?;
-        self.tally.absorb_reads(&tally, inner, grid, subquery.shift.offset_ms, subquery.range_ms);
+        let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
+        self.sample_stats.add_reads(&stats, inner, grid, subquery.shift.offset_ms, subquery.range_ms);
         Ok((inner, vector))
     }
 
-    /// Evaluates a subquery that is the query.
+    /// Evaluates a subquery that is the whole query.
     pub(crate) fn whole_subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector)> {
-        let (inner, vector, tally) = self.evaluate_subquery(subquery, grid)?;
-        self.tally.absorb_whole(&tally);
+        let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
+        self.sample_stats.add_whole(&stats);
         Ok((inner, vector))
     }
 
-    /// Ends an evaluation: takes off the metric names that were kept until now.
+    /// Removes the metric name from series whose value it no longer describes, at once or at the end of the evaluation.
+    fn without_names(&self, mut vector: Vector) -> Result<Vector> {
+        let delayed = self.settings.features.delayed_name_removal;
+        vector.series.iter_mut().for_each(|series| series.drop_name(delayed));
+        vector.merge_same_labels()?;
+        Ok(vector)
+    }
+
+    /// Ends an evaluation: performs the delayed name removal.
     pub(crate) fn finish(&self, vector: &mut Vector) -> Result<()> {
         if !self.settings.features.delayed_name_removal {
             return Ok(());
         }
         for series in vector.series.iter_mut().filter(|series| series.drop_name) {
-            series.labels = series::without_name(&series.labels);
+            series.labels = without_name(&series.labels);
         }
         vector.merge_same_labels()
     }
-}
-
-/// Tells whether the first operand of a chain of operators is a scalar.
-fn begins_with_scalar(plan: &Plan) -> bool {
-    matches!(&plan.kind, PlanKind::Chain(chain) if chain.first.value_type == ValueType::Scalar)
-}
-
-/// The checker of types lets no such plan through.
-fn mistyped(expected: ValueType) -> Error {
-    Error::Execution(format!("the plan has no value of type {expected:?}"))
 }

@@ -1,79 +1,87 @@
-//! What each operator of a plan did: for `explain`.
+//! The profile of a query: time and output of each operator, for `explain`.
 
 use std::time::{Duration, Instant};
 
-use super::series::Vector;
+use super::columns::Vector;
 
-/// What came out of an operator while it was evaluated.
+/// The output of an operator.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Passed {
+pub(super) struct OutputCount {
     pub(super) n_series: usize,
-    /// Values at steps; histograms count by their size.
+    /// Values at steps; a histogram counts by its size.
     pub(super) n_samples: usize,
 }
 
-/// What one operator did.
+impl OutputCount {
+    pub(super) fn add(&mut self, other: Self) {
+        self.n_series += other.n_series;
+        self.n_samples += other.n_samples;
+    }
+}
+
+/// Time and output of one operator.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Work {
-    /// How often it was evaluated; 0 if another one like it was in its place.
+pub(crate) struct OperatorProfile {
+    /// Number of evaluations; 0 if the result of an equal operator was used.
     pub(crate) n_runs: usize,
     pub(crate) n_series: usize,
     pub(crate) n_samples: usize,
-    /// Bytes of its result, if that was held and not handed on.
+    /// Bytes of its result, if that was materialized.
     pub(crate) size: usize,
-    /// With what is inside of it.
+    /// Including its children.
     pub(crate) time: Duration,
 }
 
-/// By the number of the expression; empty where nobody asks.
+/// Profiles of all operators.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Profile {
-    works: Vec<Work>,
+    /// By the id of the expression; empty if profiling is off.
+    operators: Vec<OperatorProfile>,
 }
 
 impl Profile {
-    /// Makes a profile of as many expressions, if it is asked for.
+    /// Creates a profile of `n_plans` expressions, if it is on.
     pub(crate) fn new(is_on: bool, n_plans: usize) -> Self {
-        Self { works: if is_on { vec![Work::default(); n_plans] } else { Vec::new() } }
+        Self { operators: if is_on { vec![OperatorProfile::default(); n_plans] } else { Vec::new() } }
     }
 
-    /// Returns the bytes that a profile of `n_plans` expressions takes.
+    /// Returns the size of a profile of `n_plans` expressions in bytes.
     pub(crate) const fn size(n_plans: usize) -> usize {
-        n_plans * size_of::<Work>()
+        n_plans * size_of::<OperatorProfile>()
     }
 
-    /// Returns the time, if it is asked for.
+    /// Returns the current time, if profiling is on.
     pub(super) fn now(&self) -> Option<Instant> {
-        (!self.works.is_empty()).then(Instant::now)
+        (!self.operators.is_empty()).then(Instant::now)
     }
 
-    /// Notes the time that an expression took.
-    pub(super) fn took(&mut self, id: usize, started: Option<Instant>) {
-        if let (Some(work), Some(started)) = (self.works.get_mut(id), started) {
-            work.n_runs += 1;
-            work.time += started.elapsed();
+    /// Records an evaluation that started at `started`.
+    pub(super) fn record_time(&mut self, id: usize, started: Option<Instant>) {
+        if let (Some(operator), Some(started)) = (self.operators.get_mut(id), started) {
+            operator.n_runs += 1;
+            operator.time += started.elapsed();
         }
     }
 
-    /// Notes the series that an expression handed on.
-    pub(super) fn streamed(&mut self, id: usize, passed: Passed) {
-        if let Some(work) = self.works.get_mut(id) {
-            work.n_series += passed.n_series;
-            work.n_samples += passed.n_samples;
+    /// Records streamed output.
+    pub(super) fn record_output(&mut self, id: usize, output: OutputCount) {
+        if let Some(operator) = self.operators.get_mut(id) {
+            operator.n_series += output.n_series;
+            operator.n_samples += output.n_samples;
         }
     }
 
-    /// Notes the value of an expression, which is held.
-    pub(super) fn held(&mut self, id: usize, vector: &Vector) {
-        if let Some(work) = self.works.get_mut(id) {
-            work.n_series = work.n_series.max(vector.series.len());
-            work.n_samples = work.n_samples.max(vector.n_samples());
-            work.size = work.size.max(vector.size());
+    /// Records a materialized result.
+    pub(super) fn record_vector(&mut self, id: usize, vector: &Vector) {
+        if let Some(operator) = self.operators.get_mut(id) {
+            operator.n_series = operator.n_series.max(vector.series.len());
+            operator.n_samples = operator.n_samples.max(vector.n_samples());
+            operator.size = operator.size.max(vector.size());
         }
     }
 
-    /// Returns what an expression did.
-    pub(crate) fn work(&self, id: usize) -> Work {
-        self.works.get(id).copied().unwrap_or_default()
+    /// Returns the profile of an expression.
+    pub(crate) fn operator(&self, id: usize) -> OperatorProfile {
+        self.operators.get(id).copied().unwrap_or_default()
     }
 }

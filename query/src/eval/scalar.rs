@@ -1,56 +1,22 @@
 //! Expressions of type scalar: one number per step.
 
-use std::ops::{Deref, DerefMut};
-
-use varve_tsdb::context::Charge;
-
-use super::binary::arithmetic;
-use super::column::Bits;
-use super::grid::Grid;
-use super::{Evaluator, mistyped};
 use crate::error::{Error, Result};
-use crate::functions::Implementation;
+use crate::eval::Evaluator;
+use crate::eval::columns::{Scalars, StepSet};
+use crate::eval::grid::Grid;
+use crate::functions::{Implementation, arithmetic};
 use crate::plan::{Call, Plan, PlanKind};
 use crate::promql::ast::{UnaryOp, ValueType};
 
-/// One number per step, charged to the request's memory for as long as it is held.
-#[derive(Debug)]
-pub(crate) struct Scalars {
-    values: Vec<f64>,
-    _charge: Charge,
-}
-
-impl Scalars {
-    /// Gives the numbers away; charging them is the caller's from here on.
-    pub(super) fn into_values(self) -> Vec<f64> {
-        self.values
-    }
-}
-
-impl Deref for Scalars {
-    type Target = [f64];
-
-    fn deref(&self) -> &[f64] {
-        &self.values
-    }
-}
-
-impl DerefMut for Scalars {
-    fn deref_mut(&mut self) -> &mut [f64] {
-        &mut self.values
-    }
-}
-
 impl Evaluator<'_> {
-    /// Returns the same number for every step.
+    /// Returns the same number at every step.
     pub(super) fn constant(&self, value: f64, grid: Grid) -> Result<Scalars> {
-        let charge = self.bounds.charge_column(grid.n_steps)?;
-        Ok(Scalars { values: vec![value; grid.n_steps], _charge: charge })
+        Scalars::constant(value, grid.n_steps, &self.limits)
     }
 
-    /// Evaluates an expression of type scalar; the result has one value per step.
+    /// Evaluates an expression of type scalar.
     pub(crate) fn scalar(&mut self, plan: &Plan, grid: Grid) -> Result<Scalars> {
-        self.bounds.check()?;
+        self.limits.check()?;
         match &plan.kind {
             PlanKind::Number(value) => self.constant(*value, grid),
             PlanKind::StepInvariant(inner) => {
@@ -73,7 +39,7 @@ impl Evaluator<'_> {
                 }
                 Ok(values)
             }
-            _ => Err(mistyped(ValueType::Scalar)),
+            _ => Err(Error::mistyped(ValueType::Scalar)),
         }
     }
 
@@ -92,20 +58,20 @@ impl Evaluator<'_> {
                 Ok(values)
             }
             Implementation::Scalar => self.only_value(&call.args[0], grid),
-            _ => Err(Error::Unsupported(format!("function {} is not supported yet", call.function.name))),
+            _ => Err(Error::mistyped(ValueType::Scalar)),
         }
     }
 
-    /// The value of the only series of floats at each step; NaN where there are none or more.
+    /// Returns the value of the only series of floats at each step; NaN if there are none or several.
     fn only_value(&mut self, arg: &Plan, grid: Grid) -> Result<Scalars> {
         let mut values = self.constant(f64::NAN, grid)?;
-        let mut seen = Bits::none(grid.n_steps);
+        let mut seen = StepSet::empty(grid.n_steps);
         self.each_series(arg, grid, &mut |series| {
             let steps = series.column.float_steps();
             for step in steps.iter() {
                 values[step] = if seen.contains(step) { f64::NAN } else { series.column.values[step] };
             }
-            seen.unite(&steps);
+            seen.union_with(&steps);
             Ok(())
         })?;
         Ok(values)

@@ -1,14 +1,15 @@
-//! The threads that all queries of an engine share for their work on series: reading, decoding, kernels.
+//! The worker pool: threads that all queries of an engine share to read, decode and compute series.
 //!
-//! A query hands its series over in batches, in order of labels, and takes what is made of them on its own thread, in the
-//! same order: what it computes across series does not depend on how many threads there are.
+//! A query submits its series in batches, in label order, and consumes the results on its own thread, in the same order:
+//! computations across series do not depend on the number of threads.
 //!
 //! Invariants
-//! 1. A query has at most [`AHEAD`] batches per thread out at a time, so that batches of queries that run at the same time
-//!    take turns, and no query holds more than these.
-//! 2. After an error batches that were not begun are passed over; nothing works for a query that has ended.
+//! 1. A query has at most [`BATCHES_PER_THREAD`] batches per thread in flight, so that concurrent queries share the threads
+//!    fairly, and no query holds more than these batches.
+//! 2. After an error the batches that have not started are skipped; no thread works for a query that has ended.
 //!
-//! Threads: those of the pool; the query's own waits, reads labels and folds. A panic in a batch ends the query with it.
+//! Threads: the pool, and the query's own thread, which reads labels, aggregates and waits. A panic in a batch becomes one of
+//! the query.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,17 +20,17 @@ use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
 
-/// Batches that a query may have out for each thread: one at work, one that waits.
-const AHEAD: usize = 2;
+/// Maximum number of batches in flight per thread: one running, one waiting.
+const BATCHES_PER_THREAD: usize = 2;
 
-/// See the module. Without a pool a query works on its own thread.
+/// See the module. Without a pool a query runs on its own thread.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Workers {
     pool: Option<Arc<ThreadPool>>,
 }
 
 impl Workers {
-    /// Starts `n_threads` threads; none if that is one, or if the system gives no more.
+    /// Starts `n_threads` threads; none if that is one, or if the system cannot start them.
     pub(crate) fn new(n_threads: usize) -> Self {
         if n_threads <= 1 {
             return Self::default();
@@ -39,11 +40,11 @@ impl Workers {
         Self { pool: pool.ok().map(Arc::new) }
     }
 
-    /// Takes batches until there is none, does the `work` on any thread, and gives what comes of it to `take` in the order
-    /// of the batches.
+    /// Gets batches from `next` until there are none, runs `work` on them on any thread, and passes the results to `take` in
+    /// the order of the batches.
     ///
     /// # Errors
-    /// The first one in that order.
+    /// The first error in that order.
     pub(crate) fn in_order<B: Send, R: Send>(
         &self,
         mut next: impl FnMut() -> Result<Option<B>>,
@@ -57,21 +58,26 @@ impl Workers {
             return Ok(());
         };
         let Some(first) = next()? else { return Ok(()) };
-        // Fast path: a single batch is not worth waking a thread.
+        // Fast path: a single batch runs here without waking a thread.
         let Some(second) = next()? else { return take(work(first)?) };
         let stopped = AtomicBool::new(false);
         let work = |batch| if stopped.load(Ordering::Relaxed) { Err(ended()) } else { work(batch) };
         pool.in_place_scope(|scope| {
-            let out = Out { scope, work: &work, waiting: VecDeque::new(), n_max: AHEAD * pool.current_num_threads() };
-            let outcome = out.run([first, second], &mut next, &mut take);
+            let in_flight = InFlight {
+                scope,
+                work: &work,
+                waiting: VecDeque::new(),
+                n_max: BATCHES_PER_THREAD * pool.current_num_threads(),
+            };
+            let outcome = in_flight.run([first, second], &mut next, &mut take);
             stopped.store(true, Ordering::Relaxed);
             outcome
         })
     }
 }
 
-/// The batches of a query that are out.
-struct Out<'a, 'scope, R, W> {
+/// The batches of a query that are in flight.
+struct InFlight<'a, 'scope, R, W> {
     scope: &'a Scope<'scope>,
     work: &'scope W,
     /// In order of the batches.
@@ -79,7 +85,7 @@ struct Out<'a, 'scope, R, W> {
     n_max: usize,
 }
 
-impl<'scope, R: Send + 'scope, W> Out<'_, 'scope, R, W> {
+impl<'scope, R: Send + 'scope, W> InFlight<'_, 'scope, R, W> {
     fn run<B: Send + 'scope>(
         mut self,
         first: [B; 2],
@@ -99,7 +105,7 @@ impl<'scope, R: Send + 'scope, W> Out<'_, 'scope, R, W> {
                 }
             }
             let Some(oldest) = self.waiting.pop_front() else { return Ok(()) };
-            // Nobody answers for a batch that panicked; the scope passes the panic on.
+            // A batch that panicked sends no result; the scope propagates the panic.
             take(oldest.recv().unwrap_or_else(|_panicked| Err(ended()))?)?;
         }
     }
@@ -111,14 +117,14 @@ impl<'scope, R: Send + 'scope, W> Out<'_, 'scope, R, W> {
         let (sender, receiver) = sync_channel(1);
         let work = self.work;
         self.scope.spawn(move |_| {
-            // After an error nobody waits for the others.
-            let _unheard = sender.send(work(batch));
+            // After an error nobody receives the other results.
+            let _ignored = sender.send(work(batch));
         });
         self.waiting.push_back(receiver);
     }
 }
 
-/// What stands for the result of a batch that nobody takes.
+/// The result of a batch that is skipped.
 fn ended() -> Error {
     Error::Execution("the evaluation has ended".into())
 }
@@ -130,15 +136,15 @@ mod tests {
 
     fn run(n_threads: usize, n: u64, fails_at: Option<u64>) -> (Vec<u64>, Result<()>) {
         let (mut batches, mut taken) = (0..n, Vec::new());
-        let out = AtomicUsize::new(0);
+        let in_flight = AtomicUsize::new(0);
         let work = |batch| {
-            assert!(out.fetch_add(1, Ordering::Relaxed) < AHEAD * n_threads.max(1));
-            // Later batches are done sooner.
+            assert!(in_flight.fetch_add(1, Ordering::Relaxed) < BATCHES_PER_THREAD * n_threads.max(1));
+            // Later batches finish earlier.
             (0..(n - batch) * 50).for_each(|_| std::hint::spin_loop());
             if Some(batch) == fails_at { Err(Error::Execution(batch.to_string())) } else { Ok(batch * 2) }
         };
         let take = |result| {
-            out.fetch_sub(1, Ordering::Relaxed);
+            in_flight.fetch_sub(1, Ordering::Relaxed);
             taken.push(result);
             Ok(())
         };
@@ -147,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn results_come_in_order_from_any_number_of_threads() {
+    fn results_arrive_in_order_from_any_number_of_threads() {
         for n_threads in [0, 1, 2, 3, 8] {
             for n in [0, 1, 2, 3, 100] {
                 let (taken, outcome) = run(n_threads, n, None);
@@ -158,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_in_order_stands() {
+    fn the_first_error_in_order_is_returned() {
         for n_threads in [1, 3] {
             let (taken, outcome) = run(n_threads, 100, Some(7));
             assert_eq!((taken.len(), outcome.unwrap_err().to_string()), (7, "7".to_owned()));
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "batch 5")]
-    fn a_panic_on_a_thread_is_one_of_the_query() {
+    fn a_panic_on_a_worker_thread_reaches_the_query() {
         let mut batches = 0..20;
         let work = |batch| if batch == 5 { panic!("batch 5") } else { Ok(batch) };
         let _never = Workers::new(2).in_order(|| Ok(batches.next()), work, |_| Ok(()));

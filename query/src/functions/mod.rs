@@ -1,32 +1,35 @@
-//! What the functions of PromQL compute: kernels over numbers and slices, and one table that finds them by name.
+//! The functions of PromQL: kernels over numbers and slices, and a table that finds them by name.
 //!
 //! `eval` moves series through the kernels; nothing here knows of steps, grids or memory. The signatures are in
 //! [`crate::promql::functions`].
 
-pub(crate) mod date;
-pub(crate) mod histogram;
-pub(crate) mod label;
-pub(crate) mod mixed;
+pub(crate) mod arithmetic;
+pub(crate) mod classic_histogram;
+pub(crate) mod native;
+pub(crate) mod operators;
 pub(crate) mod over_time;
 mod rate;
 mod regression;
-mod steady;
+pub(crate) mod sampling;
+mod sliding_rate;
+pub(crate) mod sort;
 mod table;
 pub(crate) mod window;
 
+pub(crate) use rate::{RateKind, boundaries, starts_overlap};
+pub(crate) use sliding_rate::SlidingRate;
+
+use crate::annotations::SeriesAnnotations;
+use crate::date::Civil;
 use crate::histogram::FloatHistogram;
-use date::Civil;
-use mixed::MixedKernel;
-use window::Window;
+use window::{SampleValue, Window};
 
 /// How a function is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Implementation {
-    /// A number for every value of a vector.
-    Map(fn(f64) -> f64),
-    /// A part of the date that every value of a vector is, or that the step is.
-    Calendar(fn(&Civil) -> f64),
-    /// A number for the samples of every series in a range.
+    /// A function of each series of a vector by itself.
+    PerSeries(SeriesFunction),
+    /// A function of the samples of each series in a range.
     OverRange(RangeFunction),
     /// `time()`
     Time,
@@ -46,14 +49,6 @@ pub(crate) enum Implementation {
     Absent,
     /// `absent_over_time(m)`
     AbsentOverTime,
-    /// `round(v, s)`
-    Round,
-    /// `clamp(v, min, max)`
-    Clamp,
-    /// `clamp_min(v, min)`
-    ClampMin,
-    /// `clamp_max(v, max)`
-    ClampMax,
     /// `sort(v)`, `sort_desc(v)`
     Sort(Direction),
     /// `sort_by_label(v, ...)`, `sort_by_label_desc(v, ...)`
@@ -68,36 +63,50 @@ pub(crate) enum Implementation {
     HistogramQuantiles,
     /// `histogram_fraction(lower, upper, v)`
     HistogramFraction,
-    /// A number for every native histogram; floats are passed over.
-    OfHistograms(fn(&FloatHistogram) -> f64),
     /// `info(v, ...)`
     Info,
-    /// Parsed, and not evaluated yet.
-    NotYet,
 }
 
-/// Which end comes first.
+/// A function of each series by itself, which is the first argument.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SeriesFunction {
+    /// A number for each float.
+    Map(fn(f64) -> f64),
+    /// A part of the date that each float is; without an argument, that of the step.
+    Calendar(fn(&Civil) -> f64),
+    /// `round(v, s)`
+    Round,
+    /// `clamp(v, min, max)` and its variants, with the positions of the arguments.
+    Clamp { min: Option<usize>, max: Option<usize> },
+    /// A number for each native histogram; floats are dropped.
+    OfHistograms(fn(&FloatHistogram) -> f64),
+}
+
+/// The order of a sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// The smallest.
+    /// The smallest value first.
     Ascending,
-    /// The greatest.
+    /// The greatest value first.
     Descending,
 }
 
-/// The number for the floats in a window, given the function's other arguments; `None` if there is none.
-/// There is a float in the window.
+/// Returns the number for the floats in a window, of which there is at least one, and the other arguments; `None` if there is
+/// no result.
 pub(crate) type RangeKernel = fn(&Window<'_>, &[f64]) -> Option<f64>;
 
-/// How a range is computed.
+/// Returns the value for the samples in a window that has histograms, and adds annotations; `None` if there is no result.
+pub(crate) type HistogramKernel = fn(&Window<'_>, &mut SeriesAnnotations) -> Option<SampleValue>;
+
+/// The kernels of a range function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernels {
-    /// Where there are only floats.
+    /// For windows of floats only.
     pub(crate) floats: RangeKernel,
-    /// Where there are histograms; without it they are passed over, with an info if there are floats too.
-    pub(crate) mixed: Option<MixedKernel>,
-    /// What [`Steady`] can compute for all windows of a series, if it can.
-    pub(crate) steady: Option<Kind>,
+    /// For windows with histograms. Without it histograms are ignored, with an info if there are floats too.
+    pub(crate) histograms: Option<HistogramKernel>,
+    /// Set if [`SlidingRate`] computes the same as `floats`.
+    pub(crate) sliding: Option<RateKind>,
 }
 
 /// A function of the samples in a range.
@@ -109,22 +118,22 @@ pub(crate) struct RangeFunction {
     pub(crate) anchored: Option<Kernels>,
     /// For ranges that are `smoothed`.
     pub(crate) smoothed: Option<Kernels>,
-    /// The result is a sample of the series, and keeps its name.
+    /// The result is a sample of the series and keeps its name.
     pub(crate) keeps_name: bool,
     /// The series should be counters.
     pub(crate) of_counters: bool,
-    /// What the other arguments must be.
+    /// Constraints on the other arguments.
     pub(crate) params: Params,
 }
 
-/// What the scalar arguments of a range function must be.
+/// Constraints on the scalar arguments of a range function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Params {
-    /// Anything.
+    /// None.
     Any,
-    /// A quantile; others give a warning.
+    /// A quantile; other values cause a warning.
     Quantile,
-    /// Two factors in (0, 1); others are an error.
+    /// Two factors in (0, 1); other values are an error.
     SmoothingFactors,
 }
 
@@ -132,6 +141,3 @@ pub(crate) enum Params {
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {
     table::TABLE.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|at| table::TABLE[at].1)
 }
-
-pub(crate) use rate::{Kind, boundaries, starts_overlap};
-pub(crate) use steady::Steady;

@@ -2,7 +2,7 @@
 
 use super::rate::is_reset;
 use super::window::Window;
-use crate::float::{KahanSum, Mean};
+use crate::math::kahan::{KahanSum, Mean};
 
 pub(super) fn sum(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     let sum = window.values.iter().fold(KahanSum::new(0.0), |sum, &value| sum.plus(value));
@@ -56,7 +56,7 @@ pub(super) fn ts_of_min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     extremum(window, |value, best| value <= best).map(|at| window.timestamps_ms[at] as f64 / 1000.0)
 }
 
-/// Returns the index of the value that beats all before it; anything beats NaN.
+/// Returns the index of the value that beats all values before it; any value beats NaN.
 fn extremum(window: &Window<'_>, beats: impl Fn(f64, f64) -> bool) -> Option<usize> {
     let mut best = 0;
     for (at, &value) in window.values.iter().enumerate() {
@@ -103,7 +103,7 @@ pub(super) fn mad(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     Some(quantile_of(0.5, &mut values))
 }
 
-/// Returns a quantile, between two values in proportion; sorts the values, NaN first.
+/// Returns a quantile, interpolated between two values; sorts the values, NaN first.
 pub(crate) fn quantile_of(q: f64, values: &mut [f64]) -> f64 {
     if values.is_empty() || q.is_nan() {
         return f64::NAN;
@@ -142,7 +142,7 @@ pub(super) fn resets_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     (inside < window.values.len()).then(|| count_resets(window, inside.saturating_sub(1)))
 }
 
-/// Counts resets behind the `first` float.
+/// Counts the resets after the `first` float.
 fn count_resets(window: &Window<'_>, first: usize) -> f64 {
     let values = window.values;
     let at_resets = (first + 1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
@@ -157,7 +157,7 @@ fn count_pairs(values: &[f64], counts: impl Fn(f64, f64) -> bool) -> f64 {
     values.windows(2).filter(|pair| counts(pair[0], pair[1])).count() as f64
 }
 
-/// Returns the last value at or before the start of the range and all inside; `None` if there is none inside.
+/// Returns the last value at or before the start of the range and all values in it; `None` if there are none in it.
 fn anchored_values<'a>(window: &Window<'a>) -> Option<&'a [f64]> {
     let inside = window.timestamps_ms.partition_point(|&time_ms| time_ms <= window.start_ms);
     (inside < window.values.len()).then(|| &window.values[inside.saturating_sub(1)..])
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_means_survive_extremes() {
+    fn sums_and_means_handle_extremes() {
         check(sum, &[1.0, 1e100, 1.0, -1e100], 2.0);
         check(sum, &[f64::MAX, f64::MAX, -1.0], f64::INFINITY);
         check(avg, &[f64::MAX, f64::MAX], f64::MAX);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_beats_nan() {
+    fn any_value_beats_nan() {
         check(max, &[f64::NAN, 1.0, f64::NAN], 1.0);
         check(min, &[2.0, f64::NAN, 1.0], 1.0);
         check(max, &[f64::NAN], f64::NAN);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_lie_between_values_and_nan_is_smallest() {
+    fn quantiles_are_interpolated_and_nan_is_the_smallest_value() {
         check(quantile, &[4.0, 0.0, 1.0], 1.0);
         check(quantile, &[0.0, 1.0], 0.5);
         check(quantile, &[f64::NAN, 1.0, 2.0], 1.0);

@@ -1,60 +1,24 @@
 //! `rate`, `increase`, `delta`, `irate`, `idelta`: how much a series changes over a range.
 //!
 //! `rate`, `increase` and `delta` extrapolate from the first and last sample to the ends of the range; with `anchored`
-//! and `smoothed` they use samples around it instead.
+//! and `smoothed` they use samples around the ends instead.
 
-use super::window::{Times, Window};
+use super::window::{SampleTimes, Window};
 
-/// What is computed.
+/// A variant of the change over a range.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kind {
-    /// The series never decreases but by starting anew.
+pub(crate) struct RateKind {
+    /// The series is a counter, which decreases only by a reset.
     pub(super) is_counter: bool,
-    /// Per second.
+    /// The change is per second.
     pub(super) is_rate: bool,
 }
 
-pub(super) const RATE: Kind = Kind { is_counter: true, is_rate: true };
-pub(super) const INCREASE: Kind = Kind { is_counter: true, is_rate: false };
-pub(super) const DELTA: Kind = Kind { is_counter: false, is_rate: false };
+pub(super) const RATE: RateKind = RateKind { is_counter: true, is_rate: true };
+pub(super) const INCREASE: RateKind = RateKind { is_counter: true, is_rate: false };
+pub(super) const DELTA: RateKind = RateKind { is_counter: false, is_rate: false };
 
-pub(super) fn rate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extrapolated(window, RATE)
-}
-
-pub(super) fn increase(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extrapolated(window, INCREASE)
-}
-
-pub(super) fn delta(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extrapolated(window, DELTA)
-}
-
-pub(super) fn rate_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extended(window, RATE, false)
-}
-
-pub(super) fn increase_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extended(window, INCREASE, false)
-}
-
-pub(super) fn delta_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extended(window, DELTA, false)
-}
-
-pub(super) fn rate_smoothed(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extended(window, RATE, true)
-}
-
-pub(super) fn increase_smoothed(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extended(window, INCREASE, true)
-}
-
-pub(super) fn delta_smoothed(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extended(window, DELTA, true)
-}
-
-/// The change per second between the last two samples; a counter that starts anew starts at 0.
+/// The change per second between the last two samples; after a reset a counter starts at 0.
 pub(super) fn irate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     let [before, last] = window.values.last_chunk()?;
     let interval_ms = last_interval_ms(window)?;
@@ -69,7 +33,7 @@ pub(super) fn idelta(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     last_interval_ms(window).map(|_| last - before)
 }
 
-/// The difference of two samples; a counter that starts anew starts at 0.
+/// The difference of two samples; after a reset a counter starts at 0.
 pub(super) fn instant_change(before: f64, last: f64, is_counter: bool) -> f64 {
     if is_counter && last < before { last } else { last - before }
 }
@@ -80,7 +44,7 @@ fn last_interval_ms(window: &Window<'_>) -> Option<i64> {
 }
 
 /// The change from the first to the last sample, extrapolated to the ends of the range.
-pub(super) fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
+pub(super) fn extrapolated(window: &Window<'_>, kind: RateKind) -> Option<f64> {
     let n_intervals = window.values.len() - 1;
     let (first_value, last_value) = window.end_values();
     let mut change = last_value - first_value;
@@ -96,31 +60,33 @@ pub(super) fn extrapolated(window: &Window<'_>, kind: Kind) -> Option<f64> {
     Some(change * extrapolation(window, kind, window.ends_ms(), n_intervals, (first_value, change)))
 }
 
-/// Returns by what a change between samples is multiplied to reach the ends of the range, and for rates, to be per second.
+/// Returns the factor that extrapolates a change between samples to the ends of the range; for rates, per second.
 pub(super) fn extrapolation(
     window: &Window<'_>,
-    kind: Kind,
+    kind: RateKind,
     (first_ms, last_ms): (i64, i64),
     n_intervals: usize,
     (first_value, change): (f64, f64),
 ) -> f64 {
-    let reach = Reach::new(last_ms - first_ms, first_ms - window.start_ms, window.end_ms - last_ms, n_intervals);
-    reach.factor(kind, window.range_seconds, reach.to_start(kind, first_value, change))
+    let extrapolation =
+        Extrapolation::new(last_ms - first_ms, first_ms - window.start_ms, window.end_ms - last_ms, n_intervals);
+    extrapolation.factor(kind, window.range_seconds, extrapolation.to_start(kind, first_value, change))
 }
 
-/// How far samples reach in time, in seconds, and what an extrapolation adds to that at either end.
+/// The time between samples, and the time that an extrapolation adds at either end, in seconds.
 ///
-/// An end that is further away than 1.1 times the average distance of the samples is taken as the series' own: there
-/// the extrapolation covers half of that distance.
+/// If an end of the range is further away than 1.1 times the average interval of the samples, the series is assumed to end
+/// there, and the extrapolation covers half an interval.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reach {
+pub(super) struct Extrapolation {
     sampled: f64,
     to_start: f64,
     to_end: f64,
 }
 
-impl Reach {
-    /// Computes it of milliseconds: from the first to the last sample, and from these to the ends of the range.
+impl Extrapolation {
+    /// Creates an extrapolation from the milliseconds between the first and the last sample, and from these to the ends of the
+    /// range.
     pub(super) fn new(sampled_ms: i64, to_start_ms: i64, to_end_ms: i64, n_intervals: usize) -> Self {
         let sampled = sampled_ms as f64 / 1000.0;
         let average = sampled / n_intervals as f64;
@@ -136,9 +102,9 @@ impl Reach {
         Self { sampled, to_start, to_end }
     }
 
-    /// Returns what is added at the start. A counter, whose first value and change are given, is not extrapolated below 0.
+    /// Returns the time added at the start. A counter with this first value and change is not extrapolated below 0.
     #[inline]
-    pub(super) fn to_start(self, kind: Kind, first_value: f64, change: f64) -> f64 {
+    pub(super) fn to_start(self, kind: RateKind, first_value: f64, change: f64) -> f64 {
         if kind.is_counter && change > 0.0 && first_value >= 0.0 {
             let to_zero = self.sampled * (first_value / change);
             if to_zero < self.to_start {
@@ -148,27 +114,26 @@ impl Reach {
         self.to_start
     }
 
-    /// Tells whether so much at the start is what times alone allow.
+    /// Returns `true` if `to_start` is the most that the times allow.
     #[inline]
-    pub(super) fn is_all_of_start(&self, to_start: f64) -> bool {
+    pub(super) fn is_full_start(&self, to_start: f64) -> bool {
         to_start == self.to_start
     }
 
-    /// Returns the factor where so much is added at the start.
+    /// Returns the factor if `to_start` is added at the start.
     #[inline]
-    pub(super) fn factor(&self, kind: Kind, range_seconds: f64, to_start: f64) -> f64 {
+    pub(super) fn factor(&self, kind: RateKind, range_seconds: f64, to_start: f64) -> f64 {
         let factor = (self.sampled + to_start + self.to_end) / self.sampled;
         if kind.is_rate { factor / range_seconds } else { factor }
     }
 }
 
-/// Returns by what a change since the start of a counter is multiplied, if that lies inside of the range: there the counter
-/// was 0, so that nothing is extrapolated to the left. Without a distance of samples there is none to extrapolate by to the
-/// right either.
+/// Returns the factor for a change since the start timestamp of a counter, if that is in the range: the counter was 0 there, so
+/// nothing is extrapolated to the left. With a single sample there is no interval to extrapolate to the right by either.
 pub(super) fn factor_from_start(
     window: &Window<'_>,
-    kind: Kind,
-    first: Times,
+    kind: RateKind,
+    first: SampleTimes,
     last_ms: i64,
     n_intervals: usize,
 ) -> Option<f64> {
@@ -191,12 +156,12 @@ pub(super) fn factor_from_start(
     Some(factor)
 }
 
-/// Adds the value before each reset, one after the other.
+/// Adds the value before each reset, in order.
 pub(super) fn add_resets(change: f64, window: &Window<'_>) -> f64 {
     let values = window.values;
     // Fast path: no start timestamps.
     if window.starts_ms.is_empty() {
-        if !window.may_fall {
+        if !window.may_decrease {
             return change;
         }
         return values.windows(2).filter(|pair| pair[1] < pair[0]).fold(change, |change, pair| change + pair[0]);
@@ -205,18 +170,18 @@ pub(super) fn add_resets(change: f64, window: &Window<'_>) -> f64 {
     resets.fold(change, |change, at| change + values[at - 1])
 }
 
-/// Tells whether a counter began anew before a float, going by start timestamps.
+/// Returns `true` if start timestamps show a counter reset before a float.
 pub(super) fn is_reset(window: &Window<'_>, at: usize) -> bool {
     !window.starts_ms.is_empty() && window.times(at - 1).is_reset_before(window.times(at))
 }
 
-/// Tells whether the start timestamps of floats contradict each other.
+/// Returns `true` if the start timestamps of floats overlap.
 pub(crate) fn starts_overlap(window: &Window<'_>) -> bool {
     !window.starts_ms.is_empty() && (1..window.values.len()).any(|at| window.times(at - 1).overlaps(window.times(at)))
 }
 
-/// The change between the ends of the range, whose values come from samples around it.
-fn extended(window: &Window<'_>, kind: Kind, smoothed: bool) -> Option<f64> {
+/// The change between the ends of the range, whose values are those of samples around them.
+pub(super) fn extended(window: &Window<'_>, kind: RateKind, smoothed: bool) -> Option<f64> {
     let (left, inner, right) = boundaries(window, smoothed, kind.is_counter)?;
     let mut change = right - left;
     if kind.is_counter {
@@ -228,10 +193,10 @@ fn extended(window: &Window<'_>, kind: Kind, smoothed: bool) -> Option<f64> {
     Some(change)
 }
 
-/// Returns the values at the left end of the range, inside of it and at its right end; `None` if no sample lies inside.
+/// Returns the values at the left end of the range, in it and at its right end; `None` if no sample is in it.
 ///
-/// At the ends of an anchored range stands the value of the last sample before the start and of the last sample; at
-/// those of a smoothed range what lies on the line between the samples around the end.
+/// The ends of an anchored range have the values of the last sample before the start and of the last sample. Those of a
+/// smoothed range are interpolated between the samples around them.
 pub(crate) fn boundaries<'a>(window: &Window<'a>, smoothed: bool, is_counter: bool) -> Option<(f64, &'a [f64], f64)> {
     let Window { timestamps_ms, values, start_ms, end_ms, .. } = *window;
     let last = timestamps_ms.len() - 1;
@@ -249,7 +214,7 @@ pub(crate) fn boundaries<'a>(window: &Window<'a>, smoothed: bool, is_counter: bo
     Some((left, values.get(inner_first..inner_end).unwrap_or(&[]), right))
 }
 
-/// Returns the value at a time between a sample and the next. A counter that starts anew in between starts at 0.
+/// Returns the value at a time between a sample and the next one. A counter that was reset in between starts at 0.
 fn interpolate(window: &Window<'_>, from: usize, time_ms: i64, is_counter: bool) -> f64 {
     let [from_ms, to_ms] = [window.timestamps_ms[from], window.timestamps_ms[from + 1]];
     let [mut y1, y2] = [window.values[from], window.values[from + 1]];
@@ -275,35 +240,39 @@ mod tests {
     use super::super::window::on_window;
     use super::*;
 
+    fn increase(window: &Window<'_>, _: &[f64]) -> Option<f64> {
+        extrapolated(window, INCREASE)
+    }
+
     fn check(kernel: super::super::RangeKernel, values: &[f64], expect: Option<f64>) {
         assert_eq!(on_window(10_000, values, |window| kernel(window, &[])), expect);
     }
 
     #[test]
-    fn regular_counters_are_extrapolated_to_the_start() {
+    fn counters_are_extrapolated_to_the_start() {
         check(increase, &[10.0, 20.0, 30.0], Some(30.0));
-        check(rate, &[10.0, 20.0, 30.0], Some(1.0));
+        check(|window, _| extrapolated(window, RATE), &[10.0, 20.0, 30.0], Some(1.0));
         // The counter was 0 five seconds before the first sample.
         check(increase, &[5.0, 15.0, 25.0], Some(25.0));
     }
 
     #[test]
-    fn resets_count_from_zero_for_counters_only() {
+    fn only_counters_restart_at_zero_after_a_reset() {
         check(increase, &[10.0, 2.0, 12.0], Some(12.0 + 10.0 * 12.0 / 12.0 * 1.0 * 0.0 + 6.0));
-        check(delta, &[10.0, 2.0, 12.0], Some(3.0));
+        check(|window, _| extrapolated(window, DELTA), &[10.0, 2.0, 12.0], Some(3.0));
         check(irate, &[10.0, 2.0], Some(0.2));
         check(idelta, &[10.0, 2.0], Some(-8.0));
     }
 
     #[test]
     fn one_sample_has_no_rate() {
-        for kernel in [rate, increase, delta, irate, idelta] {
+        for kernel in [increase, irate, idelta] {
             check(kernel, &[1.0], None);
         }
     }
 
     #[test]
-    fn smoothed_ends_lie_between_samples() {
+    fn smoothed_ends_are_interpolated() {
         let timestamps_ms = [-5000, 5000, 15_000];
         let window = Window {
             timestamps_ms: &timestamps_ms,
@@ -314,10 +283,10 @@ mod tests {
             end_ms: 10_000,
             eval_ms: 10_000,
             range_seconds: 10.0,
-            may_fall: true,
+            may_decrease: true,
         };
         assert_eq!(boundaries(&window, true, false), Some((5.0, &[10.0][..], 15.0)));
-        assert_eq!(increase_smoothed(&window, &[]), Some(10.0));
+        assert_eq!(extended(&window, INCREASE, true), Some(10.0));
         assert_eq!(boundaries(&window, false, false), Some((0.0, &[10.0][..], 20.0)));
     }
 }

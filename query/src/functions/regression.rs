@@ -1,15 +1,15 @@
 //! `deriv`, `predict_linear`, `double_exponential_smoothing`: trends of a series over a range.
 
 use super::window::Window;
-use crate::float::KahanSum;
+use crate::math::kahan::KahanSum;
 
-/// The slope of the line of least squares.
+/// The slope of the least-squares line.
 pub(super) fn deriv(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    // A time near those of the samples keeps the sums exact.
+    // An origin near the samples keeps the sums exact.
     (window.values.len() > 1).then(|| least_squares(window, window.timestamps_ms[0]).0)
 }
 
-/// The value of the line of least squares a number of seconds after the step.
+/// The value of the least-squares line some seconds after the step.
 pub(super) fn predict_linear(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     if window.values.len() < 2 {
         return None;
@@ -18,7 +18,7 @@ pub(super) fn predict_linear(window: &Window<'_>, params: &[f64]) -> Option<f64>
     Some(slope * params[0] + intercept)
 }
 
-/// Returns slope per second and value at `origin_ms` of the line of least squares.
+/// Returns the slope per second and the value at `origin_ms` of the least-squares line.
 fn least_squares(window: &Window<'_>, origin_ms: i64) -> (f64, f64) {
     let first = window.values[0];
     if window.values.iter().all(|&value| value == first) || window.values.len() == 1 {
@@ -41,7 +41,7 @@ fn least_squares(window: &Window<'_>, origin_ms: i64) -> (f64, f64) {
     (slope, y / n - slope * x / n)
 }
 
-/// Holt's linear exponential smoothing; `params` are the smoothing and the trend factor, both inside (0, 1).
+/// Holt's linear exponential smoothing; `params` are the smoothing and the trend factor, both in (0, 1).
 pub(super) fn double_exponential_smoothing(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     let [smoothing, trend] = [params[0], params[1]];
     let [first, second, ..] = *window.values else { return None };
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_found_and_continued() {
+    fn a_line_is_fitted_and_extrapolated() {
         on_window(10_000, &[10.0, 20.0, 30.0], |window| {
             assert_eq!(deriv(window, &[]), Some(1.0));
             assert_eq!(predict_linear(window, &[60.0]), Some(90.0));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_have_no_slope_and_infinite_ones_no_line() {
+    fn constants_have_slope_zero_and_infinities_none() {
         on_window(10_000, &[5.0, 5.0], |window| assert_eq!(predict_linear(window, &[60.0]), Some(5.0)));
         on_window(10_000, &[f64::INFINITY; 2], |window| assert!(deriv(window, &[]).is_some_and(f64::is_nan)));
         on_window(10_000, &[5.0], |window| assert_eq!(deriv(window, &[]), None));

@@ -1,24 +1,43 @@
 //! The table of all functions.
 
-use super::Implementation::{self, Calendar, Extremum, Map, OfHistograms, OverRange, Sort, SortByLabel};
-use super::mixed::{self, MixedKernel};
-use super::{Direction, Kernels, Kind, Params, RangeFunction, RangeKernel, date, over_time, rate, regression};
-use crate::float;
+use super::Implementation::{self, Extremum, OverRange, Sort, SortByLabel};
+use super::SeriesFunction::{Calendar, Clamp, Map, OfHistograms, Round};
+use super::{
+    Direction, HistogramKernel, Kernels, Params, RangeFunction, RangeKernel, RateKind, SeriesFunction, native,
+    over_time, rate, regression,
+};
+use crate::date::Civil;
 use crate::histogram::FloatHistogram;
-use crate::math;
+use crate::math::{self, float};
 
-/// A function of floats, which passes over histograms.
+const fn map(of: fn(f64) -> f64) -> Implementation {
+    Implementation::PerSeries(Map(of))
+}
+
+const fn calendar(of: fn(&Civil) -> f64) -> Implementation {
+    Implementation::PerSeries(Calendar(of))
+}
+
+const fn of_histograms(of: fn(&FloatHistogram) -> f64) -> Implementation {
+    Implementation::PerSeries(OfHistograms(of))
+}
+
+const fn per_series(function: SeriesFunction) -> Implementation {
+    Implementation::PerSeries(function)
+}
+
+/// A function of floats, which ignores histograms.
 const fn over(floats: RangeKernel) -> Implementation {
     OverRange(plain(kernels(floats, None)))
 }
 
 /// A function of floats and histograms.
-const fn over_all(floats: RangeKernel, mixed: MixedKernel) -> Implementation {
-    OverRange(plain(kernels(floats, Some(mixed))))
+const fn over_all(floats: RangeKernel, histograms: HistogramKernel) -> Implementation {
+    OverRange(plain(kernels(floats, Some(histograms))))
 }
 
-const fn kernels(floats: RangeKernel, mixed: Option<MixedKernel>) -> Kernels {
-    Kernels { floats, mixed, steady: None }
+const fn kernels(floats: RangeKernel, histograms: Option<HistogramKernel>) -> Kernels {
+    Kernels { floats, histograms, sliding: None }
 }
 
 const fn plain(plain: Kernels) -> RangeFunction {
@@ -30,132 +49,136 @@ const fn with_params(floats: RangeKernel, params: Params) -> Implementation {
     OverRange(RangeFunction { params, ..plain(kernels(floats, None)) })
 }
 
-const fn keeping_name(floats: RangeKernel, mixed: MixedKernel) -> Implementation {
-    OverRange(RangeFunction { keeps_name: true, ..plain(kernels(floats, Some(mixed))) })
+const fn keeping_name(floats: RangeKernel, histograms: HistogramKernel) -> Implementation {
+    OverRange(RangeFunction { keeps_name: true, ..plain(kernels(floats, Some(histograms))) })
 }
 
-/// A function of plain, anchored and smoothed ranges.
-const fn extended(floats: [RangeKernel; 3], mixed: [MixedKernel; 3], kind: Kind) -> Implementation {
-    let of_plain = Kernels { steady: Some(kind), ..kernels(floats[0], Some(mixed[0])) };
-    let anchored = Some(kernels(floats[1], Some(mixed[1])));
-    let smoothed = Some(kernels(floats[2], Some(mixed[2])));
-    OverRange(RangeFunction { anchored, smoothed, of_counters: kind.is_counter, ..plain(of_plain) })
+/// The change over plain, anchored and smoothed ranges.
+macro_rules! change_over {
+    ($kind:expr) => {{
+        const KIND: RateKind = $kind;
+        let of_plain: Kernels = kernels(
+            |window, _| rate::extrapolated(window, KIND),
+            Some(|w, out| native::rate::extrapolated(w, KIND, out)),
+        );
+        let anchored: Kernels = kernels(
+            |window, _| rate::extended(window, KIND, false),
+            Some(|window, out| native::rate::extended(window, KIND, false, out)),
+        );
+        let smoothed: Kernels = kernels(
+            |window, _| rate::extended(window, KIND, true),
+            Some(|window, out| native::rate::extended(window, KIND, true, out)),
+        );
+        OverRange(RangeFunction {
+            anchored: Some(anchored),
+            smoothed: Some(smoothed),
+            of_counters: KIND.is_counter,
+            ..plain(Kernels { sliding: Some(KIND), ..of_plain })
+        })
+    }};
 }
 
-const fn anchorable(floats: [RangeKernel; 2], mixed: [MixedKernel; 2]) -> Implementation {
-    let of_plain = kernels(floats[0], Some(mixed[0]));
-    let anchored = Some(kernels(floats[1], Some(mixed[1])));
-    OverRange(RangeFunction { anchored, ..plain(of_plain) })
+const fn anchorable(floats: [RangeKernel; 2], histograms: [HistogramKernel; 2]) -> Implementation {
+    let anchored = Some(kernels(floats[1], Some(histograms[1])));
+    OverRange(RangeFunction { anchored, ..plain(kernels(floats[0], Some(histograms[0]))) })
 }
 
-/// Names, ascending, and what they stand for. `start`, `end`, `range` and `step` are numbers in a plan already.
+/// All functions, in ascending order of names. `start`, `end`, `range` and `step` are numbers in a plan already.
 #[rustfmt::skip]
 pub(super) static TABLE: &[(&str, Implementation)] = &[
-    ("abs", Map(f64::abs)),
+    ("abs", map(f64::abs)),
     ("absent", Implementation::Absent),
     ("absent_over_time", Implementation::AbsentOverTime),
-    ("acos", Map(math::acos)),
-    ("acosh", Map(math::acosh)),
-    ("asin", Map(math::asin)),
-    ("asinh", Map(math::asinh)),
-    ("atan", Map(math::atan)),
-    ("atanh", Map(math::atanh)),
-    ("avg_over_time", over_all(over_time::avg, mixed::over_time::avg)),
-    ("ceil", Map(f64::ceil)),
+    ("acos", map(math::acos)),
+    ("acosh", map(math::acosh)),
+    ("asin", map(math::asin)),
+    ("asinh", map(math::asinh)),
+    ("atan", map(math::atan)),
+    ("atanh", map(math::atanh)),
+    ("avg_over_time", over_all(over_time::avg, native::over_time::avg)),
+    ("ceil", map(f64::ceil)),
     ("changes", anchorable(
         [over_time::changes, over_time::changes_anchored],
-        [mixed::over_time::changes, mixed::over_time::changes_anchored],
+        [native::over_time::changes, native::over_time::changes_anchored],
     )),
-    ("clamp", Implementation::Clamp),
-    ("clamp_max", Implementation::ClampMax),
-    ("clamp_min", Implementation::ClampMin),
-    ("cos", Map(math::cos)),
-    ("cosh", Map(math::cosh)),
-    ("count_over_time", over_all(over_time::count, mixed::over_time::count)),
-    ("day_of_month", Calendar(date::day_of_month)),
-    ("day_of_week", Calendar(date::day_of_week)),
-    ("day_of_year", Calendar(date::day_of_year)),
-    ("days_in_month", Calendar(date::days_in_month)),
-    ("deg", Map(math::deg)),
-    ("delta", extended(
-        [rate::delta, rate::delta_anchored, rate::delta_smoothed],
-        [mixed::rate::delta, mixed::rate::delta_anchored, mixed::rate::delta_smoothed],
-        rate::DELTA,
-    )),
+    ("clamp", per_series(Clamp { min: Some(1), max: Some(2) })),
+    ("clamp_max", per_series(Clamp { min: None, max: Some(1) })),
+    ("clamp_min", per_series(Clamp { min: Some(1), max: None })),
+    ("cos", map(math::cos)),
+    ("cosh", map(math::cosh)),
+    ("count_over_time", over_all(over_time::count, native::over_time::count)),
+    ("day_of_month", calendar(|civil| civil.day as f64)),
+    ("day_of_week", calendar(|civil| civil.weekday as f64)),
+    ("day_of_year", calendar(|civil| civil.year_day as f64)),
+    ("days_in_month", calendar(|civil| civil.days_in_month() as f64)),
+    ("deg", map(math::deg)),
+    ("delta", change_over!(rate::DELTA)),
     ("deriv", over(regression::deriv)),
     ("double_exponential_smoothing",
         with_params(regression::double_exponential_smoothing, Params::SmoothingFactors)),
-    ("exp", Map(math::exp)),
-    ("first_over_time", keeping_name(over_time::first, mixed::over_time::first)),
-    ("floor", Map(f64::floor)),
-    ("histogram_avg", OfHistograms(|histogram| histogram.sum / histogram.count)),
-    ("histogram_count", OfHistograms(FloatHistogram::count)),
+    ("exp", map(math::exp)),
+    ("first_over_time", keeping_name(over_time::first, native::over_time::first)),
+    ("floor", map(f64::floor)),
+    ("histogram_avg", of_histograms(|histogram| histogram.sum / histogram.count)),
+    ("histogram_count", of_histograms(FloatHistogram::count)),
     ("histogram_fraction", Implementation::HistogramFraction),
     ("histogram_quantile", Implementation::HistogramQuantile),
     ("histogram_quantiles", Implementation::HistogramQuantiles),
-    ("histogram_stddev", OfHistograms(|histogram| histogram.variance().sqrt())),
-    ("histogram_stdvar", OfHistograms(FloatHistogram::variance)),
-    ("histogram_sum", OfHistograms(FloatHistogram::sum)),
-    ("hour", Calendar(date::hour)),
-    ("idelta", over_all(rate::idelta, mixed::rate::idelta)),
-    ("increase", extended(
-        [rate::increase, rate::increase_anchored, rate::increase_smoothed],
-        [mixed::rate::increase, mixed::rate::increase_anchored, mixed::rate::increase_smoothed],
-        rate::INCREASE,
-    )),
+    ("histogram_stddev", of_histograms(|histogram| histogram.variance().sqrt())),
+    ("histogram_stdvar", of_histograms(FloatHistogram::variance)),
+    ("histogram_sum", of_histograms(FloatHistogram::sum)),
+    ("hour", calendar(|civil| civil.hour as f64)),
+    ("idelta", over_all(rate::idelta, native::rate::idelta)),
+    ("increase", change_over!(rate::INCREASE)),
     ("info", Implementation::Info),
-    ("irate", over_all(rate::irate, mixed::rate::irate)),
+    ("irate", over_all(rate::irate, native::rate::irate)),
     ("label_join", Implementation::LabelJoin),
     ("label_replace", Implementation::LabelReplace),
-    ("last_over_time", keeping_name(over_time::last, mixed::over_time::last)),
-    ("ln", Map(math::ln)),
-    ("log10", Map(math::log10)),
-    ("log2", Map(math::log2)),
+    ("last_over_time", keeping_name(over_time::last, native::over_time::last)),
+    ("ln", map(math::ln)),
+    ("log10", map(math::log10)),
+    ("log2", map(math::log2)),
     ("mad_over_time", over(over_time::mad)),
     ("max_of", Extremum(float::max)),
     ("max_over_time", over(over_time::max)),
     ("min_of", Extremum(float::min)),
     ("min_over_time", over(over_time::min)),
-    ("minute", Calendar(date::minute)),
-    ("month", Calendar(date::month)),
+    ("minute", calendar(|civil| civil.minute as f64)),
+    ("month", calendar(|civil| civil.month as f64)),
     ("pi", Implementation::Pi),
     ("predict_linear", over(regression::predict_linear)),
-    ("present_over_time", over_all(over_time::present, mixed::over_time::present)),
+    ("present_over_time", over_all(over_time::present, native::over_time::present)),
     ("quantile_over_time", with_params(over_time::quantile, Params::Quantile)),
-    ("rad", Map(math::rad)),
-    ("rate", extended(
-        [rate::rate, rate::rate_anchored, rate::rate_smoothed],
-        [mixed::rate::rate, mixed::rate::rate_anchored, mixed::rate::rate_smoothed],
-        rate::RATE,
-    )),
+    ("rad", map(math::rad)),
+    ("rate", change_over!(rate::RATE)),
     ("resets", anchorable(
         [over_time::resets, over_time::resets_anchored],
-        [mixed::over_time::resets, mixed::over_time::resets_anchored],
+        [native::over_time::resets, native::over_time::resets_anchored],
     )),
-    ("round", Implementation::Round),
+    ("round", per_series(Round)),
     ("scalar", Implementation::Scalar),
-    ("sgn", Map(math::sgn)),
-    ("sin", Map(math::sin)),
-    ("sinh", Map(math::sinh)),
+    ("sgn", map(math::sgn)),
+    ("sin", map(math::sin)),
+    ("sinh", map(math::sinh)),
     ("sort", Sort(Direction::Ascending)),
     ("sort_by_label", SortByLabel(Direction::Ascending)),
     ("sort_by_label_desc", SortByLabel(Direction::Descending)),
     ("sort_desc", Sort(Direction::Descending)),
-    ("sqrt", Map(f64::sqrt)),
+    ("sqrt", map(f64::sqrt)),
     ("start_timestamp", Implementation::StartTimestamp),
     ("stddev_over_time", over(over_time::stddev)),
     ("stdvar_over_time", over(over_time::stdvar)),
-    ("sum_over_time", over_all(over_time::sum, mixed::over_time::sum)),
-    ("tan", Map(math::tan)),
-    ("tanh", Map(math::tanh)),
+    ("sum_over_time", over_all(over_time::sum, native::over_time::sum)),
+    ("tan", map(math::tan)),
+    ("tanh", map(math::tanh)),
     ("time", Implementation::Time),
     ("timestamp", Implementation::Timestamp),
-    ("ts_of_first_over_time", over_all(over_time::ts_of_first, mixed::over_time::ts_of_first)),
-    ("ts_of_last_over_time", over_all(over_time::ts_of_last, mixed::over_time::ts_of_last)),
+    ("ts_of_first_over_time", over_all(over_time::ts_of_first, native::over_time::ts_of_first)),
+    ("ts_of_last_over_time", over_all(over_time::ts_of_last, native::over_time::ts_of_last)),
     ("ts_of_max_over_time", over(over_time::ts_of_max)),
     ("ts_of_min_over_time", over(over_time::ts_of_min)),
     ("vector", Implementation::Vector),
-    ("year", Calendar(date::year)),
+    ("year", calendar(|civil| civil.year as f64)),
 ];
 
 #[cfg(test)]

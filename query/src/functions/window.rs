@@ -4,51 +4,51 @@ use std::sync::Arc;
 
 use crate::histogram::FloatHistogram;
 
-/// The samples of one series in a range, and the range. Nearly all series have only floats, two columns; histograms stand
-/// apart.
+/// The samples of one series in a range, and the range. Floats are in two columns; histograms, which few series have, are in a
+/// list of their own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window<'a> {
-    /// Times of the floats, ascending. Extended ranges have some outside of the bounds.
+    /// Timestamps of the floats, ascending. Extended ranges have some outside of the range.
     pub(crate) timestamps_ms: &'a [i64],
     /// The values at these times.
     pub(crate) values: &'a [f64],
-    /// The start timestamps of the floats, 0 if unknown; empty if they are not looked at, or none is known.
+    /// The start timestamps of the floats, 0 if unknown; empty if they are not read, or none is known.
     pub(crate) starts_ms: &'a [i64],
-    /// The histograms, ascending by time; there is a float or a histogram.
+    /// The histograms, ascending by time. There is at least one float or histogram.
     pub(crate) histograms: &'a [HistogramSample],
-    /// The range begins behind this time.
+    /// Start of the range, excluded.
     pub(crate) start_ms: i64,
-    /// The range ends with this time.
+    /// End of the range, included.
     pub(crate) end_ms: i64,
-    /// The time of the step that asks.
+    /// The time of the step.
     pub(crate) eval_ms: i64,
     /// The length of the range, in seconds.
     pub(crate) range_seconds: f64,
-    /// False only if no float is less than the one before it.
-    pub(crate) may_fall: bool,
+    /// `false` only if no float is less than its predecessor.
+    pub(crate) may_decrease: bool,
 }
 
 /// A histogram of a series.
 #[derive(Debug, Clone)]
 pub(crate) struct HistogramSample {
     pub(crate) timestamp_ms: i64,
-    /// 0 if it is unknown, or not looked at.
+    /// 0 if it is unknown or not read.
     pub(crate) start_ms: i64,
     pub(crate) histogram: Arc<FloatHistogram>,
 }
 
-/// When a sample was taken, and since when it counts: 0 if that is unknown.
+/// The timestamp of a sample, and its start timestamp; 0 if that is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Times {
+pub(crate) struct SampleTimes {
     pub(crate) timestamp_ms: i64,
     pub(crate) start_ms: i64,
 }
 
-impl Times {
-    /// Tells whether a counter began anew between this sample and the next, going by their start timestamps.
+impl SampleTimes {
+    /// Returns `true` if the start timestamps show a counter reset between this sample and the next.
     ///
-    /// A start that is not before its own sample says nothing. One that is the time of the sample before is that of a delta,
-    /// unless nothing is known of that sample's own start: then it is the first of a counter of unknown age.
+    /// A start timestamp that is not before its own sample is ignored. One that equals the timestamp of the previous sample is
+    /// that of a delta, unless the start of the previous sample is unknown: then that is the first of a counter of unknown age.
     pub(crate) fn is_reset_before(self, next: Self) -> bool {
         if next.start_ms == 0 || next.start_ms >= next.timestamp_ms || next.start_ms < self.timestamp_ms {
             return false;
@@ -56,15 +56,15 @@ impl Times {
         next.start_ms > self.timestamp_ms || (self.start_ms != 0 && self.start_ms < self.timestamp_ms)
     }
 
-    /// Tells whether the next sample counts since some time before this one that is not this one's start.
+    /// Returns `true` if the next sample starts before this one, and not at its start timestamp.
     pub(crate) fn overlaps(self, next: Self) -> bool {
         next.start_ms != 0 && next.start_ms < self.timestamp_ms && next.start_ms != self.start_ms
     }
 }
 
 impl HistogramSample {
-    pub(super) fn times(&self) -> Times {
-        Times { timestamp_ms: self.timestamp_ms, start_ms: self.start_ms }
+    pub(super) fn times(&self) -> SampleTimes {
+        SampleTimes { timestamp_ms: self.timestamp_ms, start_ms: self.start_ms }
     }
 }
 
@@ -76,25 +76,25 @@ pub(crate) enum SampleValue {
 }
 
 impl Window<'_> {
-    /// Returns the first and the last time of the floats, of which there are some.
+    /// Returns the first and the last timestamp of the floats. There must be floats.
     pub(super) fn ends_ms(&self) -> (i64, i64) {
         let last = self.timestamps_ms.len() - 1;
         (self.timestamps_ms[0], self.timestamps_ms[last])
     }
 
-    /// Returns the first and the last float, of which there are some.
+    /// Returns the first and the last float. There must be floats.
     pub(super) fn end_values(&self) -> (f64, f64) {
         (self.values[0], self.values[self.values.len() - 1])
     }
 
     /// Returns the times of a float.
-    pub(super) fn times(&self, at: usize) -> Times {
+    pub(super) fn times(&self, at: usize) -> SampleTimes {
         let start_ms = self.starts_ms.get(at).copied().unwrap_or(0);
-        Times { timestamp_ms: self.timestamps_ms[at], start_ms }
+        SampleTimes { timestamp_ms: self.timestamps_ms[at], start_ms }
     }
 
     /// Iterates over floats and histograms in order of time.
-    pub(super) fn merged(&self) -> impl Iterator<Item = (Times, SampleValue)> + '_ {
+    pub(super) fn merged(&self) -> impl Iterator<Item = (SampleTimes, SampleValue)> + '_ {
         let (mut float, mut histogram) = (0, 0);
         std::iter::from_fn(move || {
             let next_float = self.timestamps_ms.get(float);
@@ -113,7 +113,7 @@ impl Window<'_> {
     }
 }
 
-/// A window for tests of kernels: samples every `step_ms` from `step_ms` on, in the range `(0, n * step_ms]`.
+/// Calls `test` with a window for tests of kernels: samples every `step_ms` from `step_ms` on, in the range `(0, n * step_ms]`.
 #[cfg(test)]
 pub(super) fn on_window<R>(step_ms: i64, values: &[f64], test: impl FnOnce(&Window<'_>) -> R) -> R {
     let timestamps_ms: Vec<_> = (1..=values.len() as i64).map(|i| i * step_ms).collect();
@@ -122,6 +122,16 @@ pub(super) fn on_window<R>(step_ms: i64, values: &[f64], test: impl FnOnce(&Wind
     let (start_ms, eval_ms) = (0, end_ms);
     let (histograms, starts_ms) = (&[], &[]);
     let timestamps_ms = &timestamps_ms;
-    let may_fall = values.windows(2).any(|pair| pair[1] < pair[0]);
-    test(&Window { timestamps_ms, values, starts_ms, histograms, start_ms, end_ms, eval_ms, range_seconds, may_fall })
+    let may_decrease = values.windows(2).any(|pair| pair[1] < pair[0]);
+    test(&Window {
+        timestamps_ms,
+        values,
+        starts_ms,
+        histograms,
+        start_ms,
+        end_ms,
+        eval_ms,
+        range_seconds,
+        may_decrease,
+    })
 }

@@ -1,28 +1,28 @@
 //! Sums, differences and multiples of histograms.
 //!
-//! Two histograms are brought to one layout first: the wider zero bucket, the coarser schema, the bounds that both have.
+//! Two histograms are converted to one layout first: the wider zero bucket, the coarser schema, the common bounds.
 
 use std::sync::Arc;
 
 use varve_tsdb::histogram::ResetHint;
 
 use super::buckets::Buckets;
-use super::sum::Lost;
+use super::compensation::Compensation;
 use super::{FloatHistogram, bounds};
-use crate::float::KahanSum;
+use crate::math::kahan::KahanSum;
 
-/// One of two histograms has exponential buckets, the other bounds of its own: they cannot be combined.
+/// One histogram has exponential buckets and the other custom ones: they cannot be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot apply this operation on histograms with a mix of exponential and custom bucket schemas")]
 pub struct MixedSchemas;
 
-/// What is to be said about a combination.
+/// How two histograms were combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Added {
-    /// One histogram says that its counters were reset, the other that they were not.
-    pub(crate) resets_collide: bool,
-    /// The bounds differed and were reduced to those that both have.
-    pub(crate) bounds_reconciled: bool,
+pub struct Combined {
+    /// The counter reset hint of one histogram is a reset, that of the other is none.
+    pub counter_reset_collision: bool,
+    /// The custom bounds differed and were reduced to the common ones.
+    pub custom_bounds_reconciled: bool,
 }
 
 impl FloatHistogram {
@@ -34,7 +34,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Divides all counts and the sum. Nothing is left of the buckets when dividing by 0.
+    /// Divides all counts and the sum. Division by 0 removes all buckets.
     pub(crate) fn divide(&mut self, divisor: f64) {
         if divisor == 0.0 {
             self.positive.clear();
@@ -55,47 +55,37 @@ impl FloatHistogram {
     /// Adds another histogram.
     ///
     /// # Errors
-    /// [`MixedSchemas`]; then nothing is changed.
-    pub fn add(&mut self, other: &Self) -> Result<(), MixedSchemas> {
-        self.plus(other).map(|_| ())
+    /// [`MixedSchemas`]; the histogram is unchanged.
+    pub fn add(&mut self, other: &Self) -> Result<Combined, MixedSchemas> {
+        self.combine(other, 1.0)
     }
 
     /// Subtracts another histogram.
     ///
     /// # Errors
-    /// [`MixedSchemas`]; then nothing is changed.
-    pub fn subtract(&mut self, other: &Self) -> Result<(), MixedSchemas> {
-        self.minus(other).map(|_| ())
-    }
-
-    /// Adds another histogram, and tells what had to be done for it.
-    pub(crate) fn plus(&mut self, other: &Self) -> Result<Added, MixedSchemas> {
-        self.combine(other, 1.0)
-    }
-
-    /// Subtracts another histogram, and tells what had to be done for it.
-    pub(crate) fn minus(&mut self, other: &Self) -> Result<Added, MixedSchemas> {
+    /// [`MixedSchemas`]; the histogram is unchanged.
+    pub fn subtract(&mut self, other: &Self) -> Result<Combined, MixedSchemas> {
         self.combine(other, -1.0)
     }
 
-    fn combine(&mut self, other: &Self, sign: f64) -> Result<Added, MixedSchemas> {
+    fn combine(&mut self, other: &Self, sign: f64) -> Result<Combined, MixedSchemas> {
         if self.is_custom() != other.is_custom() {
             return Err(MixedSchemas);
         }
-        let resets_collide = self.join_hint(other.reset_hint);
+        let counter_reset_collision = self.merge_hint(other.reset_hint);
         if !self.is_custom() {
-            let zero = self.join_zero_buckets(other, None);
+            let zero = self.merge_zero_buckets(other, None);
             self.zero_count += sign * zero.sum;
         }
         self.count += sign * other.count;
         self.sum += sign * other.sum;
         if self.is_custom() {
-            let bounds_reconciled = self.custom_bounds() != other.custom_bounds();
-            match bounds_reconciled {
+            let custom_bounds_reconciled = self.custom_bounds() != other.custom_bounds();
+            match custom_bounds_reconciled {
                 true => drop(self.combine_on_common_bounds(other, &[], sign)),
                 false => self.positive.add(&other.positive, 0, sign),
             }
-            return Ok(Added { resets_collide, bounds_reconciled });
+            return Ok(Combined { counter_reset_collision, custom_bounds_reconciled });
         }
         if other.schema < self.schema {
             *self = std::mem::take(self).in_schema(other.schema);
@@ -104,7 +94,7 @@ impl FloatHistogram {
         let other = finer.as_ref().unwrap_or(other);
         self.positive.add(&other.positive, self.n_in_zero_bucket(&other.positive), sign);
         self.negative.add(&other.negative, self.n_in_zero_bucket(&other.negative), sign);
-        Ok(Added { resets_collide, bounds_reconciled: false })
+        Ok(Combined { counter_reset_collision, custom_bounds_reconciled: false })
     }
 
     /// Returns the histogram in a coarser exponential schema.
@@ -117,14 +107,14 @@ impl FloatHistogram {
         self
     }
 
-    /// Counts the leading buckets that lie in this histogram's zero bucket.
+    /// Returns the number of leading buckets that lie in this histogram's zero bucket.
     pub(super) fn n_in_zero_bucket(&self, buckets: &Buckets) -> usize {
         let inside = |&(index, _): &(i32, f64)| bounds::exponential(index, self.schema) <= self.zero_threshold;
         buckets.iter().take_while(inside).count()
     }
 
-    /// Takes in what another histogram knows of resets; tells whether the two contradict each other.
-    pub(super) fn join_hint(&mut self, other: ResetHint) -> bool {
+    /// Merges the counter reset hint of another histogram; returns `true` if the two conflict.
+    pub(super) fn merge_hint(&mut self, other: ResetHint) -> bool {
         use ResetHint::{Gauge, Unknown};
         let ours = self.reset_hint;
         self.reset_hint = match (ours, other) {
@@ -135,23 +125,23 @@ impl FloatHistogram {
         ours != other && ![ours, other].iter().any(|hint| matches!(hint, Gauge | Unknown))
     }
 
-    /// Widens the zero bucket until it holds both and cuts no populated bucket of either; returns what it would hold of the
-    /// other histogram.
-    pub(super) fn join_zero_buckets(&mut self, other: &Self, mut lost: Option<&mut Lost>) -> KahanSum {
+    /// Widens the zero bucket until it contains both and splits no populated bucket of either; returns the count of the zero
+    /// bucket for the other histogram.
+    pub(super) fn merge_zero_buckets(&mut self, other: &Self, mut compensation: Option<&mut Compensation>) -> KahanSum {
         let (mut zero, mut threshold) = (KahanSum::new(other.zero_count), other.zero_threshold);
-        // A threshold that is NaN equals nothing; it cannot be widened either.
+        // A threshold of NaN equals nothing, and cannot be widened.
         while threshold != self.zero_threshold {
             let (before, ours_before) = (threshold, self.zero_threshold);
             if self.zero_threshold > threshold {
                 (zero, threshold) = other.zero_bucket_up_to(self.zero_threshold, None);
             }
             if threshold > self.zero_threshold {
-                let (ours, widened) = self.zero_bucket_up_to(threshold, lost.as_deref());
+                let (ours, widened) = self.zero_bucket_up_to(threshold, compensation.as_deref());
                 (self.zero_count, self.zero_threshold) = (ours.sum, widened);
-                if let Some(lost) = &mut lost {
-                    lost.zero_count = ours.lost;
+                if let Some(compensation) = &mut compensation {
+                    compensation.zero_count = ours.compensation;
                 }
-                self.empty_zero_bucket(lost.as_deref_mut());
+                self.empty_zero_bucket(compensation.as_deref_mut());
             }
             if threshold == before && self.zero_threshold == ours_before {
                 break;
@@ -160,10 +150,10 @@ impl FloatHistogram {
         zero
     }
 
-    /// Returns what the zero bucket would hold if it reached up to `threshold`, and up to where it would reach then: a
-    /// populated bucket is taken in as a whole.
-    pub(super) fn zero_bucket_up_to(&self, mut threshold: f64, lost: Option<&Lost>) -> (KahanSum, f64) {
-        let mut zero = KahanSum { sum: self.zero_count, lost: lost.map_or(0.0, |lost| lost.zero_count) };
+    /// Returns the count of the zero bucket if it were widened to `threshold`, and the resulting threshold: a populated bucket is
+    /// never split.
+    pub(super) fn zero_bucket_up_to(&self, mut threshold: f64, compensation: Option<&Compensation>) -> (KahanSum, f64) {
+        let mut zero = KahanSum { sum: self.zero_count, compensation: compensation.map_or(0.0, |c| c.zero_count) };
         if threshold == self.zero_threshold {
             return (zero, threshold);
         }
@@ -175,8 +165,8 @@ impl FloatHistogram {
                     break;
                 }
                 zero = zero.plus(count);
-                if let Some(lost) = lost {
-                    zero = zero.plus(lost.positive[at]);
+                if let Some(compensation) = compensation {
+                    zero = zero.plus(compensation.positive[at]);
                 }
                 if bucket.upper > threshold {
                     if count != 0.0 {
@@ -191,12 +181,12 @@ impl FloatHistogram {
                     break;
                 }
                 zero = zero.plus(count);
-                if let Some(lost) = lost {
-                    zero = zero.plus(lost.negative[at]);
+                if let Some(compensation) = compensation {
+                    zero = zero.plus(compensation.negative[at]);
                 }
                 if bucket.lower < -threshold {
                     if count != 0.0 {
-                        // The positive buckets have to be looked at again.
+                        // The positive buckets must be visited again.
                         threshold = -bucket.lower;
                         continue 'widened;
                     }
@@ -207,51 +197,51 @@ impl FloatHistogram {
         }
     }
 
-    /// Removes the buckets that lie in the zero bucket, which counts them already.
-    fn empty_zero_bucket(&mut self, lost: Option<&mut Lost>) {
+    /// Removes the buckets that lie in the zero bucket, which already counts them.
+    fn empty_zero_bucket(&mut self, compensation: Option<&mut Compensation>) {
         let below = |index: i32| bounds::exponential(index.saturating_sub(1), self.schema) < self.zero_threshold;
         let n_positive = self.positive.iter().take_while(|&(index, _)| below(index)).count();
         let n_negative = self.negative.iter().take_while(|&(index, _)| below(index)).count();
         self.positive.counts_mut()[..n_positive].fill(0.0);
         self.negative.counts_mut()[..n_negative].fill(0.0);
-        match lost {
-            Some(lost) => {
-                lost.positive[..n_positive].fill(0.0);
-                lost.negative[..n_negative].fill(0.0);
-                self.positive.compact(Some(&mut lost.positive));
-                self.negative.compact(Some(&mut lost.negative));
+        match compensation {
+            Some(compensation) => {
+                compensation.positive[..n_positive].fill(0.0);
+                compensation.negative[..n_negative].fill(0.0);
+                self.positive.compact(Some(&mut compensation.positive));
+                self.negative.compact(Some(&mut compensation.negative));
             }
             None => self.compact(),
         }
     }
 
-    /// Combines the buckets of two histograms with different bounds on the bounds that both have. `lost` is what rounding
-    /// has lost of this one's buckets; what it has lost afterwards is returned.
-    pub(super) fn combine_on_common_bounds(&mut self, other: &Self, lost: &[f64], sign: f64) -> Vec<f64> {
+    /// Combines the buckets of two histograms on their common bounds. `compensation` is that of this histogram's buckets;
+    /// returns the new one.
+    pub(super) fn combine_on_common_bounds(&mut self, other: &Self, compensation: &[f64], sign: f64) -> Vec<f64> {
         let common = common_bounds(self.custom_bounds(), other.custom_bounds());
         let mut sums = vec![KahanSum::new(0.0); common.len() + 1];
         for (at, (index, count)) in self.positive.iter().enumerate() {
-            let sum = &mut sums[place_of(index, self.custom_bounds(), &common)];
+            let sum = &mut sums[common_index(index, self.custom_bounds(), &common)];
             *sum = sum.plus(count);
-            if let Some(&lost) = lost.get(at) {
-                *sum = sum.plus(lost);
+            if let Some(&compensation) = compensation.get(at) {
+                *sum = sum.plus(compensation);
             }
         }
         for (index, count) in other.positive.iter() {
-            let sum = &mut sums[place_of(index, other.custom_bounds(), &common)];
+            let sum = &mut sums[common_index(index, other.custom_bounds(), &common)];
             *sum = sum.plus(sign * count);
         }
         self.positive = Buckets::default();
-        let mut lost = Vec::new();
-        for (index, sum) in (0..).zip(&sums).filter(|(_, sum)| sum.sum != 0.0 || sum.lost != 0.0) {
+        let mut compensation = Vec::new();
+        for (index, sum) in (0..).zip(&sums).filter(|(_, sum)| sum.sum != 0.0 || sum.compensation != 0.0) {
             self.positive.push(index, sum.sum);
-            lost.push(sum.lost);
+            compensation.push(sum.compensation);
         }
         self.custom_bounds = Some(Arc::from(common));
-        lost
+        compensation
     }
 
-    /// Tells whether any number has overflowed.
+    /// Returns `true` if any number has overflowed.
     pub(super) fn has_overflow(&self) -> bool {
         [self.zero_count, self.count, self.sum].into_iter().any(f64::is_infinite)
             || self.positive.counts().iter().any(|count| count.is_infinite())
@@ -260,7 +250,7 @@ impl FloatHistogram {
     }
 }
 
-/// Returns the bounds that two ascending lists share.
+/// Returns the common bounds of two ascending lists.
 pub(super) fn common_bounds(a: &[f64], b: &[f64]) -> Vec<f64> {
     let (mut at_a, mut at_b) = (0, 0);
     let mut common = Vec::new();
@@ -274,8 +264,8 @@ pub(super) fn common_bounds(a: &[f64], b: &[f64]) -> Vec<f64> {
     common
 }
 
-/// Returns the place of the bucket of `common` that takes in a bucket of `bounds`.
-pub(super) fn place_of(index: i32, bounds: &[f64], common: &[f64]) -> usize {
+/// Returns the index of the bucket of `common` that contains a bucket of `bounds`.
+pub(super) fn common_index(index: i32, bounds: &[f64], common: &[f64]) -> usize {
     match usize::try_from(index).ok().and_then(|index| bounds.get(index)) {
         Some(&bound) => common.partition_point(|&other| other < bound),
         None => common.len(),
@@ -296,11 +286,11 @@ mod tests {
         literal(CUSTOM_BUCKETS_SCHEMA, (0.0, 0.0), (0, counts), (0, &[]), bounds)
     }
 
-    /// The sum must have the same text, whichever is added to which, with compensation and without.
+    /// The sum must be the same in either order, with compensation and without.
     fn check_sum(a: &FloatHistogram, b: &FloatHistogram, expect: &str) {
         for (first, second) in [(a, b), (b, a)] {
             let mut plain = first.clone();
-            plain.plus(second).unwrap();
+            plain.add(second).unwrap();
             let mut sum = HistogramSum::new(first.clone());
             sum.add(second).unwrap();
             for mut sum in [plain, sum.finish()] {
@@ -311,11 +301,11 @@ mod tests {
     }
 
     #[test]
-    fn layouts_are_reconciled_before_adding() {
+    fn layouts_are_reconciled_before_addition() {
         let fine = exponential(1, 1, &[1.0, 2.0, 3.0, 4.0], (0.0, 0.0));
         let coarse = exponential(0, 2, &[10.0, 10.0], (0.0, 0.0));
         check_sum(&fine, &coarse, "{count:30, sum:30, (1,2]:3, (2,4]:17, (4,8]:10}");
-        // The zero bucket of one cuts a populated bucket of the other, which is taken in as a whole.
+        // The zero bucket of one histogram splits a populated bucket of the other, which it then contains as a whole.
         let wide = exponential(0, 4, &[1.0], (1.5, 5.0));
         check_sum(&coarse, &wide, "{count:26, sum:26, [-1.5,1.5]:5, (2,4]:10, (4,8]:10, (8,16]:1}");
         let low = exponential(0, 1, &[1.0, 1.0], (0.0, 0.0));
@@ -330,11 +320,11 @@ mod tests {
     #[test]
     fn exponential_and_custom_buckets_do_not_mix() {
         let (mut a, b) = (exponential(0, 0, &[1.0], (0.0, 0.0)), custom(&[1.0], &[1.0]));
-        assert_eq!((a.plus(&b), HistogramSum::new(b.clone()).add(&a)), (Err(MixedSchemas), Err(MixedSchemas)));
+        assert_eq!((a.add(&b), HistogramSum::new(b.clone()).add(&a)), (Err(MixedSchemas), Err(MixedSchemas)));
     }
 
     #[test]
-    fn hints_of_resets_collide_only_if_they_contradict_each_other() {
+    fn only_contradicting_counter_reset_hints_collide() {
         use ResetHint::{Gauge, NoReset, Reset, Unknown};
         for (a, b, expect) in [
             (Unknown, Reset, (Unknown, false)),
@@ -344,14 +334,14 @@ mod tests {
         ] {
             for (a, b) in [(a, b), (b, a)] {
                 let mut sum = FloatHistogram { reset_hint: a, ..FloatHistogram::default() };
-                let added = sum.plus(&FloatHistogram { reset_hint: b, ..FloatHistogram::default() }).unwrap();
-                assert_eq!((sum.reset_hint, added.resets_collide), expect, "{a:?} {b:?}");
+                let combined = sum.add(&FloatHistogram { reset_hint: b, ..FloatHistogram::default() }).unwrap();
+                assert_eq!((sum.reset_hint, combined.counter_reset_collision), expect, "{a:?} {b:?}");
             }
         }
     }
 
     #[test]
-    fn sums_keep_what_rounding_loses() {
+    fn sums_are_compensated_for_rounding() {
         let of = |count: f64| exponential(0, 1, &[count], (0.0, 0.0));
         let mut sum = HistogramSum::new(of(1.0));
         [1e100, 1.0, -1e100].into_iter().for_each(|count| assert!(sum.add(&of(count)).is_ok()));

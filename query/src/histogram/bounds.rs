@@ -1,13 +1,13 @@
-//! Where buckets end.
+//! Bucket bounds.
 //!
-//! The bounds of an exponential schema are 2^(index / 2^schema). As in Prometheus' `model/histogram` the fractions come from
-//! a table, so that they have the same bits everywhere.
+//! The bounds of an exponential schema are 2^(index / 2^schema). As in Prometheus' `model/histogram`, the fractions are from a
+//! table, so they have the same bits everywhere.
 
-/// Buckets finer than these are merged to this schema before anything is computed.
+/// Finer schemas are converted to this one before anything is computed.
 pub(super) const SCHEMA_MAX: i8 = 8;
 
-/// Returns the upper bound of a bucket of an exponential schema; the last bucket of finite numbers ends with the greatest
-/// of them, so that the one behind it holds the infinite ones.
+/// Returns the upper bound of a bucket of an exponential schema. The last finite bucket ends with the greatest finite number,
+/// and the next one contains infinity.
 pub(super) fn exponential(index: i32, schema: i8) -> f64 {
     if schema < 0 {
         let exponent = i64::from(index) << u32::from(schema.unsigned_abs()).min(31);
@@ -20,7 +20,7 @@ pub(super) fn exponential(index: i32, schema: i8) -> f64 {
     if fraction == 0.5 && exponent == 1025 { f64::MAX } else { scale(fraction, exponent) }
 }
 
-/// Returns the upper bound of a bucket with bounds of its own: the first bucket reaches down, the last one up to infinity.
+/// Returns the upper bound of a custom bucket; the first bucket has no lower bound, the last one no upper bound.
 pub(super) fn custom(index: i32, bounds: &[f64]) -> f64 {
     match usize::try_from(index) {
         Err(_) => f64::NEG_INFINITY,
@@ -28,7 +28,7 @@ pub(super) fn custom(index: i32, bounds: &[f64]) -> f64 {
     }
 }
 
-/// Returns the index, in a coarser exponential schema, of the bucket that takes a bucket in.
+/// Returns the index of the bucket of a coarser exponential schema that contains a bucket.
 pub(super) fn coarser(index: i32, from_schema: i8, to_schema: i8) -> i32 {
     let steps = u32::from((i16::from(from_schema) - i16::from(to_schema)).unsigned_abs()).min(31);
     (index.saturating_sub(1) >> steps) + 1
@@ -46,7 +46,7 @@ pub(super) fn scale(fraction: f64, exponent: i64) -> f64 {
     }
 }
 
-/// The fractions of schema 8: 2^(i / 256) / 2. Those of coarser schemas are among them.
+/// The fractions of schema 8: 2^(i / 256) / 2. They include those of coarser schemas.
 #[rustfmt::skip]
 const FRACTIONS: [f64; 256] = [
     0.5, 0.5013556375251013, 0.5027149505564014, 0.5040779490592088, 0.5054446430258502,
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_powers_of_two_and_roots_of_them() {
+    fn bounds_are_powers_of_two_and_their_roots() {
         for (index, schema, bound) in [
             (0, 0, 1.0),
             (1, 0, 2.0),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn coarser_buckets_end_where_finer_ones_do() {
+    fn coarser_bounds_are_also_finer_bounds() {
         for (index, coarse) in [(-3, -1), (-2, -1), (-1, 0), (0, 0), (1, 1), (2, 1), (3, 2), (4, 2)] {
             assert_eq!(coarser(index, 1, 0), coarse, "{index}");
         }

@@ -1,14 +1,14 @@
-//! Buckets of one sign: how often what was observed, by index.
+//! The buckets of one sign: counts by bucket index.
 //!
 //! Invariants
-//! 1. There are as many counts as indexes, and the indexes ascend strictly.
+//! 1. There is one count per index, and the indexes ascend strictly.
 
 use varve_tsdb::histogram::BucketSpan;
 
 use super::bounds;
-use crate::float::KahanSum;
+use crate::math::kahan::KahanSum;
 
-/// Counts by bucket; a bucket that is not there has a count of 0.
+/// Counts by bucket; missing buckets have a count of 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Buckets {
     indexes: Vec<i32>,
@@ -16,7 +16,7 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    /// Reads spans; what has no count, or would go back, is left out.
+    /// Creates buckets from spans; buckets without a count, or out of order, are skipped.
     pub(super) fn from_spans(spans: &[BucketSpan], counts: impl IntoIterator<Item = f64>) -> Self {
         let mut counts = counts.into_iter();
         let n_counts = counts.size_hint().0;
@@ -35,7 +35,7 @@ impl Buckets {
         buckets
     }
 
-    /// Returns the shortest spans that have these buckets.
+    /// Returns the spans of the buckets.
     pub(super) fn spans(&self) -> Vec<BucketSpan> {
         let mut spans: Vec<BucketSpan> = Vec::new();
         let mut end = 0;
@@ -49,12 +49,12 @@ impl Buckets {
         spans
     }
 
-    /// Counts the spans that [`Self::spans`] would return.
+    /// Returns the number of [`Self::spans`].
     pub(super) fn n_spans(&self) -> usize {
         usize::from(!self.is_empty()) + self.indexes.windows(2).filter(|pair| pair[1] - 1 != pair[0]).count()
     }
 
-    /// Returns the bytes that it has on the heap: also room that is not used.
+    /// Returns the allocated size in bytes, including unused capacity.
     pub(super) fn size(&self) -> usize {
         self.indexes.capacity() * size_of::<i32>() + self.counts.capacity() * size_of::<f64>()
     }
@@ -97,39 +97,39 @@ impl Buckets {
         self.counts.push(count);
     }
 
-    /// Tells whether there are the same buckets with the same bits.
+    /// Returns `true` if the buckets are equal bit for bit.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
         self.indexes == other.indexes && self.counts.iter().zip(&other.counts).all(same)
     }
 
-    /// Removes empty buckets, with what rounding lost of them; those of which something was lost stay.
-    pub(super) fn compact(&mut self, mut lost: Option<&mut Vec<f64>>) {
-        // Fast path: none is empty.
+    /// Removes empty buckets and their compensation. A bucket with a compensation is not empty.
+    pub(super) fn compact(&mut self, mut compensation: Option<&mut Vec<f64>>) {
+        // Fast path: no bucket is empty.
         if !self.counts.contains(&0.0) {
             return;
         }
         let mut kept = 0;
         for at in 0..self.len() {
-            if self.counts[at] == 0.0 && lost.as_ref().is_none_or(|lost| lost[at] == 0.0) {
+            if self.counts[at] == 0.0 && compensation.as_ref().is_none_or(|compensation| compensation[at] == 0.0) {
                 continue;
             }
             self.indexes[kept] = self.indexes[at];
             self.counts[kept] = self.counts[at];
-            if let Some(lost) = &mut lost {
-                lost[kept] = lost[at];
+            if let Some(compensation) = &mut compensation {
+                compensation[kept] = compensation[at];
             }
             kept += 1;
         }
         self.indexes.truncate(kept);
         self.counts.truncate(kept);
-        // Increases of counters that hardly move: what is kept by series and step is mostly room.
+        // Increases of counters that hardly change would be stored per series and step with mostly unused capacity.
         if 2 * kept < self.indexes.capacity() {
             self.indexes.shrink_to_fit();
             self.counts.shrink_to_fit();
         }
-        if let Some(lost) = lost {
-            lost.truncate(kept);
+        if let Some(compensation) = compensation {
+            compensation.truncate(kept);
         }
     }
 
@@ -146,26 +146,26 @@ impl Buckets {
         merged
     }
 
-    /// Merges buckets into those of a coarser schema, keeping what rounding loses; `lost` is what it has lost before.
-    pub(super) fn coarser_compensated(&self, lost: &[f64], from_schema: i8, to_schema: i8) -> (Self, Vec<f64>) {
-        let (mut merged, mut merged_lost) = (Self::default(), Vec::new());
-        for ((index, count), &lost) in self.iter().zip(lost) {
+    /// Merges buckets into those of a coarser schema, with compensation for rounding.
+    pub(super) fn coarser_compensated(&self, compensation: &[f64], from_schema: i8, to_schema: i8) -> (Self, Vec<f64>) {
+        let (mut merged, mut merged_compensation) = (Self::default(), Vec::new());
+        for ((index, count), &compensation) in self.iter().zip(compensation) {
             let index = bounds::coarser(index, from_schema, to_schema);
-            match (merged.counts.last_mut(), merged_lost.last_mut()) {
-                (Some(sum), Some(sum_lost)) if merged.indexes.last() == Some(&index) => {
-                    let total = KahanSum { sum: *sum, lost: *sum_lost }.plus(count).plus(lost);
-                    (*sum, *sum_lost) = (total.sum, total.lost);
+            match (merged.counts.last_mut(), merged_compensation.last_mut()) {
+                (Some(sum), Some(sum_compensation)) if merged.indexes.last() == Some(&index) => {
+                    let total = KahanSum { sum: *sum, compensation: *sum_compensation }.plus(count).plus(compensation);
+                    (*sum, *sum_compensation) = (total.sum, total.compensation);
                 }
                 _ => {
                     merged.push(index, count);
-                    merged_lost.push(lost);
+                    merged_compensation.push(compensation);
                 }
             }
         }
-        (merged, merged_lost)
+        (merged, merged_compensation)
     }
 
-    /// Adds the buckets of another list from place `from` on, each times `sign`.
+    /// Adds the buckets of another list, starting at index `from`, multiplied by `sign`.
     pub(super) fn add(&mut self, other: &Self, from: usize, sign: f64) {
         // Fast path: the same buckets.
         if from == 0 && self.indexes == other.indexes {
@@ -186,46 +186,45 @@ impl Buckets {
         *self = sum;
     }
 
-    /// Adds the buckets of another list from place `from` on, keeping what rounding loses in `lost`, one per bucket.
-    /// `other_lost` is what rounding has lost of the other list.
+    /// Adds the buckets of another list, starting at index `from`, with compensation for rounding: one per bucket.
     pub(super) fn add_compensated(
         &mut self,
-        lost: &mut Vec<f64>,
+        compensation: &mut Vec<f64>,
         other: &Self,
-        other_lost: Option<&[f64]>,
+        other_compensation: Option<&[f64]>,
         from: usize,
     ) {
-        let lost_at = |at: usize| other_lost.map_or(0.0, |lost| lost[at]);
+        let compensation_at = |at: usize| other_compensation.map_or(0.0, |compensation| compensation[at]);
         let plus = |sum: KahanSum, at: usize| {
             let sum = sum.plus(other.counts[at]);
-            if lost_at(at) == 0.0 { sum } else { sum.plus(lost_at(at)) }
+            if compensation_at(at) == 0.0 { sum } else { sum.plus(compensation_at(at)) }
         };
         // Fast path: the same buckets.
         if from == 0 && self.indexes == other.indexes {
-            for (at, (count, lost)) in self.counts.iter_mut().zip(lost).enumerate() {
-                let sum = plus(KahanSum { sum: *count, lost: *lost }, at);
-                (*count, *lost) = (sum.sum, sum.lost);
+            for (at, (count, compensation)) in self.counts.iter_mut().zip(compensation).enumerate() {
+                let sum = plus(KahanSum { sum: *count, compensation: *compensation }, at);
+                (*count, *compensation) = (sum.sum, sum.compensation);
             }
             return;
         }
-        let (mut total, mut total_lost) = (Self::default(), Vec::new());
+        let (mut total, mut total_compensation) = (Self::default(), Vec::new());
         for (index, ours, theirs) in union(&self.indexes, &other.indexes[from..]) {
-            let ours = ours.map(|at| KahanSum { sum: self.counts[at], lost: lost[at] });
+            let ours = ours.map(|at| KahanSum { sum: self.counts[at], compensation: compensation[at] });
             let theirs = theirs.map(|at| from + at);
             let sum = match (ours, theirs) {
                 (Some(ours), Some(theirs)) => plus(ours, theirs),
                 (Some(ours), None) => ours,
-                (None, Some(theirs)) => KahanSum { sum: other.counts[theirs], lost: lost_at(theirs) },
+                (None, Some(theirs)) => KahanSum { sum: other.counts[theirs], compensation: compensation_at(theirs) },
                 (None, None) => KahanSum::new(0.0),
             };
             total.push(index, sum.sum);
-            total_lost.push(sum.lost);
+            total_compensation.push(sum.compensation);
         }
-        (*self, *lost) = (total, total_lost);
+        (*self, *compensation) = (total, total_compensation);
     }
 }
 
-/// Iterates over the indexes of two ascending lists, with their places in each.
+/// Iterates over the indexes of two ascending lists, with their positions in each.
 fn union<'a>(a: &'a [i32], b: &'a [i32]) -> impl Iterator<Item = (i32, Option<usize>, Option<usize>)> + 'a {
     let (mut at_a, mut at_b) = (0, 0);
     std::iter::from_fn(move || {
@@ -255,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_are_those_of_maps(
+        fn sums_equal_those_of_maps(
             a in proptest::collection::btree_map(-20..20_i32, 0..9_u8, 0..20),
             b in proptest::collection::btree_map(-20..20_i32, 0..9_u8, 0..20),
         ) {
@@ -264,9 +263,9 @@ mod tests {
             let mut sum = buckets(&a);
             sum.add(&buckets(&b), 0, 1.0);
             prop_assert_eq!(sum.iter().collect::<BTreeMap<_, _>>(), expected.clone());
-            let (mut sum, mut lost) = (buckets(&a), vec![0.0; a.len()]);
-            sum.add_compensated(&mut lost, &buckets(&b), None, 0);
-            prop_assert_eq!((lost.len(), sum.iter().collect::<BTreeMap<_, _>>()), (sum.len(), expected.clone()));
+            let (mut sum, mut compensation) = (buckets(&a), vec![0.0; a.len()]);
+            sum.add_compensated(&mut compensation, &buckets(&b), None, 0);
+            prop_assert_eq!((compensation.len(), sum.iter().collect::<BTreeMap<_, _>>()), (sum.len(), expected.clone()));
             sum.compact(None);
             expected.retain(|_, count| *count != 0.0);
             prop_assert_eq!(sum.iter().collect::<BTreeMap<_, _>>(), expected);
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_that_go_back_or_lack_counts_are_cut() {
+    fn spans_that_are_out_of_order_or_lack_counts_are_truncated() {
         let spans = [
             BucketSpan { offset: 2, length: 2 },
             BucketSpan { offset: -3, length: 2 },

@@ -1,10 +1,10 @@
-//! The mean of histograms: what `avg` and `avg_over_time` compute.
+//! Means of histograms, as `avg` and `avg_over_time` compute them.
 
 use super::FloatHistogram;
-use super::arithmetic::{Added, MixedSchemas};
+use super::arithmetic::{Combined, MixedSchemas};
 use super::sum::HistogramSum;
 
-/// A running mean: the sum divided at the end while it does not overflow, from then on the mean itself.
+/// A running mean: the sum, divided at the end; once the sum overflows, the mean.
 #[derive(Debug, Clone)]
 pub(crate) struct HistogramMean {
     /// The sum, or the mean once `incremental`.
@@ -14,21 +14,21 @@ pub(crate) struct HistogramMean {
 }
 
 impl HistogramMean {
-    /// Starts with a histogram.
+    /// Creates the mean of one histogram.
     pub(crate) fn new(first: FloatHistogram) -> Self {
         Self { sum: HistogramSum::new(first), count: 1.0, incremental: false }
     }
 
     /// Adds a histogram.
-    pub(crate) fn add(&mut self, other: &FloatHistogram) -> Result<Added, MixedSchemas> {
+    pub(crate) fn add(&mut self, other: &FloatHistogram) -> Result<Combined, MixedSchemas> {
         self.count += 1.0;
         if !self.incremental {
             let mut sum = self.sum.clone();
-            let added = sum.add(other)?;
+            let combined = sum.add(other)?;
             // Fast path: no overflow.
             if !sum.has_overflow() {
                 self.sum = sum;
-                return Ok(added);
+                return Ok(combined);
             }
             self.incremental = true;
             self.sum.divide(self.count - 1.0);
@@ -47,7 +47,7 @@ impl HistogramMean {
         self.sum.finish()
     }
 
-    /// Returns the bytes that it takes.
+    /// Returns its size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.sum.size()
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_survives_the_overflow_of_its_sum() {
+    fn a_mean_is_correct_after_its_sum_overflows() {
         let of = |sum: f64| FloatHistogram { count: 2.0, sum, ..FloatHistogram::default() };
         let mean = |sums: &[f64]| {
             let mut mean = HistogramMean::new(of(sums[0]));

@@ -1,23 +1,24 @@
-//! Native histograms as PromQL computes with them: all counts are floats, buckets are told by their index.
+//! Native histograms of PromQL: all counts are floats, buckets are identified by their index.
 //!
 //! ```text
-//! varve_tsdb::histogram::Histogram -> stored (hints of resets) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
+//! varve_tsdb::histogram::Histogram -> from_storage (counter reset hints) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
 //! ```
 //!
-//! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy what they change. The order of
-//! all operations is that of Prometheus' `model/histogram` and `promql/quantile.go`, so that results have the same bits.
+//! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy them before changes. All operations are
+//! in the order of Prometheus' `model/histogram` and `promql/quantile.go`, so results have the same bits.
 //!
 //! Invariants
-//! 1. Histograms with bounds of their own have neither zero bucket nor negative buckets.
+//! 1. Histograms with custom buckets have neither a zero bucket nor negative buckets.
 //! 2. Exponential schemas are at most 8.
 
 mod arithmetic;
 mod bounds;
 mod buckets;
+mod compensation;
+pub(crate) mod from_storage;
 mod mean;
 mod quantile;
 mod reset;
-pub(crate) mod stored;
 mod sum;
 mod text;
 mod trim;
@@ -28,15 +29,14 @@ use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, R
 
 use buckets::Buckets;
 
-pub(crate) use arithmetic::Added;
-pub use arithmetic::MixedSchemas;
+pub use arithmetic::{Combined, MixedSchemas};
 pub(crate) use mean::HistogramMean;
-pub(crate) use quantile::NanNote;
+pub(crate) use quantile::NanEffect;
 pub(crate) use sum::HistogramSum;
 pub use text::print_stored;
 pub(crate) use trim::Keep;
 
-/// A native histogram with counts that are floats.
+/// A native histogram with float counts.
 #[derive(Debug, Clone, Default)]
 pub struct FloatHistogram {
     pub(crate) reset_hint: ResetHint,
@@ -47,22 +47,22 @@ pub struct FloatHistogram {
     pub(crate) sum: f64,
     positive: Buckets,
     negative: Buckets,
-    /// Upper bounds, without infinity; shared, as all histograms of a series tend to have the same.
+    /// Upper bounds, without infinity; shared by the histograms of a series, which mostly have the same.
     custom_bounds: Option<Arc<[f64]>>,
 }
 
 /// A bucket and its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bucket {
-    /// Where it begins.
+    /// The lower bound.
     pub lower: f64,
-    /// Where it ends.
+    /// The upper bound.
     pub upper: f64,
-    /// Whether `lower` itself belongs to it.
+    /// `lower` is included.
     pub lower_inclusive: bool,
-    /// Whether `upper` itself belongs to it.
+    /// `upper` is included.
     pub upper_inclusive: bool,
-    /// How many observations it has.
+    /// Number of observations.
     pub count: f64,
 }
 
@@ -79,7 +79,7 @@ impl FloatHistogram {
         self.sum
     }
 
-    /// Tells whether it has bounds of its own.
+    /// Returns `true` if the buckets are custom.
     pub(crate) fn is_custom(&self) -> bool {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
@@ -88,29 +88,29 @@ impl FloatHistogram {
         self.schema
     }
 
-    /// Returns a histogram of the same schema and bounds that has seen nothing.
+    /// Returns an empty histogram of the same schema and bounds.
     pub(crate) fn without_observations(&self) -> Self {
         Self { schema: self.schema, custom_bounds: self.custom_bounds.clone(), ..Self::default() }
     }
 
-    /// Returns its own bounds; none for exponential schemas.
+    /// Returns the custom bounds; none for exponential schemas.
     fn custom_bounds(&self) -> &[f64] {
         self.custom_bounds.as_deref().unwrap_or(&[])
     }
 
-    /// Returns the size in bytes that Prometheus gives a histogram; what of it a query may hold depends on that.
+    /// Returns the size in bytes that Prometheus assigns to a histogram, on which its number of samples depends.
     fn nominal_size(&self) -> usize {
         let n_buckets = self.positive.len() + self.negative.len();
         let n_spans = self.positive.n_spans() + self.negative.n_spans();
         168 + 8 * (n_buckets + n_spans + self.custom_bounds().len())
     }
 
-    /// Returns as how many samples it counts.
+    /// Returns the number of samples it counts as.
     pub(crate) fn n_samples(&self) -> usize {
         (self.nominal_size() + 8) / 16
     }
 
-    /// Returns the bytes that it takes in memory, shared bounds left out.
+    /// Returns its size in memory in bytes, without shared bounds.
     #[must_use]
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.positive.size() + self.negative.size()
@@ -121,7 +121,7 @@ impl FloatHistogram {
         self.ascending().filter(|bucket| bucket.count != 0.0)
     }
 
-    /// Returns all buckets from the lowest to the highest. Those that overlap the zero bucket end there.
+    /// Returns all buckets from the lowest to the highest. Buckets that overlap the zero bucket end there.
     fn ascending(&self) -> impl Iterator<Item = Bucket> + '_ {
         let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
         let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
@@ -171,7 +171,7 @@ impl FloatHistogram {
         Bucket { lower_inclusive, upper_inclusive, ..bucket }
     }
 
-    /// Cuts off what of a bucket lies in the zero bucket.
+    /// Removes the part of a bucket that lies in the zero bucket.
     fn beside_zero(&self, mut bucket: Bucket) -> Bucket {
         if bucket.upper < 0.0 && bucket.upper > -self.zero_threshold {
             bucket.upper = -self.zero_threshold;
@@ -187,7 +187,7 @@ impl FloatHistogram {
         self.negative.compact(None);
     }
 
-    /// Tells whether two histograms have the same buckets and the same counts, bit for bit; hints do not count.
+    /// Returns `true` if two histograms are equal bit for bit, apart from their hints.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
         self.schema == other.schema
@@ -200,9 +200,9 @@ impl FloatHistogram {
             && self.positive.is_same(&other.positive)
     }
 
-    /// Tells whether two histograms are the same if empty buckets do not count.
+    /// Returns `true` if two histograms are equal apart from empty buckets.
     pub(crate) fn is_same_compacted(&self, other: &Self) -> bool {
-        // Fast path: the buckets are the same ones.
+        // Fast path: the buckets are the same.
         if self.is_same(other) {
             return true;
         }
@@ -212,7 +212,7 @@ impl FloatHistogram {
         ours.is_same(&theirs)
     }
 
-    /// Returns the form in which the store takes histograms.
+    /// Converts the histogram to the form in which it is stored.
     #[must_use]
     pub fn to_stored(&self) -> Histogram {
         Histogram {
@@ -272,7 +272,7 @@ impl From<&Histogram> for FloatHistogram {
 
 #[cfg(test)]
 impl FloatHistogram {
-    /// Returns a histogram of nothing but a sum.
+    /// Creates a histogram that has only a sum.
     pub(crate) fn of_sum(sum: f64) -> Self {
         Self { sum, ..Self::default() }
     }
@@ -283,7 +283,7 @@ fn span(offset: i32, length: u32) -> varve_tsdb::histogram::BucketSpan {
     varve_tsdb::histogram::BucketSpan { offset, length }
 }
 
-/// Makes a histogram of its zero bucket (threshold and count), the offsets and counts of its buckets, and its own bounds.
+/// Creates a histogram from its zero bucket (threshold and count), the offsets and counts of its buckets, and its custom bounds.
 /// Its sum is its count.
 #[cfg(test)]
 fn literal(

@@ -1,26 +1,26 @@
 //! Quantiles, fractions and variance of native histograms.
 //!
-//! Inside of an exponential bucket observations are taken as evenly spread on a logarithmic scale, inside of the zero
-//! bucket and of buckets with bounds of their own as evenly spread.
+//! Observations are assumed to be spread evenly on a logarithmic scale within an exponential bucket, and on a linear scale
+//! within the zero bucket and custom buckets.
 
 use super::{Bucket, FloatHistogram};
-use crate::float::KahanSum;
+use crate::math::kahan::KahanSum;
 use crate::math::{exp2, log2};
 
-/// What observations of NaN, which are counted and in no bucket, do to an answer.
+/// The effect of NaN observations, which are counted but in no bucket, on a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NanNote {
+pub(crate) enum NanEffect {
     /// A quantile is NaN.
     Result,
     /// A quantile is higher than it should be.
     Skew,
-    /// A fraction leaves them out.
+    /// A fraction excludes them.
     Excluded,
 }
 
 impl FloatHistogram {
-    /// Returns a quantile, and what observations of NaN did to it.
-    pub(crate) fn quantile(&self, q: f64) -> (f64, Option<NanNote>) {
+    /// Returns a quantile, and the effect of NaN observations.
+    pub(crate) fn quantile(&self, q: f64) -> (f64, Option<NanEffect>) {
         if q < 0.0 {
             return (f64::NEG_INFINITY, None);
         }
@@ -30,7 +30,7 @@ impl FloatHistogram {
         if self.count == 0.0 || q.is_nan() {
             return (f64::NAN, None);
         }
-        // With observations of NaN the ranks count from below.
+        // With NaN observations ranks count from below.
         if self.sum.is_nan() || q < 0.5 {
             self.quantile_at(q * self.count, true, &mut self.ascending())
         } else {
@@ -43,7 +43,7 @@ impl FloatHistogram {
         rank: f64,
         from_below: bool,
         buckets: &mut dyn Iterator<Item = Bucket>,
-    ) -> (f64, Option<NanNote>) {
+    ) -> (f64, Option<NanEffect>) {
         let (mut bucket, mut count) = (Bucket::default(), 0.0);
         for next in &mut *buckets {
             bucket = next;
@@ -66,23 +66,22 @@ impl FloatHistogram {
         }
         count = if count > self.count { self.count } else { count };
         if count < rank {
-            return if self.sum.is_nan() { (f64::NAN, Some(NanNote::Result)) } else { (bucket.upper, None) };
+            return if self.sum.is_nan() { (f64::NAN, Some(NanEffect::Result)) } else { (bucket.upper, None) };
         }
         let rank_in_bucket = if from_below { rank - (count - bucket.count) } else { count - rank };
-        let mut note = None;
+        let mut effect = None;
         if self.sum.is_nan() {
-            // The rest of the buckets tells whether observations are missing. The last of them becomes the bucket, as in
-            // Prometheus.
+            // The other buckets show whether observations are missing. As in Prometheus, the last of them is interpolated.
             for next in buckets {
                 bucket = next;
                 count += bucket.count;
             }
-            note = (count < self.count).then_some(NanNote::Skew);
+            effect = (count < self.count).then_some(NanEffect::Skew);
         }
-        (self.interpolate(bucket, rank_in_bucket / bucket.count), note)
+        (self.interpolate(bucket, rank_in_bucket / bucket.count), effect)
     }
 
-    /// Cuts the zero bucket of a histogram that has buckets on one side only: there is nothing on the other.
+    /// Truncates the zero bucket of a histogram that has buckets on one side only.
     fn one_sided(&self, mut bucket: Bucket) -> Bucket {
         if self.negative.is_empty() && !self.positive.is_empty() {
             bucket.lower = 0.0;
@@ -106,8 +105,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Returns the part of the observations between two bounds, and what observations of NaN did to it.
-    pub(crate) fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanNote>) {
+    /// Returns the fraction of the observations between two bounds, and the effect of NaN observations.
+    pub(crate) fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanEffect>) {
         if self.count == 0.0 || lower.is_nan() || upper.is_nan() {
             return (f64::NAN, None);
         }
@@ -135,16 +134,16 @@ impl FloatHistogram {
             }
             rank += bucket.count;
         }
-        let (mut count, mut note) = (self.count, None);
+        let (mut count, mut effect) = (self.count, None);
         if self.sum.is_nan() {
             count = buckets.fold(seen, |seen, bucket| seen + bucket.count);
-            note = (count < self.count).then_some(NanNote::Excluded);
+            effect = (count < self.count).then_some(NanEffect::Excluded);
         }
         let capped = |rank: Option<f64>| rank.map_or(count, |rank| if rank > count { count } else { rank });
-        ((capped(upper_rank) - capped(lower_rank)) / self.count, note)
+        ((capped(upper_rank) - capped(lower_rank)) / self.count, effect)
     }
 
-    /// Returns the estimated variance: all observations of a bucket are taken to lie in its middle.
+    /// Returns the estimated variance: all observations of a bucket are assumed to be in its middle.
     pub(crate) fn variance(&self) -> f64 {
         let mean = self.sum / self.count;
         let mut variance = KahanSum::new(0.0);
@@ -166,7 +165,7 @@ impl FloatHistogram {
 }
 
 impl Bucket {
-    /// Returns the part of a bucket with finite bounds that lies below a value inside of it.
+    /// Returns the fraction of a bucket with finite bounds that lies below a value in it.
     pub(super) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         let Self { lower, upper, .. } = *self;
         if linear {
@@ -181,13 +180,14 @@ impl Bucket {
     }
 }
 
-/// Returns how many observations lie below a bound that a bucket begins with or contains; `rank` lie below the bucket.
+/// Returns the number of observations below `bound` if the bucket begins with or contains it; `rank` is the number below the
+/// bucket.
 fn rank_in(bucket: Bucket, bound: f64, rank: f64, linear: bool) -> Option<f64> {
     if bucket.lower >= bound {
         return Some(rank);
     }
     if bucket.lower < bound && bucket.upper > bound {
-        // A bucket without lower end cannot be interpolated.
+        // A bucket without a lower bound cannot be interpolated.
         let endless = linear && bucket.lower == f64::NEG_INFINITY;
         return Some(if endless { bucket.count } else { rank + bucket.count * bucket.fraction_below(bound, linear) });
     }
@@ -214,7 +214,7 @@ mod tests {
         assert!(histogram.quantile(f64::NAN).0.is_nan());
         let negative = literal(0, (0.001, 0.0), (0, &[]), (0, &[1.0, 2.0, 1.0]), &[]);
         assert_eq!(rounded(negative.quantile(0.5).0), rounded(-2.0_f64.sqrt()));
-        // In the zero bucket, which ends at 0 where there is nothing on the other side.
+        // In the zero bucket, which ends at 0 if there are no buckets on the other side.
         let zero = literal(0, (2.0, 2.0), (3, &[2.0]), (0, &[]), &[]);
         assert_eq!(zero.quantile(0.25).0, 1.0);
         let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0, 4.0]), (0, &[]), &[1.0, 3.0]);
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn observations_of_nan_are_told() {
+    fn nan_observations_are_reported() {
         let mut histogram = literal(0, (0.0, 0.0), (0, &[2.0]), (0, &[]), &[]);
         (histogram.count, histogram.sum) = (4.0, f64::NAN);
-        assert_eq!(histogram.quantile(0.25).1, Some(NanNote::Skew));
-        assert_eq!(histogram.quantile(0.75).1, Some(NanNote::Result));
-        assert_eq!(histogram.fraction(0.0, 2.0), (0.5, Some(NanNote::Excluded)));
+        assert_eq!(histogram.quantile(0.25).1, Some(NanEffect::Skew));
+        assert_eq!(histogram.quantile(0.75).1, Some(NanEffect::Result));
+        assert_eq!(histogram.fraction(0.0, 2.0), (0.5, Some(NanEffect::Excluded)));
         histogram.count = 2.0;
         assert_eq!(histogram.quantile(0.25).1, None);
     }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variance_is_that_of_the_middles_of_buckets() {
+    fn the_variance_uses_the_middles_of_buckets() {
         let mut histogram = literal(-53, (0.0, 0.0), (0, &[0.0, 1.0, 1.0]), (0, &[]), &[1.0, 3.0, 5.0]);
         histogram.sum = 6.0;
         assert_eq!(histogram.variance(), 1.0);

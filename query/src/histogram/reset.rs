@@ -1,14 +1,14 @@
-//! Resets: whether counters have begun anew between two histograms.
+//! Counter resets between two histograms.
 
 use varve_tsdb::histogram::ResetHint;
 
 use super::FloatHistogram;
-use super::arithmetic::{common_bounds, place_of};
+use super::arithmetic::{common_bounds, common_index};
 use super::buckets::Buckets;
 
 impl FloatHistogram {
-    /// Tells whether counters were reset between `previous` and this histogram. What the hint says is believed; without one
-    /// a count that has decreased says so, as does a finer layout.
+    /// Returns `true` if counters were reset between `previous` and this histogram: if the hint says so, or without a hint, if a
+    /// count has decreased or the layout is finer.
     pub(crate) fn detect_reset(&self, previous: &Self) -> bool {
         match self.reset_hint {
             ResetHint::Reset => true,
@@ -17,7 +17,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Tells whether the counts show a reset, whatever the hint says.
+    /// Returns `true` if the counts show a reset, whatever the hint is.
     pub(super) fn detects_reset_of_counts(&self, previous: &Self) -> bool {
         if self.count < previous.count {
             return true;
@@ -41,7 +41,7 @@ impl FloatHistogram {
             || self.any_decreases(&self.negative, &previous.negative, previous.schema)
     }
 
-    /// Tells whether a bucket outside of the zero bucket counts less than it did.
+    /// Returns `true` if the count of a bucket outside of the zero bucket has decreased.
     fn any_decreases(&self, ours: &Buckets, previous: &Buckets, previous_schema: i8) -> bool {
         let merged = (previous_schema != self.schema).then(|| previous.coarser(previous_schema, self.schema));
         let previous = merged.as_ref().unwrap_or(previous);
@@ -56,7 +56,9 @@ impl FloatHistogram {
         let common = common_bounds(self.custom_bounds(), previous.custom_bounds());
         let sums = |of: &Self| {
             let mut sums = vec![0.0; common.len() + 1];
-            of.positive.iter().for_each(|(index, count)| sums[place_of(index, of.custom_bounds(), &common)] += count);
+            of.positive
+                .iter()
+                .for_each(|(index, count)| sums[common_index(index, of.custom_bounds(), &common)] += count);
             sums
         };
         sums(self).iter().zip(&sums(previous)).any(|(now, before)| now < before)
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_that_decrease_or_a_finer_layout_tell_of_a_reset() {
+    fn decreasing_counts_and_finer_layouts_are_resets() {
         let before = literal(1, (0.5, 1.0), (2, &[1.0, 2.0, 3.0]), (0, &[]), &[]);
         let check = |now: &FloatHistogram, expect| assert_eq!(now.detect_reset(&before), expect, "{now}");
         check(&before, false);
@@ -78,7 +80,7 @@ mod tests {
         check(&literal(1, (0.5, 1.0), (3, &[2.0, 3.0, 9.0]), (0, &[]), &[]), true);
         check(&literal(1, (0.5, 0.0), (2, &[1.0, 2.0, 9.0]), (0, &[]), &[]), true);
         check(&literal(1, (0.5, 1.0), (2, &[1.0, 2.0]), (0, &[]), &[]), true);
-        // Coarser buckets, or a wider zero bucket, take in those from before; a zero bucket must not cut one.
+        // Coarser buckets and a wider zero bucket contain the previous ones; a zero bucket must not split one.
         check(&literal(0, (0.5, 1.0), (1, &[1.0, 5.0]), (0, &[]), &[]), false);
         check(&literal(0, (0.5, 1.0), (1, &[1.0, 4.0, 9.0]), (0, &[]), &[]), true);
         check(&literal(2, (0.5, 1.0), (3, &[1.0, 2.0, 3.0, 9.0]), (0, &[]), &[]), true);
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_their_own_are_compared_where_both_have_them() {
+    fn custom_buckets_are_compared_on_common_bounds() {
         let before = literal(-53, (0.0, 0.0), (0, &[1.0, 1.0, 1.0]), (0, &[]), &[1.0, 2.0]);
         let check = |now: FloatHistogram, expect| assert_eq!(now.detect_reset(&before), expect, "{now}");
         check(literal(-53, (0.0, 0.0), (0, &[2.0, 1.0]), (0, &[]), &[2.0]), false);
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_is_believed() {
+    fn a_hint_takes_precedence_over_the_counts() {
         let before = literal(0, (0.0, 0.0), (0, &[5.0]), (0, &[]), &[]);
         let with = |reset_hint| FloatHistogram { reset_hint, ..literal(0, (0.0, 0.0), (0, &[4.0]), (0, &[]), &[]) };
         use ResetHint::{Gauge, NoReset, Reset, Unknown};

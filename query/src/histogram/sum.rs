@@ -1,99 +1,91 @@
-//! Sums of histograms that keep what rounding loses: what `sum` and `sum_over_time` compute.
+//! Compensated sums of histograms, as `sum` and `sum_over_time` compute them.
 
 use super::FloatHistogram;
-use super::arithmetic::{Added, MixedSchemas};
+use super::arithmetic::{Combined, MixedSchemas};
 use super::buckets::Buckets;
-use crate::float::KahanSum;
+use super::compensation::Compensation;
+use crate::math::kahan::KahanSum;
 
-/// What rounding has lost of a histogram's numbers.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Lost {
-    pub(super) count: f64,
-    pub(super) sum: f64,
-    pub(super) zero_count: f64,
-    /// One per bucket.
-    pub(super) positive: Vec<f64>,
-    pub(super) negative: Vec<f64>,
-}
-
-/// A running sum of histograms that keeps what rounding loses.
+/// A running sum of histograms with compensation for rounding.
 #[derive(Debug, Clone)]
 pub(crate) struct HistogramSum {
     sum: FloatHistogram,
-    /// Nothing until a second histogram is added.
-    lost: Option<Lost>,
+    /// `None` until a second histogram is added.
+    compensation: Option<Compensation>,
 }
 
 impl HistogramSum {
-    /// Starts with a histogram.
+    /// Creates the sum of one histogram.
     pub(crate) fn new(first: FloatHistogram) -> Self {
-        Self { sum: first, lost: None }
+        Self { sum: first, compensation: None }
     }
 
     /// Adds a histogram.
-    pub(crate) fn add(&mut self, other: &FloatHistogram) -> Result<Added, MixedSchemas> {
-        let Self { sum, lost } = self;
+    pub(crate) fn add(&mut self, other: &FloatHistogram) -> Result<Combined, MixedSchemas> {
+        let Self { sum, compensation } = self;
         if sum.is_custom() != other.is_custom() {
             return Err(MixedSchemas);
         }
-        let resets_collide = sum.join_hint(other.reset_hint);
-        let lost = lost.get_or_insert_with(|| Lost {
+        let counter_reset_collision = sum.merge_hint(other.reset_hint);
+        let compensation = compensation.get_or_insert_with(|| Compensation {
             positive: vec![0.0; sum.positive.len()],
             negative: vec![0.0; sum.negative.len()],
-            ..Lost::default()
+            ..Compensation::default()
         });
         if !sum.is_custom() {
-            let zero = sum.join_zero_buckets(other, Some(lost));
-            add_to(&mut sum.zero_count, &mut lost.zero_count, zero.sum);
-            add_to(&mut sum.zero_count, &mut lost.zero_count, zero.lost);
+            let zero = sum.merge_zero_buckets(other, Some(compensation));
+            add_to(&mut sum.zero_count, &mut compensation.zero_count, zero.sum);
+            add_to(&mut sum.zero_count, &mut compensation.zero_count, zero.compensation);
         }
-        add_to(&mut sum.count, &mut lost.count, other.count);
-        add_to(&mut sum.sum, &mut lost.sum, other.sum);
-        let bounds_reconciled = sum.is_custom() && sum.custom_bounds() != other.custom_bounds();
-        if bounds_reconciled {
-            lost.positive = sum.combine_on_common_bounds(other, &lost.positive, 1.0);
+        add_to(&mut sum.count, &mut compensation.count, other.count);
+        add_to(&mut sum.sum, &mut compensation.sum, other.sum);
+        let custom_bounds_reconciled = sum.is_custom() && sum.custom_bounds() != other.custom_bounds();
+        if custom_bounds_reconciled {
+            compensation.positive = sum.combine_on_common_bounds(other, &compensation.positive, 1.0);
         } else if sum.is_custom() {
-            sum.positive.add_compensated(&mut lost.positive, &other.positive, None, 0);
+            sum.positive.add_compensated(&mut compensation.positive, &other.positive, None, 0);
         } else {
-            add_exponential(sum, lost, other);
+            add_exponential(sum, compensation, other);
         }
-        Ok(Added { resets_collide, bounds_reconciled })
+        Ok(Combined { counter_reset_collision, custom_bounds_reconciled })
     }
 
-    /// Returns the sum with all that rounding has lost.
+    /// Returns the compensated sum.
     pub(crate) fn finish(self) -> FloatHistogram {
-        let Self { mut sum, lost } = self;
-        if let Some(lost) = lost {
+        let Self { mut sum, compensation } = self;
+        if let Some(compensation) = compensation {
             let skip = |buckets: &Buckets| if sum.is_custom() { 0 } else { sum.n_in_zero_bucket(buckets) };
             let (n_positive, n_negative) = (skip(&sum.positive), skip(&sum.negative));
-            sum.zero_count += lost.zero_count;
-            sum.count += lost.count;
-            sum.sum += lost.sum;
-            let add = |counts: &mut [f64], lost: &[f64], from: usize| {
-                counts.iter_mut().zip(lost).skip(from).for_each(|(count, lost)| *count += lost);
+            sum.zero_count += compensation.zero_count;
+            sum.count += compensation.count;
+            sum.sum += compensation.sum;
+            let add = |counts: &mut [f64], compensation: &[f64], from: usize| {
+                counts.iter_mut().zip(compensation).skip(from).for_each(|(count, compensation)| *count += compensation);
             };
-            add(sum.positive.counts_mut(), &lost.positive, n_positive);
-            add(sum.negative.counts_mut(), &lost.negative, n_negative);
+            add(sum.positive.counts_mut(), &compensation.positive, n_positive);
+            add(sum.negative.counts_mut(), &compensation.negative, n_negative);
         }
         sum
     }
 
-    /// Multiplies the sum and what rounding has lost of it.
+    /// Multiplies the sum and its compensation.
     pub(super) fn multiply(&mut self, factor: f64) {
         self.sum.multiply(factor);
-        self.each_lost(|number| *number *= factor);
+        self.each_compensation(|number| *number *= factor);
     }
 
-    /// Divides the sum and what rounding has lost of it.
+    /// Divides the sum and its compensation.
     pub(super) fn divide(&mut self, divisor: f64) {
         self.sum.divide(divisor);
-        self.each_lost(|number| *number /= divisor);
+        self.each_compensation(|number| *number /= divisor);
     }
 
-    fn each_lost(&mut self, change: impl Fn(&mut f64)) {
-        if let Some(lost) = &mut self.lost {
-            [&mut lost.count, &mut lost.sum, &mut lost.zero_count].into_iter().for_each(&change);
-            lost.positive.iter_mut().chain(&mut lost.negative).for_each(&change);
+    fn each_compensation(&mut self, change: impl Fn(&mut f64)) {
+        if let Some(compensation) = &mut self.compensation {
+            [&mut compensation.count, &mut compensation.sum, &mut compensation.zero_count]
+                .into_iter()
+                .for_each(&change);
+            compensation.positive.iter_mut().chain(&mut compensation.negative).for_each(&change);
         }
     }
 
@@ -101,35 +93,38 @@ impl HistogramSum {
         self.sum.has_overflow()
     }
 
-    /// Returns the bytes that it takes.
+    /// Returns its size in bytes.
     pub(crate) fn size(&self) -> usize {
-        size_of::<Lost>() + 2 * self.sum.size()
+        size_of::<Compensation>() + 2 * self.sum.size()
     }
 }
 
-fn add_to(sum: &mut f64, lost: &mut f64, value: f64) {
-    let total = KahanSum { sum: *sum, lost: *lost }.plus(value);
-    (*sum, *lost) = (total.sum, total.lost);
+fn add_to(sum: &mut f64, compensation: &mut f64, value: f64) {
+    let total = KahanSum { sum: *sum, compensation: *compensation }.plus(value);
+    (*sum, *compensation) = (total.sum, total.compensation);
 }
 
 /// Adds the buckets of a histogram with an exponential schema.
-fn add_exponential(sum: &mut FloatHistogram, lost: &mut Lost, other: &FloatHistogram) {
+fn add_exponential(sum: &mut FloatHistogram, compensation: &mut Compensation, other: &FloatHistogram) {
     if other.schema < sum.schema {
-        (sum.positive, lost.positive) = sum.positive.coarser_compensated(&lost.positive, sum.schema, other.schema);
-        (sum.negative, lost.negative) = sum.negative.coarser_compensated(&lost.negative, sum.schema, other.schema);
+        (sum.positive, compensation.positive) =
+            sum.positive.coarser_compensated(&compensation.positive, sum.schema, other.schema);
+        (sum.negative, compensation.negative) =
+            sum.negative.coarser_compensated(&compensation.negative, sum.schema, other.schema);
         sum.schema = other.schema;
     }
-    let sides = [(&mut lost.positive, &other.positive, true), (&mut lost.negative, &other.negative, false)];
-    for (lost, buckets, is_positive) in sides {
+    let sides =
+        [(&mut compensation.positive, &other.positive, true), (&mut compensation.negative, &other.negative, false)];
+    for (compensation, buckets, is_positive) in sides {
         let zeros = || vec![0.0; buckets.len()];
         let finer = other.schema > sum.schema;
         let merged = finer.then(|| buckets.coarser_compensated(&zeros(), other.schema, sum.schema));
-        let (buckets, buckets_lost) = match &merged {
-            Some((buckets, lost)) => (buckets, Some(&lost[..])),
+        let (buckets, buckets_compensation) = match &merged {
+            Some((buckets, compensation)) => (buckets, Some(&compensation[..])),
             None => (buckets, None),
         };
         let from = sum.n_in_zero_bucket(buckets);
         let side = if is_positive { &mut sum.positive } else { &mut sum.negative };
-        side.add_compensated(lost, buckets, buckets_lost, from);
+        side.add_compensated(compensation, buckets, buckets_compensation, from);
     }
 }

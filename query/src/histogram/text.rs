@@ -1,4 +1,4 @@
-//! Histograms as text: as `count_values` puts them into a label, and as test scripts write them.
+//! Histograms as text: as label values of `count_values`, and as in test scripts.
 
 use std::fmt;
 
@@ -6,49 +6,53 @@ use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::buckets::Buckets;
 use super::{Bucket, FloatHistogram};
-use crate::promql::number::{plain, short};
+use crate::decimal::{General, Plain};
 
-/// Most buckets, empty ones included, that a test expression prints; those behind it are left out.
+/// Maximum number of buckets, including empty ones, in a test expression; later ones are omitted.
 const PRINTED_BUCKETS_MAX: usize = 10_000;
 
 impl fmt::Display for FloatHistogram {
     /// Writes `{count:3, sum:2.5, [-0.001,0.001]:1, (1,2]:2}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, short)
+        self.write(f, general)
     }
 }
 
 impl fmt::Display for Bucket {
     /// Writes `(1,2]:3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, short)
+        self.write(f, general)
     }
 }
 
-/// Returns a histogram as Prometheus' tools print one that is stored: like a [`FloatHistogram`], but integer counts never have
-/// an exponent.
+/// Formats a stored histogram as Prometheus' tools do: like a [`FloatHistogram`], but integer counts never have an exponent.
 #[must_use]
 pub fn print_stored(histogram: &Histogram) -> String {
-    let print_count = match histogram.counts {
-        HistogramCounts::Integer { .. } => plain,
-        HistogramCounts::Float { .. } => short,
+    let print_count: fn(f64) -> String = match histogram.counts {
+        HistogramCounts::Integer { .. } => |count| Plain(count).to_string(),
+        HistogramCounts::Float { .. } => general,
     };
     let mut out = String::new();
     FloatHistogram::from(histogram).write(&mut out, print_count).expect("a String takes everything");
     out
 }
 
+/// Formats a float with an exponent if that is shorter.
+fn general(value: f64) -> String {
+    General(value).to_string()
+}
+
 impl Bucket {
     fn write(&self, out: &mut dyn fmt::Write, print_count: fn(f64) -> String) -> fmt::Result {
         let (open, close) =
             (if self.lower_inclusive { '[' } else { '(' }, if self.upper_inclusive { ']' } else { ')' });
-        write!(out, "{open}{},{}{close}:{}", short(self.lower), short(self.upper), print_count(self.count))
+        write!(out, "{open}{},{}{close}:{}", General(self.lower), General(self.upper), print_count(self.count))
     }
 }
 
 impl FloatHistogram {
     fn write(&self, out: &mut dyn fmt::Write, print_count: fn(f64) -> String) -> fmt::Result {
-        write!(out, "{{count:{}, sum:{}", print_count(self.count), short(self.sum))?;
+        write!(out, "{{count:{}, sum:{}", print_count(self.count), General(self.sum))?;
         let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
         let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
         let (lower, upper) = (-self.zero_threshold, self.zero_threshold);
@@ -63,10 +67,10 @@ impl FloatHistogram {
 }
 
 impl FloatHistogram {
-    /// Returns the histogram as test scripts write it: `{{schema:1 count:3 sum:2.5 buckets:[1 2]}}`.
+    /// Returns the histogram as in test scripts: `{{schema:1 count:3 sum:2.5 buckets:[1 2]}}`.
     #[must_use]
     pub fn test_expression(&self) -> String {
-        let list = |numbers: &[f64]| numbers.iter().map(|&number| short(number)).collect::<Vec<_>>().join(" ");
+        let list = |numbers: &[f64]| numbers.iter().map(|&number| general(number)).collect::<Vec<_>>().join(" ");
         let mut items = Vec::new();
         if self.schema != 0 {
             items.push(format!("schema:{}", self.schema));
@@ -77,8 +81,9 @@ impl FloatHistogram {
             ("z_bucket", self.zero_count),
             ("z_bucket_w", self.zero_threshold),
         ];
-        items
-            .extend(numbers.iter().filter(|(_, number)| *number != 0.0).map(|(key, n)| format!("{key}:{}", short(*n))));
+        items.extend(
+            numbers.iter().filter(|(_, number)| *number != 0.0).map(|(key, n)| format!("{key}:{}", General(*n))),
+        );
         if self.is_custom() {
             items.push(format!("custom_values:[{}]", list(self.custom_bounds())));
         }
@@ -107,11 +112,11 @@ fn dense(buckets: &Buckets) -> (i32, Vec<f64>) {
     let Some(&(first, _)) = populated.peek() else { return (0, Vec::new()) };
     let mut counts = Vec::new();
     for (index, count) in populated {
-        let place = usize::try_from(i64::from(index) - i64::from(first)).unwrap_or(PRINTED_BUCKETS_MAX);
-        if place >= PRINTED_BUCKETS_MAX {
+        let offset = usize::try_from(i64::from(index) - i64::from(first)).unwrap_or(PRINTED_BUCKETS_MAX);
+        if offset >= PRINTED_BUCKETS_MAX {
             break;
         }
-        counts.resize(place, 0.0);
+        counts.resize(offset, 0.0);
         counts.push(count);
     }
     (first, counts)
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_are_written_as_prometheus_writes_them() {
+    fn histograms_have_the_format_of_prometheus() {
         let mut histogram = FloatHistogram::from(&Histogram {
             reset_hint: ResetHint::Gauge,
             schema: 1,

@@ -1,7 +1,7 @@
 //! `h </ x` and `h >/ x`: histograms without the observations above or below a value.
 //!
-//! Buckets that contain the value are cut as [`FloatHistogram::quantile`] interpolates. Where anything is cut off, count and
-//! sum are estimated anew from the buckets.
+//! Buckets that contain the value are split as [`FloatHistogram::quantile`] interpolates. If anything is removed, count and sum
+//! are estimated from the remaining buckets.
 
 use super::{Bucket, FloatHistogram};
 
@@ -14,9 +14,9 @@ pub(crate) enum Keep {
     Above,
 }
 
-/// What is left.
+/// The remaining observations.
 #[derive(Default)]
-struct Rest {
+struct Remaining {
     count: f64,
     sum: f64,
     is_cut: bool,
@@ -25,25 +25,25 @@ struct Rest {
 impl FloatHistogram {
     /// Removes the observations on one side of a value.
     pub(crate) fn trim(&mut self, value: f64, keep: Keep) {
-        let mut rest = Rest::default();
-        let has_positive = self.trim_side(true, value, keep, &mut rest);
-        let has_negative = self.trim_side(false, value, keep, &mut rest);
+        let mut remaining = Remaining::default();
+        let has_positive = self.trim_side(true, value, keep, &mut remaining);
+        let has_negative = self.trim_side(false, value, keep, &mut remaining);
         if let Some(bucket) = self.zero_bucket() {
             let (count, middle) = trim_zero_bucket(bucket, value, keep, (has_negative, has_positive));
-            rest.is_cut |= count != self.zero_count;
+            remaining.is_cut |= count != self.zero_count;
             self.zero_count = count;
-            rest.sum += middle * count;
-            rest.count += count;
+            remaining.sum += middle * count;
+            remaining.count += count;
         }
-        if rest.is_cut {
-            self.count = rest.count;
-            self.sum = rest.sum;
+        if remaining.is_cut {
+            self.count = remaining.count;
+            self.sum = remaining.sum;
             self.compact();
         }
     }
 
-    /// Trims the positive or the negative buckets; tells whether any had observations.
-    fn trim_side(&mut self, positive: bool, value: f64, keep: Keep, rest: &mut Rest) -> bool {
+    /// Trims the positive or the negative buckets; returns `true` if any had observations.
+    fn trim_side(&mut self, positive: bool, value: f64, keep: Keep, remaining: &mut Remaining) -> bool {
         let linear = self.is_custom();
         let mut any = false;
         for at in 0..if positive { self.positive.len() } else { self.negative.len() } {
@@ -65,15 +65,15 @@ impl FloatHistogram {
                 Keep::Above if bucket.upper > value => trim_bucket(bucket, value, keep, positive, linear),
                 _ => {
                     self.side_mut(positive)[at] = 0.0;
-                    rest.is_cut = true;
+                    remaining.is_cut = true;
                     continue;
                 }
             };
-            rest.count += kept;
-            rest.sum += middle * kept;
+            remaining.count += kept;
+            remaining.sum += middle * kept;
             if kept != count {
                 self.side_mut(positive)[at] = kept;
-                rest.is_cut = true;
+                remaining.is_cut = true;
             }
         }
         any
@@ -84,7 +84,7 @@ impl FloatHistogram {
     }
 }
 
-/// Returns what is kept of a bucket that contains the value, and the middle of that.
+/// Returns the remaining count of a bucket that contains the value, and its middle.
 fn trim_bucket(bucket: Bucket, value: f64, keep: Keep, positive: bool, linear: bool) -> (f64, f64) {
     let Bucket { lower, upper, count, .. } = bucket;
     if lower == f64::NEG_INFINITY || upper == f64::INFINITY {
@@ -103,8 +103,8 @@ fn trim_bucket(bucket: Bucket, value: f64, keep: Keep, positive: bool, linear: b
     }
 }
 
-/// As [`trim_bucket`], for buckets that reach to infinity. Where their observations lie is not known, so that a bucket that
-/// is cut goes as a whole; but one with a positive upper bound is taken to begin at 0.
+/// As [`trim_bucket`], for buckets with an infinite bound. As the distribution of their observations is unknown, a bucket that
+/// would be split is removed; but one with a positive upper bound is assumed to begin at 0.
 fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
     let Bucket { lower, upper, count, .. } = bucket;
     let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
@@ -126,7 +126,7 @@ fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
     }
 }
 
-/// As [`trim_bucket`], for the zero bucket; `sides` tells whether there are negative and positive observations.
+/// As [`trim_bucket`], for the zero bucket; `sides` are `true` if there are negative and positive observations.
 fn trim_zero_bucket(bucket: Bucket, value: f64, keep: Keep, sides: (bool, bool)) -> (f64, f64) {
     let Bucket { mut lower, mut upper, count, .. } = bucket;
     match sides {
@@ -144,7 +144,7 @@ fn trim_zero_bucket(bucket: Bucket, value: f64, keep: Keep, sides: (bool, bool))
     }
 }
 
-/// Returns where the observations between two bounds are taken to lie.
+/// Returns the assumed value of the observations between two bounds.
 fn middle_of(lower: f64, upper: f64, positive: bool, linear: bool) -> f64 {
     match (lower.is_infinite(), upper.is_infinite()) {
         (true, true) => 0.0,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_one_side_of_a_value_is_kept() {
+    fn observations_on_one_side_of_a_value_remain() {
         let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 4.0, 2.0]), (0, &[]), &[1.0, 3.0]);
         check(&custom, 2.0, Keep::Below, "{count:4, sum:4, [-Inf,1]:2, (1,3]:2}");
         check(&custom, 2.0, Keep::Above, "{count:4, sum:11, (1,3]:2, (3,+Inf]:2}");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_estimated_where_nothing_is_cut() {
+    fn count_and_sum_are_unchanged_if_nothing_is_removed() {
         let mut histogram = literal(0, (0.0, 0.0), (0, &[1.0]), (0, &[]), &[]);
         histogram.sum = 0.75;
         check(&histogram, 2.0, Keep::Below, "{count:1, sum:0.75, (0.5,1]:1}");

@@ -2,7 +2,7 @@
 
 use super::{BIAS, FRACTION_BITS, scaled};
 
-/// 1/k! for k from 8 down to 2, and 1, as the Taylor series has them after a factor of x is taken out.
+/// 1/k! for k from 8 down to 2, and 1: the Taylor series without a factor of x.
 const TAYLOR: [f64; 8] = [
     2.480_158_730_158_730_2e-5,
     1.984_126_984_126_984e-4,
@@ -13,14 +13,14 @@ const TAYLOR: [f64; 8] = [
     0.5,
     1.0,
 ];
-/// From here on e^x is more than any number.
+/// From here on e^x overflows.
 const OVERFLOW: f64 = 7.097_827_128_933_84e2;
-/// ln 2 in two parts, of which the upper one has few enough bits for an exact product.
+/// ln 2 in two parts; the upper one has few enough bits for an exact product.
 const LN2_UPPER: f64 = 0.693_147_180_559_662_956_511_601_805_686_950_683_593_75;
 const LN2_LOWER: f64 = 0.282_352_905_630_315_771_225_884_481_750_134_360_255_254_120_68e-12;
 
-/// e to the power of a number. The nearest power of two is taken out, the rest divided by 16, and the series' result less
-/// one doubled four times. A power of two of 1,024 counts as overflow, also where the result would be a number.
+/// e to the power of a number. The nearest power of two is extracted, the remainder divided by 16, and the result of the series
+/// minus one doubled four times. A power of two of 1,024 is an overflow, even if the result would be finite.
 pub(crate) fn exp(value: f64) -> f64 {
     if !value.is_finite() {
         return if value == f64::NEG_INFINITY { 0.0 } else { value };
@@ -29,7 +29,7 @@ pub(crate) fn exp(value: f64) -> f64 {
         return f64::INFINITY;
     }
     let power = (value * std::f64::consts::LOG2_E).round_ties_even();
-    // Beyond 32 bits the rest is meaningless and the result 0.
+    // The result is 0.
     if power < f64::from(-BIAS - i32::try_from(FRACTION_BITS).expect("52")) {
         return 0.0;
     }
@@ -43,7 +43,7 @@ pub(crate) fn exp(value: f64) -> f64 {
     times_power((less_one + 2.0).mul_add(less_one, 1.0), power as i32)
 }
 
-/// Returns a number near 1 times a power of two, in two steps where the result is subnormal.
+/// Returns a number near 1 times a power of two, in two steps if the result is subnormal.
 fn times_power(value: f64, power: i32) -> f64 {
     let power_of_two = |stored: i32| f64::from_bits(u64::from(stored.unsigned_abs()) << FRACTION_BITS);
     let stored = power + BIAS;

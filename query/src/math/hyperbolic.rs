@@ -5,11 +5,11 @@ use std::f64::consts::LN_2;
 use super::logarithm::ln_1p;
 use super::{exp, ln, polynomial};
 
-/// From here on the lesser of the two exponentials is lost.
+/// From here on the smaller exponential is negligible.
 const ONE_EXPONENTIAL: f64 = 21.0;
-/// From here on the square of a number swallows 1: the inverse is the logarithm of the double.
-const SQUARE_SWALLOWS_ONE: f64 = (1_u64 << 28) as f64;
-/// Below, an odd function whose slope is 1 is its argument.
+/// From here on 1 is negligible beside the square: the inverse is the logarithm of the double.
+const ONE_IS_NEGLIGIBLE: f64 = (1_u64 << 28) as f64;
+/// Below this, an odd function of slope 1 equals its argument.
 const NEAR_ZERO: f64 = 1.0 / (1_u64 << 28) as f64;
 
 /// Hyperbolic sine.
@@ -72,7 +72,7 @@ pub(crate) fn asinh(value: f64) -> f64 {
         return value;
     }
     let size = value.abs();
-    let result = if size > SQUARE_SWALLOWS_ONE {
+    let result = if size > ONE_IS_NEGLIGIBLE {
         ln(size) + LN_2
     } else if size > 2.0 {
         ln(2.0 * size + 1.0 / ((size * size + 1.0).sqrt() + size))
@@ -90,7 +90,7 @@ pub(crate) fn acosh(value: f64) -> f64 {
         f64::NAN
     } else if value == 1.0 {
         0.0
-    } else if value >= SQUARE_SWALLOWS_ONE {
+    } else if value >= ONE_IS_NEGLIGIBLE {
         ln(value) + LN_2
     } else if value > 2.0 {
         ln(2.0 * value - 1.0 / (value + (value * value - 1.0).sqrt()))

@@ -17,7 +17,7 @@ const L: [f64; 7] = [
     1.479_819_860_511_658_6e-1,
 ];
 
-/// Natural logarithm. A subnormal number is read as if it were normal.
+/// Natural logarithm. Subnormal numbers are treated as normal.
 pub(crate) fn ln(value: f64) -> f64 {
     if value == 0.0 {
         return f64::NEG_INFINITY;
@@ -55,7 +55,7 @@ pub(crate) fn log10(value: f64) -> f64 {
     ln(value) * LOG10_E
 }
 
-/// Natural logarithm of one more than a number.
+/// Natural logarithm of `1 + value`.
 pub(super) fn ln_1p(value: f64) -> f64 {
     const SMALL: f64 = 1.0 / (1_u64 << 29) as f64;
     const TINY: f64 = 1.0 / (1_u64 << 54) as f64;
@@ -75,13 +75,13 @@ pub(super) fn ln_1p(value: f64) -> f64 {
     if size < SQRT_2 - 1.0 && value > FRAC_1_SQRT_2 - 1.0 { of_small(value) } else { of_reduced(value) }
 }
 
-/// ln (1 + f) where 1 + f needs no reduction.
+/// ln (1 + f), where 1 + f needs no reduction.
 fn of_small(f: f64) -> f64 {
     let half_square = 0.5 * f * f;
     f - (half_square - series(f, half_square))
 }
 
-/// ln (1 + value), where a power of two is taken out first.
+/// ln (1 + value), after extracting a power of two.
 fn of_reduced(value: f64) -> f64 {
     /// The fraction of the square root of two.
     const SQRT2_FRACTION: u64 = 0x6_a09e_667f_3bcd;
@@ -112,7 +112,7 @@ fn of_reduced(value: f64) -> f64 {
     k * LN2_HIGH - ((half_square - (series(f, half_square) + (k * LN2_LOW + lost))) - f)
 }
 
-/// ln of a number that is nearly 2^`k`.
+/// ln of a number close to 2^`k`.
 fn of_power_of_two(f: f64, k: f64, lost: f64) -> f64 {
     if f == 0.0 {
         return if k == 0.0 { 0.0 } else { k * LN2_HIGH + (lost + k * LN2_LOW) };

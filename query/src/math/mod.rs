@@ -1,16 +1,18 @@
-//! Elementary functions that give the bits of Prometheus, which are those of Go's `math` package on amd64 with fused
-//! multiplication.
+//! Elementary functions with the bits of Prometheus, which are those of Go's `math` package on amd64 with fused
+//! multiplication; compensated sums; floating-point operations of Go.
 //!
-//! The C library's results differ from Go's in the last digits, and so would those of queries. Each function here takes the
-//! steps that Go takes, in the same order: the reductions and polynomials of Cephes and of FreeBSD's msun, and Go's own for
-//! powers. What is odd there is odd here: [`exp`] overflows from 709.44 on, [`ln`] takes numbers below 2.2e-308 for normal
-//! ones. Square roots and roundings are exact everywhere and stay the standard library's.
+//! The results of the C library differ from Go's in the last digits. Each function here performs the steps of Go in the same
+//! order: the reductions and polynomials of Cephes and of FreeBSD's msun, and Go's own for powers. The quirks are the same:
+//! [`exp`] overflows from 709.44 on, [`ln`] treats numbers below 2.2e-308 as normal. Square roots and roundings are exact
+//! everywhere and are those of the standard library.
 //!
-//! `golden.txt` holds results of Go 1.26.8 that the tests compare bit for bit.
+//! `golden.txt` contains results of Go 1.26.8, which the tests compare bit for bit.
 #![expect(clippy::excessive_precision, reason = "coefficients stand as they are published")]
 
 mod exponential;
+pub(crate) mod float;
 mod hyperbolic;
+pub(crate) mod kahan;
 mod logarithm;
 mod power;
 mod trigonometric;
@@ -21,19 +23,19 @@ pub(crate) use logarithm::{ln, log2, log10};
 pub(crate) use power::pow;
 pub(crate) use trigonometric::{acos, asin, atan, atan2, cos, deg, rad, sin, tan};
 
-/// Bits of a number's fraction.
+/// Number of fraction bits.
 const FRACTION_BITS: u32 = 52;
-/// What is added to an exponent before it is stored.
+/// The exponent bias.
 const BIAS: i32 = 1023;
 const EXPONENT_MASK: u64 = 0x7ff;
 
-/// The sign; 0, -0 and NaN stay as they are.
+/// The sign; 0, -0 and NaN are unchanged.
 pub(crate) fn sgn(value: f64) -> f64 {
     if value == 0.0 || value.is_nan() { value } else { 1.0_f64.copysign(value) }
 }
 
-/// Splits a finite number that is not 0 into a fraction in [0.5, 1) with its sign, and a power of two. 0, infinities and NaN
-/// are their own fraction.
+/// Splits a finite nonzero number into a fraction in [0.5, 1) with its sign, and a power of two. 0, infinities and NaN are
+/// returned as the fraction.
 fn split(value: f64) -> (f64, i32) {
     if value == 0.0 || !value.is_finite() {
         return (value, 0);
@@ -58,23 +60,23 @@ fn scaled(fraction: f64, shift: i32) -> f64 {
     if power > BIAS {
         return f64::INFINITY.copysign(fraction);
     }
-    // A subnormal result is made 2^53 times as large, and rounded by the last multiplication.
+    // A subnormal result is scaled by 2^53, and rounded by the last multiplication.
     let (power, unit) = if power < -1022 { (power + 53, 1.0 / (1_u64 << 53) as f64) } else { (power, 1.0) };
     let stored = u64::from((power + BIAS).unsigned_abs());
     unit * f64::from_bits(bits & !(EXPONENT_MASK << FRACTION_BITS) | stored << FRACTION_BITS)
 }
 
-/// Returns a finite number as a normal one times the power of two that is returned with it.
+/// Returns a normal number and a power of two whose product is the given finite number.
 fn normalized(value: f64) -> (f64, i32) {
     if value.abs() < f64::MIN_POSITIVE { (value * (1_u64 << 52) as f64, -52) } else { (value, 0) }
 }
 
-/// The power of two of a number in [1, 2) times it.
+/// Returns the exponent of a number.
 fn exponent(bits: u64) -> i32 {
     (bits >> FRACTION_BITS & EXPONENT_MASK) as i32 - BIAS
 }
 
-/// Evaluates a polynomial by Horner's scheme, from the highest coefficient down.
+/// Evaluates a polynomial by Horner's scheme, highest coefficient first.
 fn polynomial(x: f64, coefficients: &[f64]) -> f64 {
     coefficients.iter().fold(0.0, |sum, coefficient| sum * x + coefficient)
 }

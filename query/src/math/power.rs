@@ -2,12 +2,12 @@
 
 use super::{exp, ln, scaled, split};
 
-/// Beyond this many powers of two a result has long overflowed or vanished.
+/// Larger powers of two overflow or underflow.
 const POWER_MAX: i32 = 1 << 12;
-/// From here on every number is even.
+/// All numbers from here on are even.
 const ALL_EVEN: f64 = (1_u64 << 53) as f64;
 
-/// `base` to the power of `exponent`: the whole part by repeated squares, the rest through the logarithm.
+/// `base` to the power of `exponent`: the integer part by repeated squaring, the fraction by the logarithm.
 pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
     if let Some(result) = special(base, exponent) {
         return result;
@@ -32,7 +32,7 @@ pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
     if exponent < 0.0 { scaled(1.0 / product, -power) } else { scaled(product, power) }
 }
 
-/// Multiplies `product` with `base` to the power of `exponent`; powers of two are counted apart.
+/// Multiplies `product` by `base` to the power of `exponent`; powers of two are counted separately.
 fn times_whole_power(mut product: f64, base: f64, mut exponent: u64) -> (f64, i32) {
     let (mut square, mut square_power) = split(base);
     let mut power = 0;
@@ -55,7 +55,7 @@ fn times_whole_power(mut product: f64, base: f64, mut exponent: u64) -> (f64, i3
     (product, power)
 }
 
-/// The cases that need no computation.
+/// Special cases.
 fn special(base: f64, exponent: f64) -> Option<f64> {
     if exponent == 0.0 || base == 1.0 {
         return Some(1.0);
@@ -73,7 +73,7 @@ fn special(base: f64, exponent: f64) -> Option<f64> {
         return Some(of_infinite(base, exponent > 0.0));
     }
     if base.is_infinite() {
-        // Of minus infinity as of its inverse, -0.
+        // The power of -Inf is that of its inverse, -0.
         let of_plus = if exponent < 0.0 { 0.0 } else { f64::INFINITY };
         return Some(if base < 0.0 { pow(-0.0, -exponent) } else { of_plus });
     }
@@ -89,7 +89,7 @@ fn of_zero(base: f64, exponent: f64) -> f64 {
     if keeps_sign { size.copysign(base) } else { size }
 }
 
-/// A power whose exponent is infinite, or even and so great that it might be.
+/// A power whose exponent is infinite, or even and just as large.
 fn of_infinite(base: f64, is_positive: bool) -> f64 {
     if base == -1.0 {
         1.0

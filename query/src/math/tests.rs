@@ -1,6 +1,6 @@
 use super::*;
 
-/// Lines of a function's name, the bits of its arguments, and those of its result.
+/// Lines with the name of a function, the bits of its arguments, and those of its result.
 const GOLDEN: &str = include_str!("golden.txt");
 
 fn number(text: &str) -> f64 {
@@ -45,7 +45,7 @@ fn apply(name: &str, arguments: &[f64]) -> f64 {
 }
 
 #[test]
-fn every_bit_is_that_of_go() {
+fn results_have_the_bits_of_go() {
     let mut different = Vec::new();
     for line in GOLDEN.lines() {
         let (name, numbers) = line.split_once(' ').unwrap();

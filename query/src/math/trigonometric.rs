@@ -21,7 +21,7 @@ const COSINE: [f64; 6] = [
     4.166_666_666_666_659_5e-2,
 ];
 
-/// An angle as its octant of the circle, made even, and what is left of it, at most an eighth of the circle around 0.
+/// An angle as an even octant and a remainder of at most an eighth of the circle around 0.
 #[derive(Debug, Clone, Copy)]
 struct Reduced {
     octant: u64,
@@ -39,7 +39,7 @@ impl Reduced {
         1.0 - 0.5 * square + square * square * polynomial(square, &COSINE)
     }
 
-    /// Whether sine and cosine change their places.
+    /// Returns `true` if sine and cosine are swapped.
     fn is_turned(self) -> bool {
         self.octant & 2 == 2
     }
@@ -90,15 +90,15 @@ pub(crate) fn tan(value: f64) -> f64 {
     if value < 0.0 { -size } else { size }
 }
 
-/// From here on pi has to be known to more bits than three numbers hold.
-const GREAT: f64 = (1_u64 << 29) as f64;
-/// A quarter of pi in three parts, whose products with octants of lesser angles are exact.
+/// From here on reduction needs more bits of pi than three numbers hold.
+const LARGE: f64 = (1_u64 << 29) as f64;
+/// pi/4 in three parts, whose products with the octants of smaller angles are exact.
 const FRAC_PI_4_PARTS: [f64; 3] = [7.853_981_256_484_985e-1, 3.774_894_707_930_798e-8, 2.695_151_429_079_059_5e-15];
 
-/// Takes whole octants out of an angle that is finite and not negative.
+/// Reduces a finite angle that is not negative by whole octants.
 fn reduce(angle: f64) -> Reduced {
-    if angle >= GREAT {
-        return reduce_great(angle);
+    if angle >= LARGE {
+        return reduce_large(angle);
     }
     let octant = (angle * (4.0 / PI)) as u64;
     let octant = octant + (octant & 1);
@@ -107,7 +107,7 @@ fn reduce(angle: f64) -> Reduced {
     Reduced { octant: octant & 7, rest }
 }
 
-/// 4/pi, 64 bits a digit, the first one before the point.
+/// 4/pi in digits of 64 bits, the first one before the point.
 const FOUR_OVER_PI: [u64; 20] = [
     0x0000_0000_0000_0001,
     0x45f3_06dc_9c88_2a53,
@@ -131,13 +131,13 @@ const FOUR_OVER_PI: [u64; 20] = [
     0xac06_608d_f8f6_d757,
 ];
 
-/// Takes whole octants out of a great angle by a product with those digits of 4/pi that matter (Payne and Hanek).
-fn reduce_great(angle: f64) -> Reduced {
+/// Reduces a large angle by a product with the relevant digits of 4/pi (Payne and Hanek).
+fn reduce_large(angle: f64) -> Reduced {
     let bits = angle.to_bits();
     let mantissa = bits & ((1 << FRACTION_BITS) - 1) | 1 << FRACTION_BITS;
     let first_bit = (exponent(bits) - 52 + 61).unsigned_abs() as usize;
     let (digit, shift) = (first_bit / 64, first_bit % 64);
-    // A shift by 64 moves all bits out, as Go has it.
+    // A shift by 64 gives 0, as in Go.
     let digit_at = |i: usize| {
         FOUR_OVER_PI[digit + i] << shift | FOUR_OVER_PI[digit + i + 1].checked_shr(64 - shift as u32).unwrap_or(0)
     };
@@ -149,8 +149,8 @@ fn reduce_great(angle: f64) -> Reduced {
     Reduced { octant, rest: fraction * FRAC_PI_4 }
 }
 
-/// Reads 128 bits as a binary fraction, cut to a number's precision. `low` still begins with the three bits that `high` ends
-/// with, as in Go.
+/// Converts 128 bits to a binary fraction, truncated to the precision of a float. As in Go, `low` begins with the last three bits
+/// of `high`.
 fn fraction_of(high: u64, low: u64) -> f64 {
     let leading = high.leading_zeros();
     let bits = u128::from(high) << 64 | u128::from(low);
@@ -215,7 +215,7 @@ pub(crate) fn atan2(y: f64, x: f64) -> f64 {
     }
 }
 
-/// The size of the angle of a point that lies on an axis, or infinitely far away.
+/// The absolute angle of a point that lies on an axis or at infinity.
 fn on_axis_or_diagonal(y: f64, x: f64) -> f64 {
     if y != 0.0 && x != 0.0 && x.is_infinite() == y.is_infinite() {
         return if x > 0.0 { FRAC_PI_4 } else { 3.0 * PI / 4.0 };
@@ -227,7 +227,7 @@ fn on_axis_or_diagonal(y: f64, x: f64) -> f64 {
 }
 
 fn atan_of_positive(value: f64) -> f64 {
-    /// What is missing in the number that stands for half of pi.
+    /// The error of the float for half of pi.
     const FRAC_PI_2_REST: f64 = 6.123_233_995_736_766e-17;
     const TAN_3_PI_8: f64 = 2.414_213_562_373_095;
     if value <= 0.66 {

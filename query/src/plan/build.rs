@@ -1,32 +1,21 @@
-//! From tree to plan.
+//! From the syntax tree to the plan.
 
-use crate::eval::binary::arithmetic;
-use crate::functions::{self, Implementation};
+use crate::functions::{self, arithmetic};
 use crate::promql::ast::{self, At, Expr, ExprKind, UnaryOp, ValueType};
 
-use super::duration::{positive, seconds, signed};
-use super::{Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, totals};
+use super::duration::{QueryTimes, resolve};
+use super::{Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, skip_buckets};
+use crate::promql::duration::seconds;
 
-/// The times of a query.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueryTimes {
-    /// The first step.
-    pub(crate) start_ms: i64,
-    /// No step lies behind it.
-    pub(crate) end_ms: i64,
-    /// Distance of the steps; 0 for an instant query.
-    pub(crate) step_ms: i64,
-}
-
-/// Makes the plan of an expression.
+/// Creates the plan of an expression.
 ///
 /// # Errors
-/// A text, if a duration in the expression does not exist for these times.
+/// A message, if a duration in the expression is invalid for these times.
 pub(crate) fn build(expr: &Expr, times: &QueryTimes) -> Result<Plan, String> {
     let built = Builder { times }.build(expr)?;
-    let mut plan = built.marked_if_worth();
-    totals::mark(&mut plan);
-    plan.number(0);
+    let mut plan = built.wrapped_if_beneficial();
+    skip_buckets::mark(&mut plan);
+    plan.assign_ids(0);
     Ok(plan)
 }
 
@@ -45,30 +34,30 @@ const STEP_DEPENDENT: [&str; 11] = [
     "year",
 ];
 
-/// A plan and whether it depends on the step.
+/// A plan and whether it is step-invariant.
 struct Built {
     plan: Plan,
-    /// It gives the same at every step.
+    /// Its value is the same at every step.
     invariant: bool,
-    /// It pays, and is allowed, to evaluate it once.
-    worth: bool,
+    /// Evaluating it once is allowed, and saves work.
+    beneficial: bool,
 }
 
 impl Built {
     fn new(kind: PlanKind, expr: &Expr, value_type: ValueType) -> Self {
-        Self { plan: Plan { kind, value_type, span: expr.span, id: 0 }, invariant: false, worth: false }
+        Self { plan: Plan { kind, value_type, span: expr.span, id: 0 }, invariant: false, beneficial: false }
     }
 
-    fn invariant(mut self, invariant: bool, worth: bool) -> Self {
-        (self.invariant, self.worth) = (invariant, worth);
+    fn invariant(mut self, invariant: bool, beneficial: bool) -> Self {
+        (self.invariant, self.beneficial) = (invariant, beneficial);
         self
     }
 
-    fn marked_if_worth(self) -> Plan {
-        if self.worth { self.marked() } else { self.plan }
+    fn wrapped_if_beneficial(self) -> Plan {
+        if self.beneficial { self.wrapped() } else { self.plan }
     }
 
-    fn marked(self) -> Plan {
+    fn wrapped(self) -> Plan {
         let Plan { value_type, span, .. } = self.plan;
         Plan { kind: PlanKind::StepInvariant(Box::new(self.plan)), value_type, span, id: 0 }
     }
@@ -97,13 +86,13 @@ impl Builder<'_> {
             ExprKind::Aggregate(aggregate) => self.aggregate(expr, aggregate),
             ExprKind::Binary(binary) => self.chain(expr, binary),
             ExprKind::Unary(unary) => {
-                let Built { plan, invariant, worth } = self.build(&unary.expr)?;
+                let Built { plan, invariant, beneficial } = self.build(&unary.expr)?;
                 let value_type = plan.value_type;
                 let kind = match plan.kind {
                     PlanKind::Number(value) if unary.op == UnaryOp::Minus => PlanKind::Number(-value),
                     _ => PlanKind::Sign(unary.op, Box::new(plan)),
                 };
-                Ok(Built::new(kind, expr, value_type).invariant(invariant, worth))
+                Ok(Built::new(kind, expr, value_type).invariant(invariant, beneficial))
             }
             ExprKind::Paren(inner) => self.build(inner),
         }
@@ -112,11 +101,11 @@ impl Builder<'_> {
     fn selector(&self, selector: &ast::VectorSelector) -> Result<Selector, String> {
         let shift = self.shift(selector.offset.as_ref(), selector.at)?;
         let (matchers, extension) = (selector.matchers.clone(), selector.extension);
-        Ok(Selector { matchers, shift, extension, only_totals: false })
+        Ok(Selector { matchers, shift, extension, skip_buckets: false })
     }
 
     fn shift(&self, offset: Option<&ast::Duration>, at: Option<At>) -> Result<Shift, String> {
-        let offset_ms = offset.map_or(Ok(0), |offset| signed(offset, self.times))?;
+        let offset_ms = offset.map_or(Ok(0), |offset| resolve(offset, self.times, true))?;
         let at_ms = at.map(|at| match at {
             At::Timestamp(at_ms) => at_ms,
             At::Start => self.times.start_ms,
@@ -127,22 +116,22 @@ impl Builder<'_> {
 
     fn range_selector(&self, expr: &Expr, matrix: &ast::MatrixSelector) -> Result<Built, String> {
         let ExprKind::Vector(selector) = &matrix.selector.kind else {
-            return Err("a range stands on something else than a selector".into());
+            return Err("the expression of a range is not a selector".into());
         };
-        let range_ms = positive(&matrix.range, self.times)?;
+        let range_ms = resolve(&matrix.range, self.times, false)?;
         let selector = self.selector(selector)?;
         let fixed = selector.shift.at_ms.is_some();
         let kind = PlanKind::Range(RangeSelector { selector, range_ms });
         Ok(Built::new(kind, expr, ValueType::Matrix).invariant(fixed, false))
     }
 
-    /// What a subquery encloses is evaluated once if it is invariant, whether the subquery itself is or not.
+    /// The expression of a subquery is evaluated once if it is invariant, even if the subquery is not.
     fn subquery(&self, expr: &Expr, subquery: &ast::Subquery) -> Result<Built, String> {
         let shift = self.shift(subquery.offset.as_ref(), subquery.at)?;
-        let step_ms = subquery.step.as_ref().map(|step| positive(step, self.times)).transpose()?;
-        let range_ms = positive(&subquery.range, self.times)?;
+        let step_ms = subquery.step.as_ref().map(|step| resolve(step, self.times, false)).transpose()?;
+        let range_ms = resolve(&subquery.range, self.times, false)?;
         let inner = self.build(&subquery.expr)?;
-        let inner = if inner.invariant { inner.marked() } else { inner.plan };
+        let inner = if inner.invariant { inner.wrapped() } else { inner.plan };
         let kind = PlanKind::Subquery(Box::new(Subquery { expr: inner, range_ms, step_ms, shift }));
         Ok(Built::new(kind, expr, ValueType::Matrix).invariant(shift.at_ms.is_some(), false))
     }
@@ -152,7 +141,7 @@ impl Builder<'_> {
             return Ok(constant(value, expr));
         }
         let args = call.args.iter().map(|arg| self.build(arg)).collect::<Result<Vec<_>, _>>()?;
-        // The timestamp of a sample at a fixed time is as fixed as its value; of anything else it is that of the step.
+        // The timestamp of a sample at a fixed time is step-invariant; of anything else it is that of the step.
         let fixed_timestamp =
             call.function.name == "timestamp" && args.iter().all(|arg| arg.invariant && is_selector(&arg.plan));
         let step_dependent = STEP_DEPENDENT.contains(&call.function.name);
@@ -160,14 +149,15 @@ impl Builder<'_> {
         let args = if invariant {
             args.into_iter().map(|arg| arg.plan).collect()
         } else {
-            args.into_iter().map(Built::marked_if_worth).collect()
+            args.into_iter().map(Built::wrapped_if_beneficial).collect()
         };
-        let implementation = functions::implementation(call.function.name).unwrap_or(Implementation::NotYet);
+        let implementation = functions::implementation(call.function.name);
+        let implementation = implementation.ok_or_else(|| format!("unknown function {}", call.function.name))?;
         let kind = PlanKind::Call(Call { function: call.function, implementation, args });
         Ok(Built::new(kind, expr, call.function.return_type).invariant(invariant, invariant))
     }
 
-    /// Returns the value of a function that is the same all over a query.
+    /// Returns the value of a function that is constant for a query.
     fn query_constant(&self, name: &str) -> Option<f64> {
         let QueryTimes { start_ms, end_ms, step_ms } = *self.times;
         match name {
@@ -179,10 +169,10 @@ impl Builder<'_> {
         }
     }
 
-    /// The parameter does not decide whether an aggregation is invariant, as in Prometheus.
+    /// As in Prometheus, an aggregation is invariant whether its parameter is or not.
     fn aggregate(&self, expr: &Expr, aggregate: &ast::Aggregate) -> Result<Built, String> {
         let param = aggregate.param.as_deref().map(|param| self.build(param)).transpose()?;
-        let Built { plan, invariant, worth } = self.build(&aggregate.expr)?;
+        let Built { plan, invariant, beneficial } = self.build(&aggregate.expr)?;
         let mut grouping = aggregate.grouping.clone();
         grouping.sort_unstable();
         grouping.dedup();
@@ -193,17 +183,17 @@ impl Builder<'_> {
             grouping,
             without: aggregate.without,
         }));
-        Ok(Built::new(kind, expr, ValueType::Vector).invariant(invariant, worth))
+        Ok(Built::new(kind, expr, ValueType::Vector).invariant(invariant, beneficial))
     }
 
     fn chain(&self, expr: &Expr, binary: &ast::Binary) -> Result<Built, String> {
         let (first, operators) = binary.chain();
         let mut lhs = self.build(first)?;
         for (at, operator) in operators.iter().enumerate() {
-            // An operator's span is that of the left side of the next one.
+            // The span of an operator is that of the left side of the next one.
             let span = operators.get(at + 1).map_or(expr.span, |next| next.lhs.span);
             let rhs = self.build(&operator.rhs)?;
-            // Fast path: numbers are computed here.
+            // Constant folding.
             if let (PlanKind::Number(a), PlanKind::Number(b)) = (&lhs.plan.kind, &rhs.plan.kind) {
                 let mut value = [*a];
                 arithmetic::scalars(operator.op, &mut value, &[*b]);
@@ -213,7 +203,7 @@ impl Builder<'_> {
             let invariant = lhs.invariant && rhs.invariant;
             let (lhs_plan, rhs) = match invariant {
                 true => (lhs.plan, rhs.plan),
-                false => (lhs.marked_if_worth(), rhs.marked_if_worth()),
+                false => (lhs.wrapped_if_beneficial(), rhs.wrapped_if_beneficial()),
             };
             let link = Link {
                 op: operator.op,
@@ -222,13 +212,13 @@ impl Builder<'_> {
                 return_bool: operator.return_bool,
                 span,
             };
-            lhs = Built { plan: extend(lhs_plan, link), invariant, worth: invariant };
+            lhs = Built { plan: extend(lhs_plan, link), invariant, beneficial: invariant };
         }
         Ok(lhs)
     }
 }
 
-/// Hangs a link onto a chain, or makes one.
+/// Appends a link to a chain, or creates a chain.
 fn extend(lhs: Plan, link: Link) -> Plan {
     let scalars = lhs.value_type == ValueType::Scalar && link.rhs.value_type == ValueType::Scalar;
     let (value_type, span) = (if scalars { ValueType::Scalar } else { ValueType::Vector }, link.span);

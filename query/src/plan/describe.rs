@@ -1,4 +1,4 @@
-//! One line for each expression of a plan, for `explain`.
+//! One line for each operator of a plan, for `explain`.
 
 use std::fmt::Write;
 
@@ -6,13 +6,13 @@ use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
 use varve_tsdb::{MatchOp, Matcher};
 
 use super::{Aggregate, Chain, Plan, PlanKind, Selector, Shift};
+use crate::decimal::Plain;
 use crate::promql::ast::{RangeExtension, UnaryOp};
-use crate::promql::number;
 
-/// Returns what an expression is, without what is inside of it.
+/// Describes an operator, without its children.
 pub(crate) fn describe(plan: &Plan) -> String {
     match &plan.kind {
-        PlanKind::Number(value) => number::plain(*value),
+        PlanKind::Number(value) => Plain(*value).to_string(),
         PlanKind::String(text) => format!("{:?}", String::from_utf8_lossy(text)),
         PlanKind::Selector(selector) => of_selector(selector, None),
         PlanKind::Range(range) => of_selector(&range.selector, Some(range.range_ms)),
@@ -25,7 +25,7 @@ pub(crate) fn describe(plan: &Plan) -> String {
         PlanKind::Chain(chain) => of_chain(chain),
         PlanKind::Sign(UnaryOp::Minus, _) => "-".to_owned(),
         PlanKind::Sign(UnaryOp::Plus, _) => "+".to_owned(),
-        PlanKind::StepInvariant(_) => "once for all steps".to_owned(),
+        PlanKind::StepInvariant(_) => "step invariant".to_owned(),
     }
 }
 
@@ -40,7 +40,7 @@ fn of_selector(selector: &Selector, range_ms: Option<i64>) -> String {
     if name.is_none() || !others.is_empty() {
         text.push_str(&format!("{{{}}}", others.join(", ")));
     }
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _infallible = range_ms.map(|range_ms| write!(text, "[{range_ms}ms]"));
     text.push_str(match selector.extension {
         None => "",
@@ -48,7 +48,7 @@ fn of_selector(selector: &Selector, range_ms: Option<i64>) -> String {
         Some(RangeExtension::Smoothed) => " smoothed",
     });
     text.push_str(&of_shift(selector.shift));
-    text.push_str(if selector.only_totals { " (count and sum only)" } else { "" });
+    text.push_str(if selector.skip_buckets { " (count and sum only)" } else { "" });
     text
 }
 

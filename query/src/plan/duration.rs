@@ -1,47 +1,41 @@
-//! Durations that are computed from the times of the query.
+//! Durations that depend on the times of the query.
 
-use crate::float;
+use crate::math::float;
 use crate::promql::ast::{BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, UnaryOp};
+use crate::promql::duration::seconds;
 
-use super::build::QueryTimes;
+/// The times of a query.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueryTimes {
+    /// The first step.
+    pub(crate) start_ms: i64,
+    /// No step is after it.
+    pub(crate) end_ms: i64,
+    /// Interval between steps; 0 for an instant query.
+    pub(crate) step_ms: i64,
+}
 
-/// Durations at and beyond this many seconds do not fit Prometheus' nanoseconds.
+/// Durations of at least this many seconds overflow Prometheus' nanoseconds.
 const DURATION_MAX_SECONDS: f64 = (1u64 << 63) as f64 / 1e9;
 
-/// Resolves a range or a step, which must be positive.
+/// Resolves a duration to milliseconds; only offsets may be negative.
 ///
 /// # Errors
-/// A text that says why there is no such duration, in Prometheus' words.
-pub(super) fn positive(duration: &Duration, times: &QueryTimes) -> Result<i64, String> {
+/// Prometheus' message that says why the duration is invalid.
+pub(super) fn resolve(duration: &Duration, times: &QueryTimes, may_be_negative: bool) -> Result<i64, String> {
     match duration {
         Duration::Fixed(duration_ms) => Ok(*duration_ms),
-        Duration::Expr(expr) => resolve(expr, times, false),
+        Duration::Expr(expr) => resolve_expr(expr, times, may_be_negative),
     }
 }
 
-/// Resolves an offset, which may be negative.
-///
-/// # Errors
-/// As [`positive`].
-pub(super) fn signed(duration: &Duration, times: &QueryTimes) -> Result<i64, String> {
-    match duration {
-        Duration::Fixed(duration_ms) => Ok(*duration_ms),
-        Duration::Expr(expr) => resolve(expr, times, true),
-    }
-}
-
-/// Returns milliseconds as seconds, with the rounding of Go's `Duration.Seconds`.
-pub(crate) fn seconds(duration_ms: i64) -> f64 {
-    (duration_ms / 1000) as f64 + (duration_ms % 1000 * 1_000_000) as f64 / 1e9
-}
-
-fn resolve(expr: &DurationExpr, times: &QueryTimes, negative: bool) -> Result<i64, String> {
+fn resolve_expr(expr: &DurationExpr, times: &QueryTimes, may_be_negative: bool) -> Result<i64, String> {
     let value = evaluate(expr, times)?;
-    let fail = |why: &str| Err(place(expr) + why);
+    let fail = |why: &str| Err(span(expr) + why);
     if !value.is_finite() {
         return fail("duration is NaN or infinite");
     }
-    if value <= 0.0 && !negative {
+    if value <= 0.0 && !may_be_negative {
         return fail("duration must be greater than 0");
     }
     if value.abs() > DURATION_MAX_SECONDS {
@@ -50,8 +44,8 @@ fn resolve(expr: &DurationExpr, times: &QueryTimes, negative: bool) -> Result<i6
     Ok((value * 1000.0) as i64)
 }
 
-/// Prints where an expression stands: its first byte and the one past its last, as Prometheus does here.
-fn place(expr: &DurationExpr) -> String {
+/// Formats the span of an expression, from its first byte to the one past its last, as Prometheus does here.
+fn span(expr: &DurationExpr) -> String {
     format!("{}:{}: ", expr.span.start, expr.span.end)
 }
 
@@ -67,7 +61,7 @@ fn evaluate(expr: &DurationExpr, times: &QueryTimes) -> Result<f64, String> {
         DurationExprKind::Paren(inner) => evaluate(inner, times)?,
         DurationExprKind::Binary(op, a, b) => {
             let (a, b) = (evaluate(a, times)?, evaluate(b, times)?);
-            binary(*op, a, b).map_err(|why| place(expr) + why)?
+            binary(*op, a, b).map_err(|why| span(expr) + why)?
         }
     })
 }

@@ -1,42 +1,43 @@
-//! The plan of a query: its tree with everything resolved that the times of the query decide.
+//! The plan of a query: its syntax tree with everything resolved that depends on the times of the query.
 //!
-//! What a plan has that the tree has not: `@ start()` and `@ end()` are times, durations are milliseconds, `start()`,
-//! `step()` and their like are numbers, chains of operators are flat, parentheses are gone, functions have their
-//! implementations, and what gives the same value at every step is marked, to be evaluated once.
+//! Differences from the tree: `@ start()` and `@ end()` are times, durations are milliseconds, `start()`, `step()` and the
+//! like are numbers, chains of operators are flat, parentheses are removed, functions have their implementations, and
+//! step-invariant expressions are wrapped, to be evaluated once.
 //!
 //! Invariants
-//! 1. No [`PlanKind::StepInvariant`] stands on a range of samples or a string, nor directly on another one.
+//! 1. A [`PlanKind::StepInvariant`] never wraps a range of samples, a string or another [`PlanKind::StepInvariant`].
 //! 2. The depth of a plan is bounded by that of the tree; a chain of operators counts as one level.
 
 mod build;
+mod common_subexpressions;
 mod describe;
 mod duration;
-mod propagate;
-mod share;
-mod totals;
+mod propagate_matchers;
+mod skip_buckets;
 
-pub(crate) use build::{QueryTimes, build};
+pub(crate) use build::build;
+pub(crate) use common_subexpressions::CommonSubexpressions;
 pub(crate) use describe::describe;
-pub(crate) use duration::seconds;
-pub(crate) use propagate::propagate;
-pub(crate) use share::Sharing;
+pub(crate) use duration::QueryTimes;
+pub(crate) use propagate_matchers::propagate_matchers;
 
-use varve_tsdb::Matcher;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{MatchOp, Matcher};
 
-use crate::functions::Implementation;
+use crate::functions::{Implementation, RangeFunction};
 use crate::promql::ast::{AggregateOp, BinaryOp, RangeExtension, Span, UnaryOp, ValueType, VectorMatching};
 use crate::promql::functions::Function;
 
-/// An expression, ready to be evaluated.
+/// An expression that is ready to be evaluated.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// What it is.
     pub(crate) kind: PlanKind,
     /// The type of its value.
     pub(crate) value_type: ValueType,
-    /// Where it stands in the query.
+    /// Its position in the query.
     pub(crate) span: Span,
-    /// Its number among the expressions of the query, which go from the outside to the inside and from left to right.
+    /// Its index among the expressions of the query, in pre-order.
     pub(crate) id: usize,
 }
 
@@ -45,9 +46,9 @@ pub(crate) struct Plan {
 pub(crate) enum PlanKind {
     /// A number.
     Number(f64),
-    /// A text, any bytes.
+    /// A string, which may be any bytes.
     String(Box<[u8]>),
-    /// The newest sample of each series.
+    /// The latest sample of each series.
     Selector(Selector),
     /// The samples of each series over a range.
     Range(RangeSelector),
@@ -59,23 +60,23 @@ pub(crate) enum PlanKind {
     Aggregate(Box<Aggregate>),
     /// Binary operators.
     Chain(Chain),
-    /// A sign.
+    /// A unary operator.
     Sign(UnaryOp, Box<Plan>),
-    /// An expression that gives the same at every step.
+    /// An expression whose value is the same at every step.
     StepInvariant(Box<Plan>),
 }
 
-/// At which times a selector or a subquery is evaluated.
+/// The time shift of a selector or a subquery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shift {
-    /// How far back from the step, or from `at_ms`.
+    /// Offset into the past from the step, or from `at_ms`.
     pub(crate) offset_ms: i64,
-    /// The time that stands for that of every step.
+    /// The time that replaces that of every step.
     pub(crate) at_ms: Option<i64>,
 }
 
 impl Shift {
-    /// Returns the time that a step looks at.
+    /// Returns the evaluation time of a step.
     pub(crate) fn apply(self, step_ms: i64) -> i64 {
         self.at_ms.unwrap_or(step_ms).saturating_sub(self.offset_ms)
     }
@@ -87,11 +88,11 @@ pub(crate) struct Selector {
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) shift: Shift,
     pub(crate) extension: Option<RangeExtension>,
-    /// Of histograms nothing but count and sum is needed.
-    pub(crate) only_totals: bool,
+    /// Only count and sum of histograms are needed.
+    pub(crate) skip_buckets: bool,
 }
 
-/// A selector with a range: the left end is excluded, the right end included.
+/// A selector with a range: left end excluded, right end included.
 #[derive(Debug, Clone)]
 pub(crate) struct RangeSelector {
     pub(crate) selector: Selector,
@@ -103,7 +104,7 @@ pub(crate) struct RangeSelector {
 pub(crate) struct Subquery {
     pub(crate) expr: Plan,
     pub(crate) range_ms: i64,
-    /// `None` is the engine's default.
+    /// `None`: the default of the engine.
     pub(crate) step_ms: Option<i64>,
     pub(crate) shift: Shift,
 }
@@ -122,7 +123,7 @@ pub(crate) struct Aggregate {
     pub(crate) op: AggregateOp,
     pub(crate) expr: Plan,
     pub(crate) param: Option<Plan>,
-    /// Ascending, each once.
+    /// Ascending, without duplicates.
     pub(crate) grouping: Vec<String>,
     pub(crate) without: bool,
 }
@@ -140,15 +141,15 @@ pub(crate) struct Chain {
 pub(crate) struct Link {
     pub(crate) op: BinaryOp,
     pub(crate) rhs: Plan,
-    /// `Some` exactly if both sides are vectors.
+    /// `Some` if and only if both sides are vectors.
     pub(crate) matching: Option<VectorMatching>,
     pub(crate) return_bool: bool,
-    /// Where left side, operator and right side stand.
+    /// The position of left side, operator and right side.
     pub(crate) span: Span,
 }
 
 impl Plan {
-    /// Returns the expressions right inside of this one, from left to right; those of a chain without its inner links.
+    /// Returns the direct children from left to right; those of a chain are its operands.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
             PlanKind::Number(_) | PlanKind::String(_) | PlanKind::Selector(_) | PlanKind::Range(_) => Vec::new(),
@@ -181,22 +182,76 @@ impl Plan {
         }
     }
 
-    /// Counts this expression and all inside of it.
-    pub(crate) fn n_inside(&self) -> usize {
-        1 + self.children().into_iter().map(Self::n_inside).sum::<usize>()
+    /// Returns the number of expressions in this tree.
+    pub(crate) fn n_nodes(&self) -> usize {
+        1 + self.children().into_iter().map(Self::n_nodes).sum::<usize>()
     }
 
-    /// Gives this expression and all inside of it their numbers, from `first` on; returns the next.
-    fn number(&mut self, first: usize) -> usize {
+    /// Assigns ids to the expressions in this tree, starting with `first`; returns the next id.
+    fn assign_ids(&mut self, first: usize) -> usize {
         self.id = first;
-        self.children_mut().into_iter().fold(first + 1, |next, child| child.number(next))
+        self.children_mut().into_iter().fold(first + 1, |next, child| child.assign_ids(next))
     }
 
-    /// Returns the expression that is evaluated, behind the mark that it is invariant.
-    pub(crate) fn unmarked(&self) -> &Self {
+    /// Returns the expression without a [`PlanKind::StepInvariant`] around it.
+    pub(crate) fn unwrap_step_invariant(&self) -> &Self {
         match &self.kind {
             PlanKind::StepInvariant(inner) => inner,
             _ => self,
         }
+    }
+
+    /// Returns the range selector, if the expression is one.
+    pub(crate) fn range_selector(&self) -> Option<&RangeSelector> {
+        if let PlanKind::Range(range) = &self.kind { Some(range) } else { None }
+    }
+
+    /// Returns the input of an operator that works on each series by itself; `None` for other expressions.
+    pub(crate) fn streamed_input(&self) -> Option<&Self> {
+        match &self.kind {
+            PlanKind::Sign(_, inner) if inner.value_type == ValueType::Vector => Some(inner),
+            PlanKind::Call(Call { implementation: Implementation::PerSeries(_), args, .. }) => args.first(),
+            PlanKind::Chain(chain) => {
+                let are_scalars = |links: &[Link]| links.iter().all(|link| link.rhs.value_type == ValueType::Scalar);
+                match chain.first.value_type {
+                    ValueType::Vector if are_scalars(&chain.links) => Some(&chain.first),
+                    ValueType::Scalar if chain.links[0].rhs.value_type == ValueType::Vector => {
+                        are_scalars(&chain.links[1..]).then_some(&chain.links[0].rhs)
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if all series that a source reads have the same metric name.
+    pub(crate) fn reads_one_metric(&self) -> bool {
+        match &self.kind {
+            PlanKind::Selector(selector) => selector.metric_name().is_some(),
+            PlanKind::Range(range) => range.selector.metric_name().is_some(),
+            PlanKind::Call(call) => call.args.iter().any(Self::reads_one_metric),
+            _ => false,
+        }
+    }
+}
+
+impl Call {
+    /// Returns `true` for a function of the samples in a range.
+    pub(crate) fn is_over_range(&self) -> bool {
+        matches!(self.implementation, Implementation::OverRange(_))
+    }
+
+    /// Returns `true` for a range function that returns samples of its series, which keep their name.
+    pub(crate) fn keeps_name(&self) -> bool {
+        matches!(self.implementation, Implementation::OverRange(RangeFunction { keeps_name: true, .. }))
+    }
+}
+
+impl Selector {
+    /// Returns the metric name that all selected series have, if the matchers require one.
+    pub(crate) fn metric_name(&self) -> Option<&str> {
+        let is_name = |m: &&Matcher| m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty();
+        self.matchers.iter().find(is_name).map(Matcher::value)
     }
 }

@@ -1,10 +1,11 @@
 //! The syntax tree of an expression.
 //!
-//! Times and durations are milliseconds; a position is a byte offset into the query text.
+//! Times and durations are in milliseconds; positions are byte offsets into the query.
 
 use varve_tsdb::Matcher;
 
 use super::functions::Function;
+pub use super::value_type::ValueType;
 
 /// Bytes `start..end` of the query text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,25 +16,12 @@ pub struct Span {
     pub end: usize,
 }
 
-/// The type of an expression's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueType {
-    /// One number per step.
-    Scalar,
-    /// One sample per series and step.
-    Vector,
-    /// A range of samples per series.
-    Matrix,
-    /// A text.
-    String,
-}
-
-/// An expression and where it stands.
+/// An expression and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
     /// What it is.
     pub kind: ExprKind,
-    /// Where it stands; for error messages and annotations.
+    /// Its position, for error messages and annotations.
     pub span: Span,
 }
 
@@ -42,7 +30,7 @@ pub struct Expr {
 pub enum ExprKind {
     /// `1.5`, `0x1f`, `Inf`, `5m` (300).
     Number(NumberLiteral),
-    /// `"text"`; any bytes, as Go's strings.
+    /// `"text"`; any bytes, like strings in Go.
     String(Box<[u8]>),
     /// `up{job="node"} offset 5m @ 100`
     Vector(VectorSelector),
@@ -65,13 +53,13 @@ pub enum ExprKind {
 /// A number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NumberLiteral {
-    /// Its value; durations in seconds.
+    /// The value; durations in seconds.
     pub value: f64,
     /// Written as a duration, and printed as one.
     pub is_duration: bool,
 }
 
-/// A duration inside `[...]` or after `offset`: fixed, or an expression that is computed per query.
+/// A duration in `[...]` or after `offset`: fixed, or an expression that is evaluated per query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Duration {
     /// Milliseconds.
@@ -80,12 +68,12 @@ pub enum Duration {
     Expr(Box<DurationExpr>),
 }
 
-/// A duration expression and where it stands.
+/// A duration expression and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DurationExpr {
     /// What it is.
     pub kind: DurationExprKind,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
@@ -108,7 +96,7 @@ pub enum DurationExprKind {
     Paren(Box<DurationExpr>),
 }
 
-/// Which of two durations `min_of` and `max_of` give.
+/// `min_of` or `max_of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extremum {
     /// The smaller.
@@ -131,11 +119,11 @@ pub enum At {
 /// A selector of series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSelector {
-    /// The name outside of the braces; empty if there is none.
+    /// The name before the braces; empty if there is none.
     pub name: String,
-    /// All matchers in the order written, the one made of `name` last.
+    /// All matchers in the order of the text; that of `name` is last.
     pub matchers: Vec<Matcher>,
-    /// `offset`, positive into the past.
+    /// `offset`; positive is into the past.
     pub offset: Option<Duration>,
     /// `@`
     pub at: Option<At>,
@@ -164,11 +152,11 @@ pub struct MatrixSelector {
 /// An expression evaluated over a range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subquery {
-    /// The expression; of type vector or scalar... as the type checker allows.
+    /// The expression, of type vector.
     pub expr: Box<Expr>,
     /// The length of the range.
     pub range: Duration,
-    /// Distance of the evaluations; the engine's default if absent.
+    /// Interval between evaluations; `None`: the default of the engine.
     pub step: Option<Duration>,
     /// `offset`
     pub offset: Option<Duration>,
@@ -181,7 +169,7 @@ pub struct Subquery {
 pub struct Call {
     /// The function.
     pub function: &'static Function,
-    /// Its arguments, of the number and types that the function takes.
+    /// Its arguments; their number and types are valid for the function.
     pub args: Vec<Expr>,
 }
 
@@ -194,7 +182,7 @@ pub struct Aggregate {
     pub expr: Box<Expr>,
     /// `k`, the quantile, the label name.
     pub param: Option<Box<Expr>>,
-    /// Label names of `by` and `without`, as written.
+    /// Label names of `by` and `without`, as in the text.
     pub grouping: Vec<String>,
     /// `without` rather than `by`.
     pub without: bool,
@@ -222,8 +210,8 @@ pub enum AggregateOp {
 
 /// Two expressions and an operator.
 ///
-/// A chain such as `a or b or c` leans to the left and may have [`super::CHAIN_LEN_MAX`] operators. Dropping, cloning
-/// and comparing it takes no stack; code that would recurse into `lhs` walks [`Binary::chain`] instead.
+/// A chain such as `a or b or c` leans to the left and may have [`super::CHAIN_LEN_MAX`] operators. Dropping, cloning and
+/// comparing it takes no stack; other code follows [`Binary::chain`] instead of recursing into `lhs`.
 pub struct Binary {
     /// The operator.
     pub op: BinaryOp,
@@ -231,9 +219,9 @@ pub struct Binary {
     pub lhs: Box<Expr>,
     /// Right.
     pub rhs: Box<Expr>,
-    /// How series are matched; `Some` exactly if both sides are vectors.
+    /// How series are matched; `Some` if and only if both sides are vectors.
     pub matching: Option<VectorMatching>,
-    /// `bool`: comparisons give 0 or 1 instead of filtering.
+    /// `bool`: comparisons return 0 or 1 instead of filtering.
     pub return_bool: bool,
 }
 
@@ -266,7 +254,7 @@ pub enum BinaryOp {
 /// How the series of two vectors are matched.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorMatching {
-    /// How many of one side match one of the other.
+    /// The cardinality of a match.
     pub cardinality: Cardinality,
     /// Labels of `on` or `ignoring`.
     pub labels: Vec<String>,
@@ -274,13 +262,13 @@ pub struct VectorMatching {
     pub on: bool,
     /// Labels in `group_left(...)` and `group_right(...)`.
     pub include: Vec<String>,
-    /// `fill`, `fill_left`: stands in where the left side has no match.
+    /// `fill`, `fill_left`: the value of a missing series on the left side.
     pub fill_left: Option<f64>,
-    /// `fill`, `fill_right`: stands in where the right side has no match.
+    /// `fill`, `fill_right`: the value of a missing series on the right side.
     pub fill_right: Option<f64>,
 }
 
-/// How many of one side match one of the other.
+/// The cardinality of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named as in Prometheus")]
 pub enum Cardinality {
@@ -293,16 +281,16 @@ pub enum Cardinality {
     ManyToMany,
 }
 
-/// A sign.
+/// A unary operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unary {
-    /// The sign.
+    /// The operator.
     pub op: UnaryOp,
     /// The operand, a scalar or a vector.
     pub expr: Box<Expr>,
 }
 
-/// The signs.
+/// The unary operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named as in PromQL")]
 pub enum UnaryOp {
@@ -325,20 +313,55 @@ impl Expr {
             ExprKind::Paren(inner) => inner.value_type(),
         }
     }
+
+    /// Returns the direct children, in Prometheus' order: those of an aggregation are the vector and the parameter.
+    #[must_use]
+    pub fn children(&self) -> Vec<&Self> {
+        match &self.kind {
+            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Vector(_) => Vec::new(),
+            ExprKind::Matrix(matrix) => vec![&matrix.selector],
+            ExprKind::Subquery(subquery) => vec![&subquery.expr],
+            ExprKind::Call(call) => call.args.iter().collect(),
+            ExprKind::Aggregate(aggregate) => {
+                [&aggregate.expr].into_iter().chain(&aggregate.param).map(|e| &**e).collect()
+            }
+            ExprKind::Binary(binary) => vec![&binary.lhs, &binary.rhs],
+            ExprKind::Unary(unary) => vec![&unary.expr],
+            ExprKind::Paren(inner) => vec![inner],
+        }
+    }
 }
 
 impl Binary {
     fn value_type(&self) -> ValueType {
         let (first, links) = self.chain();
         let scalar = |expr: &Expr| expr.value_type() == ValueType::Scalar;
-        // Exactly two scalars give a scalar; a link with a matching has two vectors.
+        // Only two scalars result in a scalar; a link with a matching has two vectors.
         let all_scalars = links.iter().all(|link| link.matching.is_none() && scalar(&link.rhs)) && scalar(first);
         if all_scalars { ValueType::Scalar } else { ValueType::Vector }
     }
 }
 
 impl AggregateOp {
-    /// Returns the operator as PromQL writes it.
+    /// All operators, in ascending order of names.
+    pub const ALL: [Self; 14] = [
+        Self::Avg,
+        Self::Bottomk,
+        Self::Count,
+        Self::CountValues,
+        Self::Group,
+        Self::LimitRatio,
+        Self::Limitk,
+        Self::Max,
+        Self::Min,
+        Self::Quantile,
+        Self::Stddev,
+        Self::Stdvar,
+        Self::Sum,
+        Self::Topk,
+    ];
+
+    /// Returns the operator in PromQL syntax.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -359,7 +382,7 @@ impl AggregateOp {
         }
     }
 
-    /// Returns the type of the parameter in front of the vector; `None` if the operator has none.
+    /// Returns the type of the parameter before the vector; `None` if there is no parameter.
     #[must_use]
     pub const fn param_type(self) -> Option<ValueType> {
         match self {
@@ -369,7 +392,7 @@ impl AggregateOp {
         }
     }
 
-    /// Tells whether the operator needs the feature `promql-experimental-functions`.
+    /// Returns `true` if the operator needs the feature `promql-experimental-functions`.
     #[must_use]
     pub const fn is_experimental(self) -> bool {
         matches!(self, Self::Limitk | Self::LimitRatio)
@@ -377,7 +400,7 @@ impl AggregateOp {
 }
 
 impl BinaryOp {
-    /// Returns the operator as PromQL writes it.
+    /// Returns the operator in PromQL syntax.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -402,13 +425,13 @@ impl BinaryOp {
         }
     }
 
-    /// Tells whether the operator is one of `==`, `!=`, `>`, `<`, `>=`, `<=`.
+    /// Returns `true` if the operator is one of `==`, `!=`, `>`, `<`, `>=`, `<=`.
     #[must_use]
     pub const fn is_comparison(self) -> bool {
         matches!(self, Self::Eq | Self::Ne | Self::Gt | Self::Lt | Self::Ge | Self::Le)
     }
 
-    /// Tells whether the operator is one of `and`, `or`, `unless`.
+    /// Returns `true` if the operator is one of `and`, `or`, `unless`.
     #[must_use]
     pub const fn is_set(self) -> bool {
         matches!(self, Self::And | Self::Or | Self::Unless)
@@ -416,35 +439,12 @@ impl BinaryOp {
 }
 
 impl UnaryOp {
-    /// Returns the sign as PromQL writes it.
+    /// Returns the operator in PromQL syntax.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Plus => "+",
             Self::Minus => "-",
-        }
-    }
-}
-
-impl ValueType {
-    /// Returns the type's name in the HTTP API.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Scalar => "scalar",
-            Self::Vector => "vector",
-            Self::Matrix => "matrix",
-            Self::String => "string",
-        }
-    }
-
-    /// Returns the type's name in the documentation and in error messages.
-    #[must_use]
-    pub const fn documented(self) -> &'static str {
-        match self {
-            Self::Vector => "instant vector",
-            Self::Matrix => "range vector",
-            _ => self.as_str(),
         }
     }
 }

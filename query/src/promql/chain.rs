@@ -1,8 +1,8 @@
 //! Chains of binary operators: `a or b or c`.
 //!
-//! Operators of equal or falling precedence make a tree that leans to the left and is as deep as the chain is long. The
-//! traits here walk it link by link, so that a long chain takes no stack; right sides recurse, and their depth is
-//! bounded by [`super::DEPTH_MAX`].
+//! Operators of equal or descending precedence form a tree that leans to the left and is as deep as the chain is long. The
+//! traits here walk it link by link, so a long chain takes no stack. Right sides recurse; their depth is bounded by
+//! [`super::DEPTH_MAX`].
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::printer;
 impl Binary {
     /// Returns the leftmost operand and the operators from left to right; the last of them is `self`.
     ///
-    /// `a + b - c` gives `a` and the links `+ b`, `- c`.
+    /// For `a + b - c` these are `a` and the links `+ b`, `- c`.
     #[must_use]
     pub fn chain(&self) -> (&Expr, Vec<&Self>) {
         let mut links = vec![self];
@@ -25,7 +25,7 @@ impl Binary {
         (first, links)
     }
 
-    /// Tells whether all but the left sides are equal.
+    /// Returns `true` if two links are equal apart from their left sides.
     fn same_link(&self, other: &Self) -> bool {
         let head = |b: &Self| (b.op, b.return_bool);
         head(self) == head(other) && self.matching == other.matching && self.rhs == other.rhs
@@ -54,20 +54,20 @@ impl Drop for Binary {
     }
 }
 
-/// Takes the expression out of its place if it is another link.
+/// Takes the expression if it is another link.
 fn take_link(place: &mut Expr) -> Option<Expr> {
-    let hole = || ExprKind::Number(NumberLiteral { value: 0.0, is_duration: false });
+    let placeholder = || ExprKind::Number(NumberLiteral { value: 0.0, is_duration: false });
     let is_link = matches!(place.kind, ExprKind::Binary(_));
-    is_link.then(|| std::mem::replace(place, Expr { kind: hole(), span: Span::default() }))
+    is_link.then(|| std::mem::replace(place, Expr { kind: placeholder(), span: Span::default() }))
 }
 
 impl Clone for Binary {
     fn clone(&self) -> Self {
         let (first, links) = self.chain();
-        let (last, links) = links.split_last().expect("a chain ends with the operator it was asked of");
+        let (last, links) = links.split_last().expect("a chain has at least the operator itself");
         let mut lhs = first.clone();
         for (at, link) in links.iter().enumerate() {
-            // A link's span is found on the left side of the one after it.
+            // The span of a link is that of the left side of the next one.
             let span = links.get(at + 1).unwrap_or(last).lhs.span;
             lhs = Expr { kind: ExprKind::Binary(link.clone_onto(lhs)), span };
         }

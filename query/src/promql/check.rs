@@ -1,6 +1,6 @@
-//! The type checker: what Prometheus refuses in a tree whose syntax is right.
+//! The type checker: rejects trees with valid syntax that Prometheus rejects.
 //!
-//! Errors are found in Prometheus' order, from the operands up, so that the first one is the same.
+//! Errors are found in Prometheus' order, from the operands up, so the first one is the same.
 
 use super::ast::{
     Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Span, ValueType, VectorMatching, VectorSelector,
@@ -11,17 +11,17 @@ use varve_tsdb::labels::METRIC_NAME;
 
 type Result<T> = std::result::Result<T, ParseError>;
 
-/// Checks a tree that the parser built from `text`.
+/// Checks the tree that the parser built from `text`.
 pub(super) fn check(text: &str, expr: &Expr) -> Result<()> {
     Checker { text }.expr(expr).map(|_| ())
 }
 
-/// Where an expression has to be of a type.
+/// The context in which an expression must have a type.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum TypeContext {
     AggregationExpression,
     AggregationParameter,
-    /// An argument of the function of that name.
+    /// An argument of the function with this name.
     Argument(&'static str),
 }
 
@@ -71,7 +71,7 @@ impl Checker<'_> {
         self.named_selector(selector, span)
     }
 
-    /// Checks a selector with a name in front of its braces; that name is its last matcher.
+    /// Checks a selector with a name before its braces; the name is its last matcher.
     fn named_selector(&self, selector: &VectorSelector, span: Span) -> Result<ValueType> {
         let in_braces = selector.matchers.iter().rev().skip(1);
         match in_braces.rev().find(|matcher| matcher.name() == METRIC_NAME) {
@@ -84,9 +84,9 @@ impl Checker<'_> {
     }
 
     fn aggregate(&self, aggregate: &Aggregate) -> Result<ValueType> {
-        self.expect(&aggregate.expr, ValueType::Vector, Place::AggregationExpression)?;
+        self.expect(&aggregate.expr, ValueType::Vector, TypeContext::AggregationExpression)?;
         if let (Some(param), Some(expected)) = (&aggregate.param, aggregate.op.param_type()) {
-            self.expect(param, expected, Place::AggregationParameter)?;
+            self.expect(param, expected, TypeContext::AggregationParameter)?;
         }
         Ok(ValueType::Vector)
     }
@@ -102,7 +102,7 @@ impl Checker<'_> {
             match &arg.kind {
                 // The second argument of `info` selects labels, not series: it may match everything.
                 ExprKind::Vector(_) if is_info && position == 1 => {}
-                _ => self.expect(arg, expected, Place::Argument(call.function.name))?,
+                _ => self.expect(arg, expected, TypeContext::Argument(call.function.name))?,
             }
         }
         Ok(call.function.return_type)
@@ -138,7 +138,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a chain of binary operators from left to right, which is from the operands up.
+    /// Checks a chain of binary operators from left to right.
     fn chain(&self, binary: &Binary, span: Span) -> Result<ValueType> {
         let (first, links) = binary.chain();
         let mut lhs = self.expr(first)?;
@@ -189,7 +189,7 @@ impl Checker<'_> {
     }
 
     fn not_both_vectors(&self, binary: &Binary, span: Span) -> Result<()> {
-        // The parser keeps a matching here only if it has labels or fillings.
+        // The parser keeps a matching here only if it has labels or fill values.
         match &binary.matching {
             Some(matching) if !matching.labels.is_empty() => {
                 self.fail(span, "vector matching only allowed between instant vectors")
@@ -203,25 +203,25 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks an expression and that it is of a type.
-    fn expect(&self, expr: &Expr, expected: ValueType, place: Place) -> Result<()> {
+    /// Checks an expression and its type.
+    fn expect(&self, expr: &Expr, expected: ValueType, context: TypeContext) -> Result<()> {
         let found = self.expr(expr)?;
-        if found == expected { Ok(()) } else { self.wrong_type(expr.span, expected, place, found) }
+        if found == expected { Ok(()) } else { self.wrong_type(expr.span, expected, context, found) }
     }
 
     #[cold]
     #[inline(never)]
-    fn wrong_type(&self, span: Span, expected: ValueType, place: Place, found: ValueType) -> Result<()> {
+    fn wrong_type(&self, span: Span, expected: ValueType, context: TypeContext, found: ValueType) -> Result<()> {
         let (expected, found) = (expected.documented(), found.documented());
-        let place = match place {
-            Place::AggregationExpression => "aggregation expression".to_owned(),
-            Place::AggregationParameter => "aggregation parameter".to_owned(),
-            Place::Argument(function) => format!("call to function {}", quoted(function)),
+        let context = match context {
+            TypeContext::AggregationExpression => "aggregation expression".to_owned(),
+            TypeContext::AggregationParameter => "aggregation parameter".to_owned(),
+            TypeContext::Argument(function) => format!("call to function {}", quoted(function)),
         };
-        self.fail(span, format!("expected type {expected} in {place}, got {found}"))
+        self.fail(span, format!("expected type {expected} in {context}, got {found}"))
     }
 
-    /// Fails at the operator: at what follows the left side and blanks.
+    /// Fails at the operator, which follows the left side and blanks.
     fn fail_at_operator<T>(&self, binary: &Binary, message: impl Into<String>) -> Result<T> {
         let end = binary.lhs.span.end;
         let blanks = self.text[end..].bytes().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
@@ -237,7 +237,7 @@ fn fills(matching: &VectorMatching) -> bool {
     matching.fill_left.is_some() || matching.fill_right.is_some()
 }
 
-/// Returns a label that is both matched on and taken over from the other side.
+/// Returns a label that is both matched on and included from the other side.
 fn label_on_and_included(matching: &VectorMatching) -> Option<&str> {
     let included = |label: &&String| matching.on && matching.include.contains(label);
     matching.labels.iter().find(included).map(String::as_str)

@@ -1,10 +1,10 @@
-//! Durations as Prometheus writes them: `1h30m`, `100ms`.
+//! Durations in Prometheus' syntax: `1h30m`, `100ms`.
 
 use std::fmt::{self, Write};
 
 use super::quote;
 
-/// The units from the longest to the shortest, in milliseconds; in a text each occurs at most once, in this order.
+/// The units in milliseconds, from the longest to the shortest. In a duration each occurs at most once, in this order.
 const UNITS: [(&str, u64); 7] = [
     ("y", 365 * 24 * 3_600_000),
     ("w", 7 * 24 * 3_600_000),
@@ -15,10 +15,10 @@ const UNITS: [(&str, u64); 7] = [
     ("ms", 1),
 ];
 
-/// Durations are less than 2^63 nanoseconds, some 292 years.
+/// Durations are less than 2^63 nanoseconds, about 292 years.
 const MILLISECONDS_MAX: u64 = (i64::MAX / 1_000_000) as u64;
 
-/// Returns the milliseconds that a duration such as `1h30m` stands for.
+/// Parses a duration such as `1h30m`, in milliseconds.
 ///
 /// # Errors
 /// The message of Prometheus' `ParseDuration`.
@@ -44,6 +44,11 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
     Ok(total)
 }
 
+/// Converts milliseconds to seconds, with the rounding of Go's `Duration.Seconds`.
+pub(crate) fn seconds(duration_ms: i64) -> f64 {
+    (duration_ms / 1000) as f64 + (duration_ms % 1000 * 1_000_000) as f64 / 1e9
+}
+
 fn split_number_and_unit(text: &str) -> (&str, &str, &str) {
     let unit_start = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(unit_start);
@@ -52,7 +57,7 @@ fn split_number_and_unit(text: &str) -> (&str, &str, &str) {
     (number, unit, rest)
 }
 
-/// Writes a duration. Years and weeks are used only where nothing is left over: `90d`, not `12w6d`.
+/// Writes a duration. Years and weeks are used only without a remainder: `90d`, not `12w6d`.
 pub(super) fn write(out: &mut dyn Write, milliseconds: i64) -> fmt::Result {
     if milliseconds == 0 {
         return out.write_str("0s");
@@ -77,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_unit_by_unit() {
+    fn durations_are_parsed_unit_by_unit() {
         assert_eq!(parse("1y2w3d4h5m6s7ms"), Ok(((((365 + 14 + 3) * 24 + 4) * 60 + 5) * 60 + 6) * 1000 + 7));
         assert_eq!(parse("90d"), Ok(90 * 86_400_000));
         assert_eq!(parse("0s"), Ok(0));
     }
 
     #[test]
-    fn malformed_durations_are_named() {
+    fn errors_quote_malformed_durations() {
         let check = |text: &str, expect: &str| assert_eq!(parse(text), Err(expect.to_owned()));
         check("1.5h", r#"unknown unit "." in duration "1.5h""#);
         check("1m1h", r#"not a valid duration string: "1m1h""#);
@@ -95,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_printed_without_remainders_of_years_and_weeks() {
+    fn years_and_weeks_are_printed_only_without_a_remainder() {
         let check = |milliseconds: i64, expect: &str| {
             let mut text = String::new();
             write(&mut text, milliseconds).unwrap();

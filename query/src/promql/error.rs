@@ -1,24 +1,24 @@
-//! What is wrong with a query text, and where.
+//! Parse errors and their positions.
 
 use std::fmt;
 
-/// The first error in a query text, in Prometheus' words.
+/// The first error in a query, with Prometheus' message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError(Box<Problem>);
 
-/// Behind a pointer: the parser returns an error or a result from every one of its levels.
+/// Boxed, as every level of the parser returns a result or an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Problem {
     offset: usize,
-    /// `None` for the empty text, which has no positions.
-    place: Option<Place>,
+    /// `None` for an empty query, which has no positions.
+    position: Option<Position>,
     message: String,
     limit: Option<&'static str>,
 }
 
-/// A place in a text; lines and columns count from 1, columns in bytes.
+/// A position in a query; lines and columns count from 1, columns in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     line: usize,
     column: usize,
 }
@@ -26,37 +26,37 @@ pub(crate) struct Place {
 impl ParseError {
     pub(super) fn new(text: &str, offset: usize, message: impl Into<String>) -> Self {
         let offset = offset.min(text.len());
-        let place = (!text.is_empty()).then(|| Place::of(text, offset));
-        Self(Box::new(Problem { offset, place, message: message.into(), limit: None }))
+        let position = (!text.is_empty()).then(|| Position::of(text, offset));
+        Self(Box::new(Problem { offset, position, message: message.into(), limit: None }))
     }
 
-    /// Names the bound that the text exceeds.
+    /// Adds the flag of the limit that the query exceeds.
     pub(super) fn of_limit(mut self, flag: &'static str) -> Self {
         self.0.limit = Some(flag);
         self
     }
 
-    /// Returns the byte of the text at which the error begins.
+    /// Returns the byte offset of the error.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.0.offset
     }
 
-    /// Returns what is wrong, without the place.
+    /// Returns the message without the position.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the bound that the text exceeds, by its flag.
+    /// Returns the flag of the limit that the query exceeds.
     #[must_use]
     pub fn limit(&self) -> Option<&'static str> {
         self.0.limit
     }
 }
 
-impl Place {
-    /// Returns the place of a byte of the text.
+impl Position {
+    /// Returns the position of a byte offset.
     pub(crate) fn of(text: &str, offset: usize) -> Self {
         let before = &text.as_bytes()[..offset];
         let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |newline| newline + 1);
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -73,8 +73,8 @@ impl fmt::Display for Place {
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.place {
-            Some(place) => write!(f, "{place}: parse error: {}", self.0.message),
+        match self.0.position {
+            Some(position) => write!(f, "{position}: parse error: {}", self.0.message),
             None => write!(f, "unknown position: parse error: {}", self.0.message),
         }
     }

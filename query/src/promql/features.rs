@@ -1,11 +1,12 @@
-//! Which parts of the language are on that Prometheus has behind `--enable-feature`, and how much of it a query may be.
+//! Optional parts of the language, which Prometheus has behind `--enable-feature`, and limits on queries.
 
+use super::ast::AggregateOp;
 use super::{DEPTH_MAX, QUERY_SIZE_MAX};
 
-/// Optional parts of PromQL; the default is Prometheus'.
+/// Optional parts of PromQL. The default is that of Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
-    /// `promql-experimental-functions`: functions and aggregations marked experimental.
+    /// `promql-experimental-functions`: experimental functions and aggregations.
     pub experimental_functions: bool,
     /// `promql-duration-expr`: arithmetic in durations. On unless turned off.
     pub duration_expr: bool,
@@ -13,29 +14,29 @@ pub struct Features {
     pub extended_range_selectors: bool,
     /// `promql-binop-fill-modifiers`: `fill`, `fill_left`, `fill_right`.
     pub binop_fill_modifiers: bool,
-    /// `promql-delayed-name-removal`: metric names go at the end of the evaluation.
+    /// `promql-delayed-name-removal`: metric names are removed at the end of the evaluation.
     pub delayed_name_removal: bool,
-    /// `promql-per-step-stats`: statistics of `stats=all` for each step.
+    /// `promql-per-step-stats`: `stats=all` has statistics per step.
     pub per_step_stats: bool,
-    /// `type-and-unit-labels`: `__type__` and `__unit__` go wherever the metric name does.
+    /// `type-and-unit-labels`: `__type__` and `__unit__` are removed with the metric name.
     pub type_and_unit_labels: bool,
-    /// `use-start-timestamps`: `rate` and its like look at start timestamps.
+    /// `use-start-timestamps`: `rate` and similar functions use start timestamps.
     pub use_start_timestamps: bool,
-    /// How long and how deep a query may be.
-    pub bounds: Bounds,
+    /// Limits on the size of a query.
+    pub limits: Limits,
 }
 
-/// How long and how deep a query may be: at most [`QUERY_SIZE_MAX`] and [`DEPTH_MAX`], whatever stands here.
+/// Limits on the size of a query, which [`QUERY_SIZE_MAX`] and [`DEPTH_MAX`] cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Bytes of the text.
+pub struct Limits {
+    /// Maximum size in bytes.
     pub size_max: usize,
-    /// Levels of nesting.
+    /// Maximum nesting depth.
     pub depth_max: usize,
 }
 
-impl Bounds {
-    /// The widest bounds.
+impl Limits {
+    /// The highest limits.
     pub const MAX: Self = Self { size_max: QUERY_SIZE_MAX, depth_max: DEPTH_MAX };
 }
 
@@ -43,36 +44,30 @@ impl Features {
     /// Returns the features of a Prometheus that is started without `--enable-feature`.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            experimental_functions: false,
-            duration_expr: true,
-            extended_range_selectors: false,
-            binop_fill_modifiers: false,
-            delayed_name_removal: false,
-            per_step_stats: false,
-            type_and_unit_labels: false,
-            use_start_timestamps: false,
-            bounds: Bounds::MAX,
-        }
+        Self::with(false)
     }
 
     /// Returns all features.
     #[must_use]
     pub const fn all() -> Self {
+        Self::with(true)
+    }
+
+    const fn with(optional: bool) -> Self {
         Self {
-            experimental_functions: true,
+            experimental_functions: optional,
             duration_expr: true,
-            extended_range_selectors: true,
-            binop_fill_modifiers: true,
-            delayed_name_removal: true,
-            per_step_stats: true,
-            type_and_unit_labels: true,
-            use_start_timestamps: true,
-            bounds: Bounds::MAX,
+            extended_range_selectors: optional,
+            binop_fill_modifiers: optional,
+            delayed_name_removal: optional,
+            per_step_stats: optional,
+            type_and_unit_labels: optional,
+            use_start_timestamps: optional,
+            limits: Limits::MAX,
         }
     }
 
-    /// Turns on the feature that Prometheus calls `name`; returns whether there is one.
+    /// Enables the feature that Prometheus calls `name`; returns `true` if it exists.
     pub fn enable(&mut self, name: &str) -> bool {
         let feature = match name {
             "promql-experimental-functions" => &mut self.experimental_functions,
@@ -90,46 +85,28 @@ impl Features {
     }
 }
 
-/// Operators, which are always there.
+/// Operators, which are always enabled.
 const OPERATORS: [&str; 21] = [
     "+", "/", "==", "=~", ">=", ">", "and", "or", "<", "<=", "unless", "%", "*", "!=", "!~", "^", "-", "@", "atan2",
     "</", ">/",
 ];
 
-/// Aggregations, and whether they are experimental.
-const AGGREGATIONS: [(&str, bool); 14] = [
-    ("avg", false),
-    ("bottomk", false),
-    ("count", false),
-    ("count_values", false),
-    ("group", false),
-    ("limit_ratio", true),
-    ("limitk", true),
-    ("max", false),
-    ("min", false),
-    ("quantile", false),
-    ("stddev", false),
-    ("stdvar", false),
-    ("sum", false),
-    ("topk", false),
-];
-
 impl Features {
-    /// Lists the words of the language that modify expressions, and whether they are on.
+    /// Returns the keywords that modify expressions, and whether they are enabled.
     pub fn keywords(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let always = ["bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "without"];
         let (extended, fill) = (self.extended_range_selectors, self.binop_fill_modifiers);
         always
-            .map(|word| (word, true))
+            .map(|keyword| (keyword, true))
             .into_iter()
-            .chain(["anchored", "smoothed"].map(|word| (word, extended)))
-            .chain(["fill", "fill_left", "fill_right"].map(|word| (word, fill)))
+            .chain(["anchored", "smoothed"].map(|keyword| (keyword, extended)))
+            .chain(["fill", "fill_left", "fill_right"].map(|keyword| (keyword, fill)))
     }
 
-    /// Lists operators and aggregations, and whether they are on.
+    /// Returns operators and aggregations, and whether they are enabled.
     pub fn operators(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let all = self.experimental_functions;
-        let aggregations = AGGREGATIONS.into_iter().map(move |(name, experimental)| (name, !experimental || all));
+        let aggregations = AggregateOp::ALL.into_iter().map(move |op| (op.as_str(), all || !op.is_experimental()));
         OPERATORS.into_iter().map(|operator| (operator, true)).chain(aggregations)
     }
 }
@@ -146,7 +123,7 @@ mod tests {
     use crate::promql::token::TokenKind;
 
     #[test]
-    fn every_feature_has_its_name() {
+    fn every_feature_can_be_enabled_by_name() {
         let names = [
             "promql-experimental-functions",
             "promql-duration-expr",
@@ -164,12 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn every_word_that_is_listed_is_known_to_the_parser() {
+    fn every_listed_keyword_is_known_to_the_parser() {
         for (word, _) in Features::all().keywords() {
-            assert!(matches!(TokenKind::of_word(word), TokenKind::Keyword(_)), "{word}");
+            assert!(matches!(TokenKind::of_identifier(word), TokenKind::Keyword(_)), "{word}");
         }
         for (word, _) in Features::all().operators().filter(|(word, _)| word.starts_with(|c: char| c.is_alphabetic())) {
-            assert!(matches!(TokenKind::of_word(word), TokenKind::Operator(_) | TokenKind::Aggregate(_)), "{word}");
+            assert!(
+                matches!(TokenKind::of_identifier(word), TokenKind::Operator(_) | TokenKind::Aggregate(_)),
+                "{word}"
+            );
         }
         assert!(Features::new().operators().any(|listed| listed == ("limitk", false)));
         assert!(Features::new().keywords().any(|listed| listed == ("fill", false)));

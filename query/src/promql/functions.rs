@@ -1,17 +1,17 @@
-//! The signatures of all functions of PromQL, as Prometheus 3.14 has them.
+//! The signatures of all functions of PromQL in Prometheus 3.14.
 
-use super::ast::ValueType;
+use super::value_type::ValueType;
 use ValueType::{Matrix, Scalar, String, Vector};
 
 /// A function's name and signature.
 #[derive(Debug, PartialEq)]
 pub struct Function {
-    /// Its name in PromQL.
+    /// The name in PromQL.
     pub name: &'static str,
-    /// Types of the arguments; the last one repeats where `variadic` says so.
+    /// Types of the arguments; `variadic` tells how often the last one repeats.
     pub args: &'static [ValueType],
-    /// How many arguments may stand in the last one's place, as Prometheus counts: 0 means exactly one; `n` means none
-    /// to `n`; negative means any number.
+    /// Number of arguments in place of the last one, as in Prometheus: 0 means exactly one, `n` means up to `n`, negative means any
+    /// number.
     pub variadic: i8,
     /// The type of the result.
     pub return_type: ValueType,
@@ -20,13 +20,13 @@ pub struct Function {
 }
 
 impl Function {
-    /// Returns how many arguments a call has at least.
+    /// Returns the minimum number of arguments.
     #[must_use]
     pub const fn args_min(&self) -> usize {
         self.args.len() - (self.variadic != 0) as usize
     }
 
-    /// Returns how many arguments a call has at most; `None` if there is no bound.
+    /// Returns the maximum number of arguments; `None` if there is none.
     #[must_use]
     pub const fn args_max(&self) -> Option<usize> {
         match self.variadic {
@@ -56,7 +56,7 @@ impl Function {
     }
 }
 
-/// Finds a function by its name; upper and lower case differ. Cost: a binary search.
+/// Finds a function by its name, which is case-sensitive. Cost: a binary search.
 #[must_use]
 pub fn lookup(name: &str) -> Option<&'static Function> {
     FUNCTIONS.binary_search_by(|function| function.name.cmp(name)).ok().map(|at| &FUNCTIONS[at])
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_ascend_so_that_every_function_is_found() {
+    fn every_function_is_found_by_its_name() {
         assert!(FUNCTIONS.is_sorted_by(|a, b| a.name < b.name));
         for function in FUNCTIONS {
             assert_eq!(lookup(function.name), Some(function));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn variadic_gives_the_bounds_of_the_number_of_arguments() {
+    fn variadic_determines_the_number_of_arguments() {
         let bounds = |name: &str| lookup(name).map(|f| (f.args_min(), f.args_max())).unwrap();
         assert_eq!(bounds("pi"), (0, Some(0)));
         assert_eq!(bounds("hour"), (0, Some(1)));

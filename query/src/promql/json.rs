@@ -1,7 +1,7 @@
-//! The tree as JSON, in the shape of Prometheus' `parse_query`.
+//! The syntax tree as JSON, in the format of Prometheus' `parse_query`.
 //!
-//! What Prometheus 3.14 added to the shape (`rangeExpr`, `offsetExpr`, `stepExpr`, `anchored`, `smoothed`, `fillValues`)
-//! is written only where the query uses it, so that trees of other queries are those of all versions. Keys are sorted.
+//! Fields that Prometheus 3.14 added (`rangeExpr`, `offsetExpr`, `stepExpr`, `anchored`, `smoothed`, `fillValues`) are written
+//! only if the query uses them, so the trees of other queries are those of all versions. Keys are sorted.
 
 use std::fmt::{self, Write};
 
@@ -9,14 +9,15 @@ use super::ast::{
     Aggregate, At, Binary, Call, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
     MatrixSelector, NumberLiteral, RangeExtension, Subquery, Unary, VectorMatching, VectorSelector,
 };
-use super::number;
+use crate::decimal::Plain;
 use varve_tsdb::Matcher;
 
-/// Returns the JSON of a tree.
-pub(super) fn to_json(expr: &Expr) -> String {
+/// Returns the syntax tree of an expression as JSON, as `parse_query` does.
+#[must_use]
+pub fn to_json(expr: &Expr) -> String {
     let mut json = Json { out: String::new() };
-    json.expr(expr).expect("a string takes everything");
-    // These three stand in strings only, where Prometheus' encoder escapes them for browsers.
+    json.expr(expr).expect("writing to a string cannot fail");
+    // These three occur only in strings, where Prometheus' encoder escapes them for browsers.
     json.out.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
@@ -69,7 +70,7 @@ impl Json {
         self.out.write_str(",\"type\":\"matrixSelector\"}")
     }
 
-    /// Writes what the two kinds of selectors have in common, and the range in its place.
+    /// Writes the fields of both kinds of selectors, and the range in its place.
     fn selector(&mut self, selector: &VectorSelector, range: Option<&Duration>) -> fmt::Result {
         if selector.extension == Some(RangeExtension::Anchored) {
             self.out.push_str("\"anchored\":true,");
@@ -135,7 +136,7 @@ impl Json {
         write!(self.out, ",\"type\":\"aggregation\",\"without\":{}}}", aggregate.without)
     }
 
-    /// Writes a chain of operators: the beginnings of its links from the outside in, then their ends back again.
+    /// Writes a chain of operators: the starts of its links from the outside in, then their ends from the inside out.
     fn chain(&mut self, binary: &Binary) -> fmt::Result {
         let (first, links) = binary.chain();
         for link in links.iter().rev() {
@@ -177,16 +178,16 @@ impl Json {
         write!(self.out, ",\"on\":{}}}", matching.on)
     }
 
-    /// Writes a number, as JSON where JSON has it.
+    /// Writes a number, as a JSON number if it is finite.
     fn fill(&mut self, value: Option<f64>) -> fmt::Result {
         match value {
-            Some(value) if value.is_finite() => number::write(&mut self.out, value),
+            Some(value) if value.is_finite() => write!(self.out, "{}", Plain(value)),
             Some(value) => self.number(value),
             None => self.out.write_str("null"),
         }
     }
 
-    /// Writes a duration as milliseconds; one that is an expression as 0 and the expression.
+    /// Writes a duration in milliseconds; a duration expression as 0 and the expression.
     fn duration(&mut self, name: &str, duration: Option<&Duration>) -> fmt::Result {
         let milliseconds = match duration {
             Some(Duration::Fixed(milliseconds)) => *milliseconds,
@@ -201,7 +202,7 @@ impl Json {
     fn duration_expr(&mut self, expr: &DurationExpr, wrapped: bool) -> fmt::Result {
         let (op, lhs, rhs): (_, Option<&DurationExpr>, Option<&DurationExpr>) = match &expr.kind {
             DurationExprKind::Number(literal) if wrapped => {
-                // Prometheus' tree has parentheses only on operations, and makes one of a number for them.
+                // Prometheus' tree has parentheses only on operations, and turns a number into one for them.
                 self.out.push_str("{\"lhs\":null,\"op\":\"+\",\"rhs\":");
                 self.duration_number(literal)?;
                 return self.out.write_str(",\"type\":\"durationExpr\",\"wrapped\":true}");
@@ -252,7 +253,7 @@ impl Json {
     /// Writes a number as a string, as it may be infinite.
     fn number(&mut self, value: f64) -> fmt::Result {
         self.out.push('"');
-        number::write(&mut self.out, value)?;
+        write!(self.out, "{}", Plain(value))?;
         self.out.write_char('"')
     }
 
@@ -260,7 +261,7 @@ impl Json {
         self.string(name.as_bytes())
     }
 
-    /// Writes a string; each byte that is no part of a character becomes a replacement character.
+    /// Writes a string; each byte that is not part of a character becomes a replacement character.
     fn string(&mut self, bytes: &[u8]) -> fmt::Result {
         self.out.push('"');
         for chunk in bytes.utf8_chunks() {

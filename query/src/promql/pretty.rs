@@ -1,21 +1,21 @@
-//! The text that Prometheus' `format_query` gives: what is longer than a line is split and indented.
+//! The pretty printer of `format_query`: expressions that do not fit on a line are split and indented.
 
 use std::fmt::{self, Write};
 
 use super::ast::{Binary, Expr, ExprKind};
 use super::printer;
 
-/// Expressions longer than this many bytes are split.
+/// Expressions of more bytes are split.
 const LINE_SIZE_MAX: usize = 100;
 
-/// The longest text; what would be longer is left on one line.
+/// Maximum size of the text; a longer one is printed on one line.
 ///
-/// Each link of a chain of operators indents all those before it, so that the text's size goes with the square of the
-/// chain's length.
+/// Each link of a chain of operators indents all links before it, so the size is quadratic in the length of the chain.
 const TEXT_SIZE_MAX: usize = 16 << 20;
 
-/// Returns the text of an expression, split into lines.
-pub(super) fn prettify(expr: &Expr) -> String {
+/// Returns the text of an expression, split into indented lines where it is long, as `format_query` does.
+#[must_use]
+pub fn prettify(expr: &Expr) -> String {
     let mut out = Bounded { text: String::new(), size_max: TEXT_SIZE_MAX };
     match write_expr(&mut out, expr, 0) {
         Ok(()) => out.text,
@@ -49,7 +49,7 @@ fn write_expr(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
     }
 }
 
-/// Writes an expression that is too long for a line and that only indents its own lines.
+/// Writes an expression that is too long for a line.
 fn write_split(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
     match &expr.kind {
         ExprKind::Call(call) => {
@@ -79,10 +79,10 @@ fn write_split(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
     out.write_char(')')
 }
 
-/// Writes a chain of operators: each operator on its own line, each link one level deeper than the one behind it.
+/// Writes a chain of operators: each operator on its own line, each link one level deeper than the next one.
 fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Result {
     let (first, links) = binary.chain();
-    // The links on the left that fit on a line together are one expression; each takes at least the bytes of ` + a`.
+    // The first links that fit on a line together are one expression; each takes at least the 4 bytes of ` + a`.
     let fits = |link: &&&Binary| fits_on_line_as(|out| printer::write_binary(out, link));
     let (on_line, split) = links.split_at(links.iter().take(LINE_SIZE_MAX / 4).take_while(fits).count());
     let n_split = split.len();
@@ -103,7 +103,7 @@ fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Resul
     Ok(())
 }
 
-/// Writes the operand of a sign, which stands directly behind it.
+/// Writes the operand of a sign, without blanks between them.
 fn write_operand(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
     let mut trimmed = Trimmed { out, started: false };
     write_expr(&mut trimmed, expr, level)
@@ -124,7 +124,7 @@ fn fits_on_line_as(write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> bool {
     write(&mut Bounded { text: String::new(), size_max: LINE_SIZE_MAX }).is_ok()
 }
 
-/// A text that fails when it would become too long, so that finding that out does not take longer than it must.
+/// A string that fails to grow beyond a size, so checking the size is cheap.
 struct Bounded {
     text: String,
     size_max: usize,
@@ -140,7 +140,7 @@ impl Write for Bounded {
     }
 }
 
-/// Drops the blanks in front of a text.
+/// Removes leading blanks.
 struct Trimmed<'a> {
     out: &'a mut dyn Write,
     started: bool,

@@ -1,4 +1,4 @@
-//! The printer: a tree, back to text on one line.
+//! The printer: from a syntax tree to text on one line.
 
 use std::fmt::{self, Write};
 
@@ -6,21 +6,23 @@ use super::ast::{
     Aggregate, At, Binary, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
     MatrixSelector, NumberLiteral, RangeExtension, Subquery, VectorMatching, VectorSelector,
 };
+use super::duration;
 use super::quote::write_quoted;
-use super::{duration, number};
+use crate::decimal::{General, Plain};
 use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
 use varve_tsdb::{MatchOp, Matcher};
 
 type Out<'a> = &'a mut dyn Write;
 
-/// Returns the text of an expression.
-pub(super) fn print(expr: &Expr) -> String {
+/// Returns the text of an expression, on one line. Parsing it gives the same tree, apart from the order of matchers.
+#[must_use]
+pub fn print(expr: &Expr) -> String {
     let mut out = String::new();
-    write_expr(&mut out, expr).expect("a string takes everything");
+    write_expr(&mut out, expr).expect("writing to a string cannot fail");
     out
 }
 
-/// Writes an expression; fails only if `out` does.
+/// Writes an expression. Fails only if `out` does.
 pub(super) fn write_expr(out: Out<'_>, expr: &Expr) -> fmt::Result {
     match &expr.kind {
         ExprKind::Number(literal) => write_number(out, literal),
@@ -64,7 +66,7 @@ pub(super) fn write_expr(out: Out<'_>, expr: &Expr) -> fmt::Result {
     }
 }
 
-/// Writes a binary expression, whatever the length of its chain.
+/// Writes a binary expression; long chains take no stack.
 pub(super) fn write_binary(out: Out<'_>, binary: &Binary) -> fmt::Result {
     let (first, links) = binary.chain();
     write_expr(out, first)?;
@@ -116,7 +118,7 @@ fn write_matching(out: Out<'_>, matching: &VectorMatching) -> fmt::Result {
 
 fn write_fill(out: Out<'_>, name: &str, value: f64) -> fmt::Result {
     write!(out, " {name} (")?;
-    number::write_short(out, value)?;
+    write!(out, "{}", General(value))?;
     out.write_char(')')
 }
 
@@ -144,7 +146,7 @@ fn write_selector(out: Out<'_>, selector: &VectorSelector) -> fmt::Result {
     };
     let mut matchers: Vec<_> = selector.matchers.iter().filter(|m| !is_name(m)).map(matcher_text).collect();
     if matchers.is_empty() {
-        // Only with braces is the second argument of `info` an expression at all.
+        // The second argument of `info` is an expression only with braces.
         return if selector.name.is_empty() { out.write_str("{}") } else { Ok(()) };
     }
     matchers.sort_unstable();
@@ -164,7 +166,7 @@ fn matcher_text(matcher: &Matcher) -> String {
     };
     name.and_then(|()| text.write_str(matcher.op().as_str()))
         .and_then(|()| write_quoted(&mut text, matcher.value().as_bytes()))
-        .expect("a string takes everything");
+        .expect("writing to a string cannot fail");
     text
 }
 
@@ -181,7 +183,7 @@ fn write_matrix(out: Out<'_>, matrix: &MatrixSelector) -> fmt::Result {
     write_offset(out, selector.offset.as_ref())
 }
 
-/// Writes what follows the expression of a subquery.
+/// Writes the part of a subquery after its expression.
 pub(super) fn write_subquery_suffix(out: Out<'_>, subquery: &Subquery) -> fmt::Result {
     out.write_char('[')?;
     write_duration(out, &subquery.range)?;
@@ -255,9 +257,9 @@ fn write_duration_expr(out: Out<'_>, expr: &DurationExpr) -> fmt::Result {
 
 fn write_number(out: Out<'_>, literal: &NumberLiteral) -> fmt::Result {
     match literal.is_duration {
-        // Rounded: Prometheus cuts off what floating point left of a millisecond, and prints 1009ms as 1s8ms.
+        // Rounded: Prometheus truncates to milliseconds, and prints 1009ms as 1s8ms.
         true => duration::write(out, (literal.value * 1e3).round() as i64),
-        false => number::write(out, literal.value),
+        false => write!(out, "{}", Plain(literal.value)),
     }
 }
 

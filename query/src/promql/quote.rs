@@ -1,10 +1,10 @@
-//! String literals: Prometheus' way of writing them in queries, Go's way of printing them.
+//! String literals: parsed as in Prometheus, formatted as in Go.
 
 use std::fmt::{self, Write};
 
-/// Returns the bytes that a string literal stands for, its quotes included in `literal`; `None` if it is malformed.
+/// Returns the bytes of a string literal, which includes its quotes; `None` if it is malformed.
 ///
-/// `"` and `'` quote alike, with Go's escapes; between backquotes nothing is an escape.
+/// Strings in `"` and `'` have Go's escapes; strings in backquotes have none.
 pub(super) fn unquote(literal: &str) -> Option<Vec<u8>> {
     let quote = literal.chars().next()?;
     let body = literal.get(1..)?.strip_suffix(quote)?;
@@ -21,7 +21,7 @@ pub(super) fn unquote(literal: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Decodes the escape behind a backslash and returns what follows it.
+/// Decodes the escape after a backslash, and returns the remaining text.
 fn unescape<'q>(text: &'q str, quote: char, bytes: &mut Vec<u8>) -> Option<&'q str> {
     let escape = text.chars().next()?;
     let rest = &text[escape.len_utf8()..];
@@ -63,7 +63,7 @@ fn digits(text: &str, len: usize, radix: u32) -> Option<(u32, &str)> {
     all_digits.then(|| u32::from_str_radix(digits, radix).ok())?.map(|code| (code, rest))
 }
 
-/// Writes bytes as Go's `strconv.Quote` does: what is no printable character, or no character at all, is escaped.
+/// Writes bytes as Go's `strconv.Quote`: unprintable characters and bytes that are not characters are escaped.
 pub(super) fn write_quoted(out: &mut dyn Write, bytes: &[u8]) -> fmt::Result {
     out.write_char('"')?;
     for chunk in bytes.utf8_chunks() {
@@ -75,7 +75,7 @@ pub(super) fn write_quoted(out: &mut dyn Write, bytes: &[u8]) -> fmt::Result {
     out.write_char('"')
 }
 
-/// Writes a text's characters, those that need it escaped; runs of the others at once.
+/// Writes characters, and escapes those that need it.
 fn write_plain(out: &mut dyn Write, text: &str) -> fmt::Result {
     let mut plain = 0;
     for (at, c) in text.char_indices() {
@@ -106,7 +106,7 @@ fn write_escaped(out: &mut dyn Write, c: char, quote: char) -> fmt::Result {
     }
 }
 
-/// Returns a text in double quotes, escaped as Go's `strconv.Quote` does it.
+/// Returns a string in double quotes, escaped as by Go's `strconv.Quote`.
 #[must_use]
 pub fn quoted(text: impl AsRef<[u8]>) -> String {
     let mut out = String::with_capacity(text.as_ref().len() + 2);
@@ -114,7 +114,7 @@ pub fn quoted(text: impl AsRef<[u8]>) -> String {
     out
 }
 
-/// Returns a character in single quotes, as Go prints it with `%q`; the end of the text is the replacement character.
+/// Returns a character in single quotes, as Go's `%q`; the end of the text is the replacement character.
 pub(super) fn quoted_char(c: Option<char>) -> String {
     let mut out = String::from("'");
     let _ = write_escaped(&mut out, c.unwrap_or(char::REPLACEMENT_CHARACTER), '\'');
@@ -122,22 +122,22 @@ pub(super) fn quoted_char(c: Option<char>) -> String {
     out
 }
 
-/// Returns a character's code point, and the character if it is printable, as Go prints it with `%#U`.
+/// Returns a character's code point, and the character if it is printable, as Go's `%#U`.
 pub(super) fn code_point(c: char) -> String {
     let code = format!("U+{:04X}", u32::from(c));
     if is_printable(c) { format!("{code} '{c}'") } else { code }
 }
 
-/// Tells whether a character is a letter, mark, number, punctuation, symbol or the space, as Go's `unicode.IsPrint`.
+/// Returns `true` if a character is a letter, mark, number, punctuation, symbol or the space, as Go's `unicode.IsPrint`.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // The standard library knows the same property, but tells it only through its escaping of a text; behind another
-    // character it leaves marks as they are.
+    // The standard library exposes this property only by escaping strings, where marks after another character are not
+    // escaped.
     let mut text = [b'a', 0, 0, 0, 0];
     let end = 1 + c.encode_utf8(&mut text[1..]).len();
-    let text = std::str::from_utf8(&text[..end]).expect("made of characters");
+    let text = std::str::from_utf8(&text[..end]).expect("consists of characters");
     text.escape_debug().nth(1) == Some(c)
 }
 

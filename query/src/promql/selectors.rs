@@ -7,30 +7,14 @@ use super::ast::{Expr, ExprKind};
 /// Returns the matchers of every selector in an expression, whatever its modifiers, from left to right.
 #[must_use]
 pub fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
-    let mut found = Vec::new();
-    visit(expr, &mut found);
-    found
-}
-
-fn visit(expr: &Expr, found: &mut Vec<Vec<Matcher>>) {
-    match &expr.kind {
-        ExprKind::Number(_) | ExprKind::String(_) => {}
-        ExprKind::Vector(selector) => found.push(selector.matchers.clone()),
-        ExprKind::Matrix(matrix) => visit(&matrix.selector, found),
-        ExprKind::Subquery(subquery) => visit(&subquery.expr, found),
-        ExprKind::Call(call) => call.args.iter().for_each(|arg| visit(arg, found)),
-        ExprKind::Aggregate(aggregate) => {
-            visit(&aggregate.expr, found);
-            aggregate.param.iter().for_each(|param| visit(param, found));
+    let (mut found, mut pending) = (Vec::new(), vec![expr]);
+    while let Some(expr) = pending.pop() {
+        if let ExprKind::Vector(selector) = &expr.kind {
+            found.push(selector.matchers.clone());
         }
-        ExprKind::Binary(binary) => {
-            let (first, links) = binary.chain();
-            visit(first, found);
-            links.iter().for_each(|link| visit(&link.rhs, found));
-        }
-        ExprKind::Unary(unary) => visit(&unary.expr, found),
-        ExprKind::Paren(inner) => visit(inner, found),
+        pending.extend(expr.children().into_iter().rev());
     }
+    found
 }
 
 #[cfg(test)]
@@ -45,7 +29,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_found_wherever_they_stand() {
+    fn selectors_are_found_in_all_expressions() {
         check("1 + 2", &[]);
         check("a", &["a"]);
         check("sum by (x) (rate(a{x=\"1\"}[5m] offset 1h)) / -b @ 5", &["a", "b"]);

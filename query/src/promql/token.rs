@@ -1,11 +1,11 @@
-//! The words of PromQL.
+//! The tokens of PromQL.
 
 use std::fmt::Write;
 
 use super::ast::{AggregateOp, BinaryOp};
 use super::quote;
 
-/// A word and where it stands, in bytes.
+/// A token and its position, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
@@ -13,7 +13,7 @@ pub(super) struct Token {
     pub(super) end: usize,
 }
 
-/// What a word is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {
     EndOfInput,
@@ -45,7 +45,7 @@ pub(super) enum TokenKind {
     Preprocessor(Preprocessor),
 }
 
-/// The words that modify an expression.
+/// The keywords that modify an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keyword {
     Anchored,
@@ -63,7 +63,7 @@ pub(super) enum Keyword {
     Without,
 }
 
-/// The names that are functions of the query rather than of its data.
+/// The functions that depend on the query rather than on its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Preprocessor {
     Start,
@@ -75,20 +75,20 @@ pub(super) enum Preprocessor {
 }
 
 impl TokenKind {
-    /// Returns what an identifier outside of braces is; keywords are known in upper and lower case.
-    pub(super) fn of_word(word: &str) -> Self {
+    /// Returns the kind of an identifier outside of braces; keywords are case-insensitive.
+    pub(super) fn of_identifier(text: &str) -> Self {
         let mut lower = [0; KEYWORD_SIZE_MAX];
-        let Some(lower) = lower.get_mut(..word.len()) else { return Self::of_name(word) };
-        lower.copy_from_slice(word.as_bytes());
+        let Some(lower) = lower.get_mut(..text.len()) else { return Self::of_name(text) };
+        lower.copy_from_slice(text.as_bytes());
         lower.make_ascii_lowercase();
-        keyword(lower).unwrap_or_else(|| Self::of_name(word))
+        keyword(lower).unwrap_or_else(|| Self::of_name(text))
     }
 
-    fn of_name(word: &str) -> Self {
-        if word.contains(':') { Self::MetricIdentifier } else { Self::Identifier }
+    fn of_name(text: &str) -> Self {
+        if text.contains(':') { Self::MetricIdentifier } else { Self::Identifier }
     }
 
-    /// Tells whether an expression can begin with the token.
+    /// Returns `true` if an expression can begin with the token.
     pub(super) fn begins_expression(self) -> bool {
         use TokenKind::{Duration, LeftBrace, LeftParen, Number, Operator, String};
         match self {
@@ -98,7 +98,7 @@ impl TokenKind {
         }
     }
 
-    /// Tells whether the token can be the name of a metric.
+    /// Returns `true` if the token can be a metric name.
     pub(super) fn is_metric_name(self) -> bool {
         match self {
             Self::Identifier | Self::MetricIdentifier | Self::Aggregate(_) | Self::Preprocessor(_) => true,
@@ -111,7 +111,7 @@ impl TokenKind {
         }
     }
 
-    /// Tells whether the token can be the name of a label in a list such as `by (...)`.
+    /// Returns `true` if the token can be a label name in a list such as `by (...)`.
     pub(super) fn is_label_name(self) -> bool {
         use BinaryOp::{And, Atan2, Or, Unless};
         match self {
@@ -129,7 +129,7 @@ impl Token {
         &query[self.start..self.end]
     }
 
-    /// Names the token in an error message.
+    /// Describes the token for an error message.
     pub(super) fn describe(&self, query: &str) -> String {
         let text = self.text(query);
         match self.kind {
@@ -149,7 +149,7 @@ impl Token {
     }
 }
 
-/// Quotes a text, only its first characters if it is long.
+/// Quotes a string; only its first characters if it is long.
 fn shortened(text: &str) -> String {
     if text.len() <= SHORTENED_LEN {
         return quote::quoted(text);
@@ -161,40 +161,26 @@ fn shortened(text: &str) -> String {
 }
 
 fn keyword(lower: &[u8]) -> Option<TokenKind> {
-    use TokenKind::{Aggregate, Keyword as Word, Operator};
+    use TokenKind::Operator;
     let preprocessor = TokenKind::Preprocessor;
     Some(match lower {
         b"and" => Operator(BinaryOp::And),
         b"or" => Operator(BinaryOp::Or),
         b"unless" => Operator(BinaryOp::Unless),
         b"atan2" => Operator(BinaryOp::Atan2),
-        b"sum" => Aggregate(AggregateOp::Sum),
-        b"avg" => Aggregate(AggregateOp::Avg),
-        b"count" => Aggregate(AggregateOp::Count),
-        b"min" => Aggregate(AggregateOp::Min),
-        b"max" => Aggregate(AggregateOp::Max),
-        b"group" => Aggregate(AggregateOp::Group),
-        b"stddev" => Aggregate(AggregateOp::Stddev),
-        b"stdvar" => Aggregate(AggregateOp::Stdvar),
-        b"topk" => Aggregate(AggregateOp::Topk),
-        b"bottomk" => Aggregate(AggregateOp::Bottomk),
-        b"count_values" => Aggregate(AggregateOp::CountValues),
-        b"quantile" => Aggregate(AggregateOp::Quantile),
-        b"limitk" => Aggregate(AggregateOp::Limitk),
-        b"limit_ratio" => Aggregate(AggregateOp::LimitRatio),
-        b"offset" => Word(Keyword::Offset),
-        b"smoothed" => Word(Keyword::Smoothed),
-        b"anchored" => Word(Keyword::Anchored),
-        b"by" => Word(Keyword::By),
-        b"without" => Word(Keyword::Without),
-        b"on" => Word(Keyword::On),
-        b"ignoring" => Word(Keyword::Ignoring),
-        b"group_left" => Word(Keyword::GroupLeft),
-        b"group_right" => Word(Keyword::GroupRight),
-        b"fill" => Word(Keyword::Fill),
-        b"fill_left" => Word(Keyword::FillLeft),
-        b"fill_right" => Word(Keyword::FillRight),
-        b"bool" => Word(Keyword::Bool),
+        b"offset" => TokenKind::Keyword(Keyword::Offset),
+        b"smoothed" => TokenKind::Keyword(Keyword::Smoothed),
+        b"anchored" => TokenKind::Keyword(Keyword::Anchored),
+        b"by" => TokenKind::Keyword(Keyword::By),
+        b"without" => TokenKind::Keyword(Keyword::Without),
+        b"on" => TokenKind::Keyword(Keyword::On),
+        b"ignoring" => TokenKind::Keyword(Keyword::Ignoring),
+        b"group_left" => TokenKind::Keyword(Keyword::GroupLeft),
+        b"group_right" => TokenKind::Keyword(Keyword::GroupRight),
+        b"fill" => TokenKind::Keyword(Keyword::Fill),
+        b"fill_left" => TokenKind::Keyword(Keyword::FillLeft),
+        b"fill_right" => TokenKind::Keyword(Keyword::FillRight),
+        b"bool" => TokenKind::Keyword(Keyword::Bool),
         b"start" => preprocessor(Preprocessor::Start),
         b"end" => preprocessor(Preprocessor::End),
         b"step" => preprocessor(Preprocessor::Step),
@@ -202,12 +188,12 @@ fn keyword(lower: &[u8]) -> Option<TokenKind> {
         b"max_of" => preprocessor(Preprocessor::MaxOf),
         b"min_of" => preprocessor(Preprocessor::MinOf),
         b"inf" | b"nan" => TokenKind::Number,
-        _ => return None,
+        _ => return AggregateOp::ALL.into_iter().find(|op| op.as_str().as_bytes() == lower).map(TokenKind::Aggregate),
     })
 }
 
 /// The length of `count_values`.
 const KEYWORD_SIZE_MAX: usize = 12;
 
-/// How many characters of a long token an error message shows.
+/// Number of characters of a long token in an error message.
 const SHORTENED_LEN: usize = 10;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use varve_ingest::{Limits, StateFound};
 use varve_ingest::ha::Elections;
 use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
-use varve_query::Features;
+use varve_query::promql::Features;
 use varve_query::promql::{parse, print};
 use varve_tsdb::fs::{Fs, MemFs};
 use varve_tsdb::testing::RowCodec;

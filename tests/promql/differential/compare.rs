@@ -1,7 +1,7 @@
-//! When two answers are the same.
+//! Comparison of two responses.
 //!
-//! Values are equal if they print alike or differ by no more than [`TOLERANCE`] of the larger one. Series are compared
-//! as a set, as Prometheus' order is mostly that of hash maps, but for what sorts.
+//! Values are equal if their texts are, or if they differ by at most [`TOLERANCE`], relative to the larger one. Series are compared
+//! as a set, as their order in Prometheus is mostly that of hash maps, unless the query sorts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +11,24 @@ use varve_query::promql::{Features, parse};
 
 use crate::harness::Answer;
 
-/// How far two values may lie apart, relative to the larger one.
+/// Maximum difference between two values, relative to the larger one.
 const TOLERANCE: f64 = 1e-12;
 
-/// Annotations of a kind that Prometheus lists; which ones, if there are more, is up to a hash map.
+/// Maximum number of annotations of a kind in Prometheus; the order of a hash map decides which.
 const ANNOTATIONS_MAX: usize = 10;
 
-/// An answer, as far as it is compared.
+/// The compared part of a response.
 #[derive(Debug)]
 pub(super) struct Outcome {
     status: u16,
     json: Value,
 }
 
-/// How equal two answers are.
+/// How equal two responses are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sameness {
     Exact,
-    /// But for rounding.
+    /// Apart from rounding.
     Close,
 }
 
@@ -41,7 +41,7 @@ impl Outcome {
         self.status != 200
     }
 
-    /// Returns the text of an error; the empty text if it is none.
+    /// Returns the message of an error; empty if there is none.
     pub(super) fn error(&self) -> &str {
         self.json["error"].as_str().unwrap_or_default()
     }
@@ -50,17 +50,17 @@ impl Outcome {
         self.json["data"]["result"].as_array().is_some_and(Vec::is_empty)
     }
 
-    /// Returns the series of a vector or a matrix; nothing of anything else.
+    /// Returns the series of a vector or a matrix.
     pub(super) fn series(&self) -> &[Value] {
         self.json["data"]["result"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// Tells whether a native histogram is among the values.
+    /// Returns `true` if a value is a native histogram.
     pub(super) fn has_histograms(&self) -> bool {
         self.series().iter().any(|series| !(series["histogram"].is_null() && series["histograms"].is_null()))
     }
 
-    /// Returns the answer without the warnings that hold such a text.
+    /// Returns the response without the warnings that contain `text`.
     pub(super) fn without_warnings(&self, text: &str) -> Self {
         let mut json = self.json.clone();
         if let Some(warnings) = json["warnings"].as_array_mut() {
@@ -69,7 +69,7 @@ impl Outcome {
         Self { status: self.status, json }
     }
 
-    /// Returns the answer in short, to be shown.
+    /// Returns a short form of the response to print.
     pub(super) fn print(&self) -> String {
         const SHOWN: usize = 500;
         let mut text = self.json.to_string();
@@ -81,7 +81,7 @@ impl Outcome {
     }
 }
 
-/// Compares two answers to a query and how many samples they took; `same` tells how equal two values are.
+/// Compares two responses and their sample statistics; `same` returns how equal two values are.
 ///
 /// # Errors
 /// The first difference.
@@ -91,7 +91,7 @@ pub(super) fn compare(
     theirs: &Outcome,
     same: &dyn Fn(&str, &str) -> Option<Sameness>,
 ) -> Result<Sameness, String> {
-    let sameness = compare_answers(query, ours, theirs, same)?;
+    let sameness = compare_responses(query, ours, theirs, same)?;
     for count in ["totalQueryableSamples", "totalQueryableSamplesPerStep"] {
         let [ours, theirs] = [ours, theirs].map(|outcome| &outcome.json["data"]["stats"]["samples"][count]);
         equal(count, ours, theirs)?;
@@ -99,11 +99,11 @@ pub(super) fn compare(
     Ok(sameness)
 }
 
-/// Compares two answers to a query.
+/// Compares two responses.
 ///
 /// # Errors
 /// The first difference.
-pub(super) fn compare_answers(
+pub(super) fn compare_responses(
     query: &str,
     ours: &Outcome,
     theirs: &Outcome,
@@ -139,7 +139,7 @@ pub(super) fn compare_answers(
     Ok(sameness)
 }
 
-/// Returns the text of an error without what depends on the order of series.
+/// Returns an error message without the part that depends on the order of series.
 fn without_labels(text: &str) -> String {
     match text.split_once("found duplicate series for the match group") {
         Some((before, _)) => format!("{before}found duplicate series for the match group"),
@@ -159,19 +159,19 @@ fn compare_annotations(kind: &str, query: &str, ours: &Value, theirs: &Value) ->
     equal(kind, &texts(ours), &texts(theirs))
 }
 
-/// Returns the text of an annotation without what Prometheus 3.5 and 3.14 put differently (docs/promql.md).
+/// Returns an annotation without the parts that differ between Prometheus 3.5 and 3.14 (docs/promql.md).
 fn annotation(query: &str, text: &str) -> Option<String> {
     const DETAILED: [&str; 2] = ["bucket label \"le\" is missing", "needed to be fixed for monotonicity"];
     if text.contains("sort is ineffective for range queries") {
         return None;
     }
     if DETAILED.iter().any(|detailed| text.contains(detailed)) {
-        // Where texts differ by metric name they have places of their own.
+        // Texts that differ by metric name have different positions.
         let end = [" for metric name ", ", from buckets ", " ("].iter().filter_map(|part| text.rfind(part)).min();
         return Some(text[..end.unwrap_or(text.len())].to_owned());
     }
     let Some((before, place)) = text.rsplit_once(" (1:") else { return Some(text.to_owned()) };
-    let column: usize = place.trim_end_matches(')').parse().expect("a place is a number");
+    let column: usize = place.trim_end_matches(')').parse().expect("a position is a number");
     let parentheses = query.as_bytes()[column - 1..].iter().take_while(|&&byte| byte == b'(').count();
     Some(format!("{before} (1:{})", column + parentheses))
 }
@@ -201,7 +201,7 @@ fn compare_order(
     let complete = list(theirs).iter().all(|series| names.iter().all(|name| !series["metric"][name].is_null()));
     for (a, b) in list(ours).iter().zip(&list(theirs)) {
         match sorts {
-            // Prometheus' order of series without one of the labels contradicts itself.
+            // Prometheus' order of series without one of the labels is inconsistent.
             "sort_by_label" | "sort_by_label_desc" if !complete => {}
             "sort_by_label" | "sort_by_label_desc" => equal("order", &a["metric"], &b["metric"])?,
             "sort" | "sort_desc" | "topk" | "bottomk" if a["value"].is_array() => {
@@ -228,19 +228,19 @@ fn by_series(data: &Value) -> BTreeMap<String, Vec<Value>> {
     by_series
 }
 
-/// Prints labels; numbers, which `count_values` makes of what has been computed, are rounded.
+/// Formats labels; numbers, which are results of `count_values`, are rounded.
 fn rounded(metric: &Value) -> String {
     let mut metric = metric.clone();
     for (_, value) in metric.as_object_mut().expect("a metric is an object") {
         let text = value.as_str().unwrap_or_default();
-        // The numbers of a histogram stand between these.
+        // These separate the numbers of a histogram.
         let pieces: Vec<_> = text.split_inclusive([':', ',', '[', '(', ']', ')', '}']).map(rounded_number).collect();
         *value = Value::from(pieces.concat());
     }
     metric.to_string()
 }
 
-/// Rounds a number, whatever stands at its end.
+/// Rounds a number, which may have a separator at its end.
 fn rounded_number(text: &str) -> String {
     let number = text.trim_end_matches([':', ',', '[', '(', ']', ')', '}']);
     match number.parse::<f64>() {
@@ -266,7 +266,7 @@ fn compare_point(
     same(a, b).ok_or_else(|| format!("{series}: varve has {ours}, prometheus {theirs}"))
 }
 
-/// Compares histograms, but for buckets without observations: which of these are told depends on chunks.
+/// Compares histograms without empty buckets, which depend on chunks.
 fn compare_histograms(
     series: &str,
     ours: &Value,
@@ -289,7 +289,7 @@ fn compare_histograms(
     pairs.into_iter().try_fold(Sameness::Exact, |all, pair| Ok(all.max(pair?)))
 }
 
-/// Tells how equal two printed values are.
+/// Returns how equal two printed values are.
 pub(super) fn compare_values(ours: &str, theirs: &str) -> Option<Sameness> {
     if ours == theirs {
         return Some(Sameness::Exact);

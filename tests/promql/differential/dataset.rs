@@ -1,10 +1,10 @@
-//! The data that both servers get: fifty minutes of what real stores hold, and of what they should not.
+//! The data of both servers: fifty minutes of realistic and of unusual series.
 //!
-//! Counters that reset, gauges, gaps, irregular intervals, stale markers, series that begin late or end early, classic
-//! histograms (some of them broken), info metrics, the same labels under different names, names and values in many
-//! scripts, and every odd float.
+//! Counters that reset, gauges, gaps, irregular intervals, staleness markers, series that begin late or end early, classic
+//! histograms (some of them broken), info metrics, the same labels under different names, names and values in many scripts, and
+//! unusual floats.
 //!
-//! Series come in ascending order of labels: Prometheus then numbers them in that order too, and adds up in it.
+//! Series are in ascending order of labels: Prometheus then assigns their ids in that order, and sums in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -12,19 +12,19 @@ use std::iter;
 use super::native::Natives;
 use crate::harness::{Random, WriteRequest, series};
 
-/// How long the data is. Less than an hour: an empty head takes samples of any order within that.
+/// Length of the data. Less than an hour: an empty head accepts samples in any order within it.
 pub(super) const SPAN_MS: i64 = 50 * 60 * 1000;
 
-/// Distance of regular samples.
+/// Interval of regular samples.
 const INTERVAL_MS: i64 = 15_000;
 
-/// The float that Prometheus marks the end of a series with.
+/// Prometheus' staleness marker.
 const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
 type Labels = BTreeMap<String, String>;
 type Samples = Vec<(i64, f64)>;
 
-/// What the generator knows of a metric.
+/// What the generator knows about a metric.
 #[derive(Debug, Default)]
 pub(super) struct Metric {
     pub(super) name: String,
@@ -54,7 +54,7 @@ impl Dataset {
         dataset
     }
 
-    /// Makes data of which most are native histograms.
+    /// Creates data that is mostly native histograms.
     pub(super) fn of_natives(seed: u64, start_ms: i64) -> Self {
         let natives = Some(Natives::new(seed, start_ms, start_ms + SPAN_MS));
         let mut dataset = Self { start_ms, random: Random::new(seed), series: BTreeMap::new(), natives };
@@ -62,7 +62,7 @@ impl Dataset {
         dataset
     }
 
-    /// Returns the bodies of the write requests with all of it.
+    /// Returns the bodies of the write requests.
     pub(super) fn bodies(&self) -> impl Iterator<Item = Vec<u8>> {
         iter::once(self.write_request().to_body()).chain(self.natives.as_ref().map(Natives::to_body))
     }
@@ -106,7 +106,7 @@ impl Dataset {
         self.unit() < probability
     }
 
-    /// Adds a series with a sample about every fifteen seconds; `value` gets the number of the sample.
+    /// Adds a series with a sample every fifteen seconds; `value` receives the index of the sample.
     fn regular(&mut self, labels: &[(&str, &str)], value: impl FnMut(&mut Self, usize) -> Option<f64>) {
         let offset_ms = self.random.below(INTERVAL_MS as u64) as i64;
         let times = (self.start_ms + offset_ms..=self.end_ms()).step_by(INTERVAL_MS as usize).collect();
@@ -231,7 +231,7 @@ impl Dataset {
         for (kind, times) in sparse {
             let last = times.len() - 1;
             self.at_times(&[("__name__", "sparse"), ("job", "node"), ("kind", kind)], times, |data, n| {
-                // Half of them end with a marker.
+                // Half of them end with a staleness marker.
                 let ends = n == last && kind.len() % 2 == 0;
                 Some(if ends { STALE } else { data.random.below(1000) as f64 / 8.0 })
             });
@@ -254,7 +254,7 @@ impl Dataset {
                 self.histogram(job, instance);
             }
         }
-        // Bounds that are none, buckets that decrease, no bucket without bound.
+        // Invalid bounds, decreasing buckets, no unbounded bucket.
         for (kind, bounds) in [
             ("malformed", &["0.1", "x", "+Inf"][..]),
             ("decreasing", &["1", "2", "4", "8", "+Inf"]),

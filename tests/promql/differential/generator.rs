@@ -1,6 +1,6 @@
-//! Random queries: typed, so that nearly all of them are valid, and about the data, so that most have an answer.
+//! Random queries: typed, so nearly all of them are valid, and about the data, so most have a result.
 //!
-//! A generator of a seed always makes the same queries. What Prometheus 3.5 does not have is not generated.
+//! A seed always generates the same queries. Parts of PromQL that Prometheus 3.5 does not have are not generated.
 
 use super::dataset::{Dataset, Metric};
 use super::vocabulary::{
@@ -9,7 +9,7 @@ use super::vocabulary::{
 };
 use crate::harness::Random;
 
-/// A query and when it is asked.
+/// A query and its times.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
     pub(super) query: String,
@@ -27,13 +27,13 @@ pub(super) struct Generator {
     metrics: Vec<Metric>,
     start_ms: i64,
     end_ms: i64,
-    /// Subqueries around what is being made.
+    /// Number of enclosing subqueries.
     n_subqueries: usize,
     /// Selectors may have `@`.
     may_be_fixed: bool,
 }
 
-/// How deep subqueries are nested: each multiplies the steps.
+/// Maximum nesting of subqueries: each multiplies the steps.
 const SUBQUERIES_MAX: usize = 2;
 
 impl Generator {
@@ -51,7 +51,7 @@ impl Generator {
         };
         if self.one_in(2) {
             let time_ms = self.time_ms();
-            // Ranges are answers to instant queries only.
+            // Only instant queries may return ranges.
             let query = if self.one_in(15) { self.matrix(depth.min(2)) } else { query };
             return Question { query, times: Times::Instant { time_ms } };
         }
@@ -73,7 +73,7 @@ impl Generator {
         choices[self.below(choices.len())]
     }
 
-    /// A time mostly inside of the data, sometimes a little outside, at a whole second half of the time.
+    /// Returns a time that is mostly within the data, and a whole second half of the time.
     fn time_ms(&mut self) -> i64 {
         let span_ms = self.end_ms - self.start_ms;
         let at = match self.below(20) {
@@ -89,13 +89,13 @@ impl Generator {
         format!("{}.{:03}", time_ms / 1000, time_ms % 1000)
     }
 
-    /// A vector whose values may differ in their last digits.
+    /// Generates a vector whose values may differ in their last digits.
     fn rounded(&mut self, depth: usize) -> String {
         let inner = self.vector(depth - 1);
         match self.below(5) {
             0 => format!("({inner}) {} {}", self.of(&ROUNDED_ARITHMETIC), self.scalar(depth - 1)),
             1 => format!("{} {} ({inner})", self.scalar(depth - 1), self.of(&ROUNDED_ARITHMETIC)),
-            // Go's own reduction of great angles is less exact.
+            // Go's reduction of large angles is less exact.
             2 => format!("{}(({inner}) % 100)", self.of(&["sin", "cos", "tan"])),
             _ => format!("{}({inner})", self.of(&ROUNDED_MAPS)),
         }
@@ -128,7 +128,7 @@ impl Generator {
         }
     }
 
-    /// A vector that mostly has one series.
+    /// Generates a vector that mostly has one series.
     fn one_series(&mut self, depth: usize) -> String {
         let fold = self.of(&FOLDS);
         format!("{fold}({})", self.vector(depth))
@@ -207,10 +207,10 @@ impl Generator {
         print_selector(&self.metrics[metric].name, &matchers)
     }
 
-    /// A metric, mostly one with native histograms if there are such.
+    /// Returns a metric, mostly one with native histograms if there are any.
     fn metric(&mut self) -> usize {
         let natives: Vec<_> = (0..self.metrics.len()).filter(|&at| self.metrics[at].native).collect();
-        // Whoever has none of them makes the same queries as ever.
+        // Without native histograms the queries of a seed stay the same.
         if natives.is_empty() || self.one_in(4) {
             self.below(self.metrics.len())
         } else {
@@ -408,7 +408,7 @@ impl Generator {
         match self.below(12) {
             0 | 1 => format!("({}) {op} {}", self.vector(depth - 1), self.scalar(depth - 1)),
             2 | 3 => format!("{} {op} ({})", self.scalar(depth - 1), self.vector(depth - 1)),
-            // The same series on both sides, whatever they are.
+            // The same series on both sides.
             4 | 5 => {
                 let side = self.vector(depth - 1);
                 format!("({side}) {op} ({side})")
@@ -424,7 +424,7 @@ impl Generator {
         }
     }
 
-    /// Both sides aggregated by the same labels.
+    /// Generates an operator between two aggregations by the same labels.
     fn grouped_pair(&mut self, depth: usize, op: &str) -> String {
         let labels = self.of(&["job", "job, instance", "instance"]);
         let [a, b] = [self.of(&FOLDS), self.of(&FOLDS)];
@@ -468,7 +468,7 @@ impl Generator {
     }
 }
 
-/// Prints a selector; names that are no identifiers are quoted.
+/// Formats a selector; names that are not identifiers are quoted.
 fn print_selector(name: &str, matchers: &[String]) -> String {
     let quoted = quoted_if_needed(name);
     if quoted == name {
@@ -483,7 +483,7 @@ fn quoted_if_needed(name: &str) -> String {
     if plain { name.to_owned() } else { format!("{name:?}") }
 }
 
-/// Escapes what means something in a regular expression.
+/// Escapes special characters of regular expressions.
 fn escape(text: &str) -> String {
     text.chars().flat_map(|c| (!c.is_alphanumeric()).then_some('\\').into_iter().chain([c])).collect()
 }

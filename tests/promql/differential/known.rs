@@ -1,29 +1,29 @@
-//! Where Prometheus 3.5, which is asked, differs from 3.14, which Varve follows: the table in docs/promql.md, by name.
+//! Known differences between Prometheus 3.5, which the test queries, and 3.14, which Varve follows: the table in docs/promql.md.
 
-use super::compare::{Outcome, Sameness, compare, compare_answers, compare_values};
+use super::compare::{Outcome, Sameness, compare, compare_responses, compare_values};
 use super::generator::Question;
 
-/// A difference that is known.
+/// A known difference.
 pub(super) struct Known {
     pub(super) name: &'static str,
     pub(super) effect: Effect,
 }
 
 pub(super) enum Effect {
-    /// Annotations are put differently: `compare` takes off what is.
+    /// Annotations differ in parts that `compare` removes.
     Annotations,
-    /// A call has other values: if the smallest part of a query that differs calls `function`, and all values that
-    /// differ are such a pair of ours and theirs, the difference is explained.
+    /// A call has other values: the smallest part of the query that differs calls `function`, and `pair` accepts all pairs of
+    /// values that differ.
     Values { function: &'static str, pair: fn(&str, &str) -> bool },
-    /// As `Values`, of native histograms.
+    /// As `Values`, for native histograms.
     Histograms { functions: &'static [&'static str], pair: fn(&str, &str) -> bool },
-    /// Other numbers of samples are counted where one of these is called.
+    /// Calls of these functions count other numbers of samples.
     Samples { functions: &'static [&'static str] },
-    /// Queries with one of these parts have other warnings that hold the text.
+    /// Queries with one of these parts have other warnings that contain the text.
     Warnings { parts: &'static [&'static str], text: &'static str },
-    /// A call has another answer.
+    /// A call has another result.
     Anything { function: &'static str },
-    /// One side fails with such an error, the other does not.
+    /// One side fails with this error, the other does not.
     Error { ours: Option<&'static str>, theirs: Option<&'static str> },
 }
 
@@ -89,10 +89,10 @@ pub(super) const KNOWN: &[Known] = &[
 /// Functions that read only the totals of native histograms.
 const OF_TOTALS: &[&str] = &["histogram_count", "histogram_sum", "histogram_avg"];
 
-/// How many there may be.
+/// Maximum number of known differences.
 const KNOWN_MAX: usize = 30;
 
-/// Finds what explains that the answers differ; `question` is the smallest part that is answered differently.
+/// Finds the known difference that explains two responses; `question` is the smallest part of the query that differs.
 pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> Option<&'static str> {
     let calls = |function: &str| question.query.contains(&format!("{function}("));
     let same_but_for = |pair: fn(&str, &str) -> bool| {
@@ -112,11 +112,11 @@ pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> 
         }
         Effect::Warnings { parts, text } => {
             let [ours, theirs] = [ours, theirs].map(|outcome| outcome.without_warnings(text));
-            let same = compare_answers(&question.query, &ours, &theirs, &compare_values).is_ok();
+            let same = compare_responses(&question.query, &ours, &theirs, &compare_values).is_ok();
             parts.iter().any(|part| question.query.contains(part)) && same
         }
         Effect::Samples { functions } => {
-            let same = compare_answers(&question.query, ours, theirs, &compare_values).is_ok();
+            let same = compare_responses(&question.query, ours, theirs, &compare_values).is_ok();
             functions.iter().any(|function| calls(function)) && same
         }
     };

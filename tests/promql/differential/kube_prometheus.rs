@@ -1,5 +1,5 @@
-//! Every expression of kube-prometheus and of the dashboards beside it, over a generated fleet, scrapes of real components
-//! and series made up for what neither has: Varve and a real Prometheus give the same answers.
+//! Every expression of kube-prometheus and its dashboards, over a generated fleet, scrapes of real components, and synthetic series
+//! for selectors that match neither: Varve and a real Prometheus must give the same results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,28 +9,28 @@ use varve_tsdb::Matcher;
 
 use super::generator::{Question, Times};
 use super::servers::Servers;
-use super::{DIFFERENCES_MAX, Tally, selected};
+use super::{DIFFERENCES_MAX, Summary, selected};
 use crate::harness::kube_prometheus::{
     Expression, KUBERNETES, OTHERS, expressions, is_there, recording_rules, scraped,
 };
 use crate::harness::{WriteRequest, missing, series};
 
-/// When the first sample is written, how far apart they are, and when the last one is.
+/// Time of the first sample, interval, and time of the last sample.
 const T0_MS: i64 = 1_700_000_000_000;
 const STEP_MS: i64 = 60_000;
 const END_MS: i64 = T0_MS + 10 * STEP_MS;
 
-/// Series of the fleet.
+/// Number of series of the fleet.
 const FLEET_SERIES: &str = "6000";
 
-/// Series in a request.
+/// Number of series in a request.
 const SERIES_PER_REQUEST: usize = 5_000;
 
-/// Rules read what other rules record, so many levels deep.
+/// Maximum depth of recording rules that read other recording rules.
 const RECORDING_LEVELS: usize = 3;
 
 #[test]
-fn expressions_of_kube_prometheus_are_answered_as_prometheus_answers_them() {
+fn expressions_of_kube_prometheus_give_the_results_of_prometheus() {
     if missing(&["prometheus"]) || !is_there() {
         return;
     }
@@ -43,33 +43,33 @@ fn expressions_of_kube_prometheus_are_answered_as_prometheus_answers_them() {
     }
     let expressions = expressions();
     let selectors = selectors_of(&expressions);
-    // Rules record something of the other series, not only of themselves.
+    // Recording rules need the other series first.
     let is_recorded = |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.value().contains(':'));
     let (of_recorded, of_scraped) = selectors.iter().partition(|(_, matchers)| is_recorded(matchers));
-    make_up(&servers, of_scraped);
+    write_synthetic(&servers, of_scraped);
     record(&servers);
-    make_up(&servers, of_recorded);
+    write_synthetic(&servers, of_recorded);
 
-    let mut tally = Tally::default();
+    let mut summary = Summary::default();
     for expression in &expressions {
         for times in [Times::Instant { time_ms: END_MS }, over_all()] {
-            if tally.differences.len() < DIFFERENCES_MAX {
-                tally.ask(&servers, &Question { query: expression.text.clone(), times });
+            if summary.differences.len() < DIFFERENCES_MAX {
+                summary.ask(&servers, &Question { query: expression.text.clone(), times });
             }
         }
     }
-    eprintln!("{}", tally.print());
-    assert!(tally.differences.is_empty(), "{} queries differ", tally.differences.len());
-    assert_eq!((tally.n_queries, tally.n_errors), (2 * expressions.len() as u64, 0));
-    assert!(tally.n_undecided * 100 <= tally.n_queries, "too many queries without a certain answer");
-    assert!(tally.n_empty * 5 <= tally.n_queries, "{} of {} answers are empty", tally.n_empty, tally.n_queries);
+    eprintln!("{}", summary.print());
+    assert!(summary.differences.is_empty(), "{} queries differ", summary.differences.len());
+    assert_eq!((summary.n_queries, summary.n_errors), (2 * expressions.len() as u64, 0));
+    assert!(summary.n_undecided * 100 <= summary.n_queries, "too many queries without a definite result");
+    assert!(summary.n_empty * 5 <= summary.n_queries, "{} of {} answers are empty", summary.n_empty, summary.n_queries);
 }
 
 fn over_all() -> Times {
     Times::Range { start_ms: T0_MS, end_ms: END_MS, step_ms: STEP_MS }
 }
 
-/// Writes the same fleet to both servers, over one connection: its samples come in order of time.
+/// Writes the same fleet to both servers over one connection, so the samples arrive in order of time.
 fn write_fleet(servers: &Servers) {
     for http in servers.https() {
         let (url, start) = (http.url("/api/v1/write"), (T0_MS / 1000).to_string());
@@ -86,8 +86,8 @@ fn selectors_of(expressions: &[Expression]) -> BTreeMap<String, Vec<Matcher>> {
     parsed.flat_map(|expr| selectors(&expr)).map(|matchers| (selected::print(&matchers), matchers)).collect()
 }
 
-/// Writes series for those of the selectors that find nothing.
-fn make_up(servers: &Servers, selectors: BTreeMap<&String, &Vec<Matcher>>) {
+/// Writes series for the selectors that match nothing.
+fn write_synthetic(servers: &Servers, selectors: BTreeMap<&String, &Vec<Matcher>>) {
     let finds_nothing = |selector: &str| {
         let question = Question { query: selector.to_owned(), times: Times::Instant { time_ms: END_MS } };
         servers.ask_prometheus(&question).is_empty()
@@ -104,7 +104,7 @@ fn make_up(servers: &Servers, selectors: BTreeMap<&String, &Vec<Matcher>>) {
     servers.write(&WriteRequest::new(all).to_body());
 }
 
-/// Writes what rules record, as Prometheus evaluates them, so that those who read it find something.
+/// Writes the results of recording rules, evaluated by Prometheus, for the expressions that read them.
 fn record(servers: &Servers) {
     let mut rules = recording_rules();
     for _ in 0..RECORDING_LEVELS {

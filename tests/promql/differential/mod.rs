@@ -1,7 +1,7 @@
-//! Random queries over the same data, asked of Varve and of a real Prometheus: both must give the same answers.
+//! Random queries over the same data, sent to Varve and to a real Prometheus: both must give the same results.
 //!
-//! `VARVE_DIFFERENTIAL_QUERIES` asks for more queries than usual, `VARVE_DIFFERENTIAL_SEED` for others. A failure prints
-//! the seed; it makes the same data and queries again, at the same minute of some hour.
+//! `VARVE_DIFFERENTIAL_QUERIES` sets the number of queries, `VARVE_DIFFERENTIAL_SEED` the seed. A failure prints the seed, which
+//! reproduces data and queries, at the same minute of an hour.
 
 mod compare;
 mod dataset;
@@ -28,18 +28,18 @@ const QUERIES: u64 = 5000;
 const NATIVE_QUERIES: u64 = 1000;
 const SEED: u64 = 20_260_824;
 
-/// How often Prometheus is asked when the answers differ.
+/// Number of requests to Prometheus if the results differ.
 const REPEATS: usize = 20;
 
-/// The test ends at so many differences.
+/// The test ends after this many differences.
 const DIFFERENCES_MAX: usize = 20;
 
-/// What became of the queries.
+/// Counts of results.
 #[derive(Debug, Default)]
-struct Tally {
+struct Summary {
     n_queries: u64,
     n_exact: usize,
-    /// Equal but for rounding.
+    /// Equal apart from rounding.
     n_close: usize,
     n_errors: u64,
     n_empty: u64,
@@ -50,19 +50,19 @@ struct Tally {
 }
 
 #[test]
-fn random_queries_are_answered_as_prometheus_answers_them() {
+fn random_queries_give_the_results_of_prometheus() {
     let seed = setting("SEED", SEED);
     ask_all(setting("QUERIES", QUERIES), seed, &Dataset::new(seed, full_hour_ms()), 60);
 }
 
 #[test]
-fn random_queries_over_native_histograms_are_answered_as_prometheus_answers_them() {
+fn random_queries_over_native_histograms_give_the_results_of_prometheus() {
     let seed = setting("SEED", SEED);
-    // Much of what there is for numbers gives nothing for histograms.
+    // Many operations on floats have no result for histograms.
     ask_all(setting("NATIVE_QUERIES", NATIVE_QUERIES), seed, &Dataset::of_natives(seed, full_hour_ms()), 45);
 }
 
-/// Asks so many queries, of which at least `percent` must have an answer.
+/// Sends `n_queries`, of which at least `percent` must have a result.
 fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
     if missing(&["prometheus"]) {
         return;
@@ -70,15 +70,15 @@ fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
     let servers = Servers::start();
     dataset.bodies().for_each(|body| servers.write(&body));
     let mut generator = Generator::new(seed, dataset);
-    let mut tally = Tally::default();
-    while tally.n_queries < n_queries && tally.differences.len() < DIFFERENCES_MAX {
-        tally.ask(&servers, &generator.question());
+    let mut summary = Summary::default();
+    while summary.n_queries < n_queries && summary.differences.len() < DIFFERENCES_MAX {
+        summary.ask(&servers, &generator.question());
     }
-    eprintln!("seed {seed}, {} samples from {}: {}", dataset.n_samples(), dataset.start_ms, tally.print());
-    assert!(tally.differences.is_empty(), "seed {seed}: {} queries differ", tally.differences.len());
-    assert!(tally.n_undecided * 100 <= tally.n_queries, "too many queries without a certain answer");
-    let n_answers = tally.n_queries - tally.n_empty - tally.n_errors;
-    assert!(n_answers * 100 > tally.n_queries * percent, "{n_answers} of {n_queries} queries have an answer");
+    eprintln!("seed {seed}, {} samples from {}: {}", dataset.n_samples(), dataset.start_ms, summary.print());
+    assert!(summary.differences.is_empty(), "seed {seed}: {} queries differ", summary.differences.len());
+    assert!(summary.n_undecided * 100 <= summary.n_queries, "too many queries without a definite result");
+    let n_answers = summary.n_queries - summary.n_empty - summary.n_errors;
+    assert!(n_answers * 100 > summary.n_queries * percent, "{n_answers} of {n_queries} queries have a result");
 }
 
 /// Reads a number from the environment.
@@ -87,7 +87,7 @@ fn setting(name: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().unwrap_or_else(|e| panic!("VARVE_DIFFERENTIAL_{name} {text:?}: {e}")))
 }
 
-/// Returns the last full hour after which all of the data has its place.
+/// Returns the last full hour after which all of the data fits.
 fn full_hour_ms() -> i64 {
     const HOUR_MS: i64 = 3_600_000;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
@@ -95,7 +95,7 @@ fn full_hour_ms() -> i64 {
     (now_ms - dataset::SPAN_MS) / HOUR_MS * HOUR_MS
 }
 
-impl Tally {
+impl Summary {
     fn ask(&mut self, servers: &Servers, question: &Question) {
         self.n_queries += 1;
         let (ours, theirs) = (servers.ask_varve(question), servers.ask_prometheus(question));
@@ -111,7 +111,7 @@ impl Tally {
         }
     }
 
-    /// Looks for the smallest part that differs, and whether that is known.
+    /// Finds the smallest part that differs, and a known difference that explains it.
     fn explain(&mut self, servers: &Servers, question: &Question) {
         let smallest = shrink::shrink(question, |smaller| {
             judge(servers, smaller, &servers.ask_varve(smaller)) == Verdict::Different
@@ -149,7 +149,7 @@ impl Tally {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Different,
-    /// The order of a hash map decides in Prometheus: asked again it agrees with us, or does not agree with itself.
+    /// The order of a hash map decides in Prometheus: a repeated request gives the same result as Varve, or a third one.
     Undecided,
 }
 

@@ -1,5 +1,5 @@
-//! Native histograms as remote write 1.0 carries them: the messages of `prompb/types.proto` that the harness has not, and
-//! series of every kind.
+//! Native histograms in remote write 1.0: the messages of `prompb/types.proto` that the harness does not have, and series of
+//! every kind.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ struct Sample {
     timestamp_ms: i64,
 }
 
-/// `prometheus.Histogram` of whole numbers.
+/// `prometheus.Histogram` with integer counts.
 #[derive(Clone, PartialEq, Message)]
 struct Histogram {
     #[prost(uint64, tag = "1")]
@@ -83,10 +83,10 @@ struct Span {
 
 /// `prometheus.Histogram.ResetHint`
 const GAUGE: i32 = 3;
-/// The schema of histograms with bounds of their own.
+/// The schema of custom buckets.
 const CUSTOM: i32 = -53;
 
-/// What the histograms of a series have in common.
+/// The layout of the histograms of a series.
 #[derive(Clone, Copy)]
 struct Layout {
     schema: i32,
@@ -108,7 +108,7 @@ pub(super) struct Natives {
 }
 
 impl Natives {
-    /// Makes the series, with a histogram every 15 s from `start_ms` to `end_ms`.
+    /// Creates the series, with a histogram every 15 s from `start_ms` to `end_ms`.
     pub(super) fn new(seed: u64, start_ms: i64, end_ms: i64) -> Self {
         let mut natives = Self { random: Random::new(seed), series: BTreeMap::new() };
         let times: Vec<_> = (start_ms + 2_345..=end_ms).step_by(15_000).collect();

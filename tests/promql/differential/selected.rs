@@ -1,4 +1,4 @@
-//! Series that selectors select: data for queries about components of which there is no scrape.
+//! Series that match given selectors: data for queries about components that are not scraped.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use varve_tsdb::{MatchOp, Matcher};
 /// Labels and their values.
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// What targets and pods have in common, so that series of different names join.
+/// Labels that targets and pods have in common, so that series of different names join.
 const COMMON: [(&str, &str); 7] = [
-    ("cluster", "made-up"),
+    ("cluster", "synthetic"),
     ("namespace", "monitoring"),
     ("pod", "pod-0"),
     ("container", "main"),
     ("node", "node-0"),
-    ("job", "made-up"),
+    ("job", "synthetic"),
     ("instance", "10.1.0.1:9090"),
 ];
 
 /// Bounds of the buckets of a classic histogram.
 const BOUNDS: [&str; 4] = ["0.1", "1.0", "10.0", "+Inf"];
 
-/// Prints a selector.
+/// Formats a selector.
 pub(super) fn print(matchers: &[Matcher]) -> String {
     let print = |matcher: &Matcher| format!("{}{}{}", matcher.name(), matcher.op().as_str(), quoted(matcher.value()));
     format!("{{{}}}", matchers.iter().map(print).collect::<Vec<_>>().join(","))
 }
 
-/// Makes series that a selector selects; none if no value is found that a regular expression matches.
+/// Creates series that a selector matches; none if no value is found that a regular expression matches.
 pub(super) fn series(matchers: &[Matcher]) -> Vec<Labels> {
     let mut labels: Labels = COMMON.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     for matcher in matchers {
@@ -49,16 +49,16 @@ pub(super) fn series(matchers: &[Matcher]) -> Vec<Labels> {
     };
     let all = if is_bucket { BOUNDS.map(with_bounds).to_vec() } else { vec![labels.clone()] };
     let selected: Vec<_> = all.into_iter().filter(is_selected).collect();
-    // One bucket may be asked for by a bound that is not among ours.
+    // The selector may match a bound that is not in the list.
     if selected.is_empty() && is_selected(&labels) { vec![labels] } else { selected }
 }
 
-/// Returns the place of a bucket among those of its histogram: there is more in those that come later.
+/// Returns the index of a bucket in its histogram; later buckets have higher counts.
 pub(super) fn rank(labels: &Labels) -> Option<usize> {
     BOUNDS.iter().position(|bound| labels.get("le").is_some_and(|le| le == bound))
 }
 
-/// Finds a value that passes; any value if there is none.
+/// Returns a value that a matcher accepts; any value if none is found.
 fn value_for(matcher: &Matcher) -> String {
     match matcher.op() {
         MatchOp::Equal => matcher.value().to_owned(),
@@ -70,7 +70,7 @@ fn value_for(matcher: &Matcher) -> String {
     }
 }
 
-/// Makes a text that the simple ones of regular expressions match: their literal part.
+/// Returns a string that simple regular expressions match: their literal part.
 fn literal(regexp: &str) -> String {
     let simpler = regexp.replace(".*", "").replace(".+", "x").replace("[0-9]", "0").replace("[a-z]+", "x");
     simpler.replace("\\.", "\0").replace('.', "0").replace('\0', ".").replace('\\', "")

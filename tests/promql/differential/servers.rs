@@ -1,4 +1,4 @@
-//! The two servers that answer: they hold the same data and have the same features on.
+//! The two servers, with the same data and the same features.
 
 use super::compare::Outcome;
 use super::generator::{Question, Times};
@@ -18,7 +18,7 @@ impl Servers {
         Self { varve: Server::start(&[FEATURES]), prometheus: Prometheus::start_with("global: {}\n", &flags) }
     }
 
-    /// Returns where both are asked: first Varve, then Prometheus.
+    /// Returns the clients of both: first Varve, then Prometheus.
     pub(super) fn https(&self) -> [&Http; 2] {
         [self.varve.http(), self.prometheus.http()]
     }

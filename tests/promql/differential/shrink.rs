@@ -1,12 +1,11 @@
-//! The smallest part of a query that two servers answer differently.
+//! Finds the smallest part of a query for which two servers give different results.
 
 use varve_query::promql::ast::{Duration, Expr, ExprKind, ValueType};
 use varve_query::promql::{Features, parse, print};
 
 use super::generator::{Question, Times};
-use crate::promql::tree::children;
 
-/// Goes down from the query to an expression inside of it for as long as there is one that still differs.
+/// Descends from the query to its subexpressions while one of them still differs.
 pub(super) fn shrink(question: &Question, differs: impl Fn(&Question) -> bool) -> Question {
     let mut smallest = question.clone();
     while let Some(smaller) = smaller(&smallest).into_iter().find(&differs) {
@@ -19,22 +18,22 @@ fn smaller(question: &Question) -> Vec<Question> {
     let features = Features { experimental_functions: true, ..Features::default() };
     let Ok(expr) = parse(&question.query, &features) else { return Vec::new() };
     let instant = matches!(question.times, Times::Instant { .. });
-    let may_stand_alone = |expr: &&Expr| match expr.value_type() {
+    let can_be_query = |expr: &&Expr| match expr.value_type() {
         ValueType::Scalar | ValueType::Vector => true,
         ValueType::Matrix => instant,
         ValueType::String => false,
     };
-    // What does not stand alone may hold what does.
-    let inner = children(&expr).into_iter().flat_map(|child| [vec![child], children(child)].concat());
-    let inner = inner.filter(may_stand_alone);
+    // A child that cannot be a query may have children that can.
+    let inner = expr.children().into_iter().flat_map(|child| [vec![child], child.children()].concat());
+    let inner = inner.filter(can_be_query);
     let smaller = inner.map(|expr| Question { query: print(expr), ..question.clone() });
     let smaller =
-        smaller.chain([&expr].into_iter().chain(children(&expr)).filter_map(|expr| evaluated(expr, question.times)));
-    // What is inside of the sign of `+Inf` is printed as `+Inf`.
+        smaller.chain([&expr].into_iter().chain(expr.children()).filter_map(|expr| evaluated(expr, question.times)));
+    // The operand of the sign of `+Inf` is printed as `+Inf`.
     smaller.filter(|smaller| smaller.query.len() < question.query.len()).collect()
 }
 
-/// Returns what a subquery asks of its expression over all of the times.
+/// Returns the range query that a subquery evaluates.
 fn evaluated(expr: &Expr, times: Times) -> Option<Question> {
     const DEFAULT_STEP_MS: i64 = 60_000;
     let ExprKind::Subquery(subquery) = &expr.kind else { return None };

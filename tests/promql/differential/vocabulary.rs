@@ -1,6 +1,6 @@
-//! The words that queries are made of. What Prometheus 3.5 does not have is not among them.
+//! The parts of generated queries, without those that Prometheus 3.5 does not have.
 
-/// Functions of a range and nothing else.
+/// Functions of a range without other arguments.
 pub(super) const OVER_RANGE: [&str; 24] = [
     "rate",
     "increase",
@@ -31,14 +31,14 @@ pub(super) const OVER_RANGE: [&str; 24] = [
 /// Functions of each value.
 pub(super) const MAPS: [&str; 10] = ["abs", "ceil", "deg", "floor", "rad", "round", "sgn", "sqrt", "sort", "sort_desc"];
 
-/// Functions that may differ in the last digit. They stand outermost: what is computed of them might differ by more.
+/// Functions that may differ in the last digit. They are outermost, as further operations may increase the difference.
 pub(super) const ROUNDED_MAPS: [&str; 13] =
     ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "exp", "ln", "log10", "log2", "sinh", "tanh"];
 
 pub(super) const CALENDAR: [&str; 8] =
     ["day_of_month", "day_of_week", "day_of_year", "days_in_month", "hour", "minute", "month", "year"];
 
-/// What only native histograms have; of floats nothing comes.
+/// Functions of native histograms, which have no result for floats.
 pub(super) const OF_HISTOGRAMS: [&str; 5] =
     ["histogram_avg", "histogram_count", "histogram_sum", "histogram_stddev", "histogram_stdvar"];
 

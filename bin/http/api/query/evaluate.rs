@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_query::{Asked, QueryResult, Request, Times};
+use varve_query::stats::StatsMode;
+use varve_query::{QueryResult, Request, Times};
 use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::result::write_result;
@@ -113,7 +114,7 @@ impl Options {
         Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit, stats, stats_warning })
     }
 
-    fn evaluate(&self, work: &Work, who: &Requester, times: Times, stats: Asked) -> Result<QueryResult, ApiError> {
+    fn evaluate(&self, work: &Work, who: &Requester, times: Times, stats: StatsMode) -> Result<QueryResult, ApiError> {
         let Self { query, lookback_delta_ms, .. } = self;
         let request = Request { query, times, lookback_delta_ms: *lookback_delta_ms, stats };
         let parsed = work.store.engine.parse(query)?;

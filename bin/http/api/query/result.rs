@@ -1,6 +1,7 @@
 //! Writes the value of a query as Prometheus' JSON.
 
-use varve_query::{MatrixSeries, QueryStats, Value, VectorSample};
+use varve_query::stats::QueryStats;
+use varve_query::{MatrixSeries, Value, VectorSample};
 
 use crate::http::error::ApiError;
 use crate::http::json;

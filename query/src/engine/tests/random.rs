@@ -1,5 +1,5 @@
-//! Random and mutated queries are evaluated, on one thread and on several: nothing panics, all give the same, and nothing
-//! is held afterwards.
+//! Random and mutated queries, evaluated on one thread and on several: none panics, the results are equal, and nothing is held
+//! afterwards.
 
 use std::sync::OnceLock;
 
@@ -22,8 +22,8 @@ const LEAVES: &[&str] = &[
 
 const SCALARS: &[&str] = &["1", "0.5", "-Inf", "NaN", "time()", "scalar(sum(m))", "scalar(m{i=\"3\"})", "2 ^ 3"];
 
-/// `V` stands for a vector, `S` for a scalar.
-const AROUND: &[&str] = &[
+/// `V` is replaced by a vector, `S` by a scalar.
+const TEMPLATES: &[&str] = &[
     "sum(V)",
     "avg by (i) (V)",
     "count without (i) (V)",
@@ -64,14 +64,14 @@ fn any_query() -> impl Strategy<Value = String> {
     leaf.prop_recursive(4, 24, 3, |inner| {
         let scalars = prop::collection::vec(prop::sample::select(SCALARS), 2);
         let inner = prop::collection::vec(inner, 2);
-        (prop::sample::select(AROUND), inner, scalars).prop_map(|(around, vectors, scalars)| {
+        (prop::sample::select(TEMPLATES), inner, scalars).prop_map(|(template, vectors, scalars)| {
             let (mut vectors, mut scalars) = (vectors.iter(), scalars.iter());
             let fill = |text: &str| match text {
                 "V" => format!("({})", vectors.next().expect("at most two")),
                 "S" => (*scalars.next().expect("at most two")).to_owned(),
                 other => other.to_owned(),
             };
-            let pieces = around.split_inclusive(|c: char| !c.is_alphanumeric()).flat_map(|piece| {
+            let pieces = template.split_inclusive(|c: char| !c.is_alphanumeric()).flat_map(|piece| {
                 let (word, rest) = piece.split_at(piece.trim_end_matches(|c: char| !c.is_alphanumeric()).len());
                 [word, rest]
             });
@@ -80,8 +80,8 @@ fn any_query() -> impl Strategy<Value = String> {
     })
 }
 
-/// The answer of an engine, and the bytes that are held after it.
-fn answer(parallelism: usize, query: &str, times: Times) -> (String, usize) {
+/// Returns the printed result of an engine, and the bytes that are held afterwards.
+fn result_of(parallelism: usize, query: &str, times: Times) -> (String, usize) {
     static STORE: OnceLock<(TempDir, Db)> = OnceLock::new();
     static ENGINES: OnceLock<[Engine; 2]> = OnceLock::new();
     let (_folder, db) = STORE.get_or_init(store);
@@ -99,12 +99,12 @@ fn answer(parallelism: usize, query: &str, times: Times) -> (String, usize) {
     });
     let memory = MemoryBudget::new("query memory", 8 << 20);
     let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
-    let request = Request { query, times, lookback_delta_ms: None, stats: Asked::Nothing };
+    let request = Request::new(query, times);
     let printed = match engines[usize::from(parallelism > 1)].run(db, &ctx, &request) {
         Ok(QueryResult { value, annotations, .. }) => {
             format!("{value:?} {:?}", annotations.all().collect::<Vec<_>>())
         }
-        // How much is held at once depends on the threads.
+        // The peak memory depends on the threads.
         Err(Error::Limit { .. }) => "limit".to_owned(),
         Err(error) => error.to_string(),
     };
@@ -113,7 +113,7 @@ fn answer(parallelism: usize, query: &str, times: Times) -> (String, usize) {
 
 fn check(query: &str) -> Result<(), TestCaseError> {
     for times in [Times::Instant(50_000), Times::Range { start_ms: 20_000, end_ms: 60_000, step_ms: 4000 }] {
-        let (one, many) = (answer(1, query, times), answer(3, query, times));
+        let (one, many) = (result_of(1, query, times), result_of(3, query, times));
         prop_assert!(one.1 == 0 && many.1 == 0, "{}: {} and {} bytes are held", query, one.1, many.1);
         prop_assert!(
             one.0 == many.0 || [&one.0, &many.0].contains(&&"limit".to_owned()),
@@ -130,12 +130,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn random_queries_give_the_same_on_any_number_of_threads(query in any_query()) {
+    fn random_queries_give_the_same_result_on_any_number_of_threads(query in any_query()) {
         check(&query)?;
     }
 
     #[test]
-    fn mutated_queries_end_in_an_answer_or_an_error(
+    fn mutated_queries_give_a_result_or_an_error(
         query in any_query(),
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0..4_usize, "[a-z0-9(){}\\[\\]@,+ -]{0,3}"), 1..3),
     ) {

@@ -1,17 +1,18 @@
-//! `count_values`: how many series have each value.
+//! `count_values`: the number of series that have each value.
 
 use hashbrown::HashMap;
 use varve_tsdb::Labels;
+use varve_tsdb::labels::LabelHint;
 
-use super::super::Evaluator;
-use super::super::column::Column;
-use super::super::grid::Grid;
-use super::super::series::{Series, Vector};
 use super::is_grouping;
+use crate::decimal::Plain;
 use crate::error::{Error, Result};
+use crate::eval::Evaluator;
+use crate::eval::columns::{Column, Series, Vector};
+use crate::eval::grid::Grid;
 use crate::plan::{Aggregate, PlanKind};
+use crate::promql;
 use crate::promql::ast::{Expr, ExprKind, Span};
-use crate::promql::{self, number};
 
 impl Evaluator<'_> {
     /// `count_values("label", v)`
@@ -22,20 +23,19 @@ impl Evaluator<'_> {
             aggregate.grouping.push(label.clone());
         }
         let mut counts = Counts { groups: HashMap::new(), columns: Vec::new() };
-        let bounds = self.bounds.clone();
-        let (mut charge, mut hold) = (bounds.ctx.charge(), bounds.samples.hold());
-        self.each_series(&aggregate.expr, grid, &mut |series| {
-            // As in Prometheus samples count until the aggregation is done, though they are not kept.
-            hold.grow(series.column.n_samples())?;
+        let limits = self.limits.clone();
+        let mut charge = limits.ctx.charge();
+        self.each_input(&aggregate.expr, grid, &LabelHint::All, 1, &mut |series| {
             let mut last: Option<(u64, usize)> = None;
             for (step, value) in series.column.iter() {
                 let histogram = series.column.histogram(step);
                 let group = match last {
-                    // Fast path: the value of the step before.
+                    // Fast path: the value of the previous step.
                     Some((bits, group)) if bits == value.to_bits() && histogram.is_none() => group,
                     _ => {
-                        bounds.check()?;
-                        let text = histogram.map_or_else(|| number::plain(value), |histogram| histogram.to_string());
+                        limits.check()?;
+                        let text =
+                            histogram.map_or_else(|| Plain(value).to_string(), |histogram| histogram.to_string());
                         let labels = series.labels.with(&label, &text).filter(|name| is_grouping(&aggregate, name));
                         if !counts.groups.contains_key(&labels) {
                             charge.grow(Column::size(grid.n_steps) + 2 * labels.size())?;
@@ -48,8 +48,7 @@ impl Evaluator<'_> {
             }
             Ok(())
         })?;
-        drop(hold);
-        let mut vector = self.bounds.vector();
+        let mut vector = self.limits.vector();
         for (labels, column) in counts.columns {
             vector.push(Series { labels, drop_name: false, column })?;
         }
@@ -57,7 +56,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Counts by label set, in the order in which label sets appear.
+/// Counts by label set, in order of appearance.
 struct Counts {
     groups: HashMap<Labels, usize>,
     columns: Vec<(Labels, Column)>,
@@ -79,7 +78,7 @@ impl Counts {
     }
 }
 
-/// Returns the label that takes the values.
+/// Returns the label that holds the values.
 fn value_label(aggregate: &Aggregate) -> Result<String> {
     let Some(PlanKind::String(text)) = aggregate.param.as_ref().map(|param| &param.kind) else {
         return Err(Error::Execution("count_values needs the name of a label".into()));

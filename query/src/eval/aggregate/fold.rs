@@ -1,20 +1,19 @@
-//! Aggregations that need no more than a few numbers per group and step.
+//! Aggregations with a state of a few numbers per group and step.
 
-use super::super::column::{Bits, Column};
-use super::super::series::Series;
 use super::histograms::HistogramFold;
-use crate::annotations::Note;
+use crate::annotations::{Annotation, add_once};
 use crate::error::{Error, Result};
-use crate::float::{KahanSum, Mean};
+use crate::eval::columns::{Column, Series, StepSet};
+use crate::math::kahan::{KahanSum, Mean};
 use crate::promql::ast::AggregateOp;
 
 /// The state of one group at every step.
 pub(super) struct Fold {
     op: AggregateOp,
-    /// The steps at which the group has had a number.
-    seen: Bits,
+    /// The steps at which the group has a float.
+    seen: StepSet,
     state: State,
-    /// What the group has had of histograms.
+    /// The state of the histograms.
     histograms: Option<Box<HistogramFold>>,
 }
 
@@ -26,19 +25,19 @@ enum State {
     Min(Vec<f64>),
     Max(Vec<f64>),
     Group(usize),
-    Stddev(Vec<Spread>),
-    Stdvar(Vec<Spread>),
+    Stddev(Vec<Variance>),
+    Stdvar(Vec<Variance>),
 }
 
-/// Welford's running variance, as Prometheus has it for aggregations: without compensation.
+/// Welford's running variance, without compensation, as Prometheus computes it for aggregations.
 #[derive(Debug, Clone, Copy)]
-struct Spread {
+struct Variance {
     count: f64,
     mean: f64,
     squares: f64,
 }
 
-impl Spread {
+impl Variance {
     fn new(first: f64) -> Self {
         Self { count: 1.0, mean: first, squares: if first.is_finite() { 0.0 } else { f64::NAN } }
     }
@@ -52,10 +51,10 @@ impl Spread {
 }
 
 impl Fold {
-    /// Starts an empty group.
+    /// Creates an empty group.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an operator that is no fold.
+    /// [`Error::Execution`] for an operator that is not a fold.
     pub(super) fn new(op: AggregateOp, n_steps: usize) -> Result<Self> {
         let zeros = || vec![0.0; n_steps];
         let state = match op {
@@ -65,46 +64,46 @@ impl Fold {
             AggregateOp::Min => State::Min(zeros()),
             AggregateOp::Max => State::Max(zeros()),
             AggregateOp::Group => State::Group(n_steps),
-            AggregateOp::Stddev => State::Stddev(vec![Spread::new(0.0); n_steps]),
-            AggregateOp::Stdvar => State::Stdvar(vec![Spread::new(0.0); n_steps]),
-            _ => return Err(Error::Unsupported(format!("aggregation {} is not supported yet", op.as_str()))),
+            AggregateOp::Stddev => State::Stddev(vec![Variance::new(0.0); n_steps]),
+            AggregateOp::Stdvar => State::Stdvar(vec![Variance::new(0.0); n_steps]),
+            _ => return Err(Error::Execution(format!("{} is not a fold", op.as_str()))),
         };
-        Ok(Self { op, seen: Bits::none(n_steps), state, histograms: None })
+        Ok(Self { op, seen: StepSet::empty(n_steps), state, histograms: None })
     }
 
-    /// Returns the bytes that a group takes.
+    /// Returns the size of a group in bytes.
     pub(super) fn size(op: AggregateOp, n_steps: usize) -> usize {
         let element = match op {
             AggregateOp::Sum => size_of::<KahanSum>(),
             AggregateOp::Avg => size_of::<Mean>(),
-            AggregateOp::Stddev | AggregateOp::Stdvar => size_of::<Spread>(),
+            AggregateOp::Stddev | AggregateOp::Stdvar => size_of::<Variance>(),
             _ => size_of::<f64>(),
         };
         n_steps * element + n_steps / 8
     }
 
-    /// Adds a series; returns the bytes that its histograms take from now on. Each thing to be said is added to `notes`.
-    pub(super) fn add(&mut self, series: &Series, notes: &mut Vec<Note>) -> usize {
+    /// Adds a series; returns the additional size of the histogram state. Annotations are added to `annotations`, each once.
+    pub(super) fn add(&mut self, series: &Series, annotations: &mut Vec<Annotation>) -> usize {
         // Fast path: only floats.
         if series.column.histograms.is_empty() {
             self.add_floats(&series.column);
             return 0;
         }
         match self.op {
-            // A histogram counts as a number does.
+            // A histogram counts as a float does.
             AggregateOp::Count | AggregateOp::Group => {
                 self.add_floats(&series.column);
                 0
             }
             AggregateOp::Sum | AggregateOp::Avg => {
                 let histograms = self.histograms.get_or_insert_with(|| Box::new(HistogramFold::new(self.op)));
-                let size = histograms.add(series, &self.seen, notes);
+                let size = histograms.add(series, &self.seen, annotations);
                 self.add_floats(&floats_of(&series.column));
                 size
             }
             _ => {
                 if series.column.histograms().next().is_some() {
-                    add_note(notes, Note::HistogramIgnored(self.op.as_str()));
+                    add_once(annotations, Annotation::HistogramIgnored(self.op.as_str()));
                 }
                 self.add_floats(&floats_of(&series.column));
                 0
@@ -112,73 +111,48 @@ impl Fold {
         }
     }
 
-    /// Adds the numbers of a column.
+    /// Adds the floats of a column.
     fn add_floats(&mut self, column: &Column) {
         let Self { seen, state, .. } = self;
         match state {
             State::Sum(sums) => each(column, seen, sums, KahanSum::new, |sum, value| *sum = sum.plus(value)),
             State::Avg(means) => each(column, seen, means, Mean::new, Mean::add),
             State::Count(counts) => each(column, seen, counts, |_| 1.0, |count, _| *count += 1.0),
-            State::Min(bests) => each(
-                column,
-                seen,
-                bests,
-                |value| value,
-                |best, value| {
-                    if *best > value || best.is_nan() {
-                        *best = value;
-                    }
-                },
-            ),
-            State::Max(bests) => each(
-                column,
-                seen,
-                bests,
-                |value| value,
-                |best, value| {
-                    if *best < value || best.is_nan() {
-                        *best = value;
-                    }
-                },
-            ),
-            State::Group(_) => seen.unite(&column.present),
-            State::Stddev(spreads) | State::Stdvar(spreads) => each(column, seen, spreads, Spread::new, Spread::add),
+            State::Min(bests) => each_best(column, seen, bests, |value, best| value < best),
+            State::Max(bests) => each_best(column, seen, bests, |value, best| value > best),
+            State::Group(_) => seen.union_with(&column.present),
+            State::Stddev(variances) | State::Stdvar(variances) => {
+                each(column, seen, variances, Variance::new, Variance::add)
+            }
         }
     }
 
     /// Returns the result.
-    pub(super) fn finish(self, notes: &mut Vec<Note>) -> Column {
+    pub(super) fn finish(self, annotations: &mut Vec<Annotation>) -> Column {
         let values = match self.state {
             State::Sum(sums) => sums.into_iter().map(KahanSum::total).collect(),
             State::Avg(means) => means.into_iter().map(Mean::finish).collect(),
             State::Count(values) | State::Min(values) | State::Max(values) => values,
             State::Group(n_steps) => vec![1.0; n_steps],
-            State::Stddev(spreads) => spreads.into_iter().map(|s| (s.squares / s.count).sqrt()).collect(),
-            State::Stdvar(spreads) => spreads.into_iter().map(|s| s.squares / s.count).collect(),
+            State::Stddev(variances) => variances.into_iter().map(|s| (s.squares / s.count).sqrt()).collect(),
+            State::Stdvar(variances) => variances.into_iter().map(|s| s.squares / s.count).collect(),
         };
         let mut column = Column { values, present: self.seen, histograms: Vec::new() };
         if let Some(histograms) = self.histograms {
-            histograms.finish(&mut column, notes);
+            histograms.finish(&mut column, annotations);
         }
         column
     }
 }
 
-/// Adds what is to be said, once.
-pub(super) fn add_note(notes: &mut Vec<Note>, note: Note) {
-    if !notes.contains(&note) {
-        notes.push(note);
-    }
-}
-
-/// Returns a column with the numbers only.
+/// Returns a column with only the floats.
 fn floats_of(column: &Column) -> Column {
     Column { values: column.values.clone(), present: column.float_steps().into_owned(), histograms: Vec::new() }
 }
 
-/// Starts or continues the state of each step at which the column has a value.
+/// Starts or updates the state of each step at which the column has a value.
 #[inline]
-fn each<S>(column: &Column, seen: &mut Bits, states: &mut [S], start: impl Fn(f64) -> S, add: impl Fn(&mut S, f64)) {
+fn each<S>(column: &Column, seen: &mut StepSet, states: &mut [S], start: impl Fn(f64) -> S, add: impl Fn(&mut S, f64)) {
     for (step, value) in column.iter() {
         if seen.contains(step) {
             add(&mut states[step], value);
@@ -186,7 +160,23 @@ fn each<S>(column: &Column, seen: &mut Bits, states: &mut [S], start: impl Fn(f6
             states[step] = start(value);
         }
     }
-    seen.unite(&column.present);
+    seen.union_with(&column.present);
+}
+
+/// Updates the best value of each step; any value is better than NaN.
+#[inline]
+fn each_best(column: &Column, seen: &mut StepSet, bests: &mut [f64], is_better: impl Fn(f64, f64) -> bool) {
+    each(
+        column,
+        seen,
+        bests,
+        |first| first,
+        |best, value| {
+            if is_better(value, *best) || best.is_nan() {
+                *best = value;
+            }
+        },
+    );
 }
 
 #[cfg(test)]
@@ -210,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_a_group_of_its_own() {
+    fn steps_are_aggregated_independently() {
         let series: &[&[_]] = &[&[Some(1.0), None, None], &[Some(3.0), Some(5.0), None]];
         check(AggregateOp::Sum, series, &[Some(4.0), Some(5.0), None]);
         check(AggregateOp::Avg, series, &[Some(2.0), Some(5.0), None]);
@@ -220,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_loses_against_anything() {
+    fn any_value_is_better_than_nan() {
         let series: &[&[_]] = &[&[Some(f64::NAN)], &[Some(2.0)], &[Some(1.0)], &[Some(f64::NAN)]];
         check(AggregateOp::Min, series, &[Some(1.0)]);
         check(AggregateOp::Max, series, &[Some(2.0)]);

@@ -1,20 +1,18 @@
 //! `sum` and `avg` of histograms.
 //!
-//! Histograms and numbers cannot be added: a step of a group that has both has no result.
+//! Histograms and floats cannot be added: a step of a group that has both has no result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use varve_tsdb::histogram::ResetHint;
 
-use super::super::column::{Bits, Column};
-use super::super::series::Series;
-use super::fold::add_note;
-use crate::annotations::{HistogramOperation, Note, Remark};
-use crate::histogram::{Added, FloatHistogram, HistogramMean, HistogramSum, MixedSchemas};
+use crate::annotations::{Annotation, HistogramOperation, SeriesAnnotation, add_once};
+use crate::eval::columns::{Column, Series, StepSet};
+use crate::histogram::{Combined, FloatHistogram, HistogramMean, HistogramSum, MixedSchemas};
 use crate::promql::ast::AggregateOp;
 
-/// What a group has had of histograms, by step.
+/// The histogram state of a group, by step.
 pub(super) struct HistogramFold {
     op: AggregateOp,
     steps: BTreeMap<usize, Step>,
@@ -29,14 +27,14 @@ struct Step {
 
 #[derive(Default)]
 enum State {
-    /// Numbers came first, so that there is nothing to add up.
+    /// A float came first: the histograms are not aggregated.
     #[default]
     Mixed,
     Sum(HistogramSum),
     Mean(HistogramMean),
-    /// Exponential buckets met buckets with bounds of their own; what comes later is not looked at.
+    /// Exponential and custom buckets were mixed; later histograms are ignored.
     Incompatible {
-        had_numbers: bool,
+        had_floats: bool,
     },
 }
 
@@ -45,17 +43,17 @@ impl HistogramFold {
         Self { op, steps: BTreeMap::new() }
     }
 
-    /// Adds the histograms of a series; `floats` are the steps at which there has been a number. Returns the bytes that it
-    /// takes more than before, at most.
-    pub(super) fn add(&mut self, series: &Series, floats: &Bits, notes: &mut Vec<Note>) -> usize {
+    /// Adds the histograms of a series; `floats` are the steps that already have a float. Returns the additional size, at
+    /// most.
+    pub(super) fn add(&mut self, series: &Series, floats: &StepSet, annotations: &mut Vec<Annotation>) -> usize {
         let mut size = 0;
         for (step, histogram) in series.column.histograms() {
             match self.steps.get_mut(&step) {
                 Some(known) => {
                     known.note_hint(histogram);
-                    let added = known.state.add(histogram, series, notes);
+                    let added = known.state.add(histogram, series, annotations);
                     if added.is_none() {
-                        known.state = State::Incompatible { had_numbers: floats.contains(step) };
+                        known.state = State::Incompatible { had_floats: floats.contains(step) };
                     }
                     size += added.unwrap_or(0);
                 }
@@ -71,15 +69,15 @@ impl HistogramFold {
         size
     }
 
-    /// Puts the results into the column of the numbers.
-    pub(super) fn finish(self, column: &mut Column, notes: &mut Vec<Note>) {
-        let numbers = column.present.clone();
+    /// Writes the results to the column of the floats.
+    pub(super) fn finish(self, column: &mut Column, annotations: &mut Vec<Annotation>) {
+        let floats = column.present.clone();
         for (step, Step { state, resets, no_resets }) in self.steps {
             column.present.remove(step);
             let mut result = match state {
-                State::Incompatible { had_numbers: false } => continue,
-                _ if numbers.contains(step) => {
-                    add_note(notes, Note::MixedAggregation);
+                State::Incompatible { had_floats: false } => continue,
+                _ if floats.contains(step) => {
+                    add_once(annotations, Annotation::MixedAggregation);
                     continue;
                 }
                 State::Sum(sum) => sum.finish(),
@@ -89,7 +87,7 @@ impl HistogramFold {
             result.compact();
             column.push_histogram(step, Arc::new(result));
             if resets && no_resets {
-                add_note(notes, Note::ResetsCollide(HistogramOperation::Aggregation));
+                add_once(annotations, Annotation::CounterResetCollision(HistogramOperation::Aggregation));
             }
         }
     }
@@ -120,8 +118,8 @@ impl State {
         }
     }
 
-    /// Adds a histogram; returns the bytes that it takes more than before, `None` if the histograms do not go together.
-    fn add(&mut self, histogram: &FloatHistogram, series: &Series, notes: &mut Vec<Note>) -> Option<usize> {
+    /// Adds a histogram; returns the additional size, or `None` if the histograms are incompatible.
+    fn add(&mut self, histogram: &FloatHistogram, series: &Series, annotations: &mut Vec<Annotation>) -> Option<usize> {
         let before = self.size();
         let added = match self {
             Self::Mixed | Self::Incompatible { .. } => return Some(0),
@@ -129,14 +127,14 @@ impl State {
             Self::Mean(mean) => mean.add(histogram),
         };
         match added {
-            Ok(Added { bounds_reconciled, .. }) => {
-                if bounds_reconciled {
-                    add_note(notes, Note::BoundsReconciled(HistogramOperation::Aggregation));
+            Ok(Combined { custom_bounds_reconciled, .. }) => {
+                if custom_bounds_reconciled {
+                    add_once(annotations, Annotation::CustomBoundsReconciled(HistogramOperation::Aggregation));
                 }
                 Some(self.size().saturating_sub(before))
             }
             Err(MixedSchemas) => {
-                add_note(notes, Remark::MixedSchemas.about(series.labels.metric_name()));
+                add_once(annotations, SeriesAnnotation::MixedSchemas.of_metric(series.labels.metric_name()));
                 None
             }
         }

@@ -1,70 +1,68 @@
 //! Aggregations across series.
 //!
 //! `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` and `count_values` fold one series after the other into
-//! their groups and hold nothing else; `topk`, `bottomk`, `limitk` and `limit_ratio` hold what they have picked so far;
+//! their groups and hold nothing else. `topk`, `bottomk`, `limitk` and `limit_ratio` hold the series selected so far;
 //! `quantile` holds the values of each step.
 
 mod count_values;
 mod fold;
 mod histograms;
-mod pick;
 mod quantile;
+mod top_k;
 
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 
-use super::Evaluator;
-use super::grid::Grid;
-use super::keys::Keys;
-use super::scalar::Scalars;
-use super::series::{Bounds, Series, Vector};
-use crate::annotations::Note;
+use crate::annotations::Annotation;
 use crate::error::{Error, Result};
+use crate::eval::Evaluator;
+use crate::eval::columns::{GroupingKeys, Limits, Scalars, Series, Vector};
+use crate::eval::grid::Grid;
 use crate::plan::{Aggregate, Plan, PlanKind};
 use crate::promql::ast::{AggregateOp, Span};
 use fold::Fold;
 
-/// The groups of an aggregation, numbered as they appear.
+/// The groups of an aggregation, in order of appearance.
 struct Groups<'a> {
     aggregate: &'a Aggregate,
-    keys: Keys,
-    /// The labels that came last, and the number of their group.
+    keys: GroupingKeys,
+    /// The labels of the last series, and the index of their group.
     last: Option<(Labels, usize)>,
 }
 
 impl<'a> Groups<'a> {
     fn new(aggregate: &'a Aggregate) -> Self {
-        Self { aggregate, keys: Keys::default(), last: None }
+        Self { aggregate, keys: GroupingKeys::default(), last: None }
     }
 
-    /// Returns the number of the group of a series, and whether it is new.
-    fn number(&mut self, labels: &Labels) -> (usize, bool) {
-        // Fast path: series of which no more labels were read than make the groups.
-        if let Some((last, number)) = &self.last
+    /// Returns the index of the group of a series, and `true` if it is new.
+    fn intern(&mut self, labels: &Labels) -> (usize, bool) {
+        // Fast path: series of which only the grouping labels were read share them.
+        if let Some((last, group)) = &self.last
             && last.is_shared_with(labels)
         {
-            return (*number, false);
+            return (*group, false);
         }
         let aggregate = self.aggregate;
-        let (number, is_new) = self.keys.number(labels, |name| is_grouping(aggregate, name));
-        self.last = Some((labels.clone(), number));
-        (number, is_new)
+        let (group, is_new) = self.keys.intern(labels, |name| is_grouping(aggregate, name));
+        self.last = Some((labels.clone(), group));
+        (group, is_new)
     }
 
     /// Returns the labels of a group.
-    fn labels(&self, number: usize) -> &Labels {
-        &self.keys.labels()[number]
+    fn labels(&self, group: usize) -> &Labels {
+        &self.keys.labels()[group]
     }
 }
 
-/// Tells whether a label is one of those that make the groups.
+/// Returns `true` if a label is part of the grouping key.
 fn is_grouping(aggregate: &Aggregate, name: &str) -> bool {
     let named = aggregate.grouping.iter().any(|label| label == name);
     if aggregate.without { name != METRIC_NAME && !named } else { named }
 }
 
-/// Returns the labels that make the groups of some aggregations, and the metric name, which functions look at.
+/// Returns the grouping labels of aggregations, and the metric name, which functions use.
 fn labels_for(aggregates: &[&Aggregate]) -> LabelHint {
     match aggregates {
         [alone] if alone.without => {
@@ -79,47 +77,44 @@ fn labels_for(aggregates: &[&Aggregate]) -> LabelHint {
 }
 
 impl Evaluator<'_> {
-    /// Evaluates an aggregation, which `plan` is.
+    /// Evaluates the aggregation of `plan`.
     pub(super) fn aggregate(&mut self, plan: &Plan, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         match aggregate.op {
             AggregateOp::CountValues => self.count_values(aggregate, grid),
             AggregateOp::Quantile => self.quantile(aggregate, grid),
-            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => self.pick(aggregate, plan.span, grid),
+            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => self.top_k(aggregate, plan.span, grid),
             AggregateOp::LimitRatio => self.limit_ratio(aggregate, grid),
             _ => self.fold(plan, aggregate, grid),
         }
     }
 
-    /// Folds the series into their groups as they come. What else folds the same series is folded with it, and kept.
+    /// Folds a stream of series into groups. Other folds of the same input are computed in the same pass, and shared.
     fn fold(&mut self, plan: &Plan, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
-        let mut together = self.sharing.folds_with(plan, aggregate);
-        together.retain(|(class, ..)| !self.kept.contains_key(class));
+        let mut together = self.subexpressions.folds_of_same_input(plan, aggregate);
+        together.retain(|(class, ..)| !self.shared.contains(*class));
         let aggregates = together.iter().map(|(.., plan)| aggregate_of(plan));
         let aggregates: Vec<_> = aggregates.flatten().collect();
-        let asked = labels_for(&aggregates);
+        let hint = labels_for(&aggregates);
         let mut folds: Vec<_> = aggregates.into_iter().map(|aggregate| Folds::new(aggregate, grid)).collect();
-        let (bounds, before) = (self.bounds.clone(), self.before());
-        let (mut charge, mut hold) = (bounds.ctx.charge(), bounds.samples.hold());
+        let (limits, snapshot) = (self.limits.clone(), self.side_effects_snapshot());
+        let mut charge = limits.ctx.charge();
         let n_uses = folds.len();
-        self.each_with_labels(&aggregate.expr, grid, &asked, n_uses, &mut |series| {
-            // As in Prometheus samples count until the aggregation is done, though they are not kept.
-            hold.grow(series.column.n_samples())?;
+        self.each_input(&aggregate.expr, grid, &hint, n_uses, &mut |series| {
             folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge))
         })?;
-        drop(hold);
         let mut own = None;
-        let of_series = self.aside(&before);
+        let of_series = self.side_effects_since(&snapshot);
         for (folds, (class, n_uses, other)) in folds.into_iter().zip(together) {
-            let (vector, notes) = folds.finish(&bounds)?;
+            let (vector, annotations) = folds.finish(&limits)?;
             if std::ptr::eq(other, plan) {
-                notes.into_iter().for_each(|(note, span)| self.annotations.add(note, span));
+                annotations.into_iter().for_each(|(annotation, span)| self.annotations.add(annotation, span));
                 own = Some(vector);
             } else if let Some(of_other) = aggregate_of(other) {
-                let aside = of_series.moved(&aggregate.expr, &of_other.expr, &notes);
-                self.keep(class, n_uses, other, vector, aside);
+                let side_effects = of_series.relocated(&aggregate.expr, &of_other.expr, &annotations);
+                self.share(class, n_uses, other, vector, side_effects);
             }
         }
-        Ok(own.unwrap_or_else(|| self.bounds.vector()))
+        Ok(own.unwrap_or_else(|| self.limits.vector()))
     }
 
     /// Evaluates the parameter of an aggregation.
@@ -136,41 +131,41 @@ fn aggregate_of(plan: &Plan) -> Option<&Aggregate> {
     if let PlanKind::Aggregate(aggregate) = &plan.kind { Some(aggregate) } else { None }
 }
 
-/// The groups of an aggregation that folds.
+/// The groups of a fold.
 struct Folds<'a> {
     groups: Groups<'a>,
     grid: Grid,
-    /// By number of the group; and whether its name is to go.
+    /// By group; with the flag for delayed name removal.
     folds: Vec<(Fold, bool)>,
-    notes: Vec<Note>,
+    annotations: Vec<Annotation>,
 }
 
 impl<'a> Folds<'a> {
     fn new(aggregate: &'a Aggregate, grid: Grid) -> Self {
-        Self { groups: Groups::new(aggregate), grid, folds: Vec::new(), notes: Vec::new() }
+        Self { groups: Groups::new(aggregate), grid, folds: Vec::new(), annotations: Vec::new() }
     }
 
     fn add(&mut self, series: &Series, charge: &mut Charge) -> Result<()> {
-        let (number, new) = self.groups.number(&series.labels);
-        if new {
+        let (group, is_new) = self.groups.intern(&series.labels);
+        if is_new {
             let (op, n_steps) = (self.groups.aggregate.op, self.grid.n_steps);
-            charge.grow(Fold::size(op, n_steps) + Keys::size(self.groups.labels(number)))?;
+            charge.grow(Fold::size(op, n_steps) + GroupingKeys::size(self.groups.labels(group)))?;
             self.folds.push((Fold::new(op, n_steps)?, false));
         }
-        let (fold, drop_name) = &mut self.folds[number];
-        charge.grow(fold.add(series, &mut self.notes))?;
+        let (fold, drop_name) = &mut self.folds[group];
+        charge.grow(fold.add(series, &mut self.annotations))?;
         *drop_name |= series.drop_name;
         Ok(())
     }
 
-    /// Returns the groups, and what there is to say about the series that they are of.
-    fn finish(mut self, bounds: &Bounds) -> Result<(Vector, Vec<(Note, Span)>)> {
+    /// Returns the groups, and the annotations about their series.
+    fn finish(mut self, limits: &Limits) -> Result<(Vector, Vec<(Annotation, Span)>)> {
         let span = self.groups.aggregate.expr.span;
-        let mut vector = bounds.vector();
+        let mut vector = limits.vector();
         for (labels, (fold, drop_name)) in self.groups.keys.into_labels().into_iter().zip(self.folds) {
-            vector.push(Series { labels, drop_name, column: fold.finish(&mut self.notes) })?;
+            vector.push(Series { labels, drop_name, column: fold.finish(&mut self.annotations) })?;
         }
-        Ok((vector, self.notes.into_iter().map(|note| (note, span)).collect()))
+        Ok((vector, self.annotations.into_iter().map(|annotation| (annotation, span)).collect()))
     }
 }
 
@@ -186,12 +181,12 @@ impl ParamRange {
     fn of(values: &[f64]) -> Self {
         let any_nan = values.iter().any(|value| value.is_nan());
         // NaN spreads, as with Go's extrema.
-        let max = values.iter().copied().fold(f64::MIN, crate::float::max);
-        let min = values.iter().copied().fold(f64::MAX, crate::float::min);
+        let max = values.iter().copied().fold(f64::MIN, crate::math::float::max);
+        let min = values.iter().copied().fold(f64::MAX, crate::math::float::min);
         Self { min, max, any_nan }
     }
 
-    /// Returns NaN and the extremes that lie outside of bounds.
+    /// Returns NaN and the extremes that lie outside of `low..=high`.
     fn outside(self, low: f64, high: f64) -> impl Iterator<Item = f64> {
         let nan = self.any_nan.then_some(f64::NAN);
         let above = (self.max > high).then_some(self.max);

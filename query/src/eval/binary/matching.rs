@@ -1,11 +1,11 @@
-//! Operators between two vectors: which series meet, and what comes of it.
+//! Vector matching: arithmetic, comparison and trimming operators between two vectors.
 //!
-//! Series meet if they agree in the labels of `on`, or in all but those of `ignoring`: their *signature*. On one side
-//! no two series of a signature may have a value at the same step ("the one side"); with `group_right` that is the left
-//! one, else the right one.
+//! Series match if their *signatures* are equal: the labels of `on`, or all labels except those of `ignoring`. On the "one"
+//! side no two series of a signature may have a value at the same step; it is the left side with `group_right`, otherwise
+//! the right side.
 //!
-//! All of this is decided per step in Prometheus. Here a pair of series is combined for all steps at once; who is there
-//! at which step, and whether that is allowed, follows from sets of steps.
+//! Prometheus matches at each step. Here a pair of series is combined for all steps at once; the series present at a step,
+//! and whether the match is allowed, follow from sets of steps.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -13,23 +13,22 @@ use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 
-use super::super::Evaluator;
-use super::super::column::{Bits, Column};
-use super::super::keys::Keys;
-use super::super::series::{Bounds, NAME_LABELS, Series, Vector, is_name_label};
-use super::arithmetic;
-use super::element::{self, Complaints, Element, is_trim};
 use crate::error::{Error, Result};
+use crate::eval::Evaluator;
+use crate::eval::columns::combine::{OperatorAnnotations, combine_steps, element};
+use crate::eval::columns::{Column, GroupingKeys, Limits, NAME_LABELS, Series, StepSet, Vector, is_name_label};
+use crate::functions::arithmetic;
+use crate::functions::operators::{self, is_trim};
 use crate::plan::Link;
 use crate::promql::ast::{BinaryOp, Cardinality, VectorMatching};
 
-/// Tells whether a label is one of those that decide with whom a series meets.
+/// Returns `true` if a label is part of the signature.
 pub(super) fn is_of_signature(matching: &VectorMatching, name: &str) -> bool {
     let named = matching.labels.iter().any(|label| label == name);
     if matching.on { named } else { name != METRIC_NAME && !named }
 }
 
-/// Returns the labels that decide with whom a series meets.
+/// Returns the signature of a label set.
 fn signature(labels: &Labels, matching: &VectorMatching) -> Labels {
     labels.filter(|name| is_of_signature(matching, name))
 }
@@ -37,24 +36,24 @@ fn signature(labels: &Labels, matching: &VectorMatching) -> Labels {
 /// Series of one signature.
 #[derive(Default)]
 struct Group {
-    /// Indexes into the side of which many may be there.
+    /// Indexes of series on the "many" side.
     many: Vec<usize>,
-    /// Indexes into the one side.
+    /// Indexes of series on the "one" side.
     one: Vec<usize>,
 }
 
-/// Returns how two vectors meet, and which labels of the side where many may meet one matter to somebody who looks only at
-/// those asked for; `None` if that may be any. Messages name no labels of that side.
-pub(super) fn asked_of_many<'p>(link: &'p Link, asked: &LabelHint) -> Option<(&'p VectorMatching, LabelHint)> {
-    let (matching, LabelHint::With(names)) = (link.matching.as_ref()?, asked) else { return None };
+/// Returns how two vectors are matched, and the labels of the "many" side that a consumer of the labels of `hint` needs;
+/// `None` if it may need any label. Error messages contain no labels of that side.
+pub(super) fn labels_of_many<'p>(link: &'p Link, hint: &LabelHint) -> Option<(&'p VectorMatching, LabelHint)> {
+    let (matching, LabelHint::With(names)) = (link.matching.as_ref()?, hint) else { return None };
     let VectorMatching { cardinality, labels, on, include, fill_left, fill_right } = matching;
     let is_simple = *on && include.is_empty() && fill_left.is_none() && fill_right.is_none();
     let names = labels.iter().chain(names).cloned().collect();
     (is_simple && *cardinality != Cardinality::ManyToMany).then_some((matching, LabelHint::With(names)))
 }
 
-/// Applies an operator of arithmetic, comparison or trimming to two vectors. The series of the side where many may meet one
-/// may be `narrow`: they differ, and lack the labels in which they do.
+/// Applies an operator to two vectors. If `narrow`, series of the "many" side are distinct, but lack the labels in which they
+/// differ.
 pub(super) fn combine(
     link: &Link,
     matching: &VectorMatching,
@@ -66,9 +65,9 @@ pub(super) fn combine(
 ) -> Result<Vector> {
     let swapped = matching.cardinality == Cardinality::OneToMany;
     let (many, one) = if swapped { (rhs, lhs) } else { (lhs, rhs) };
-    // Labels that go with the name may be all in which series differ; where there are any, no labels are left out.
-    let goes_with_name = |series: &Series| NAME_LABELS.iter().any(|name| series.labels.get(name).is_some());
-    let narrow = narrow && !many.series.iter().any(goes_with_name);
+    // Series may differ only in the labels that are removed with the name: then they need all labels.
+    let has_name_labels = |series: &Series| NAME_LABELS.iter().any(|name| series.labels.get(name).is_some());
+    let narrow = narrow && !many.series.iter().any(has_name_labels);
     let mut join = Join {
         link,
         matching,
@@ -77,93 +76,93 @@ pub(super) fn combine(
         active: active_steps(&many, &one, matching, n_steps),
         n_steps,
         narrow,
-        out: evaluator.bounds.vector(),
-        complaints: Complaints::default(),
-        bounds: evaluator.bounds.clone(),
+        out: evaluator.limits.vector(),
+        annotations: OperatorAnnotations::default(),
+        limits: evaluator.limits.clone(),
     };
-    let mut charge = evaluator.bounds.ctx.charge();
+    let mut charge = evaluator.limits.ctx.charge();
     let groups = group(&many, &one, matching, &mut charge)?;
-    join.refuse_two_on_one_side(&groups, &one)?;
+    join.check_one_side(&groups, &one)?;
     for group in &groups {
-        evaluator.bounds.check()?;
+        evaluator.limits.check()?;
         join.group(group, &many, &one)?;
     }
-    let Join { mut out, complaints, .. } = join;
-    complaints.annotate(link.op, link.span, &mut evaluator.annotations);
+    let Join { mut out, annotations, .. } = join;
+    annotations.add_to(&mut evaluator.annotations, link.span);
     if !narrow {
         out.merge_same_labels()?;
     }
     Ok(out)
 }
 
-/// Returns the steps at which anything is computed: without a value to fill in, those at which both sides have a series.
-fn active_steps(many: &Vector, one: &Vector, matching: &VectorMatching, n_steps: usize) -> Bits {
+/// Returns the steps at which results are possible: without a fill value, those at which both sides have a series.
+fn active_steps(many: &Vector, one: &Vector, matching: &VectorMatching, n_steps: usize) -> StepSet {
     if matching.fill_left.is_some() || matching.fill_right.is_some() {
-        return Bits::all(n_steps);
+        return StepSet::full(n_steps);
     }
     let any = |vector: &Vector| {
-        let mut steps = Bits::none(n_steps);
-        vector.series.iter().for_each(|series| steps.unite(&series.column.present));
+        let mut steps = StepSet::empty(n_steps);
+        vector.series.iter().for_each(|series| steps.union_with(&series.column.present));
         steps
     };
-    any(many).common(&any(one))
+    any(many).intersection(&any(one))
 }
 
-/// Groups the series of both sides by signature, in the order in which signatures appear.
+/// Groups the series of both sides by signature, in order of appearance.
 fn group(many: &Vector, one: &Vector, matching: &VectorMatching, charge: &mut Charge) -> Result<Vec<Group>> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut keys = Keys::default();
-    let mut place = |labels: &Labels, groups: &mut Vec<Group>| -> Result<usize> {
-        let (group, new) = keys.number(labels, |name| is_of_signature(matching, name));
-        if new {
-            charge.grow(Keys::size(&keys.labels()[group]) + size_of::<Group>())?;
+    let mut keys = GroupingKeys::default();
+    let mut group_of = |labels: &Labels, groups: &mut Vec<Group>| -> Result<usize> {
+        let (group, is_new) = keys.intern(labels, |name| is_of_signature(matching, name));
+        if is_new {
+            charge.grow(GroupingKeys::size(&keys.labels()[group]) + size_of::<Group>())?;
             groups.push(Group::default());
         }
         charge.grow(size_of::<usize>())?;
         Ok(group)
     };
     for (at, series) in many.series.iter().enumerate() {
-        let group = place(&series.labels, &mut groups)?;
+        let group = group_of(&series.labels, &mut groups)?;
         groups[group].many.push(at);
     }
     for (at, series) in one.series.iter().enumerate() {
-        let group = place(&series.labels, &mut groups)?;
+        let group = group_of(&series.labels, &mut groups)?;
         groups[group].one.push(at);
     }
     Ok(groups)
 }
 
-/// An operator at work on two vectors.
+/// The state of an operator between two vectors.
 struct Join<'a> {
     link: &'a Link,
     matching: &'a VectorMatching,
-    /// The many side stands on the right.
+    /// The "many" side is the right one.
     swapped: bool,
     delayed: bool,
-    active: Bits,
+    active: StepSet,
     n_steps: usize,
-    /// Where many meet one, results have different labels but for those that they lack.
+    /// Many-to-one results are distinct, but lack the labels in which they differ.
     narrow: bool,
     out: Vector,
-    complaints: Complaints,
-    bounds: Bounds,
+    annotations: OperatorAnnotations,
+    limits: Limits,
 }
 
 impl Join<'_> {
-    /// Fails if two series of a signature are on the one side at the same step; names those of the earliest step.
-    fn refuse_two_on_one_side(&self, groups: &[Group], one: &Vector) -> Result<()> {
+    /// Fails if two series of a signature are on the "one" side at the same step; reports those of the earliest step.
+    fn check_one_side(&self, groups: &[Group], one: &Vector) -> Result<()> {
         let mut earliest: Option<(usize, usize, usize)> = None;
         for group in groups.iter().filter(|group| group.one.len() > 1) {
-            let mut seen = Bits::none(self.n_steps);
+            let mut seen = StepSet::empty(self.n_steps);
             for &at in &group.one {
-                let present = one.series[at].column.present.common(&self.active);
-                if let Some(step) = seen.common(&present).first()
+                let present = one.series[at].column.present.intersection(&self.active);
+                if let Some(step) = seen.intersection(&present).first()
                     && earliest.is_none_or(|(known, ..)| step < known)
                 {
                     let other = group.one.iter().find(|&&other| one.series[other].column.present.contains(step));
                     earliest = Some((step, at, *other.expect("the step was seen in a series of the group")));
                 }
-                seen.unite(&present);
+                seen.union_with(&present);
             }
         }
         let Some((_, a, b)) = earliest else { return Ok(()) };
@@ -182,68 +181,74 @@ impl Join<'_> {
 
     /// Combines all series of one signature.
     fn group(&mut self, group: &Group, many: &Vector, one: &Vector) -> Result<()> {
-        let mut taken = Taken::default();
-        let mut met = Bits::none(self.n_steps);
-        for &place in &group.many {
-            let m = &many.series[place];
-            let mut alone = m.column.present.common(&self.active);
+        let mut taken = MatchedSteps::default();
+        let mut matched = StepSet::empty(self.n_steps);
+        for &index in &group.many {
+            let m = &many.series[index];
+            let mut alone = m.column.present.intersection(&self.active);
             for &o in &group.one {
                 let o = &one.series[o];
-                let steps = alone.common(&o.column.present);
+                let steps = alone.intersection(&o.column.present);
                 alone.subtract(&steps);
-                met.unite(&self.pair((m, o), steps, place, &mut taken)?);
+                matched.union_with(&self.pair((m, o), steps, index, &mut taken)?);
             }
-            // Which fill value is whose does not follow the sides with `group_right`, as in Prometheus.
+            // As in Prometheus, `group_right` does not swap the fill values.
             if let Some(fill) = self.matching.fill_right {
                 let o = self.filled(&m.labels, fill);
-                met.unite(&self.pair((m, &o), alone, place, &mut taken)?);
+                matched.union_with(&self.pair((m, &o), alone, index, &mut taken)?);
             }
         }
         if let Some(fill) = self.matching.fill_left {
-            for &place in &group.one {
-                let o = &one.series[place];
+            for &index in &group.one {
+                let o = &one.series[index];
                 let mut alone = o.column.present.clone();
-                alone.subtract(&met);
+                alone.subtract(&matched);
                 let m = self.filled(&o.labels, fill);
-                self.pair((&m, o), alone, many.series.len() + place, &mut taken)?;
+                self.pair((&m, o), alone, many.series.len() + index, &mut taken)?;
             }
         }
         Ok(())
     }
 
-    /// Returns the series that stands in for one that is missing.
+    /// Returns the series that is filled in for a missing one.
     fn filled(&self, labels: &Labels, fill: f64) -> Series {
         let column = Column::full(vec![fill; self.n_steps]);
         Series { labels: signature(labels, self.matching), drop_name: false, column }
     }
 
-    /// Combines two series at the steps given, and returns those at which they could be; `order` tells when Prometheus gets
-    /// to them.
-    fn pair(&mut self, (many, one): (&Series, &Series), steps: Bits, order: usize, taken: &mut Taken) -> Result<Bits> {
+    /// Combines two series at `steps`, and returns the steps that have a result before a comparison filters them. `order` is
+    /// the position of the pair in the order in which Prometheus visits them.
+    fn pair(
+        &mut self,
+        (many, one): (&Series, &Series),
+        steps: StepSet,
+        order: usize,
+        taken: &mut MatchedSteps,
+    ) -> Result<StepSet> {
         if steps.is_empty() {
             return Ok(steps);
         }
         let labels = self.result_labels(&many.labels, &one.labels);
         let (lhs, rhs) = if self.swapped { (&one.column, &many.column) } else { (&many.column, &one.column) };
         let Link { op, return_bool, .. } = *self.link;
-        // Fast path: numbers only.
+        // Fast path: floats only.
         let (column, combined) = if lhs.histograms.is_empty() && rhs.histograms.is_empty() && !is_trim(op) {
-            (numbers(op, return_bool, lhs, rhs, steps.clone()), steps)
+            (floats(op, return_bool, lhs, rhs, steps.clone()), steps)
         } else {
             let mut column = Column::absent(self.n_steps);
-            let outcome = |step| element::combine(op, Element::of(lhs, step), Element::of(rhs, step));
-            let complain = |step, complaint| self.complaints.add(step, order, complaint);
-            let combined = element::combine_steps(&steps, return_bool, outcome, complain, &self.bounds, &mut column)?;
+            let outcome = |step| operators::combine(op, element(lhs, step), element(rhs, step));
+            let annotate = |step, annotation| self.annotations.add(step, order, annotation);
+            let combined = combine_steps(&steps, return_bool, outcome, annotate, &self.limits, &mut column)?;
             (column, combined)
         };
         if !self.narrow || self.matching.cardinality == Cardinality::OneToOne {
-            taken.take(self.matching.cardinality, &labels, &combined)?;
+            taken.add(self.matching.cardinality, &labels, &combined)?;
         }
         self.out.push(Series { labels, drop_name: return_bool, column })?;
         Ok(combined)
     }
 
-    /// Returns the labels of the result: those of the many side, reduced to the signature if one meets one.
+    /// Returns the labels of the result: those of the "many" side, reduced to the signature for one-to-one matches.
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
         let VectorMatching { cardinality, labels: names, on, include, .. } = self.matching;
         let unnamed = (self.link.return_bool && !self.delayed) || arithmetic::changes_meaning(self.link.op);
@@ -252,7 +257,7 @@ impl Join<'_> {
             let named = names.iter().any(|label| label == name);
             !(unnamed && is_name_label(name)) && (!one_to_one || named == *on)
         };
-        // Fast path: nothing is taken off.
+        // Fast path: no label is removed.
         let is_whole = many.iter().all(|(name, _)| keeps(name));
         let mut result = if is_whole { many.clone() } else { many.filter(keeps) };
         for name in include {
@@ -262,8 +267,8 @@ impl Join<'_> {
     }
 }
 
-/// Combines the numbers of two columns at the steps given.
-fn numbers(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: Bits) -> Column {
+/// Combines the floats of two columns at `steps`.
+fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: StepSet) -> Column {
     let mut column = Column { values: lhs.values.clone(), present: steps, histograms: Vec::new() };
     if let Some(compare) = arithmetic::comparison(op) {
         if return_bool {
@@ -278,15 +283,15 @@ fn numbers(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: B
     column
 }
 
-/// The steps at which a signature has given results so far: all together if one meets one, else by label set.
+/// The steps at which a signature has results: for all series if the match is one-to-one, otherwise by label set.
 #[derive(Default)]
-struct Taken {
-    steps: HashMap<Option<Labels>, Bits>,
+struct MatchedSteps {
+    steps: HashMap<Option<Labels>, StepSet>,
 }
 
-impl Taken {
-    /// Fails if there is a result already at one of the steps.
-    fn take(&mut self, cardinality: Cardinality, labels: &Labels, steps: &Bits) -> Result<()> {
+impl MatchedSteps {
+    /// Adds the steps of a result; fails if one of them has a result already.
+    fn add(&mut self, cardinality: Cardinality, labels: &Labels, steps: &StepSet) -> Result<()> {
         let (key, rule) = match cardinality {
             Cardinality::OneToOne => (None, "many-to-one matching must be explicit (group_left/group_right)"),
             _ => (Some(labels.clone()), "grouping labels must ensure unique matches"),
@@ -296,7 +301,7 @@ impl Taken {
                 Err(Error::Execution(format!("multiple matches for labels: {rule}")))
             }
             Entry::Occupied(mut known) => {
-                known.get_mut().unite(steps);
+                known.get_mut().union_with(steps);
                 Ok(())
             }
             Entry::Vacant(free) => {

@@ -1,115 +1,109 @@
 //! Functions over ranges: `rate(x[5m])`, `max_over_time(rate(x[1m])[1h:])`.
 //!
-//! Each series is decoded once; its floats are two columns over which the windows of the steps slide, histograms stand
-//! beside them. The kernels are in [`crate::functions`].
+//! Each series is decoded once. Its floats are two columns along which the windows of the steps slide; its histograms are
+//! in a list beside them. The kernels are in [`crate::functions`].
 
-mod over;
+mod duplicate_labels;
+mod function;
+mod shared_scan;
 mod windows;
 
 use std::sync::Arc;
 
-use varve_tsdb::Labels;
 use varve_tsdb::select::{SelectHints, SeriesSet};
 
-use super::column::Bits;
-use super::grid::Grid;
-use super::names::Names;
-use super::profile::Passed;
-use super::samples::RangeSamples;
-use super::series::Series;
-use super::stream::{Made, Way, batch_len, batches, one_name};
-use super::{Evaluator, mistyped};
+use duplicate_labels::DuplicateLabels;
+use function::{Input, RangeEvaluation, Spans};
+use windows::{Windows, count_window, n_samples_of};
+
 use crate::error::{Error, Result};
+use crate::eval::columns::{Series, StepSet};
+use crate::eval::grid::Grid;
+use crate::eval::profile::OutputCount;
+use crate::eval::select::RangeSamples;
+use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
+use crate::eval::{Evaluator, Sink};
 use crate::functions::window::Window;
 use crate::functions::{Implementation, Kernels, RangeFunction};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift};
 use crate::promql::ast::{RangeExtension, Span, ValueType};
 use crate::value::{HistogramPoint, MatrixSeries, Point};
-pub(super) use over::OverRange;
-use over::Places;
-use windows::{Windows, n_samples_of, tally_window};
 
-/// Functions that take `anchored` ranges, as Prometheus lists them.
+/// Functions that support `anchored` ranges, as Prometheus lists them.
 const ANCHORED: &str = "changes, delta, increase, rate, resets";
-/// Functions that take `smoothed` ranges.
+/// Functions that support `smoothed` ranges.
 const SMOOTHED: &str = "delta, increase, rate";
 
-/// The samples of one series that windows slide along.
-struct Input<'a> {
-    labels: &'a Labels,
-    drop_name: bool,
-    samples: &'a RangeSamples,
-}
-
 impl Evaluator<'_> {
-    /// Hands out the series that a function over a range makes.
+    /// Streams the series that a range function computes.
     pub(super) fn each_over_range(
         &mut self,
         plan: &Plan,
         call: &Call,
-        way: &Way<'_>,
+        pipeline: &Pipeline<'_>,
         grid: Grid,
-        sink: &mut dyn FnMut(Series) -> Result<()>,
+        sink: Sink<'_>,
     ) -> Result<()> {
         let arg = range_arg(call)?;
-        let mut over = self.over_range(call, grid)?;
-        let mut names = Names::new(self.bounds.ctx.charge());
+        let mut function = self.range_evaluation(call, grid)?;
+        let mut duplicates = DuplicateLabels::new(self.limits.ctx.charge());
         match &arg.kind {
             PlanKind::Range(range) => {
-                let (others, mut beside) = self.accompany(plan, grid);
-                let set = self.select_range(range, over.windows, grid, way.hints())?;
-                over.tells_apart = set.has_all_labels();
-                let only_totals = range.selector.only_totals;
-                let make = |batch: Vec<_>, made: &mut Made<'_>| over.of_stored(&batch, only_totals, &others, made);
-                let check = |made: &mut Made<'_>| {
-                    let of_batch = made.beside.drain(..);
-                    beside.iter_mut().zip(of_batch).for_each(|(companion, made)| companion.take(made));
-                    names.check(&made.unnamed)
+                let (others, mut siblings) = self.start_siblings(plan, grid);
+                let set = self.select_range(range, function.windows, grid, pipeline.hints())?;
+                function.has_all_labels = set.has_all_labels();
+                let skip_buckets = range.selector.skip_buckets;
+                let produce =
+                    |batch: Vec<_>, out: &mut Batch<'_>| function.of_stored(&batch, skip_buckets, &others, out);
+                let check = |batch: &mut Batch<'_>| {
+                    let of_siblings = batch.siblings.drain(..);
+                    siblings.iter_mut().zip(of_siblings).for_each(|(sibling, batch)| sibling.add(batch));
+                    duplicates.check(&batch.renamed)
                 };
-                self.run(plan.id, way, batches(set, batch_len(grid.n_steps)), make, check, sink)?;
-                self.keep_companions(beside);
+                self.run(plan.id, pipeline, batches(set, batch_len(grid.n_steps)), produce, check, sink)?;
+                siblings.into_iter().for_each(|sibling| self.share_materialized(sibling.materializer));
                 Ok(())
             }
             PlanKind::Subquery(subquery) => {
                 let (inner, vector) = self.subquery(subquery, grid)?;
                 let mut batches = vector.series.chunks(batch_len(grid.n_steps));
-                let make = |batch: &[Series], made: &mut Made<'_>| over.of_columns(batch, inner, made);
-                let check = |made: &mut Made<'_>| names.check(&made.unnamed);
-                self.run(plan.id, way, || Ok(batches.next()), make, check, sink)
+                let produce = |batch: &[Series], out: &mut Batch<'_>| function.of_columns(batch, inner, out);
+                let check = |batch: &mut Batch<'_>| duplicates.check(&batch.renamed);
+                self.run(plan.id, pipeline, || Ok(batches.next()), produce, check, sink)
             }
-            _ => Err(mistyped(ValueType::Matrix)),
+            _ => Err(Error::mistyped(ValueType::Matrix)),
         }
     }
 
-    /// Returns how a function of a range is evaluated on series that have all their labels.
-    pub(super) fn over_range<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<OverRange<'p>> {
+    /// Returns how a range function is evaluated on series that have all their labels.
+    fn range_evaluation<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<RangeEvaluation<'p>> {
         let Implementation::OverRange(function) = call.implementation else {
-            return Err(mistyped(ValueType::Vector));
+            return Err(Error::mistyped(ValueType::Vector));
         };
         let arg = range_arg(call)?;
-        let others: Vec<_> = call.args.iter().filter(|other| other.value_type != ValueType::Matrix).collect();
+        let params: Vec<_> = call.args.iter().filter(|param| param.value_type != ValueType::Matrix).collect();
         let features = self.settings.features;
-        Ok(OverRange {
+        Ok(RangeEvaluation {
             function,
             kernels: kernels_for(&function, arg, call.function.name)?,
-            params: others.iter().map(|other| self.scalar(other, grid)).collect::<Result<_>>()?,
-            takes_starts: features.use_start_timestamps && takes_starts(call.function.name),
-            warns_of_starts: function.of_counters && extension_of(arg).is_none(),
+            params: params.iter().map(|param| self.scalar(param, grid)).collect::<Result<_>>()?,
+            reads_starts: features.use_start_timestamps && uses_starts(call.function.name),
+            checks_starts: function.of_counters && extension_of(arg).is_none(),
             delayed: features.delayed_name_removal,
-            by_label: features.type_and_unit_labels,
-            one_name: name_of_range(arg),
-            tells_apart: true,
+            by_type_label: features.type_and_unit_labels,
+            metric_name: arg.range_selector().and_then(|range| range.selector.metric_name()),
+            has_all_labels: true,
             windows: self.windows(arg, grid),
-            bounds: self.bounds.clone(),
-            places: Places {
+            limits: self.limits.clone(),
+            spans: Spans {
                 range: span_of_range(arg),
                 first: span_of_range(&call.args[0]),
-                quantile: others.first().map_or_else(Span::default, |other| other.span),
+                quantile: params.first().map_or_else(Span::default, |param| param.span),
             },
         })
     }
 
-    /// Selects the samples that windows of `grid` may cover.
+    /// Selects the samples that the windows of `grid` may contain.
     fn select_range(
         &self,
         range: &RangeSelector,
@@ -122,21 +116,21 @@ impl Evaluator<'_> {
     }
 
     /// Returns the steps at which any series has a sample in its window.
-    pub(super) fn present_over_range(&mut self, call: &Call, grid: Grid) -> Result<Bits> {
+    pub(super) fn present_over_range(&mut self, call: &Call, grid: Grid) -> Result<StepSet> {
         let arg = &call.args[0];
-        refuse_extension(arg, call.function.name)?;
+        reject_extension(arg, call.function.name)?;
         let windows = self.windows(arg, grid);
-        let mut present = Bits::none(grid.n_steps);
-        let mut tally = self.tally.empty(grid.n_steps);
-        let counts = matches!(arg.kind, PlanKind::Range(_));
+        let mut present = StepSet::empty(grid.n_steps);
+        let mut sample_stats = self.sample_stats.empty(grid.n_steps);
+        let counts_reads = arg.range_selector().is_some();
         self.each_range_input(arg, grid, &mut |input| {
             windows.slide(input.samples, |step, window, n_before| {
                 present.insert(step);
-                tally_window(window, step, n_before.filter(|_| counts), &mut tally);
+                count_window(window, step, n_before.filter(|_| counts_reads), &mut sample_stats);
                 Ok(())
             })
         })?;
-        self.tally.absorb(&tally);
+        self.sample_stats.add_all(&sample_stats);
         Ok(present)
     }
 
@@ -155,20 +149,20 @@ impl Evaluator<'_> {
         Windows { grid, shift, range_ms, margins_ms }
     }
 
-    /// Hands out the samples of each series that windows of `grid` may cover.
+    /// Passes the samples of each series that the windows of `grid` may contain to `sink`.
     fn each_range_input(
         &mut self,
         arg: &Plan,
         grid: Grid,
         sink: &mut dyn FnMut(Input<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut samples = RangeSamples::new(self.bounds.ctx.charge(), false);
+        let mut samples = RangeSamples::new(self.limits.ctx.charge(), false);
         match &arg.kind {
             PlanKind::Range(range) => {
                 for series in self.select_range(range, self.windows(arg, grid), grid, SelectHints::default())? {
                     let series = series?;
-                    self.bounds.check()?;
-                    samples.read(&series, range.selector.only_totals)?;
+                    self.limits.check()?;
+                    samples.read(&series, range.selector.skip_buckets)?;
                     sink(Input { labels: series.labels(), drop_name: false, samples: &samples })?;
                 }
                 Ok(())
@@ -176,13 +170,13 @@ impl Evaluator<'_> {
             PlanKind::Subquery(subquery) => {
                 let (inner, vector) = self.subquery(subquery, grid)?;
                 for series in &vector.series {
-                    self.bounds.check()?;
-                    samples.take_column(&series.column, inner)?;
+                    self.limits.check()?;
+                    samples.read_column(&series.column, inner)?;
                     sink(Input { labels: &series.labels, drop_name: series.drop_name, samples: &samples })?;
                 }
                 Ok(())
             }
-            _ => Err(mistyped(ValueType::Matrix)),
+            _ => Err(Error::mistyped(ValueType::Matrix)),
         }
     }
 
@@ -191,7 +185,7 @@ impl Evaluator<'_> {
         let grid = Grid::instant(time_ms);
         let (extension, started) = (extension_of(plan), self.profile.now());
         let (windows, mut n_samples) = (self.windows(plan, grid), 0);
-        let (mut charge, mut hold) = (self.bounds.ctx.charge(), self.bounds.samples.hold());
+        let (mut charge, mut held) = (self.limits.ctx.charge(), self.limits.samples.held());
         let mut result = Vec::new();
         self.each_range_input(plan, grid, &mut |input| {
             windows.slide(input.samples, |_, window, _| {
@@ -206,7 +200,7 @@ impl Evaluator<'_> {
                 let histograms: Vec<_> = histograms.collect();
                 let n_points = points.len() + n_samples_of(window) - window.values.len();
                 n_samples += n_points;
-                hold.grow(n_points)?;
+                held.grow(n_points)?;
                 let histograms_size: usize = histograms.iter().map(|point| point.histogram.size()).sum();
                 charge.grow(points.len() * size_of::<Point>() + histograms_size + input.labels.size())?;
                 if !(points.is_empty() && histograms.is_empty()) {
@@ -215,24 +209,24 @@ impl Evaluator<'_> {
                 Ok(())
             })
         })?;
-        self.tally.add(0, n_samples);
-        self.profile.took(plan.id, started);
-        self.profile.streamed(plan.id, Passed { n_series: result.len(), n_samples });
+        self.sample_stats.add(0, n_samples);
+        self.profile.record_time(plan.id, started);
+        self.profile.record_output(plan.id, OutputCount { n_series: result.len(), n_samples });
         Ok(result)
     }
 }
 
 /// Returns the range among the arguments of a function.
 fn range_arg(call: &Call) -> Result<&Plan> {
-    call.args.iter().find(|arg| arg.value_type == ValueType::Matrix).ok_or_else(|| mistyped(ValueType::Matrix))
+    call.args.iter().find(|arg| arg.value_type == ValueType::Matrix).ok_or_else(|| Error::mistyped(ValueType::Matrix))
 }
 
-/// Tells whether a function looks at start timestamps.
-fn takes_starts(function: &str) -> bool {
+/// Returns `true` if a function uses start timestamps.
+fn uses_starts(function: &str) -> bool {
     matches!(function, "increase" | "irate" | "rate" | "resets")
 }
 
-/// Returns the kernels for the kind of range that the argument is.
+/// Returns the kernels for a plain, anchored or smoothed range.
 fn kernels_for(function: &RangeFunction, arg: &Plan, name: &str) -> Result<Kernels> {
     let kernels = match extension_of(arg) {
         None => Some(function.plain),
@@ -241,12 +235,12 @@ fn kernels_for(function: &RangeFunction, arg: &Plan, name: &str) -> Result<Kerne
     };
     match kernels {
         Some(kernels) => Ok(kernels),
-        None => refuse_extension(arg, name).map(|()| function.plain),
+        None => reject_extension(arg, name).map(|()| function.plain),
     }
 }
 
-/// Fails if the range is anchored or smoothed.
-fn refuse_extension(arg: &Plan, name: &str) -> Result<()> {
+/// Fails if a range is anchored or smoothed.
+fn reject_extension(arg: &Plan, name: &str) -> Result<()> {
     let (modifier, functions) = match extension_of(arg) {
         None => return Ok(()),
         Some(RangeExtension::Anchored) => ("anchored", ANCHORED),
@@ -256,26 +250,15 @@ fn refuse_extension(arg: &Plan, name: &str) -> Result<()> {
 }
 
 fn extension_of(arg: &Plan) -> Option<RangeExtension> {
-    match &arg.kind {
-        PlanKind::Range(range) => range.selector.extension,
-        _ => None,
-    }
+    arg.range_selector().and_then(|range| range.selector.extension)
 }
 
-/// Where annotations about a range point to. For subqueries that is the start of the query, as in Prometheus, which
-/// puts their samples in the place of the expression.
+/// Returns the position that annotations about a range report. For subqueries it is the start of the query, as in
+/// Prometheus, which replaces them by their samples.
 fn span_of_range(arg: &Plan) -> Span {
     match arg.kind {
         PlanKind::Subquery(_) => Span::default(),
         _ => arg.span,
-    }
-}
-
-/// Returns the metric name that all series of a range have in the store.
-fn name_of_range(arg: &Plan) -> Option<&str> {
-    match &arg.kind {
-        PlanKind::Range(range) => one_name(&range.selector),
-        _ => None,
     }
 }
 
@@ -284,7 +267,7 @@ fn points_of(timestamps_ms: &[i64], values: &[f64]) -> Vec<Point> {
     timestamps_ms.iter().zip(values).map(point).collect()
 }
 
-/// Returns the points at both ends of the range, and those inside in between.
+/// Returns the points at both ends of the range and those between them.
 fn extended_points(window: &Window<'_>, extension: RangeExtension) -> Result<Vec<Point>> {
     let is_smoothed = extension == RangeExtension::Smoothed;
     if !window.histograms.is_empty() {

@@ -1,11 +1,12 @@
-//! Windows that slide along the samples of a series, one for each step.
+//! Windows that slide along the samples of a series, one per step.
 
-use super::super::grid::Grid;
-use super::super::samples::RangeSamples;
-use super::super::tally::Tally;
 use crate::error::Result;
+use crate::eval::grid::Grid;
+use crate::eval::sample_stats::StepSampleStats;
+use crate::eval::select::RangeSamples;
 use crate::functions::window::Window;
-use crate::plan::{Shift, seconds};
+use crate::plan::Shift;
+use crate::promql::duration::seconds;
 
 /// Windows that slide along one series.
 #[derive(Debug, Clone, Copy)]
@@ -13,13 +14,13 @@ pub(super) struct Windows {
     pub(super) grid: Grid,
     pub(super) shift: Shift,
     pub(super) range_ms: i64,
-    /// How far samples are taken into account before the start of a window, and behind its end.
+    /// How far before the start of a window and after its end samples are used.
     pub(super) margins_ms: (i64, i64),
 }
 
 impl Windows {
-    /// Calls `visit` with each step whose window has samples, in order of time, and with how many floats and histograms of
-    /// it the window of the step before had; `None` if it is the same window.
+    /// Calls `visit` with each step whose window has samples, in order of time, and with the number of its floats and
+    /// histograms that the window of the previous step had too; `None` if it is the same window.
     #[inline]
     pub(super) fn slide(
         &self,
@@ -28,8 +29,8 @@ impl Windows {
     ) -> Result<()> {
         let (timestamps_ms, values) = (&samples.floats.timestamps_ms, &samples.floats.values);
         let range_seconds = seconds(self.range_ms);
-        // `fell` is the last float up to `to` that is less than the one before it; none can be the first.
-        let (mut from, mut to, mut fell) = (0, 0, 0);
+        // `decrease` is the last float up to `to` that is less than its predecessor; the first float never is.
+        let (mut from, mut to, mut decrease) = (0, 0, 0);
         let (mut from_histogram, mut to_histogram) = (0, 0);
         for (step, eval_ms) in self.grid.times_ms().enumerate() {
             let end_ms = self.shift.apply(eval_ms);
@@ -39,7 +40,7 @@ impl Windows {
             let (to_before, to_histogram_before) = (to, to_histogram);
             while timestamps_ms.get(to).is_some_and(|&t| t <= last_ms) {
                 if to > 0 && values[to] < values[to - 1] {
-                    fell = to;
+                    decrease = to;
                 }
                 to += 1;
             }
@@ -64,7 +65,7 @@ impl Windows {
                     end_ms,
                     eval_ms,
                     range_seconds,
-                    may_fall: fell > from,
+                    may_decrease: decrease > from,
                 };
                 visit(step, &window, n_before)?;
             }
@@ -73,20 +74,25 @@ impl Windows {
     }
 }
 
-/// Counts the samples of a window, histograms by their size.
+/// Returns the number of samples in a window; a histogram counts by its size.
 pub(super) fn n_samples_of(window: &Window<'_>) -> usize {
     let of_histograms: usize = window.histograms.iter().map(|sample| sample.histogram.n_samples()).sum();
     window.values.len() + of_histograms
 }
 
-/// Counts the samples of a window for a step: all of them as needed, as read those that are not among the `n_before` that
-/// it has in common with the one before; none if that is not told.
-pub(super) fn tally_window(window: &Window<'_>, step: usize, n_before: Option<(usize, usize)>, tally: &mut Tally) {
-    if tally.is_on() {
+/// Counts the samples of a window for a step: all of them as queryable, and as read those that are not among the `n_before`
+/// samples it shares with the previous window; none of them if `n_before` is `None`.
+pub(super) fn count_window(
+    window: &Window<'_>,
+    step: usize,
+    n_before: Option<(usize, usize)>,
+    sample_stats: &mut StepSampleStats,
+) {
+    if sample_stats.is_on() {
         let n_new = n_before.map_or(0, |(floats, histograms)| {
             let of_histograms = window.histograms[histograms..].iter().map(|sample| sample.histogram.n_samples());
             window.values.len() - floats + of_histograms.sum::<usize>()
         });
-        tally.add_window(step, n_samples_of(window), n_new);
+        sample_stats.add_window(step, n_samples_of(window), n_new);
     }
 }

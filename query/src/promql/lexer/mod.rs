@@ -1,8 +1,8 @@
-//! The lexer: text, up to words.
+//! The lexer: from text to tokens.
 //!
-//! What a character means depends on where it stands: in braces `or` is a name and `=~` an operator; in brackets there
-//! are only durations. Positions and messages of errors follow Prometheus' lexer, including that some are reported
-//! behind the character they are about.
+//! The meaning of a character depends on the state: in braces `or` is a name and `=~` an operator; in brackets there are only
+//! durations. Positions and messages of errors are those of Prometheus' lexer, which reports some after the character they are
+//! about.
 
 mod number;
 mod string;
@@ -11,29 +11,29 @@ use super::ast::BinaryOp;
 use super::quote::{quoted, quoted_char};
 use super::token::{Keyword, Token, TokenKind};
 
-/// What is wrong with the text, and at which byte.
+/// An error in the text, and its byte offset.
 #[derive(Debug)]
 pub(super) struct LexError {
     pub(super) offset: usize,
     pub(super) message: String,
 }
 
-/// Reads one word after the other. After an error it must not be asked again.
+/// Produces one token after the other. It must not be used after an error.
 #[derive(Debug)]
 pub(super) struct Lexer<'q> {
     text: &'q str,
     at: usize,
     paren_depth: usize,
-    place: Place,
-    /// A `:` stood in the open bracket.
+    state: State,
+    /// The open bracket contains a `:`.
     after_colon: bool,
-    /// A number stood in some bracket; as in Prometheus the next bracket does not forget it.
+    /// Some bracket contained a number; as in Prometheus, the next bracket does not reset this.
     after_duration: bool,
 }
 
-/// Where the lexer is.
+/// The state of the lexer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum State {
     Expression,
     Braces,
     /// In brackets, before the first number.
@@ -45,18 +45,18 @@ type Result<T> = std::result::Result<T, LexError>;
 
 impl<'q> Lexer<'q> {
     pub(super) fn new(text: &'q str) -> Self {
-        let place = Place::Expression;
-        Self { text, at: 0, paren_depth: 0, place, after_colon: false, after_duration: false }
+        let state = State::Expression;
+        Self { text, at: 0, paren_depth: 0, state, after_colon: false, after_duration: false }
     }
 
-    /// Returns the next word; at the end of the text always [`TokenKind::EndOfInput`].
+    /// Returns the next token; at the end of the text always [`TokenKind::EndOfInput`].
     pub(super) fn next_token(&mut self) -> Result<Token> {
         self.skip_blanks();
         let start = self.at;
-        let kind = match self.place {
-            Place::Expression | Place::Brackets => self.expression_token()?,
-            Place::Braces => self.brace_token()?,
-            Place::BracketStart => self.bracket_start_token()?,
+        let kind = match self.state {
+            State::Expression | State::Brackets => self.expression_token()?,
+            State::Braces => self.brace_token()?,
+            State::BracketStart => self.bracket_start_token()?,
         };
         Ok(Token { kind, start, end: self.at })
     }
@@ -78,21 +78,21 @@ impl<'q> Lexer<'q> {
             b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.number_or_duration(start),
             b'"' | b'\'' => return self.quoted_string(start, char::from(byte)),
             b'`' => return self.raw_string(start),
-            _ if is_word_start(byte) || byte == b':' => return self.word(start),
+            _ if is_identifier_start(byte) || byte == b':' => return self.identifier(start),
             b'(' | b')' => return self.paren(byte),
             b'{' => {
-                self.place = Place::Braces;
+                self.state = State::Braces;
                 TokenKind::LeftBrace
             }
-            b'[' if self.place == Place::Brackets => return self.fail(start, "unexpected left bracket '['"),
+            b'[' if self.state == State::Brackets => return self.fail(start, "unexpected left bracket '['"),
             b'[' => {
-                self.place = Place::BracketStart;
+                self.state = State::BracketStart;
                 self.after_colon = false;
                 TokenKind::LeftBracket
             }
-            b']' if self.place != Place::Brackets => return self.fail(start, "unexpected right bracket ']'"),
+            b']' if self.state != State::Brackets => return self.fail(start, "unexpected right bracket ']'"),
             b']' => {
-                self.place = Place::Expression;
+                self.state = State::Expression;
                 TokenKind::RightBracket
             }
             _ => return self.fail(start, format!("unexpected character: {}", quoted_char(self.char_at(start)))),
@@ -103,7 +103,7 @@ impl<'q> Lexer<'q> {
         if self.paren_depth != 0 {
             return self.fail(self.at, "unclosed left parenthesis");
         }
-        if self.place == Place::Brackets {
+        if self.state == State::Brackets {
             return self.fail(self.at, "unclosed left bracket");
         }
         Ok(TokenKind::EndOfInput)
@@ -142,23 +142,23 @@ impl<'q> Lexer<'q> {
         Ok(TokenKind::RightParen)
     }
 
-    /// Reads what begins with a letter, `_` or `:`.
-    fn word(&mut self, start: usize) -> Result<TokenKind> {
-        if self.place == Place::Brackets {
-            return self.bracket_word(start);
+    /// Reads an identifier or a keyword.
+    fn identifier(&mut self, start: usize) -> Result<TokenKind> {
+        if self.state == State::Brackets {
+            return self.bracket_identifier(start);
         }
-        self.skip_while(|b| is_word(b) || b == b':');
-        let word = &self.text[start..self.at];
-        let kind = TokenKind::of_word(word);
+        self.skip_while(|b| is_identifier(b) || b == b':');
+        let text = &self.text[start..self.at];
+        let kind = TokenKind::of_identifier(text);
         let is_fill = matches!(kind, TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight));
-        // Metrics may be called `fill`; only `fill (` is the modifier.
+        // `fill` may be a metric name; only `fill (` is the modifier.
         if is_fill && !self.text[self.at..].trim_start_matches(is_space).starts_with('(') {
             return Ok(TokenKind::Identifier);
         }
         Ok(kind)
     }
 
-    fn bracket_word(&mut self, start: usize) -> Result<TokenKind> {
+    fn bracket_identifier(&mut self, start: usize) -> Result<TokenKind> {
         let first = self.text.as_bytes()[start];
         if first == b':' && self.after_colon {
             return self.fail(start, "unexpected colon ':'");
@@ -179,8 +179,8 @@ impl<'q> Lexer<'q> {
     /// Reads `step`, `range`, `min_of` or `max_of`.
     fn duration_function(&mut self, start: usize) -> Option<TokenKind> {
         use super::token::Preprocessor::{End, Start};
-        self.skip_while(is_word_start);
-        match TokenKind::of_word(&self.text[start..self.at]) {
+        self.skip_while(is_identifier_start);
+        match TokenKind::of_identifier(&self.text[start..self.at]) {
             TokenKind::Preprocessor(Start | End) => None,
             kind @ TokenKind::Preprocessor(_) => Some(kind),
             _ => None,
@@ -194,7 +194,7 @@ impl<'q> Lexer<'q> {
         };
         Ok(match byte {
             b']' => {
-                self.place = Place::Expression;
+                self.state = State::Expression;
                 TokenKind::RightBracket
             }
             b':' if !self.after_duration => {
@@ -218,7 +218,7 @@ impl<'q> Lexer<'q> {
             b'0'..=b'9' => return self.first_duration(start),
             b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.first_duration(start),
             _ => {
-                let kind = is_word_start(byte).then(|| self.duration_function(start)).flatten();
+                let kind = is_identifier_start(byte).then(|| self.duration_function(start)).flatten();
                 let found = quoted_char(self.char_at(start));
                 let message = || format!("unexpected character in duration expression: {found}");
                 return kind.map_or_else(|| self.fail(start, message()), Ok);
@@ -227,7 +227,7 @@ impl<'q> Lexer<'q> {
     }
 
     fn first_duration(&mut self, start: usize) -> Result<TokenKind> {
-        self.place = Place::Brackets;
+        self.state = State::Brackets;
         self.after_duration = true;
         self.number_or_duration(start)
     }
@@ -251,11 +251,11 @@ impl<'q> Lexer<'q> {
             }
             b'{' => return self.fail(start, "unexpected left brace '{'"),
             b'}' => {
-                self.place = Place::Expression;
+                self.state = State::Expression;
                 TokenKind::RightBrace
             }
-            _ if is_word_start(byte) => {
-                self.skip_while(is_word);
+            _ if is_identifier_start(byte) => {
+                self.skip_while(is_identifier);
                 TokenKind::Identifier
             }
             _ => {
@@ -265,7 +265,7 @@ impl<'q> Lexer<'q> {
         })
     }
 
-    /// Reads a number or duration whose first byte was seen.
+    /// Reads a number or duration after its first byte.
     fn number_or_duration(&mut self, start: usize) -> Result<TokenKind> {
         match number::scan(self.text.as_bytes(), start) {
             number::Scan::Number(end) => {
@@ -285,8 +285,8 @@ impl<'q> Lexer<'q> {
 
     fn skip_blanks(&mut self) {
         self.skip_while(|b| is_space(char::from(b)));
-        // A bracket knows no comments before its first number.
-        while self.place != Place::BracketStart && self.peek_byte() == Some(b'#') {
+        // There are no comments in brackets before the first number.
+        while self.state != State::BracketStart && self.peek_byte() == Some(b'#') {
             self.skip_while(|b| !matches!(b, b'\n' | b'\r'));
             self.skip_while(|b| is_space(char::from(b)));
         }
@@ -326,10 +326,10 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-fn is_word_start(byte: u8) -> bool {
+fn is_identifier_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_'
 }
 
-fn is_word(byte: u8) -> bool {
+fn is_identifier(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }

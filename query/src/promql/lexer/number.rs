@@ -1,18 +1,18 @@
-//! Where a number or duration ends.
+//! Finds the end of a number or duration.
 //!
-//! What is accepted here need not be a number: the parser finds out when it reads its value. But what is refused here is
-//! refused as Prometheus' lexer does it, down to how much of the text the message shows.
+//! The accepted text may still be invalid: the parser rejects it when it parses the value. Text that is rejected here is
+//! rejected as in Prometheus' lexer, with the same part of it in the message.
 
 /// What was found, and where it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scan {
     Number(usize),
     Duration(usize),
-    /// Neither; the end of what the error message shows.
+    /// Neither; the end of the text in the error message.
     Malformed(usize),
 }
 
-/// Scans what begins with a digit, or with a dot and a digit.
+/// Scans text that begins with a digit, or with a dot and a digit.
 pub(super) fn scan(text: &[u8], start: usize) -> Scan {
     let mut scanner = Scanner { text, at: start };
     if scanner.number() {
@@ -30,7 +30,7 @@ struct Scanner<'q> {
 }
 
 impl Scanner<'_> {
-    /// Consumes digits, `.`, `e` and `_`; fails where one stands that cannot follow the one before it.
+    /// Consumes digits, `.`, `e` and `_`; returns `false` if one cannot follow the previous one.
     fn number(&mut self) -> bool {
         let hexadecimal = self.accept(b"0") && self.accept(b"xX");
         if hexadecimal {
@@ -54,7 +54,7 @@ impl Scanner<'_> {
                 return false;
             }
         }
-        !self.peek().is_some_and(super::is_word)
+        !self.peek().is_some_and(super::is_identifier)
     }
 
     fn dot(&mut self, seen: &mut bool, hexadecimal: bool) -> bool {
@@ -76,8 +76,7 @@ impl Scanner<'_> {
         !self.accept(b"._eE") && self.peek().is_some()
     }
 
-    /// Consumes units and further numbers behind the first number of a duration. Whether the units are in order and
-    /// exist (`hs`) is found out when the value is read.
+    /// Consumes units and numbers after the first number of a duration. The parser checks the units and their order (`hs`).
     fn rest_of_duration(&mut self) -> bool {
         if !self.accept(b"smhdwy") {
             return false;
@@ -91,7 +90,7 @@ impl Scanner<'_> {
             }
             self.accept(b"s");
         }
-        let ends = !self.peek().is_some_and(super::is_word);
+        let ends = !self.peek().is_some_and(super::is_identifier);
         self.at += usize::from(!ends);
         ends
     }

@@ -1,11 +1,11 @@
-//! Where a string literal ends, and whether its escapes are right.
+//! Finds the end of a string literal, and checks its escapes.
 
 use super::{Lexer, Result};
 use crate::promql::quote::code_point;
 use crate::promql::token::TokenKind;
 
 impl Lexer<'_> {
-    /// Reads a string in `"` or `'` whose opening quote was seen.
+    /// Reads a string in `"` or `'` after its opening quote.
     pub(super) fn quoted_string(&mut self, start: usize, quote: char) -> Result<TokenKind> {
         loop {
             match self.next_char() {
@@ -18,7 +18,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads a string in backquotes whose opening quote was seen.
+    /// Reads a string in backquotes after its opening quote.
     pub(super) fn raw_string(&mut self, start: usize) -> Result<TokenKind> {
         loop {
             match self.next_char() {

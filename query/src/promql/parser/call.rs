@@ -6,7 +6,7 @@ use crate::promql::functions;
 use crate::promql::quote::quoted;
 use crate::promql::token::{Keyword, Token, TokenKind};
 
-/// What stands between parentheses behind a name.
+/// The arguments in parentheses.
 struct Args {
     exprs: Vec<Expr>,
     height: usize,
@@ -57,7 +57,7 @@ impl Parser<'_> {
         self.bounded(Node { expr, value_type: ValueType::Vector, height, chain_len: 0 })
     }
 
-    /// Tells the arguments of an aggregation apart: the parameter, if the operator has one, and the vector.
+    /// Splits the arguments of an aggregation into the parameter, if the operator has one, and the vector.
     fn aggregate_args(&self, name: Token, op: AggregateOp, args: Vec<Expr>) -> Result<(Option<Box<Expr>>, Box<Expr>)> {
         let fail = |message: String| Err(self.error(name.start, message));
         if args.is_empty() {
@@ -87,7 +87,7 @@ impl Parser<'_> {
         Ok(Some(Grouping { labels: self.label_list()?, without }))
     }
 
-    /// Reads `(expression, ...)`.
+    /// Parses `(expression, ...)`.
     fn args(&mut self) -> Result<Args> {
         self.expect(TokenKind::LeftParen)?;
         let mut args = Args { exprs: Vec::new(), height: 0 };

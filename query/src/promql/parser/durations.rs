@@ -1,8 +1,8 @@
-//! Durations in brackets and behind `offset`: `5m`, `300`, `step() * 2`.
+//! Durations in brackets and after `offset`: `5m`, `300`, `step() * 2`.
 //!
-//! In brackets a duration expression is read as far as it goes. Behind `offset` a plain duration, `step()` and the like
-//! end at once, so that `x offset 5m * 2` is `(x offset 5m) * 2`; only what begins with a parenthesis or with two signs
-//! goes on: `x offset (5m) * 2` is `x offset ((5m) * 2)`. That is how Prometheus' grammar has it.
+//! In brackets a duration expression extends as far as possible. After `offset` it ends after a duration, `step()` and the like:
+//! `x offset 5m * 2` is `(x offset 5m) * 2`. Only an expression that begins with a parenthesis or with two signs continues:
+//! `x offset (5m) * 2` is `x offset ((5m) * 2)`. This is Prometheus' grammar.
 
 use super::{Parser, Result, SIGN_POWER, binding_power, span_of};
 use crate::promql::DURATION_LEN_MAX;
@@ -14,7 +14,7 @@ use crate::promql::token::{Preprocessor, TokenKind};
 struct Parts(usize);
 
 impl Parser<'_> {
-    /// Reads the duration of a range or step.
+    /// Parses the duration of a range or step.
     pub(super) fn positive_duration(&mut self) -> Result<Duration> {
         let duration = self.duration(0, &mut Parts::default())?;
         match &duration.kind {
@@ -25,7 +25,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the duration behind `offset`.
+    /// Parses the duration after `offset`.
     pub(super) fn offset_duration(&mut self) -> Result<Duration> {
         let parts = &mut Parts::default();
         let first = *self.peek()?;
@@ -80,7 +80,7 @@ impl Parser<'_> {
 
     fn duration_operators(&mut self, mut lhs: DurationExpr, power: u8, parts: &mut Parts) -> Result<DurationExpr> {
         while let TokenKind::Operator(op) = self.peek()?.kind {
-            // Below addition there are only operators that durations do not have.
+            // Operators that bind less than addition do not exist in durations.
             if binding_power(op) < power.max(binding_power(BinaryOp::Add)) || op == BinaryOp::Atan2 {
                 break;
             }
@@ -102,7 +102,7 @@ impl Parser<'_> {
         Ok(lhs)
     }
 
-    /// Reads a number, a duration or a call.
+    /// Parses a number, a duration or a call.
     fn duration_operand(&mut self, parts: &mut Parts) -> Result<DurationExpr> {
         self.count(parts)?;
         let token = *self.peek()?;
@@ -146,14 +146,14 @@ impl Parser<'_> {
         let inner = self.duration(0, parts)?;
         self.expect(TokenKind::RightParen)?;
         let span = Span { start, end: self.end };
-        // Prometheus' tree does not tell one pair of parentheses from several.
+        // Prometheus' tree does not distinguish one pair of parentheses from several.
         Ok(match inner.kind {
             DurationExprKind::Paren(_) => DurationExpr { kind: inner.kind, span },
             _ => DurationExpr { kind: DurationExprKind::Paren(Box::new(inner)), span },
         })
     }
 
-    /// Applies a sign; that of a number becomes part of the number, and `+` is not kept.
+    /// Applies a sign. That of a number becomes part of the number; `+` is dropped.
     fn signed_duration(&self, sign: UnaryOp, start: usize, mut operand: DurationExpr) -> Result<DurationExpr> {
         let span = Span { start, end: operand.span.end };
         if let DurationExprKind::Number(literal) = &mut operand.kind {
@@ -201,7 +201,7 @@ fn sign_of(kind: TokenKind) -> UnaryOp {
     }
 }
 
-/// Turns a plain number of seconds into milliseconds; nanoseconds are rounded first, as in Prometheus.
+/// Converts seconds to milliseconds; nanoseconds are rounded first, as in Prometheus.
 fn fixed_or_expression(duration: DurationExpr) -> Duration {
     match &duration.kind {
         DurationExprKind::Number(literal) => Duration::Fixed((literal.value * 1e9).round() as i64 / 1_000_000),
@@ -209,5 +209,5 @@ fn fixed_or_expression(duration: DurationExpr) -> Duration {
     }
 }
 
-/// What fits into 64 bits of nanoseconds.
+/// Maximum number of seconds whose nanoseconds fit into 64 bits.
 const SECONDS_MAX: f64 = 9_223_372_036.854_776;

@@ -1,5 +1,5 @@
-//! What stands between a binary operator and its right side: `bool`, `on`, `ignoring`, `group_left`, `fill`, ...; and
-//! lists of labels, which `by` and `without` have as well.
+//! Modifiers of binary operators: `bool`, `on`, `ignoring`, `group_left`, `fill`, ...; and label lists, which `by` and
+//! `without` have as well.
 
 use super::{BinaryModifiers, Context, Parser, Result};
 use crate::promql::ast::{BinaryOp, Cardinality, ValueType, VectorMatching};
@@ -46,19 +46,17 @@ impl Parser<'_> {
     }
 
     fn fill_modifiers(&mut self, matching: &mut VectorMatching) -> Result<()> {
-        let fill = |keyword| TokenKind::Keyword(keyword);
-        if self.eat(fill(Keyword::Fill))? {
+        if self.eat(TokenKind::Keyword(Keyword::Fill))? {
             let value = self.fill_value()?;
             (matching.fill_left, matching.fill_right) = (Some(value), Some(value));
-        } else if self.eat(fill(Keyword::FillLeft))? {
-            matching.fill_left = Some(self.fill_value()?);
-            if self.eat(fill(Keyword::FillRight))? {
-                matching.fill_right = Some(self.fill_value()?);
-            }
-        } else if self.eat(fill(Keyword::FillRight))? {
-            matching.fill_right = Some(self.fill_value()?);
-            if self.eat(fill(Keyword::FillLeft))? {
+            return Ok(());
+        }
+        // Each side at most once, in either order.
+        for _ in 0..2 {
+            if matching.fill_left.is_none() && self.eat(TokenKind::Keyword(Keyword::FillLeft))? {
                 matching.fill_left = Some(self.fill_value()?);
+            } else if matching.fill_right.is_none() && self.eat(TokenKind::Keyword(Keyword::FillRight))? {
+                matching.fill_right = Some(self.fill_value()?);
             }
         }
         Ok(())
@@ -71,7 +69,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Reads a number or duration with at most one sign.
+    /// Parses a number or duration with at most one sign.
     pub(super) fn signed_number(&mut self) -> Result<f64> {
         let negative = self.eat(TokenKind::Operator(BinaryOp::Sub))?;
         if !negative {
@@ -86,7 +84,7 @@ impl Parser<'_> {
         Ok(if negative { -value } else { value })
     }
 
-    /// Reads `(label, "label", ...)`.
+    /// Parses `(label, "label", ...)`.
     pub(super) fn label_list(&mut self) -> Result<Vec<String>> {
         self.expect_in(TokenKind::LeftParen, Context::GroupingStart)?;
         let mut labels = Vec::new();
@@ -125,8 +123,8 @@ impl BinaryModifiers {
         self.matching.fill_left.is_some() || self.matching.fill_right.is_some()
     }
 
-    /// Returns the matching of two operands: none if one is not a vector. Labels and fillings that do not fit are kept,
-    /// for the type checker to refuse them.
+    /// Returns the matching of two operands; `None` if one is not a vector. Invalid labels and fill values are kept for the type
+    /// checker to reject.
     pub(super) fn into_matching(self, lhs: ValueType, rhs: ValueType) -> Option<VectorMatching> {
         let vectors = lhs == ValueType::Vector && rhs == ValueType::Vector;
         let used = vectors || self.fills() || !self.matching.labels.is_empty();

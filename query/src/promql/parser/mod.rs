@@ -1,11 +1,11 @@
-//! The parser: words, up to a tree whose types are not checked yet.
+//! The parser: from tokens to a tree whose types are not checked yet.
 //!
-//! A Pratt parser: `expression(power)` reads one operand and then every operator that binds at least as strongly as
-//! `power`. One word is looked ahead, and only where Prometheus' generated parser does so as well: of two errors in a
-//! text the order of reading decides which one is reported.
+//! A Pratt parser: `expression(power)` reads an operand and then all operators that bind at least as strongly as `power`. It
+//! looks ahead by one token, and only where Prometheus' generated parser does: the order of reading decides which of two errors
+//! is reported.
 //!
-//! What recurses is small, and what it calls to build a node or an error is not inlined into it: [`DEPTH_MAX`] levels
-//! take well under a megabyte of stack.
+//! Recursive functions are small, and the functions that build nodes and errors are not inlined: [`DEPTH_MAX`] levels take less
+//! than a megabyte of stack.
 
 mod call;
 mod durations;
@@ -21,7 +21,7 @@ use super::token::{Keyword, Token, TokenKind};
 use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, number, quote};
 use varve_tsdb::Matcher;
 
-type Result<T> = std::result::Result<T, ParseError>;
+type Result<T, E = ParseError> = std::result::Result<T, E>;
 
 /// Parses an expression up to the end of the text.
 pub(super) fn parse_expression(text: &str, features: &Features) -> Result<Expr> {
@@ -34,8 +34,13 @@ pub(super) fn parse_expression(text: &str, features: &Features) -> Result<Expr> 
     Ok(*node.expr)
 }
 
-/// Parses a selector without modifiers up to the end of the text.
-pub(super) fn parse_selector(text: &str) -> Result<Vec<Matcher>> {
+/// Parses a selector of series as in the parameter `match[]`: `up`, `{job="node"}`, without modifiers.
+///
+/// As in Prometheus' parser, the matchers may all match the empty string (`{}`); the caller may reject that.
+///
+/// # Errors
+/// The first [`ParseError`].
+pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
     let features = Features::default();
     let mut parser = Parser::new(text, &features)?;
     let matchers = parser.bare_selector()?;
@@ -43,7 +48,7 @@ pub(super) fn parse_selector(text: &str) -> Result<Vec<Matcher>> {
     Ok(matchers)
 }
 
-/// The flags that bound the size and the depth of a query.
+/// The flags that limit the size and the depth of a query.
 const LENGTH_FLAG: &str = "--query.max-length";
 const NESTING_FLAG: &str = "--query.max-nesting";
 
@@ -53,28 +58,28 @@ struct Parser<'q> {
     features: &'q Features,
     /// At most [`DEPTH_MAX`].
     depth_max: usize,
-    /// The word looked ahead.
+    /// The lookahead token.
     ahead: Option<Token>,
-    /// Where the last consumed word ends.
+    /// The end of the last consumed token.
     end: usize,
-    /// What is being read; named where a word is unexpected.
+    /// What is being parsed; part of the message about an unexpected token.
     context: Context,
-    /// How many calls of `expression` are active.
+    /// Number of active calls of `expression`.
     depth: usize,
 }
 
-/// An expression and what is needed to build the next one around it.
+/// An expression and what its parent needs.
 struct Node {
-    /// Boxed, so that what the parser passes from level to level is small.
+    /// Boxed, so that nodes are small.
     expr: Box<Expr>,
     value_type: ValueType,
-    /// Levels of recursion that a walk takes; a chain of operators is one level.
+    /// Depth of the tree; a chain of operators is one level.
     height: usize,
-    /// Operators in the chain, if it is one.
+    /// Number of operators in the chain, if it is one.
     chain_len: usize,
 }
 
-/// What is being read when an unexpected word comes.
+/// What is being parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Context {
     Expression,
@@ -95,7 +100,7 @@ enum Context {
 }
 
 impl Context {
-    /// Returns the end of the message about an unexpected word.
+    /// Returns the end of the message about an unexpected token.
     fn describe(self) -> &'static str {
         match self {
             Self::Expression => "",
@@ -119,18 +124,18 @@ impl Context {
 
 impl<'q> Parser<'q> {
     fn new(text: &'q str, features: &'q Features) -> Result<Self> {
-        let size_max = features.bounds.size_max.min(QUERY_SIZE_MAX);
+        let size_max = features.limits.size_max.min(QUERY_SIZE_MAX);
         if text.len() > size_max {
             let size = text.len();
             let message = format!("query of {size} bytes exceeds {size_max}, the limit of {LENGTH_FLAG}");
             return Err(ParseError::new(text, 0, message).of_limit(LENGTH_FLAG));
         }
         let lexer = Lexer::new(text);
-        let depth_max = features.bounds.depth_max.min(DEPTH_MAX);
+        let depth_max = features.limits.depth_max.min(DEPTH_MAX);
         Ok(Self { text, lexer, features, depth_max, ahead: None, end: 0, context: Context::Expression, depth: 0 })
     }
 
-    /// Reads an expression whose operators all bind at least as strongly as `power`.
+    /// Parses an expression whose operators all bind at least as strongly as `power`.
     fn expression(&mut self, power: u8) -> Result<Node> {
         if self.depth == self.depth_max {
             let start = self.peek()?.start;
@@ -149,7 +154,7 @@ impl<'q> Parser<'q> {
         Ok(lhs)
     }
 
-    /// Reads what stands between operators, with the modifiers behind it.
+    /// Parses an operand with its modifiers.
     fn operand(&mut self) -> Result<Node> {
         let mut node = self.primary()?;
         loop {
@@ -186,7 +191,7 @@ impl<'q> Parser<'q> {
         Ok(Node::leaf(kind, value_type, span_of(token)))
     }
 
-    /// Reads what begins with a name: a call, an aggregation or a selector.
+    /// Parses a call, an aggregation or a selector.
     fn named(&mut self) -> Result<Node> {
         let name = self.advance()?;
         let next = self.peek()?.kind;
@@ -199,7 +204,7 @@ impl<'q> Parser<'q> {
         }
     }
 
-    /// Reads a sign and its operand. The sign of a number becomes part of the number.
+    /// Parses a sign and its operand. The sign of a number becomes part of the number.
     fn signed(&mut self, op: UnaryOp) -> Result<Node> {
         let start = self.advance()?.start;
         let mut node = self.expression(SIGN_POWER)?;
@@ -222,7 +227,7 @@ impl<'q> Parser<'q> {
         self.wrap(node, value_type, span, ExprKind::Paren)
     }
 
-    /// Reads the rest of a binary expression, behind its operator.
+    /// Parses the part of a binary expression after its operator.
     fn binary(&mut self, lhs: Node, op: BinaryOp) -> Result<Node> {
         let modifiers = self.binary_modifiers(op)?;
         let right_to_left = op == BinaryOp::Pow;
@@ -253,7 +258,7 @@ impl<'q> Parser<'q> {
         self.bounded(Node { expr: Box::new(Expr { kind, span }), value_type, height, chain_len })
     }
 
-    /// Builds an expression around another one.
+    /// Builds the parent of an expression.
     #[inline(never)]
     fn wrap(
         &self,
@@ -267,7 +272,7 @@ impl<'q> Parser<'q> {
     }
 
     fn bounded(&self, node: Node) -> Result<Node> {
-        // Modifiers such as `[5m:]` can nest expressions without any recursion of the parser.
+        // Modifiers such as `[5m:]` nest expressions without recursion of the parser.
         if node.height > self.depth_max { Err(self.too_deep(node.expr.span.start)) } else { Ok(node) }
     }
 
@@ -275,7 +280,7 @@ impl<'q> Parser<'q> {
         let text = token.text(self.text);
         if token.kind == TokenKind::Duration {
             let milliseconds = duration::parse(text).map_err(|why| self.error(token.start, why))?;
-            return Ok(NumberLiteral { value: seconds(milliseconds), is_duration: true });
+            return Ok(NumberLiteral { value: duration::seconds(milliseconds as i64), is_duration: true });
         }
         let fail = |why| self.error(token.start, format!("error parsing number: {why}"));
         Ok(NumberLiteral { value: number::parse(text).map_err(fail)?, is_duration: false })
@@ -307,7 +312,7 @@ impl<'q> Parser<'q> {
         Ok(token)
     }
 
-    /// Consumes the next word if it is of that kind.
+    /// Consumes the next token if it is of this kind.
     fn eat(&mut self, kind: TokenKind) -> Result<bool> {
         let found = self.peek()?.kind == kind;
         if found {
@@ -329,7 +334,7 @@ impl<'q> Parser<'q> {
         self.expect(TokenKind::EndOfInput).map(|_| ())
     }
 
-    /// Runs `read` in another context.
+    /// Calls `read` in another context.
     fn within<T>(&mut self, context: Context, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let outer = std::mem::replace(&mut self.context, context);
         let result = read(self)?;
@@ -363,7 +368,7 @@ impl Node {
     }
 }
 
-/// What stands between a binary operator and its right side.
+/// The modifiers between a binary operator and its right side.
 struct BinaryModifiers {
     return_bool: bool,
     matching: VectorMatching,
@@ -377,12 +382,7 @@ fn span_of(token: Token) -> Span {
     Span { start: token.start, end: token.end }
 }
 
-/// Converts as Go's `Duration.Seconds` does: the whole seconds and the rest apart.
-fn seconds(milliseconds: u64) -> f64 {
-    (milliseconds / 1000) as f64 + (milliseconds % 1000 * 1_000_000) as f64 / 1e9
-}
-
-/// How strongly an operator binds.
+/// Returns how strongly an operator binds.
 fn binding_power(op: BinaryOp) -> u8 {
     use BinaryOp::{Add, And, Atan2, Div, Mod, Mul, Or, Pow, Sub, Unless};
     match op {
@@ -395,5 +395,5 @@ fn binding_power(op: BinaryOp) -> u8 {
     }
 }
 
-/// A sign binds as strongly as `*`, and what it is a sign of more strongly: `-a ^ b` is `-(a ^ b)`.
+/// A sign binds as strongly as `*`, its operand more strongly: `-a ^ b` is `-(a ^ b)`.
 const SIGN_POWER: u8 = 6;

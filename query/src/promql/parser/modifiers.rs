@@ -1,4 +1,4 @@
-//! What follows an operand: `[5m]`, `[5m:1m]`, `offset 5m`, `@ end()`, `anchored`, `smoothed`.
+//! Modifiers after an operand: `[5m]`, `[5m:1m]`, `offset 5m`, `@ end()`, `anchored`, `smoothed`.
 
 use super::{Context, Node, Parser, Result};
 use crate::promql::ast::{
@@ -45,7 +45,7 @@ impl Parser<'_> {
             false => {
                 let step = self.within(Context::StepStart, Self::positive_duration)?;
                 self.expect_in(TokenKind::RightBracket, Context::StepEnd)?;
-                // Shorter than a millisecond counts as not given.
+                // A step of less than a millisecond is ignored.
                 (step != Duration::Fixed(0)).then_some(step)
             }
         };
@@ -92,7 +92,7 @@ impl Parser<'_> {
             TokenKind::Preprocessor(Preprocessor::End) => At::End,
             _ => {
                 let seconds = self.signed_number()?;
-                // The bound is that of milliseconds in 64 bits, compared with seconds as Prometheus does.
+                // The limit is that of milliseconds in 64 bits, compared with seconds as in Prometheus.
                 let bounded = seconds > i64::MIN as f64 && seconds < i64::MAX as f64;
                 let out_of_bounds = || format!("timestamp out of bounds for @ modifier: {}", six_digits(seconds));
                 return match bounded {
@@ -145,7 +145,7 @@ fn selector_of(expr: &mut Expr) -> Option<&mut VectorSelector> {
     }
 }
 
-/// Returns the places of `offset` and `@`.
+/// Returns the fields of `offset` and `@`.
 fn time_modifiers(expr: &mut Expr) -> Option<(&mut Option<Duration>, &mut Option<At>)> {
     match &mut expr.kind {
         ExprKind::Subquery(subquery) => Some((&mut subquery.offset, &mut subquery.at)),
@@ -155,7 +155,7 @@ fn time_modifiers(expr: &mut Expr) -> Option<(&mut Option<Duration>, &mut Option
     }
 }
 
-/// Prints as Go's `%f`.
+/// Formats as Go's `%f`.
 fn six_digits(value: f64) -> String {
     match value {
         f64::INFINITY => "+Inf".to_owned(),

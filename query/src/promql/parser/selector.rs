@@ -8,7 +8,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher};
 
 impl Parser<'_> {
-    /// Reads a selector whose name was read, or that begins with a brace.
+    /// Parses a selector after its name, or one that begins with a brace.
     #[inline(never)]
     pub(super) fn selector(&mut self, name: Option<Token>) -> Result<Node> {
         let start = match name {
@@ -21,7 +21,7 @@ impl Parser<'_> {
         Ok(Node::leaf(kind, ValueType::Vector, Span { start, end: self.end }))
     }
 
-    /// Reads a selector that is the whole text.
+    /// Parses a selector that is the whole text.
     pub(super) fn bare_selector(&mut self) -> Result<Vec<Matcher>> {
         let token = *self.peek()?;
         if token.kind == TokenKind::LeftBrace {
@@ -34,7 +34,7 @@ impl Parser<'_> {
         self.matchers(Some(token))
     }
 
-    /// Reads the braces, if there are any, and appends the matcher that the name in front of them stands for.
+    /// Parses the braces, if there are any, and appends the matcher of the name before them.
     fn matchers(&mut self, name: Option<Token>) -> Result<Vec<Matcher>> {
         let mut matchers = Vec::with_capacity(1);
         if self.eat(TokenKind::LeftBrace)? {
@@ -49,7 +49,7 @@ impl Parser<'_> {
         Ok(matchers)
     }
 
-    /// Reads `label="value"`, `"label"="value"` or `"metric"`.
+    /// Parses `label="value"`, `"label"="value"` or `"metric"`.
     fn matcher(&mut self) -> Result<Matcher> {
         let name = *self.peek()?;
         if !matches!(name.kind, TokenKind::Identifier | TokenKind::String) {
@@ -76,10 +76,10 @@ impl Parser<'_> {
         Matcher::new(op, label, &value).map_err(|why| self.error(name.start, why.to_string()))
     }
 
-    /// Reads a literal that names a label, metric or value.
+    /// Parses a literal that is a label name, metric name or value.
     ///
-    /// Prometheus takes any bytes here. In its storage, as in ours, names and values are UTF-8, so other bytes can only
-    /// be a mistake, and here they are refused.
+    /// Prometheus accepts any bytes here. Names and values in its storage and in Varve's are UTF-8, so other bytes are a mistake,
+    /// and rejected.
     fn utf8_literal(&self, token: Token) -> Result<String> {
         String::from_utf8(self.string_literal(token)?)
             .map_err(|e| self.error(token.start, format!("invalid UTF-8 in selector: {}", quoted(e.as_bytes()))))

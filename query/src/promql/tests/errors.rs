@@ -1,4 +1,4 @@
-//! Messages and positions of errors beyond those of the golden files, as Prometheus 3.14 gives them.
+//! Messages and positions of errors that the golden files do not contain, as in Prometheus 3.14.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn check(text: &str, expect: &str) {
 }
 
 #[test]
-fn of_the_lexer() {
+fn errors_of_the_lexer() {
     check("", "unknown position: parse error: no expression found in input");
     check(" # c", "1:1: parse error: no expression found in input");
     check("a =~ b", "1:3: parse error: unexpected character after '=': '~'");
@@ -36,7 +36,7 @@ fn of_the_lexer() {
 }
 
 #[test]
-fn of_the_parser() {
+fn errors_of_the_parser() {
     check("a\n+ )", "2:4: parse error: unexpected right parenthesis ')'");
     check("(a + )", "1:6: parse error: unexpected \")\"");
     check("sum(a b)", "1:7: parse error: unexpected identifier \"b\" in aggregation");
@@ -81,7 +81,7 @@ fn of_the_parser() {
 }
 
 #[test]
-fn of_the_type_checker() {
+fn errors_of_the_type_checker() {
     check("a + bool b", "1:3: parse error: bool modifier can only be used on comparison operators");
     check("1 and a", "1:1: parse error: set operator \"and\" not allowed in binary scalar expression");
     check("a or on (b) group_left c", "1:1: parse error: no grouping allowed for \"or\" operation");
@@ -103,7 +103,7 @@ fn of_the_type_checker() {
 }
 
 #[test]
-fn of_features_that_are_off() {
+fn errors_of_disabled_features() {
     let check = |text: &str, expect: &str| {
         let features = Features { duration_expr: false, ..Features::default() };
         assert_eq!(parse(text, &features).unwrap_err().to_string(), expect, "{text}");
@@ -121,7 +121,7 @@ fn of_features_that_are_off() {
 }
 
 #[test]
-fn of_selectors() {
+fn errors_of_selectors() {
     let check = |text: &str, expect: &str| assert_eq!(parse_selector(text).unwrap_err().to_string(), expect, "{text}");
     check("", "unknown position: parse error: unexpected end of input");
     check("up + 1", "1:4: parse error: unexpected <op:+>");

@@ -1,14 +1,14 @@
-//! What Prometheus makes of thousands of queries.
+//! Trees, prints and errors of Prometheus for thousands of queries.
 
 use serde_json::Value;
 
 use super::*;
 
-/// Where Prometheus 3.14 differs from the version that made the golden files, 3.5: query, what 3.14 gives.
+/// Queries for which Prometheus 3.14 differs from 3.5, the version of the golden files, with the result of 3.14.
 const SINCE_3_5: [(&str, &str); 2] = [
     // printer.go: names in `on` and `group_left` are quoted if they need it. Before, the text could not be parsed again.
     (r#"x * on ("a.b") group_left ("c.d") y"#, r#"x * on ("a.b") group_left ("c.d") y"#),
-    // generated_parser.y: the message names the calls that may stand there.
+    // generated_parser.y: the message lists the allowed calls.
     ("x offset", "1:9: parse error: unexpected end of input in offset, expected number, duration, step(), or range()"),
 ];
 
@@ -95,7 +95,7 @@ fn query_of(line: &str) -> Option<&str> {
         _ => 7,         // range from T to T step D
     };
     let query = words.nth(words_before - 1)?;
-    // The query begins where its first word lies in the line.
+    // The query begins with this word.
     Some(line[query.as_ptr() as usize - line.as_ptr() as usize..].trim_end())
 }
 

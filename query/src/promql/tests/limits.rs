@@ -1,10 +1,10 @@
-//! Long and deep queries end in an error or a tree, never in a crash.
+//! Long and deep queries give an error or a tree, and never crash.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Does everything that can be done with a tree.
+/// Parses a query, and calls everything that walks its tree.
 fn exercise(query: &str) -> ast::Expr {
     let expr = parse(query, &Features::all()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(expr.clone(), expr);
@@ -15,7 +15,7 @@ fn exercise(query: &str) -> ast::Expr {
 }
 
 #[test]
-fn nesting_up_to_the_limit_is_fine() {
+fn nesting_up_to_the_limit_is_accepted() {
     let n = DEPTH_MAX - 1;
     exercise(&format!("{}x{}", "(".repeat(n), ")".repeat(n)));
     exercise(&format!("{}x{}", "abs(".repeat(n), ")".repeat(n)));
@@ -74,10 +74,10 @@ fn a_query_past_the_size_limit_is_an_error() {
 }
 
 #[test]
-fn narrower_bounds_hold_and_wider_ones_do_not() {
+fn limits_can_be_lowered_but_not_raised() {
     let limit = |query: &str, size_max, depth_max| {
-        let features = Features { bounds: Bounds { size_max, depth_max }, ..Features::default() };
-        parse(query, &features).err().map(|refused| refused.limit().expect("the error is that of a bound"))
+        let features = Features { limits: Limits { size_max, depth_max }, ..Features::default() };
+        parse(query, &features).err().map(|refused| refused.limit().expect("the error is that of a limit"))
     };
     assert_eq!(limit("((x))", 5, 3), None);
     assert_eq!(limit("((x))", 4, 3), Some("--query.max-length"));

@@ -8,7 +8,7 @@ mod spans;
 
 use super::*;
 
-/// Returns a file of the folder that is shared with the project, or says that the test is skipped.
+/// Returns a file of the shared folder, or prints that the test is skipped.
 fn shared(path: &str) -> Option<String> {
     let path = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared")).join(path);
     let text = std::fs::read_to_string(&path).ok();

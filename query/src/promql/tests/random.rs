@@ -4,8 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Pieces that queries are made of. Not `Inf`: it is printed with a sign, as Prometheus does, which in `Inf ^ x` reads as
-/// an operator the next time.
+/// Pieces of queries. Not `Inf`: as in Prometheus it is printed with a sign, which is parsed as an operator in `Inf ^ x`.
 const PIECES: &str = r#"
     x sum rate ( ) { } [ ] 5m 300 0x1f 1e3 NaN + - * / % ^ == != <= < >= > </ >/ =~ !~ = @ , : "a" 'b' `c` "\xff" "["
     # and or unless atan2 offset by without on ignoring bool group_left group_right fill fill_left fill_right anchored
@@ -27,7 +26,7 @@ fn pieces() -> Vec<&'static str> {
     PIECES.split_whitespace().chain([" ", "\n"]).collect()
 }
 
-/// Whatever the text is, there is an error or a tree that prints to itself.
+/// Checks that a text gives an error, or a tree that prints to itself.
 fn check(text: &str) -> Result<(), TestCaseError> {
     for features in [Features::all(), Features::default()] {
         let _ = parse_selector(text);
@@ -72,7 +71,7 @@ proptest! {
         check(&chars.iter().collect::<String>())?;
     }
 
-    // Durations of many weeks may lose a millisecond on their way through floating-point seconds, as in Prometheus.
+    // As in Prometheus, durations of many weeks may lose a millisecond in floating-point seconds.
     #[test]
     fn numbers_of_any_size_print_to_themselves(value in any::<f64>(), milliseconds in 0..1_000_000_000_i64) {
         check(&format!("{value} + x @ {value:e} + x offset {milliseconds}ms + {milliseconds}ms"))?;

@@ -1,4 +1,4 @@
-//! Where the nodes of a tree stand.
+//! The positions of the nodes of a tree.
 
 use super::*;
 use ast::{DurationExprKind, Expr, ExprKind, Span};
@@ -7,29 +7,14 @@ fn text(query: &str, span: Span) -> &str {
     &query[span.start..span.end]
 }
 
-/// Lists the texts of all nodes, parents first.
+/// Collects the texts of all nodes, parents first.
 fn spans<'q>(query: &'q str, expr: &Expr, found: &mut Vec<&'q str>) {
     found.push(text(query, expr.span));
-    match &expr.kind {
-        ExprKind::Matrix(matrix) => spans(query, &matrix.selector, found),
-        ExprKind::Subquery(subquery) => spans(query, &subquery.expr, found),
-        ExprKind::Call(call) => call.args.iter().for_each(|arg| spans(query, arg, found)),
-        ExprKind::Aggregate(aggregate) => {
-            aggregate.param.iter().for_each(|param| spans(query, param, found));
-            spans(query, &aggregate.expr, found);
-        }
-        ExprKind::Binary(binary) => {
-            spans(query, &binary.lhs, found);
-            spans(query, &binary.rhs, found);
-        }
-        ExprKind::Unary(unary) => spans(query, &unary.expr, found),
-        ExprKind::Paren(inner) => spans(query, inner, found),
-        ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Vector(_) => {}
-    }
+    expr.children().into_iter().for_each(|child| spans(query, child, found));
 }
 
 #[test]
-fn every_node_knows_its_text() {
+fn every_node_has_its_span() {
     let check = |query: &str, expect: &[&str]| {
         let expr = parse(query, &Features::all()).unwrap();
         let mut found = Vec::new();
@@ -42,7 +27,7 @@ fn every_node_knows_its_text() {
     check("- 5 + +5m", &["- 5 + +5m", "- 5", "+5m"]);
     check("(( a ))", &["(( a ))", "( a )", "a"]);
     check("sum(x) by (a) > 1", &["sum(x) by (a) > 1", "sum(x) by (a)", "x", "1"]);
-    check("topk by (a) (2, x )", &["topk by (a) (2, x )", "2", "x"]);
+    check("topk by (a) (2, x )", &["topk by (a) (2, x )", "x", "2"]);
     check(
         "rate( x{a=\"b\"} [5m] offset 1m )",
         &["rate( x{a=\"b\"} [5m] offset 1m )", "x{a=\"b\"} [5m] offset 1m", "x{a=\"b\"}"],
@@ -52,7 +37,7 @@ fn every_node_knows_its_text() {
 }
 
 #[test]
-fn duration_expressions_know_their_text() {
+fn duration_expressions_have_their_spans() {
     let query = "x[ (5m+1) * -step() ]";
     let expr = parse(query, &Features::all()).unwrap();
     let ExprKind::Matrix(matrix) = &expr.kind else { panic!("{expr:?}") };

@@ -1,0 +1,356 @@
+//! `topk`, `bottomk`, `limitk`, `limit_ratio`: some series of each group, unchanged.
+//!
+//! A series that a step does not select is not present at that step; no value is copied. Series that no step selects any
+//! more are dropped while others arrive.
+
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::LabelHint;
+
+use super::{Groups, ParamRange};
+use crate::annotations::Annotation;
+use crate::decimal::General;
+use crate::error::{Error, Result};
+use crate::eval::Evaluator;
+use crate::eval::columns::{GroupingKeys, Limits, Scalars, Series, StepSet, Vector, series_size};
+use crate::eval::grid::Grid;
+use crate::functions::Direction;
+use crate::functions::sampling::sampling_offset;
+use crate::functions::sort::compare;
+use crate::plan::Aggregate;
+use crate::promql::ast::{AggregateOp, Span};
+
+/// Parameters from here on overflow Prometheus' integers.
+const INTEGER_MAX: f64 = 9_223_372_036_854_775_807.0;
+
+impl Evaluator<'_> {
+    /// `topk(k, v)`, `bottomk(k, v)`, `limitk(k, v)`
+    pub(super) fn top_k(&mut self, aggregate: &Aggregate, span: Span, grid: Grid) -> Result<Vector> {
+        let (ks, range) = self.param(aggregate, grid)?;
+        let valid = check_range(range);
+        let limits = self.limits.clone();
+        let mut selection = TopK::new(aggregate, ks, &limits);
+        self.each_input(&aggregate.expr, grid, &LabelHint::All, 1, &mut |series| {
+            if range.max < 1.0 || valid.is_err() { Ok(()) } else { selection.offer(series) }
+        })?;
+        if range.max < 1.0 {
+            return Ok(self.limits.vector());
+        }
+        valid?;
+        if selection.ignored_histograms {
+            self.annotations.add(Annotation::HistogramIgnored(aggregate.op.as_str()), span);
+        }
+        selection.finish(&limits)
+    }
+
+    /// `limit_ratio(r, v)`: the series whose hash lies in the first part of the hash space, or in the last part for negative
+    /// ratios.
+    pub(super) fn limit_ratio(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
+        let (ratios, range) = self.param(aggregate, grid)?;
+        let limits = self.limits.clone();
+        let (mut selected, mut held, mut charge) = (limits.vector(), limits.samples.held(), limits.ctx.charge());
+        let (mut groups, mut group_of) = (Groups::new(aggregate), Vec::new());
+        self.each_series(&aggregate.expr, grid, &mut |mut series| {
+            limits.check()?;
+            let n_samples = series.column.n_samples();
+            let (group, is_new) = groups.intern(&series.labels);
+            if is_new {
+                charge.grow(GroupingKeys::size(groups.labels(group)))?;
+            }
+            let offset = sampling_offset(&series.labels);
+            let is_selected = |ratio: f64| if ratio >= 0.0 { offset < ratio } else { offset >= 1.0 + ratio };
+            series.column.present.retain(|step| {
+                let ratio = ratios[step].clamp(-1.0, 1.0);
+                ratio != 0.0 && is_selected(ratio)
+            });
+            // As in Prometheus, samples that are not selected count as held until the aggregation is done.
+            held.grow(n_samples - series.column.n_samples())?;
+            if !series.column.present.is_empty() {
+                charge.grow(2 * size_of::<usize>())?;
+                group_of.push(group);
+                selected.push(series)?;
+            }
+            Ok(())
+        })?;
+        drop(held);
+        if range.max == 0.0 && range.min == 0.0 {
+            return Ok(self.limits.vector());
+        }
+        if range.any_nan {
+            return Err(Error::Execution("Ratio value is NaN".into()));
+        }
+        let span = aggregate.param.as_ref().map_or_else(Default::default, |param| param.span);
+        for ratio in range.outside(-1.0, 1.0) {
+            self.annotations.add(Annotation::InvalidRatio(ratio, ratio.signum()), span);
+        }
+        if grid.n_steps == 1 {
+            let order = order_of_limit_ratio(&selected, &group_of);
+            reorder(&mut selected, &order);
+        }
+        Ok(selected)
+    }
+}
+
+/// Fails if a parameter of `topk`, `bottomk` or `limitk` is not a number of series.
+fn check_range(range: ParamRange) -> Result<()> {
+    if range.any_nan {
+        return Err(Error::Execution("Parameter value is NaN".into()));
+    }
+    for (bad, what, value) in
+        [(range.min <= -INTEGER_MAX, "underflows", range.min), (range.max >= INTEGER_MAX, "overflows", range.max)]
+    {
+        if bad {
+            let value = General(value);
+            return Err(Error::Execution(format!("Scalar value {value} {what} int64")));
+        }
+    }
+    Ok(())
+}
+
+/// The series selected so far: a heap for each group and step, and the series that are in some heap.
+struct TopK<'a> {
+    groups: Groups<'a>,
+    ks: Scalars,
+    op: AggregateOp,
+    /// By group, then by step.
+    heaps: Vec<Vec<Heap>>,
+    /// In order of arrival; `None` if no heap has them any more.
+    series: Vec<Option<Selected>>,
+    /// There were histograms, which only `limitk` selects.
+    ignored_histograms: bool,
+    limits: &'a Limits,
+    charge: Charge,
+}
+
+/// A series that is in some heaps.
+struct Selected {
+    series: Box<Series>,
+    n_uses: usize,
+}
+
+impl<'a> TopK<'a> {
+    fn new(aggregate: &'a Aggregate, ks: Scalars, limits: &'a Limits) -> Self {
+        Self {
+            groups: Groups::new(aggregate),
+            ks,
+            op: aggregate.op,
+            heaps: Vec::new(),
+            series: Vec::new(),
+            ignored_histograms: false,
+            limits,
+            charge: limits.ctx.charge(),
+        }
+    }
+
+    /// Offers a series to the heaps of its group.
+    fn offer(&mut self, mut series: Series) -> Result<()> {
+        self.limits.check()?;
+        if self.op != AggregateOp::Limitk && !series.column.histograms.is_empty() {
+            self.ignored_histograms |= series.column.histograms().any(|(step, _)| self.ks[step] >= 1.0);
+            series.column.keep_floats();
+        }
+        let (group, is_new) = self.groups.intern(&series.labels);
+        if is_new {
+            let n_steps = self.ks.len();
+            self.charge.grow(n_steps * size_of::<Heap>() + GroupingKeys::size(self.groups.labels(group)))?;
+            let of_step = |&k: &f64| Heap::new(self.op, if k < 1.0 { 0 } else { k as usize });
+            self.heaps.push(self.ks.iter().map(of_step).collect());
+        }
+        self.charge.grow(series_size(&series) + 2 * size_of::<usize>())?;
+        let (at, mut n_uses) = (self.series.len(), 0);
+        for (step, value) in series.column.iter() {
+            match self.heaps[group][step].offer(Entry { value, at }) {
+                Offer::Rejected => continue,
+                Offer::Added => self.charge.grow(2 * size_of::<Entry>())?,
+                Offer::Replaced(other) => self.release(other),
+            }
+            n_uses += 1;
+        }
+        match n_uses {
+            0 => self.charge.shrink(series_size(&series)),
+            _ => self.series.push(Some(Selected { series: Box::new(series), n_uses })),
+        }
+        Ok(())
+    }
+
+    /// Removes a series from one heap.
+    fn release(&mut self, at: usize) {
+        // A series that is being offered is in each heap only once.
+        let Some(selected) = &mut self.series[at] else { return };
+        selected.n_uses -= 1;
+        if selected.n_uses == 0 {
+            self.charge.shrink(series_size(&selected.series));
+            self.series[at] = None;
+        }
+    }
+
+    /// Returns the selected series, each at the steps that selected it. The series of a single step are in heap order.
+    fn finish(mut self, limits: &Limits) -> Result<Vector> {
+        let n_steps = self.ks.len();
+        self.series.iter_mut().flatten().for_each(|selected| selected.series.column.present = StepSet::empty(n_steps));
+        let mut order = Vec::new();
+        for heaps in &mut self.heaps {
+            for (step, heap) in heaps.iter_mut().enumerate() {
+                for at in heap.entries.iter().map(|entry| entry.at) {
+                    if let Some(selected) = &mut self.series[at] {
+                        selected.series.column.present.insert(step);
+                    }
+                }
+            }
+            if let [heap] = &mut heaps[..] {
+                order.extend(heap.sorted().iter().map(|entry| entry.at));
+            }
+        }
+        let mut vector = limits.vector();
+        let mut indexes = vec![usize::MAX; self.series.len()];
+        for (index, selected) in indexes.iter_mut().zip(self.series) {
+            if let Some(selected) = selected {
+                *index = vector.series.len();
+                vector.push(*selected.series)?;
+            }
+        }
+        if n_steps == 1 {
+            reorder(&mut vector, &order.iter().map(|&at| indexes[at]).collect::<Vec<_>>());
+        }
+        Ok(vector)
+    }
+}
+
+/// Returns the order in which Prometheus' heaps hold the series of a single step, group after group.
+fn order_of_limit_ratio(selected: &Vector, group_of: &[usize]) -> Vec<usize> {
+    let n_groups = group_of.iter().map(|&group| group + 1).max().unwrap_or(0);
+    let mut heaps: Vec<_> = (0..n_groups).map(|_| Heap::new(AggregateOp::LimitRatio, usize::MAX)).collect();
+    for (at, (series, &group)) in selected.series.iter().zip(group_of).enumerate() {
+        if let Some(value) = series.column.get(0) {
+            heaps[group].offer(Entry { value, at });
+        }
+    }
+    heaps.iter().flat_map(|heap| heap.entries.iter().map(|entry| entry.at)).collect()
+}
+
+/// Moves the given series to the front, in this order; the others have no values.
+fn reorder(vector: &mut Vector, order: &[usize]) {
+    let mut ranks = vec![usize::MAX; vector.series.len()];
+    order.iter().enumerate().for_each(|(rank, &series)| ranks[series] = rank);
+    let mut series: Vec<_> = std::mem::take(&mut vector.series).into_iter().zip(ranks).collect();
+    series.sort_by_key(|&(_, rank)| rank);
+    vector.series = series.into_iter().map(|(series, _)| series).collect();
+}
+
+/// A candidate: its value, and the index of its series.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    value: f64,
+    at: usize,
+}
+
+/// The outcome of offering a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Offer {
+    Rejected,
+    Added,
+    /// It replaced the candidate of this series.
+    Replaced(usize),
+}
+
+/// A heap of the best `k` candidates, the worst of them first. Which of several equal candidates stay depends on how the heap
+/// works, so it works like Go's `container/heap`.
+struct Heap {
+    op: AggregateOp,
+    k: usize,
+    entries: Vec<Entry>,
+}
+
+impl Heap {
+    fn new(op: AggregateOp, k: usize) -> Self {
+        Self { op, k, entries: Vec::new() }
+    }
+
+    fn offer(&mut self, entry: Entry) -> Offer {
+        if self.entries.len() < self.k {
+            self.entries.push(entry);
+            self.up(self.entries.len() - 1);
+            return Offer::Added;
+        }
+        if self.k > 0 && self.op != AggregateOp::Limitk {
+            let Entry { value: worst, at } = self.entries[0];
+            if self.worse(worst, entry.value) && !worst.is_nan() || (worst.is_nan() && !entry.value.is_nan()) {
+                self.entries[0] = entry;
+                self.down();
+                return Offer::Replaced(at);
+            }
+        }
+        Offer::Rejected
+    }
+
+    /// Sorts the candidates, the best first.
+    fn sorted(&mut self) -> &[Entry] {
+        let direction = match self.op {
+            AggregateOp::Topk => Direction::Descending,
+            AggregateOp::Bottomk => Direction::Ascending,
+            _ => return &self.entries,
+        };
+        self.entries.sort_by(|a, b| compare(a.value, b.value, direction));
+        &self.entries
+    }
+
+    /// Returns `true` if `a` is removed before `b`; NaN is removed first.
+    fn worse(&self, a: f64, b: f64) -> bool {
+        match self.op {
+            AggregateOp::Bottomk => a.is_nan() || a > b,
+            // For `limitk` and `limit_ratio` values affect only the order of the result.
+            _ => a.is_nan() || a < b,
+        }
+    }
+
+    fn up(&mut self, mut at: usize) {
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if !self.worse(self.entries[at].value, self.entries[parent].value) {
+                break;
+            }
+            self.entries.swap(at, parent);
+            at = parent;
+        }
+    }
+
+    fn down(&mut self) {
+        let mut at = 0;
+        while let Some(left) = self.entries.get(2 * at + 1) {
+            let right = self.entries.get(2 * at + 2).filter(|right| self.worse(right.value, left.value));
+            let child = 2 * at + 1 + usize::from(right.is_some());
+            if !self.worse(self.entries[child].value, self.entries[at].value) {
+                break;
+            }
+            self.entries.swap(at, child);
+            at = child;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(op: AggregateOp, k: usize, values: &[f64], expect: &[usize]) {
+        let mut heap = Heap::new(op, k);
+        for (at, &value) in values.iter().enumerate() {
+            heap.offer(Entry { value, at });
+        }
+        assert_eq!(heap.sorted().iter().map(|entry| entry.at).collect::<Vec<_>>(), expect, "{op:?} {values:?}");
+    }
+
+    #[test]
+    fn the_best_values_are_selected_and_nan_is_never_better() {
+        check(AggregateOp::Topk, 2, &[1.0, 3.0, 2.0], &[1, 2]);
+        check(AggregateOp::Bottomk, 2, &[1.0, 3.0, 2.0], &[0, 2]);
+        check(AggregateOp::Topk, 2, &[f64::NAN, 1.0, f64::NAN, 0.0], &[1, 3]);
+        check(AggregateOp::Topk, 5, &[f64::NAN, 1.0], &[1, 0]);
+        check(AggregateOp::Topk, 0, &[1.0], &[]);
+    }
+
+    #[test]
+    fn limitk_selects_the_first_series() {
+        check(AggregateOp::Limitk, 2, &[1.0, 3.0, 2.0], &[0, 1]);
+        check(AggregateOp::Limitk, 3, &[1.0, 3.0, 0.5, 2.0], &[2, 1, 0]);
+    }
+}

@@ -1,0 +1,297 @@
+//! `histogram_quantile` and related functions, on native histograms and on classic ones: series that differ only in `le`.
+//!
+//! Series are grouped once, with their bounds parsed and sorted; each step then collects the counts of the buckets that it
+//! has. If a step has a native and a classic histogram of the same name and labels, both are skipped.
+
+use std::sync::Arc;
+
+use varve_tsdb::Labels;
+use varve_tsdb::context::Charge;
+
+use super::label::string_arg;
+use crate::annotations::{Annotation, ForcedMonotonicity};
+use crate::decimal;
+use crate::error::Result;
+use crate::eval::columns::{Column, GroupingKeys, Series, StepSet, Vector};
+use crate::eval::grid::Grid;
+use crate::eval::{Evaluator, Sink};
+use crate::functions::classic_histogram::{self, Bucket, Raised};
+use crate::histogram::{FloatHistogram, NanEffect};
+use crate::plan::Plan;
+use crate::promql::ast::Span;
+
+/// The label that holds a bucket's upper bound.
+const BUCKET_LABEL: &str = "le";
+
+/// The series of one classic histogram.
+struct Classic {
+    /// Labels without `le`.
+    labels: Labels,
+    /// Bounds, ascending, and the indexes of their series.
+    buckets: Vec<(f64, usize)>,
+    /// The steps that have a native histogram as well.
+    blocked: Option<StepSet>,
+}
+
+/// A series of native histograms.
+struct Native {
+    labels: Labels,
+    /// Ascending by step.
+    steps: Vec<(usize, Arc<FloatHistogram>)>,
+}
+
+/// The histograms of a vector, classic and native.
+struct Histograms {
+    /// The floats of the vector.
+    vector: Vector,
+    classic: Vec<Classic>,
+    native: Vec<Native>,
+    span: Span,
+    /// Memory of `classic`.
+    _charge: Charge,
+}
+
+/// Moves the native histograms out of a vector, which keeps the floats.
+fn take_native(vector: &mut Vector) -> Vec<Native> {
+    let mut native = Vec::new();
+    for series in vector.series.iter_mut().filter(|series| !series.column.histograms.is_empty()) {
+        let steps = series.column.histograms().map(|(step, histogram)| (step, Arc::clone(histogram))).collect();
+        native.push(Native { labels: series.labels.clone(), steps });
+        series.column.keep_floats();
+    }
+    vector.drop_empty();
+    native
+}
+
+impl Classic {
+    /// Collects the buckets of a step.
+    fn at(&self, vector: &Vector, step: usize, buckets: &mut Vec<Bucket>) {
+        buckets.clear();
+        if self.blocked.as_ref().is_some_and(|blocked| blocked.contains(step)) {
+            return;
+        }
+        let present = self.buckets.iter().filter_map(|&(upper, at)| {
+            let count = vector.series[at].column.get(step)?;
+            Some(Bucket { upper, count })
+        });
+        buckets.extend(present);
+    }
+}
+
+impl Evaluator<'_> {
+    /// `histogram_quantile(q, v)`
+    pub(super) fn histogram_quantile(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
+        let quantiles = self.scalar(&args[0], grid)?;
+        let vector = self.vector(&args[1], grid)?;
+        self.check_quantiles(&quantiles, args[0].span);
+        let histograms = self.histograms(vector, args[1].span, grid)?;
+        let mut out = self.limits.vector();
+        self.each_quantile(&histograms, &quantiles, grid, &mut |series| out.push(series))?;
+        self.without_names(out)
+    }
+
+    /// `histogram_quantiles(v, label, q, ...)`
+    pub(super) fn histogram_quantiles(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
+        let label = string_arg(&args[1])?;
+        let vector = self.vector(&args[0], grid)?;
+        let quantiles = args[2..].iter().map(|arg| self.scalar(arg, grid)).collect::<Result<Vec<_>>>()?;
+        args[2..].iter().zip(&quantiles).for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span));
+        let histograms = self.histograms(vector, args[0].span, grid)?;
+        let mut out = self.limits.vector();
+        for quantiles in &quantiles {
+            self.each_quantile(&histograms, quantiles, grid, &mut |series| {
+                split_by_quantile(series, quantiles, label).into_iter().try_for_each(|series| out.push(series))
+            })?;
+        }
+        self.without_names(out)
+    }
+
+    /// `histogram_fraction(lower, upper, v)`
+    pub(super) fn histogram_fraction(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
+        let (lower, upper) = (self.scalar(&args[0], grid)?, self.scalar(&args[1], grid)?);
+        let vector = self.vector(&args[2], grid)?;
+        let histograms = self.histograms(vector, args[2].span, grid)?;
+        let mut out = self.limits.vector();
+        for native in &histograms.native {
+            let fraction = |step, histogram: &FloatHistogram| histogram.fraction(lower[step], upper[step]);
+            out.push(self.of_native(native, histograms.span, grid, fraction)?)?;
+        }
+        for classic in &histograms.classic {
+            let fraction = |step, buckets: &mut Vec<Bucket>| {
+                (classic_histogram::fraction(lower[step], upper[step], buckets), None)
+            };
+            out.push(self.of_classic(classic, &histograms, grid, fraction)?)?;
+        }
+        self.without_names(out)
+    }
+
+    /// Computes a quantile of each histogram at every step.
+    fn each_quantile(&mut self, histograms: &Histograms, quantiles: &[f64], grid: Grid, sink: Sink<'_>) -> Result<()> {
+        for native in &histograms.native {
+            let quantile = |step: usize, histogram: &FloatHistogram| histogram.quantile(quantiles[step]);
+            sink(self.of_native(native, histograms.span, grid, quantile)?)?;
+        }
+        for classic in &histograms.classic {
+            let quantile =
+                |step: usize, buckets: &mut Vec<Bucket>| classic_histogram::quantile(quantiles[step], buckets);
+            sink(self.of_classic(classic, histograms, grid, quantile)?)?;
+        }
+        Ok(())
+    }
+
+    /// Warns of quantiles outside of [0, 1]. Called once all arguments are evaluated: of equal annotations the position of
+    /// the outermost is reported.
+    fn check_quantiles(&mut self, quantiles: &[f64], span: Span) {
+        let mut before = None;
+        for &q in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
+            if before.replace(q.to_bits()) != Some(q.to_bits()) {
+                self.annotations.add(Annotation::InvalidQuantile(q), span);
+            }
+        }
+    }
+
+    /// Computes a number for each native histogram of a series.
+    fn of_native(
+        &mut self,
+        native: &Native,
+        span: Span,
+        grid: Grid,
+        of: impl Fn(usize, &FloatHistogram) -> (f64, Option<NanEffect>),
+    ) -> Result<Series> {
+        self.limits.check()?;
+        let mut column = self.limits.column(grid.n_steps)?;
+        for (step, histogram) in &native.steps {
+            let (value, effect) = of(*step, histogram);
+            column.set(*step, value);
+            if let Some(effect) = effect {
+                let metric_name = self.known_name(&native.labels);
+                self.annotations.add(Annotation::NanObservations { metric_name, effect }, span);
+            }
+        }
+        Ok(Series { labels: native.labels.clone(), drop_name: true, column })
+    }
+
+    /// Computes a number for a classic histogram at every step.
+    fn of_classic(
+        &mut self,
+        classic: &Classic,
+        histograms: &Histograms,
+        grid: Grid,
+        of: impl Fn(usize, &mut Vec<Bucket>) -> (f64, Option<Raised>),
+    ) -> Result<Series> {
+        self.limits.check()?;
+        let mut column = self.limits.column(grid.n_steps)?;
+        let mut buckets = Vec::new();
+        for step in 0..grid.n_steps {
+            classic.at(&histograms.vector, step, &mut buckets);
+            if buckets.is_empty() {
+                continue;
+            }
+            let (value, raised) = of(step, &mut buckets);
+            column.set(step, value);
+            if let Some(Raised { bounds, difference_max }) = raised {
+                let times_ms = (grid.time_ms(step), grid.time_ms(step));
+                let metric_name = self.known_name(&classic.labels);
+                let forced = ForcedMonotonicity { metric_name, times_ms, bounds, difference_max, n_histograms: 1 };
+                self.annotations.add(Annotation::ForcedMonotonicity(forced), histograms.span);
+            }
+        }
+        Ok(Series { labels: classic.labels.clone(), drop_name: true, column })
+    }
+
+    /// Groups series into histograms, in the order in which these appear. Warns of series without a valid `le`, and drops
+    /// steps that have both a classic and a native histogram.
+    fn histograms(&mut self, mut vector: Vector, span: Span, grid: Grid) -> Result<Histograms> {
+        let mut native = take_native(&mut vector);
+        let (mut classic, mut charge): (Vec<Classic>, _) = (Vec::new(), self.limits.ctx.charge());
+        let mut groups = GroupingKeys::default();
+        for (at, series) in vector.series.iter().enumerate() {
+            self.limits.check()?;
+            let label = series.labels.get(BUCKET_LABEL).unwrap_or("");
+            let Some(upper) = parse_bound(label) else {
+                let metric_name = self.known_name(&series.labels);
+                self.annotations.add(Annotation::BadBucketLabel { metric_name, label: label.into() }, span);
+                continue;
+            };
+            let (group, is_new) = groups.intern(&series.labels, |name| name != BUCKET_LABEL);
+            charge.grow(2 * size_of::<(f64, usize)>())?;
+            if is_new {
+                let labels = groups.labels()[group].clone();
+                charge.grow(GroupingKeys::size(&labels) + 2 * size_of::<Classic>())?;
+                classic.push(Classic { labels, buckets: Vec::new(), blocked: None });
+            }
+            classic[group].buckets.push((upper, at));
+        }
+        for histogram in &mut classic {
+            histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        for native in &mut native {
+            if let Some(group) = groups.get(&native.labels, |_| true)
+                && block(&mut classic[group], native, &vector, grid)
+            {
+                let metric_name = self.known_name(&native.labels);
+                self.annotations.add(Annotation::ClassicAndNative(metric_name), span);
+            }
+        }
+        Ok(Histograms { vector, classic, native, span, _charge: charge })
+    }
+
+    /// Returns the metric name if it is still known: with delayed name removal.
+    fn known_name(&self, labels: &Labels) -> String {
+        let delayed = self.settings.features.delayed_name_removal;
+        if delayed { labels.metric_name().to_owned() } else { String::new() }
+    }
+}
+
+/// Drops the steps that have both a classic and a native histogram; returns `true` if there are any.
+fn block(classic: &mut Classic, native: &mut Native, vector: &Vector, grid: Grid) -> bool {
+    let mut blocked = StepSet::empty(grid.n_steps);
+    let mut buckets = Vec::new();
+    native.steps.retain(|(step, _)| {
+        classic.at(vector, *step, &mut buckets);
+        if !buckets.is_empty() {
+            blocked.insert(*step);
+        }
+        buckets.is_empty()
+    });
+    let any = !blocked.is_empty();
+    classic.blocked = Some(blocked);
+    any
+}
+
+/// Splits a series by the quantile of each step, which is added as a label.
+fn split_by_quantile(series: Series, quantiles: &[f64], label: &str) -> Vec<Series> {
+    let mut split: Vec<(u64, Series)> = Vec::new();
+    for (step, value) in series.column.iter() {
+        let bits = quantiles[step].to_bits();
+        let at = split.iter().position(|(known, _)| *known == bits).unwrap_or_else(|| {
+            let labels = series.labels.with(label, &decimal::open_metrics(quantiles[step]));
+            let column = Column::absent(quantiles.len());
+            split.push((bits, Series { labels, drop_name: series.drop_name, column }));
+            split.len() - 1
+        });
+        split[at].1.column.set(step, value);
+    }
+    split.into_iter().map(|(_, series)| series).collect()
+}
+
+/// Parses a bound as Go's `strconv.ParseFloat`.
+fn parse_bound(text: &str) -> Option<f64> {
+    let value: f64 = text.parse().ok()?;
+    // Go returns an error on overflow, Rust infinity.
+    let overflows = value.is_infinite() && text.contains(|c: char| c.is_ascii_digit());
+    (!overflows).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_numbers_in_go_syntax() {
+        assert_eq!(parse_bound("+Inf"), Some(f64::INFINITY));
+        assert_eq!(parse_bound("0.1"), Some(0.1));
+        assert_eq!(parse_bound("1e3"), Some(1000.0));
+        assert_eq!((parse_bound(""), parse_bound("x"), parse_bound("1e999")), (None, None, None));
+    }
+}

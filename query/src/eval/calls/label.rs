@@ -1,0 +1,81 @@
+//! `label_replace` and `label_join`: functions of labels, whatever the values.
+
+use varve_tsdb::Labels;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::regexp::Rewrite;
+
+use crate::error::{Error, Result};
+use crate::eval::Evaluator;
+use crate::eval::columns::Vector;
+use crate::eval::grid::Grid;
+use crate::plan::{Plan, PlanKind};
+
+impl Evaluator<'_> {
+    /// `label_replace(v, dst, replacement, src, regex)`
+    pub(super) fn label_replace(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
+        let [dst, src] = [label_arg(&args[1])?, label_arg(&args[3])?];
+        let [template, pattern] = [string_arg(&args[2])?, string_arg(&args[4])?];
+        let invalid = |what: &str, text: &str| Error::Execution(format!("invalid {what} in label_replace(): {text}"));
+        let rewrite = Rewrite::parse(pattern, template).map_err(|_| invalid("regular expression", pattern))?;
+        let dst = dst.filter(|dst| !dst.is_empty());
+        let dst = dst.ok_or_else(|| invalid("destination label name", &printed(&args[1])))?;
+        self.relabelled(&args[0], grid, dst, |labels| rewrite.apply(src.and_then(|src| labels.get(src)).unwrap_or("")))
+    }
+
+    /// `label_join(v, dst, separator, src, ...)`
+    pub(super) fn label_join(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
+        let sources = args[3..].iter().map(|arg| joined_label("source", arg)).collect::<Result<Vec<_>>>()?;
+        let (dst, separator) = (joined_label("destination", &args[1])?, string_arg(&args[2])?);
+        self.relabelled(&args[0], grid, dst, |labels| {
+            let values: Vec<_> = sources.iter().map(|source| labels.get(source).unwrap_or("")).collect();
+            Some(values.join(separator))
+        })
+    }
+
+    /// Evaluates a vector, and sets the label `dst` of each series to the value that `value` returns for its labels.
+    fn relabelled(
+        &mut self,
+        arg: &Plan,
+        grid: Grid,
+        dst: &str,
+        value: impl Fn(&Labels) -> Option<String>,
+    ) -> Result<Vector> {
+        let mut vector = self.vector(arg, grid)?;
+        for series in &mut vector.series {
+            self.limits.check()?;
+            if let Some(value) = value(&series.labels) {
+                series.labels = series.labels.with(dst, &value);
+                series.drop_name &= dst != METRIC_NAME;
+            }
+        }
+        vector.merge_same_labels()?;
+        Ok(vector)
+    }
+}
+
+/// Returns a label name of `label_join`.
+fn joined_label<'p>(what: &str, arg: &'p Plan) -> Result<&'p str> {
+    let invalid = || Error::Execution(format!("invalid {what} label name in label_join(): {}", printed(arg)));
+    label_arg(arg)?.filter(|name| !name.is_empty()).ok_or_else(invalid)
+}
+
+/// Returns a string that becomes a label value. Labels cannot hold strings that are not UTF-8.
+pub(super) fn string_arg(arg: &Plan) -> Result<&str> {
+    label_arg(arg)?.ok_or_else(|| Error::Unsupported(format!("string is not UTF-8: {}", printed(arg))))
+}
+
+/// Returns a string that names a label; `None` if it is not UTF-8, as no label has such a name.
+fn label_arg(arg: &Plan) -> Result<Option<&str>> {
+    match &arg.kind {
+        PlanKind::String(text) => Ok(std::str::from_utf8(text).ok()),
+        _ => Err(Error::Execution("expected a string literal".into())),
+    }
+}
+
+/// Returns a string argument for an error message.
+fn printed(arg: &Plan) -> String {
+    match &arg.kind {
+        PlanKind::String(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => String::new(),
+    }
+}

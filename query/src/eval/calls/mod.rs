@@ -1,0 +1,186 @@
+//! Function calls that return vectors.
+
+mod histogram;
+mod info;
+mod label;
+mod sort;
+
+use std::cmp::Ordering;
+
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, MatchOp, Matcher};
+
+use crate::date::Civil;
+use crate::error::{Error, Result};
+use crate::eval::Evaluator;
+use crate::eval::columns::{Column, Series, StepSet, Vector};
+use crate::eval::grid::Grid;
+use crate::eval::select::SampleField;
+use crate::eval::stream::{Stage, StageKind};
+use crate::functions::{Implementation, SeriesFunction};
+use crate::math::float;
+use crate::plan::{Call, Plan, PlanKind, Selector};
+
+/// Returns the stage that maps each float of a column to `of(step, value)`.
+fn map_floats<'p>(of: impl Fn(usize, f64) -> f64 + Send + Sync + 'p) -> StageKind<'p> {
+    StageKind::Floats(Box::new(move |column| map(column, &of)))
+}
+
+fn map(column: &mut Column, of: impl Fn(usize, f64) -> f64) {
+    let Column { values, present, .. } = column;
+    present.iter().for_each(|step| values[step] = of(step, values[step]));
+}
+
+impl Evaluator<'_> {
+    /// Evaluates a call that returns a vector.
+    pub(super) fn call(&mut self, plan: &Plan, call: &Call, grid: Grid) -> Result<Vector> {
+        let args = &call.args;
+        match call.implementation {
+            Implementation::OverRange(_) => self.materialize(plan, grid),
+            Implementation::PerSeries(SeriesFunction::Calendar(of)) if args.is_empty() => {
+                let values = grid.times_ms().map(|time_ms| of(&Civil::of_seconds(time_ms / 1000))).collect();
+                self.single(Labels::empty(), Column::full(values))
+            }
+            Implementation::PerSeries(_) => self.staged(plan, grid),
+            Implementation::Vector => {
+                let column = Column::full(self.scalar(&args[0], grid)?.into_values());
+                self.single(Labels::empty(), column)
+            }
+            Implementation::Timestamp => self.timestamp(&args[0], grid),
+            Implementation::StartTimestamp => self.start_timestamp(&args[0], grid),
+            Implementation::Absent => self.absent(&args[0], grid),
+            Implementation::AbsentOverTime => {
+                let present = self.present_over_range(call, grid)?;
+                self.ones_except(&present, absent_labels(&args[0]), grid)
+            }
+            Implementation::Sort(direction) => self.sort(plan, &args[0], direction, grid),
+            Implementation::SortByLabel(direction) => self.sort_by_label(plan, args, direction, grid),
+            Implementation::LabelReplace => self.label_replace(args, grid),
+            Implementation::LabelJoin => self.label_join(args, grid),
+            Implementation::HistogramQuantile => self.histogram_quantile(args, grid),
+            Implementation::HistogramQuantiles => self.histogram_quantiles(args, grid),
+            Implementation::HistogramFraction => self.histogram_fraction(args, grid),
+            Implementation::Info => self.info(args, grid),
+            Implementation::Time | Implementation::Pi | Implementation::Scalar | Implementation::Extremum(_) => {
+                Err(Error::mistyped(crate::promql::ast::ValueType::Vector))
+            }
+        }
+    }
+
+    /// Returns the stage of a function that works on each series by itself; `None` for other functions.
+    pub(super) fn call_stage<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<Option<StageKind<'p>>> {
+        let Implementation::PerSeries(function) = call.implementation else { return Ok(None) };
+        let args = &call.args;
+        Ok(Some(match function {
+            SeriesFunction::Map(of) => map_floats(move |_, value| of(value)),
+            SeriesFunction::Calendar(of) => map_floats(move |_, value| of(&Civil::of_seconds(float::to_i64(value)))),
+            SeriesFunction::Round => {
+                let nearest = args.get(1).map(|nearest| self.scalar(nearest, grid)).transpose()?;
+                map_floats(move |step, value| {
+                    // The inverse has smaller rounding errors: 1/0.1 is exact.
+                    let inverse = 1.0 / nearest.as_ref().map_or(1.0, |nearest| nearest[step]);
+                    (value * inverse + 0.5).floor() / inverse
+                })
+            }
+            SeriesFunction::Clamp { min, max } => {
+                self.clamp(min.and_then(|min| args.get(min)), max.and_then(|max| args.get(max)), grid)?
+            }
+            SeriesFunction::OfHistograms(of) => StageKind::Histograms(of),
+        }))
+    }
+
+    fn clamp<'p>(&mut self, min: Option<&Plan>, max: Option<&Plan>, grid: Grid) -> Result<StageKind<'p>> {
+        let mut bound = |plan: Option<&Plan>, default: f64| match plan {
+            Some(plan) => self.scalar(plan, grid),
+            None => self.constant(default, grid),
+        };
+        let min = bound(min, f64::NEG_INFINITY)?;
+        let max = bound(max, f64::INFINITY)?;
+        Ok(StageKind::Floats(Box::new(move |column| {
+            // No value remains where the maximum is less than the minimum; NaN is not.
+            column.present.retain(|step| max[step].partial_cmp(&min[step]) != Some(Ordering::Less));
+            map(column, |step, value| float::max(min[step], float::min(max[step], value)));
+        })))
+    }
+
+    /// Returns a vector of one series.
+    fn single(&self, labels: Labels, column: Column) -> Result<Vector> {
+        let mut vector = self.limits.vector();
+        vector.push(Series { labels, drop_name: false, column })?;
+        Ok(vector)
+    }
+
+    /// Returns the timestamps of a selector's samples; for any other argument, those of the steps.
+    fn timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
+        let PlanKind::Selector(selector) = &arg.unwrap_step_invariant().kind else {
+            let mut vector = self.vector(arg, grid)?;
+            // Histograms have timestamps as floats have.
+            vector.series.iter_mut().for_each(|series| series.column.histograms.clear());
+            let kind = map_floats(|step, _| grid.time_ms(step) as f64 / 1000.0);
+            return self.apply_stage(vector, &Stage { id: usize::MAX, kind });
+        };
+        let mut vector = self.limits.vector();
+        let mut push = |series| vector.push(series);
+        match selector.extension {
+            None => self.each_timestamp(arg.id, selector, SampleField::Timestamp, grid, &mut push)?,
+            Some(_) => self.each_series(arg, grid, &mut push)?,
+        }
+        self.without_names(vector)
+    }
+
+    /// Returns the start timestamps of a plain selector's samples; none without the feature, and for any other argument.
+    fn start_timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
+        let is_on = self.settings.features.use_start_timestamps;
+        let PlanKind::Selector(selector @ Selector { extension: None, .. }) = &arg.unwrap_step_invariant().kind else {
+            return self.vector(arg, grid).map(|_| self.limits.vector());
+        };
+        let mut vector = self.limits.vector();
+        let mut push = |series| if is_on { vector.push(series) } else { Ok(()) };
+        self.each_timestamp(arg.id, selector, SampleField::StartTimestamp, grid, &mut push)?;
+        self.without_names(vector)
+    }
+
+    fn absent(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
+        let mut present = StepSet::empty(grid.n_steps);
+        self.each_series(arg, grid, &mut |series| {
+            present.union_with(&series.column.present);
+            Ok(())
+        })?;
+        self.ones_except(&present, absent_labels(arg), grid)
+    }
+
+    /// Returns one series with the value 1 at all steps except `steps`.
+    fn ones_except(&self, steps: &StepSet, labels: Labels, grid: Grid) -> Result<Vector> {
+        let mut column = Column::full(vec![1.0; grid.n_steps]);
+        column.present.subtract(steps);
+        self.single(labels, column)
+    }
+}
+
+/// Returns the labels that every series of a selector has; none for any other argument.
+///
+/// As in Prometheus, a label with several matchers is skipped. The order of the matchers is the one into which Prometheus'
+/// index sorts them: those that only exclude series come last.
+fn absent_labels(arg: &Plan) -> Labels {
+    let matchers = match &arg.unwrap_step_invariant().kind {
+        PlanKind::Selector(selector) => &selector.matchers,
+        PlanKind::Range(range) => &range.selector.matchers,
+        _ => return Labels::empty(),
+    };
+    let required: Vec<_> = matchers.iter().filter(|matcher| !matcher.matches_empty()).map(Matcher::name).collect();
+    let excludes = |matcher: &&Matcher| {
+        let negative = matches!(matcher.op(), MatchOp::NotEqual | MatchOp::NotRegexp);
+        !required.contains(&matcher.name()) || (negative && matcher.matches_empty())
+    };
+    let mut labels = Labels::empty();
+    let mut seen: Vec<&str> = Vec::new();
+    let (last, first): (Vec<_>, Vec<_>) = matchers.iter().partition(excludes);
+    for matcher in first.into_iter().chain(last).filter(|matcher| matcher.name() != METRIC_NAME) {
+        let first_equal = matcher.op() == MatchOp::Equal && !seen.contains(&matcher.name());
+        labels = labels.with(matcher.name(), if first_equal { matcher.value() } else { "" });
+        if first_equal {
+            seen.push(matcher.name());
+        }
+    }
+    labels
+}

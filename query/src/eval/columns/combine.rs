@@ -1,0 +1,140 @@
+//! Binary operators between columns, either of which may have histograms.
+
+use std::collections::BTreeMap;
+
+use super::{Column, Limits, StepSet};
+use crate::annotations::{Annotation, Annotations};
+use crate::error::Result;
+use crate::functions::arithmetic;
+use crate::functions::operators::{self, Element, Outcome, is_trim};
+use crate::functions::window::SampleValue;
+use crate::plan::Link;
+use crate::promql::ast::{BinaryOp, Span};
+
+/// Returns the value of a column at a step that has one.
+pub(crate) fn element(column: &Column, step: usize) -> Element<'_> {
+    column.histogram(step).map_or_else(|| Element::Float(column.values[step]), Element::Histogram)
+}
+
+/// The annotations of an operator. As in Prometheus, only the last one of each step is reported.
+#[derive(Debug, Default)]
+pub(crate) struct OperatorAnnotations {
+    /// By step; with the position of the series in the order in which Prometheus visits them.
+    last: BTreeMap<usize, (usize, Annotation)>,
+}
+
+impl OperatorAnnotations {
+    /// Adds an annotation about the series at position `order`.
+    pub(crate) fn add(&mut self, step: usize, order: usize, annotation: Annotation) {
+        if self.last.get(&step).is_none_or(|(last, _)| *last <= order) {
+            self.last.insert(step, (order, annotation));
+        }
+    }
+
+    /// Adds the annotations of series that come after all of these.
+    pub(crate) fn extend(&mut self, later: Self) {
+        self.last.extend(later.last);
+    }
+
+    /// Adds them to the annotations of the query, each once.
+    pub(crate) fn add_to(self, annotations: &mut Annotations, span: Span) {
+        let mut added = Vec::new();
+        for (_, annotation) in self.last.into_values() {
+            if !added.contains(&annotation) {
+                annotations.add(annotation.clone(), span);
+                added.push(annotation);
+            }
+        }
+    }
+}
+
+/// Combines two values at each of `steps`; with `return_bool` the results are those of the comparison. Returns the steps
+/// that have a result before the comparison filters them. The caller charges `out` when it keeps it.
+pub(crate) fn combine_steps(
+    steps: &StepSet,
+    return_bool: bool,
+    outcome: impl Fn(usize) -> Outcome,
+    mut annotate: impl FnMut(usize, Annotation),
+    limits: &Limits,
+    out: &mut Column,
+) -> Result<StepSet> {
+    let mut charge = limits.ctx.charge();
+    let mut combined = steps.clone();
+    for step in steps.iter() {
+        limits.check()?;
+        let Outcome { value, holds, annotation } = outcome(step);
+        if let Some(annotation) = annotation {
+            annotate(step, annotation);
+        }
+        match value {
+            None => combined.remove(step),
+            Some(_) if return_bool => out.set(step, f64::from(u8::from(holds))),
+            Some(_) if !holds => {}
+            Some(SampleValue::Float(value)) => out.set(step, value),
+            Some(SampleValue::Histogram(histogram)) => {
+                charge.grow(histogram.size())?;
+                out.push_histogram(step, histogram);
+            }
+        }
+    }
+    Ok(combined)
+}
+
+/// Returns `true` if the metric name no longer describes the result of an operator.
+pub(crate) fn changes_meaning(link: &Link) -> bool {
+    arithmetic::changes_meaning(link.op) || link.return_bool
+}
+
+/// Applies an operator to a column, that of the `order`-th series, and a scalar, which is the left operand if `swapped`.
+pub(crate) fn with_scalar(
+    link: &Link,
+    column: &mut Column,
+    scalar: &[f64],
+    swapped: bool,
+    order: usize,
+    annotations: &mut OperatorAnnotations,
+    limits: &Limits,
+) -> Result<()> {
+    // Fast path: floats only.
+    if column.histograms.is_empty() && !is_trim(link.op) {
+        column_and_scalar(link, column, scalar, swapped);
+        return Ok(());
+    }
+    let mut result = limits.column(scalar.len())?;
+    let outcome = |step| element_and_scalar(link.op, column, step, scalar[step], swapped);
+    let annotate = |step, annotation| annotations.add(step, order, annotation);
+    combine_steps(&column.present, link.return_bool, outcome, annotate, limits, &mut result)?;
+    *column = result;
+    Ok(())
+}
+
+/// Applies an operator to the floats of a column and a scalar.
+fn column_and_scalar(link: &Link, column: &mut Column, scalar: &[f64], swapped: bool) {
+    let Column { values, present, .. } = column;
+    let Some(compare) = arithmetic::comparison(link.op) else {
+        return arithmetic::columns(link.op, values, scalar, swapped);
+    };
+    let holds = |value: f64, step: usize| match swapped {
+        true => compare(scalar[step], value),
+        false => compare(value, scalar[step]),
+    };
+    if link.return_bool {
+        let values = values.iter_mut().enumerate();
+        values.for_each(|(step, value)| *value = f64::from(u8::from(holds(*value, step))));
+    } else {
+        present.retain(|step| holds(values[step], step));
+    }
+}
+
+/// Applies an operator to a value and a scalar; a comparison returns the value, whichever side it is on.
+fn element_and_scalar(op: BinaryOp, column: &Column, step: usize, scalar: f64, swapped: bool) -> Outcome {
+    let (value, scalar) = (element(column, step), Element::Float(scalar));
+    if !swapped {
+        return operators::combine(op, value, scalar);
+    }
+    let mut outcome = operators::combine(op, scalar, value);
+    if arithmetic::comparison(op).is_some() && outcome.value.is_some() {
+        outcome.value = Some(SampleValue::Float(column.values[step]));
+    }
+    outcome
+}

@@ -1,0 +1,85 @@
+//! Grouping keys: subsets of labels that identify a group, such as those of `by` and `on`.
+//!
+//! A label set is looked up without building its key; each key is built once.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use varve_tsdb::Labels;
+
+/// Interned keys, numbered in order of appearance.
+#[derive(Debug, Default)]
+pub(crate) struct GroupingKeys {
+    hasher: DefaultHashBuilder,
+    table: HashTable<usize>,
+    labels: Vec<Labels>,
+}
+
+impl GroupingKeys {
+    /// Returns the index of the key that consists of the labels that `keep` selects, and `true` if it is new.
+    pub(crate) fn intern(&mut self, labels: &Labels, keep: impl Fn(&str) -> bool) -> (usize, bool) {
+        let hash = hash(&self.hasher, labels, &keep);
+        if let Some(index) = self.find(hash, labels, &keep) {
+            return (index, false);
+        }
+        let index = self.labels.len();
+        self.labels.push(labels.filter(&keep));
+        let Self { hasher, table, labels } = self;
+        table.insert_unique(hash, index, |&index| self::hash(hasher, &labels[index], &|_: &str| true));
+        (index, true)
+    }
+
+    /// Returns the index of the key that consists of the labels that `keep` selects, if it is known.
+    pub(crate) fn get(&self, labels: &Labels, keep: impl Fn(&str) -> bool) -> Option<usize> {
+        self.find(hash(&self.hasher, labels, &keep), labels, &keep)
+    }
+
+    /// Returns the keys by index.
+    pub(crate) fn labels(&self) -> &[Labels] {
+        &self.labels
+    }
+
+    /// Returns the keys by index.
+    pub(crate) fn into_labels(self) -> Vec<Labels> {
+        self.labels
+    }
+
+    /// Returns the size of a key in bytes.
+    pub(crate) fn size(labels: &Labels) -> usize {
+        labels.size() + size_of::<Labels>() + 2 * size_of::<usize>()
+    }
+
+    fn find(&self, hash: u64, labels: &Labels, keep: &impl Fn(&str) -> bool) -> Option<usize> {
+        let is_it = |&index: &usize| self.labels[index].iter().eq(labels.iter().filter(|(name, _)| keep(name)));
+        self.table.find(hash, is_it).copied()
+    }
+}
+
+fn hash(hasher: &DefaultHashBuilder, labels: &Labels, keep: &impl Fn(&str) -> bool) -> u64 {
+    let mut state = hasher.build_hasher();
+    labels.iter().filter(|(name, _)| keep(name)).for_each(|pair| pair.hash(&mut state));
+    state.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_sets_with_equal_keys_share_an_index() {
+        let labels = |text: &str| Labels::from_pairs(text.split(',').filter_map(|pair| pair.split_once('='))).unwrap();
+        let by = |name: &str| name == "a" || name == "b";
+        let mut keys = GroupingKeys::default();
+        let mut intern = |text: &str| keys.intern(&labels(text), by);
+        assert_eq!(intern("a=1,c=1"), (0, true));
+        assert_eq!(intern("b=1,c=1"), (1, true));
+        assert_eq!(intern("a=1,c=2"), (0, false));
+        assert_eq!(intern("c=2"), (2, true));
+        assert_eq!(
+            (0..100).map(|i| intern(&format!("a={i},b=2,d={i}")).0).collect::<Vec<_>>(),
+            (3..103).collect::<Vec<_>>()
+        );
+        assert_eq!(keys.labels()[1], labels("b=1"));
+        assert_eq!((keys.get(&labels("a=1,z=1"), by), keys.get(&labels("a=7"), by)), (Some(0), None));
+    }
+}

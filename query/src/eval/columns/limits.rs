@@ -1,0 +1,113 @@
+//! What an evaluation may hold: samples, and bytes of the request's memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use varve_tsdb::QueryContext;
+use varve_tsdb::context::Charge;
+
+use super::Column;
+use crate::error::{Error, Result};
+
+/// Columns of up to this many steps are allocated before they are charged.
+const SMALL_COLUMN_STEPS: usize = 512;
+
+/// The number of samples a query holds, and its limit.
+#[derive(Debug, Clone)]
+pub(crate) struct SampleLimit {
+    held: Arc<AtomicUsize>,
+    /// Maximum of `held` so far.
+    peak: Arc<AtomicUsize>,
+    max: usize,
+}
+
+impl SampleLimit {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { held: Arc::default(), peak: Arc::default(), max }
+    }
+
+    /// Returns the peak number of samples held at once.
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Returns a guard that holds no samples yet.
+    pub(crate) fn held(&self) -> HeldSamples {
+        HeldSamples { limit: self.clone(), n_samples: 0 }
+    }
+
+    /// Fails if `n_samples` more would exceed the limit.
+    pub(crate) fn check(&self, n_samples: usize) -> Result<()> {
+        if self.held.load(Ordering::Relaxed).saturating_add(n_samples) > self.max {
+            return Err(Error::too_many_samples());
+        }
+        Ok(())
+    }
+}
+
+/// Samples that count as held until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HeldSamples {
+    limit: SampleLimit,
+    n_samples: usize,
+}
+
+impl HeldSamples {
+    /// Returns the number of samples.
+    pub(crate) fn n_samples(&self) -> usize {
+        self.n_samples
+    }
+
+    /// Counts more samples as held.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the query holds too many.
+    pub(crate) fn grow(&mut self, n_samples: usize) -> Result<()> {
+        let SampleLimit { held, peak, max } = &self.limit;
+        let before = held.fetch_add(n_samples, Ordering::Relaxed);
+        self.n_samples += n_samples;
+        let after = before.saturating_add(n_samples);
+        peak.fetch_max(after, Ordering::Relaxed);
+        if after > *max { Err(Error::too_many_samples()) } else { Ok(()) }
+    }
+}
+
+impl Drop for HeldSamples {
+    fn drop(&mut self) {
+        self.limit.held.fetch_sub(self.n_samples, Ordering::Relaxed);
+    }
+}
+
+/// The limits of an evaluation; passed to everything that builds vectors.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) ctx: QueryContext,
+    pub(crate) samples: SampleLimit,
+}
+
+impl Limits {
+    /// Fails if the request was interrupted or its deadline has passed.
+    pub(crate) fn check(&self) -> Result<()> {
+        Ok(self.ctx.check()?)
+    }
+
+    /// Charges the memory of a column before it is allocated.
+    pub(crate) fn charge_column(&self, n_steps: usize) -> Result<Charge> {
+        // More steps than samples allowed cannot succeed, and must not be allocated.
+        if n_steps > self.samples.max {
+            return Err(Error::too_many_samples());
+        }
+        let mut charge = self.ctx.charge();
+        charge.grow(Column::size(n_steps))?;
+        Ok(charge)
+    }
+
+    /// Creates a column without values; the caller charges it when it keeps it.
+    pub(crate) fn column(&self, n_steps: usize) -> Result<Column> {
+        // Fast path: small columns need no charge before they are allocated.
+        if n_steps > SMALL_COLUMN_STEPS {
+            drop(self.charge_column(n_steps)?);
+        }
+        Ok(Column::absent(n_steps))
+    }
+}

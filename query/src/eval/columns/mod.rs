@@ -1,0 +1,20 @@
+//! Columns: the values of expressions, one per series and step.
+//!
+//! Used by all of `eval`. Nothing here knows of plans, except the operators between columns in `combine`.
+
+mod column;
+pub(crate) mod combine;
+mod grouping_keys;
+mod limits;
+mod scalars;
+mod series;
+mod step_set;
+mod vector;
+
+pub(crate) use column::Column;
+pub(crate) use grouping_keys::GroupingKeys;
+pub(crate) use limits::{Limits, SampleLimit};
+pub(crate) use scalars::Scalars;
+pub(crate) use series::{NAME_LABELS, Series, is_name_label, series_size, without_name};
+pub(crate) use step_set::StepSet;
+pub(crate) use vector::Vector;

@@ -1,0 +1,51 @@
+//! A series of an evaluation, and its name labels.
+
+use varve_tsdb::Labels;
+use varve_tsdb::labels::METRIC_NAME;
+
+use super::Column;
+
+/// One series over the steps of a grid.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    pub(crate) labels: Labels,
+    /// The metric name is removed at the end of the evaluation (delayed name removal).
+    pub(crate) drop_name: bool,
+    pub(crate) column: Column,
+}
+
+impl Series {
+    /// Removes the metric name, now or at the end of the evaluation.
+    pub(crate) fn drop_name(&mut self, delayed: bool) {
+        self.drop_name = true;
+        if !delayed {
+            self.labels = without_name(&self.labels);
+        }
+    }
+}
+
+/// Labels that are removed with the metric name.
+pub(crate) const NAME_LABELS: [&str; 2] = ["__type__", "__unit__"];
+
+/// Returns `true` if a label is the metric name or is removed with it.
+pub(crate) fn is_name_label(name: &str) -> bool {
+    name.starts_with("__") && (name == METRIC_NAME || NAME_LABELS.contains(&name))
+}
+
+/// Returns a label set without the metric name, type and unit.
+pub(crate) fn without_name(labels: &Labels) -> Labels {
+    // Fast path: nothing to remove.
+    if labels.iter().any(|(name, _)| is_name_label(name)) {
+        labels.filter(|name| !is_name_label(name))
+    } else {
+        labels.clone()
+    }
+}
+
+/// Returns the size of a series in bytes.
+pub(crate) fn series_size(series: &Series) -> usize {
+    size_of::<Series>()
+        + series.labels.size()
+        + Column::size(series.column.values.len())
+        + series.column.histograms_size()
+}

@@ -1,0 +1,136 @@
+//! Vectors: the series that an expression evaluates to.
+//!
+//! Invariants
+//! 1. Every series of a vector has at least one value; operators drop series that lose all of them.
+//! 2. A vector is charged: its size to the request's memory, its values to the samples of the query.
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use varve_tsdb::context::Charge;
+
+use super::limits::HeldSamples;
+use super::{Limits, Series, series_size};
+use crate::error::{Error, Result};
+
+/// Series over one grid.
+#[derive(Debug)]
+pub(crate) struct Vector {
+    pub(crate) series: Vec<Series>,
+    charge: Charge,
+    held: HeldSamples,
+}
+
+impl Limits {
+    /// Returns an empty vector.
+    pub(crate) fn vector(&self) -> Vector {
+        Vector { series: Vec::new(), charge: self.ctx.charge(), held: self.samples.held() }
+    }
+}
+
+impl Vector {
+    /// Adds a series, unless it has no values.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the query holds too much.
+    pub(crate) fn push(&mut self, series: Series) -> Result<()> {
+        let n_samples = series.column.n_samples();
+        if n_samples > 0 {
+            self.held.grow(n_samples)?;
+            self.charge.grow(series_size(&series))?;
+            self.series.push(series);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of samples.
+    pub(crate) fn n_samples(&self) -> usize {
+        self.held.n_samples()
+    }
+
+    /// Returns the charged size in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.charge.size()
+    }
+
+    /// Returns a copy, which is charged too.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the query holds too much.
+    pub(crate) fn copy(&self, limits: &Limits) -> Result<Self> {
+        let mut copy = limits.vector();
+        copy.series.reserve(self.series.len());
+        self.series.iter().try_for_each(|series| copy.push(series.clone()))?;
+        Ok(copy)
+    }
+
+    /// Appends all series of another vector.
+    pub(crate) fn append(&mut self, mut other: Self) -> Result<()> {
+        self.held.grow(other.held.n_samples())?;
+        self.series.append(&mut other.series);
+        self.charge.absorb(other.charge);
+        Ok(())
+    }
+
+    /// Removes all histograms, and the series that have no floats.
+    pub(crate) fn keep_floats(&mut self) {
+        // Fast path: no series has histograms.
+        if self.series.iter().all(|series| series.column.histograms.is_empty()) {
+            return;
+        }
+        self.series.iter_mut().for_each(|series| series.column.keep_floats());
+        self.drop_empty();
+    }
+
+    /// Drops series without values.
+    pub(crate) fn drop_empty(&mut self) {
+        self.series.retain(|series| !series.column.present.is_empty());
+    }
+
+    /// Merges series with equal labels into the first of them.
+    ///
+    /// # Errors
+    /// [`Error::Execution`] if two have a value at the same step.
+    pub(crate) fn merge_same_labels(&mut self) -> Result<()> {
+        let Some(first_of) = self.first_of_labels() else { return Ok(()) };
+        let series = std::mem::take(&mut self.series);
+        let mut index_of = Vec::with_capacity(series.len());
+        for (at, next) in series.into_iter().enumerate() {
+            if first_of[at] == at {
+                index_of.push(self.series.len());
+                self.series.push(next);
+                continue;
+            }
+            let index = index_of[first_of[at]];
+            index_of.push(index);
+            let column = &mut self.series[index].column;
+            if column.present.overlaps(&next.column.present) {
+                return Err(Error::same_labels());
+            }
+            column.fill_from(&next.column);
+        }
+        Ok(())
+    }
+
+    /// Returns for every series the index of the first one with its labels; `None` if all labels differ.
+    fn first_of_labels(&self) -> Option<Vec<usize>> {
+        // Fast path: labels ascend strictly.
+        if self.series.is_sorted_by(|a, b| a.labels < b.labels) {
+            return None;
+        }
+        let mut known = HashMap::with_capacity(self.series.len());
+        let mut all_differ = true;
+        let first_of: Vec<_> = self
+            .series
+            .iter()
+            .enumerate()
+            .map(|(at, series)| match known.entry(&series.labels) {
+                Entry::Vacant(free) => *free.insert(at),
+                Entry::Occupied(first) => {
+                    all_differ = false;
+                    *first.get()
+                }
+            })
+            .collect();
+        (!all_differ).then_some(first_of)
+    }
+}

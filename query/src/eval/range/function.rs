@@ -1,0 +1,209 @@
+//! A range function, evaluated on one series after the other by any of the threads.
+
+use varve_tsdb::Labels;
+
+use super::windows::{Windows, count_window, n_samples_of};
+use crate::annotations::{Annotation, AnnotationList, SeriesAnnotation, SeriesAnnotations};
+use crate::error::{Error, Result};
+use crate::eval::columns::{Column, Limits, Scalars, Series};
+use crate::eval::grid::Grid;
+use crate::eval::select::RangeSamples;
+use crate::eval::stream::Batch;
+use crate::functions::window::{SampleValue, Window};
+use crate::functions::{Kernels, Params, RangeFunction, SlidingRate, starts_overlap};
+use crate::promql::ast::Span;
+use crate::promql::duration::seconds;
+
+/// How a range function is evaluated: the same for all series and on all threads.
+pub(super) struct RangeEvaluation<'p> {
+    pub(super) function: RangeFunction,
+    pub(super) kernels: Kernels,
+    /// The other arguments: one column each.
+    pub(super) params: Vec<Scalars>,
+    /// The function uses start timestamps.
+    pub(super) reads_starts: bool,
+    /// Start timestamps that contradict each other cause a warning.
+    pub(super) checks_starts: bool,
+    pub(super) delayed: bool,
+    /// Counters are recognized by their label `__type__`.
+    pub(super) by_type_label: bool,
+    /// The metric name of all series, which may then lack the label.
+    pub(super) metric_name: Option<&'p str>,
+    /// Series have all their labels, so duplicates are detected once the names are dropped.
+    pub(super) has_all_labels: bool,
+    pub(super) windows: Windows,
+    pub(super) limits: Limits,
+    pub(super) spans: Spans,
+}
+
+/// Positions that annotations report.
+pub(super) struct Spans {
+    /// The range.
+    pub(super) range: Span,
+    /// The first argument, which for some functions is not the range.
+    pub(super) first: Span,
+    /// The second argument, if it is a quantile.
+    pub(super) quantile: Span,
+}
+
+/// The samples of one series.
+pub(super) struct Input<'a> {
+    pub(super) labels: &'a Labels,
+    pub(super) drop_name: bool,
+    pub(super) samples: &'a RangeSamples,
+}
+
+impl RangeEvaluation<'_> {
+    pub(super) fn of_stored(
+        &self,
+        batch: &[varve_tsdb::select::Series],
+        skip_buckets: bool,
+        siblings: &[Self],
+        out: &mut Batch<'_>,
+    ) -> Result<()> {
+        let mut samples = RangeSamples::new(self.limits.ctx.charge(), self.reads_starts);
+        for series in batch {
+            samples.read(series, skip_buckets)?;
+            let input = Input { labels: series.labels(), drop_name: false, samples: &samples };
+            self.evaluate(&input, true, out)?;
+            for (at, sibling) in siblings.iter().enumerate() {
+                out.produce_sibling(at, |out| sibling.evaluate(&input, true, out));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn of_columns(&self, batch: &[Series], inner: Grid, out: &mut Batch<'_>) -> Result<()> {
+        let mut samples = RangeSamples::new(self.limits.ctx.charge(), false);
+        for Series { labels, drop_name, column } in batch {
+            self.limits.check()?;
+            samples.read_column(column, inner)?;
+            self.evaluate(&Input { labels, drop_name: *drop_name, samples: &samples }, false, out)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the result for one series; `counts_reads` if its samples were read for this function.
+    fn evaluate(&self, input: &Input<'_>, counts_reads: bool, out: &mut Batch<'_>) -> Result<()> {
+        let column = self.column(input, counts_reads, out)?;
+        if column.present.is_empty() {
+            return Ok(());
+        }
+        if self.function.of_counters
+            && !column.float_steps().is_empty()
+            && let Some(annotation) = self.possible_non_counter(input.labels)
+        {
+            out.annotations.add(annotation, self.spans.range);
+        }
+        let mut series = Series { labels: input.labels.clone(), drop_name: input.drop_name, column };
+        if input.drop_name || !self.function.keeps_name {
+            series.drop_name(self.delayed);
+            if !self.delayed && self.has_all_labels {
+                out.renamed.push((input.labels.clone(), series.labels.clone()));
+            }
+        }
+        out.push(series)
+    }
+
+    fn column(&self, input: &Input<'_>, counts_reads: bool, out: &mut Batch<'_>) -> Result<Column> {
+        let mut column = self.limits.column(self.windows.grid.n_steps)?;
+        let mut charge = self.limits.ctx.charge();
+        let mut annotations = SeriesAnnotations::default();
+        let mut window_len_max = 0;
+        let mut params = [0.0; 2];
+        let Kernels { floats, histograms, sliding } = self.kernels;
+        let mut sliding = sliding.map(|kind| SlidingRate::new(kind, seconds(self.windows.range_ms)));
+        self.windows.slide(input.samples, |step, window, n_before| {
+            for (param, values) in params.iter_mut().zip(&self.params) {
+                *param = values[step];
+            }
+            self.check_params(params, window, &mut out.annotations)?;
+            count_window(window, step, n_before.filter(|_| counts_reads), &mut out.sample_stats);
+            // Fast path: only floats.
+            if window.histograms.is_empty() {
+                window_len_max = window_len_max.max(window.values.len());
+                if self.checks_starts && starts_overlap(window) {
+                    annotations.add(SeriesAnnotation::StartTimestampsOverlap(1));
+                }
+                let value = match &mut sliding {
+                    Some(sliding) => sliding.value(window),
+                    None => floats(window, &params[..self.params.len()]),
+                };
+                if let Some(value) = value {
+                    column.set(step, value);
+                }
+                return Ok(());
+            }
+            // A window of histograms may take as long as a series of floats.
+            self.limits.check()?;
+            window_len_max = window_len_max.max(n_samples_of(window));
+            match histograms {
+                Some(kernel) => match kernel(window, &mut annotations) {
+                    Some(SampleValue::Float(value)) => column.set(step, value),
+                    Some(SampleValue::Histogram(histogram)) => {
+                        charge.grow(histogram.size())?;
+                        column.push_histogram(step, histogram);
+                    }
+                    None => {}
+                },
+                None if window.values.is_empty() => {}
+                None => {
+                    annotations.add(SeriesAnnotation::HistogramsIgnored);
+                    if let Some(value) = floats(window, &params[..self.params.len()]) {
+                        column.set(step, value);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.limits.samples.check(window_len_max)?;
+        for annotation in annotations.list {
+            out.annotations.add(annotation.of_metric(self.name(input.labels)), self.spans.first);
+        }
+        Ok(column)
+    }
+
+    fn name<'a>(&'a self, labels: &'a Labels) -> &'a str {
+        self.metric_name.unwrap_or_else(|| labels.metric_name())
+    }
+
+    /// Returns the annotation about a rate of a series that may not be a counter.
+    fn possible_non_counter(&self, labels: &Labels) -> Option<Annotation> {
+        let name = self.name(labels);
+        if name.is_empty() {
+            return None;
+        }
+        if self.by_type_label {
+            let type_label = labels.get("__type__").unwrap_or("");
+            let annotation =
+                || Annotation::PossibleNonCounterLabel { metric_name: name.into(), type_label: type_label.into() };
+            return (!matches!(type_label, "counter" | "histogram")).then(annotation);
+        }
+        let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
+        (!counter).then(|| Annotation::PossibleNonCounter(name.into()))
+    }
+
+    fn check_params(&self, params: [f64; 2], window: &Window<'_>, annotations: &mut AnnotationList) -> Result<()> {
+        match self.function.params {
+            Params::Any => Ok(()),
+            Params::Quantile => {
+                if !window.values.is_empty() && !(0.0..=1.0).contains(&params[0]) {
+                    annotations.add(Annotation::InvalidQuantile(params[0]), self.spans.quantile);
+                }
+                Ok(())
+            }
+            Params::SmoothingFactors => check_factors(params),
+        }
+    }
+}
+
+/// The factors of double exponential smoothing lie between 0 and 1, both excluded.
+fn check_factors([smoothing, trend]: [f64; 2]) -> Result<()> {
+    for (name, factor, symbol) in [("smoothing", smoothing, "sf"), ("trend", trend, "tf")] {
+        if factor <= 0.0 || factor >= 1.0 {
+            let bounds = format!("0 < {symbol} < 1");
+            return Err(Error::Execution(format!("invalid {name} factor. Expected: {bounds}, got: {factor:.6}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Shared scans: functions of the same range are computed in one pass over its series.
+//!
+//! `max_over_time(x[1h]) - min_over_time(x[1h])`: the function that comes first reads the series, and computes the other
+//! one, its sibling, from the same samples. The result of the sibling is kept until its use.
+//!
+//! Invariants
+//! 1. A sibling that fails or exceeds its limit is dropped, and evaluated by itself at its use: errors, annotations and
+//!    statistics are those of an evaluation of its own.
+//! 2. A function takes part in a shared scan at most once.
+
+use super::duplicate_labels::DuplicateLabels;
+use super::function::RangeEvaluation;
+use crate::error::Result;
+use crate::eval::Evaluator;
+use crate::eval::grid::Grid;
+use crate::eval::stream::{Batch, Materializer, UNNEEDED_SIZE_MAX};
+use crate::plan::{Call, Plan, PlanKind};
+
+/// Receives the result of a function that is computed along with another one.
+pub(super) struct Sibling<'p> {
+    duplicates: DuplicateLabels,
+    pub(super) materializer: Materializer<'p>,
+}
+
+impl Sibling<'_> {
+    /// Adds the output of a batch; `None` if the batch failed.
+    pub(super) fn add(&mut self, batch: Option<Batch<'_>>) {
+        let batch = batch.filter(|batch| self.duplicates.check(&batch.renamed).is_ok());
+        self.materializer.add(batch.map(Batch::into_parts));
+    }
+}
+
+impl<'a> Evaluator<'a> {
+    /// Returns the functions to compute along with `source`, a function of the same range.
+    pub(in crate::eval) fn scan_siblings(&self, source: &Plan) -> Vec<(usize, &'a Plan)> {
+        let PlanKind::Call(call) = &source.kind else { return Vec::new() };
+        // Start timestamps are read only for functions that use them.
+        if self.settings.features.use_start_timestamps {
+            return Vec::new();
+        }
+        let (own, _) = self.subexpressions.uses(source);
+        if self.shared.scanned.contains(&own) {
+            return Vec::new();
+        }
+        let is_open = |class| class != own && !self.shared.contains(class) && !self.shared.scanned.contains(&class);
+        let others = self.subexpressions.functions_of_same_range(call).iter().copied();
+        others.filter(|(class, plan)| is_open(*class) && has_constant_params(plan)).collect()
+    }
+
+    /// Starts the siblings of a function: how they are evaluated, and what receives their results.
+    pub(super) fn start_siblings(&mut self, source: &Plan, grid: Grid) -> (Vec<RangeEvaluation<'a>>, Vec<Sibling<'a>>) {
+        let plans = self.scan_siblings(source);
+        self.shared.scanned.extend(plans.iter().map(|(class, _)| class));
+        if !plans.is_empty() {
+            self.shared.scanned.insert(self.subexpressions.uses(source).0);
+        }
+        // A sibling that cannot be evaluated fails at its own use.
+        plans.into_iter().filter_map(|(_, plan)| self.start_sibling(plan, grid).transpose()?.ok()).unzip()
+    }
+
+    fn start_sibling(&mut self, plan: &'a Plan, grid: Grid) -> Result<Option<(RangeEvaluation<'a>, Sibling<'a>)>> {
+        let PlanKind::Call(call) = &plan.kind else { return Ok(None) };
+        let size_max = if self.subexpressions.needs_all_series(plan) { usize::MAX } else { UNNEEDED_SIZE_MAX };
+        let evaluation = self.range_evaluation(call, grid)?;
+        let materializer = self.materializer_of(plan, size_max, grid.n_steps);
+        let duplicates = DuplicateLabels::new(self.limits.ctx.charge());
+        Ok(Some((evaluation, Sibling { duplicates, materializer })))
+    }
+}
+
+/// Returns `true` if all arguments besides the range are numbers, which can be evaluated at any time.
+fn has_constant_params(plan: &Plan) -> bool {
+    let is_constant = |arg: &Plan| matches!(arg.kind, PlanKind::Number(_) | PlanKind::Range(_));
+    matches!(&plan.kind, PlanKind::Call(Call { args, .. }) if args.iter().all(is_constant))
+}

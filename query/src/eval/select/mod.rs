@@ -1,0 +1,116 @@
+//! Selectors of instant vectors: the latest sample of every series within the lookback delta.
+
+mod instant;
+mod samples;
+mod smoothed;
+
+use varve_tsdb::TimeRange;
+use varve_tsdb::select::{SelectHints, SeriesSet};
+
+use instant::InstantSelection;
+pub(super) use samples::RangeSamples;
+
+use crate::error::{Error, Result};
+use crate::eval::grid::Grid;
+use crate::eval::stream::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
+use crate::eval::{Evaluator, Sink};
+use crate::plan::{Plan, Selector, Shift};
+use crate::promql::ast::RangeExtension;
+
+/// The part of a sample that is selected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SampleField {
+    Value,
+    /// The timestamp in seconds.
+    Timestamp,
+    /// The start timestamp in seconds; 0 if it is unknown.
+    StartTimestamp,
+    /// The timestamp in seconds of a sample of an info series, which must be a float.
+    InfoTimestamp,
+}
+
+impl Evaluator<'_> {
+    /// Streams the series of a selector.
+    pub(super) fn each_selected(
+        &mut self,
+        plan: &Plan,
+        selector: &Selector,
+        pipeline: &Pipeline<'_>,
+        grid: Grid,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        match selector.extension {
+            None => self.each_latest(plan.id, selector, selector.shift, SampleField::Value, pipeline, grid, sink),
+            Some(RangeExtension::Smoothed) => self.each_smoothed(plan, selector, pipeline, grid, sink),
+            Some(RangeExtension::Anchored) => {
+                Err(Error::Unsupported("anchored is not supported on an instant vector selector".into()))
+            }
+        }
+    }
+
+    /// Streams for every series and step the latest sample within the lookback delta, unless it is a staleness marker.
+    /// `shift` gives the time to look at, among the samples that the selector selects.
+    #[expect(clippy::too_many_arguments, reason = "what to select, which field of it, and where it goes")]
+    fn each_latest(
+        &mut self,
+        id: usize,
+        selector: &Selector,
+        shift: Shift,
+        field: SampleField,
+        pipeline: &Pipeline<'_>,
+        grid: Grid,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let lookback_ms = self.settings.lookback_ms;
+        // A single step that reads at the time of the selection needs only the newest sample.
+        let only_newest = grid.n_steps == 1 && shift == selector.shift && field != SampleField::InfoTimestamp;
+        let hints = SelectHints { only_newest, ..pipeline.hints() };
+        let set = self.select(selector, grid, (lookback_ms, 0), hints)?;
+        let batch_len = if only_newest { LATEST_BATCH_SERIES } else { batch_len(grid.n_steps) };
+        let selection = InstantSelection { field, shift, grid, lookback_ms, skip_buckets: selector.skip_buckets };
+        let produce = |batch: Vec<varve_tsdb::select::Series>, out: &mut Batch<'_>| {
+            selection.produce(&batch, &pipeline.limits, out)
+        };
+        self.run(id, pipeline, batches(set, batch_len), produce, |_| Ok(()), sink)
+    }
+
+    /// Selects the samples that the steps may read: from the first margin before the first step, excluded, to the second
+    /// margin after the last step.
+    pub(super) fn select(
+        &self,
+        selector: &Selector,
+        grid: Grid,
+        (before_ms, after_ms): (i64, i64),
+        hints: SelectHints,
+    ) -> Result<SeriesSet> {
+        let range = TimeRange {
+            start_ms: selector.shift.apply(grid.start_ms).saturating_sub(before_ms).saturating_add(1),
+            end_ms: selector.shift.apply(grid.last_ms()).saturating_add(after_ms),
+        };
+        Ok(self.db.select_with(&self.limits.ctx, &selector.matchers, range, hints)?)
+    }
+
+    /// Streams a timestamp of the samples of a plain selector, as `timestamp(selector)` does; `id` is that of the selector.
+    pub(super) fn each_timestamp(
+        &mut self,
+        id: usize,
+        selector: &Selector,
+        field: SampleField,
+        grid: Grid,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        // With `@` Prometheus ignores the offset here, but still selects samples by it.
+        let shift = match selector.shift.at_ms {
+            Some(_) => Shift { offset_ms: 0, ..selector.shift },
+            None => selector.shift,
+        };
+        let pipeline = self.pipeline(Vec::new(), grid);
+        self.each_latest(id, selector, shift, field, &pipeline, grid, sink)
+    }
+
+    /// Streams the timestamps of the samples of info series.
+    pub(super) fn each_info(&mut self, selector: &Selector, grid: Grid, sink: Sink<'_>) -> Result<()> {
+        let pipeline = self.pipeline(Vec::new(), grid);
+        self.each_latest(usize::MAX, selector, selector.shift, SampleField::InfoTimestamp, &pipeline, grid, sink)
+    }
+}

@@ -1,0 +1,107 @@
+//! The samples of one series as range functions read them: floats in two columns, histograms in a list of their own.
+
+use std::sync::Arc;
+
+use varve_tsdb::SampleColumns;
+use varve_tsdb::context::Charge;
+use varve_tsdb::histogram::ResetHint;
+use varve_tsdb::staleness::is_stale_nan;
+
+use crate::error::Result;
+use crate::eval::columns::Column;
+use crate::eval::grid::Grid;
+use crate::functions::window::HistogramSample;
+use crate::histogram::from_storage;
+
+/// The samples of a series without staleness markers. Reused from series to series.
+#[derive(Debug)]
+pub(in crate::eval) struct RangeSamples {
+    /// Only floats.
+    pub(in crate::eval) floats: SampleColumns,
+    /// Start timestamps of the floats, 0 if unknown; empty if they are not read, or none is known.
+    pub(in crate::eval) starts_ms: Vec<i64>,
+    /// Ascending by time.
+    pub(in crate::eval) histograms: Vec<HistogramSample>,
+    reads_starts: bool,
+    /// Memory of the histograms.
+    charge: Charge,
+}
+
+impl RangeSamples {
+    /// Creates an empty buffer that charges histograms to `charge`.
+    pub(in crate::eval) fn new(charge: Charge, reads_starts: bool) -> Self {
+        let (floats, starts_ms, histograms) = (SampleColumns::default(), Vec::new(), Vec::new());
+        Self { floats, starts_ms, reads_starts, histograms, charge }
+    }
+
+    /// Reads a series; with `skip_buckets`, histograms without their buckets.
+    pub(in crate::eval) fn read(&mut self, series: &varve_tsdb::select::Series, skip_buckets: bool) -> Result<()> {
+        self.clear();
+        series.read(&mut self.floats)?;
+        if self.reads_starts && !self.floats.starts_ms.is_empty() {
+            self.charge.grow(self.floats.len() * size_of::<i64>())?;
+            self.starts_ms.extend((0..self.floats.len()).map(|at| self.floats.start_ms(at)));
+        }
+        if !self.floats.histograms.is_empty() {
+            self.split_histograms(skip_buckets)?;
+        }
+        let SampleColumns { timestamps_ms, values, .. } = &mut self.floats;
+        if values.iter().any(|&value| is_stale_nan(value)) {
+            let keep = |at: usize| !is_stale_nan(values[at]);
+            retain_indexes(timestamps_ms, keep);
+            retain_indexes(&mut self.starts_ms, keep);
+            values.retain(|&value| !is_stale_nan(value));
+        }
+        Ok(())
+    }
+
+    /// Reads the values of a column, which are those of a subquery. Counter reset hints are cleared: there may have been
+    /// samples between the steps.
+    pub(in crate::eval) fn read_column(&mut self, column: &Column, grid: Grid) -> Result<()> {
+        self.clear();
+        for step in column.float_steps().iter().filter(|&step| !is_stale_nan(column.values[step])) {
+            self.floats.timestamps_ms.push(grid.time_ms(step));
+            self.floats.values.push(column.values[step]);
+        }
+        for (step, histogram) in column.histograms().filter(|(_, histogram)| !is_stale_nan(histogram.sum)) {
+            let mut histogram = Arc::clone(histogram);
+            if matches!(histogram.reset_hint, ResetHint::Reset | ResetHint::NoReset) {
+                self.charge.grow(histogram.size())?;
+                Arc::make_mut(&mut histogram).reset_hint = ResetHint::Unknown;
+            }
+            self.histograms.push(HistogramSample { timestamp_ms: grid.time_ms(step), start_ms: 0, histogram });
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.floats.clear();
+        self.starts_ms.clear();
+        self.histograms.clear();
+        self.charge.shrink(self.charge.size());
+    }
+
+    /// Moves the histograms from the columns to their list.
+    fn split_histograms(&mut self, skip_buckets: bool) -> Result<()> {
+        let Self { floats, starts_ms, histograms, charge, .. } = self;
+        let read = from_storage::read(floats, skip_buckets);
+        charge.grow(read.iter().map(|(_, histogram)| histogram.size()).sum())?;
+        for (index, histogram) in read.iter().filter(|(_, histogram)| !is_stale_nan(histogram.sum)) {
+            let timestamp_ms = floats.timestamps_ms[*index as usize];
+            let start_ms = starts_ms.get(*index as usize).copied().unwrap_or(0);
+            histograms.push(HistogramSample { timestamp_ms, start_ms, histogram: histogram.clone() });
+        }
+        let is_float = |at: usize| read.binary_search_by_key(&at, |(index, _)| *index as usize).is_err();
+        retain_indexes(&mut floats.timestamps_ms, is_float);
+        retain_indexes(&mut floats.values, is_float);
+        retain_indexes(starts_ms, is_float);
+        floats.histograms.clear();
+        Ok(())
+    }
+}
+
+/// Keeps the elements whose indexes `keep` accepts.
+fn retain_indexes<T>(list: &mut Vec<T>, keep: impl Fn(usize) -> bool) {
+    let mut indexes = 0..;
+    list.retain(|_| indexes.next().is_some_and(&keep));
+}

@@ -1,0 +1,151 @@
+//! `smoothed` selectors: values interpolated between the samples around each step.
+
+use std::sync::Arc;
+
+use varve_tsdb::SampleColumns;
+use varve_tsdb::histogram::ResetHint;
+
+use super::RangeSamples;
+use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
+use crate::error::Result;
+use crate::eval::columns::Series;
+use crate::eval::grid::Grid;
+use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
+use crate::eval::{Evaluator, Sink};
+use crate::functions::native::interpolate;
+use crate::functions::window::{HistogramSample, SampleValue};
+use crate::histogram::{FloatHistogram, MixedSchemas};
+use crate::plan::{Plan, Selector};
+
+impl Evaluator<'_> {
+    /// Streams for every series and step the value interpolated between the samples around it.
+    pub(super) fn each_smoothed(
+        &mut self,
+        plan: &Plan,
+        selector: &Selector,
+        pipeline: &Pipeline<'_>,
+        grid: Grid,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let lookback_ms = self.settings.lookback_ms;
+        let set = self.select(selector, grid, (lookback_ms, lookback_ms), pipeline.hints())?;
+        let produce = |batch: Vec<varve_tsdb::select::Series>, out: &mut Batch<'_>| {
+            let mut samples = RangeSamples::new(pipeline.limits.ctx.charge(), false);
+            for series in batch {
+                pipeline.limits.check()?;
+                samples.read(&series, selector.skip_buckets)?;
+                let mut column = pipeline.limits.column(grid.n_steps)?;
+                let mut annotations = SeriesAnnotations::default();
+                for (step, time_ms) in grid.times_ms().enumerate() {
+                    match value_at(&samples, selector.shift.apply(time_ms), lookback_ms, &mut annotations) {
+                        Some(SampleValue::Float(value)) => column.set(step, value),
+                        Some(SampleValue::Histogram(histogram)) => column.push_histogram(step, histogram),
+                        None => {}
+                    }
+                }
+                let name = series.labels().metric_name();
+                annotations.list.into_iter().for_each(|note| out.annotations.add(note.of_metric(name), plan.span));
+                out.sample_stats.add_column(&column);
+                out.push(Series { labels: series.labels().clone(), drop_name: false, column })?;
+            }
+            Ok(())
+        };
+        self.run(plan.id, pipeline, batches(set, batch_len(grid.n_steps)), produce, |_| Ok(()), sink)
+    }
+}
+
+/// Returns the value at a time; `None` if there are both floats and histograms around it.
+fn value_at(
+    samples: &RangeSamples,
+    time_ms: i64,
+    lookback_ms: i64,
+    annotations: &mut SeriesAnnotations,
+) -> Option<SampleValue> {
+    let float = || float_at(&samples.floats, time_ms, lookback_ms).map(SampleValue::Float);
+    // Fast path: a series of floats.
+    if samples.histograms.is_empty() {
+        return float();
+    }
+    let (earliest_ms, latest_ms) = (time_ms.saturating_sub(lookback_ms), time_ms.saturating_add(lookback_ms));
+    let from = samples.histograms.partition_point(|sample| sample.timestamp_ms <= earliest_ms);
+    let to = samples.histograms.partition_point(|sample| sample.timestamp_ms <= latest_ms);
+    if from == to {
+        return float();
+    }
+    let floats = &samples.floats.timestamps_ms;
+    if floats.partition_point(|&t| t <= earliest_ms) != floats.partition_point(|&t| t <= latest_ms) {
+        annotations.add(SeriesAnnotation::MixedFloatsHistograms);
+        return None;
+    }
+    let histogram = histogram_at(&samples.histograms[from..to], time_ms, annotations)?;
+    Some(SampleValue::Histogram(histogram))
+}
+
+/// Returns the histogram at a time: that of a sample, the interpolation between two, or the last one before it.
+fn histogram_at(
+    samples: &[HistogramSample],
+    time_ms: i64,
+    annotations: &mut SeriesAnnotations,
+) -> Option<Arc<FloatHistogram>> {
+    let at = samples.partition_point(|sample| sample.timestamp_ms < time_ms);
+    let after = samples.get(at);
+    if let Some(exact) = after.filter(|sample| sample.timestamp_ms == time_ms) {
+        return Some(Arc::clone(&exact.histogram));
+    }
+    let before = &samples[at.checked_sub(1)?];
+    let Some(after) = after else {
+        // The counter reset hint describes the sample, not its repetition.
+        let mut carried = FloatHistogram::clone(&before.histogram);
+        carried.reset_hint = ResetHint::Unknown;
+        return Some(Arc::new(carried));
+    };
+    if before.histogram.is_custom() != after.histogram.is_custom() {
+        annotations.add(SeriesAnnotation::MixedSchemas);
+        return None;
+    }
+    let is_counter = [before, after].iter().any(|sample| sample.histogram.reset_hint != ResetHint::Gauge);
+    match interpolate(before, after, time_ms, is_counter, annotations) {
+        Ok(histogram) => Some(Arc::new(histogram)),
+        Err(MixedSchemas) => {
+            annotations.add(SeriesAnnotation::MixedSchemas);
+            None
+        }
+    }
+}
+
+/// Returns the float at a time: that of a sample, the interpolation between two, or the last one before it.
+fn float_at(samples: &SampleColumns, time_ms: i64, lookback_ms: i64) -> Option<f64> {
+    let (earliest_ms, latest_ms) = (time_ms.saturating_sub(lookback_ms), time_ms.saturating_add(lookback_ms));
+    let from = samples.timestamps_ms.partition_point(|&t| t <= earliest_ms);
+    let to = samples.timestamps_ms.partition_point(|&t| t <= latest_ms);
+    let (timestamps_ms, values) = (&samples.timestamps_ms[from..to], &samples.values[from..to]);
+    let at = timestamps_ms.partition_point(|&t| t < time_ms);
+    if timestamps_ms.get(at) == Some(&time_ms) {
+        return Some(values[at]);
+    }
+    let before = at.checked_sub(1)?;
+    if at == values.len() {
+        return Some(values[before]);
+    }
+    let (y1, y2) = (values[before], values[at]);
+    let (t1, t2) = (timestamps_ms[before], timestamps_ms[at]);
+    Some(y1 + (y2 - y1) * (time_ms - t1) as f64 / (t2 - t1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_tsdb::Sample;
+
+    #[test]
+    fn smoothed_values_lie_between_samples() {
+        let mut list = SampleColumns::default();
+        list.push(Sample { timestamp_ms: 0, value: 0.0 });
+        list.push(Sample { timestamp_ms: 10, value: 10.0 });
+        let at = |time_ms| float_at(&list, time_ms, 20);
+        assert_eq!(
+            [at(-1), at(0), at(4), at(10), at(15), at(30)],
+            [None, Some(0.0), Some(4.0), Some(10.0), Some(10.0), None]
+        );
+    }
+}

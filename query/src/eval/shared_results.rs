@@ -1,0 +1,133 @@
+//! Results of common subexpressions: kept from the first use of a value to its last.
+//!
+//! Invariants
+//! 1. Every shared result is charged, and so is each copy of it.
+//! 2. Statistics and annotations are those of one evaluation per use, as in Prometheus.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::Evaluator;
+use super::columns::Vector;
+use super::sample_stats::StepSampleStats;
+use crate::annotations::Annotation;
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::promql::ast::Span;
+
+/// The shared results of a query, by the class of their expression.
+#[derive(Debug, Default)]
+pub(super) struct SharedResults {
+    results: HashMap<usize, SharedResult>,
+    /// Range functions that have been computed in one scan with others of the same range.
+    pub(super) scanned: HashSet<usize>,
+    /// Sources whose series were materialized while they were streamed, or exceeded the limit for that.
+    pub(super) materialized: HashSet<usize>,
+}
+
+/// A result that will be used again.
+#[derive(Debug)]
+struct SharedResult {
+    vector: Vector,
+    uses_left: usize,
+    side_effects: SideEffects,
+    /// Spans of the expression that was evaluated, and of all its descendants.
+    spans: Vec<Span>,
+}
+
+/// What an evaluation does besides its value.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SideEffects {
+    annotations: Vec<(Annotation, Span)>,
+    sample_stats: StepSampleStats,
+}
+
+/// The state before an evaluation, to find its side effects.
+pub(super) struct SideEffectsSnapshot {
+    n_annotations: usize,
+    sample_stats: StepSampleStats,
+}
+
+impl SharedResults {
+    /// Returns `true` if there is a result for a class.
+    pub(super) fn contains(&self, class: usize) -> bool {
+        self.results.contains_key(&class)
+    }
+}
+
+impl SideEffects {
+    pub(super) fn new(annotations: Vec<(Annotation, Span)>, sample_stats: StepSampleStats) -> Self {
+        Self { annotations, sample_stats }
+    }
+
+    /// Returns the side effects of an equal expression at another place in the query, and `own` of its parent.
+    pub(super) fn relocated(&self, from: &Plan, to: &Plan, own: &[(Annotation, Span)]) -> Self {
+        let (from, to) = (spans(from), spans(to));
+        let relocated = self.annotations.iter().map(|(note, span)| (note.clone(), relocate(*span, &from, &to)));
+        Self { annotations: relocated.chain(own.iter().cloned()).collect(), sample_stats: self.sample_stats.clone() }
+    }
+}
+
+impl Evaluator<'_> {
+    pub(super) fn side_effects_snapshot(&self) -> SideEffectsSnapshot {
+        SideEffectsSnapshot { n_annotations: self.annotations.n_recorded(), sample_stats: self.sample_stats.clone() }
+    }
+
+    pub(super) fn side_effects_since(&self, snapshot: &SideEffectsSnapshot) -> SideEffects {
+        let annotations = self.annotations.recorded_since(snapshot.n_annotations).collect();
+        SideEffects { annotations, sample_stats: self.sample_stats.since(&snapshot.sample_stats) }
+    }
+
+    /// Stores a result for `uses_left` further uses.
+    pub(super) fn share(
+        &mut self,
+        class: usize,
+        uses_left: usize,
+        plan: &Plan,
+        vector: Vector,
+        side_effects: SideEffects,
+    ) {
+        self.shared.results.insert(class, SharedResult { vector, uses_left, side_effects, spans: spans(plan) });
+    }
+
+    /// Returns `true` if there is a shared result for an expression.
+    pub(super) fn is_shared(&self, plan: &Plan) -> bool {
+        // Fast path: there are no shared results.
+        !self.shared.results.is_empty() && self.shared.contains(self.subexpressions.uses(plan).0)
+    }
+
+    /// Returns the shared result of a class if there is one: a copy, or the result itself at its last use.
+    ///
+    /// # Errors
+    /// [`Error::Limit`](crate::Error::Limit) if the query holds too much.
+    pub(super) fn take_shared(&mut self, class: usize, plan: &Plan) -> Result<Option<Vector>> {
+        let Some(mut shared) = self.shared.results.remove(&class) else { return Ok(None) };
+        self.sample_stats.add_all(&shared.side_effects.sample_stats);
+        if !shared.side_effects.annotations.is_empty() {
+            let to = spans(plan);
+            for (annotation, span) in &shared.side_effects.annotations {
+                self.annotations.add(annotation.clone(), relocate(*span, &shared.spans, &to));
+            }
+        }
+        shared.uses_left -= 1;
+        if shared.uses_left == 0 {
+            return Ok(Some(shared.vector));
+        }
+        let copy = shared.vector.copy(&self.limits)?;
+        self.shared.results.insert(class, shared);
+        Ok(Some(copy))
+    }
+}
+
+/// Returns the spans of an expression and of all its descendants, in the same order for equal expressions.
+fn spans(plan: &Plan) -> Vec<Span> {
+    let mut spans = vec![plan.span];
+    plan.links().iter().for_each(|link| spans.push(link.span));
+    plan.children().into_iter().for_each(|child| spans.extend(self::spans(child)));
+    spans
+}
+
+/// Returns the span in one expression that corresponds to `span` in an equal one; spans outside of it are unchanged.
+fn relocate(span: Span, from: &[Span], to: &[Span]) -> Span {
+    let at = from.iter().position(|known| *known == span);
+    at.and_then(|at| to.get(at)).copied().unwrap_or(span)
+}

@@ -1,0 +1,278 @@
+//! Streaming: series on their way from a source through a pipeline of stages to the operator that consumes them.
+//!
+//! A source (a selector, a range function) produces series in batches, on all threads. Operators that work on each series
+//! by itself, such as `abs` or `* 8`, are stages of the same pipeline and run there too. An operator that needs one series
+//! at a time, such as an aggregation, thus makes a query hold a few batches and its own state. Operators that need all
+//! series at once (joins, sorts) are pipeline breakers: they materialize the stream into a vector.
+//!
+//! Invariants
+//! 1. Series leave the pipeline in ascending order of the labels that they have in the store.
+//! 2. A batch is charged until its series have been consumed.
+
+mod materialize;
+mod pipeline;
+mod stage;
+
+pub(super) use materialize::{Materializer, UNNEEDED_SIZE_MAX};
+pub(super) use pipeline::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
+pub(super) use stage::{Stage, StageKind};
+
+use varve_tsdb::labels::{LabelHint, METRIC_NAME};
+
+use crate::annotations::AnnotationList;
+use crate::error::{Error, Result};
+use crate::eval::columns::Vector;
+use crate::eval::columns::combine::OperatorAnnotations;
+use crate::eval::grid::Grid;
+use crate::eval::profile::OutputCount;
+use crate::eval::{Evaluator, Sink};
+use crate::plan::{Plan, PlanKind};
+use crate::promql::Features;
+use crate::promql::ast::{UnaryOp, ValueType};
+
+impl Evaluator<'_> {
+    /// Returns the source of an expression whose series can be streamed: all operators on the way work on each series by
+    /// itself, and two series whose labels are unique at the source cannot get the same labels.
+    pub(super) fn source<'p>(&self, plan: &'p Plan) -> Option<&'p Plan> {
+        let mut source = plan;
+        while let Some(input) = source.streamed_input() {
+            source = input;
+            // A shared result is not read again.
+            if self.subexpressions.is_materialized(source) {
+                return None;
+            }
+        }
+        if self.is_shared(source) {
+            return None;
+        }
+        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
+        let (is_source, unique) = match &source.kind {
+            PlanKind::Selector(selector) => (true, selector.metric_name().is_some() && !type_and_unit_labels),
+            PlanKind::Call(call) => (call.is_over_range(), !call.keeps_name()),
+            _ => (false, false),
+        };
+        let untouched = std::ptr::eq(source, plan) || delayed_name_removal;
+        (is_source && (untouched || unique)).then_some(source)
+    }
+
+    /// Streams the series of an expression that has a source.
+    pub(super) fn stream(
+        &mut self,
+        plan: &Plan,
+        grid: Grid,
+        hint: &LabelHint,
+        n_uses: usize,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let source = self.source(plan).ok_or_else(|| Error::mistyped(ValueType::Vector))?;
+        let stages = self.stages(plan, source, grid)?;
+        let materialize = self.materialization(source, if std::ptr::eq(source, plan) { n_uses } else { 1 });
+        let siblings: Vec<_> = self.scan_siblings(source).iter().map(|_| self.pipeline(Vec::new(), grid)).collect();
+        let labels = match (&materialize, &siblings[..]) {
+            (None, []) => self.source_labels(source, &stages, hint),
+            _ => LabelHint::All,
+        };
+        let pipeline = Pipeline { labels, materialize, siblings, ..self.pipeline(stages, grid) };
+        match &source.kind {
+            PlanKind::Selector(selector) => self.each_selected(source, selector, &pipeline, grid, sink),
+            PlanKind::Call(call) => self.each_over_range(source, call, &pipeline, grid, sink),
+            _ => Err(Error::mistyped(ValueType::Vector)),
+        }
+    }
+
+    /// Collects all series of an expression that has a source.
+    pub(super) fn materialize(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
+        self.materialize_with_labels(plan, grid, &LabelHint::All)
+    }
+
+    fn materialize_with_labels(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
+        let mut vector = self.limits.vector();
+        self.stream(plan, grid, hint, usize::MAX, &mut |series| vector.push(series))?;
+        Ok(vector)
+    }
+
+    /// Collects the series of an expression that has a source, with no more labels than `hint` needs.
+    pub(super) fn narrow_vector(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
+        self.limits.check()?;
+        self.profiled(plan, |evaluator| match grid.n_steps {
+            0 => Ok(evaluator.limits.vector()),
+            _ => evaluator.materialize_with_labels(plan, grid, hint),
+        })
+    }
+
+    /// Evaluates an expression that consists of stages.
+    pub(super) fn staged(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
+        if self.source(plan).is_some() {
+            return self.materialize(plan, grid);
+        }
+        let input = plan.streamed_input().ok_or_else(|| Error::mistyped(ValueType::Vector))?;
+        // Operands are evaluated from left to right: of equal annotations the position of the last one is reported.
+        let (vector, stages) = if begins_with_scalar(plan) {
+            let stages = self.own_stages(plan, grid)?;
+            (self.vector(input, grid)?, stages)
+        } else {
+            let vector = self.vector(input, grid)?;
+            (vector, self.own_stages(plan, grid)?)
+        };
+        stages.iter().try_fold(vector, |vector, stage| self.apply_stage(vector, stage))
+    }
+
+    /// Applies a stage to all series of a vector, and merges those that have the same labels then.
+    pub(super) fn apply_stage(&mut self, mut vector: Vector, stage: &Stage<'_>) -> Result<Vector> {
+        let delayed = self.settings.features.delayed_name_removal;
+        let mut annotations = OperatorAnnotations::default();
+        for (order, series) in vector.series.iter_mut().enumerate() {
+            self.limits.check()?;
+            stage.apply(series, order, &mut annotations, &self.limits, delayed)?;
+        }
+        stage.annotate(annotations, &mut self.annotations);
+        vector.drop_empty();
+        let mut vector = self.recharged(vector)?;
+        vector.merge_same_labels()?;
+        Ok(vector)
+    }
+
+    /// Charges a vector again if it has histograms, whose size may have changed.
+    fn recharged(&self, vector: Vector) -> Result<Vector> {
+        // Fast path: floats only, whose size is unchanged.
+        if vector.series.iter().all(|series| series.column.histograms.is_empty()) {
+            return Ok(vector);
+        }
+        let mut out = self.limits.vector();
+        vector.series.into_iter().try_for_each(|series| out.push(series))?;
+        Ok(out)
+    }
+
+    /// Returns the stages from a source to an expression, the one next to the source first.
+    fn stages<'p>(&mut self, plan: &'p Plan, source: &Plan, grid: Grid) -> Result<Vec<Stage<'p>>> {
+        let (mut stages, mut at) = (Vec::new(), plan);
+        while !std::ptr::eq(at, source) {
+            let Some(input) = at.streamed_input() else { break };
+            let mut own = self.own_stages(at, grid)?;
+            own.append(&mut stages);
+            (stages, at) = (own, input);
+        }
+        Ok(stages)
+    }
+
+    /// Returns the stages of a single expression.
+    fn own_stages<'p>(&mut self, plan: &'p Plan, grid: Grid) -> Result<Vec<Stage<'p>>> {
+        let id = plan.id;
+        match &plan.kind {
+            PlanKind::Sign(UnaryOp::Minus, _) => Ok(vec![Stage { id, kind: StageKind::Negate }]),
+            PlanKind::Call(call) => {
+                Ok(self.call_stage(call, grid)?.map(|kind| Stage { id, kind }).into_iter().collect())
+            }
+            PlanKind::Chain(chain) => {
+                let swapped = chain.first.value_type == ValueType::Scalar;
+                let mut stages = Vec::with_capacity(chain.links.len());
+                for (at, link) in chain.links.iter().enumerate() {
+                    let swapped = swapped && at == 0;
+                    let scalar = self.scalar(if swapped { &chain.first } else { &link.rhs }, grid)?;
+                    stages.push(Stage { id, kind: StageKind::WithScalar { link, scalar, swapped } });
+                }
+                Ok(stages)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns a pipeline with these stages.
+    pub(super) fn pipeline<'p>(&self, stages: Vec<Stage<'p>>, grid: Grid) -> Pipeline<'p> {
+        Pipeline {
+            stages,
+            limits: self.limits.clone(),
+            delayed: self.settings.features.delayed_name_removal,
+            sample_stats: self.sample_stats.empty(grid.n_steps),
+            n_steps: grid.n_steps,
+            labels: LabelHint::All,
+            materialize: None,
+            siblings: Vec::new(),
+        }
+    }
+
+    /// Returns the labels that a source must read if `hint` are the labels that the consumer needs: all of them, if the
+    /// stages rely on other labels to keep series apart.
+    fn source_labels(&self, source: &Plan, stages: &[Stage<'_>], hint: &LabelHint) -> LabelHint {
+        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
+        let has_one_name = !delayed_name_removal && source.reads_one_metric();
+        let drops_name = stages.iter().any(Stage::drops_name);
+        let (keeps_names, needs_name) = match &source.kind {
+            PlanKind::Selector(selector) => (!drops_name, !drops_name || selector.extension.is_some()),
+            PlanKind::Call(call) => (false, call.keeps_name() && !drops_name),
+            _ => (false, true),
+        };
+        match hint {
+            _ if type_and_unit_labels || !(keeps_names || has_one_name) => LabelHint::All,
+            hint if needs_name => hint.clone(),
+            hint => without_metric_name(hint),
+        }
+    }
+
+    /// Returns `true` if an expression is the only one to read its series, and all of them have the same metric name: they
+    /// are unique whichever labels are read.
+    pub(super) fn reads_one_metric(&self, plan: &Plan) -> bool {
+        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
+        let is_plain = !delayed_name_removal && !type_and_unit_labels && self.subexpressions.uses(plan).1 <= 1;
+        is_plain && self.source(plan).is_some_and(Plan::reads_one_metric)
+    }
+
+    /// Runs a pipeline: turns batches into series on all threads, and passes these to `sink` in order. `source` is the id
+    /// of the expression that `produce` evaluates; `check` sees each batch before its series are consumed.
+    pub(super) fn run<B: Send>(
+        &mut self,
+        source: usize,
+        pipeline: &Pipeline<'_>,
+        next: impl FnMut() -> Result<Option<B>>,
+        produce: impl for<'m> Fn(B, &mut Batch<'m>) -> Result<()> + Sync,
+        mut check: impl FnMut(&mut Batch<'_>) -> Result<()>,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let workers = self.workers.clone();
+        let mut annotations = AnnotationList::default();
+        let mut of_stages: Vec<_> = pipeline.stages.iter().map(|_| OperatorAnnotations::default()).collect();
+        let mut outputs = vec![OutputCount::default(); pipeline.stages.len() + 1];
+        let mut materializer = pipeline.materialize.map(|target| self.materializer(target, pipeline.n_steps));
+        let work = |input| {
+            pipeline.limits.check()?;
+            let mut batch = Batch::new(pipeline)?;
+            produce(input, &mut batch)?;
+            Ok(batch)
+        };
+        workers.in_order(next, work, |mut batch: Batch<'_>| {
+            pipeline.limits.check()?;
+            check(&mut batch)?;
+            if let Some(materializer) = &mut materializer {
+                materializer.add(Some(batch.source_output()));
+            }
+            annotations.merge(std::mem::take(&mut batch.annotations));
+            self.sample_stats.add_all(&batch.sample_stats);
+            of_stages.iter_mut().zip(batch.stage_annotations).for_each(|(all, of_batch)| all.extend(of_batch));
+            outputs.iter_mut().zip(&batch.outputs).for_each(|(all, of_batch)| all.add(*of_batch));
+            batch.series.into_iter().try_for_each(&mut *sink)
+        })?;
+        materializer.into_iter().for_each(|materializer| self.share_materialized(materializer));
+        annotations.add_to(&mut self.annotations);
+        let ids = [source].into_iter().chain(pipeline.stages.iter().map(|stage| stage.id));
+        ids.zip(outputs).for_each(|(id, output)| self.profile.record_output(id, output));
+        let of_stages = pipeline.stages.iter().zip(of_stages);
+        of_stages.for_each(|(stage, annotations)| stage.annotate(annotations, &mut self.annotations));
+        Ok(())
+    }
+}
+
+/// Returns `true` if the first operand of a chain of operators is a scalar.
+fn begins_with_scalar(plan: &Plan) -> bool {
+    matches!(&plan.kind, PlanKind::Chain(chain) if chain.first.value_type == ValueType::Scalar)
+}
+
+/// Removes the metric name from the labels that are needed.
+fn without_metric_name(hint: &LabelHint) -> LabelHint {
+    match hint {
+        LabelHint::All => LabelHint::All,
+        LabelHint::With(names) => LabelHint::With(names.iter().filter(|name| *name != METRIC_NAME).cloned().collect()),
+        LabelHint::Without(names) => {
+            LabelHint::Without(names.iter().cloned().chain([METRIC_NAME.to_owned()]).collect())
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A pipeline of stages, and the batches that pass through it.
+
+use varve_tsdb::Labels;
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::LabelHint;
+use varve_tsdb::select::{SelectHints, SeriesSet};
+
+use super::materialize::Materialization;
+use super::stage::Stage;
+use crate::annotations::AnnotationList;
+use crate::error::Result;
+use crate::eval::columns::combine::OperatorAnnotations;
+use crate::eval::columns::{Limits, NAME_LABELS, Series, series_size};
+use crate::eval::profile::OutputCount;
+use crate::eval::sample_stats::StepSampleStats;
+
+/// Maximum number of series in a batch. Waking a thread costs as much as a few dozen series.
+const BATCH_SERIES_MAX: usize = 256;
+/// Maximum number of values in a batch of more than one series.
+const BATCH_VALUES_MAX: usize = 1 << 14;
+/// Number of series in a batch that reads only the latest sample of each.
+pub(in crate::eval) const LATEST_BATCH_SERIES: usize = 2048;
+
+/// Returns the number of series in a batch. It affects only how the work is spread over threads.
+pub(in crate::eval) fn batch_len(n_steps: usize) -> usize {
+    (BATCH_VALUES_MAX / n_steps.max(1)).clamp(1, BATCH_SERIES_MAX)
+}
+
+/// Splits a selection into batches of `len` series.
+pub(in crate::eval) fn batches(
+    mut set: SeriesSet,
+    len: usize,
+) -> impl FnMut() -> Result<Option<Vec<varve_tsdb::select::Series>>> {
+    move || {
+        let batch: Vec<_> = set.by_ref().take(len).collect::<Result<_, _>>()?;
+        Ok((!batch.is_empty()).then_some(batch))
+    }
+}
+
+/// What all batches of a stream have in common.
+pub(in crate::eval) struct Pipeline<'p> {
+    pub(super) stages: Vec<Stage<'p>>,
+    pub(in crate::eval) limits: Limits,
+    pub(super) delayed: bool,
+    /// Empty statistics for the steps of the stream.
+    pub(super) sample_stats: StepSampleStats,
+    pub(super) n_steps: usize,
+    /// The labels that the series need.
+    pub(super) labels: LabelHint,
+    /// The source, if its output is to be materialized for other uses.
+    pub(super) materialize: Option<Materialization<'p>>,
+    /// One pipeline without stages for each other function computed in the same scan.
+    pub(super) siblings: Vec<Pipeline<'p>>,
+}
+
+impl Pipeline<'_> {
+    /// Returns what a selection may omit.
+    pub(in crate::eval) fn hints(&self) -> SelectHints {
+        SelectHints { only_newest: false, labels: self.labels.clone(), whole_where: &NAME_LABELS }
+    }
+}
+
+/// The series that a batch has become, with everything that is known about them.
+pub(in crate::eval) struct Batch<'w> {
+    pipeline: &'w Pipeline<'w>,
+    pub(super) series: Vec<Series>,
+    /// Labels before and after the source dropped metric names.
+    pub(in crate::eval) renamed: Vec<(Labels, Labels)>,
+    pub(in crate::eval) annotations: AnnotationList,
+    pub(in crate::eval) sample_stats: StepSampleStats,
+    /// By stage.
+    pub(super) stage_annotations: Vec<OperatorAnnotations>,
+    /// Output of the source, and of each stage.
+    pub(super) outputs: Vec<OutputCount>,
+    n_pushed: usize,
+    /// Series as the source produced them, if they are to be materialized.
+    of_source: Vec<Series>,
+    /// One batch for each sibling; `None` if it failed.
+    pub(in crate::eval) siblings: Vec<Option<Batch<'w>>>,
+    charge: Charge,
+}
+
+impl<'w> Batch<'w> {
+    pub(super) fn new(pipeline: &'w Pipeline<'w>) -> Result<Self> {
+        let mut charge = pipeline.limits.ctx.charge();
+        if pipeline.sample_stats.is_on() {
+            charge.grow(StepSampleStats::size(pipeline.n_steps))?;
+        }
+        Ok(Self {
+            pipeline,
+            series: Vec::new(),
+            renamed: Vec::new(),
+            annotations: AnnotationList::default(),
+            sample_stats: pipeline.sample_stats.empty(pipeline.n_steps),
+            stage_annotations: pipeline.stages.iter().map(|_| OperatorAnnotations::default()).collect(),
+            outputs: vec![OutputCount::default(); pipeline.stages.len() + 1],
+            n_pushed: 0,
+            of_source: Vec::new(),
+            siblings: pipeline.siblings.iter().map(|sibling| Self::new(sibling).map(Some)).collect::<Result<_>>()?,
+            charge,
+        })
+    }
+
+    /// Produces the batch of the `at`-th sibling. A sibling that fails is dropped.
+    pub(in crate::eval) fn produce_sibling(&mut self, at: usize, produce: impl FnOnce(&mut Self) -> Result<()>) {
+        if let Some(Some(sibling)) = self.siblings.get_mut(at)
+            && produce(sibling).is_err()
+        {
+            self.siblings[at] = None;
+        }
+    }
+
+    /// Takes the series out as the source produced them, with copies of their annotations and statistics.
+    pub(super) fn source_output(&mut self) -> (Vec<Series>, AnnotationList, StepSampleStats) {
+        (std::mem::take(&mut self.of_source), self.annotations.clone(), self.sample_stats.clone())
+    }
+
+    /// Returns the series, the annotations and the sample statistics.
+    pub(in crate::eval) fn into_parts(self) -> (Vec<Series>, AnnotationList, StepSampleStats) {
+        (self.series, self.annotations, self.sample_stats)
+    }
+
+    /// Passes a series from the source through the stages; one without values is dropped.
+    pub(in crate::eval) fn push(&mut self, mut series: Series) -> Result<()> {
+        let Pipeline { stages, limits, delayed, .. } = self.pipeline;
+        self.n_pushed += 1;
+        if self.pipeline.materialize.is_some() {
+            self.charge.grow(series_size(&series))?;
+            self.of_source.push(series.clone());
+        }
+        for (at, stage) in stages.iter().enumerate() {
+            self.count_output(at, &series);
+            stage.apply(&mut series, self.n_pushed, &mut self.stage_annotations[at], limits, *delayed)?;
+            if series.column.present.is_empty() {
+                return Ok(());
+            }
+        }
+        if !series.column.present.is_empty() {
+            self.count_output(stages.len(), &series);
+            self.charge.grow(series_size(&series))?;
+            self.series.push(series);
+        }
+        Ok(())
+    }
+
+    fn count_output(&mut self, at: usize, series: &Series) {
+        if self.pipeline.sample_stats.is_on() {
+            self.outputs[at].add(OutputCount { n_series: 1, n_samples: series.column.n_samples() });
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Stages: operators that work on each series by itself.
+
+use crate::annotations::Annotations;
+use crate::error::Result;
+use crate::eval::columns::combine::{OperatorAnnotations, changes_meaning, with_scalar};
+use crate::eval::columns::{Column, Limits, Scalars, Series};
+use crate::histogram::FloatHistogram;
+use crate::plan::Link;
+
+/// An operator of a pipeline.
+pub(in crate::eval) struct Stage<'p> {
+    /// The id of its expression.
+    pub(in crate::eval) id: usize,
+    pub(in crate::eval) kind: StageKind<'p>,
+}
+
+type ColumnFn<'p> = Box<dyn Fn(&mut Column) + Send + Sync + 'p>;
+
+/// See [`Stage`].
+pub(in crate::eval) enum StageKind<'p> {
+    /// A float for each float; histograms are dropped.
+    Floats(ColumnFn<'p>),
+    /// A float for each histogram; floats are dropped.
+    Histograms(fn(&FloatHistogram) -> f64),
+    /// The unary minus.
+    Negate,
+    /// A binary operator with a scalar, which is the left operand if `swapped`.
+    WithScalar { link: &'p Link, scalar: Scalars, swapped: bool },
+}
+
+impl Stage<'_> {
+    /// Returns `true` if the metric name no longer describes the result.
+    pub(super) fn drops_name(&self) -> bool {
+        match &self.kind {
+            StageKind::Floats(_) | StageKind::Histograms(_) | StageKind::Negate => true,
+            StageKind::WithScalar { link, .. } => changes_meaning(link),
+        }
+    }
+
+    /// Adds the annotations of the stage to those of the query.
+    pub(super) fn annotate(&self, of_stage: OperatorAnnotations, annotations: &mut Annotations) {
+        if let StageKind::WithScalar { link, .. } = &self.kind {
+            of_stage.add_to(annotations, link.span);
+        }
+    }
+
+    /// Applies the stage to a series, the `order`-th; the result may have no values.
+    pub(super) fn apply(
+        &self,
+        series: &mut Series,
+        order: usize,
+        annotations: &mut OperatorAnnotations,
+        limits: &Limits,
+        delayed: bool,
+    ) -> Result<()> {
+        match &self.kind {
+            StageKind::Floats(change) => {
+                series.column.keep_floats();
+                change(&mut series.column);
+            }
+            StageKind::Histograms(of) => {
+                let mut floats = limits.column(series.column.values.len())?;
+                series.column.histograms().for_each(|(step, histogram)| floats.set(step, of(histogram)));
+                series.column = floats;
+            }
+            StageKind::Negate => negate(&mut series.column),
+            StageKind::WithScalar { link, scalar, swapped } => {
+                with_scalar(link, &mut series.column, scalar, *swapped, order, annotations, limits)?;
+            }
+        }
+        if self.drops_name() {
+            series.drop_name(delayed);
+        }
+        Ok(())
+    }
+}
+
+fn negate(column: &mut Column) {
+    column.values.iter_mut().for_each(|value| *value = -*value);
+    column.map_histograms(|histogram| {
+        let mut negated = histogram.clone();
+        negated.multiply(-1.0);
+        negated
+    });
+}

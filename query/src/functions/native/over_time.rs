@@ -1,0 +1,140 @@
+//! `*_over_time`, `changes`, `resets` for ranges with histograms.
+
+use std::sync::Arc;
+
+use varve_tsdb::histogram::ResetHint;
+
+use super::super::window::{HistogramSample, SampleTimes, SampleValue, Window};
+use crate::annotations::{HistogramOperation, SeriesAnnotation, SeriesAnnotations};
+use crate::histogram::{Combined, FloatHistogram, HistogramMean, HistogramSum, MixedSchemas};
+
+type Value = Option<SampleValue>;
+
+/// A value with its times.
+type Timed = (SampleTimes, SampleValue);
+
+fn float(value: f64) -> Value {
+    Some(SampleValue::Float(value))
+}
+
+pub(in super::super) fn count(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    float((window.values.len() + window.histograms.len()) as f64)
+}
+
+pub(in super::super) fn present(_: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    float(1.0)
+}
+
+pub(in super::super) fn first(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    window.merged().next().map(|(_, value)| value)
+}
+
+pub(in super::super) fn last(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    let histogram = window.histograms.last()?;
+    match window.timestamps_ms.last() {
+        Some(&time_ms) if time_ms > histogram.timestamp_ms => float(window.end_values().1),
+        _ => Some(SampleValue::Histogram(Arc::clone(&histogram.histogram))),
+    }
+}
+
+pub(in super::super) fn ts_of_first(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    window.merged().next().and_then(|(times, _)| float(times.timestamp_ms as f64 / 1000.0))
+}
+
+pub(in super::super) fn ts_of_last(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    let of_histograms = window.histograms.last().map(|sample| sample.timestamp_ms);
+    float(window.timestamps_ms.last().copied().max(of_histograms)? as f64 / 1000.0)
+}
+
+pub(in super::super) fn sum(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
+    let start = |first: &FloatHistogram| HistogramSum::new(first.clone());
+    combined(window, annotations, start, HistogramSum::add, HistogramSum::finish)
+}
+
+pub(in super::super) fn avg(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
+    let start = |first: &FloatHistogram| HistogramMean::new(first.clone());
+    combined(window, annotations, start, HistogramMean::add, HistogramMean::finish)
+}
+
+/// Combines all histograms; a mix with floats has no result.
+fn combined<S>(
+    window: &Window<'_>,
+    annotations: &mut SeriesAnnotations,
+    start: impl Fn(&FloatHistogram) -> S,
+    add: impl Fn(&mut S, &FloatHistogram) -> Result<Combined, MixedSchemas>,
+    finish: impl Fn(S) -> FloatHistogram,
+) -> Value {
+    if !window.values.is_empty() {
+        annotations.add(SeriesAnnotation::MixedFloatsHistograms);
+        return None;
+    }
+    let (first, rest) = window.histograms.split_first()?;
+    let mut own = SeriesAnnotations::default();
+    let mut state = start(&first.histogram);
+    for HistogramSample { histogram, .. } in rest {
+        match add(&mut state, histogram) {
+            Ok(combined) => own.add_combined(combined, HistogramOperation::Aggregation),
+            Err(MixedSchemas) => {
+                annotations.add(SeriesAnnotation::MixedSchemas);
+                return None;
+            }
+        }
+    }
+    let any = |hint: ResetHint| window.histograms.iter().any(|sample| sample.histogram.reset_hint == hint);
+    if any(ResetHint::Reset) && any(ResetHint::NoReset) {
+        own.add(SeriesAnnotation::CounterResetCollision(HistogramOperation::Aggregation));
+    }
+    annotations.extend(own);
+    Some(SampleValue::Histogram(Arc::new(finish(state))))
+}
+
+pub(in super::super) fn changes(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    float(count_pairs(window, i64::MIN, |(_, before), (_, value)| differ(before, value))?)
+}
+
+pub(in super::super) fn changes_anchored(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    float(count_pairs(window, window.start_ms, |(_, before), (_, value)| differ(before, value))?)
+}
+
+pub(in super::super) fn resets(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    float(count_pairs(window, i64::MIN, is_reset)?)
+}
+
+pub(in super::super) fn resets_anchored(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
+    float(count_pairs(window, window.start_ms, is_reset)?)
+}
+
+/// All histograms of a chunk of Prometheus have the same buckets, so empty buckets are ignored.
+fn differ(before: &SampleValue, value: &SampleValue) -> bool {
+    match (before, value) {
+        (SampleValue::Float(before), SampleValue::Float(value)) => {
+            value != before && !(value.is_nan() && before.is_nan())
+        }
+        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => !value.is_same_compacted(before),
+        _ => true,
+    }
+}
+
+fn is_reset(before: &Timed, value: &Timed) -> bool {
+    let of_values = match (&before.1, &value.1) {
+        (SampleValue::Float(before), SampleValue::Float(value)) => value < before,
+        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => value.detect_reset(before),
+        _ => true,
+    };
+    of_values || before.0.is_reset_before(value.0)
+}
+
+/// Counts pairs of neighbours, starting at the last sample at or before `start_ms`; `None` if there is no later sample.
+fn count_pairs(window: &Window<'_>, start_ms: i64, counts: impl Fn(&Timed, &Timed) -> bool) -> Option<f64> {
+    let (mut before, mut n_pairs, mut any) = (None, 0.0, false);
+    for value in window.merged() {
+        if value.0.timestamp_ms > start_ms {
+            any = true;
+            if before.as_ref().is_some_and(|before| counts(before, &value)) {
+                n_pairs += 1.0;
+            }
+        }
+        before = Some(value);
+    }
+    any.then_some(n_pairs)
+}

@@ -1,0 +1,331 @@
+//! `rate`, `increase`, `delta`, `irate`, `idelta` of ranges with histograms.
+
+use std::sync::Arc;
+
+use varve_tsdb::histogram::ResetHint;
+
+use super::super::rate::{RateKind, extrapolation, factor_from_start, instant_change};
+use super::super::window::{HistogramSample, SampleValue, Window};
+use crate::annotations::HistogramOperation::{Addition, Subtraction};
+use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
+use crate::histogram::{FloatHistogram, MixedSchemas};
+
+type Value = Option<SampleValue>;
+
+pub(in super::super) fn irate(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
+    last_change(window, true, annotations)
+}
+
+pub(in super::super) fn idelta(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
+    last_change(window, false, annotations)
+}
+
+/// Returns the change that `change` computes of a window of histograms; `None` for a mix with floats or of bucket schemas.
+fn unmixed(
+    window: &Window<'_>,
+    annotations: &mut SeriesAnnotations,
+    change: impl FnOnce(&mut SeriesAnnotations) -> Result<Option<FloatHistogram>, MixedSchemas>,
+) -> Value {
+    if !window.values.is_empty() {
+        annotations.add(SeriesAnnotation::MixedFloatsHistograms);
+        return None;
+    }
+    match change(annotations) {
+        Ok(change) => change.map(|change| SampleValue::Histogram(Arc::new(change))),
+        Err(MixedSchemas) => {
+            annotations.add(SeriesAnnotation::MixedSchemas);
+            None
+        }
+    }
+}
+
+/// The change from the first to the last histogram, extrapolated to the ends of the range as for floats. The count of a
+/// counter limits the extrapolation to its zero.
+pub(in super::super) fn extrapolated(
+    window: &Window<'_>,
+    kind: RateKind,
+    annotations: &mut SeriesAnnotations,
+) -> Value {
+    unmixed(window, annotations, |annotations| extrapolated_change(window, kind, annotations))
+}
+
+fn extrapolated_change(
+    window: &Window<'_>,
+    kind: RateKind,
+    annotations: &mut SeriesAnnotations,
+) -> Result<Option<FloatHistogram>, MixedSchemas> {
+    let [first, rest @ ..] = window.histograms else { return Ok(None) };
+    let last = rest.last().unwrap_or(first);
+    let mut between = None;
+    if !rest.is_empty() {
+        let mut own = SeriesAnnotations::default();
+        let change = change(window.histograms, kind.is_counter, &mut own);
+        annotations.extend(own);
+        between = Some(change?);
+    }
+    if kind.is_counter
+        && let Some(factor) = factor_from_start(window, kind, first.times(), last.timestamp_ms, rest.len())
+    {
+        let mut since_start = match between {
+            None => FloatHistogram::clone(&first.histogram),
+            Some(mut between) => {
+                annotations.add_combined(between.add(&first.histogram)?, Addition);
+                between
+            }
+        };
+        since_start.multiply(factor);
+        return Ok(Some(since_start));
+    }
+    let Some(mut change) = between else { return Ok(None) };
+    let times_ms = (first.timestamp_ms, last.timestamp_ms);
+    let factor = extrapolation(window, kind, times_ms, rest.len(), (first.histogram.count, change.count));
+    change.multiply(factor);
+    Ok(Some(change))
+}
+
+/// Returns the difference of the last and the first of at least two histograms; for counters, plus the value before each
+/// reset between them.
+fn change(
+    samples: &[HistogramSample],
+    is_counter: bool,
+    annotations: &mut SeriesAnnotations,
+) -> Result<FloatHistogram, MixedSchemas> {
+    let (first, last) = (&samples[0].histogram, &samples[samples.len() - 1].histogram);
+    let mut hints = samples.iter().map(|sample| sample.histogram.reset_hint);
+    if is_counter && hints.any(|hint| hint == ResetHint::Gauge) {
+        annotations.add(SeriesAnnotation::NotCounter);
+    }
+    // After a reset neither the value nor the buckets of the first histogram matter.
+    let second = &samples[1].histogram;
+    let reset_at_once = is_counter && is_reset(&samples[0], &samples[1], first);
+    let start = if reset_at_once { Arc::new(second.without_observations()) } else { Arc::clone(first) };
+    let inner = &samples[1..samples.len() - 1];
+    let others = inner.iter().map(|sample| &sample.histogram).filter(|_| is_counter);
+    if last.is_custom() != start.is_custom() {
+        return Err(MixedSchemas);
+    }
+    if others.clone().any(|other| other.is_custom() != start.is_custom()) {
+        // As in Prometheus, this is the only annotation then.
+        annotations.list.clear();
+        return Err(MixedSchemas);
+    }
+    let schema = others.map(|other| other.schema()).fold(last.schema().min(start.schema()), i8::min);
+    let mut change = FloatHistogram::clone(last).in_schema(schema);
+    annotations.add_combined(change.subtract(&start)?, Subtraction);
+    if is_counter {
+        let mut before = &start;
+        let mut overlap = false;
+        for pair in samples.windows(2) {
+            // Once per window.
+            if !overlap && pair[0].times().overlaps(pair[1].times()) {
+                annotations.add(SeriesAnnotation::StartTimestampsOverlap(1));
+                overlap = true;
+            }
+            if is_reset(&pair[0], &pair[1], before) {
+                annotations.add_combined(change.add(before)?, Addition);
+            }
+            before = &pair[1].histogram;
+        }
+    } else if [first, last].iter().any(|histogram| histogram.reset_hint != ResetHint::Gauge) {
+        annotations.add(SeriesAnnotation::NotGauge);
+    }
+    change.reset_hint = ResetHint::Gauge;
+    change.compact();
+    Ok(change)
+}
+
+/// Returns `true` if a counter was reset between two samples; `before` replaces the value of the first.
+fn is_reset(first: &HistogramSample, second: &HistogramSample, before: &FloatHistogram) -> bool {
+    first.times().is_reset_before(second.times()) || second.histogram.detect_reset(before)
+}
+
+/// The change between the last two samples; `irate` is for counters and returns the change per second.
+fn last_change(window: &Window<'_>, is_rate: bool, annotations: &mut SeriesAnnotations) -> Value {
+    let floats = window.timestamps_ms.len().saturating_sub(2);
+    let histograms = window.histograms.len().saturating_sub(2);
+    let tail = Window {
+        timestamps_ms: &window.timestamps_ms[floats..],
+        values: &window.values[floats..],
+        histograms: &window.histograms[histograms..],
+        starts_ms: window.starts_ms.get(floats..).unwrap_or(&[]),
+        ..*window
+    };
+    let merged: Vec<_> = tail.merged().collect();
+    let [.., (before_at, before), (last_at, last)] = &merged[..] else { return None };
+    let seconds = (last_at.timestamp_ms - before_at.timestamp_ms) as f64 / 1000.0;
+    let reset = is_rate && before_at.is_reset_before(*last_at);
+    match (before, last) {
+        (SampleValue::Float(before), SampleValue::Float(last)) => {
+            let change = if reset { *last } else { instant_change(*before, *last, is_rate) };
+            Some(SampleValue::Float(if is_rate { change / seconds } else { change }))
+        }
+        (SampleValue::Histogram(before), SampleValue::Histogram(last)) => {
+            let mut change = last_change_of_histograms(before, last, is_rate, reset, annotations)?;
+            if is_rate {
+                change.divide(seconds);
+            }
+            Some(SampleValue::Histogram(Arc::new(change)))
+        }
+        _ => {
+            annotations.add(SeriesAnnotation::MixedFloatsHistograms);
+            None
+        }
+    }
+}
+
+fn last_change_of_histograms(
+    before: &FloatHistogram,
+    last: &FloatHistogram,
+    is_rate: bool,
+    reset: bool,
+    annotations: &mut SeriesAnnotations,
+) -> Option<FloatHistogram> {
+    let n_gauges = [before, last].iter().filter(|histogram| histogram.reset_hint == ResetHint::Gauge).count();
+    if is_rate && n_gauges > 0 {
+        annotations.add(SeriesAnnotation::NotCounter);
+    }
+    if !is_rate && n_gauges < 2 {
+        annotations.add(SeriesAnnotation::NotGauge);
+    }
+    let mut change = last.clone();
+    if !is_rate || !(reset || last.detect_reset(before)) {
+        match change.subtract(before) {
+            Ok(combined) => annotations.add_combined(combined, Subtraction),
+            Err(MixedSchemas) => {
+                annotations.add(SeriesAnnotation::MixedSchemas);
+                return None;
+            }
+        }
+    }
+    change.reset_hint = ResetHint::Gauge;
+    change.compact();
+    Some(change)
+}
+
+/// The change between the ends of the range, whose values are those of samples around them.
+pub(in super::super) fn extended(
+    window: &Window<'_>,
+    kind: RateKind,
+    smoothed: bool,
+    annotations: &mut SeriesAnnotations,
+) -> Value {
+    unmixed(window, annotations, |annotations| extended_change(window, kind, smoothed, annotations))
+}
+
+fn extended_change(
+    window: &Window<'_>,
+    kind: RateKind,
+    smoothed: bool,
+    annotations: &mut SeriesAnnotations,
+) -> Result<Option<FloatHistogram>, MixedSchemas> {
+    let Window { histograms: samples, start_ms, end_ms, .. } = *window;
+    let last = samples.len() - 1;
+    let first = samples[..last].partition_point(|sample| sample.timestamp_ms <= start_ms).saturating_sub(1);
+    let last = if smoothed { samples[..last].partition_point(|sample| sample.timestamp_ms < end_ms) } else { last };
+    if samples[last].timestamp_ms <= start_ms || (smoothed && samples[first].timestamp_ms > end_ms) {
+        return Ok(None);
+    }
+    check_schemas(&samples[first..=last], kind.is_counter, annotations)?;
+    let left = match smoothed && samples[first].timestamp_ms < start_ms {
+        true => interpolate(&samples[first], &samples[first + 1], start_ms, kind.is_counter, annotations)?,
+        false => FloatHistogram::clone(&samples[first].histogram),
+    };
+    let right = match smoothed && last > 0 && samples[last].timestamp_ms > end_ms {
+        true => interpolate(&samples[last - 1], &samples[last], end_ms, kind.is_counter, annotations)?,
+        false => FloatHistogram::clone(&samples[last].histogram),
+    };
+    if !kind.is_counter && [&left, &right].iter().any(|end| end.reset_hint != ResetHint::Gauge) {
+        annotations.add(SeriesAnnotation::NotGauge);
+    }
+    let mut change = right.clone();
+    annotations.add_combined(change.subtract(&left)?, Subtraction);
+    if kind.is_counter
+        && let Some(lost) = lost_in_resets(window, (first, last), (&left, &right), smoothed, annotations)?
+    {
+        annotations.add_combined(change.add(&lost)?, Addition);
+    }
+    if kind.is_rate {
+        change.divide(window.range_seconds);
+    }
+    change.reset_hint = ResetHint::Gauge;
+    change.compact();
+    Ok(Some(change))
+}
+
+fn check_schemas(
+    samples: &[HistogramSample],
+    is_counter: bool,
+    annotations: &mut SeriesAnnotations,
+) -> Result<(), MixedSchemas> {
+    for HistogramSample { histogram, .. } in samples {
+        if histogram.is_custom() != samples[0].histogram.is_custom() {
+            return Err(MixedSchemas);
+        }
+        if is_counter && histogram.reset_hint == ResetHint::Gauge {
+            annotations.add(SeriesAnnotation::NotCounter);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the histogram at a time between two samples. A counter that was reset in between starts at 0.
+pub(crate) fn interpolate(
+    from: &HistogramSample,
+    to: &HistogramSample,
+    time_ms: i64,
+    is_counter: bool,
+    annotations: &mut SeriesAnnotations,
+) -> Result<FloatHistogram, MixedSchemas> {
+    let mut result = FloatHistogram::clone(&to.histogram);
+    if time_ms == from.timestamp_ms {
+        return Ok(FloatHistogram::clone(&from.histogram));
+    }
+    if time_ms == to.timestamp_ms {
+        return Ok(result);
+    }
+    let fraction = (time_ms - from.timestamp_ms) as f64 / (to.timestamp_ms - from.timestamp_ms) as f64;
+    if is_counter && to.histogram.detect_reset(&from.histogram) {
+        result.multiply(fraction);
+        return Ok(result);
+    }
+    annotations.add_combined(result.subtract(&from.histogram)?, Subtraction);
+    result.multiply(fraction);
+    annotations.add_combined(result.add(&from.histogram)?, Addition);
+    Ok(result)
+}
+
+/// Returns the values before each reset between the ends `left` and `right`, which replace the samples `first` and `last`.
+fn lost_in_resets(
+    window: &Window<'_>,
+    (first, last): (usize, usize),
+    (left, right): (&FloatHistogram, &FloatHistogram),
+    smoothed: bool,
+    annotations: &mut SeriesAnnotations,
+) -> Result<Option<FloatHistogram>, MixedSchemas> {
+    let samples = window.histograms;
+    let (mut from, mut before) = (first + 1, left);
+    // The interpolation at the left end accounts for a reset right after it.
+    if smoothed
+        && samples[first].timestamp_ms < window.start_ms
+        && samples[first + 1].histogram.detect_reset(&samples[first].histogram)
+    {
+        before = &samples[first + 1].histogram;
+        from += 1;
+    }
+    // The right end has the counter reset hint of the last sample.
+    if from > last {
+        return Ok(None);
+    }
+    let mut lost: Option<FloatHistogram> = None;
+    let inner = samples[from..last].iter().map(|sample| &*sample.histogram);
+    for histogram in inner.chain([right]) {
+        if histogram.detect_reset(before) {
+            match &mut lost {
+                Some(lost) => annotations.add_combined(lost.add(before)?, Addition),
+                None => lost = Some(before.clone()),
+            }
+        }
+        before = histogram;
+    }
+    Ok(lost)
+}

@@ -1,0 +1,124 @@
+//! Binary operators between two values, either of which may be a histogram.
+//!
+//! Nearly all columns have only floats, and are combined column by column in [`super::arithmetic`]; the functions here
+//! combine value by value.
+
+use std::sync::Arc;
+
+use varve_tsdb::histogram::ResetHint;
+
+use super::arithmetic;
+use super::window::SampleValue;
+use crate::annotations::{Annotation, HistogramOperation};
+use crate::histogram::{Combined, FloatHistogram, Keep, MixedSchemas};
+use crate::promql::ast::BinaryOp;
+
+/// An operand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Element<'a> {
+    Float(f64),
+    Histogram(&'a Arc<FloatHistogram>),
+}
+
+impl Element<'_> {
+    fn type_name(self) -> &'static str {
+        match self {
+            Self::Float(_) => "float",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+/// The outcome of an operator for two values.
+pub(crate) struct Outcome {
+    /// The result, for comparisons the left operand; `None` if the operator does not support the operands.
+    pub(crate) value: Option<SampleValue>,
+    /// A comparison holds; `true` for all other operators.
+    pub(crate) holds: bool,
+    pub(crate) annotation: Option<Annotation>,
+}
+
+impl Outcome {
+    fn of(value: SampleValue) -> Self {
+        Self { value: Some(value), holds: true, annotation: None }
+    }
+
+    fn histogram(mut histogram: FloatHistogram) -> Self {
+        histogram.compact();
+        Self::of(SampleValue::Histogram(Arc::new(histogram)))
+    }
+
+    fn none(annotation: Annotation) -> Self {
+        Self { value: None, holds: false, annotation: Some(annotation) }
+    }
+}
+
+/// Applies an operator to two values.
+pub(crate) fn combine(op: BinaryOp, lhs: Element<'_>, rhs: Element<'_>) -> Outcome {
+    let changed = |histogram: &FloatHistogram, change: &dyn Fn(&mut FloatHistogram)| {
+        let mut histogram = histogram.clone();
+        change(&mut histogram);
+        histogram
+    };
+    match (lhs, op, rhs) {
+        (Element::Float(lhs), _, Element::Float(rhs)) if !is_trim(op) => floats(op, lhs, rhs),
+        (Element::Float(factor), BinaryOp::Mul, Element::Histogram(histogram))
+        | (Element::Histogram(histogram), BinaryOp::Mul, Element::Float(factor)) => {
+            Outcome::histogram(changed(histogram, &|histogram| histogram.multiply(factor)))
+        }
+        (Element::Histogram(histogram), BinaryOp::Div, Element::Float(divisor)) => {
+            Outcome::histogram(changed(histogram, &|histogram| histogram.divide(divisor)))
+        }
+        (Element::Histogram(histogram), BinaryOp::TrimUpper | BinaryOp::TrimLower, Element::Float(value)) => {
+            let keep = if op == BinaryOp::TrimUpper { Keep::Below } else { Keep::Above };
+            let trimmed = changed(histogram, &|histogram| histogram.trim(value, keep));
+            Outcome::of(SampleValue::Histogram(Arc::new(trimmed)))
+        }
+        (Element::Histogram(lhs), BinaryOp::Add | BinaryOp::Sub, Element::Histogram(rhs)) => sum(op, lhs, rhs),
+        (Element::Histogram(lhs), BinaryOp::Eq | BinaryOp::Ne, Element::Histogram(rhs)) => {
+            let holds = lhs.is_same(rhs) == (op == BinaryOp::Eq);
+            Outcome { holds, ..Outcome::of(SampleValue::Histogram(Arc::clone(lhs))) }
+        }
+        _ => {
+            let (lhs, rhs) = (lhs.type_name(), rhs.type_name());
+            Outcome::none(Annotation::IncompatibleTypes { lhs, op: op.as_str(), rhs })
+        }
+    }
+}
+
+/// Returns `true` if an operator trims histograms.
+pub(crate) fn is_trim(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower)
+}
+
+fn floats(op: BinaryOp, lhs: f64, rhs: f64) -> Outcome {
+    match arithmetic::comparison(op) {
+        Some(compare) => Outcome { holds: compare(lhs, rhs), ..Outcome::of(SampleValue::Float(lhs)) },
+        None => {
+            let mut result = [lhs];
+            arithmetic::columns(op, &mut result, &[rhs], false);
+            Outcome::of(SampleValue::Float(result[0]))
+        }
+    }
+}
+
+/// Adds or subtracts histograms. There is no result if their counter reset hints conflict.
+fn sum(op: BinaryOp, lhs: &FloatHistogram, rhs: &FloatHistogram) -> Outcome {
+    let mut result = lhs.clone();
+    let (added, operation) = match op {
+        BinaryOp::Add => (result.add(rhs), HistogramOperation::Addition),
+        _ => (result.subtract(rhs), HistogramOperation::Subtraction),
+    };
+    let Combined { counter_reset_collision, custom_bounds_reconciled } = match added {
+        Ok(added) => added,
+        Err(MixedSchemas) => return Outcome::none(Annotation::IncompatibleBuckets(op.as_str())),
+    };
+    if counter_reset_collision {
+        return Outcome::none(Annotation::CounterResetCollision(operation));
+    }
+    if op == BinaryOp::Sub {
+        result.reset_hint = ResetHint::Gauge;
+    }
+    let annotation = custom_bounds_reconciled.then_some(Annotation::CustomBoundsReconciled(operation));
+    Outcome { annotation, ..Outcome::histogram(result) }
+}

@@ -1,0 +1,143 @@
+//! Conversion of stored histograms to [`FloatHistogram`]s.
+//!
+//! Counter reset hints are recomputed on reading, as in Prometheus' storage: the hint of a histogram that could be appended to
+//! the chunk of its predecessor is `NoReset`, that of any other is `Unknown`. The first histogram that is read has no
+//! predecessor; its hint is `NoReset` if the sender set that.
+
+use std::sync::Arc;
+
+use varve_tsdb::SampleColumns;
+use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
+
+use super::FloatHistogram;
+
+/// Converts the histograms of a series, and returns them with their indexes in the columns. With `skip_buckets`, only their
+/// counts and sums.
+pub(crate) fn read(samples: &SampleColumns, skip_buckets: bool) -> Vec<(u32, Arc<FloatHistogram>)> {
+    let mut read: Vec<(u32, Arc<FloatHistogram>)> = Vec::with_capacity(samples.histograms.len());
+    let mut before: Option<(u32, &Histogram, Arc<FloatHistogram>)> = None;
+    let mut totals = Totals::default();
+    for (index, stored) in &samples.histograms {
+        let neighbour = before.as_ref().filter(|(at, ..)| at + 1 == *index).map(|(_, stored, read)| (*stored, &**read));
+        let mut histogram = FloatHistogram::from(&**stored);
+        if let Some((_, _, before)) = &before
+            && before.custom_bounds() == histogram.custom_bounds()
+        {
+            histogram.custom_bounds.clone_from(&before.custom_bounds);
+        }
+        histogram.reset_hint = hint(&histogram, *index == 0, stored, neighbour);
+        let histogram = Arc::new(histogram);
+        read.push((*index, if skip_buckets { totals.of(&histogram) } else { Arc::clone(&histogram) }));
+        before = Some((*index, stored, histogram));
+    }
+    read
+}
+
+/// Returns the counter reset hint of a histogram after its neighbour; `stored` has the hint of the sender.
+fn hint(
+    histogram: &FloatHistogram,
+    is_first: bool,
+    stored: &Histogram,
+    before: Option<(&Histogram, &FloatHistogram)>,
+) -> ResetHint {
+    let is_integer = |of: &Histogram| matches!(of.counts, HistogramCounts::Integer { .. });
+    let continues = match before {
+        None => is_first && stored.reset_hint == ResetHint::NoReset,
+        Some((stored_before, before)) => {
+            stored.reset_hint != ResetHint::Reset
+                && stored_before.reset_hint != ResetHint::Gauge
+                && is_integer(stored) == is_integer(stored_before)
+                && histogram.continues(before)
+        }
+    };
+    match stored.reset_hint {
+        ResetHint::Gauge => ResetHint::Gauge,
+        _ if continues => ResetHint::NoReset,
+        _ => ResetHint::Unknown,
+    }
+}
+
+impl FloatHistogram {
+    /// Returns `true` if there is no counter reset between `before` and this histogram, and their layouts are equal.
+    #[must_use]
+    pub fn continues(&self, before: &Self) -> bool {
+        !varve_tsdb::staleness::is_stale_nan(before.sum)
+            && self.schema == before.schema
+            && self.zero_threshold == before.zero_threshold
+            && self.custom_bounds() == before.custom_bounds()
+            && !self.detects_reset_of_counts(before)
+    }
+}
+
+/// Histograms without buckets. Their hints include all resets, which could not be detected later without buckets.
+#[derive(Default)]
+struct Totals {
+    last: Option<Arc<FloatHistogram>>,
+}
+
+impl Totals {
+    fn of(&mut self, histogram: &Arc<FloatHistogram>) -> Arc<FloatHistogram> {
+        let FloatHistogram { mut reset_hint, schema, count, sum, .. } = **histogram;
+        if !varve_tsdb::staleness::is_stale_nan(sum) {
+            if reset_hint == ResetHint::Unknown
+                && let Some(last) = &self.last
+            {
+                reset_hint = if histogram.detect_reset(last) { ResetHint::Reset } else { ResetHint::NoReset };
+            }
+            self.last = Some(Arc::clone(histogram));
+        }
+        Arc::new(FloatHistogram { reset_hint, schema, count, sum, ..FloatHistogram::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_tsdb::Sample;
+    use varve_tsdb::histogram::BucketSpan;
+
+    /// A histogram with positive buckets from index 0 on.
+    fn histogram(reset_hint: ResetHint, schema: i8, counts: &[f64]) -> Arc<Histogram> {
+        let count = counts.iter().sum();
+        let counts = counts.to_vec();
+        let positive_spans = vec![BucketSpan { offset: 0, length: counts.len() as u32 }];
+        let counts = HistogramCounts::Float { count, zero_count: 0.0, positive: counts, negative: Vec::new() };
+        Arc::new(Histogram { reset_hint, schema, counts, positive_spans, ..Histogram::default() })
+    }
+
+    #[test]
+    fn hints_depend_on_the_previous_histogram() {
+        use ResetHint::{Gauge, NoReset, Reset, Unknown};
+        let mut samples = SampleColumns::default();
+        let mut expected = Vec::new();
+        let mut push = |histogram, expect| {
+            samples.push_histogram(samples.len() as i64, histogram);
+            expected.push(expect);
+        };
+        push(histogram(NoReset, 0, &[1.0]), NoReset);
+        push(histogram(Unknown, 0, &[1.0, 1.0]), NoReset);
+        push(histogram(NoReset, 0, &[2.0, 0.0]), Unknown);
+        push(histogram(Reset, 0, &[3.0]), Unknown);
+        push(histogram(Unknown, 0, &[3.0]), NoReset);
+        push(histogram(Unknown, 1, &[3.0]), Unknown);
+        push(histogram(Gauge, 1, &[4.0]), Gauge);
+        push(histogram(Unknown, 1, &[5.0]), Unknown);
+        samples.push(Sample { timestamp_ms: 100, value: 1.0 });
+        samples.push_histogram(101, histogram(Unknown, 1, &[6.0]));
+        expected.push(Unknown);
+        let hints: Vec<_> = read(&samples, false).iter().map(|(_, histogram)| histogram.reset_hint).collect();
+        assert_eq!(hints, expected);
+    }
+
+    #[test]
+    fn hints_without_buckets_include_resets_of_buckets() {
+        let mut samples = SampleColumns::default();
+        for (timestamp_ms, counts) in [(0, [2.0, 0.0]), (1, [1.0, 2.0]), (2, [1.0, 3.0])] {
+            samples.push_histogram(timestamp_ms, histogram(ResetHint::Unknown, 0, &counts));
+        }
+        let read = read(&samples, true);
+        let hints: Vec<_> = read.iter().map(|(_, histogram)| histogram.reset_hint).collect();
+        assert_eq!(hints, [ResetHint::Unknown, ResetHint::Reset, ResetHint::NoReset]);
+        assert!(read.iter().all(|(_, histogram)| histogram.buckets().count() == 0));
+    }
+}

@@ -1,0 +1,246 @@
+//! Common subexpression elimination: equal expressions of a query, which are evaluated once.
+//!
+//! Expressions are equal if they are written the same, at any position, and are evaluated over the same steps. Equal
+//! expressions have the same class: a selector that occurs twice is read once.
+
+use std::fmt::Write;
+
+use hashbrown::HashMap;
+
+use super::{Aggregate, Call, Plan, PlanKind};
+use crate::functions::Implementation;
+use crate::promql::ast::{AggregateOp, ValueType};
+
+/// The common subexpressions of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct CommonSubexpressions<'a> {
+    /// By the id of the expression.
+    classes: Vec<usize>,
+    /// By class.
+    uses: Vec<Uses>,
+    /// By the class of their input: aggregations that fold its series as they stream by.
+    folds: HashMap<usize, Vec<(usize, &'a Plan)>>,
+    /// By the class of the range: functions of it, each class once.
+    over_range: HashMap<usize, Vec<(usize, &'a Plan)>>,
+}
+
+/// The uses of the value of a class.
+#[derive(Debug, Clone, Copy, Default)]
+struct Uses {
+    n: usize,
+    /// Some use needs all series at once.
+    needs_all: bool,
+}
+
+impl<'a> CommonSubexpressions<'a> {
+    /// Finds the common subexpressions of a plan.
+    pub(crate) fn of(plan: &'a Plan) -> Self {
+        let mut classes = Classes { known: HashMap::new(), of: vec![0; plan.n_nodes()] };
+        let context = classes.intern("the query");
+        classes.add(plan, context);
+        let uses = vec![Uses::default(); classes.known.len()];
+        let mut subexpressions = Self { classes: classes.of, uses, ..Self::default() };
+        subexpressions.add_use(plan, true);
+        subexpressions
+    }
+
+    /// Returns the class of an expression and its number of uses; 0 if its value cannot be shared.
+    pub(crate) fn uses(&self, plan: &Plan) -> (usize, usize) {
+        let class = self.class(plan);
+        (class, if is_shareable(plan) { self.uses[class].n } else { 0 })
+    }
+
+    /// Returns `true` if the value of an expression is used more than once, and some use needs all of it at once.
+    pub(crate) fn is_materialized(&self, plan: &Plan) -> bool {
+        let Uses { n, needs_all } = self.uses[self.class(plan)];
+        n > 1 && needs_all && is_shareable(plan)
+    }
+
+    /// Returns the folds of the same input as `aggregate`, with their classes and numbers of uses: each class once, that of
+    /// `plan` first.
+    pub(crate) fn folds_of_same_input<'p>(&self, plan: &'p Plan, aggregate: &Aggregate) -> Vec<(usize, usize, &'p Plan)>
+    where
+        'a: 'p,
+    {
+        let own = self.class(plan);
+        let others = self.folds.get(&self.class(&aggregate.expr)).map_or(&[][..], |folds| folds);
+        let others = others.iter().filter(|(class, _)| *class != own).map(|&(class, other)| (class, other));
+        let all = [(own, plan)].into_iter().chain(others);
+        all.map(|(class, plan)| (class, self.uses[class].n, plan)).collect()
+    }
+
+    /// Returns the functions of the same range as `call`, including itself, with their classes.
+    pub(crate) fn functions_of_same_range(&self, call: &Call) -> &[(usize, &'a Plan)] {
+        let others = range_of(call).and_then(|range| self.over_range.get(&self.class(range)));
+        others.map_or(&[], |others| others)
+    }
+
+    /// Returns `true` if some use of the value of an expression needs all series at once.
+    pub(crate) fn needs_all_series(&self, plan: &Plan) -> bool {
+        self.uses[self.class(plan)].needs_all
+    }
+
+    /// Returns `true` if there are common subexpressions, so values may be shared.
+    pub(crate) fn has_any(&self) -> bool {
+        let has_several = |by_input: &HashMap<_, Vec<_>>| by_input.values().any(|plans| plans.len() > 1);
+        self.uses.iter().any(|uses| uses.n > 1) || has_several(&self.folds) || has_several(&self.over_range)
+    }
+
+    fn class(&self, plan: &Plan) -> usize {
+        self.classes[plan.id]
+    }
+
+    /// Records a use of an expression. Its children are used once, however often it is used itself.
+    fn add_use(&mut self, plan: &'a Plan, needs_all: bool) {
+        let class = self.class(plan);
+        let uses = &mut self.uses[class];
+        uses.n += 1;
+        uses.needs_all |= needs_all;
+        if uses.n > 1 && is_shareable(plan) {
+            return;
+        }
+        if let PlanKind::Aggregate(aggregate) = &plan.kind
+            && is_fold(aggregate.op)
+        {
+            self.folds.entry(self.classes[aggregate.expr.id]).or_default().push((class, plan));
+        }
+        if let PlanKind::Call(call) = &plan.kind
+            && let Some(range) = range_of(call)
+        {
+            self.over_range.entry(self.classes[range.id]).or_default().push((class, plan));
+        }
+        let needs_all = !streams_input(plan);
+        plan.children().into_iter().for_each(|child| self.add_use(child, needs_all));
+    }
+}
+
+/// Returns the range of stored samples of a range function.
+fn range_of(call: &Call) -> Option<&Plan> {
+    let is_range = |arg: &&Plan| arg.range_selector().is_some();
+    call.is_over_range().then(|| call.args.iter().find(is_range)).flatten()
+}
+
+/// Returns `true` if an aggregation holds only a few numbers for each group.
+fn is_fold(op: AggregateOp) -> bool {
+    use AggregateOp::{Avg, Count, Group, Max, Min, Stddev, Stdvar, Sum};
+    matches!(op, Avg | Count | Group | Max | Min | Stddev | Stdvar | Sum)
+}
+
+/// Returns `true` if the value of an expression can be shared.
+fn is_shareable(plan: &Plan) -> bool {
+    plan.value_type == ValueType::Vector && !matches!(plan.kind, PlanKind::StepInvariant(_))
+}
+
+/// Returns `true` if an expression consumes the series of its input one by one.
+fn streams_input(plan: &Plan) -> bool {
+    match &plan.kind {
+        PlanKind::Aggregate(_) => true,
+        PlanKind::Call(call) => matches!(call.implementation, Implementation::Absent | Implementation::Scalar),
+        _ => false,
+    }
+}
+
+/// Interns descriptions of expressions.
+struct Classes {
+    known: HashMap<String, usize>,
+    /// By the id of the expression.
+    of: Vec<usize>,
+}
+
+impl Classes {
+    fn intern(&mut self, text: &str) -> usize {
+        let next = self.known.len();
+        *self.known.entry_ref(text).or_insert(next)
+    }
+
+    /// Classifies an expression and its descendants; `context` identifies the steps over which it is evaluated.
+    fn add(&mut self, plan: &Plan, context: usize) -> usize {
+        let (mut text, inner_context) = self.description(plan, context);
+        for child in plan.children() {
+            let class = self.add(child, inner_context);
+            // Writing to a string cannot fail.
+            let _infallible = write!(text, " {class}");
+        }
+        let class = self.intern(&text);
+        self.of[plan.id] = class;
+        class
+    }
+
+    /// Returns a description of an expression without its children, and the context of these.
+    fn description(&mut self, plan: &Plan, context: usize) -> (String, usize) {
+        let mut inner_context = context;
+        let own = match &plan.kind {
+            PlanKind::Number(value) => format!("number {:x}", value.to_bits()),
+            PlanKind::String(text) => format!("text {text:?}"),
+            PlanKind::Selector(selector) => format!("{selector:?}"),
+            PlanKind::Range(range) => format!("{range:?}"),
+            PlanKind::Subquery(subquery) => {
+                let steps =
+                    format!("steps {context} {} {:?} {:?}", subquery.range_ms, subquery.step_ms, subquery.shift);
+                inner_context = self.intern(&steps);
+                "subquery".to_owned()
+            }
+            PlanKind::Call(call) => format!("call {}", call.function.name),
+            PlanKind::Aggregate(aggregate) => {
+                let Aggregate { op, grouping, without, .. } = &**aggregate;
+                format!("aggregate {op:?} {grouping:?} {without}")
+            }
+            PlanKind::Chain(chain) => {
+                let links = chain.links.iter().map(|link| (link.op, link.return_bool, &link.matching));
+                format!("chain {:?}", links.collect::<Vec<_>>())
+            }
+            PlanKind::Sign(op, _) => format!("sign {op:?}"),
+            PlanKind::StepInvariant(_) => {
+                inner_context = self.intern(&format!("first of {context}"));
+                "once".to_owned()
+            }
+        };
+        (format!("{context} {own}"), inner_context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{QueryTimes, build};
+    use super::*;
+    use crate::promql::{self, Features};
+
+    /// Counts the expressions that are used more than once, and those of them that are materialized.
+    fn check(query: &str, n_shared: usize, n_materialized: usize) {
+        let expr = promql::parse(query, &Features::all()).unwrap();
+        let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 60_000, step_ms: 1000 }).unwrap();
+        let subexpressions = CommonSubexpressions::of(&plan);
+        let mut all = vec![&plan];
+        let mut classes = std::collections::BTreeMap::new();
+        while let Some(plan) = all.pop() {
+            if let (class, 2..) = subexpressions.uses(plan) {
+                classes.insert(class, subexpressions.is_materialized(plan));
+            }
+            all.extend(plan.children());
+        }
+        assert_eq!(
+            (classes.len(), classes.values().filter(|materialized| **materialized).count()),
+            (n_shared, n_materialized),
+            "{query}"
+        );
+    }
+
+    #[test]
+    fn equal_expressions_are_shared() {
+        check("x + x", 1, 1);
+        check("x{a=\"1\"} + x{a=\"2\"}", 0, 0);
+        check("rate(x[5m]) > 0 and rate( (x[5m]) ) < 5", 1, 1);
+        check("rate(x[5m]) / rate(x[5m] offset 1m)", 0, 0);
+        // The aggregation is shared, so its descendants do not count.
+        check("sum(rate(x[5m])) + 2 * sum(rate(x[5m]))", 1, 1);
+        check("avg(x) + 2 * stddev(x)", 1, 0);
+        check("x / scalar(sum(x))", 1, 1);
+    }
+
+    #[test]
+    fn expressions_over_different_steps_are_not_shared() {
+        check("max_over_time(x[1h:1m]) - x", 0, 0);
+        check("max_over_time(rate(x[5m])[1h:1m]) - min_over_time(rate(x[5m])[1h:1m])", 1, 1);
+        check("max_over_time(rate(x[5m])[1h:1m]) - min_over_time(rate(x[5m])[1h:2m])", 0, 0);
+    }
+}

@@ -1,0 +1,108 @@
+//! Matcher propagation: one side of `and` or `unless` adds its matchers to the other one, which then skips series that cannot
+//! match.
+//!
+//! Only plain selectors are narrowed: they cause no annotations about series that are skipped, and set operators cause no
+//! errors. Functions and arithmetic cause both, so they are left unchanged.
+
+use varve_tsdb::Matcher;
+use varve_tsdb::labels::METRIC_NAME;
+
+use super::{Chain, Plan, PlanKind, Selector};
+use crate::functions::{Implementation, SeriesFunction};
+use crate::promql::ast::{BinaryOp, VectorMatching};
+
+/// Narrows the selectors of a plan.
+pub(crate) fn propagate_matchers(plan: &mut Plan) {
+    plan.children_mut().into_iter().for_each(propagate_matchers);
+    if let PlanKind::Chain(chain) = &mut plan.kind {
+        narrow(chain);
+    }
+}
+
+/// Narrows both sides of the first operator of a chain.
+fn narrow(Chain { first, links }: &mut Chain) {
+    let Some(link) = links.first_mut() else { return };
+    let Some(matching) = &link.matching else { return };
+    if !matches!(link.op, BinaryOp::And | BinaryOp::Unless) {
+        return;
+    }
+    let of_left = matchers_of(first, matching);
+    let of_right = matchers_of(&link.rhs, matching);
+    if link.op == BinaryOp::And {
+        add_matchers(first, of_right);
+    }
+    add_matchers(&mut link.rhs, of_left);
+}
+
+/// Returns the matchers on signature labels that all series of an expression satisfy.
+fn matchers_of(plan: &Plan, matching: &VectorMatching) -> Vec<Matcher> {
+    let is_in_signature = |name: &str| {
+        let named = matching.labels.iter().any(|label| label == name);
+        name != METRIC_NAME && named == matching.on
+    };
+    let matchers = selector(plan).map_or(&[][..], |selector| &selector.matchers);
+    matchers.iter().filter(|matcher| is_in_signature(matcher.name())).cloned().collect()
+}
+
+/// Returns the selector whose series an expression returns, apart from their names.
+fn selector(plan: &Plan) -> Option<&Selector> {
+    match &plan.kind {
+        PlanKind::Selector(selector) => Some(selector),
+        PlanKind::StepInvariant(inner) | PlanKind::Sign(_, inner) => selector(inner),
+        PlanKind::Call(call) => match call.implementation {
+            Implementation::OverRange(_) => call.args.iter().find_map(|arg| match &arg.kind {
+                PlanKind::Range(range) => Some(&range.selector),
+                _ => None,
+            }),
+            Implementation::PerSeries(SeriesFunction::Map(_)) => call.args.first().and_then(selector),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Adds matchers to a plain selector.
+fn add_matchers(plan: &mut Plan, matchers: Vec<Matcher>) {
+    match &mut plan.kind {
+        PlanKind::Selector(selector) if selector.extension.is_none() => {
+            for matcher in matchers {
+                if !selector.matchers.iter().any(|known| known.to_string() == matcher.to_string()) {
+                    selector.matchers.push(matcher);
+                }
+            }
+        }
+        PlanKind::StepInvariant(inner) => add_matchers(inner, matchers),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{QueryTimes, build, describe};
+    use super::*;
+    use crate::promql::{self, Features};
+
+    fn check(query: &str, expect: &[&str]) {
+        let expr = promql::parse(query, &Features::all()).unwrap();
+        let mut plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
+        propagate_matchers(&mut plan);
+        let sides: Vec<_> = plan.children().into_iter().map(describe).collect();
+        assert_eq!(sides, expect, "{query}");
+    }
+
+    #[test]
+    fn both_sides_of_a_set_operator_read_only_series_that_can_match() {
+        check("a{x=\"1\"} and b{y=\"2\"}", &["a{x=\"1\", y=\"2\"}", "b{y=\"2\", x=\"1\"}"]);
+        check("a{x=\"1\"} and on(x) b{y=\"2\"}", &["a{x=\"1\"}", "b{y=\"2\", x=\"1\"}"]);
+        check("a{x=\"1\"} unless ignoring(x) b{y=\"2\"}", &["a{x=\"1\"}", "b{y=\"2\"}"]);
+        check("rate(a{x=\"1\"}[5m]) unless b{y=\"2\"}", &["rate()", "b{y=\"2\", x=\"1\"}"]);
+    }
+
+    #[test]
+    fn expressions_with_annotations_or_errors_are_unchanged() {
+        check("a{x=\"1\"} or b", &["a{x=\"1\"}", "b"]);
+        check("a{x=\"1\"} * b", &["a{x=\"1\"}", "b"]);
+        check("a{x=\"1\"} and rate(b[5m])", &["a{x=\"1\"}", "rate()"]);
+        check("sum by (x) (a{x=\"1\"}) and b", &["sum by (x)", "b"]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Finds the selectors for which only count and sum of native histograms are needed, as Prometheus does.
+//!
+//! Their buckets are skipped on reading. This is visible: there are no annotations about buckets that are not read.
+
+use super::{Plan, PlanKind};
+use crate::promql::ast::BinaryOp;
+
+/// The functions above an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parents {
+    Other,
+    /// A function of count and sum.
+    Totals,
+    /// A function that needs the buckets, whatever else is above.
+    Buckets,
+}
+
+/// Marks the selectors of a plan.
+pub(super) fn mark(plan: &mut Plan) {
+    mark_below(plan, Parents::Other);
+}
+
+fn mark_below(plan: &mut Plan, parents: Parents) {
+    match &mut plan.kind {
+        PlanKind::Number(_) | PlanKind::String(_) => {}
+        PlanKind::Selector(selector) => selector.skip_buckets = parents == Parents::Totals,
+        PlanKind::Range(range) => range.selector.skip_buckets = parents == Parents::Totals,
+        PlanKind::Subquery(subquery) => mark_below(&mut subquery.expr, Parents::Buckets),
+        PlanKind::Call(call) => {
+            let parents = match call.function.name {
+                _ if parents == Parents::Buckets => parents,
+                "histogram_count" | "histogram_sum" | "histogram_avg" => Parents::Totals,
+                "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => Parents::Buckets,
+                _ => parents,
+            };
+            call.args.iter_mut().for_each(|arg| mark_below(arg, parents));
+        }
+        PlanKind::Aggregate(aggregate) => {
+            aggregate.param.iter_mut().for_each(|param| mark_below(param, parents));
+            mark_below(&mut aggregate.expr, parents);
+        }
+        PlanKind::Chain(chain) => {
+            let trims = |op: BinaryOp| matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower);
+            // An operator is a parent of everything to its left.
+            let last_trim = chain.links.iter().rposition(|link| trims(link.op));
+            let parents_of =
+                |at: usize| if last_trim.is_some_and(|last| at <= last) { Parents::Buckets } else { parents };
+            mark_below(&mut chain.first, parents_of(0));
+            for (at, link) in chain.links.iter_mut().enumerate() {
+                mark_below(&mut link.rhs, parents_of(at));
+            }
+        }
+        PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => mark_below(inner, parents),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{QueryTimes, build};
+    use crate::promql::{self, Features};
+
+    #[test]
+    fn buckets_are_skipped_if_only_totals_are_needed() {
+        for (query, n_skipped) in [
+            ("histogram_count(h)", 1),
+            ("histogram_sum(sum(rate(h[5m])) + h @ 5)", 2),
+            ("histogram_avg(h) / h", 1),
+            ("histogram_quantile(0.5, h)", 0),
+            ("histogram_count(histogram_quantile(0.5, h))", 0),
+            ("histogram_fraction(0, 1, histogram_count(h))", 0),
+            ("histogram_count(increase(h[5m:1m]))", 0),
+            ("histogram_count(h </ 1)", 0),
+            ("histogram_count((a </ 1) + b)", 1),
+            ("rate(h[5m])", 0),
+        ] {
+            let expr = promql::parse(query, &Features::all()).unwrap();
+            let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
+            assert_eq!(format!("{plan:?}").matches("skip_buckets: true").count(), n_skipped, "{query}");
+        }
+    }
+}
