@@ -1,6 +1,6 @@
-//! The black-box tests: they start the built binary and speak HTTP with it, as its users do.
+//! The black-box tests: they run the built binary and use it over HTTP and the command line.
 //!
-//! `harness` starts and stops processes; each other module is about one promise of the store.
+//! `harness` starts and stops processes; every other module tests one area.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,4 +1,4 @@
-//! A Grafana that knows one dashboard, one library panel and one alert rule, and lets nobody in without its token.
+//! A Grafana with one dashboard, one library panel and one alert rule that requires a token.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const TOKEN: &str = "glsa_secret";
 
-/// Starts it on a thread of its own, which ends with the process, and returns its URL.
+/// Starts it on a thread that ends with the process, and returns its URL.
 pub(super) fn start() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -20,7 +20,7 @@ pub(super) fn start() -> String {
     url
 }
 
-/// Likewise over TLS, with a certificate that it has signed itself. Returns that in PEM, too.
+/// As [`start`] over TLS, with a self-signed certificate that is also returned in PEM.
 pub(super) fn start_over_tls() -> (String, String) {
     let key = KeyPair::generate().expect("make a key");
     let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a valid name");
@@ -44,7 +44,7 @@ pub(super) fn start_over_tls() -> (String, String) {
     (url, cert.pem())
 }
 
-/// Answers every request of a connection.
+/// Serves the requests of a connection.
 fn serve(stream: impl Read + Write) {
     let mut reader = BufReader::new(stream);
     let (mut path, mut is_known, mut line) = (String::new(), false, String::new());

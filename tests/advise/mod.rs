@@ -1,4 +1,4 @@
-//! `varve advise drops` over kube-prometheus: how much it finds, and that what it drops changes no answer.
+//! `varve advise drops` over kube-prometheus: the share that it finds, and that dropping it changes no query result.
 
 mod grafana;
 
@@ -12,7 +12,7 @@ use crate::harness::kube_prometheus::{
 };
 use crate::harness::{Server, WriteRequest, series};
 
-/// When the first sample is written, and how far apart they are.
+/// The time of the first sample, and the interval.
 const T0_MS: i64 = 1_700_000_000_000;
 const STEP_MS: i64 = 60_000;
 const N_SAMPLES: i64 = 6;
@@ -21,7 +21,7 @@ fn advise(args: &[String]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_varve")).args(["advise", "drops"]).args(args).output().expect("run varve")
 }
 
-/// Returns the flags that name kube-prometheus and some scrapes.
+/// Returns the flags for kube-prometheus and some scrapes.
 fn flags(scrapes: &[(&str, &str)]) -> Vec<String> {
     let mut flags = vec!["--rules".to_owned(), shared("kube-prometheus/rules").display().to_string()];
     flags.extend(["--dashboards".to_owned(), shared("kube-prometheus/dashboards").display().to_string()]);
@@ -38,7 +38,7 @@ fn with(mut flags: Vec<String>, more: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn four_fifths_of_kubernetes_series_are_selected_by_nothing() {
+fn four_fifths_of_kubernetes_series_are_unused() {
     if !is_there() {
         return;
     }
@@ -48,7 +48,7 @@ fn four_fifths_of_kubernetes_series_are_selected_by_nothing() {
     assert_eq!(report["problems"], json!([]));
     let of = |key: &str| report["totals"][key].as_u64().expect("a count");
     let percent = 100.0 * of("unused_metric_series") as f64 / of("series") as f64;
-    // As ../shared/exposition/README.md has it.
+    // From ../shared/exposition/README.md.
     assert_eq!((of("series"), format!("{percent:.1}")), (36_486, "80.3".to_owned()));
 
     let share_of = |job: &str, file: &str| {
@@ -63,7 +63,7 @@ fn four_fifths_of_kubernetes_series_are_selected_by_nothing() {
 }
 
 #[test]
-fn the_exit_code_tells_ci_what_was_found() {
+fn exit_codes_are_for_ci() {
     if !is_there() {
         return;
     }
@@ -79,7 +79,7 @@ fn the_exit_code_tells_ci_what_was_found() {
     assert_eq!(code(&["--no-such-flag"]), Some(2));
 }
 
-/// Writes scrapes a few times with growing values.
+/// Writes scrapes with growing values.
 fn load(server: &Server, scrapes: &[(&str, &str)]) {
     let all = kube_prometheus::scraped(scrapes, (0..N_SAMPLES).map(|i| T0_MS + i * STEP_MS));
     for part in all.chunks(5_000) {
@@ -87,13 +87,13 @@ fn load(server: &Server, scrapes: &[(&str, &str)]) {
     }
 }
 
-/// Evaluates what recording rules record, and writes it as they do, so that those who read it find something.
+/// Evaluates recording rules and writes their results.
 fn record(server: &Server, rules: &[RecordingRule]) {
     for _ in 0..2 {
         for rule in rules {
             let found = ask(server, &rule.expr);
             let all: Vec<_> = found["result"].as_array().unwrap().iter().map(|found| rule.record(found)).collect();
-            // What was recorded before is a duplicate.
+            // Previous results are duplicates.
             server.http().write(&WriteRequest::new(all));
         }
     }
@@ -104,12 +104,12 @@ fn ask(server: &Server, query: &str) -> Value {
     server.http().form("/api/v1/query", &[("query", query), ("time", &time)]).data()
 }
 
-/// Checks that no answer changes; returns how many are not empty.
+/// Checks that no query result changes; returns the number of non-empty results.
 fn check_same_answers(more: &[&str], is_asked: impl Fn(&Expression) -> bool, write_labels: bool) -> usize {
     let scrapes: Vec<_> = KUBERNETES.into_iter().chain(OTHERS).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rules.yaml");
-    // As it is written, the file is a configuration.
+    // The written file is a valid configuration.
     let mut flags = with(flags(&scrapes), &["--enforce", "--write", path.to_str().unwrap()]);
     for flag in more {
         flags.extend([(*flag).to_owned(), shared("dashboards").display().to_string()]);
@@ -144,8 +144,8 @@ fn check_same_answers(more: &[&str], is_asked: impl Fn(&Expression) -> bool, wri
     n_answers
 }
 
-/// Tells whether answers agree but for the order of samples and the last digits of sums, both of which depend on the labels
-/// that series have.
+/// Returns `true` if results agree except for the order of samples and the last digits of sums, which depend on the labels of
+/// the series.
 fn agree(a: &Value, b: &Value) -> bool {
     let samples = |answer: &Value| match &answer["result"] {
         Value::Array(samples) if answer["resultType"] == "vector" => {
@@ -167,7 +167,7 @@ fn is_near(a: &Value, b: &Value) -> bool {
 }
 
 #[test]
-fn what_is_dropped_changes_no_answer_of_kube_prometheus() {
+fn drops_change_no_result_of_kube_prometheus() {
     if is_there() {
         let n_answers = check_same_answers(&[], |expression| expression.is_of_kube_prometheus, false);
         assert!(n_answers >= 300, "{n_answers} answers are not empty");
@@ -175,7 +175,7 @@ fn what_is_dropped_changes_no_answer_of_kube_prometheus() {
 }
 
 #[test]
-fn what_is_dropped_changes_no_answer_of_other_dashboards() {
+fn drops_change_no_result_of_other_dashboards() {
     if is_there() {
         let n_answers = check_same_answers(&["--rules", "--dashboards"], |_| true, false);
         assert!(n_answers >= 300, "{n_answers} answers are not empty");
@@ -183,18 +183,17 @@ fn what_is_dropped_changes_no_answer_of_other_dashboards() {
 }
 
 #[test]
-fn labels_that_are_taken_away_change_no_value() {
+fn removed_labels_change_no_value() {
     if is_there() {
-        // Of what a template variable selects only one label is looked at.
+        // Template variables use only one label of their series.
         let is_asked = |expression: &Expression| !expression.is_of_variable;
         let n_answers = check_same_answers(&["--rules", "--dashboards"], is_asked, true);
         assert!(n_answers >= 200, "{n_answers} answers are not empty");
     }
 }
 
-/// A running server tells what is there and what was asked for.
 #[test]
-fn a_running_server_is_looked_at() {
+fn a_running_server_provides_series_and_usage() {
     let server = Server::start(&[]);
     let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     let of = |labels: &[(&str, &str)]| series(labels, &[(now_ms - 30_000, 1.0), (now_ms - 1_000, 2.0)]);
@@ -225,9 +224,9 @@ fn a_running_server_is_looked_at() {
         .collect();
     assert_eq!(found, ["metric unused  2", "buckets h_bucket  1", "label labelled y 0"]);
     assert_eq!(report["unused"][1]["buckets"], json!(["2.0"]));
-    // Twice a minute for ten seconds, a byte each.
+    // Two samples per minute for ten seconds, one byte each.
     assert_eq!(report["unused"][1]["bytes"].as_f64().map(|bytes| (bytes * 1e6).round() / 1e6), Some(0.333_333));
-    // Looking was no use of what it looked at.
+    // The analysis itself does not count as usage.
     let usage = Command::new(env!("CARGO_BIN_EXE_varve")).args(["advise", "usage", "--unused", "--url", &url]).output();
     let usage = String::from_utf8(usage.expect("run varve").stdout).unwrap();
     let names: Vec<_> = usage.lines().skip(1).map(str::trim).collect();
@@ -243,7 +242,7 @@ fn dashboards_of_a_grafana_are_read() {
     let url = grafana::start();
     let scrape = format!("j={}", scrape.display());
     let args = ["--grafana", &url, "--scrape", &scrape, "--format", "json"].map(str::to_owned);
-    assert_eq!(advise(&args).status.code(), Some(1), "without a token nobody is let in");
+    assert_eq!(advise(&args).status.code(), Some(1), "Grafana requires a token");
     let answer = advise(&with(args.to_vec(), &["--grafana-token-file", token.to_str().unwrap()]));
     assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
     let report: Value = serde_json::from_slice(&answer.stdout).unwrap();
@@ -252,7 +251,7 @@ fn dashboards_of_a_grafana_are_read() {
 }
 
 #[test]
-fn a_grafana_over_https_is_asked_if_its_certificate_is_trusted() {
+fn grafana_over_https_needs_a_trusted_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let path_of = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
     let (url, cert) = grafana::start_over_tls();
@@ -265,12 +264,12 @@ fn a_grafana_over_https_is_asked_if_its_certificate_is_trusted() {
     let stranger = ask(&[]);
     assert_eq!(stranger.status.code(), Some(1));
     let error = String::from_utf8_lossy(&stranger.stderr);
-    assert!(error.contains("speak TLS") && error.contains("certificate"), "{error}");
+    assert!(error.contains("TLS handshake") && error.contains("certificate"), "{error}");
     for trust in [&["--ca-file", &path_of("cert.pem")][..], &["--insecure-skip-verify"]] {
         let answer = ask(trust);
         assert!(answer.status.success(), "{trust:?}: {}", String::from_utf8_lossy(&answer.stderr));
         let report: Value = serde_json::from_slice(&answer.stdout).unwrap();
         assert_eq!(report["unused"].as_array().unwrap().len(), 1, "{report}");
     }
-    assert_eq!(ask(&["--ca-file", &path_of("token")]).status.code(), Some(1), "it holds no certificate");
+    assert_eq!(ask(&["--ca-file", &path_of("token")]).status.code(), Some(1), "the file has no certificate");
 }

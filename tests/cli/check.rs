@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::{check_alike, run, text, varve};
 use crate::harness::missing;
 
-const SOUND: &str = "\
+const VALID: &str = "\
 groups:
 - name: g
   interval: 30s
@@ -25,7 +25,7 @@ groups:
   - {record: a, expr: up, labels: {x: '1'}}
   - {record: a, expr: up * 2, labels: {x: '1'}}
 ";
-/// Each is wrong in one way, which both tools tell alike.
+/// Invalid files with the same error in both tools.
 const BAD: &[&str] = &[
     "groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(\n",
     "groups:\n- name: g\n  rules:\n  - record: a\n    alert: b\n    expr: up\n",
@@ -33,7 +33,7 @@ const BAD: &[&str] = &[
     "groups:\n- name: g\n  rules:\n  - record: a\n",
     "groups:\n- name: g\n  rules:\n  - record: a\n    expr: up\n    for: 5m\n",
 ];
-/// As well, but promtool does not say where.
+/// Invalid files whose location promtool does not print.
 const BAD_GROUPS: &[(&str, &str)] = &[
     ("groups:\n- name: g\n- name: g\n", "3:3: groupname: \"g\" is repeated in the same file"),
     ("groups:\n- name: ''\n", "2:3: Groupname must not be empty"),
@@ -59,13 +59,13 @@ fn rule_files_are_checked_as_promtool_checks_them() {
         return;
     }
     let files = Files::new();
-    let (sound, duplicates) = (files.write("sound.yml", SOUND), files.write("duplicates.yml", DUPLICATES));
+    let (sound, duplicates) = (files.write("sound.yml", VALID), files.write("duplicates.yml", DUPLICATES));
     check_alike(&["check", "rules", &sound], "");
     check_alike(&["check", "rules", &duplicates], "");
     check_alike(&["check", "rules", "--lint=none", &duplicates], "");
     let output = check_alike(&["check", "rules", "--lint-fatal", &sound, &duplicates], "");
     assert_eq!(output.status.code(), Some(3));
-    check_alike(&["check", "rules"], SOUND);
+    check_alike(&["check", "rules"], VALID);
     for (text, i) in BAD.iter().zip(0..) {
         let bad = files.write(&format!("bad{i}.yml"), text);
         let output = check_alike(&["check", "rules", &bad], "");
@@ -81,7 +81,7 @@ fn rule_files_are_checked_as_promtool_checks_them() {
 }
 
 #[test]
-fn what_is_wrong_with_rules_is_an_error_whatever_is_minded() {
+fn invalid_rules_are_errors_whatever_the_lints() {
     let files = Files::new();
     let unknown = files.write("unknown.yml", "groups:\n- {name: g, rules: [], nonsense: 1}\n");
     assert_eq!(varve(&["check", "rules", &unknown]).status.code(), Some(1));
@@ -92,21 +92,21 @@ fn what_is_wrong_with_rules_is_an_error_whatever_is_minded() {
 }
 
 #[test]
-fn metrics_are_minded_as_promtool_minds_them() {
+fn metrics_are_linted_as_by_promtool() {
     if missing(&["promtool"]) {
         return;
     }
     let sound = "# HELP a_total text\n# TYPE a_total counter\na_total{b=\"c\"} 1\n";
-    let minded = "# TYPE a counter\na 1\n# HELP bC text\n# TYPE bC gauge\nbC{le=\"1\"} 1\nc_ms 1\nd:e 1\n\
+    let unclean = "# TYPE a counter\na 1\n# HELP bC text\n# TYPE bC gauge\nbC{le=\"1\"} 1\nc_ms 1\nd:e 1\n\
                   # HELP f_gauge_total text\n# TYPE f_gauge_total gauge\nf_gauge_total 1\n# HELP h text\n# TYPE h histogram\n\
                   h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\ng_milliseconds 1\ng_milliseconds 2\n\
                   # TYPE i summary\ni{quantile=\"0.5\"} 1\ni_sum 1\ni_count 1\n";
     assert_eq!(check_alike(&["check", "metrics"], sound).status.code(), Some(0));
-    assert_eq!(check_alike(&["check", "metrics"], minded).status.code(), Some(3));
+    assert_eq!(check_alike(&["check", "metrics"], unclean).status.code(), Some(3));
     let broken = run(env!("CARGO_BIN_EXE_varve"), &["check", "metrics"], "a b\n");
     assert_eq!(broken.status.code(), run("promtool", &["check", "metrics"], "a b\n").status.code());
     assert!(text(&broken.stderr).starts_with("error while linting: line 1: "), "{broken:?}");
-    // The table is the same but for its blanks.
+    // The table is the same except for white space.
     let cells = |output: &std::process::Output| -> Vec<Vec<String>> {
         let lines = text(&output.stdout);
         lines.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
@@ -120,9 +120,9 @@ fn metrics_are_minded_as_promtool_minds_them() {
 }
 
 #[test]
-fn configurations_of_both_are_checked_with_the_rules_that_they_name() {
+fn configurations_of_both_are_checked_with_their_rule_files() {
     let files = Files::new();
-    files.write("rules.yml", SOUND);
+    files.write("rules.yml", VALID);
     let varve_file = files.write("varve.yml", "storage: {tsdb: {out_of_order_time_window: 5m}}\n");
     let output = varve(&["check", "config", &varve_file]);
     assert!(output.status.success() && text(&output.stdout).contains("is valid varve config file"), "{output:?}");

@@ -1,4 +1,4 @@
-//! The tools, beside those of Prometheus: the same arguments, the same output, the same exit codes.
+//! The tools against promtool: the same arguments, output and exit codes.
 
 mod check;
 mod pipes;
@@ -10,27 +10,27 @@ use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-/// Runs varve to its end.
+/// Runs varve.
 fn varve<S: AsRef<OsStr>>(args: &[S]) -> Output {
     run(env!("CARGO_BIN_EXE_varve"), args, "")
 }
 
-/// Runs a program to its end with this standard input.
+/// Runs a program with the given standard input.
 fn run<S: AsRef<OsStr>>(program: &str, args: &[S], input: &str) -> Output {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("start a program");
     let mut stdin = child.stdin.take().expect("it is piped");
     thread::scope(|scope| {
-        // Beside the reading below: who waits for its input may have said much already.
+        // Concurrently with the reads below: the program may print much before it reads its input.
         scope.spawn(move || {
-            let _ended_before_all_was_read = stdin.write_all(input.as_bytes());
+            let _ = stdin.write_all(input.as_bytes());
         });
         child.wait_with_output().expect("wait for a program")
     })
 }
 
-/// Runs varve and promtool with the same arguments, and expects the same output and exit code.
+/// Runs varve and promtool with the same arguments and asserts the same output and exit code.
 fn check_alike(args: &[&str], input: &str) -> Output {
     let (ours, theirs) = (run(env!("CARGO_BIN_EXE_varve"), args, input), run("promtool", args, input));
     assert_eq!(text(&ours.stdout), text(&theirs.stdout), "standard output of {args:?}");
@@ -44,7 +44,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_shell_can_complete_and_people_can_read_about_all_commands() {
+fn completions_and_manual_pages_cover_all_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let output = varve(&["completion", shell]);
         assert!(output.status.success() && text(&output.stdout).contains("dump-openmetrics"), "{output:?}");

@@ -1,4 +1,4 @@
-//! A reader that goes away: `varve ... | head -1`.
+//! A closed pipe: `varve ... | head -1`.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use super::{text, varve};
 use crate::harness::{Server, WriteRequest, series};
 
-/// Runs varve with nobody to read what it prints: neither its output nor, with `2>&1`, what it says besides.
+/// Runs varve with a closed pipe as standard output, and as standard error if `errors_too` is set.
 fn unread(args: &[&str], input: &str, errors_too: bool) -> Output {
     let (reader, writer) = std::io::pipe().expect("make a pipe");
     drop(reader);
@@ -15,13 +15,13 @@ fn unread(args: &[&str], input: &str, errors_too: bool) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
     let mut child =
         command.args(args).stdin(Stdio::piped()).stdout(writer).stderr(stderr).spawn().expect("start varve");
-    // It may have ended before it has read all.
+    // It may exit before it has read everything.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     child.wait_with_output().expect("wait for varve")
 }
 
 #[test]
-fn a_tool_that_nobody_reads_ends_quietly() {
+fn tools_exit_with_0_on_a_closed_pipe() {
     let metrics = "# HELP up Whether it is.\n# TYPE up gauge\nup 1\n# EOF\n";
     let server = Server::start(&[]);
     let write = WriteRequest::new([series(&[("__name__", "up")], &[(1_700_000_000_000, 1.0)])]);

@@ -7,7 +7,7 @@ use super::{check_alike, run, text, varve};
 use crate::harness::{Access, Prometheus, Server, missing};
 use crate::http::{T0, data};
 
-/// Calls of both tools; SERVER stands for the URL.
+/// Calls of both tools; SERVER is replaced by the URL.
 const CALLS: &[&[&str]] = &[
     &["query", "instant", "--time=1700000100", "SERVER", "up"],
     &["query", "instant", "--time=1700000100", "-o", "json", "SERVER", "up"],
@@ -58,7 +58,7 @@ fn check_calls(url: &str) {
 }
 
 #[test]
-fn answers_are_printed_as_promtool_prints_them() {
+fn results_are_printed_as_promtool_prints_them() {
     if missing(&["promtool"]) {
         return;
     }
@@ -68,7 +68,7 @@ fn answers_are_printed_as_promtool_prints_them() {
 }
 
 #[test]
-fn a_prometheus_is_asked_like_a_varve() {
+fn a_prometheus_can_be_queried() {
     if missing(&["promtool", "prometheus"]) {
         return;
     }
@@ -78,13 +78,13 @@ fn a_prometheus_is_asked_like_a_varve() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_error() {
+fn an_unreachable_server_is_an_error() {
     let output = varve(&["query", "instant", "http://127.0.0.1:1", "up"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).starts_with("query error: connect to 127.0.0.1:1"), "{output:?}");
     let output = varve(&["check", "healthy", "--url=http://127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    // A server that is not ready, or no server of this kind, says so.
+    // A URL that is not that of a server fails, too.
     let server = Server::start(&[]);
     let output = varve(&["check", "ready", &format!("--url={}", server.http().url("/nowhere"))]);
     assert_eq!(output.status.code(), Some(1));
@@ -92,7 +92,7 @@ fn a_server_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn servers_are_asked_over_tls_with_password_or_token() {
+fn servers_can_require_tls_and_a_password_or_token() {
     let dir = TempDir::new().expect("make a temporary directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("a path of a test is text").to_owned();
     let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("write a file");

@@ -1,4 +1,4 @@
-//! `varve tsdb`, on a directory that a real Prometheus left behind, and on what was imported from it.
+//! `varve tsdb`, on a directory of a real Prometheus and on an import of it.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn imported(dir: &TempDir, original: &Path) -> PathBuf {
     data
 }
 
-/// Imports, and returns what is said. How far it is may stand on standard error, if it takes long.
+/// Imports a directory and returns the output. Progress may be on standard error.
 fn import(from: &Path, to: &Path) -> String {
     let output = varve(&["tsdb", "import", path(from), path(to)]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -35,7 +35,7 @@ fn import(from: &Path, to: &Path) -> String {
 }
 
 #[test]
-fn imports_into_a_directory_in_use_wait_side_by_side() {
+fn imports_into_a_directory_in_use_are_staged_separately() {
     let server = Server::start(&["--storage.tsdb.retention.time=100y", "--web.enable-admin-api"]);
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     for metric in ["one", "two"] {
@@ -48,14 +48,14 @@ fn imports_into_a_directory_in_use_wait_side_by_side() {
             "{said}"
         );
     }
-    let taken_in = server.http().post("/api/v1/admin/tsdb/import", &[], b"").json();
-    assert_eq!(taken_in["data"]["blocks"], 2, "{taken_in}");
+    let imported = server.http().post("/api/v1/admin/tsdb/import", &[], b"").json();
+    assert_eq!(imported["data"]["blocks"], 2, "{imported}");
     for metric in ["one", "two"] {
         let found = server.http().query("/api/v1/query", &[("query", metric), ("time", "1700000000")]).data();
         assert_eq!(found["result"][0]["value"][1], "1", "{metric}: {found}");
     }
     let left = std::fs::read_dir(server.data_dir().join("import")).expect("the folder is there").count();
-    assert_eq!(left, 0, "nothing is taken in twice");
+    assert_eq!(left, 0, "nothing is imported twice");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn both_kinds_of_directory_are_dumped_as_promtool_dumps_them() {
         |dump: &str| dump.lines().filter(|line| !line.contains("{count:")).map(str::to_owned).collect::<Vec<_>>();
     assert!(floats(&theirs).len() > 900_000);
     assert!(floats(&ours) == floats(&theirs), "the floats differ");
-    // promtool leaves out the first one or two histograms of each series in a block.
+    // promtool skips the first one or two histograms of each series in a block.
     let ours_all: HashSet<_> = ours.lines().collect();
     let missing: Vec<_> = theirs.lines().filter(|line| !ours_all.contains(line)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -77,7 +77,7 @@ fn both_kinds_of_directory_are_dumped_as_promtool_dumps_them() {
 }
 
 #[test]
-fn parts_are_dumped_as_promtool_dumps_them() {
+fn selections_are_dumped_as_promtool_dumps_them() {
     let Some((dir, original)) = recorded(&["promtool"]) else { return };
     let data = imported(&dir, &original);
     let flags = ["--min-time=1795252700000", "--max-time=1795254400000", "--match={job='ooo'}", "--match=demo_odd"];
@@ -109,8 +109,8 @@ fn blocks_are_listed_as_promtool_lists_them() {
     assert!(text(&nowhere.stderr).contains("neither of Prometheus nor of Varve"), "{nowhere:?}");
 }
 
-/// Splits what `analyze` says into what stands before the lists, and the lists with their titles. Of entries with the same
-/// number promtool prints any, in any order: the numbers are what counts.
+/// Splits the output of `analyze` into the head and the lists with their titles. Only the numbers of a list count, as promtool
+/// prints entries with the same number in any order.
 fn lists(text: &str) -> (String, Vec<(String, Vec<u64>)>) {
     let mut parts = text.split("\n\n");
     let head = parts.next().unwrap_or_default().to_owned();
@@ -124,7 +124,7 @@ fn lists(text: &str) -> (String, Vec<(String, Vec<u64>)>) {
 }
 
 #[test]
-fn a_block_is_analyzed_as_promtool_does_it_and_its_bytes_are_told() {
+fn blocks_are_analyzed_as_by_promtool_and_with_their_sizes() {
     let Some((dir, original)) = recorded(&["promtool"]) else { return };
     let calls: [&[&str]; 4] = [
         &["--extended"],
@@ -156,7 +156,7 @@ fn a_block_is_analyzed_as_promtool_does_it_and_its_bytes_are_told() {
 }
 
 #[test]
-fn blocks_are_made_of_open_metrics_as_promtool_makes_them() {
+fn blocks_are_created_from_open_metrics_as_by_promtool() {
     if missing(&["promtool"]) {
         return;
     }
@@ -177,7 +177,7 @@ fn blocks_are_made_of_open_metrics_as_promtool_makes_them() {
             let args = [&["tsdb", "create-blocks-from", "openmetrics", path(&input), path(target)][..], flags].concat();
             let said = succeeded(run(program, &args, ""));
             std::fs::create_dir_all(target.join("wal")).expect("make a folder");
-            // But for names, chunks and sizes.
+            // Without names, chunks and sizes.
             let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
             let rows: Vec<_> = said.lines().map(columns).filter(|row| row.len() == 8).collect();
             rows.into_iter().map(|row| [&row[1..5], &row[6..7]].concat()).collect::<Vec<_>>()
@@ -200,7 +200,7 @@ fn blocks_are_made_of_open_metrics_as_promtool_makes_them() {
 }
 
 #[test]
-fn damage_is_told_and_the_rest_is_dumped() {
+fn damage_is_reported_and_the_rest_is_dumped() {
     let Some((_dir, original)) = recorded(&[]) else { return };
     let whole = succeeded(varve(&["tsdb", "dump", path(&original)])).lines().count();
     let chunks = original.join("01M7YQXBGDD17SX867WS6E6B9M/chunks/000001");

@@ -1,4 +1,4 @@
-//! A cgroup with a memory limit, where the system lets us make one.
+//! A cgroup with a memory limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) struct MemoryGroup {
     dir: PathBuf,
 }
 
-/// A version of cgroups: where the groups are, the file of the limit and the one that counts who was killed.
+/// A version of cgroups: the root, the file of the limit, and the file that counts kills.
 struct Version {
     root: &'static str,
     limit: &'static str,
@@ -24,7 +24,7 @@ const VERSION_1: Version =
 const VERSION_2: Version = Version { root: "/sys/fs/cgroup", limit: "memory.max", kills: "memory.events" };
 
 impl MemoryGroup {
-    /// Makes a group below that of this process; `None`, and a word about it, where that is not permitted.
+    /// Creates a group below that of this process. Returns `None` and prints why the test is skipped if that is not permitted.
     pub(crate) fn make(limit_bytes: u64) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let made = own.lines().find_map(|line| {
@@ -38,7 +38,7 @@ impl MemoryGroup {
             Self::below(&Path::new(version.root).join(group.trim_start_matches('/')), &version, limit_bytes)
         });
         if made.is_none() {
-            eprintln!("skipped: no cgroup with a memory limit can be made");
+            eprintln!("skipped: cannot create a cgroup with a memory limit");
         }
         made
     }
@@ -53,7 +53,7 @@ impl MemoryGroup {
         (is_set && group.dir.join(version.kills).exists()).then_some(group)
     }
 
-    /// Makes a command whose process enters the group before it becomes the program.
+    /// Wraps a command: its process enters the group before it executes the program.
     pub(crate) fn wrap(&self, program: &Command) -> Command {
         const ENTER: &str = r#"echo $$ > "$1/cgroup.procs" && shift && exec "$@""#;
         let mut command = Command::new("sh");
@@ -61,7 +61,7 @@ impl MemoryGroup {
         command
     }
 
-    /// Counts the processes of the group that the kernel has killed for want of memory.
+    /// Returns the number of processes of the group that the OOM killer killed.
     pub(crate) fn n_killed(&self) -> u64 {
         let files = [VERSION_1, VERSION_2].map(|version| fs::read_to_string(self.dir.join(version.kills)));
         let text = files.into_iter().find_map(Result::ok).expect("a group counts its kills");
@@ -73,7 +73,7 @@ impl MemoryGroup {
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // A process leaves its group a moment after it was waited for.
+            // A process leaves its group shortly after it was waited for.
             wait_until("the cgroup to be empty", || fs::remove_dir(&self.dir).is_ok() || !self.dir.exists());
         }
     }

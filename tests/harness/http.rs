@@ -1,4 +1,4 @@
-//! An HTTP client that hands out every answer, whatever its status, and raw connections for what no client would send.
+//! An HTTP client that returns every response, whatever its status, and raw connections for invalid requests.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -22,21 +22,21 @@ pub(crate) struct Http {
     scheme: &'static str,
 }
 
-/// How a server is spoken with.
+/// TLS and credentials of a client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Access {
-    /// In plain text without it.
+    /// `None` for plain text.
     pub(crate) tls: Option<TlsConfig>,
     /// The header `Authorization`.
     pub(crate) authorization: Option<String>,
 }
 
-/// An answer, with its body as far as it came.
+/// A response with the received part of its body.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// Why the body broke off.
+    /// Why the body was truncated.
     pub(crate) cut: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Http {
         Self::of(address, &Access::default())
     }
 
-    /// Makes a client that speaks so.
+    /// Creates a client with TLS settings and credentials.
     pub(crate) fn of(address: SocketAddr, access: &Access) -> Self {
         let mut config = Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
         if let Some(tls) = &access.tls {
@@ -62,7 +62,7 @@ impl Http {
         Self { address, agent: config.build().into(), scheme }
     }
 
-    /// Returns a client of the same server that speaks otherwise.
+    /// Returns a client of the same server with other TLS settings and credentials.
     pub(crate) fn with(&self, access: &Access) -> Self {
         Self::of(self.address, access)
     }
@@ -71,7 +71,7 @@ impl Http {
         self.address
     }
 
-    /// Returns the server's URL of a path.
+    /// Returns the URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}://{}{path}", self.scheme, self.address)
     }
@@ -84,13 +84,13 @@ impl Http {
         self.agent.get(self.url(path)).call().map_err(|e| e.to_string()).map(Answer::read)
     }
 
-    /// GETs with parameters.
+    /// Sends a GET request with parameters.
     pub(crate) fn query(&self, path: &str, params: &[(&str, &str)]) -> Answer {
         let request = self.agent.get(self.url(path)).query_pairs(params.iter().copied());
         Answer::read(request.call().unwrap_or_else(|e| panic!("GET {path} {params:?}: {e}")))
     }
 
-    /// POSTs parameters as a form.
+    /// Sends a POST request with a form.
     pub(crate) fn form(&self, path: &str, params: &[(&str, &str)]) -> Answer {
         let sent = self.agent.post(self.url(path)).send_form(params.iter().copied());
         Answer::read(sent.unwrap_or_else(|e| panic!("POST {path} {params:?}: {e}")))
@@ -109,7 +109,7 @@ impl Http {
         request.send(body).map_err(|e| e.to_string()).map(Answer::read)
     }
 
-    /// Makes a call of any method; an empty body is none.
+    /// Sends a request with any method; an empty body means none.
     pub(crate) fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let request = ureq::http::Request::builder().method(method).uri(self.url(path));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -120,7 +120,7 @@ impl Http {
         Answer::read(answer.unwrap_or_else(|e| panic!("{method} {path}: {e}")))
     }
 
-    /// Writes as a remote-write sender does.
+    /// Sends a remote-write request.
     pub(crate) fn write(&self, request: &WriteRequest) -> Answer {
         self.write_body(&request.to_body())
     }
@@ -130,7 +130,7 @@ impl Http {
         self.try_write_body(body).unwrap_or_else(|e| panic!("remote write: {e}"))
     }
 
-    /// Sends the body of a remote-write request; the error means that nobody knows what became of it.
+    /// Sends the body of a remote-write request; on an error the outcome is unknown.
     pub(crate) fn try_write_body(&self, body: &[u8]) -> Result<Answer, String> {
         self.try_post("/api/v1/write", REMOTE_WRITE_HEADERS, body)
     }
@@ -140,10 +140,10 @@ impl Http {
         TcpStream::connect(self.address).ok().map(RawConnection)
     }
 
-    /// Opens a connection to write whatever to.
+    /// Opens a raw connection.
     pub(crate) fn connect(&self) -> RawConnection {
         let stream = TcpStream::connect(self.address).expect("connect");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout that is not zero");
+        stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
         RawConnection(stream)
     }
 }
@@ -163,7 +163,7 @@ impl Answer {
         Self { status: head.status.as_u16(), headers: head.headers, body: bytes, cut }
     }
 
-    /// Checks the status.
+    /// Asserts the status.
     #[track_caller]
     pub(crate) fn expect_status(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self:?}");
@@ -171,7 +171,7 @@ impl Answer {
     }
 
     pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.body.clone()).expect("an answer is UTF-8")
+        String::from_utf8(self.body.clone()).expect("a response is UTF-8")
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -183,7 +183,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// Returns `data` of a successful answer.
+    /// Returns `data` of a successful response.
     #[track_caller]
     pub(crate) fn data(&self) -> Value {
         let mut json = self.json();
@@ -191,7 +191,7 @@ impl Answer {
         json["data"].take()
     }
 
-    /// Returns `errorType` and `error` of a failed answer.
+    /// Returns `errorType` and `error` of an error response.
     #[track_caller]
     pub(crate) fn error(&self) -> (String, String) {
         let json = self.json();
@@ -210,31 +210,31 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// A connection without a client's manners.
+/// A raw TCP connection.
 #[derive(Debug)]
 pub(crate) struct RawConnection(TcpStream);
 
 impl RawConnection {
-    /// Sends bytes; an error means that the server closed the connection, which the answer tells more about.
+    /// Sends bytes. Errors are ignored: if the server closed the connection, the response says why.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> &mut Self {
-        let _closed_by_server = self.0.write_all(bytes);
+        let _ = self.0.write_all(bytes);
         self
     }
 
-    /// Sends no more: the server reads the end of the stream.
+    /// Closes the sending side: the server reads the end of the stream.
     pub(crate) fn end(&mut self) -> &mut Self {
-        let _closed_by_server = self.0.shutdown(std::net::Shutdown::Write);
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
         self
     }
 
-    /// Reads up to `size` bytes, less if the server closes the connection.
+    /// Reads up to `size` bytes, fewer if the server closes the connection.
     pub(crate) fn read(&mut self, size: u64) -> String {
         let mut bytes = Vec::new();
         read(&mut (&self.0).take(size), &mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Reads up to `size` bytes; `None` if nothing comes in time.
+    /// Reads up to `size` bytes; returns `None` after the timeout.
     pub(crate) fn try_read(&mut self, size: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; size];
         match self.0.read(&mut bytes) {
@@ -249,13 +249,13 @@ impl RawConnection {
         self.read(u64::MAX)
     }
 
-    /// Reads until the server closes the connection and counts how often `part` comes. Returns the end of what came, too.
+    /// Reads until the server closes the connection and counts occurrences of `part`. Also returns the last bytes.
     pub(crate) fn count(&mut self, part: &[u8]) -> (usize, String) {
         const KEPT: usize = 256;
         let (mut seen, mut read, mut n) = (Vec::new(), vec![0; 64 << 10], 0);
         loop {
             let n_read = self.0.read(&mut read).expect("read");
-            // What was kept is too short to hold the part, so that none is counted twice.
+            // The carried bytes are shorter than the part, so that none is counted twice.
             let kept = seen.len().saturating_sub(part.len() - 1);
             let mut window = seen[kept..].to_vec();
             window.extend_from_slice(&read[..n_read]);
@@ -268,16 +268,16 @@ impl RawConnection {
         }
     }
 
-    /// Bounds the time of a read.
+    /// Sets the timeout of reads.
     pub(crate) fn patience(&mut self, timeout: Duration) -> &mut Self {
-        self.0.set_read_timeout(Some(timeout)).expect("a timeout that is not zero");
+        self.0.set_read_timeout(Some(timeout)).expect("the timeout is not zero");
         self
     }
 }
 
 fn read(from: &mut impl Read, bytes: &mut Vec<u8>) {
     match from.read_to_end(bytes) {
-        // A server that refuses resets the connection when the client had more to say.
+        // A server that rejects a request resets the connection if the client was still sending.
         Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {}
         read => drop(read.unwrap_or_else(|e| panic!("read: {e}, after {:?}", String::from_utf8_lossy(bytes)))),
     }

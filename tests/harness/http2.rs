@@ -1,4 +1,4 @@
-//! A client of HTTP/2: one connection, many requests at a time on it, each read as slowly as a test wants.
+//! An HTTP/2 client: one connection with concurrent requests, whose responses are read as slowly as a test wants.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// What a client lets come in before it reads, in bytes: the protocol's own number.
+/// The initial flow-control window in bytes: the protocol's default.
 const WINDOW: u32 = (64 << 10) - 1;
 
 /// A connection.
@@ -31,14 +31,14 @@ pub(crate) struct Http2 {
 pub(crate) struct Sent(JoinHandle<hyper::Result<Response<Incoming>>>);
 
 impl Http2 {
-    /// Connects in plain text, knowing that HTTP/2 is spoken.
+    /// Connects in plain text with prior knowledge of HTTP/2.
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let runtime = runtime();
         let stream = runtime.block_on(TcpStream::connect(address)).expect("connect");
         Self::over(runtime, stream)
     }
 
-    /// Connects over TLS, asking for these protocols; returns the one that was chosen, and the connection if that is `h2`.
+    /// Connects over TLS and offers protocols. Returns the selected one, and the connection if it is `h2`.
     pub(crate) fn over_tls(address: SocketAddr, ca_pem: &str, protocols: &[&str]) -> (Option<String>, Option<Self>) {
         let mut roots = RootCertStore::empty();
         let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).expect("a certificate in PEM");
@@ -67,7 +67,7 @@ impl Http2 {
         Self { runtime, sender, connection }
     }
 
-    /// Sends a request and does not wait for the answer.
+    /// Sends a request without waiting for the response.
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Sent {
         let request = Request::builder().method(method).uri(format!("http://varve{path}"));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -76,25 +76,25 @@ impl Http2 {
         Sent(self.runtime.spawn(async move { sender.send_request(request).await }))
     }
 
-    /// Waits for the head of an answer; its body waits to be read.
+    /// Waits for the head of a response.
     pub(crate) fn head(&self, sent: Sent) -> Response<Incoming> {
-        self.runtime.block_on(sent.0).expect("the task does not panic").expect("an answer")
+        self.runtime.block_on(sent.0).expect("the task does not panic").expect("a response")
     }
 
-    /// Reads the body of an answer; the error is why it broke off.
+    /// Reads the body of a response; fails if it is truncated.
     pub(crate) fn body(&self, response: Response<Incoming>) -> Result<Bytes, hyper::Error> {
         self.runtime.block_on(response.into_body().collect()).map(|body| body.to_bytes())
     }
 
-    /// GETs, and returns status and body of the whole answer.
+    /// Sends a GET request and returns status and body.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let response = self.head(self.send("GET", path, &[], b""));
         let status = response.status().as_u16();
-        let body = self.body(response).expect("a whole answer");
-        (status, String::from_utf8(body.to_vec()).expect("an answer is UTF-8"))
+        let body = self.body(response).expect("a complete response");
+        (status, String::from_utf8(body.to_vec()).expect("a response is UTF-8"))
     }
 
-    /// Tells whether the connection has ended.
+    /// Returns `true` if the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.connection.is_finished()
     }

@@ -1,5 +1,4 @@
-//! What all tests stand on: processes that are started, waited for and always stopped, an HTTP client, a remote-write
-//! client, and the real programs that Varve works with.
+//! The harness of all tests: processes, an HTTP client, a remote-write client, and the real programs that Varve works with.
 
 mod cgroup;
 mod http;
@@ -23,10 +22,10 @@ pub(crate) use server::{Server, try_serve};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a process may take to start, and what it is waited for may take to happen. Generous: the machine may be busy.
+/// The timeout of everything that a test waits for. It is generous, as the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Calls `probe` until it returns something, and panics with `what` when [`PATIENCE`] is over.
+/// Calls `probe` until it returns a value. Panics with `what` after [`PATIENCE`].
 pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     const INTERVAL: Duration = Duration::from_millis(10);
     let started = Instant::now();
@@ -34,7 +33,7 @@ pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T
         if let Some(found) = probe() {
             return found;
         }
-        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
         sleep(INTERVAL);
     }
 }
@@ -44,7 +43,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// A small generator of random numbers (SplitMix64): a printed seed replays a test.
+/// A random number generator (SplitMix64). A printed seed replays a test.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 

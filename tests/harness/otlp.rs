@@ -1,4 +1,4 @@
-//! An OTLP sender: `ExportMetricsServiceRequest` and what it consists of.
+//! OTLP requests: `ExportMetricsServiceRequest` and its messages.
 
 use prost::Message;
 
@@ -281,14 +281,14 @@ pub(crate) const DELTA: i32 = 1;
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`
 pub(crate) const CUMULATIVE: i32 = 2;
 
-/// Makes attributes.
+/// Returns attributes.
 pub(crate) fn attributes<'a>(pairs: impl IntoIterator<Item = (&'a str, Value)>) -> Vec<KeyValue> {
     let attribute =
         |(key, value): (&str, Value)| KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) };
     pairs.into_iter().map(attribute).collect()
 }
 
-/// Makes a value of text.
+/// Returns a string value.
 pub(crate) fn text(text: &str) -> Value {
     Value::String(text.to_owned())
 }

@@ -1,5 +1,5 @@
-//! The real programs that Varve works with: Prometheus, promtool, the node exporter. Tests that need one that is not on
-//! PATH say so and pass.
+//! The real programs that Varve works with: Prometheus, promtool, the node exporter. Tests are skipped if a program that
+//! they need is not on the PATH.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use super::http::Http;
 use super::process::Process;
 use super::wait_until;
 
-/// Tells whether a program that a test needs is missing, and says so where the reader of the test run sees it.
+/// Returns `true` if a program that a test needs is missing, and prints that the test is skipped.
 pub(crate) fn missing(programs: &[&str]) -> bool {
     let Some(program) = programs.iter().find(|program| find(program).is_none()) else { return false };
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Not eprintln!, whose output the test harness keeps back while tests pass.
-    let _nobody_listens = writeln!(std::io::stderr(), "skipped: {program} is not on PATH ({test})");
+    // Not eprintln!, whose output the test harness captures while tests pass.
+    let _ = writeln!(std::io::stderr(), "skipped: {program} is not on PATH ({test})");
     true
 }
 
@@ -26,7 +26,7 @@ fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
-/// A running Prometheus with a data directory of its own.
+/// A running Prometheus with its own data directory.
 #[derive(Debug)]
 pub(crate) struct Prometheus {
     http: Http,
@@ -35,17 +35,17 @@ pub(crate) struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts a Prometheus that takes remote writes and is ready.
+    /// Starts a Prometheus that accepts remote writes, and waits until it is ready.
     pub(crate) fn start(config: &str) -> Self {
         Self::start_with(config, &[])
     }
 
-    /// Likewise, with more flags.
+    /// As [`Self::start`], with more flags.
     pub(crate) fn start_with(config: &str, flags: &[&str]) -> Self {
         Self::start_on(config, flags, |_| {})
     }
 
-    /// Likewise, on a data directory that `fill` makes.
+    /// As [`Self::start_with`], on a data directory that `fill` creates.
     pub(crate) fn start_on(config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
         fill(&dir.path().join("data"));
@@ -60,20 +60,20 @@ impl Prometheus {
         let mut process = Process::start("prometheus", &mut command);
         let http = Http::new(process.listening_address());
         wait_until("prometheus to be ready", || {
-            assert!(process.is_running(), "prometheus has ended:\n{}", process.output());
+            assert!(process.is_running(), "prometheus has exited:\n{}", process.output());
             http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)
         });
         Self { http, process, dir }
     }
 
-    /// Puts another configuration into force.
+    /// Reloads with another configuration.
     pub(crate) fn reload(&self, config: &str) {
         std::fs::write(self.dir.path().join("prometheus.yml"), config).expect("write the configuration");
         let answer = self.http.post("/-/reload", &[], b"");
         assert_eq!(answer.status, 200, "{answer:?}\n{}", self.process.output());
     }
 
-    /// Ends it at once, as the machine might.
+    /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
@@ -107,7 +107,7 @@ impl NodeExporter {
     }
 }
 
-/// Runs promtool to its end.
+/// Runs promtool.
 pub(crate) fn promtool(args: &[&str]) -> Output {
     Command::new("promtool").args(args).output().expect("run promtool")
 }

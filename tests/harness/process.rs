@@ -1,4 +1,4 @@
-//! A child process: its output is kept and shown when the test fails, and it never outlives its handle.
+//! A child process. Its output is printed if the test fails, and it is killed when its handle is dropped.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use super::wait_for;
 
-/// Lines of output that are kept, the newest.
+/// Maximum number of retained lines of output; the newest are retained.
 const LINES_MAX: usize = 1000;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program; `name` stands before its output.
+    /// Starts a program; `name` is the title of its output.
     pub(crate) fn start(name: &str, command: &mut Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
@@ -35,19 +35,19 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns the kept output.
+    /// Returns the retained output.
     pub(crate) fn output(&self) -> String {
         let lines = self.output.lock().unwrap();
         lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
-    /// Returns the kept output once there is no more to come: the process must have ended.
+    /// Returns the complete retained output; the process must have exited.
     pub(crate) fn whole_output(&mut self) -> String {
         self.readers.drain(..).for_each(|reader| reader.join().expect("a reader does not panic"));
         self.output()
     }
 
-    /// Waits until the process logs that it listens, and returns where.
+    /// Waits until the process logs its listening address, and returns it.
     pub(crate) fn listening_address(&mut self) -> SocketAddr {
         let name = self.name.clone();
         wait_for(&format!("{name} to listen"), || {
@@ -72,14 +72,14 @@ impl Process {
         self.wait()
     }
 
-    /// Sends a signal, by its name without SIG.
+    /// Sends a signal, by its name without `SIG`.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.id().to_string();
         let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$0\"", &id, name]).status().expect("run sh");
         assert!(sent.success(), "send SIG{name} to {}", self.name);
     }
 
-    /// Waits for the end.
+    /// Waits for the exit.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let what = format!("{} to end", self.name);
         wait_for(&what, || self.child.try_wait().expect("ask for the state of a child"))
@@ -88,16 +88,16 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ended = self.child.kill();
-        let _ended = self.child.wait();
+        // An error means that it has exited.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
         if thread::panicking() {
             eprintln!("--- output of {}\n{}---", self.name, self.output());
         }
     }
 }
 
-/// Reads a pipe to its end on a thread of its own, so that the process never waits for us.
+/// Reads a pipe on a thread of its own, so that the process never blocks.
 fn keep(pipe: impl Read + Send + 'static, output: &Arc<Mutex<VecDeque<String>>>) -> JoinHandle<()> {
     let output = Arc::clone(output);
     thread::spawn(move || {
@@ -114,10 +114,10 @@ fn keep(pipe: impl Read + Send + 'static, output: &Arc<Mutex<VecDeque<String>>>)
     })
 }
 
-/// Finds the address in a log line such as `msg="Listening on" address=127.0.0.1:9090`.
+/// Returns the address in a log line such as `msg="Listening on" address=127.0.0.1:9090`.
 fn listening_address(line: &str) -> Option<SocketAddr> {
     let (_, address) = line.split_once("istening")?.1.split_once("address=")?;
     let address: SocketAddr = address.split_whitespace().next()?.trim_matches('"').parse().ok()?;
-    // Prometheus first logs the port that it was asked for, 0.
+    // Prometheus first logs the requested port, 0.
     (address.port() != 0).then_some(address)
 }

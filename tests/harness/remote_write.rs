@@ -1,5 +1,4 @@
-//! A remote-write sender: the messages of `prompb/remote.proto` and `prompb/types.proto`, those of version 2.0, and the
-//! snappy block.
+//! Remote-write requests: the messages of versions 1.0 and 2.0, independent of the decoder of the product.
 
 use prost::Message;
 
@@ -25,7 +24,7 @@ pub(crate) struct TimeSeries {
     pub(crate) histograms: Vec<Histogram>,
 }
 
-/// `prometheus.Label`; bytes, so that tests can send what is not UTF-8.
+/// `prometheus.Label`; bytes, so that tests can send invalid UTF-8.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Label {
     #[prost(bytes = "vec", tag = "1")]
@@ -37,7 +36,7 @@ pub(crate) struct Label {
 /// `prometheus.Sample`
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Sample {
-    /// Optional, because prost leaves out what equals zero, and -0 does: `Some(-0.0)` is sent as it is.
+    /// Optional, because prost skips a value that equals zero, as -0 does; `Some(-0.0)` is encoded.
     #[prost(double, optional, tag = "1")]
     pub(crate) value: Option<f64>,
     #[prost(int64, tag = "2")]
@@ -55,7 +54,7 @@ pub(crate) struct Exemplar {
     pub(crate) timestamp_ms: i64,
 }
 
-/// `prometheus.Histogram`, as far as an integer histogram of positive observations needs it.
+/// `prometheus.Histogram`: the fields of an integer histogram of positive observations.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Histogram {
     #[prost(uint64, tag = "1")]
@@ -94,7 +93,7 @@ pub(crate) struct MetricMetadata {
     pub(crate) unit: String,
 }
 
-/// `prometheus.MetricMetadata.MetricType`, as far as tests need it.
+/// `prometheus.MetricMetadata.MetricType`: the types that tests use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum MetricType {
@@ -108,18 +107,18 @@ impl WriteRequest {
         Self { timeseries: timeseries.into_iter().collect(), metadata: Vec::new() }
     }
 
-    /// Encodes the body of the request.
+    /// Returns the body of the request.
     pub(crate) fn to_body(&self) -> Vec<u8> {
         snappy(&self.encode_to_vec())
     }
 }
 
-/// Makes a snappy block.
+/// Compresses a message as a snappy block.
 pub(crate) fn snappy(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(message).expect("a message of less than 4 GiB")
 }
 
-/// Makes a series of label pairs, in the order given, and samples of time and value.
+/// Returns a series of label pairs, in the given order, and samples of timestamp and value.
 pub(crate) fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> TimeSeries {
     let label = |&(name, value): &(&str, &str)| Label { name: name.into(), value: value.into() };
     let sample = |&(timestamp_ms, value): &(i64, f64)| Sample { value: Some(value), timestamp_ms };
@@ -169,7 +168,7 @@ pub(crate) mod v2 {
         pub(crate) start_ms: i64,
     }
 
-    /// `io.prometheus.write.v2.Histogram`, as far as one of custom buckets needs it.
+    /// `io.prometheus.write.v2.Histogram`: the fields of a histogram with custom buckets.
     #[derive(Clone, PartialEq, Message)]
     pub(crate) struct Histogram {
         #[prost(uint64, tag = "1")]

@@ -1,4 +1,4 @@
-//! A Varve server on a free port with a data directory of its own.
+//! A Varve server on a free port with its own data directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -20,13 +20,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server that is ready; without self-scrape unless a flag sets it, so that its store holds what the test
-    /// writes.
+    /// Starts a server and waits until it is ready. Without self-scrape unless a flag enables it, so that the store contains
+    /// only what the test writes.
     pub(crate) fn start(flags: &[&str]) -> Self {
         Self::start_as(flags, &Access::default())
     }
 
-    /// Likewise, on a data directory that `fill` makes.
+    /// As [`Self::start`], on a data directory that `fill` creates.
     pub(crate) fn start_on(flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
         let data_dir = dir.path().join("data");
@@ -35,7 +35,7 @@ impl Server {
         Self { process, http, dir }
     }
 
-    /// Starts a server that is spoken with in another way.
+    /// As [`Self::start`], for a server with TLS or authentication.
     pub(crate) fn start_as(flags: &[&str], access: &Access) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
         let process = Process::start("varve", &mut command(&dir.path().join("data"), flags));
@@ -43,8 +43,8 @@ impl Server {
         Self { process, http, dir }
     }
 
-    /// Starts a server whose data directory is a disk of this size of its own; `None` where the system has no such disks
-    /// to give. The disk goes with the process.
+    /// Starts a server whose data directory is a tmpfs of the given size, which ends with the process. Returns `None` if the
+    /// system cannot mount one.
     pub(crate) fn start_on_small_disk(size: &str, flags: &[&str]) -> Option<Self> {
         const MOUNT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@""#;
         let dir = TempDir::new().expect("make a temporary directory");
@@ -57,7 +57,7 @@ impl Server {
             command
         };
         if !unshare(&Command::new("true")).status().is_ok_and(|status| status.success()) {
-            eprintln!("skipped: no disk of {size} can be mounted");
+            eprintln!("skipped: cannot mount a disk of {size}");
             return None;
         }
         let (process, http) =
@@ -73,20 +73,20 @@ impl Server {
         Self { process, http, dir }
     }
 
-    /// Starts a server on the same directory; the old one must have ended.
+    /// Starts a server on the same directory; the old one must have exited.
     pub(crate) fn restart(&mut self, flags: &[&str]) {
         assert!(!self.process.is_running(), "two servers on one directory");
         (self.process, self.http) = start(&self.data_dir(), flags);
     }
 
-    /// Starts a server on the same directory and returns as soon as it listens.
+    /// As [`Self::restart`], but returns as soon as the server listens.
     pub(crate) fn restart_at_once(&mut self, flags: &[&str]) {
         assert!(!self.process.is_running(), "two servers on one directory");
         self.process = Process::start("varve", &mut command(&self.data_dir(), flags));
         self.http = Http::new(self.process.listening_address());
     }
 
-    /// Starts a server on the same directory and kills it a little later, ready or not.
+    /// As [`Self::restart`], but kills the server after `life`, ready or not.
     pub(crate) fn restart_and_kill(&mut self, flags: &[&str], life: Duration) {
         assert!(!self.process.is_running(), "two servers on one directory");
         self.process = Process::start("varve", &mut command(&self.data_dir(), flags));
@@ -102,7 +102,7 @@ impl Server {
         self.process.terminate()
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the exit of the process.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.process.wait()
     }
@@ -111,7 +111,7 @@ impl Server {
         self.process.is_running()
     }
 
-    /// Sends a signal, by its name without SIG.
+    /// Sends a signal, by its name without `SIG`.
     pub(crate) fn signal(&self, name: &str) {
         self.process.signal(name);
     }
@@ -120,7 +120,7 @@ impl Server {
         &self.http
     }
 
-    /// Returns the id of the process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -133,21 +133,21 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// Reads one of the server's metrics, such as `varve_requests_active{class="query"}`.
+    /// Returns one of the server's metrics, such as `varve_requests_active{class="query"}`.
     pub(crate) fn metric(&self, series: &str) -> f64 {
         let text = self.http.get("/metrics").expect_status(200).text();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("{series} is not in\n{text}")).parse().expect("a metric's value is a number")
     }
 
-    /// Returns the size of the room that the server keeps for a full disk, on the disk that the process sees.
+    /// Returns the size of the reserve for a full disk, in the mount namespace of the process.
     pub(crate) fn reserve_size(&self) -> u64 {
         let path = self.data_dir().join("wal/reserve");
         let seen = format!("/proc/{}/root{}", self.process.id(), path.display());
         std::fs::metadata(seen).map_or(0, |metadata| metadata.len())
     }
 
-    /// Returns the memory that the process holds, in bytes.
+    /// Returns the resident size of the process in bytes.
     pub(crate) fn resident_size(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("read /proc");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a resident size");
@@ -164,7 +164,7 @@ fn wait_for_ready(mut process: Process, access: &Access) -> (Process, Http) {
     let address = process.listening_address();
     let http = Http::of(address, access);
     wait_until("varve to be ready", || {
-        assert!(process.is_running(), "varve has ended:\n{}", process.output());
+        assert!(process.is_running(), "varve has exited:\n{}", process.output());
         http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)
     });
     (process, http)
@@ -180,7 +180,7 @@ fn command(data_dir: &Path, flags: &[&str]) -> Command {
     command
 }
 
-/// Starts a server that is expected to give up, and returns its exit status and output.
+/// Starts a server that is expected to fail, and returns its exit status and output.
 pub(crate) fn try_serve(data_dir: &Path, flags: &[&str]) -> (ExitStatus, String) {
     let mut process = Process::start("varve", &mut command(data_dir, flags));
     let status = process.wait();

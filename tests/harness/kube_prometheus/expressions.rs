@@ -1,19 +1,19 @@
-//! The expressions of ../shared/kube-prometheus/expressions.json, with variables that let through what is there.
+//! The expressions of ../shared/kube-prometheus/expressions.json, with variables that match everything.
 
 use serde_json::Value;
 
 use super::shared;
 
-/// An expression that can be asked.
+/// An expression without variables.
 pub(crate) struct Expression {
     pub(crate) text: String,
-    /// A rule or dashboard of kube-prometheus itself has it.
+    /// It is from a rule or dashboard of kube-prometheus itself.
     pub(crate) is_of_kube_prometheus: bool,
-    /// Only a template variable asks for it.
+    /// It is only used by template variables.
     pub(crate) is_of_variable: bool,
 }
 
-/// Reads all of them.
+/// Returns all expressions.
 pub(crate) fn expressions() -> Vec<Expression> {
     let path = shared("kube-prometheus/expressions.json");
     let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -26,14 +26,14 @@ fn expression(json: &Value) -> Expression {
     let of = |origin: &Value| text(if origin["file"].is_null() { &origin["dashboard"] } else { &origin["file"] });
     let filled = fill(&text(&json["raw"]));
     Expression {
-        // What is left of variables stands where a value must be known.
+        // The remaining variables are in places that need a value.
         text: if filled.contains('$') { text(&json["expr"]) } else { filled },
         is_of_kube_prometheus: origins.iter().any(|origin| of(origin).starts_with("kube-prometheus/")),
         is_of_variable: origins.iter().all(|origin| origin["kind"] == "variable"),
     }
 }
 
-/// Lets matchers on variables pass everything, and gives Grafana's own variables their values.
+/// Makes matchers on variables match everything, and replaces Grafana's built-in variables.
 fn fill(raw: &str) -> String {
     let known = [
         ("$__rate_interval", "5m"),

@@ -1,5 +1,4 @@
-//! What kube-prometheus asks, and what it asks about: its expressions and rules, and scrapes of the components that it
-//! watches. Both are read in place, from ../shared.
+//! Expressions and rules of kube-prometheus, and scrapes of the components that it monitors, read in place from ../shared.
 
 mod expressions;
 mod rules;
@@ -12,7 +11,7 @@ pub(crate) use expressions::{Expression, expressions};
 pub(crate) use rules::{RecordingRule, recording_rules};
 use sample::Sample;
 
-/// Scrapes of Kubernetes 1.35, each with the job that kube-prometheus gives it.
+/// Scrapes of Kubernetes 1.35 with their jobs in kube-prometheus.
 pub(crate) const KUBERNETES: [(&str, &str); 7] = [
     ("apiserver", "kube-apiserver-1.35.prom"),
     ("kube-controller-manager", "kube-controller-manager-1.35.prom"),
@@ -22,20 +21,20 @@ pub(crate) const KUBERNETES: [(&str, &str); 7] = [
     ("node-exporter", "node-exporter-1.11-live.prom"),
     ("etcd", "etcd-k8s-1.35.prom"),
 ];
-/// More scrapes, of what the other dashboards are about. There is none of kube-proxy's; what it tells of its client and its
-/// process every component of Kubernetes tells.
+/// Scrapes for the other dashboards. There is none of kube-proxy; every component of Kubernetes exports its metrics of client and
+/// process.
 pub(crate) const OTHERS: [(&str, &str); 4] = [
     ("kube-proxy", "kube-controller-manager-1.35.prom"),
     ("prometheus-k8s", "prometheus-3.5.3-live.prom"),
     ("kube-dns", "coredns-1.14-fixture.prom"),
     ("dcgm-exporter", "dcgm-exporter-t4.prom"),
 ];
-/// Returns the path of a file that the tests read in place.
+/// Returns the path of a file in ../shared.
 pub(crate) fn shared(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(path)
 }
 
-/// Tells whether the data of these tests are there.
+/// Returns `true` if the data of these tests exist.
 pub(crate) fn is_there() -> bool {
     let there = shared("kube-prometheus/rules").is_dir() && shared("exposition").is_dir();
     if !there {
@@ -44,7 +43,7 @@ pub(crate) fn is_there() -> bool {
     there
 }
 
-/// Returns the series of scrapes, and whether they went well, with growing values at such times.
+/// Returns the series of scrapes, and `up`, with growing values at the given times.
 pub(crate) fn scraped(scrapes: &[(&str, &str)], times_ms: impl Iterator<Item = i64> + Clone) -> Vec<TimeSeries> {
     let mut all = Vec::new();
     for (job, file) in scrapes {
@@ -52,7 +51,7 @@ pub(crate) fn scraped(scrapes: &[(&str, &str)], times_ms: impl Iterator<Item = i
         let up = Sample { labels: vec![("__name__".to_owned(), "up".to_owned())], value: 1.0 };
         for Sample { mut labels, value } in sample::parse(&text).chain([up]) {
             sample::add_target_labels(&mut labels, job);
-            // What is 0 or 1 tells that something is so, and stays as it is.
+            // 0 and 1 are states, not amounts.
             let growth = if value.abs() > 1.0 { value.abs() * 0.01 } else { 0.0 };
             let samples: Vec<_> =
                 times_ms.clone().enumerate().map(|(i, time_ms)| (time_ms, value + growth * i as f64)).collect();

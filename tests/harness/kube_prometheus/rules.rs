@@ -1,4 +1,4 @@
-//! The recording rules of ../shared/kube-prometheus/rules, and what they record.
+//! The recording rules of ../shared/kube-prometheus/rules, and their results.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::{TimeSeries, series};
 use super::shared;
 
-/// A rule that records what an expression finds.
+/// A recording rule.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RecordingRule {
     #[serde(rename = "record")]
@@ -33,7 +33,7 @@ struct Group {
 #[serde(untagged)]
 enum Rule {
     Recording(RecordingRule),
-    #[expect(dead_code, reason = "what is not recorded is passed over")]
+    #[expect(dead_code, reason = "alerting rules are ignored")]
     Alerting {
         alert: String,
     },
@@ -53,7 +53,7 @@ pub(crate) fn recording_rules() -> Vec<RecordingRule> {
 }
 
 impl RecordingRule {
-    /// Makes what is recorded of a series of an answer, be it of a vector or of a matrix with steps of whole seconds.
+    /// Returns the recorded series of a query result, a vector or a matrix with steps of whole seconds.
     pub(crate) fn record(&self, found: &Value) -> TimeSeries {
         let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, value) in found["metric"].as_object().expect("a metric is an object") {

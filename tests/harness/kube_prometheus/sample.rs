@@ -2,7 +2,7 @@
 
 /// A sample.
 pub(super) struct Sample {
-    /// Ascending by name.
+    /// Sorted by name.
     pub(super) labels: Vec<(String, String)>,
     pub(super) value: f64,
 }
@@ -50,7 +50,7 @@ fn unquote(text: &str) -> (String, &str) {
     }
 }
 
-/// Adds the labels of a target, as kube-prometheus' monitors do; Prometheus 3 writes bounds of buckets as floats.
+/// Adds the labels of a target, as the monitors of kube-prometheus do, and writes bucket bounds as floats, as Prometheus 3 does.
 pub(super) fn add_target_labels(labels: &mut Vec<(String, String)>, job: &str) {
     let instance = if job == "node-exporter" { "127.0.0.1:9100" } else { "10.0.0.1:8443" };
     let mut add = |name: &str, value: &str| {
