@@ -18,7 +18,7 @@ const PAGE_ROWS: usize = 256;
 const ZSTD_LEVEL: i32 = 1;
 /// Values in a row of a part of ten minutes, of a block of two hours and of a merged one, at 30 s.
 const ROW_LENS: [usize; 3] = [20, 240, 960];
-const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/prometheus-data/mixed");
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/prometheus-data/mixed");
 
 fn encoding(c: &mut Criterion) {
     println!("set             samples  constant | bytes a sample: XOR    rows  +zstd");

@@ -51,8 +51,8 @@ struct Args {
     /// Storms, one after the other
     #[arg(long, default_value = "5")]
     storms: usize,
-    /// The server, if it is another one than that of this build
-    #[arg(long, default_value = env!("CARGO_BIN_EXE_varve"))]
+    /// The server
+    #[arg(long, default_value = "../target/dist/varve")]
     server: PathBuf,
     /// What cargo tells every bench.
     #[arg(long, hide = true)]

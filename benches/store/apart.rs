@@ -15,7 +15,7 @@ use super::process::size_of_dir;
 use super::{Args, Bench, FLUSH_ROUNDS, SeriesId, line, sizes};
 
 /// Blocks that a real Prometheus wrote, which scraped every three seconds; not part of this repository.
-const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/prometheus-data/mixed");
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/prometheus-data/mixed");
 
 impl Bench {
     /// Half of the series end with a staleness marker, then all others but one fall silent, for longer than they are kept.
