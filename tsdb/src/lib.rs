@@ -63,8 +63,6 @@ mod compact;
 pub mod select;
 
 mod background;
-mod flush;
-mod ranking;
 mod store;
 
 pub use context::query_context::QueryContext;
@@ -97,12 +95,12 @@ pub mod exemplars {
 
 /// Statistics of an open store.
 pub mod stats {
-    pub use crate::compact::CompactionStats;
     pub use crate::db::cardinality::{Cardinality, NameCount};
     pub use crate::db::{BlockSummary, SeriesCost, Stats};
-    pub use crate::flush::FlushStats;
     pub use crate::replaying::{ReplayState, ReplayStatus};
+    pub use crate::store::compaction::CompactionStats;
     pub use crate::store::exemplars::ExemplarStats;
+    pub use crate::store::flush::FlushStats;
     pub use crate::wal::ReplayStats;
 }
 

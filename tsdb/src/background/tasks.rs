@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::label_order::LabelOrder;
 use crate::error::{Error, Interrupt, Result};
-use crate::ranking::Ranking;
 use crate::store::Store;
 
 /// How often the flush task checks the clock and the memory of the heads.
@@ -101,7 +101,7 @@ fn restart_after_panics(name: &str, n_panics: &AtomicU64, stop: &Stop, pause: Du
 
 fn flush_task(store: &Store, stop: &Stop) {
     let options = &store.options;
-    let (mut last, mut ranking) = (Instant::now(), Ranking::default());
+    let (mut last, mut label_order) = (Instant::now(), LabelOrder::default());
     report("allocate the disk reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
         let is_due = last.elapsed() >= options.flush_interval
@@ -113,7 +113,7 @@ fn flush_task(store: &Store, stop: &Stop) {
         }
         if !is_due {
             store.evict_deferred();
-            report("rank series", ranking.look(store));
+            report("rank series", label_order.update(store));
             continue;
         }
         report("flush the heads", flush(store));

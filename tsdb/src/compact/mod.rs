@@ -5,11 +5,9 @@
 
 mod merge;
 mod plan;
-mod retention;
-mod run;
+pub(crate) mod retention;
 mod throttle;
 
 pub(crate) use merge::{Merging, merge};
-pub(crate) use plan::window_of;
-pub use run::CompactionStats;
+pub(crate) use plan::{Horizon, Merge, full, plan, rewrite, window_of};
 pub(crate) use throttle::Throttle;

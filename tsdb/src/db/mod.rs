@@ -12,7 +12,6 @@
 
 mod analysis;
 pub(crate) mod cardinality;
-mod snapshot;
 mod stats;
 
 use std::collections::BTreeMap;
@@ -26,7 +25,6 @@ use crate::background::{BackgroundTasks, WalSyncTask};
 use crate::block::BlockSet;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::flush::FlushStats;
 use crate::fs::{Fs, Lock};
 use crate::head::{GroupCounts, SeriesGroup};
 use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Matcher, Metadata, StringSet};
@@ -38,6 +36,7 @@ use crate::select::{Need, SelectHints, SeriesSet};
 use crate::shard::{Appending, Shard, ShardAppend, shard_of};
 use crate::store::Store;
 use crate::store::exemplars::ExemplarSet;
+use crate::store::flush::FlushStats;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
 
 pub use analysis::SeriesCost;

@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::block::BlockMeta;
-use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::db::cardinality;
 use crate::db::cardinality::Cardinality;
 use crate::error::Result;
 use crate::sample::TimeRange;
 use crate::store::Store;
+use crate::store::compaction::CompactionStats;
 use crate::store::exemplars::ExemplarStats;
 use crate::wal::ReplayStats;
 

@@ -1,7 +1,10 @@
 //! The state of an open store, shared by [`Db`](crate::Db), running selections and background tasks.
 
+pub(crate) mod compaction;
 pub(crate) mod exemplars;
+pub(crate) mod flush;
 pub(crate) mod import_writer;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,9 +12,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::block::BlockSet;
-use crate::compact::{CompactionStats, Throttle};
+use crate::compact::Throttle;
 use crate::error::Result;
-use crate::flush::Flushing;
 use crate::head::{Bounds, GroupCounts};
 use crate::isolation::{Isolation, Readers};
 use crate::labels::Metadata;
@@ -19,9 +21,11 @@ use crate::logs::Log;
 use crate::options::Options;
 use crate::replaying::Replaying;
 use crate::shard::Shard;
-use crate::store::exemplars::Exemplars;
 use crate::wal;
 use crate::wal::{Epoch, Health, Reserve};
+use compaction::CompactionStats;
+use exemplars::Exemplars;
+use flush::Flushing;
 
 /// Metadata by metric family.
 pub(crate) type Families = BTreeMap<String, Metadata>;

@@ -1,7 +1,7 @@
 //! Series are ranked when their coming has ceased.
 
 use super::*;
-use crate::ranking::Ranking;
+use crate::background::LabelOrder;
 
 #[test]
 fn series_are_ranked_once_no_more_of_them_come() {
@@ -10,9 +10,9 @@ fn series_are_ranked_once_no_more_of_them_come() {
     let add = |from: usize, n: usize| {
         assert!(append(&db, &(from..from + n).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>()).is_empty())
     };
-    let mut ranking = Ranking::default();
+    let mut label_order = LabelOrder::default();
     let mut look = || {
-        ranking.look(&db.store).unwrap();
+        label_order.update(&db.store).unwrap();
         db.store.shards[0].head().n_unranked()
     };
     add(0, 1000);

@@ -17,17 +17,17 @@ const SHARE: usize = 16;
 
 /// State of the last check.
 #[derive(Debug, Default)]
-pub(crate) struct Ranking {
+pub(crate) struct LabelOrder {
     /// Unranked series by shard.
     n_unranked: Vec<usize>,
 }
 
-impl Ranking {
+impl LabelOrder {
     /// Ranks the series of shards with enough unranked ones, unless a flush is running.
     ///
     /// # Errors
     /// As [`Shard::rank_series`](crate::shard::Shard::rank_series).
-    pub(crate) fn look(&mut self, store: &Store) -> Result<()> {
+    pub(crate) fn update(&mut self, store: &Store) -> Result<()> {
         let Some(_flushing) = store.flushing_if_free() else { return Ok(()) };
         self.n_unranked.resize(store.shards.len(), 0);
         for (shard, before) in store.shards.iter().zip(&mut self.n_unranked) {

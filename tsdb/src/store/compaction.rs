@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::merge::{Merging, merge};
-use super::plan::{Horizon, Merge, full, plan, rewrite};
 use crate::block::{Block, BlockId, Replaced, StoredBlock};
 use crate::compact::retention::Retention;
+use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::store::Store;
