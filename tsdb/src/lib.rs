@@ -1,40 +1,41 @@
 //! The storage engine of Varve: an embeddable, synchronous time series database.
 //!
-//! Ten names are the whole of it: a [`Db`] is opened with [`Options`]; [`Labels`] name a series, for which it gives a
-//! [`SeriesHandle`]; [`Sample`]s go in by the [`WriteBatch`], and come out by [`Matcher`]s and a [`TimeRange`] under a
-//! [`QueryContext`]; what goes wrong is an [`Error`]. All else is for what these leave out: histograms and exemplars,
-//! statistics, the log seen from outside. `examples/embed.rs`:
+//! Ten names suffice to use it: a [`Db`] is opened with [`Options`]; [`Labels`] identify a series, for which it returns a
+//! [`SeriesHandle`]; [`Sample`]s are appended with a [`WriteBatch`], and selected with [`Matcher`]s and a [`TimeRange`]
+//! under a [`QueryContext`]; failures are [`Error`]s. The modules contain the rest: histograms and exemplars, statistics,
+//! regular expressions, file systems, and the inspection of logs. `examples/embed.rs`:
 //!
 #![doc = concat!("```rust,ignore\n", include_str!("../examples/embed.rs"), "```")]
 //!
 //! # The life of a sample
-//! 1. The caller resolves a label set once with [`Db::series`]. The label set's hash chooses a shard; the shard's head
-//!    gives the series a slot, and its log gets a definition. The [`SeriesHandle`] is kept by the caller.
-//! 2. Samples of known series gather in a [`WriteBatch`] and go in with one [`Db::append`]. Each shard that is concerned
-//!    is locked once: samples are checked as Prometheus checks them and appended to the series' open chunks. What is new
-//!    of them is encoded as one record for each log that is concerned.
-//! 3. The append then commits: whoever comes first writes what all concurrent appends have gathered, and syncs it where
-//!    [`WalSync::Always`] asks for that. Only then does the append return.
+//! 1. The caller resolves a label set once with [`Db::series`]. The hash of the label set chooses a shard; the shard's head
+//!    gives the series a slot, and its log gets a definition. The caller keeps the [`SeriesHandle`].
+//! 2. Samples of known series are collected in a [`WriteBatch`] and appended with one [`Db::append`]. Each affected shard
+//!    is locked once: samples are checked by the rules of Prometheus and appended to the open chunks of their series. New
+//!    samples are encoded as one record per affected log.
+//! 3. The append then commits: the first of several concurrent appends writes the records of all, and syncs them under
+//!    [`WalSync::Always`]. Only then does the append return.
 //! 4. Every [`Options::flush_interval`] a flush freezes the open chunks of all shards at one instant, writes them to parts,
-//!    one per window of two hours, and cuts the logs. Parts are merged into blocks, blocks into larger ones, in a thread of
-//!    its own; retention removes the oldest.
-//! 5. [`Db::select`] finds series through the indexes of heads and blocks and hands them out in label order, each once;
-//!    [`Series::read`](select::Series::read) decodes their samples into columns. What a selection sees does not change while it runs.
-//! 6. At the next [`Db::open`] what was logged since the last flush is replayed in parallel; with
+//!    one per window of two hours, and truncates the logs. Another thread merges parts into blocks, and blocks into larger
+//!    ones; retention removes the oldest.
+//! 5. [`Db::select`] finds series through the indexes of heads and blocks and returns them in label order, each once;
+//!    [`Series::read`](select::Series::read) decodes their samples into columns. What a selection sees does not change
+//!    while it runs.
+//! 6. The next [`Db::open`] replays the log since the last flush in parallel; with
 //!    [`Options::wal_replay_in_background`] the store is in use meanwhile.
 //!
-//! # What holds at every moment
-//! 1. What an append acknowledged is in the operating system's hands: it survives the end of the process.
-//! 2. A sample is there once; an append that is repeated after an error changes nothing that is there. Of two values for
-//!    one timestamp the first that was accepted stands, before and after flush, merge and restart.
+//! # Invariants
+//! 1. Acknowledged data is written to the operating system: it survives the end of the process.
+//! 2. A sample is stored once; repeating an append after an error changes nothing that was stored. Of two values for one
+//!    timestamp the first accepted one wins, before and after flush, merge and restart.
 //! 3. Samples of a series ascend strictly in time and keep every bit of their values.
-//! 4. What is on the disk opens: a torn tail is cut, damage is skipped and kept aside.
+//! 4. Every state of the disk can be opened: a torn tail is cut, damage is skipped and quarantined.
 //! 5. Every read runs under a [`QueryContext`]: one deadline, one cancel switch, one memory budget.
 //!
-//! Nothing here knows HTTP, protobuf, PromQL or YAML. The modules, from the outside in: `db` and `select` in front of
-//! `store`; `replaying` until that is whole; `shard` with `head` (`index`, `chunk`), `logs` with `wal`; `flush` from there to
-//! `blocks` of `block`s, which `compact`, `retention` and `tombstones` look after; `requests` decides what a reader sees;
-//! `fs` is the only door to the disk.
+//! Nothing here knows HTTP, protobuf, PromQL or YAML. The modules, from the outside in: `db` and `select` use the `store`
+//! and its `background` tasks. A store has `shard`s with a `head` (`index`, `chunk`) and a log (`wal`, and `replay` at
+//! start), and a set of `block`s, which `compact` merges. `isolation` decides what a reader sees; `fs` is the only access to
+//! the disk.
 
 #![deny(unsafe_code)]
 

@@ -3,17 +3,17 @@
 mod cardinality;
 mod crash;
 mod damage;
+mod eviction;
 mod formats;
 mod groups;
 mod histograms;
-mod label_calls;
+mod isolation;
+mod label_hints;
 mod label_order;
-mod leaving;
+mod label_queries;
 mod model;
-mod narrow;
 mod replaying;
 mod snapshot;
-mod visibility;
 
 use std::collections::BTreeMap;
 use std::path::Path;

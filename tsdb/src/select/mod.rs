@@ -12,7 +12,7 @@
 
 mod blocks;
 mod heads;
-mod narrow;
+mod label_projection;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
 use blocks::{BlockReads, BlockStream};
 use heads::{HeadReads, HeadStream};
-use narrow::Narrow;
+use label_projection::LabelProjection;
 
 /// Series that are copied, or whose labels are looked up, under one lock.
 const BATCH_SERIES: usize = 256;
@@ -67,7 +67,7 @@ pub struct SeriesSet {
     /// The labels that the streams return: all, if there are several.
     labels: LabelHint,
     /// Reduces them to the requested ones.
-    narrow: Option<Narrow>,
+    projection: Option<LabelProjection>,
     /// Upper bound for the remaining series of all streams.
     left: u64,
     /// Keeps series in the heads that this selection may still look up.
@@ -190,7 +190,7 @@ impl SeriesSet {
             streams.push(Stream::Heads(Box::new(heads), None));
         }
         let left = streams.iter().map(Stream::len).sum();
-        let (labels, narrow) = labels_and_narrow(&streams, hints)?;
+        let (labels, projection) = labels_and_projection(&streams, hints)?;
         for stream in &mut streams {
             stream.ask_for(&labels)?;
             stream.advance(ctx, range, &labels)?;
@@ -207,7 +207,7 @@ impl SeriesSet {
             is_last: false,
             next,
             labels,
-            narrow,
+            projection,
             left,
             _reader: reader,
             _charge: charge,
@@ -223,7 +223,7 @@ impl SeriesSet {
     /// Returns `true` if the series have all their labels.
     #[must_use]
     pub fn has_all_labels(&self) -> bool {
-        matches!(self.labels, LabelHint::All) && self.narrow.is_none()
+        matches!(self.labels, LabelHint::All) && self.projection.is_none()
     }
 
     /// Prepares the next batch, which is small enough to check the context once; streams check it while they search.
@@ -266,8 +266,8 @@ impl SeriesSet {
             self.streams[idx].advance(&self.reads.ctx, self.reads.range, &self.labels)?;
         }
         self.reads.ctx.count_series(1)?;
-        let labels = match &mut self.narrow {
-            Some(narrow) => narrow.labels(&labels),
+        let labels = match &mut self.projection {
+            Some(projection) => projection.labels(&labels),
             None => labels,
         };
         Ok(Some(Found { labels, first, others }))
@@ -293,7 +293,7 @@ fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
 }
 
 /// Returns the labels that streams must return (all, if they are merged), and what reduces them to the requested ones.
-fn labels_and_narrow(streams: &[Stream], hints: SelectHints) -> Result<(LabelHint, Option<Narrow>)> {
+fn labels_and_projection(streams: &[Stream], hints: SelectHints) -> Result<(LabelHint, Option<LabelProjection>)> {
     let SelectHints { labels, whole_where, .. } = hints;
     // Fast path: all labels are requested.
     if matches!(labels, LabelHint::All) {
@@ -306,7 +306,7 @@ fn labels_and_narrow(streams: &[Stream], hints: SelectHints) -> Result<(LabelHin
     }
     Ok(match streams {
         [_] => (labels, None),
-        _ => (LabelHint::All, Some(Narrow::new(labels))),
+        _ => (LabelHint::All, Some(LabelProjection::new(labels))),
     })
 }
 

@@ -1,8 +1,9 @@
 //! Writes blocks for [`Db::import`](crate::Db::import).
 //!
-//! Used by `varve-prometheus`: blocks are built outside of the heads, in a folder from which the store takes them later.
+//! Used by `varve-prometheus`: blocks are built outside of the heads, in a directory from which the store imports them
+//! later.
 //!
-//! Crash: an unfinished block has a temporary name; the next [`ImportWriter::create`] of the same number removes it.
+//! Crash: an unfinished block has a temporary name; the next [`ImportWriter::create`] with the same number removes it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,8 +24,8 @@ pub struct ImportWriter<'a> {
 }
 
 impl<'a> ImportWriter<'a> {
-    /// Creates block `number` in the folder `dir`, for the window of two hours that contains `timestamp_ms`. `labels` are the
-    /// names and values of all series that follow.
+    /// Creates block `number` in the directory `dir`, for the window of two hours that contains `timestamp_ms`.
+    /// `labels` are the names and values of all series that follow.
     ///
     /// Of two samples with one timestamp, [`Db::import`](crate::Db::import) stores that of the block with the lower number.
     ///

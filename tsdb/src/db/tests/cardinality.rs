@@ -1,4 +1,4 @@
-//! What labels cost, over several shards, and what blocks say of themselves.
+//! Label cardinality over several shards, and the summaries of blocks.
 
 use super::*;
 use crate::db::cardinality::NameCount;
@@ -20,13 +20,13 @@ fn labels_are_counted_over_all_shards_and_the_largest_come_first() {
     assert_eq!(counts(&found.values_by_label), [("i", 20), (METRIC_NAME, 1)]);
     assert_eq!(counts(&found.series_by_pair), [("__name__=m", 20), ("i=0", 1)]);
     let bytes: BTreeMap<_, _> = counts(&found.bytes_by_label).into_iter().collect();
-    // The texts of 20 values, 30 bytes, and an index over them.
+    // The strings of 20 values, 30 bytes, and their postings.
     assert!(bytes.len() == 2 && bytes["i"] > 30 && bytes[METRIC_NAME] > 1, "{found:?}");
     assert_eq!(ctx.memory().used(), 0);
 }
 
 #[test]
-fn counting_stops_at_the_memory_of_the_request() {
+fn counting_stops_at_the_memory_limit_of_the_request() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     append(&db, &(0..100).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
@@ -37,7 +37,7 @@ fn counting_stops_at_the_memory_of_the_request() {
 }
 
 #[test]
-fn blocks_are_listed_with_what_they_hold() {
+fn blocks_are_listed_with_their_statistics() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     assert!(db.blocks().is_empty());

@@ -1,5 +1,5 @@
-//! Power cuts and failing disks at every operation: what was acknowledged under `always` is there, nothing comes twice,
-//! nothing comes back that was deleted.
+//! Power cuts and failing disks at every operation: data acknowledged under `always` survives, nothing is duplicated,
+//! and deleted samples do not reappear.
 
 mod blocks;
 
@@ -32,15 +32,15 @@ fn options(fs: &MemFs, shards: usize) -> Options {
 /// What a history was told.
 #[derive(Debug, Default)]
 struct Told {
-    /// Acknowledged.
+    /// Acknowledged samples.
     stored: BTreeSet<(usize, i64)>,
-    /// Times of exemplars that were acknowledged.
+    /// Timestamps of acknowledged exemplars.
     exemplars: BTreeSet<i64>,
-    /// Tried.
+    /// Samples sent.
     sent: BTreeSet<(usize, i64)>,
-    /// The deletion was acknowledged.
+    /// Samples of an acknowledged deletion.
     deleted: BTreeSet<(usize, i64)>,
-    /// The deletion was tried.
+    /// Samples of an attempted deletion.
     maybe_deleted: BTreeSet<(usize, i64)>,
 }
 
@@ -48,7 +48,7 @@ fn value(i: usize, t: i64) -> f64 {
     i as f64 + (t % 1_000_003) as f64 / 7.0
 }
 
-/// Some series are of histograms, the value being the sum.
+/// Some series have histograms, with the value as sum.
 fn histogram(i: usize, t: i64) -> Option<Histogram> {
     let counts =
         HistogramCounts::Integer { count: 9, zero_count: t.unsigned_abs() % 7, positive: vec![4, 5], negative: vec![] };
@@ -57,12 +57,12 @@ fn histogram(i: usize, t: i64) -> Option<Histogram> {
     (i >= N_SERIES - 2).then_some(of)
 }
 
-/// The start timestamp of a sample: some series have none, the others lose theirs now and then.
+/// The start timestamp of a sample: some series have none, the others lack it now and then.
 fn start_of(i: usize, t: i64) -> i64 {
     if i < 2 { 0 } else { (t / 600_000 + i as i64) / 2 % 3 * 1000 }
 }
 
-/// Writes, flushes, merges, deletes and opens again with another number of shards, until something fails.
+/// Writes, flushes, merges, deletes and reopens with another number of shards, until something fails.
 fn live(fs: &MemFs, told: &mut Told) -> Result<()> {
     for round in 0..N_ROUNDS {
         let db = Db::open(DATA.as_ref(), options(fs, 1 << (round % 2)))?;
@@ -105,7 +105,7 @@ fn write(db: &Db, t: i64, told: &mut Told) -> Result<()> {
     Ok(())
 }
 
-/// Deletes all that series 0 has.
+/// Deletes all samples of series 0.
 fn delete(db: &Db, told: &mut Told) -> Result<()> {
     let concerned: Vec<_> = told.sent.iter().copied().filter(|&(i, _)| i == 0).collect();
     told.maybe_deleted.extend(concerned.iter().copied());
@@ -114,7 +114,7 @@ fn delete(db: &Db, told: &mut Told) -> Result<()> {
     Ok(())
 }
 
-/// Opens what a crash left, and compares it with what was told. Twice, as opening itself changes files.
+/// Opens the disk after a crash, and compares it with what the history was told. Twice, as opening changes files.
 fn check(fs: &MemFs, told: &Told, case: &str) {
     for _ in 0..2 {
         let db = Db::open(DATA.as_ref(), options(fs, 2)).unwrap_or_else(|e| panic!("{case}: {e}"));
@@ -139,7 +139,7 @@ fn check(fs: &MemFs, told: &Told, case: &str) {
     }
 }
 
-/// Returns the times of the exemplars of series 1, each of which is there once.
+/// Returns the timestamps of the exemplars of series 1, each of which must be unique.
 fn exemplars(db: &Db) -> BTreeSet<i64> {
     let found = db.exemplars(&QueryContext::unbounded(), &[vec![Matcher::equal("i", "1")]], TimeRange::ALL).unwrap();
     let times: Vec<_> = found.series.iter().flat_map(|one| &one.exemplars).map(|e| e.timestamp_ms).collect();
@@ -147,7 +147,7 @@ fn exemplars(db: &Db) -> BTreeSet<i64> {
     times.into_iter().collect()
 }
 
-/// Returns bits and start of every sample.
+/// Returns bits and start timestamp of every sample.
 fn found(db: &Db) -> BTreeMap<(usize, i64), (u64, i64)> {
     let mut found = BTreeMap::new();
     for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap() {
@@ -170,7 +170,7 @@ fn found(db: &Db) -> BTreeMap<(usize, i64), (u64, i64)> {
     found
 }
 
-/// Runs the history on a disk on which one operation fails, then cuts the power in several ways.
+/// Runs the history on a disk with one failing operation, then cuts the power in several ways.
 fn survive(operation: u64, fault: Fault, stride: u64) {
     let fs = MemFs::new();
     fs.fail_at(operation, fault);
@@ -184,9 +184,9 @@ fn survive(operation: u64, fault: Fault, stride: u64) {
     }
 }
 
-/// Writes at once after each start, then cuts the power, whether the replay is through or not.
+/// Writes right after each start, then cuts the power, before or after the end of the replay.
 #[test]
-fn power_cuts_during_replays_lose_nothing_acknowledged_and_double_nothing() {
+fn power_cuts_during_replays_lose_and_duplicate_nothing() {
     for seed in 0..12 {
         for cut in [PowerCut::LosesAll, PowerCut::KeepsAll, PowerCut::Seeded(seed)] {
             let (mut fs, mut told) = (MemFs::new(), Told::default());
@@ -205,7 +205,7 @@ fn power_cuts_during_replays_lose_nothing_acknowledged_and_double_nothing() {
 
 /// A process that dies between the writes of two logs may leave a part of the request (decision 0005).
 #[test]
-fn a_request_that_was_cut_by_the_end_of_the_process_is_whole_once_it_is_repeated() {
+fn a_request_cut_by_the_end_of_the_process_is_complete_once_it_is_repeated() {
     let live = |fs: &MemFs, told: &mut Told, dies_at: Option<u64>| {
         let db = Db::open(DATA.as_ref(), options(fs, 2)).unwrap();
         write(&db, NOW_MS, told).unwrap();
@@ -232,13 +232,13 @@ fn n_operations() -> u64 {
 }
 
 #[test]
-fn whatever_operation_the_process_dies_in_nothing_acknowledged_is_lost() {
+fn nothing_acknowledged_is_lost_when_the_process_dies_in_any_operation() {
     let n = n_operations();
     (0..n).for_each(|operation| survive(operation, Fault::Dies, n));
 }
 
 #[test]
-fn whatever_operation_fails_nothing_acknowledged_is_lost() {
+fn nothing_acknowledged_is_lost_when_any_operation_fails() {
     let n = n_operations();
     for operation in 0..n {
         survive(operation, Fault::Fails(ErrorKind::StorageFull), n);
@@ -246,12 +246,12 @@ fn whatever_operation_fails_nothing_acknowledged_is_lost() {
     }
 }
 
-/// The store that blocks are imported from.
+/// The store that the imported blocks come from.
 const OTHER: &str = "/other";
-/// Where they are put.
+/// The import directory.
 const IMPORT: &str = "/data/import";
 
-/// Makes blocks of two windows in a store of their own, and puts them where an import finds them. Returns their samples.
+/// Creates blocks of two windows in another store and puts them into the import directory. Returns their samples.
 fn prepare_import(fs: &MemFs) -> BTreeSet<(usize, i64)> {
     let mut told = Told::default();
     let db = Db::open(OTHER.as_ref(), options(fs, 1)).unwrap();
@@ -273,7 +273,7 @@ fn prepare_import(fs: &MemFs) -> BTreeSet<(usize, i64)> {
 }
 
 #[test]
-fn an_import_takes_in_all_blocks_or_none_whatever_fails() {
+fn an_import_adds_all_blocks_or_none_whatever_fails() {
     let fs = MemFs::new();
     let imported = prepare_import(&fs);
     let db = Db::open(DATA.as_ref(), options(&fs, 1)).unwrap();
@@ -301,7 +301,7 @@ fn an_import_takes_in_all_blocks_or_none_whatever_fails() {
             assert!(seen.is_empty() || seen == imported, "{case}, {cut:?}: {} samples", seen.len());
             assert!(seen.len() == imported.len() || ended.is_err(), "{case}, {cut:?}: what was taken in is lost");
             db.import().unwrap_or_else(|e| panic!("{case}, {cut:?}: {e}"));
-            assert_eq!(found(&db).len(), imported.len(), "{case}, {cut:?}: it can be tried again");
+            assert_eq!(found(&db).len(), imported.len(), "{case}, {cut:?}: the import can be repeated");
         }
     }
 }

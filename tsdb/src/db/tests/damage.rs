@@ -1,5 +1,5 @@
-//! Files that are damaged, foreign or left from a crash: the store opens with all that is sound, says what is wrong and
-//! removes nothing that may be of use.
+//! Files that are damaged, foreign or left by a crash: the store opens with all valid data, reports what is wrong and
+//! removes nothing that may be useful.
 
 use super::*;
 use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
@@ -13,7 +13,7 @@ fn block_paths(dir: &Path) -> Vec<std::path::PathBuf> {
     paths
 }
 
-/// Two parts of two windows with a sample of series 0 each.
+/// Creates two parts of two windows, each with a sample of series 0.
 fn two_parts(dir: &Path) -> [i64; 2] {
     let times = [NOW_MS - 7_200_000, NOW_MS];
     let db = open(dir);
@@ -29,9 +29,9 @@ fn times_of(db: &Db, i: usize) -> Vec<i64> {
     everything(db).get(&series_labels(i).to_string()).into_iter().flatten().map(|sample| sample.0).collect()
 }
 
-/// A block whose file is damaged is left alone; when it has been repaired, what was deleted from it stays deleted.
+/// A damaged block is left alone; after its repair, deleted samples stay deleted.
 #[test]
-fn rules_wait_for_a_block_that_does_not_open() {
+fn rules_are_kept_for_a_block_that_does_not_open() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
     let db = open(dir.path());
@@ -44,7 +44,7 @@ fn rules_wait_for_a_block_that_does_not_open() {
     let db = open(dir.path());
     assert_eq!((db.stats().n_damaged_blocks, times_of(&db, 0)), (1, vec![second]));
     db.delete(vec![Matcher::equal("i", "1")], TimeRange { start_ms: first, end_ms: first }).unwrap();
-    // Merges take out the rules that no block needs any more.
+    // Merges drop the rules that no block needs any more.
     db.compact_fully().unwrap();
     db.clean_tombstones().unwrap();
     drop(db);
@@ -55,9 +55,10 @@ fn rules_wait_for_a_block_that_does_not_open() {
     assert_eq!((times_of(&db, 0), times_of(&db, 1)), (vec![second], vec![second]));
 }
 
-/// The directory of a block is sound, a page of its postings is not: rules cannot say which of its series they concern.
+/// The directory of a block is intact, a page of its postings is damaged: the series that the rules affect cannot be
+/// determined.
 #[test]
-fn a_block_that_cannot_apply_its_rules_is_left_out_and_the_others_are_served() {
+fn a_block_that_cannot_apply_its_rules_is_skipped_and_the_others_are_used() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
     open(dir.path()).delete(vec![Matcher::equal("i", "0")], TimeRange { start_ms: first, end_ms: first }).unwrap();
@@ -79,7 +80,7 @@ fn a_block_that_cannot_apply_its_rules_is_left_out_and_the_others_are_served() {
 }
 
 #[test]
-fn a_delete_that_a_block_cannot_answer_deletes_nothing() {
+fn a_delete_that_cannot_be_applied_to_a_block_deletes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
     let path = block_paths(dir.path()).remove(0);
@@ -102,9 +103,9 @@ fn a_delete_that_a_block_cannot_answer_deletes_nothing() {
     assert!(n_refused > 0);
 }
 
-/// A file under the name of another would be that block twice in the list, and a merge would remove both.
+/// A file under another block's name would be that block twice in the list, and a merge would remove both.
 #[test]
-fn a_block_under_the_name_of_another_is_left_out_and_left_alone() {
+fn a_block_under_the_name_of_another_is_skipped_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
     let [older, newer] = &block_paths(dir.path())[..] else { panic!("two parts") };
@@ -120,13 +121,13 @@ fn a_block_under_the_name_of_another_is_left_out_and_left_alone() {
     assert_eq!((std::fs::read(older).unwrap(), std::fs::read(&copy).unwrap()), (other.clone(), other));
     let path = block_paths(dir.path()).remove(0);
     let refused = Block::open(&RealFs, older, &Arc::new(PageCache::new(1 << 20))).map(drop);
-    assert!(refused.is_ok(), "whoever knows it by its path alone may read it: an import does");
+    assert!(refused.is_ok(), "it may be read by its path, as an import does");
     std::fs::write(path, good).unwrap();
     std::fs::remove_file(copy).unwrap();
     assert_eq!(times_of(&open(dir.path()), 0), [first, second]);
 }
 
-/// Merges all blocks of a store into one under its final name, as a merge does just before it is verified.
+/// Merges all blocks of a store into one under its final name, as a merge does just before verification.
 fn merged_beside_its_sources(db: &Db) -> BlockMeta {
     let list = db.store.blocks.list();
     let metas = db.store.blocks.metas();
@@ -148,7 +149,7 @@ fn merged_beside_its_sources(db: &Db) -> BlockMeta {
 }
 
 #[test]
-fn a_merged_block_that_is_not_sound_never_replaces_its_sources() {
+fn a_damaged_merged_block_never_replaces_its_sources() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
     let db = open(dir.path());
@@ -201,9 +202,9 @@ fn foreign_names_are_left_alone() {
     }
 }
 
-/// The name alone would make all segments before it go.
+/// The name alone would remove all segments before it.
 #[test]
-fn a_file_that_is_a_checkpoint_by_its_name_only_costs_nothing() {
+fn a_file_with_the_name_of_a_checkpoint_loses_nothing() {
     for bytes in [&b""[..], b"foreign", &[7; 5000]] {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path());
@@ -221,7 +222,7 @@ fn a_file_that_is_a_checkpoint_by_its_name_only_costs_nothing() {
 }
 
 #[test]
-fn a_segment_that_leaves_no_number_for_the_next_is_refused() {
+fn a_segment_number_without_a_successor_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     two_parts(dir.path());
     let path = dir.path().join("wal/000000-001/000/samples-18446744073709551615");
@@ -232,9 +233,9 @@ fn a_segment_that_leaves_no_number_for_the_next_is_refused() {
     open(dir.path());
 }
 
-/// Numbers would wrap, and be given twice.
+/// Refs would wrap and be reused.
 #[test]
-fn a_log_that_leaves_no_numbers_for_new_series_is_refused() {
+fn a_log_without_refs_for_new_series_is_rejected() {
     for (number, is_refused) in [(1 << 40, false), (u64::MAX / 2, true), (u64::MAX, true)] {
         let dir = tempfile::tempdir().unwrap();
         let (log, fs) = (dir.path().join("wal/000000-001/000"), Arc::new(RealFs));
@@ -253,9 +254,9 @@ fn a_log_that_leaves_no_numbers_for_new_series_is_refused() {
     }
 }
 
-/// What the heads held when the import came was accepted before it.
+/// The samples in the heads were accepted before the import.
 #[test]
-fn the_stores_samples_stand_against_imported_ones_also_when_they_were_not_flushed() {
+fn the_samples_of_the_store_win_over_imported_ones_even_before_they_are_flushed() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let db = open(other.path());
     append(&db, &[(0, NOW_MS, 7.0), (0, NOW_MS + 1, 7.0)]);
@@ -274,9 +275,9 @@ fn the_stores_samples_stand_against_imported_ones_also_when_they_were_not_flushe
     assert_eq!(db.import().unwrap(), 0, "what was imported is gone from the folder");
 }
 
-/// What was built by one import is put there as one folder.
+/// The blocks of one import are put into one directory.
 #[test]
-fn blocks_in_folders_are_imported_in_the_order_of_their_names() {
+fn blocks_in_directories_are_imported_in_order_of_names() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     for (folder, value) in [("00000002", 2.0), ("00000001", 1.0)] {
@@ -300,9 +301,9 @@ fn blocks_in_folders_are_imported_in_the_order_of_their_names() {
     assert_eq!(db.import().unwrap(), 0);
 }
 
-/// A block of a level that no later version reads is no reason to lose the others: it is named, and nothing is changed.
+/// A block with an unsupported level does not make others lost: it is reported, and nothing is changed.
 #[test]
-fn an_import_of_a_damaged_block_takes_in_nothing() {
+fn an_import_with_a_damaged_block_adds_nothing() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     two_parts(other.path());
     let [good, bad] = &block_paths(other.path())[..] else { panic!("two parts") };
@@ -320,9 +321,9 @@ fn an_import_of_a_damaged_block_takes_in_nothing() {
     assert!(everything(&open(dir.path())).is_empty());
 }
 
-/// The writer refuses to go over a file that is there.
+/// The writer does not overwrite an existing file.
 #[test]
-fn a_block_is_never_written_over() {
+fn a_block_is_never_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     two_parts(dir.path());
     let db = open(dir.path());

@@ -1,8 +1,8 @@
-//! Data directories that a version of this program wrote: each opens and holds what was written. Those of a newer version
-//! are refused and left as they are.
+//! Data directories written by earlier builds: each opens with the expected contents. Those of a newer version are
+//! rejected and left unchanged.
 //!
-//! `tests/data/format/<kind>-v<N>` is such a directory, with what it holds in `expected.txt`. None is ever written again:
-//! a new version of a format comes with a new one, which `write_what_is_missing` makes (docs/testing.md).
+//! `tests/data/format/<kind>-v<N>` is such a directory, with its contents in `expected.txt`. Fixtures are never
+//! rewritten: a new version of a format gets a new one, which `write_what_is_missing` creates (docs/testing.md).
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ fn options(shards: usize) -> Options {
     }
 }
 
-/// Every file below a folder with its bytes; an empty folder counts as one.
+/// Returns every file below a directory with its bytes; an empty directory counts as one.
 fn files_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -60,7 +60,7 @@ fn print(contents: &Contents) -> String {
 }
 
 #[test]
-fn directories_of_every_version_open_and_hold_what_was_written() {
+fn directories_of_every_version_open_with_the_expected_contents() {
     for name in ["wal-v3", "block-v1", "tombstones-v1"] {
         let expected = std::fs::read_to_string(fixtures().join(name).join("expected.txt")).unwrap();
         for shards in [2, 1] {
@@ -77,7 +77,7 @@ fn directories_of_every_version_open_and_hold_what_was_written() {
     }
 }
 
-/// Writes the fixtures of today's versions that are not there.
+/// Writes the missing fixtures of the present versions.
 #[test]
 #[ignore = "writes to tests/data/format: run it when a format gets a new version"]
 fn write_what_is_missing() {
@@ -86,7 +86,7 @@ fn write_what_is_missing() {
     write_fixture("tombstones-v1", &["blocks", "tombstones"], live_deletions);
 }
 
-/// Keeps `parts` of the directory that `live` has written to.
+/// Copies `parts` of the directory that `live` has written.
 fn write_fixture(name: &str, parts: &[&str], live: fn(&Path) -> Contents) {
     let (dir, fixture) = (tempfile::tempdir().unwrap(), fixtures().join(name));
     if fixture.exists() {
@@ -103,7 +103,7 @@ fn write_fixture(name: &str, parts: &[&str], live: fn(&Path) -> Contents) {
     std::fs::write(fixture.join("expected.txt"), print(&expected)).unwrap();
 }
 
-/// A value for every form that the encodings know.
+/// A value for every form of the encodings.
 fn value(i: usize, n: i64) -> f64 {
     let odd = [
         f64::NAN,
@@ -126,7 +126,7 @@ fn value(i: usize, n: i64) -> f64 {
     }
 }
 
-/// Appends a sample to each of some series as one request, and notes them.
+/// Appends a sample to each of some series as one request, and records them.
 fn write(db: &Db, series: impl IntoIterator<Item = usize>, t: i64, written: &mut Contents) {
     let samples: Vec<_> = series.into_iter().map(|i| (i, t, value(i, (t - NOW_MS) / 1000))).collect();
     assert_eq!(append(db, &samples), []);
@@ -135,7 +135,7 @@ fn write(db: &Db, series: impl IntoIterator<Item = usize>, t: i64, written: &mut
     }
 }
 
-/// Logs of three epochs; the first has been cut, and what was before the cut is not in the fixture.
+/// Logs of three epochs; the first was truncated, and the fixture does not contain the data before that.
 fn live_logs(dir: &Path) -> Contents {
     let (mut before, mut written) = (Contents::new(), Contents::new());
     let db = Db::open(dir, options(2)).unwrap();
@@ -167,7 +167,7 @@ fn live_logs(dir: &Path) -> Contents {
     written
 }
 
-/// A merged day, a merged window, and parts; one series has more samples than a row takes.
+/// A merged day, a merged window, and parts; one series has more samples than fit a row.
 fn live_blocks(dir: &Path) -> Contents {
     let mut written = Contents::new();
     let db = Db::open(dir, options(2)).unwrap();
@@ -190,7 +190,7 @@ fn live_blocks(dir: &Path) -> Contents {
     written
 }
 
-/// Rules with all four operators over parts; one part came after the rules.
+/// Rules with all four operators over parts; one part is newer than the rules.
 fn live_deletions(dir: &Path) -> Contents {
     let mut written = Contents::new();
     let db = Db::open(dir, options(1)).unwrap();
@@ -218,7 +218,7 @@ fn live_deletions(dir: &Path) -> Contents {
     written
 }
 
-/// Makes a data directory with a file of every kind, and with what the next start would clear away.
+/// Creates a data directory with a file of every kind, and with remains that the next start would remove.
 fn every_kind(dir: &Path) {
     let db = Db::open(dir, options(2)).unwrap();
     append(&db, &(0..8).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
@@ -235,7 +235,7 @@ fn every_kind(dir: &Path) {
     std::fs::write(torn, &bytes[..bytes.len() - 1]).unwrap();
 }
 
-/// Gives a file the next version, under a checksum that is right.
+/// Changes a file to the next version, with a correct checksum.
 fn make_newer(path: &Path, crc_offset: usize) -> u8 {
     let mut bytes = std::fs::read(path).unwrap();
     bytes[4] += 1;
@@ -246,7 +246,7 @@ fn make_newer(path: &Path, crc_offset: usize) -> u8 {
 }
 
 #[test]
-fn a_directory_of_a_newer_version_is_refused_and_left_byte_for_byte_as_it_is() {
+fn a_directory_of_a_newer_version_is_rejected_and_left_unchanged() {
     let all = tempfile::tempdir().unwrap();
     every_kind(all.path());
     let first = |dir: &Path, kind: &str| match kind {
@@ -257,7 +257,7 @@ fn a_directory_of_a_newer_version_is_refused_and_left_byte_for_byte_as_it_is() {
     for (kind, crc_offset) in
         [("samples-", 20), ("series-", 20), ("checkpoint-", 20), ("block", 12), ("tombstones", 20)]
     {
-        // With as many shards as before, and with others, for which new folders would be made.
+        // With as many shards as before, and with others, which need new directories.
         for shards in [2, 4] {
             let dir = tempfile::tempdir().unwrap();
             copy_dir(all.path(), dir.path());

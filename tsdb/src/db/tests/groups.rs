@@ -1,4 +1,4 @@
-//! Series are counted by group: while they come, when they leave the head, and over a restart.
+//! Series per group: while series are created and evicted, and after a restart.
 
 use super::*;
 use crate::SeriesGroup;
@@ -7,7 +7,7 @@ fn group(number: u16) -> SeriesGroup {
     SeriesGroup::new(number).unwrap()
 }
 
-/// Counts all series, those of no group, and those of groups 1 and 2.
+/// Returns the number of all series, of those in no group, and of those in groups 1 and 2.
 fn counts(db: &Db) -> [u64; 4] {
     [db.n_series(), db.n_series_of(SeriesGroup::NONE), db.n_series_of(group(1)), db.n_series_of(group(2))]
 }
@@ -26,7 +26,7 @@ fn a_series_belongs_to_the_first_group_that_claims_it() {
 }
 
 #[test]
-fn series_that_leave_the_head_are_counted_out() {
+fn evicted_series_are_not_counted() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     append(&db, &[(0, NOW_MS - 7_200_000, 1.0), (1, NOW_MS, 1.0)]);
@@ -38,7 +38,7 @@ fn series_that_leave_the_head_are_counted_out() {
 }
 
 #[test]
-fn groups_are_made_of_a_label_after_a_restart() {
+fn groups_are_assigned_by_a_label_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     (0..10).for_each(|i| assert!(append(&db, &[(i, NOW_MS, 1.0)]).is_empty()));

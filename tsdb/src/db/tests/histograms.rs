@@ -1,11 +1,11 @@
-//! Histograms through a store: order rules, what readers see, and what becomes of reset hints.
+//! Histograms through a store: order rules, reads, and reset hints.
 
 use super::*;
 use crate::sample::histogram::{BucketSpan, HISTOGRAM_BUCKETS_MAX, HistogramCounts};
 
 const MINUTE_MS: i64 = 60_000;
 
-/// A histogram of `n` observations, whose sender knows that there was no reset before it.
+/// A histogram of `n` observations with the hint that there was no reset before it.
 fn following(n: u64) -> Histogram {
     Histogram {
         reset_hint: ResetHint::NoReset,
@@ -47,7 +47,7 @@ fn read(db: &Db, range: TimeRange) -> SampleColumns {
     columns
 }
 
-/// Returns the minutes at which samples are, and what is known there of resets (`None`: a float).
+/// Returns the minutes of samples with their reset hints (`None`: a float).
 fn hints(db: &Db) -> Vec<(i64, Option<ResetHint>)> {
     let columns = read(db, TimeRange::ALL);
     let hint = |idx: usize| columns.histogram(idx).map(|histogram| histogram.reset_hint);
@@ -55,7 +55,7 @@ fn hints(db: &Db) -> Vec<(i64, Option<ResetHint>)> {
 }
 
 #[test]
-fn floats_and_histograms_of_one_time_are_duplicates() {
+fn a_float_and_a_histogram_at_one_timestamp_are_duplicates() {
     use RejectReason::{Duplicate, HistogramTooLarge, TooOld};
     let dir = tempfile::tempdir().unwrap();
     let mut db = open(dir.path());
@@ -78,7 +78,7 @@ fn floats_and_histograms_of_one_time_are_duplicates() {
         db = open(dir.path());
         assert_eq!((everything(&db), db.stats().replayed.n_samples), (stored.clone(), 3));
     }
-    // Frozen ones still stand.
+    // Frozen samples win.
     db.flush().unwrap();
     assert_eq!(everything(&db), stored);
     assert_eq!(append(&db, &[(0, NOW_MS + MINUTE_MS, 7.0)]), []);
@@ -89,7 +89,7 @@ fn floats_and_histograms_of_one_time_are_duplicates() {
 }
 
 #[test]
-fn reset_hints_hold_while_a_histogram_follows_the_one_that_its_sender_saw() {
+fn reset_hints_are_valid_while_a_histogram_follows_its_original_predecessor() {
     use ResetHint::{Gauge, NoReset, Unknown};
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
@@ -116,7 +116,7 @@ fn reset_hints_hold_while_a_histogram_follows_the_one_that_its_sender_saw() {
 }
 
 #[test]
-fn histograms_are_charged_to_the_head_and_given_back() {
+fn histograms_are_charged_to_the_head_and_released() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     push(&db, &[(NOW_MS, following(0))]);

@@ -1,4 +1,4 @@
-//! A store against a map: whatever is done to it in whatever order, every selection agrees with the model.
+//! A store against a map: after any sequence of operations every selection agrees with the model.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::chunk::histogram::tests::any_histogram;
 use crate::labels::LabelHint;
 
-/// Times are counted in steps of ten minutes, so that a history goes over windows and days.
+/// Timestamps are counted in steps of ten minutes, so that a history spans windows and days.
 const STEP_MS: i64 = 600_000;
 const STEPS_MAX: i64 = 300;
 const WINDOW_STEPS: i64 = 20;
@@ -33,7 +33,7 @@ enum Sent {
 }
 
 impl Sent {
-    /// Returns the value in columns: of a histogram, its sum.
+    /// Returns the value in columns; for a histogram, its sum.
     fn value(&self) -> f64 {
         match self {
             Self::Float(bits) => f64::from_bits(*bits),
@@ -41,7 +41,7 @@ impl Sent {
         }
     }
 
-    /// Returns what [`contents`] shows.
+    /// Returns the bits that [`contents`] returns.
     fn bits(&self) -> u64 {
         match self {
             Self::Float(bits) => *bits,
@@ -50,7 +50,7 @@ impl Sent {
     }
 }
 
-/// Few different values, and any.
+/// Generates a few repeated values, and arbitrary ones.
 fn sent() -> impl Strategy<Value = Sent> {
     let few =
         (0..4_u64).prop_map(|i| if i == 3 { crate::sample::staleness::STALE_NAN_BITS } else { (i as f64).to_bits() });
@@ -79,7 +79,7 @@ fn time(step: i64) -> i64 {
     NOW_MS + step * STEP_MS
 }
 
-/// Series leave the heads, or stay for as long as the test takes.
+/// Series are evicted, or stay as long as the test takes.
 fn options(shards: usize, wal_logs: usize, leave: bool) -> Options {
     let stay_ms = if leave { STEP_MS } else { 2 * STEPS_MAX * STEP_MS };
     Options {
@@ -106,9 +106,9 @@ struct Model {
 
 #[derive(Debug, Default)]
 struct ModelSeries {
-    /// What reads show.
+    /// The samples that reads return.
     samples: BTreeMap<i64, u64>,
-    /// What has not been flushed.
+    /// The samples that have not been flushed.
     open: BTreeMap<i64, u64>,
     last_ms: Option<i64>,
 }
@@ -168,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn a_store_is_a_map_whatever_is_done_to_it(
+    fn a_store_is_a_map_after_any_operations(
         steps in proptest::collection::vec(step(), 1..40), start in 0..STEPS_MAX, len in 0..STEPS_MAX, leave: bool,
     ) {
         let dir = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ proptest! {
                     prop_assert_eq!(everything(&copy), model.contents(TimeRange::ALL));
                     check_starts(&copy, TimeRange::ALL);
                 }
-                // It forgets the newest times of series that left.
+                // It forgets the newest timestamps of evicted series.
                 Step::Reopen { .. } if leave => {}
                 Step::Reopen { shards, logs } => {
                     drop(db);
@@ -245,13 +245,13 @@ fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
     rejected
 }
 
-/// Returns the start timestamp that a sample of a series is appended with: some series have none, others sometimes.
+/// Returns the start timestamp of a sample: some series have none, others sometimes.
 fn start_of(i: usize, t: i64, value: f64) -> i64 {
     let phase = (t / STEP_MS / 5 + (value.to_bits() % 2) as i64) % 3;
     if i.is_multiple_of(3) { 0 } else { phase * (NOW_MS - 7) }
 }
 
-/// Every sample that is read has the start that it was appended with, told once where it changes.
+/// Checks that every sample has its start timestamp, and that changes are listed once.
 fn check_starts(db: &Db, range: TimeRange) {
     for series in db.select(&QueryContext::unbounded(), &[], range).unwrap() {
         let series = series.unwrap();
@@ -267,7 +267,8 @@ fn check_starts(db: &Db, range: TimeRange) {
     }
 }
 
-/// With hints the same series come in the same order, each with its newest sample and the requested labels.
+/// Checks that with hints the same series are returned in the same order, each with its newest sample and the requested
+/// labels.
 fn check_hints(db: &Db, range: TimeRange) {
     let without_i = LabelHint::Without(vec!["i".to_owned()]);
     let newest = |hints| {
@@ -295,7 +296,7 @@ fn check_hints(db: &Db, range: TimeRange) {
     }
 }
 
-/// Returns the series that a selection of labels finds, sorted as texts.
+/// Returns the series of a labels-only selection as sorted strings.
 fn labels(db: &Db, range: TimeRange) -> Vec<String> {
     let set = db.select_labels(&QueryContext::unbounded(), &[], range).unwrap();
     let mut labels: Vec<_> = set.map(|series| series.unwrap().labels().to_string()).collect();

@@ -1,4 +1,4 @@
-//! A store that is used while its log is replayed: the disk keeps the log's samples back until a test lets them go.
+//! A store in use while its log is replayed: the disk blocks reads of the log's samples until a test releases them.
 
 use std::thread::scope;
 use std::time::Duration;
@@ -37,13 +37,13 @@ impl Slow {
 }
 
 impl Drop for Slow {
-    /// A test that fails must not wait for ever.
+    /// A failing test must not wait forever.
     fn drop(&mut self) {
         self.go_on();
     }
 }
 
-/// A request whose time is over.
+/// A request whose deadline has passed.
 fn impatient() -> QueryContext {
     QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", usize::MAX))
 }
@@ -67,7 +67,7 @@ fn samples(of: &[(usize, &[(i64, f64)])]) -> Contents {
     of.iter().map(|&(i, samples)| (series_labels(i).to_string(), bits(samples))).collect()
 }
 
-/// Copies a data directory as it is now: what the end of the process would leave.
+/// Copies a data directory as it is now: the state after the end of the process.
 fn crash_image(path: &Path) -> tempfile::TempDir {
     let image = tempfile::tempdir().unwrap();
     copy_dir(path, image.path());
@@ -87,7 +87,7 @@ fn copy_dir(from: &Path, to: &Path) {
 }
 
 #[test]
-fn writes_are_taken_and_reads_wait_for_their_range() {
+fn writes_are_accepted_and_reads_wait_for_their_range() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]]);
     let slow = Slow::open(dir.path(), options());
@@ -127,7 +127,7 @@ fn writes_are_taken_and_reads_wait_for_their_range() {
 }
 
 #[test]
-fn a_request_that_takes_what_is_there_is_told_what_is_missing() {
+fn a_partial_result_comes_with_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
     let slow = Slow::open(dir.path(), options());
@@ -143,19 +143,19 @@ fn a_request_that_takes_what_is_there_is_told_what_is_missing() {
     assert_eq!(ctx.partial(), None);
 }
 
-/// What waits for the replay joins in the order of the log, and what was acknowledged is kept, also if nobody could know
-/// when it came that it was late. The same happens if the process ends before.
+/// Samples buffered during the replay are applied in the order of the log, and acknowledged samples are kept even if
+/// they turn out to be out of order. The result is the same if the process ends before.
 #[test]
-fn what_is_held_joins_as_the_next_replay_would_have_it() {
+fn buffered_samples_are_applied_as_the_next_replay_would() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0)], &[(0, NOW_MS + 10_000, 2.0)]]);
     let slow = Slow::open(dir.path(), options());
     // Too old, as the log will show.
     assert_eq!(append(&slow.db, &[(3, NOW_MS - 4 * HOUR, 7.0)]), []);
-    // A repetition, a contradiction, a out-of-order sample, a new one, a contradiction of that.
+    // A repetition, a contradiction, an out-of-order sample, a new one, a contradiction of that.
     let later = [(NOW_MS, 1.0), (NOW_MS, 9.0), (NOW_MS + 5000, 3.0), (NOW_MS + 20_000, 4.0), (NOW_MS + 20_000, 5.0)];
     assert_eq!(append(&slow.db, &later.map(|(t, value)| (0, t, value))), []);
-    // What no log can repair is refused at once.
+    // Rejected at once, whatever the log contains.
     let refused = append(&slow.db, &[(0, NOW_MS + 601_000, 1.0), (0, NOW_MS - 5 * HOUR, 1.0)]);
     assert_eq!(refused, [(0, RejectReason::TooFarInFuture), (1, RejectReason::TooOld)]);
 
@@ -173,7 +173,7 @@ fn what_is_held_joins_as_the_next_replay_would_have_it() {
     assert_eq!(everything(&slow.db), expected, "after a flush");
 }
 
-/// A sample of a series at a time: its value, and its start timestamp. Every other series is of histograms.
+/// A sample: series, timestamp, value, start timestamp. Every other series has histograms.
 type Sent = (usize, i64, f64, i64);
 
 /// Appends as one request and returns what was rejected.
@@ -192,7 +192,7 @@ fn send(db: &Db, samples: &[Sent]) -> Vec<(u32, RejectReason)> {
     batch.rejected().iter().map(|rejected| (rejected.tag, rejected.reason)).collect()
 }
 
-/// Times of all samples, with their values and start timestamps, by series.
+/// Timestamps of all samples, with their values and start timestamps, by series.
 type Told = BTreeMap<String, BTreeMap<i64, (u64, i64)>>;
 
 fn told(db: &Db) -> Told {
@@ -211,10 +211,10 @@ fn told(db: &Db) -> Told {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Of two values at one time the first that was acknowledged stands, with its start, whatever is known of the log when
-    /// they come.
+    /// Of two values at one timestamp the first acknowledged one wins, with its start timestamp, whatever is known of
+    /// the log when they arrive.
     #[test]
-    fn a_crash_during_the_replay_changes_no_answer(
+    fn a_crash_during_the_replay_changes_no_result(
         logged in proptest::collection::vec((0..4_usize, 0..50_i64, 0..3_u8, 0..3_i64), 1..60),
         held in proptest::collection::vec((0..6_usize, 0..60_i64, 0..3_u8, 0..3_i64), 0..60),
         later in proptest::collection::vec((0..6_usize, 0..80_i64, 0..3_u8, 0..3_i64), 0..20),
@@ -247,7 +247,7 @@ proptest! {
         slow.go_on();
         prop_assert_eq!(&told(&slow.db), &model);
         prop_assert_eq!(&told(&Db::open(image.path(), options(shards)).unwrap()), &model);
-        // What comes when all is known goes on from there, and a later replay sees it likewise.
+        // Samples that arrive after the replay continue from there, and a later replay sees them in the same way.
         let later = request(&later, has_starts);
         note(&mut model, &later, &send(&slow.db, &later));
         prop_assert_eq!(&told(&slow.db), &model);
@@ -256,7 +256,7 @@ proptest! {
     }
 }
 
-/// Appends exemplars of one series, of one label each.
+/// Appends exemplars with one label each to one series.
 fn send_exemplars(db: &Db, i: usize, exemplars: &[(i64, f64)]) {
     let mut batch = WriteBatch::default();
     for &(timestamp_ms, value) in exemplars {
@@ -276,10 +276,10 @@ fn exemplars(db: &Db) -> Vec<(String, Vec<(i64, f64)>)> {
     found.series.iter().map(of).collect()
 }
 
-/// No exemplar takes the number of one that the log has and that was not read yet, however often the process ends; one
-/// that is sent again is there once.
+/// No exemplar gets the id of one in the log that was not read yet, however often the process ends; a repeated one is
+/// stored once.
 #[test]
-fn exemplars_that_come_during_replays_are_kept_beside_those_of_the_log() {
+fn exemplars_that_arrive_during_replays_are_stored_beside_those_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let options = || Options { shards: 2, exemplars_max: 4, ..options() };
     let db = Db::open(dir.path(), options()).unwrap();
@@ -290,7 +290,7 @@ fn exemplars_that_come_during_replays_are_kept_beside_those_of_the_log() {
     for (i, t) in [(1, 10), (0, 20), (2, 30)] {
         let slow = Slow::open(dir.path(), options());
         send_exemplars(&slow.db, i, &[(NOW_MS + t, t as f64)]);
-        // As if it had never been answered.
+        // As if it had not been acknowledged.
         send_exemplars(&slow.db, i, &[(NOW_MS + t, t as f64)]);
         if t == 20 {
             send_exemplars(&slow.db, 1, &[(NOW_MS + 10, 10.0)]);
@@ -298,7 +298,7 @@ fn exemplars_that_come_during_replays_are_kept_beside_those_of_the_log() {
         assert!(is_waiting(slow.db.exemplars(&impatient(), &[vec![]], TimeRange::ALL)));
         drop(slow);
     }
-    // Of five the first is forgotten.
+    // Of five the oldest is evicted.
     let of = |i: usize, all: &[(i64, f64)]| {
         (series_labels(i).to_string(), all.iter().map(|&(t, v)| (NOW_MS + t, v)).collect())
     };
@@ -311,7 +311,7 @@ fn exemplars_that_come_during_replays_are_kept_beside_those_of_the_log() {
 }
 
 #[test]
-fn what_lies_in_blocks_only_is_answered_at_once() {
+fn ranges_only_in_blocks_are_read_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     for t in [NOW_MS - 10 * HOUR, NOW_MS] {
@@ -327,14 +327,14 @@ fn what_lies_in_blocks_only_is_answered_at_once() {
     assert_eq!(contents(&slow.db, &[], old), samples(&[(0, &[(t, 1.0)]), (1, &[(t, 2.0)])]));
     assert_eq!(slow.db.label_values(&QueryContext::unbounded(), "i", &[], old).unwrap().len(), 2);
     assert!(is_waiting(slow.db.select(&impatient(), &[], until(NOW_MS - 3 * HOUR))), "the log may have such samples");
-    // Nothing older is taken.
+    // Older samples are not accepted.
     assert_eq!(append(&slow.db, &[(0, NOW_MS - 3 * HOUR - 1, 1.0)]), [(0, RejectReason::TooOld)]);
     assert_eq!(append(&slow.db, &[(0, NOW_MS - 3 * HOUR, 1.0)]), []);
 }
 
-/// What does not fit is refused as a whole, and taken when the replay is through.
+/// A request that does not fit is rejected entirely, and accepted after the replay.
 #[test]
-fn held_samples_are_bounded_by_the_memory_of_the_replay() {
+fn buffered_samples_are_limited_by_the_memory_of_the_replay() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
     let slow = Slow::open(dir.path(), Options { wal_replay_memory_bytes: 16 << 20, ..options() });
@@ -360,7 +360,7 @@ fn held_samples_are_bounded_by_the_memory_of_the_replay() {
 }
 
 #[test]
-fn a_flush_waits_and_takes_what_was_held() {
+fn a_flush_waits_and_includes_buffered_samples() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
     let slow = Slow::open(dir.path(), options());
@@ -374,7 +374,7 @@ fn a_flush_waits_and_takes_what_was_held() {
 }
 
 #[test]
-fn a_replay_that_fails_ends_reads_and_writes_and_costs_nothing_that_was_acknowledged() {
+fn a_failed_replay_fails_reads_and_writes_and_loses_nothing_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let requests: Vec<_> = (0..5).map(|i| [(0, NOW_MS + i, i as f64)]).collect();
     history(dir.path(), &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
@@ -412,7 +412,7 @@ fn a_replay_that_fails_ends_reads_and_writes_and_costs_nothing_that_was_acknowle
 }
 
 #[test]
-fn what_is_wrong_with_definitions_is_an_error_of_open() {
+fn damaged_definitions_are_an_error_of_open() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
     let file = wal_files(dir.path(), "series-").pop().unwrap();
@@ -425,7 +425,7 @@ fn what_is_wrong_with_definitions_is_an_error_of_open() {
 }
 
 #[test]
-fn closing_ends_the_replay_and_the_next_one_has_everything() {
+fn closing_ends_the_replay_and_the_next_one_is_complete() {
     let dir = tempfile::tempdir().unwrap();
     let requests: Vec<_> = (0..100).map(|i| [(0, NOW_MS + i, i as f64)]).collect();
     history(dir.path(), &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
@@ -443,10 +443,10 @@ fn closing_ends_the_replay_and_the_next_one_has_everything() {
     assert_eq!(everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(), 103);
 }
 
-/// The samples of the log name numbers whose definitions are lost. No series that is made before they are read may take
-/// one: the next replay would give it their samples.
+/// The samples of the log use refs whose definitions are lost. No series created before they are read may get such a
+/// ref: the next replay would assign their samples to it.
 #[test]
-fn a_series_made_during_the_replay_has_a_number_of_its_own() {
+fn a_series_created_during_the_replay_gets_a_new_ref() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]]);
     std::fs::remove_file(&wal_files(dir.path(), "series-")[0]).unwrap();
@@ -462,7 +462,7 @@ fn a_series_made_during_the_replay_has_a_number_of_its_own() {
 }
 
 #[test]
-fn metadata_of_the_log_is_there_when_the_store_opens() {
+fn metadata_of_the_log_is_available_when_the_store_opens() {
     let dir = tempfile::tempdir().unwrap();
     let gauge = Metadata { kind: "gauge".into(), ..Metadata::default() };
     let db = open(dir.path());

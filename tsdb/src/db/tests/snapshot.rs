@@ -1,4 +1,4 @@
-//! What a snapshot brings along, and imports that fail half-way.
+//! The contents of snapshots, and failing imports.
 
 use super::*;
 use crate::sample::exemplar::{Exemplar, RejectExemplar};
@@ -9,7 +9,7 @@ fn exemplars(db: &Db) -> Vec<String> {
 }
 
 #[test]
-fn a_snapshot_has_samples_metadata_and_exemplars() {
+fn a_snapshot_contains_samples_metadata_and_exemplars() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options { shards: 4, exemplars_max: 100, ..options() }).unwrap();
     let metadata = Metadata { kind: "gauge".into(), help: "Some.".into(), unit: "bytes".into() };
@@ -29,7 +29,7 @@ fn a_snapshot_has_samples_metadata_and_exemplars() {
         assert_eq!(everything(&copy), everything(&db), "{name}");
         assert_eq!(*copy.metadata(), BTreeMap::from([("m".to_owned(), metadata.clone())]));
         assert_eq!((exemplars(&copy).len(), exemplars(&copy)), (10, exemplars(&db)));
-        // The copy is a store like any other: what comes new has a number of its own.
+        // The copy is a normal store: new series get new refs.
         assert_eq!(append(&copy, &[(10, NOW_MS + 1, 1.0), (0, NOW_MS + 1, 1.0)]), []);
         copy.flush().unwrap();
         drop(copy);

@@ -1,11 +1,11 @@
-//! Whole blocks that go by retention, and that are linked into snapshots, at every operation.
+//! Whole blocks, removed by retention and linked into snapshots, with failures at every operation.
 
 use super::*;
 
 const WINDOW_MS: i64 = 7_200_000;
 const RETENTION_MS: i64 = 2 * WINDOW_MS;
 
-/// Writes a window after the other, of which the oldest go.
+/// Writes one window after the other, so that the oldest expire.
 fn age(fs: &MemFs, told: &mut Told) -> Result<()> {
     let options = Options { retention_ms: Some(RETENTION_MS), ..options(fs, 2) };
     let db = Db::open(DATA.as_ref(), options)?;
@@ -18,7 +18,7 @@ fn age(fs: &MemFs, told: &mut Told) -> Result<()> {
 }
 
 #[test]
-fn whatever_operation_of_retention_fails_what_is_young_stays() {
+fn young_blocks_survive_whatever_operation_of_retention_fails() {
     let (fs, mut told) = (MemFs::new(), Told::default());
     age(&fs, &mut told).unwrap();
     let kept = found(&Db::open(DATA.as_ref(), options(&fs.crash(PowerCut::LosesAll), 2)).unwrap()).len();
@@ -48,7 +48,7 @@ fn filled(fs: &MemFs) -> (Db, Told) {
 }
 
 #[test]
-fn a_snapshot_that_was_made_lasts_and_one_that_failed_costs_nothing() {
+fn a_completed_snapshot_is_durable_and_a_failed_one_loses_nothing() {
     let fs = MemFs::new();
     let (db, _) = filled(&fs);
     let start = fs.n_operations();
@@ -63,7 +63,7 @@ fn a_snapshot_that_was_made_lasts_and_one_that_failed_costs_nothing() {
             if fs.failed().is_some() && fault != Fault::Dies {
                 assert_eq!(found(&db).len(), told.stored.len(), "{case}");
                 let again = db.snapshot("b", false);
-                // A log that could not be synced or cut takes nothing more.
+                // A log that could not be synced or truncated accepts no more writes.
                 assert!(matches!(again, Ok(_) | Err(Error::Poisoned { .. })), "{case}: {again:?}");
             }
             drop(db);

@@ -1,4 +1,4 @@
-//! Readers see requests whole, whatever runs beside them.
+//! Readers see requests entirely or not at all, whatever else is running.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
@@ -6,13 +6,13 @@ use std::thread::scope;
 use super::*;
 
 const WRITERS: usize = 2;
-/// Series of a writer, over all shards: as the buckets of a histogram lie.
+/// Series of a writer, over all shards, like the buckets of a histogram.
 const N_SERIES: usize = 64;
 const N_REQUESTS: i64 = 100;
 const STEP_MS: i64 = 60_000;
 
-/// A sum over series is right only if each of them has as many samples as the others. Every request gives all series of its
-/// writer one sample each.
+/// A sum over series is correct only if they all have the same number of samples. Every request adds one sample to each
+/// series of its writer.
 #[test]
 fn no_reader_sees_a_part_of_a_request_while_flushes_and_merges_run() {
     let dir = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn write(db: &Db, writer: usize) {
     }
 }
 
-/// Checks that all series of a writer have the same samples, without a gap; returns how many.
+/// Checks that all series of a writer have the same samples without a gap; returns their number.
 fn check(db: &Db) -> [usize; WRITERS] {
     let mut seen: [Vec<usize>; WRITERS] = Default::default();
     let mut samples = SampleColumns::default();
@@ -72,7 +72,7 @@ fn check(db: &Db) -> [usize; WRITERS] {
             "series {i} has a gap: {:?}",
             samples.timestamps_ms
         );
-        // A series whose only sample is of a request in flight comes without samples.
+        // A series whose only sample is in flight is returned without samples.
         if !samples.is_empty() {
             seen[i / N_SERIES].push(samples.len());
         }

@@ -1,9 +1,9 @@
-//! Series leave the heads: those that fell silent, and sooner those that ended.
+//! Eviction of idle series, and earlier of stale ones.
 
 use super::*;
 
 const MINUTE_MS: i64 = 60_000;
-/// The series that always has samples: it moves the newest time on.
+/// A series that always has samples: it raises the newest timestamp.
 const CLOCK: usize = 1_000_000;
 
 fn open_at(dir: &Path, options: Options) -> Db {
@@ -15,14 +15,14 @@ fn stale() -> f64 {
     f64::from_bits(crate::sample::staleness::STALE_NAN_BITS)
 }
 
-/// Lets the newest time be so late, flushes, and returns how many series left.
+/// Raises the newest timestamp, flushes, and returns the number of evicted series.
 fn flush_at(db: &Db, minute: i64) -> u64 {
     append(db, &[(CLOCK, NOW_MS + minute * MINUTE_MS, 1.0)]);
     db.flush().unwrap().n_evicted
 }
 
 #[test]
-fn a_series_that_ended_leaves_minutes_later_and_a_silent_one_after_an_hour() {
+fn a_stale_series_is_evicted_after_minutes_and_an_idle_one_after_an_hour() {
     let dir = tempfile::tempdir().unwrap();
     let db = open_at(dir.path(), options());
     append(
@@ -38,9 +38,9 @@ fn a_series_that_ended_leaves_minutes_later_and_a_silent_one_after_an_hour() {
     assert_eq!((db.n_series(), flush_at(&db, 100)), (2, 0), "one comes back");
 }
 
-/// Of what was flushed before, only the time of the newest sample is known then: such a series leaves as a silent one.
+/// After a restart only the newest timestamp of flushed samples is known: such a series is evicted as an idle one.
 #[test]
-fn a_series_whose_marker_is_in_the_log_leaves_as_early_after_a_restart() {
+fn a_series_with_its_marker_in_the_log_is_evicted_as_early_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     append(&open_at(dir.path(), options()), &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0), (0, NOW_MS + 1, stale())]);
     let db = open_at(dir.path(), options());
@@ -48,7 +48,7 @@ fn a_series_whose_marker_is_in_the_log_leaves_as_early_after_a_restart() {
 }
 
 #[test]
-fn a_histogram_that_is_a_staleness_marker_ends_a_series() {
+fn a_histogram_staleness_marker_makes_a_series_stale() {
     let dir = tempfile::tempdir().unwrap();
     let db = open_at(dir.path(), options());
     let mut batch = WriteBatch::default();
@@ -59,7 +59,7 @@ fn a_histogram_that_is_a_staleness_marker_ends_a_series() {
 }
 
 #[test]
-fn what_is_accepted_does_not_depend_on_whether_a_series_has_left() {
+fn acceptance_does_not_depend_on_eviction() {
     let t = NOW_MS + 40 * MINUTE_MS;
     for (out_of_order_window_ms, refused) in [(30 * MINUTE_MS, RejectReason::TooOld), (0, RejectReason::OutOfOrder)] {
         for flushed in [false, true] {
@@ -74,10 +74,10 @@ fn what_is_accepted_does_not_depend_on_whether_a_series_has_left() {
     }
 }
 
-/// Selections that began before the samples were flushed keep series; later ones do not, or series would never leave where
-/// there is always a query.
+/// Selections that began before the samples were flushed keep series in the heads; later ones do not, or series would
+/// never be evicted under a constant load of queries.
 #[test]
-fn series_leave_though_there_is_always_a_selection() {
+fn series_are_evicted_under_a_constant_load_of_selections() {
     let dir = tempfile::tempdir().unwrap();
     let db = open_at(dir.path(), options());
     let n_series = 1000;
@@ -98,10 +98,10 @@ fn series_leave_though_there_is_always_a_selection() {
     assert_eq!(later.filter(|series| !series.as_ref().unwrap().labels().is_empty()).count(), n_series + 1);
 }
 
-/// Arrays by slot go back only after the last slot that is in use, and piece by piece; all else goes wherever the series
-/// that stay are. When the newest samples were is known for three hours.
+/// Arrays by slot shrink only after the last slot in use, piece by piece; other memory is freed wherever the remaining
+/// series are. The newest timestamps are remembered for three hours.
 #[test]
-fn the_memory_of_series_that_ended_is_given_back() {
+fn the_memory_of_stale_series_is_freed() {
     for (comes_first, left_of) in [(true, 8), (false, 4)] {
         let dir = tempfile::tempdir().unwrap();
         let db = open_at(dir.path(), options());

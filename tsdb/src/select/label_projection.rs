@@ -15,14 +15,14 @@ const KEPT_MAX: usize = 4096;
 
 /// Builds reduced label sets.
 #[derive(Debug)]
-pub(super) struct Narrow {
+pub(super) struct LabelProjection {
     asked: LabelHint,
     made: HashTable<Labels>,
     hasher: DefaultHashBuilder,
     builder: PackedBuilder,
 }
 
-impl Narrow {
+impl LabelProjection {
     pub(super) fn new(asked: LabelHint) -> Self {
         let (made, hasher) = (HashTable::new(), DefaultHashBuilder::default());
         Self { asked, made, hasher, builder: PackedBuilder::default() }

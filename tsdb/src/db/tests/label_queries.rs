@@ -1,4 +1,4 @@
-//! Calls for the labels of many series, which share the order of a head.
+//! Concurrent queries for the labels of many series, which share the order of a head.
 
 use super::*;
 use crate::context::MemoryBudget;
@@ -14,7 +14,7 @@ fn sorted(series: impl Iterator<Item = usize>) -> Vec<Labels> {
 }
 
 #[test]
-fn calls_at_the_same_time_hold_little_each_and_see_what_came_before_them() {
+fn concurrent_queries_hold_little_memory_each_and_see_earlier_series() {
     const N_SERIES: usize = 4000;
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
@@ -39,7 +39,7 @@ fn calls_at_the_same_time_hold_little_each_and_see_what_came_before_them() {
 }
 
 #[test]
-fn orders_follow_series_that_come_and_leave() {
+fn orders_follow_created_and_evicted_series() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(NOW_MS));
     let own = Options { shards: 2, clock: clock.clone(), series_idle_ms: 1000, ..options() };
@@ -49,7 +49,7 @@ fn orders_follow_series_that_come_and_leave() {
     for round in 0..6 {
         let now_ms = NOW_MS + round as i64 * 10_000;
         clock.set(now_ms);
-        // Half of each round's series are new: the slots of those that left are taken again.
+        // Half of each round's series are new: the slots of evicted ones are reused.
         let of_round = round * 30..round * 30 + 60;
         append(&db, &of_round.clone().map(|i| (i, now_ms, 0.0)).collect::<Vec<_>>());
         let since = TimeRange { start_ms: now_ms, end_ms: i64::MAX };

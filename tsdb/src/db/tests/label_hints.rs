@@ -1,4 +1,4 @@
-//! Selections that give no more labels than are asked for, whatever they are read of.
+//! Selections return only the requested labels from heads and blocks.
 
 use super::*;
 use crate::labels::LabelHint;
@@ -17,7 +17,7 @@ fn write(db: &Db, series: std::ops::Range<usize>, timestamp_ms: i64) {
     db.append(&mut batch).unwrap();
 }
 
-/// Returns the series with the requested labels, and how many samples each has; and whether that is all labels.
+/// Returns the series with the requested labels and their numbers of samples, and whether these are all labels.
 fn select(db: &Db, asked: LabelHint) -> (Vec<(String, usize)>, bool) {
     let hints = SelectHints { labels: asked, whole_where: &["whole"], ..SelectHints::default() };
     let set = db.select_with(&QueryContext::unbounded(), &[], TimeRange::ALL, hints).unwrap();
@@ -31,7 +31,7 @@ fn select(db: &Db, asked: LabelHint) -> (Vec<(String, usize)>, bool) {
 }
 
 #[test]
-fn heads_and_blocks_give_the_labels_asked_for_in_the_order_of_all() {
+fn heads_and_blocks_return_requested_labels_in_the_order_of_all_labels() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let with = |names: &[&str]| LabelHint::With(names.iter().map(|&name| name.to_owned()).collect());
@@ -58,7 +58,7 @@ fn heads_and_blocks_give_the_labels_asked_for_in_the_order_of_all() {
     check(0..20, &|_| 1);
     write(&db, 10..30, NOW_MS);
     check(0..30, &|i| if (10..20).contains(&i) { 2 } else { 1 });
-    // One series has a label that asks for all.
+    // One series has a label for which all labels are requested.
     let whole = labels(5).with("whole", "x");
     let mut batch = WriteBatch::default();
     batch.push(db.series(&whole).unwrap(), Sample { timestamp_ms: NOW_MS, value: 0.0 }, 0);
@@ -69,7 +69,7 @@ fn heads_and_blocks_give_the_labels_asked_for_in_the_order_of_all() {
 }
 
 #[test]
-fn series_without_labels_are_those_with_them_less_what_was_deleted() {
+fn selections_without_labels_return_the_same_series_without_deleted_samples() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     write(&db, 0..600, NOW_MS - 10);
@@ -101,7 +101,7 @@ fn series_without_labels_are_those_with_them_less_what_was_deleted() {
 }
 
 #[test]
-fn threads_that_read_one_block_at_once_read_what_one_does() {
+fn concurrent_reads_of_one_block_return_the_same_as_one() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     for k in 0..50 {
@@ -123,7 +123,7 @@ fn threads_that_read_one_block_at_once_read_what_one_does() {
 }
 
 #[test]
-fn a_request_that_ended_reads_little_more_of_a_block() {
+fn an_interrupted_request_reads_little_more_of_a_block() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     write(&db, 0..2000, NOW_MS);
