@@ -163,7 +163,7 @@ impl App {
         let timeout = timeout.map_or(self.settings.query_timeout, |timeout| timeout.min(self.settings.query_timeout));
         let memory = self.memory_of_query();
         if self.settings.query_partial_during_replay {
-            QueryContext::taking_partial(timeout, memory)
+            QueryContext::with_partial_results(timeout, memory)
         } else {
             QueryContext::new(timeout, memory)
         }

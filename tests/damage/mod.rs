@@ -88,7 +88,7 @@ fn a_damaged_block_is_named_and_left_alone_and_the_others_are_served() {
     for bad in [cut, footer, header, longer, Vec::new(), b"a text of somebody else\n".repeat(10)] {
         std::fs::write(&old, &bad).expect("write a block");
         server.restart(&FLAGS);
-        assert_helps(&server.log(), &old, "restore the file from a snapshot, or move it away to go on without it");
+        assert_helps(&server.log(), &old, "restore the file from a snapshot, or move it away to continue without it");
         assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 1.0);
         assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(0), Ok(SERIES)));
         server.http().form("/api/v1/admin/tsdb/compact", &[]).expect_status(204);
@@ -114,7 +114,7 @@ fn a_page_that_cannot_be_read_fails_the_query_that_needs_it() {
         match count(&server, OLD) {
             Ok(found) => assert!(found == SERIES || server.metric("varve_tsdb_blocks_damaged") == 1.0),
             Err(reason) => {
-                assert_helps(&reason, &old, "restore the file from a snapshot, or move it away to go on without it");
+                assert_helps(&reason, &old, "restore the file from a snapshot, or move it away to continue without it");
                 n_failed += 1;
             }
         }
@@ -191,7 +191,7 @@ fn damaged_delete_rules_keep_the_server_from_starting() {
         let before = files(&server.data_dir());
         let (status, output) = try_serve(&server.data_dir(), &FLAGS);
         assert!(!status.success());
-        assert_helps(&output, &path, "restore the file, or move it away to have deleted samples back");
+        assert_helps(&output, &path, "restore the file, or move it away, which makes deleted samples reappear");
         assert_eq!(files(&server.data_dir()), before, "nothing was changed");
     }
     std::fs::write(&path, &good).expect("write the rules");

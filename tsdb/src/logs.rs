@@ -172,7 +172,7 @@ fn by_number(shard: &Shard) -> Vec<(SeriesRef, SlotRef)> {
 fn describe(shard: &Shard, slots: &[(SeriesRef, SlotRef)]) -> Vec<(SeriesRef, Labels, i64)> {
     let head = shard.head();
     let current = slots.iter().filter(|&&(_, of)| head.is_current(of));
-    current.filter_map(|&(_, of)| head.describe(of.slot)).collect()
+    current.filter_map(|&(_, of)| head.checkpoint_entry(of.slot)).collect()
 }
 
 /// The number of the next new series; nobody else gets one until it is dropped.

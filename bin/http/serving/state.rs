@@ -71,7 +71,7 @@ impl HttpState {
             Class::Write => &self.gates.writes,
             Class::Metadata => {
                 if let Some(series_max) = self.app.settings.metadata_series_max {
-                    ctx.bound_series("--query.max-metadata-series", series_max);
+                    ctx.limit_series("--query.max-metadata-series", series_max);
                 }
                 &self.gates.metadata
             }

@@ -69,7 +69,11 @@ pub(in crate::block) fn trailer(footer: PageRef) -> [u8; TRAILER_SIZE] {
 pub(in crate::block) fn find_footer(path: &Path, file: &dyn ReadFile) -> Result<PageRef> {
     let size = file.size().map_err(Error::io("read the size of", path))?;
     let Some(trailer_offset) = size.checked_sub(TRAILER_SIZE as u64).filter(|&at| at >= HEADER_SIZE as u64) else {
-        return Err(corrupt(path, 0, format!("{size} bytes are too few for a block: it was cut short, or is none")));
+        return Err(corrupt(
+            path,
+            0,
+            format!("{size} bytes are too few for a block: the file was truncated or is not a block"),
+        ));
     };
     let mut header = [0; HEADER_SIZE];
     file.read_at(&mut header, 0).map_err(Error::io("read the header of", path))?;
@@ -77,9 +81,9 @@ pub(in crate::block) fn find_footer(path: &Path, file: &dyn ReadFile) -> Result<
     let mut trailer = [0; TRAILER_SIZE];
     file.read_at(&mut trailer, trailer_offset).map_err(Error::io("read the trailer of", path))?;
     let footer = parse_trailer(&trailer)
-        .ok_or_else(|| corrupt(path, trailer_offset, "the file does not end as a block does: it was cut short"))?;
+        .ok_or_else(|| corrupt(path, trailer_offset, "the trailer is missing: the file was truncated"))?;
     if footer.offset < HEADER_SIZE as u64 || footer.offset.checked_add(footer.size.into()) != Some(trailer_offset) {
-        return Err(corrupt(path, trailer_offset, "the footer is not where the trailer says"));
+        return Err(corrupt(path, trailer_offset, "the footer does not end at the trailer"));
     }
     Ok(footer)
 }
@@ -89,12 +93,12 @@ fn check_header(path: &Path, header: &[u8; HEADER_SIZE]) -> Result<()> {
         return Err(corrupt(path, 0, "the file is not a block"));
     }
     if header[HEADER_CRC_OFFSET..] != crc32c::crc32c(&header[..HEADER_CRC_OFFSET]).to_le_bytes() {
-        return Err(corrupt(path, 0, "the header does not have its checksum"));
+        return Err(corrupt(path, 0, "the checksum of the header is wrong"));
     }
     match header[VERSION_OFFSET] {
         VERSION if header[VERSION_OFFSET + 1..HEADER_CRC_OFFSET].iter().all(|&zero| zero == 0) => Ok(()),
         0 => Err(corrupt(path, 0, "version 0 was never written")),
-        VERSION => Err(corrupt(path, 0, "the header has bits that version 1 does not have")),
+        VERSION => Err(corrupt(path, 0, "reserved bits of the header are set")),
         later => Err(Error::Version { path: path.to_owned(), found: later.into(), supported: VERSION.into() }),
     }
 }

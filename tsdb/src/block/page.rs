@@ -254,7 +254,7 @@ impl Pages {
         self.read_at(&mut header, offset)?;
         let page = PageRef { offset, size: u32_at(&header, SIZE_OFFSET) };
         if u64::from(page.size) > end.saturating_sub(offset) {
-            return Err(self.corrupt(offset, "a page reaches into what follows the pages"));
+            return Err(self.corrupt(offset, "a page extends beyond the pages"));
         }
         self.with_stored(page, |_| Some(page))
     }
@@ -274,7 +274,7 @@ impl Pages {
         if room.len() <= STORED_SIZE_MAX {
             STORED.set(room);
         }
-        unpacked.ok_or_else(|| self.corrupt(page.offset, "a page does not have its checksum"))
+        unpacked.ok_or_else(|| self.corrupt(page.offset, "the checksum of a page is wrong"))
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
@@ -302,7 +302,7 @@ impl Pages {
 
 /// Returns the error for damage in a block, with advice.
 pub(in crate::block) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Error {
-    let reason = format!("{}; restore the file from a snapshot, or move it away to go on without it", reason.into());
+    let reason = format!("{}; restore the file from a snapshot, or move it away to continue without it", reason.into());
     Error::Corrupt { path: path.to_owned(), offset, reason }
 }
 

@@ -86,7 +86,7 @@ impl Block {
         let (n_series, n_samples) = groups.totals();
         let is_as_told = (u64::from(n_series), n_samples) == (footer.meta.n_series, footer.meta.n_samples);
         if !is_as_told || index.n_series() != n_series {
-            return Err(pages.corrupt(at.offset, "footer, directory and index do not have the same series"));
+            return Err(pages.corrupt(at.offset, "footer, directory and index disagree on the number of series"));
         }
         let (path, meta, index) = (path.to_owned(), footer.meta, Arc::new(index));
         Ok(Self { path, meta, pages, groups, timestamp_columns, index, footer: at })
@@ -141,8 +141,8 @@ impl Block {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`].
-    pub(crate) fn projection(&self, asked: &LabelHint) -> Result<Option<Projection>> {
-        self.index.projection(asked)
+    pub(crate) fn projection(&self, requested: &LabelHint) -> Result<Option<Projection>> {
+        self.index.projection(requested)
     }
 
     /// Returns `true` if a series may have a label of this name.
@@ -259,7 +259,6 @@ impl Block {
     }
 
     pub(in crate::block) fn no_column(&self, map: PageRef, id: TimestampColumnId) -> Error {
-        self.pages
-            .corrupt(map.offset, format!("a series is said to have timestamp_column {}, which is not there", id.0))
+        self.pages.corrupt(map.offset, format!("timestamp column {} of a series does not exist", id.0))
     }
 }

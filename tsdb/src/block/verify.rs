@@ -63,16 +63,14 @@ impl Block {
                 if found != Some((rows.range, u64::from(rows.n_samples))) {
                     return Err(self
                         .pages
-                        .corrupt(rows.page.offset, "the directory tells other samples than are here"));
+                        .corrupt(rows.page.offset, "the directory contradicts the samples of a page"));
                 }
                 oldest_ms = oldest_ms.min(rows.range.start_ms);
                 newest_ms = newest_ms.max(rows.range.end_ms);
             }
         }
         if self.meta.range != (TimeRange { start_ms: oldest_ms, end_ms: newest_ms }) {
-            return Err(self
-                .pages
-                .corrupt(self.footer.offset, "the footer tells another range of time than the samples have"));
+            return Err(self.pages.corrupt(self.footer.offset, "the footer has another time range than the samples"));
         }
         Ok(())
     }

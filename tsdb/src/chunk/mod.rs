@@ -112,7 +112,7 @@ impl Chunk {
 
     /// Returns `true` if the chunk accepts a sample at a timestamp newer than its last one.
     #[inline]
-    pub(crate) fn takes(&self, timestamp_ms: i64) -> bool {
+    pub(crate) fn accepts(&self, timestamp_ms: i64) -> bool {
         self.n_samples == 0
             || self.n_samples < CHUNK_SAMPLES_MAX && u32::try_from(timestamp_ms.wrapping_sub(self.first_ms)).is_ok()
     }
@@ -120,11 +120,11 @@ impl Chunk {
     /// Appends a sample that the chunk accepts.
     #[inline]
     pub(crate) fn append(&mut self, arena: &mut ChunkArena, sample: Sample) {
-        debug_assert!(self.takes(sample.timestamp_ms), "the caller has checked");
+        debug_assert!(self.accepts(sample.timestamp_ms), "the caller has checked");
         if self.n_samples == 0 {
             self.first_ms = sample.timestamp_ms;
         }
-        // Exact: checked by `takes`.
+        // Exact: checked by `accepts`.
         let span_ms = sample.timestamp_ms.wrapping_sub(self.first_ms) as u32;
         debug_assert!(self.n_samples == 0 || span_ms > self.span_ms, "samples of a chunk ascend in time");
         let delta_ms = span_ms.wrapping_sub(self.span_ms);
@@ -329,7 +329,7 @@ mod tests {
             for (row, samples) in rows.iter_mut().zip(chunks) {
                 let Some(&(timestamp_ms, bits)) = samples.get(i) else { continue };
                 let mut chunk = Chunk::from_row(*row);
-                assert!(chunk.takes(timestamp_ms));
+                assert!(chunk.accepts(timestamp_ms));
                 chunk.append(&mut arena, Sample { timestamp_ms, value: f64::from_bits(bits) });
                 *row = chunk.to_row();
                 assert_eq!(Chunk::from_row(*row), chunk);
@@ -394,12 +394,12 @@ mod tests {
     #[test]
     fn a_chunk_is_bounded_in_samples_and_time() {
         let (mut chunk, mut arena) = (Chunk::default(), ChunkArena::default());
-        assert!(chunk.takes(i64::MIN) && chunk.range().is_none() && chunk.last().is_none());
+        assert!(chunk.accepts(i64::MIN) && chunk.range().is_none() && chunk.last().is_none());
         for i in 0..i64::from(CHUNK_SAMPLES_MAX) {
-            assert!(chunk.takes(i64::from(u32::MAX)) && !chunk.takes(i64::from(u32::MAX) + 1) || i == 0);
+            assert!(chunk.accepts(i64::from(u32::MAX)) && !chunk.accepts(i64::from(u32::MAX) + 1) || i == 0);
             chunk.append(&mut arena, Sample { timestamp_ms: i, value: 0.0 });
         }
-        assert!(!chunk.takes(1000));
+        assert!(!chunk.accepts(1000));
         assert_eq!(chunk.range(), Some(TimeRange { start_ms: 0, end_ms: 239 }));
     }
 

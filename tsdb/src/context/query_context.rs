@@ -54,7 +54,7 @@ impl QueryContext {
     /// Creates a context as [`QueryContext::new`] does, whose reads do not wait for the replay of the log: they return
     /// partial results, reported by [`QueryContext::partial`].
     #[must_use]
-    pub fn taking_partial(timeout: Duration, memory: MemoryBudget) -> Self {
+    pub fn with_partial_results(timeout: Duration, memory: MemoryBudget) -> Self {
         Self::build(Instant::now().checked_add(timeout), memory, true)
     }
 
@@ -79,14 +79,14 @@ impl QueryContext {
     }
 
     /// Limits the number of series of the request; `what` names the limit in errors. The first limit wins.
-    pub fn bound_series(&self, what: &'static str, series_max: u64) {
+    pub fn limit_series(&self, what: &'static str, series_max: u64) {
         self.shared.series_max.get_or_init(|| (what, series_max));
     }
 
     /// Counts series selected for this request.
     ///
     /// # Errors
-    /// [`Error::Limit`] above the limit of [`QueryContext::bound_series`].
+    /// [`Error::Limit`] above the limit of [`QueryContext::limit_series`].
     pub(crate) fn count_series(&self, n_series: u64) -> Result<()> {
         let n_before = self.shared.n_series.fetch_add(n_series, Ordering::Relaxed);
         match self.shared.series_max.get() {
@@ -203,7 +203,7 @@ mod tests {
     fn series_are_limited() {
         let ctx = QueryContext::unbounded();
         ctx.count_series(7).unwrap();
-        ctx.bound_series("series of a call", 8);
+        ctx.limit_series("series of a call", 8);
         ctx.count_series(1).unwrap();
         let refused = ctx.count_series(1).unwrap_err();
         assert_eq!(refused.to_string(), "series of a call: 9 exceeds the limit of 8");

@@ -63,7 +63,7 @@ impl Db {
     /// Returns when the log is replayed. With [`Options::wal_replay_in_background`] it returns as soon as the log's
     /// series are known. Appends are then accepted and acknowledged as usual, and become visible when the log is
     /// replayed. Reads of a range for which the log may have samples wait for the replay until their deadline
-    /// ([`Error::Replaying`]), or return partial results ([`QueryContext::taking_partial`]). Flushes, deletions,
+    /// ([`Error::Replaying`]), or return partial results ([`QueryContext::with_partial_results`]). Flushes, deletions,
     /// snapshots and [`Db::compact_fully`] wait. If the replay fails, all of them fail ([`Error::ReplayFailed`]); see
     /// [`Db::wait_replayed`] and [`Db::replay_status`].
     ///

@@ -50,7 +50,7 @@ const RENUMBER_APPENDS: u32 = 1 << 29;
 impl Bounds {
     /// Returns `true` if a sample newer than all others of its series is accepted.
     #[inline]
-    fn takes_in_order(&self, timestamp_ms: i64) -> bool {
+    fn accepts_in_order(&self, timestamp_ms: i64) -> bool {
         let max_age_ms = match self.out_of_order_window_ms {
             0 => STRICT_MAX_AGE_MS,
             window_ms => self.in_order_max_age_ms.max(window_ms),
@@ -59,16 +59,16 @@ impl Bounds {
     }
 
     /// Returns `true` if a sample that is not newer than all others of its series is accepted.
-    fn takes_out_of_order(&self, timestamp_ms: i64) -> bool {
+    fn accepts_out_of_order(&self, timestamp_ms: i64) -> bool {
         let window_ms = self.out_of_order_window_ms;
         window_ms > 0 && self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(window_ms))
     }
 
     /// Returns the reason to reject a sample, as Prometheus names it.
-    fn refuse(&self, timestamp_ms: i64) -> RejectReason {
+    fn rejection(&self, timestamp_ms: i64) -> RejectReason {
         if self.out_of_order_window_ms > 0 {
             RejectReason::TooOld
-        } else if self.takes_in_order(timestamp_ms) {
+        } else if self.accepts_in_order(timestamp_ms) {
             RejectReason::OutOfOrder
         } else {
             RejectReason::OutOfBounds
@@ -207,8 +207,8 @@ impl Head {
         if timestamp_ms > bounds.future_max_ms {
             return Err(RejectReason::TooFarInFuture);
         }
-        if timestamp_ms > row.last_ms && !bounds.takes_in_order(timestamp_ms) {
-            return Err(bounds.refuse(timestamp_ms));
+        if timestamp_ms > row.last_ms && !bounds.accepts_in_order(timestamp_ms) {
+            return Err(bounds.rejection(timestamp_ms));
         }
         Ok((row.last_ms, row.series))
     }
@@ -227,19 +227,19 @@ impl Head {
         let is_last = timestamp_ms == last_ms;
         match self.live.has_same(slot, sample) {
             Some(true) => return Ok(Appended::Repeated),
-            Some(false) if bounds.out_of_order_window_ms > 0 || is_last && bounds.takes_in_order(timestamp_ms) => {
+            Some(false) if bounds.out_of_order_window_ms > 0 || is_last && bounds.accepts_in_order(timestamp_ms) => {
                 return Err(RejectReason::Duplicate);
             }
-            Some(false) => return Err(bounds.refuse(timestamp_ms)),
+            Some(false) => return Err(bounds.rejection(timestamp_ms)),
             None => {}
         }
         let frozen = self.frozen.as_ref().and_then(|frozen| frozen.has_same(slot, sample));
         if frozen == Some(true) {
             return Ok(Appended::Repeated);
         }
-        let found_later = is_last && frozen.is_none() && bounds.takes_in_order(timestamp_ms);
-        if !found_later && !bounds.takes_out_of_order(timestamp_ms) {
-            return Err(bounds.refuse(timestamp_ms));
+        let found_later = is_last && frozen.is_none() && bounds.accepts_in_order(timestamp_ms);
+        if !found_later && !bounds.accepts_out_of_order(timestamp_ms) {
+            return Err(bounds.rejection(timestamp_ms));
         }
         self.live.append_out_of_order(slot, sample, append_id, self.horizon);
         Ok(Appended::New(series, Order::OutOfOrder))
@@ -260,16 +260,16 @@ impl Head {
         let row = row.ok_or(RejectReason::Moved)?;
         match timestamp_ms {
             t if t > bounds.future_max_ms => Err(RejectReason::TooFarInFuture),
-            t if !bounds.takes_in_order(t) => Err(bounds.refuse(t)),
+            t if !bounds.accepts_in_order(t) => Err(bounds.rejection(t)),
             _ => Ok(row.series),
         }
     }
 
     /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that the series has none at
     /// that time.
-    pub(crate) fn refuses_time(&self, bounds: &Bounds, slot: u32, timestamp_ms: i64) -> bool {
+    pub(crate) fn rejects_timestamp(&self, bounds: &Bounds, slot: u32, timestamp_ms: i64) -> bool {
         let is_newest = self.table.row(slot).is_some_and(|row| timestamp_ms > row.last_ms);
-        if is_newest { !bounds.takes_in_order(timestamp_ms) } else { !bounds.takes_out_of_order(timestamp_ms) }
+        if is_newest { !bounds.accepts_in_order(timestamp_ms) } else { !bounds.accepts_out_of_order(timestamp_ms) }
     }
 
     /// Adds a sample of the log by the rules of [`Head::append`] but without bounds on its timestamp: of two values for

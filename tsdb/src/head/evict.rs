@@ -87,11 +87,11 @@ impl Head {
     }
 
     /// Reclaims memory in one step; returns `false` after the last.
-    pub(crate) fn shrink(&mut self, garbage: ShrinkTarget, step: usize) -> bool {
+    pub(crate) fn shrink(&mut self, target: ShrinkTarget, step: usize) -> bool {
         let some = step * STEP..(step + 1) * STEP;
-        match garbage {
+        match target {
             ShrinkTarget::Tails => {
-                self.table.cut_ends();
+                self.table.truncate();
                 false
             }
             ShrinkTarget::LabelSets => self.table.compact_label_sets(some),

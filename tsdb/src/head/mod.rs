@@ -212,7 +212,7 @@ impl Head {
     ///
     /// The timestamp is that of the newest in-order sample, or just before the oldest float appended in order since the
     /// freeze. Samples since the freeze are in the log after the checkpoint, and must be in order when it is replayed.
-    pub(crate) fn describe(&self, slot: u32) -> Option<(SeriesRef, Labels, i64)> {
+    pub(crate) fn checkpoint_entry(&self, slot: u32) -> Option<(SeriesRef, Labels, i64)> {
         let row = self.table.row(slot).filter(|row| row.is_used())?;
         let before_all = self.live.first_in_order_ms(slot).map(|first_ms| first_ms.saturating_sub(1));
         Some((row.series, self.labels(slot), before_all.map_or(row.last_ms, |before_all| before_all.min(row.last_ms))))

@@ -10,7 +10,7 @@ use crate::index::SymbolId;
 use crate::labels::{LabelHint, Labels, PackedBuilder};
 
 /// Label sets that are cached before the cache is cleared.
-const KEPT_MAX: usize = 4096;
+const CACHED_MAX: usize = 4096;
 
 /// Builds label sets of one head's series, for as long as these stay in the head.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Projection {
     /// By shape: the indexes of the requested names.
     places: HashMap<u32, Box<[usize]>>,
     /// By shape and the values of these names.
-    made: HashMap<Box<[u32]>, Labels>,
+    cache: HashMap<Box<[u32]>, Labels>,
     key: Vec<u32>,
     builder: PackedBuilder,
     /// The labels that were built last, if all are requested.
@@ -26,26 +26,26 @@ pub(crate) struct Projection {
 }
 
 impl Projection {
-    /// Returns the requested labels of a series; `asked` must be the same in all calls.
-    pub(crate) fn labels(&mut self, head: &Head, slot: u32, asked: &LabelHint) -> Labels {
+    /// Returns the requested labels of a series; `requested` must be the same in all calls.
+    pub(crate) fn labels(&mut self, head: &Head, slot: u32, requested: &LabelHint) -> Labels {
         // Fast path: every series has a set of its own.
-        if matches!(asked, LabelHint::All) {
+        if matches!(requested, LabelHint::All) {
             return self.all(head, slot);
         }
         let words = head.table.label_words(slot);
-        let Self { places, made, key, builder, .. } = self;
-        if made.len() >= KEPT_MAX {
-            made.clear();
+        let Self { places, cache, key, builder, .. } = self;
+        if cache.len() >= CACHED_MAX {
+            cache.clear();
             places.clear();
         }
         let places = places.entry(words[0]).or_insert_with(|| {
             let names = head.pairs(slot).map(|(name, _)| head.symbol(name)).enumerate();
-            names.filter(|(_, name)| asked.asks_for(name)).map(|(place, _)| place).collect()
+            names.filter(|(_, name)| requested.includes(name)).map(|(place, _)| place).collect()
         });
         key.clear();
         key.push(words[0]);
         key.extend(places.iter().map(|place| words[1 + place]));
-        if let Some(known) = made.get(&**key) {
+        if let Some(known) = cache.get(&**key) {
             return known.clone();
         }
         builder.clear();
@@ -55,7 +55,7 @@ impl Projection {
             builder.push(head.symbol(name), head.symbol(SymbolId(value)));
         }
         let labels = builder.labels();
-        made.insert(key.as_slice().into(), labels.clone());
+        cache.insert(key.as_slice().into(), labels.clone());
         labels
     }
 
@@ -90,7 +90,7 @@ mod tests {
             slot(4, &[("a", "2"), ("c", "2")]),
         ];
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        for (asked, expect) in [
+        for (requested, expect) in [
             (
                 LabelHint::All,
                 [r#"{a="1", b="1", c="1"}"#, r#"{a="1", b="2", c="1"}"#, r#"{b="3", c="1"}"#, r#"{a="2", c="2"}"#],
@@ -102,9 +102,9 @@ mod tests {
             (LabelHint::Without(names(&["b", "c"])), [r#"{a="1"}"#, r#"{a="1"}"#, "{}", r#"{a="2"}"#]),
         ] {
             let mut projection = Projection::default();
-            let made = slots.map(|slot| projection.labels(&head, slot, &asked));
-            assert_eq!(made.each_ref().map(Labels::to_string), expect, "{asked:?}");
-            assert_eq!(made[0].is_shared_with(&made[1]), !matches!(asked, LabelHint::All));
+            let sets = slots.map(|slot| projection.labels(&head, slot, &requested));
+            assert_eq!(sets.each_ref().map(Labels::to_string), expect, "{requested:?}");
+            assert_eq!(sets[0].is_shared_with(&sets[1]), !matches!(requested, LabelHint::All));
         }
     }
 
@@ -112,12 +112,12 @@ mod tests {
     fn the_cache_is_bounded() {
         let mut head = Head::new(0);
         let mut projection = Projection::default();
-        let asked = LabelHint::With(vec!["a".to_owned()]);
-        for i in 0..=KEPT_MAX as u64 + 10 {
+        let requested = LabelHint::With(vec!["a".to_owned()]);
+        for i in 0..=CACHED_MAX as u64 + 10 {
             let labels = Labels::from_pairs([("a", &*i.to_string())]).unwrap();
             let (slot, _) = head.find_or_create(&labels, SeriesRef(i)).unwrap();
-            assert_eq!(projection.labels(&head, slot, &asked), labels);
-            assert!(projection.made.len() <= KEPT_MAX);
+            assert_eq!(projection.labels(&head, slot, &requested), labels);
+            assert!(projection.cache.len() <= CACHED_MAX);
         }
     }
 }

@@ -120,7 +120,7 @@ impl Symbols {
     }
 
     /// Frees the memory after the last symbol.
-    pub(crate) fn cut_end(&mut self) {
+    pub(crate) fn truncate(&mut self) {
         self.entries.truncate(self.ids.end());
     }
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn shrink(symbols: &mut Symbols) {
-        symbols.cut_end();
+        symbols.truncate();
         assert!((0..).take_while(|step| symbols.compact_strings(step * 100..(step + 1) * 100)).count() <= 100);
         assert!((0..).take_while(|&piece| symbols.shrink_piece(piece)).count() <= 64);
     }

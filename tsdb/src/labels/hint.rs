@@ -14,7 +14,7 @@ pub enum LabelHint {
 
 impl LabelHint {
     /// Returns `true` if labels with this name are requested.
-    pub(crate) fn asks_for(&self, name: &str) -> bool {
+    pub(crate) fn includes(&self, name: &str) -> bool {
         match self {
             Self::All => true,
             Self::With(names) => names.iter().any(|with| with == name),

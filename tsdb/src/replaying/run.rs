@@ -159,7 +159,7 @@ impl Join<'_> {
                         continue;
                     }
                 };
-                let is_refused = head.refuses_time(&self.bounds, slot, sample.timestamp_ms());
+                let is_refused = head.rejects_timestamp(&self.bounds, slot, sample.timestamp_ms());
                 self.stats.n_held += 1;
                 let replayed = head.replay(slot, sample);
                 Start::held(std::mem::take(&mut self.start_ms)).replay(

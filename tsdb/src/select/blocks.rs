@@ -26,13 +26,13 @@ pub(super) struct BlockStream {
     /// Every series of the block has samples in the range.
     all: bool,
     /// The requested labels.
-    asked: Asked,
+    requested: RequestedLabels,
     /// The label set that was returned last: if few labels are requested, it often repeats.
     handed_out: Labels,
 }
 
 /// The requested labels of the series of a block.
-enum Asked {
+enum RequestedLabels {
     All,
     Some(Projection),
     /// No series has any of them.
@@ -64,15 +64,15 @@ impl BlockStream {
         let (first, idle) = (Mutex::default(), Mutex::default());
         let reads = BlockReads { stored: Arc::clone(stored), ctx: ctx.clone(), first, idle };
         let (ordinals, handed_out) = (ordinals.into_iter(), Labels::empty());
-        Self { reads: Arc::new(reads), cursor, ordinals, at: None, all, asked: Asked::All, handed_out }
+        Self { reads: Arc::new(reads), cursor, ordinals, at: None, all, requested: RequestedLabels::All, handed_out }
     }
 
     /// From now on builds only the requested labels.
-    pub(super) fn ask_for(&mut self, asked: &LabelHint) -> Result<()> {
-        self.asked = match self.reads.stored.block.projection(asked)? {
-            None => Asked::All,
-            Some(projection) if projection.is_empty() => Asked::None,
-            Some(projection) => Asked::Some(projection),
+    pub(super) fn request_labels(&mut self, requested: &LabelHint) -> Result<()> {
+        self.requested = match self.reads.stored.block.projection(requested)? {
+            None => RequestedLabels::All,
+            Some(projection) if projection.is_empty() => RequestedLabels::None,
+            Some(projection) => RequestedLabels::Some(projection),
         };
         Ok(())
     }
@@ -112,14 +112,14 @@ impl BlockStream {
     }
 
     fn make_labels(&mut self, ordinal: u32) -> Result<()> {
-        let asked = match &self.asked {
+        let requested = match &self.requested {
             // Fast path: `sum(...)` and other queries without labels.
-            Asked::None => return Ok(()),
-            Asked::All => None,
-            Asked::Some(projection) => Some(projection),
+            RequestedLabels::None => return Ok(()),
+            RequestedLabels::All => None,
+            RequestedLabels::Some(projection) => Some(projection),
         };
         self.cursor.seek(ordinal)?;
-        self.cursor.make_labels(asked)
+        self.cursor.make_labels(requested)
     }
 
     /// Returns the packed labels of the present series; `None` after the last.
@@ -130,11 +130,13 @@ impl BlockStream {
     /// Returns the labels of the present series.
     pub(super) fn labels(&mut self) -> Labels {
         let packed = self.cursor.packed_labels();
-        match self.asked {
+        match self.requested {
             // Fast path: no two series have the same labels.
-            Asked::All => return Labels::from_packed(packed),
-            Asked::Some(_) if self.handed_out.as_packed() != packed => self.handed_out = Labels::from_packed(packed),
-            Asked::Some(_) | Asked::None => {}
+            RequestedLabels::All => return Labels::from_packed(packed),
+            RequestedLabels::Some(_) if self.handed_out.as_packed() != packed => {
+                self.handed_out = Labels::from_packed(packed)
+            }
+            RequestedLabels::Some(_) | RequestedLabels::None => {}
         }
         self.handed_out.clone()
     }

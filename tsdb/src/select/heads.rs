@@ -30,17 +30,17 @@ use crate::store::Store;
 pub(super) struct HeadStream {
     store: Arc<Store>,
     /// Ascending by shard, which is the order of locking.
-    heads: Vec<OfHead>,
+    heads: Vec<SelectedHead>,
     lanes: Vec<Lane>,
     /// The lanes with a next series, sorted by it; the first in label order is last in the list.
     waiting: Vec<usize>,
-    twins: Twins,
+    equal_symbols: EqualSymbols,
     labels: VecDeque<(Labels, Place)>,
     n_left: u64,
 }
 
 /// A head from which series are selected.
-struct OfHead {
+struct SelectedHead {
     shard: usize,
     projection: Projection,
 }
@@ -85,20 +85,20 @@ impl HeadStream {
     pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<(Self, Vec<HeadReads>)>> {
         let (mut heads, mut reads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for shard in 0..selection.store.shards.len() {
-            let Some((of_head, slots)) = HeadReads::new(selection, shard, charge)? else { continue };
+            let Some((selected, slots)) = HeadReads::new(selection, shard, charge)? else { continue };
             for mut rest in slots {
                 n_left += rest.len();
                 lanes.push(Lane { head: heads.len(), next: rest.next(), rest });
             }
-            heads.push(OfHead { shard, projection: Projection::default() });
-            reads.push(of_head);
+            heads.push(SelectedHead { shard, projection: Projection::default() });
+            reads.push(selected);
         }
         if lanes.is_empty() {
             return Ok(None);
         }
         let store = Arc::clone(selection.store);
-        let (waiting, twins, labels) = (Vec::new(), Twins::default(), VecDeque::new());
-        Ok(Some((Self { store, heads, lanes, waiting, twins, labels, n_left }, reads)))
+        let (waiting, equal_symbols, labels) = (Vec::new(), EqualSymbols::default(), VecDeque::new());
+        Ok(Some((Self { store, heads, lanes, waiting, equal_symbols, labels, n_left }, reads)))
     }
 
     /// Returns an upper bound for the number of remaining series.
@@ -107,34 +107,35 @@ impl HeadStream {
     }
 
     /// Returns the next series, with the requested labels.
-    pub(super) fn next(&mut self, ctx: &QueryContext, asked: &LabelHint) -> Result<Option<(Labels, Place)>> {
+    pub(super) fn next(&mut self, ctx: &QueryContext, requested: &LabelHint) -> Result<Option<(Labels, Place)>> {
         while self.labels.is_empty() && self.lanes.iter().any(|lane| lane.next.is_some()) {
             ctx.check()?;
-            self.look_up(asked);
+            self.look_up(requested);
         }
         Ok(self.labels.pop_front())
     }
 
     /// Looks up the labels of some hundred series.
-    fn look_up(&mut self, asked: &LabelHint) {
-        let Self { store, heads, lanes, waiting, twins, labels, n_left } = self;
+    fn look_up(&mut self, requested: &LabelHint) {
+        let Self { store, heads, lanes, waiting, equal_symbols, labels, n_left } = self;
         let locked = lock(store, heads);
         // Series may have been evicted since they were compared.
         *waiting = (0..lanes.len()).filter(|&lane| lanes[lane].next.is_some()).collect();
-        twins.clear();
-        waiting.sort_unstable_by(|&a, &b| compare(&locked, &lanes[b], &lanes[a], twins));
+        equal_symbols.clear();
+        waiting.sort_unstable_by(|&a, &b| compare(&locked, &lanes[b], &lanes[a], equal_symbols));
         for _ in 0..BATCH_SERIES {
             let Some(first) = waiting.pop() else { break };
             let Lane { head, next, rest } = &mut lanes[first];
             let Some(of) = std::mem::replace(next, rest.next()) else { break };
             *n_left = n_left.saturating_sub(1);
             if locked[*head].is_current(of) {
-                let own = heads[*head].projection.labels(&locked[*head], of.slot, asked);
+                let own = heads[*head].projection.labels(&locked[*head], of.slot, requested);
                 // There are fewer than 2^32 shards.
                 labels.push_back((own, Place { part: *head as u32, at: of.slot }));
             }
             if lanes[first].next.is_some() {
-                let after = |&lane: &usize| compare(&locked, &lanes[lane], &lanes[first], twins) == Ordering::Greater;
+                let after =
+                    |&lane: &usize| compare(&locked, &lanes[lane], &lanes[first], equal_symbols) == Ordering::Greater;
                 waiting.insert(waiting.partition_point(after), first);
             }
         }
@@ -190,7 +191,7 @@ impl HeadReads {
         }
         let slots: Vec<SlotRef> = {
             let head = of_store.head();
-            if !head.range().is_some_and(|of_head| of_head.overlaps(range)) {
+            if !head.range().is_some_and(|selected| selected.overlaps(range)) {
                 return Ok(None);
             }
             let slots = head.select(ctx, matchers)?;
@@ -203,8 +204,8 @@ impl HeadReads {
         }
         let sorted = sort(ctx, of_store, &copied, charge)?;
         // Positions are needed only for reading samples.
-        let of_head = if need == Need::Labels { Self::default() } else { Self { copies, copied } };
-        Ok(Some((of_head, vec![Slots::Own(sorted.into_iter())])))
+        let selected = if need == Need::Labels { Self::default() } else { Self { copies, copied } };
+        Ok(Some((selected, vec![Slots::Own(sorted.into_iter())])))
     }
 }
 
@@ -214,7 +215,7 @@ fn find(selection: &Selection<'_>, of_store: &Shard, charge: &mut Charge) -> Res
     let Selection { ctx, matchers, range, .. } = *selection;
     let (slots, n_removed) = {
         let head = of_store.head();
-        if !head.range().is_some_and(|of_head| of_head.overlaps(range)) {
+        if !head.range().is_some_and(|selected| selected.overlaps(range)) {
             return Ok(None);
         }
         (head.select(ctx, matchers)?, head.n_removed())
@@ -290,46 +291,46 @@ fn copy(
     Ok((copies, slots))
 }
 
-fn lock<'a>(store: &'a Store, heads: &[OfHead]) -> Vec<RwLockReadGuard<'a, Head>> {
+fn lock<'a>(store: &'a Store, heads: &[SelectedHead]) -> Vec<RwLockReadGuard<'a, Head>> {
     heads.iter().map(|of| store.shards[of.shard].head()).collect()
 }
 
 /// Compares the labels of the next series of two lanes. A series that was evicted, which is skipped, comes first.
-fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, twins: &mut Twins) -> Ordering {
+fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, equal_symbols: &mut EqualSymbols) -> Ordering {
     let current = |lane: &Lane| lane.next.filter(|&of| locked[lane.head].is_current(of));
     let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
         return current(a).is_some().cmp(&current(b).is_some());
     };
     let (head_a, head_b) = (&locked[a.head], &locked[b.head]);
     head_a.compare(of_a.slot, head_b, of_b.slot, |text_a, text_b| {
-        twins.order((a.head, text_a), (b.head, text_b), || head_a.symbol(text_a).cmp(head_b.symbol(text_b)))
+        equal_symbols.order((a.head, text_a), (b.head, text_b), || head_a.symbol(text_a).cmp(head_b.symbol(text_b)))
     })
 }
 
 /// A cache of symbols of two heads with equal strings: most labels have few values, and each head numbers strings on
 /// its own. Valid while both heads are locked.
 #[derive(Default)]
-struct Twins {
+struct EqualSymbols {
     /// By a hash of the first symbol.
-    known: Vec<Option<(OfHeadSymbol, OfHeadSymbol)>>,
+    known: Vec<Option<(HeadSymbol, HeadSymbol)>>,
 }
 
 /// The index of a head, and one of its symbols.
-type OfHeadSymbol = (usize, SymbolId);
+type HeadSymbol = (usize, SymbolId);
 
 /// Pairs in the cache.
-const TWINS_MAX: usize = 512;
+const EQUAL_SYMBOLS_MAX: usize = 512;
 
-impl Twins {
+impl EqualSymbols {
     fn clear(&mut self) {
         self.known.clear();
-        self.known.resize(TWINS_MAX, None);
+        self.known.resize(EQUAL_SYMBOLS_MAX, None);
     }
 
     /// Returns the order of two strings; calls `compare` unless they are known to be equal.
     #[inline]
-    fn order(&mut self, a: OfHeadSymbol, b: OfHeadSymbol, compare: impl FnOnce() -> Ordering) -> Ordering {
-        let place = (a.1.0 as usize ^ a.0.rotate_right(8)) % TWINS_MAX;
+    fn order(&mut self, a: HeadSymbol, b: HeadSymbol, compare: impl FnOnce() -> Ordering) -> Ordering {
+        let place = (a.1.0 as usize ^ a.0.rotate_right(8)) % EQUAL_SYMBOLS_MAX;
         if self.known[place] == Some((a, b)) {
             return Ordering::Equal;
         }

@@ -11,37 +11,37 @@ use crate::labels::LabelHint;
 use crate::labels::{Labels, PackedBuilder};
 
 /// Label sets that are cached before the cache is cleared.
-const KEPT_MAX: usize = 4096;
+const CACHED_MAX: usize = 4096;
 
 /// Builds reduced label sets.
 #[derive(Debug)]
 pub(super) struct LabelProjection {
-    asked: LabelHint,
-    made: HashTable<Labels>,
+    requested: LabelHint,
+    cache: HashTable<Labels>,
     hasher: DefaultHashBuilder,
     builder: PackedBuilder,
 }
 
 impl LabelProjection {
-    pub(super) fn new(asked: LabelHint) -> Self {
-        let (made, hasher) = (HashTable::new(), DefaultHashBuilder::default());
-        Self { asked, made, hasher, builder: PackedBuilder::default() }
+    pub(super) fn new(requested: LabelHint) -> Self {
+        let (cache, hasher) = (HashTable::new(), DefaultHashBuilder::default());
+        Self { requested, cache, hasher, builder: PackedBuilder::default() }
     }
 
     /// Returns the requested labels of a set.
     pub(super) fn labels(&mut self, whole: &Labels) -> Labels {
-        let Self { asked, made, hasher, builder } = self;
-        if made.len() >= KEPT_MAX {
-            made.clear();
+        let Self { requested, cache, hasher, builder } = self;
+        if cache.len() >= CACHED_MAX {
+            cache.clear();
         }
         builder.clear();
-        whole.iter().filter(|(name, _)| asked.asks_for(name)).for_each(|(name, value)| builder.push(name, value));
+        whole.iter().filter(|(name, _)| requested.includes(name)).for_each(|(name, value)| builder.push(name, value));
         let hash = hasher.hash_one(builder.as_packed());
-        if let Some(known) = made.find(hash, |known| known.as_packed() == builder.as_packed()) {
+        if let Some(known) = cache.find(hash, |known| known.as_packed() == builder.as_packed()) {
             return known.clone();
         }
         let labels = builder.labels();
-        made.insert_unique(hash, labels.clone(), |known| hasher.hash_one(known.as_packed()));
+        cache.insert_unique(hash, labels.clone(), |known| hasher.hash_one(known.as_packed()));
         labels
     }
 }

@@ -192,7 +192,7 @@ impl SeriesSet {
         let left = streams.iter().map(Stream::len).sum();
         let (labels, projection) = labels_and_projection(&streams, hints)?;
         for stream in &mut streams {
-            stream.ask_for(&labels)?;
+            stream.request_labels(&labels)?;
             stream.advance(ctx, range, &labels)?;
         }
         let (next, reads) = (Vec::with_capacity(streams.len()), Reads { ctx: ctx.clone(), range, streams: sources });
@@ -343,10 +343,10 @@ impl Stream {
         }
     }
 
-    fn ask_for(&mut self, labels: &LabelHint) -> Result<()> {
+    fn request_labels(&mut self, labels: &LabelHint) -> Result<()> {
         match self {
             Self::Heads(..) => Ok(()),
-            Self::Block(block) => block.ask_for(labels),
+            Self::Block(block) => block.request_labels(labels),
         }
     }
 

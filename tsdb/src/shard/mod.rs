@@ -417,12 +417,12 @@ impl Shard {
         }
         // Fast path: nothing was evicted.
         if n_removed > 0 {
-            self.give_memory_back();
+            self.reclaim_memory();
         }
         n_removed
     }
 
-    fn give_memory_back(&self) {
+    fn reclaim_memory(&self) {
         let tables = [
             ShrinkTarget::Tails,
             ShrinkTarget::LabelSets,
@@ -431,8 +431,8 @@ impl Shard {
             ShrinkTarget::Symbols,
         ];
         let names = self.head().names();
-        for garbage in tables.into_iter().chain(names.into_iter().map(ShrinkTarget::Values)) {
-            (0..).take_while(|&step| self.head_mut().shrink(garbage, step)).for_each(drop);
+        for target in tables.into_iter().chain(names.into_iter().map(ShrinkTarget::Values)) {
+            (0..).take_while(|&step| self.head_mut().shrink(target, step)).for_each(drop);
         }
     }
 

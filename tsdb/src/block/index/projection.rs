@@ -13,7 +13,7 @@ pub(crate) struct Projection {
     /// The symbols of the listed names.
     listed: Vec<Range<u32>>,
     /// `true` if these are requested, `false` if all others are.
-    are_asked_for: bool,
+    is_included: bool,
 }
 
 impl Index {
@@ -21,14 +21,14 @@ impl Index {
     ///
     /// # Errors
     /// As [`Index::open`].
-    pub(in crate::block) fn projection(&self, asked: &LabelHint) -> Result<Option<Projection>> {
-        let (names, are_asked_for) = match asked {
+    pub(in crate::block) fn projection(&self, requested: &LabelHint) -> Result<Option<Projection>> {
+        let (names, is_included) = match requested {
             LabelHint::All => return Ok(None),
             LabelHint::With(names) => (names, true),
             LabelHint::Without(names) => (names, false),
         };
         let listed = names.iter().map(|name| self.dictionary.range(name, "")).collect::<Result<_>>()?;
-        Ok(Some(Projection { listed, are_asked_for }))
+        Ok(Some(Projection { listed, is_included }))
     }
 
     /// Returns `true` if a series may have a label of this name.
@@ -43,13 +43,13 @@ impl Index {
 impl Projection {
     /// Returns `true` if no series has any of these labels.
     pub(crate) fn is_empty(&self) -> bool {
-        self.are_asked_for && self.listed.iter().all(Range::is_empty)
+        self.is_included && self.listed.iter().all(Range::is_empty)
     }
 
     /// Replaces `projected` by the requested symbols of a row.
     pub(super) fn project(&self, row: &[Symbol], projected: &mut Vec<Symbol>) {
         let is_listed = |symbol: Symbol| self.listed.iter().any(|symbols| symbols.contains(&symbol.0));
         projected.clear();
-        projected.extend(row.iter().copied().filter(|&symbol| is_listed(symbol) == self.are_asked_for));
+        projected.extend(row.iter().copied().filter(|&symbol| is_listed(symbol) == self.is_included));
     }
 }

@@ -232,11 +232,11 @@ impl SeriesCursor {
     ///
     /// # Errors
     /// As [`SeriesCursor::seek`].
-    pub(crate) fn make_labels(&mut self, asked: Option<&Projection>) -> Result<()> {
-        let row = match asked {
+    pub(crate) fn make_labels(&mut self, requested: Option<&Projection>) -> Result<()> {
+        let row = match requested {
             None => &self.row,
-            Some(asked) => {
-                asked.project(&self.row, &mut self.projected);
+            Some(requested) => {
+                requested.project(&self.row, &mut self.projected);
                 // Fast path: neighbours often share the few labels used for grouping.
                 if self.builder.is_of(&self.projected) {
                     return Ok(());

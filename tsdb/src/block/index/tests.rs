@@ -178,11 +178,11 @@ proptest! {
         let written = write_index(&series, &[], TINY);
         let index = open(&written.path, written.root).unwrap();
         for hint in hints {
-            let (asked, mut cursor) = (index.projection(&hint).unwrap(), index.series_cursor());
+            let (requested, mut cursor) = (index.projection(&hint).unwrap(), index.series_cursor());
             for (ordinal, labels) in (0..).zip(&written.series) {
                 cursor.seek(ordinal).unwrap();
-                cursor.make_labels(asked.as_ref()).unwrap();
-                let expected = labels.filter(|name| hint.asks_for(name));
+                cursor.make_labels(requested.as_ref()).unwrap();
+                let expected = labels.filter(|name| hint.includes(name));
                 prop_assert_eq!(cursor.packed_labels(), expected.as_packed(), "{:?}", hint);
             }
         }

@@ -99,7 +99,7 @@ impl Found {
                     continue;
                 }
                 let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
-                found.blocks.extend(or_damaged(opened, &path, &mut found.n_damaged)?);
+                found.blocks.extend(skip_damaged(opened, &path, &mut found.n_damaged)?);
             }
         }
         Ok(found)
@@ -107,14 +107,14 @@ impl Found {
 
     /// Removes damaged merged blocks from the list; their sources still exist, as a crash kept them from being removed.
     /// A merged block gets its name shortly before it is verified.
-    fn leave_out_unsound(&mut self) -> Result<()> {
+    fn remove_damaged(&mut self) -> Result<()> {
         let metas: Vec<BlockMeta> = self.blocks.iter().map(|block| block.meta().clone()).collect();
         let replaced = superseded(&metas);
         let mut sound = Vec::with_capacity(self.blocks.len());
         for block in std::mem::take(&mut self.blocks) {
             let takes_over = block.meta().origin.sources.iter().any(|source| replaced.binary_search(source).is_ok());
             let verified = if takes_over { block.verify(&QueryContext::unbounded()) } else { Ok(()) };
-            let is_sound = or_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
+            let is_sound = skip_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
             sound.extend(is_sound.then_some(block));
         }
         self.blocks = sound;
@@ -141,14 +141,14 @@ impl Found {
         for block in self.blocks.drain(..) {
             let path = block.path().to_owned();
             let stored = StoredBlock::new(block, tombstones).map(Arc::new);
-            list.extend(or_damaged(stored, &path, &mut self.n_damaged)?);
+            list.extend(skip_damaged(stored, &path, &mut self.n_damaged)?);
         }
         Ok(list)
     }
 }
 
 /// Logs and counts a block that is damaged or unreadable: it is left alone, and the others are used.
-fn or_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
+fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(newer @ Error::Version { .. }) => Err(newer),
@@ -269,7 +269,7 @@ impl BlockSet {
         let mut found = Found::list(&**fs, &dir, &cache)?;
         let applied = found.blocks.iter().map(|block| block.meta().origin.deletions).max().unwrap_or(0);
         let tombstones = Tombstones::open(Arc::clone(fs), data_dir, applied)?;
-        found.leave_out_unsound()?;
+        found.remove_damaged()?;
         let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
         let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
@@ -401,7 +401,7 @@ impl BlockSet {
     /// [`Error::Io`] if a file cannot be deleted: the block is removed from the list anyway.
     pub(crate) fn remove(&self, old: &[BlockId]) -> Result<()> {
         let mut tombstones = self.tombstones();
-        self.take_out(old, None, &mut tombstones)
+        self.remove_from_list(old, None, &mut tombstones)
     }
 
     /// Replaces the sources of a merge by its result, atomically for every reader, and deletes their files. `deletions`
@@ -426,11 +426,11 @@ impl BlockSet {
         }
         let result = result.map(|block| StoredBlock::new(block, &tombstones)).transpose()?;
         let old: Vec<BlockId> = sources.iter().map(|source| source.meta().origin.id).collect();
-        self.take_out(&old, result, &mut tombstones)?;
+        self.remove_from_list(&old, result, &mut tombstones)?;
         Ok(Replaced::Done)
     }
 
-    fn take_out(&self, old: &[BlockId], new: Option<StoredBlock>, tombstones: &mut Tombstones) -> Result<()> {
+    fn remove_from_list(&self, old: &[BlockId], new: Option<StoredBlock>, tombstones: &mut Tombstones) -> Result<()> {
         let list = self.list().to_vec();
         let (gone, mut stay): (Vec<_>, Vec<_>) = list.into_iter().partition(|b| old.contains(&b.meta().origin.id));
         stay.extend(new.map(Arc::new));

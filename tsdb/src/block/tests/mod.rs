@@ -391,9 +391,9 @@ fn truncated_extended_and_other_files_are_rejected() {
     };
     for size in 0..good.len() {
         let refusal = refused(&good[..size]);
-        assert!(refusal.contains("cut short") && refusal.contains("00000008.block"), "cut at {size}: {refusal}");
+        assert!(refusal.contains("truncated") && refusal.contains("00000008.block"), "cut at {size}: {refusal}");
     }
-    assert!(refused(&[&good[..], &[0; 10]].concat()).contains("cut short"));
+    assert!(refused(&[&good[..], &[0; 10]].concat()).contains("truncated"));
     assert!(refused(&[b"PK", &good[2..]].concat()).contains("is not a block"));
     assert!(refused(&[7; 1000]).contains("is not a block"));
     let mut newer = good.clone();
@@ -458,7 +458,7 @@ fn truncation_and_bad_sectors_of_an_open_block_fail_reads_with_path_and_offset()
         block.verify(&QueryContext::unbounded()).unwrap_err();
     };
     for at in 16..len - 200 {
-        check(at, u64::MAX, "cut short");
+        check(at, u64::MAX, "truncated");
         check(u64::MAX, at, "input/output error");
     }
 }

@@ -244,7 +244,8 @@ impl Bad {
         match self {
             Self::Damaged { offset, reason } => {
                 // Removing the file makes deleted samples reappear, which its administrator should know.
-                let reason = format!("{reason}; restore the file, or move it away to have deleted samples back");
+                let reason =
+                    format!("{reason}; restore the file, or move it away, which makes deleted samples reappear");
                 Error::Corrupt { path, offset: offset as u64, reason }
             }
             Self::Version(found) => Error::Version { path, found: found.into(), supported: VERSION.into() },
@@ -259,7 +260,7 @@ fn decode(bytes: &[u8]) -> Result<(u64, Vec<Deletion>), Bad> {
     let mut offset = HEADER_SIZE;
     for _ in 0..n_rules {
         let mut src = &bytes[offset..];
-        let payload = take_payload(&mut src).ok_or(Bad::at(offset, "a delete rule does not have its checksum"))?;
+        let payload = take_payload(&mut src).ok_or(Bad::at(offset, "the checksum of a delete rule is wrong"))?;
         let rule = decode_rule(payload).ok_or(Bad::at(offset, "a delete rule does not decode"))?;
         if rule.flush > NUMBER_MAX {
             return Err(Bad::at(offset, "a delete rule is of a flush that cannot have been"));
@@ -284,7 +285,7 @@ fn decode_header(bytes: &[u8]) -> Result<(u64, usize), Bad> {
         return Err(Bad::at(0, "this is no file of delete rules"));
     }
     if u32_at(CRC_OFFSET) != crc32c::crc32c(&header[..CRC_OFFSET]) {
-        return Err(Bad::at(0, "the header does not have its checksum"));
+        return Err(Bad::at(0, "the checksum of the header is wrong"));
     }
     if header[VERSION_OFFSET] != VERSION {
         return Err(Bad::Version(header[VERSION_OFFSET]));

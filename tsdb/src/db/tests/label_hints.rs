@@ -18,8 +18,8 @@ fn write(db: &Db, series: std::ops::Range<usize>, timestamp_ms: i64) {
 }
 
 /// Returns the series with the requested labels and their numbers of samples, and whether these are all labels.
-fn select(db: &Db, asked: LabelHint) -> (Vec<(String, usize)>, bool) {
-    let hints = SelectHints { labels: asked, whole_where: &["whole"], ..SelectHints::default() };
+fn select(db: &Db, requested: LabelHint) -> (Vec<(String, usize)>, bool) {
+    let hints = SelectHints { labels: requested, whole_where: &["whole"], ..SelectHints::default() };
     let set = db.select_with(&QueryContext::unbounded(), &[], TimeRange::ALL, hints).unwrap();
     let is_whole = set.has_all_labels();
     let read = |series: crate::select::Series| {
@@ -38,7 +38,7 @@ fn heads_and_blocks_return_requested_labels_in_the_order_of_all_labels() {
     let check = |series: std::ops::Range<usize>, n_samples: &dyn Fn(usize) -> usize| {
         let mut sorted: Vec<_> = series.map(|i| (labels(i), i)).collect();
         sorted.sort();
-        for (asked, names) in [
+        for (requested, names) in [
             (with(&["group"]), &["group"][..]),
             (with(&[]), &[]),
             (with(&["absent"]), &[]),
@@ -48,7 +48,7 @@ fn heads_and_blocks_return_requested_labels_in_the_order_of_all_labels() {
             let expect = |(labels, i): &(Labels, usize)| {
                 (labels.filter(|name| names.contains(&name)).to_string(), n_samples(*i))
             };
-            assert_eq!(select(&db, asked), (sorted.iter().map(expect).collect(), false));
+            assert_eq!(select(&db, requested), (sorted.iter().map(expect).collect(), false));
         }
         assert!(select(&db, LabelHint::All).1);
     };
@@ -129,9 +129,9 @@ fn an_interrupted_request_reads_little_more_of_a_block() {
     write(&db, 0..2000, NOW_MS);
     db.flush().unwrap();
     let mut samples = SampleColumns::default();
-    for asked in [LabelHint::All, LabelHint::With(Vec::new())] {
+    for requested in [LabelHint::All, LabelHint::With(Vec::new())] {
         let ctx = QueryContext::unbounded();
-        let hints = SelectHints { labels: asked, ..SelectHints::default() };
+        let hints = SelectHints { labels: requested, ..SelectHints::default() };
         let mut set = db.select_with(&ctx, &[], TimeRange::ALL, hints).unwrap();
         let first = set.next().unwrap().unwrap();
         first.read(&mut samples).unwrap();

@@ -131,7 +131,8 @@ fn a_partial_result_comes_with_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
     let slow = Slow::open(dir.path(), options());
-    let request = || QueryContext::taking_partial(Duration::from_secs(3600), MemoryBudget::new("memory", usize::MAX));
+    let request =
+        || QueryContext::with_partial_results(Duration::from_secs(3600), MemoryBudget::new("memory", usize::MAX));
     let ctx = request();
     assert_eq!(slow.db.select(&ctx, &[], TimeRange::ALL).unwrap().count(), 0);
     let warning = ctx.partial().unwrap();

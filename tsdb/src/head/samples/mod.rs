@@ -127,7 +127,7 @@ impl Samples {
     /// Appends to the open chunk of a series, which is closed first if it is full.
     #[inline]
     fn append_to(&mut self, slot: u32, chunk: &mut Chunk, sample: Sample, append_id: u32, horizon: u32) {
-        if !chunk.takes(sample.timestamp_ms) {
+        if !chunk.accepts(sample.timestamp_ms) {
             self.close(slot, std::mem::take(chunk), horizon);
         }
         if chunk.len() == 0 {

@@ -45,7 +45,7 @@ impl OutOfOrder {
         self.recent.retain(|&(append_id, _)| !before(append_id, horizon));
         let mut chunk = Chunk::default();
         for out_of_order in self.buffer.drain(..) {
-            if !chunk.takes(out_of_order.timestamp_ms) {
+            if !chunk.accepts(out_of_order.timestamp_ms) {
                 self.closed.push(std::mem::take(&mut chunk));
             }
             chunk.append(

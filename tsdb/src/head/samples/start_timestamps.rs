@@ -31,7 +31,7 @@ struct SeriesStartTimestamps {
     /// Timestamps, and the start timestamp of samples from there on, ascending; before the first it is 0.
     changes: Vec<(i64, i64)>,
     /// An in-order sample has logged its start timestamp since the freeze.
-    is_told: bool,
+    is_logged: bool,
 }
 
 impl StartTimestamps {
@@ -66,10 +66,10 @@ impl SeriesStartTimestamps {
     fn set(&mut self, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
         let after = self.changes.partition_point(|(at, _)| *at <= timestamp_ms);
         let before = after.checked_sub(1).map_or(0, |idx| self.changes[idx].1);
-        if order == Order::Newest && self.is_told && before == start_ms {
+        if order == Order::Newest && self.is_logged && before == start_ms {
             return false;
         }
-        self.is_told |= order == Order::Newest;
+        self.is_logged |= order == Order::Newest;
         if before != start_ms {
             // The samples after an out-of-order one keep their start timestamp.
             if order == Order::OutOfOrder

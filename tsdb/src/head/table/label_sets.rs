@@ -123,7 +123,7 @@ impl LabelSets {
     }
 
     /// Frees memory after the last shape.
-    pub(in crate::head) fn cut_end(&mut self) {
+    pub(in crate::head) fn truncate(&mut self) {
         self.shapes.truncate(self.ids.end());
     }
 

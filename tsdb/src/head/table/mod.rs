@@ -275,12 +275,12 @@ impl Table {
     }
 
     /// Frees memory after the last series and the last symbol.
-    pub(in crate::head) fn cut_ends(&mut self) {
+    pub(in crate::head) fn truncate(&mut self) {
         self.rows.truncate(self.ids.end());
         self.ranks.truncate(self.ids.end());
         self.groups.truncate(self.ids.end());
-        self.label_sets.cut_end();
-        self.symbols.cut_end();
+        self.label_sets.truncate();
+        self.symbols.truncate();
     }
 
     /// Moves the label sets of some slots out of sparse pieces; returns `false` if the slots do not exist.

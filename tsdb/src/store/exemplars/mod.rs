@@ -213,7 +213,7 @@ impl Store {
         // exemplar.
         let head = shard.head();
         let of = SlotRef { slot: series.slot, generation: series.generation };
-        let known = head.is_current(of).then(|| head.describe(of.slot)).flatten();
+        let known = head.is_current(of).then(|| head.checkpoint_entry(of.slot)).flatten();
         let Some((series_ref, labels, _)) = known else { return Err(RejectExemplar::Moved) };
         if let Some(number) = ring.append(labels, exemplar, self.options.out_of_order_window_ms)? {
             shard.wal().append_exemplar(number, series_ref, exemplar);

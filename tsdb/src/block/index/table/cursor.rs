@@ -102,9 +102,8 @@ impl TableCursor {
             Access::Scan => self.table.pages.read(page)?.into(),
         };
         let (first, end) = (self.table.firsts[page_idx], self.table.end_of(page_idx));
-        let entries_size = entries_size(&payload, end - first, self.table.group).ok_or_else(|| {
-            self.table.pages.corrupt(page.offset, "a page of the index has not the entries it should")
-        })?;
+        let entries_size = entries_size(&payload, end - first, self.table.group)
+            .ok_or_else(|| self.table.pages.corrupt(page.offset, "a page of the index has unexpected entries"))?;
         *self = Self {
             table: Arc::clone(&self.table),
             access: self.access,
