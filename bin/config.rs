@@ -1,7 +1,6 @@
 //! The configuration file: optional YAML, Prometheus' keys where it has them.
 //!
-//! Only keys that have an effect are known; every other key is an error that names it, so that nobody relies on a
-//! setting that does nothing.
+//! Every key has an effect. An unknown key is an error, so that nobody relies on a setting without effect.
 
 mod ingest;
 mod otlp;
@@ -21,7 +20,7 @@ use crate::quantity::{parse_duration, print_duration};
 use ingest::IngestConfig;
 use otlp::OtlpConfig;
 
-/// What the file says; [`Config::default`] stands where there is none.
+/// The configuration file; [`Config::default`] if there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
@@ -37,11 +36,11 @@ pub(crate) struct Config {
 pub(crate) struct GlobalConfig {
     /// Labels that /federate and remote read add to series that do not have them. Up to [`EXTERNAL_LABELS_MAX`].
     pub(crate) external_labels: BTreeMap<String, String>,
-    /// Where queries are logged; relative to the folder of the configuration file. Default: nowhere.
+    /// The query log, relative to the directory of the configuration file. Default none.
     pub(crate) query_log_file: Option<PathBuf>,
 }
 
-/// Most external labels.
+/// Maximum number of external labels.
 const EXTERNAL_LABELS_MAX: usize = 64;
 
 /// Section `storage`.
@@ -56,7 +55,7 @@ pub(crate) struct StorageConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ExemplarsConfig {
-    /// Exemplars that are kept, the newest of all. Default 100,000; 0: none; up to 10,000,000.
+    /// Maximum number of exemplars in memory; the newest stay. Default 100,000; 0 is none; up to 10,000,000.
     pub(crate) max_exemplars: usize,
 }
 
@@ -70,14 +69,14 @@ impl Default for ExemplarsConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TsdbConfig {
-    /// How far behind the newest sample of the store a new one may lie. Default 3h; from 1m to 365d.
+    /// How much older than the newest sample of the store an in-order sample may be. Default 3h; from 1m to 365d.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) in_order_max_age: Duration,
-    /// How far behind the newest sample of the store one may lie that is not newer than its series' newest. Default
-    /// 30m; 0s: none, as in Prometheus; up to 365d.
+    /// How much older than the newest sample of the store an out-of-order sample may be. Default 30m; 0s is none, as in
+    /// Prometheus; up to 365d.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) out_of_order_time_window: Duration,
-    /// How far ahead of the clock a sample may lie. Default 10m; up to 365d.
+    /// How far ahead of the clock a sample may be. Default 10m; up to 365d.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) ahead_max: Duration,
 }
@@ -99,7 +98,7 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// If it cannot be read, is not YAML, has an unknown key or a value out of its bounds; the message names the key.
+    /// If the file cannot be read, is not YAML, or has an unknown key or a value out of bounds. The message names the key.
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read configuration file {path:?}"))?;
         let mut config = Self::parse(&text).with_context(|| format!("configuration file {path:?}"))?;
@@ -109,12 +108,12 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads and checks a text; paths stay as they are written.
+    /// Parses and checks a configuration. Paths stay as written.
     ///
     /// # Errors
     /// As [`Config::load`].
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        // An empty document is YAML's null: no setting at all.
+        // An empty document is YAML's null.
         let config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)?.unwrap_or_default();
         let TsdbConfig { in_order_max_age, out_of_order_time_window, ahead_max } = config.storage.tsdb;
         if !(IN_ORDER_MAX_AGE_MIN..=AGE_MAX).contains(&in_order_max_age) {
@@ -143,9 +142,9 @@ impl Config {
         Ok(config)
     }
 
-    /// Writes what is in force, defaults included.
+    /// Prints the configuration with all defaults.
     pub(crate) fn to_yaml(&self) -> String {
-        serde_yaml_ng::to_string(self).expect("texts, numbers and maps of them are YAML")
+        serde_yaml_ng::to_string(self).expect("strings, numbers and maps of them are YAML")
     }
 }
 
@@ -157,7 +156,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     deserializer.deserialize_str(DurationVisitor)
 }
 
-/// Reads a duration while the deserializer still knows the key, which it then names in the error.
+/// Parses a duration inside the deserializer, whose error then names the key.
 struct DurationVisitor;
 
 impl Visitor<'_> for DurationVisitor {
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_force_is_printed_as_it_is_read() {
+    fn a_printed_configuration_is_parsed_back() {
         let text = "global: {external_labels: {b: x, a: '1'}}\nstorage: {tsdb: {in_order_max_age: 1h30m}}";
         let config = Config::parse(text).unwrap();
         let printed = config.to_yaml();
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_refused_by_name() {
+    fn unknown_keys_are_errors() {
         check("global: {scrape_interval: 15s}", Err("global: unknown field `scrape_interval`"));
         check("global: {external_labels: {__name__: b}}", Err("global.external_labels: a name is empty or __name__"));
         check("storage: {tsdb: {path: x}}", Err("storage.tsdb: unknown field `path`"));

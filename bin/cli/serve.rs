@@ -233,59 +233,59 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.concurrency-max", value_name = "N", default_value = "64", value_parser = parse_count)]
     pub(crate) concurrency_max: usize,
 
-    /// Size of a write request's body as it comes
+    /// Maximum size of the body of a write request as received
     #[arg(long = "ingest.body-size-max", value_name = "SIZE", default_value = "32MiB", value_parser = parse_size)]
     pub(crate) body_size_max: usize,
 
-    /// Size of a write request's body after decompression
+    /// Maximum size of the decompressed body of a write request
     #[arg(long = "ingest.decompressed-size-max", value_name = "SIZE", default_value = "32MiB", value_parser = parse_size)]
     pub(crate) decompressed_size_max: usize,
 
-    /// Series in a write request
+    /// Maximum number of series in a write request
     #[arg(long = "ingest.series-per-request-max", value_name = "N", default_value = "500000", value_parser = parse_count)]
     pub(crate) series_per_request_max: usize,
 
-    /// Samples in a write request
+    /// Maximum number of samples in a write request
     #[arg(long = "ingest.samples-per-request-max", value_name = "N", default_value = "2000000", value_parser = parse_count)]
     pub(crate) samples_per_request_max: usize,
 
-    /// Metric families with metadata in a write request
+    /// Maximum number of metric families with metadata in a write request
     #[arg(long = "ingest.families-per-request-max", value_name = "N", default_value = "100000", value_parser = parse_count)]
     pub(crate) families_per_request_max: usize,
 
-    /// Labels of a series, its name included
+    /// Maximum number of labels of a series, including the metric name
     #[arg(long = "ingest.labels-per-series-max", value_name = "N", default_value = "128", value_parser = parse_count)]
     pub(crate) labels_per_series_max: usize,
 
-    /// Size of a label's name
+    /// Maximum size of a label name
     #[arg(long = "ingest.label-name-size-max", value_name = "SIZE", default_value = "1KiB", value_parser = parse_size)]
     pub(crate) label_name_size_max: usize,
 
-    /// Size of a label's value
+    /// Maximum size of a label value
     #[arg(long = "ingest.label-value-size-max", value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
     pub(crate) label_value_size_max: usize,
 
-    /// Memory that write requests may hold: bodies being read, and as much again for those being worked on
+    /// Maximum memory of write requests: of bodies being received, and as much again of requests at work
     #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
     pub(crate) bytes_in_flight_max: usize,
 
-    /// How long a write request waits for what is scarce at the moment; what it has of known series is stored meanwhile
-    #[arg(long = "ingest.admission-wait", value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
-    pub(crate) admission_wait: Duration,
+    /// How long a write request may wait for memory, a rate or series creation; samples of known series are stored first
+    #[arg(long = "ingest.queue-timeout", value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
+    pub(crate) queue_timeout: Duration,
 
-    /// Status of the answer when that was in vain; senders repeat a 429 only if they are told to
-    #[arg(long = "ingest.admission-status", value_name = "STATUS", default_value = "503")]
-    pub(crate) admission_status: AdmissionStatus,
+    /// Status after that timeout: 503, or 429, which Prometheus retries only with `retry_on_http_429`
+    #[arg(long = "ingest.queue-timeout-status", value_name = "STATUS", default_value = "503")]
+    pub(crate) queue_timeout_status: QueueTimeoutStatus,
 
-    /// Write requests that make series at the same time; more wait for their turn [0: half of the number of cores]
+    /// Maximum number of write requests that create series at the same time; others are queued [0: half of the cores]
     #[arg(long = "ingest.creation-concurrency-max", value_name = "N", default_value = "0")]
     pub(crate) creation_concurrency_max: usize,
 
-    /// Write requests that wait at the same time, for a turn to make series or what else is scarce; more are sent away
-    #[arg(long = "ingest.waiting-max", value_name = "N", default_value = "256", value_parser = parse_count)]
-    pub(crate) waiting_max: usize,
+    /// Maximum number of queued write requests; further requests get 503
+    #[arg(long = "ingest.queued-requests-max", value_name = "N", default_value = "256", value_parser = parse_count)]
+    pub(crate) queued_requests_max: usize,
 
-    /// Memory of the cache that recognises known series
+    /// Maximum size of the cache of known series
     #[arg(long = "ingest.route-cache-size-max", value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     pub(crate) route_cache_size_max: usize,
 }
@@ -304,23 +304,23 @@ impl IngestArgs {
             label_value_size_max: self.label_value_size_max,
             bytes_in_flight_max: self.bytes_in_flight_max,
             route_cache_size_max: self.route_cache_size_max,
-            admission_wait: self.admission_wait,
+            queue_timeout: self.queue_timeout,
             creation_concurrency_max: match self.creation_concurrency_max {
                 0 => (machine::cores() / 2).max(1),
                 n => n,
             },
-            waiting_max: self.waiting_max,
+            queued_requests_max: self.queued_requests_max,
         }
     }
 }
 
-/// Values of `--ingest.admission-status`.
+/// Values of `--ingest.queue-timeout-status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AdmissionStatus {
-    /// Which every sender repeats.
+pub(crate) enum QueueTimeoutStatus {
+    /// Every sender retries it.
     #[value(name = "503")]
     Unavailable,
-    /// Which a Prometheus repeats with `retry_on_http_429` only.
+    /// Prometheus retries it only with `retry_on_http_429`.
     #[value(name = "429")]
     TooManyRequests,
 }

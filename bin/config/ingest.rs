@@ -1,4 +1,4 @@
-//! Section `ingest`: what becomes of series at the door.
+//! Section `ingest`: relabel rules, budgets and HA pairs.
 
 mod budget;
 mod ha;
@@ -15,65 +15,65 @@ use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
 use budget::{AmountsConfig, TeamConfig};
 use ha::HaConfig;
 
-/// What the section says.
+/// The section as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct IngestConfig {
-    /// Relabel configurations, put in force in this order. Default none; up to 4,096 with those of presets.
+    /// Relabel rules, applied in this order. Default none; up to 4,096 with those of presets.
     metric_relabel_configs: Vec<RuleConfig>,
-    /// Rules that come with Varve, by name; they stand behind the others. Default none.
+    /// Names of rule sets that come with Varve, applied after the others. Default none.
     presets: Vec<String>,
-    /// How much may come in of all teams together. Default any number.
+    /// The budget of all teams together. Default unlimited.
     budget: AmountsConfig,
     /// The label whose value is the team of a series. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     team_label: Option<String>,
-    /// How much may come in of teams, by name; the empty name is for what belongs to none. Default none; up to 998.
+    /// Budgets of teams by name; the empty name is for series without a team. Default none; up to 998.
     teams: BTreeMap<String, TeamConfig>,
-    /// How much may come in of each team that is not among them. Default any number.
+    /// The maximum of each team without a budget of its own. Default unlimited.
     team_maximum: AmountsConfig,
-    /// HA pairs, of which one is stored. Default none.
+    /// HA pairs, of which one replica is stored. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     ha: Option<HaConfig>,
 }
 
-/// A relabel configuration as Prometheus has it, with a name and a state.
+/// A relabel configuration of Prometheus, with a name and a state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct RuleConfig {
     source_labels: Vec<String>,
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     separator: Option<String>,
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     regex: Option<String>,
     modulus: u64,
-    #[serde(deserialize_with = "plain_text")]
+    #[serde(deserialize_with = "string")]
     target_label: String,
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     replacement: Option<String>,
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     action: Option<String>,
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     state: StateConfig,
-    /// Whether the rule falls back to shadow when somebody asks for what it drops. Default not.
-    armed: bool,
+    /// Whether the rule switches to `dry_run` when a query asks for what it drops. Default `false`.
+    disable_on_use: bool,
 }
 
-/// How a rule's state is written.
+/// The state of a rule as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 enum StateConfig {
     #[default]
     Enforce,
-    Shadow,
+    DryRun,
 }
 
 impl IngestConfig {
-    /// Returns the rules, those of presets behind the others.
+    /// Returns the rules, those of presets last.
     ///
     /// # Errors
-    /// A preset that there is not, or what Prometheus refuses of a rule, in its words.
+    /// An unknown preset, or an invalid rule, in Prometheus' words.
     pub(crate) fn rules(&self) -> Result<Rules> {
         let mut configs: Vec<RelabelConfig> = self.metric_relabel_configs.iter().map(RuleConfig::to_relabel).collect();
         for name in &self.presets {
@@ -83,7 +83,7 @@ impl IngestConfig {
         Rules::new(configs).context("ingest.metric_relabel_configs")
     }
 
-    /// Returns the label whose value is the team of a series; empty if there is none.
+    /// Returns the label whose value is the team of a series; empty if not set.
     pub(crate) fn team_label(&self) -> &str {
         self.team_label.as_deref().unwrap_or_default()
     }
@@ -91,7 +91,7 @@ impl IngestConfig {
     /// Returns the budgets.
     ///
     /// # Errors
-    /// What cannot be had, by its key.
+    /// The first invalid key.
     pub(crate) fn budgets(&self) -> Result<Budgets> {
         let budgets = Budgets {
             team_label: self.team_label.clone().filter(|label| !label.is_empty()),
@@ -103,10 +103,10 @@ impl IngestConfig {
         Ok(budgets)
     }
 
-    /// Returns how HA pairs are known, if there are any.
+    /// Returns the settings of HA pairs, if configured.
     ///
     /// # Errors
-    /// A label that cannot be, or a timeout out of its bounds.
+    /// An invalid label, or a timeout out of bounds.
     pub(crate) fn ha(&self) -> Result<Option<HaSettings>> {
         self.ha.as_ref().map(HaConfig::settings).transpose()
     }
@@ -114,33 +114,31 @@ impl IngestConfig {
 
 impl RuleConfig {
     fn to_relabel(&self) -> RelabelConfig {
-        let Self { source_labels, separator, regex, modulus, target_label, replacement, action, name, state, armed } =
-            self.clone();
-        let state = match state {
-            StateConfig::Enforce => RuleState::Enforce,
-            StateConfig::Shadow => RuleState::Shadow,
-        };
+        let of = self.clone();
         RelabelConfig {
-            source_labels,
-            separator,
-            regex,
-            modulus,
-            target_label,
-            replacement,
-            action,
-            name,
-            state,
-            armed,
+            source_labels: of.source_labels,
+            separator: of.separator,
+            regex: of.regex,
+            modulus: of.modulus,
+            target_label: of.target_label,
+            replacement: of.replacement,
+            action: of.action,
+            name: of.name,
+            state: match of.state {
+                StateConfig::Enforce => RuleState::Enforce,
+                StateConfig::DryRun => RuleState::DryRun,
+            },
+            disable_on_use: of.disable_on_use,
         }
     }
 }
 
-/// Reads a scalar of any type as it is written, as Prometheus does: `replacement: 1` is a text, and so is nothing.
-fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    plain_text(deserializer).map(Some)
+/// Reads a scalar of any type as a string, like Prometheus: `replacement: 1`, and also an empty value.
+fn optional_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    string(deserializer).map(Some)
 }
 
-fn plain_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+fn string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     String::deserialize(deserializer)
 }
 

@@ -221,15 +221,15 @@ impl From<varve_query::promql::ParseError> for ApiError {
 }
 
 impl ApiError {
-    /// Returns the error of a write: 5xx, or `admission_status`, if a retry can succeed, and 4xx otherwise.
-    pub(crate) fn of_write(error: &WriteError, admission_status: StatusCode) -> Self {
+    /// Returns the error of a write: 5xx, or `queue_timeout_status`, if a retry can succeed, and 4xx otherwise.
+    pub(crate) fn of_write(error: &WriteError, queue_timeout_status: StatusCode) -> Self {
         use varve_tsdb::Error;
         let cause = error.cause();
         let (kind, limit) = match cause {
             WriteError::Malformed(_) => (ErrorKind::BadData, None),
             WriteError::TooLarge { flag, .. } => (ErrorKind::TooLarge, Some(*flag)),
             WriteError::Busy { .. } => (ErrorKind::Unavailable, Some("--ingest.bytes-in-flight-max")),
-            WriteError::Throttled { scarce, .. } => (ErrorKind::Unavailable, Some(scarce.setting())),
+            WriteError::Throttled { resource, .. } => (ErrorKind::Unavailable, Some(resource.setting())),
             WriteError::Moved => (ErrorKind::Unavailable, None),
             WriteError::Store(Error::Limit { what, .. }) => (ErrorKind::Unavailable, Some(*what)),
             WriteError::Store(Error::Poisoned { .. } | Error::Io { .. } | Error::ReplayFailed { .. }) => {
@@ -239,10 +239,10 @@ impl ApiError {
         };
         let failed = Self { limit, ..Self::new(kind, error.to_string()) };
         match cause {
-            WriteError::Busy { .. } => failed.rejected_write(admission_status),
+            WriteError::Busy { .. } => failed.rejected_write(queue_timeout_status),
             WriteError::Throttled { retry_after, .. } => {
                 let retry_after_s = retry_after.as_millis().div_ceil(1000).min(RETRY_AFTER_MAX_S) as u64;
-                Self { retry_after_s: Some(retry_after_s), ..failed }.rejected_write(admission_status)
+                Self { retry_after_s: Some(retry_after_s), ..failed }.rejected_write(queue_timeout_status)
             }
             _ => failed,
         }
@@ -318,7 +318,7 @@ mod tests {
             assert_eq!((response.status().as_u16(), retry_after(&response).as_str()), (503, "5"));
         }
         let throttled = |retry_after_ms| WriteError::Throttled {
-            scarce: varve_ingest::admission::Scarce::TotalNewSeries,
+            resource: varve_ingest::admission::Exhausted::TotalNewSeries,
             team: std::sync::Arc::from(""),
             n_series: 1,
             retry_after: std::time::Duration::from_millis(retry_after_ms),

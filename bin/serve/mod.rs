@@ -208,7 +208,7 @@ fn save(store: &Store) {
     if let Err(error) = store.elections.save() {
         tracing::error!(%error, "Cannot save the leaders of HA pairs; retrying later");
     }
-    if let Err(error) = store.receiver.fallen().save() {
+    if let Err(error) = store.receiver.disabled_rules().save() {
         tracing::error!(%error, "Cannot save which rules are disabled by use; retrying later");
     }
 }

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use varve_query::EngineOptions;
 use varve_query::promql::{Features, Limits};
 
-use crate::cli::{AdmissionStatus, OnCorruption, ServeArgs, WalSync};
+use crate::cli::{OnCorruption, QueueTimeoutStatus, ServeArgs, WalSync};
 use crate::config::Config;
 use crate::machine::{self, Memory};
 use crate::quantity::{print_duration, print_size};
@@ -78,9 +78,9 @@ pub(super) fn settings(
         query_max_memory_total: total,
         write_body_size_max: args.ingest.body_size_max,
         write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
-        admission_status: match args.ingest.admission_status {
-            AdmissionStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            AdmissionStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        queue_timeout_status: match args.ingest.queue_timeout_status {
+            QueueTimeoutStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            QueueTimeoutStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         },
         features,
         auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),

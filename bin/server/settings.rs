@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) write_body_size_max: usize,
     pub(crate) write_bytes_in_flight_max: usize,
     /// Status of the response to a write that timed out in a queue.
-    pub(crate) admission_status: StatusCode,
+    pub(crate) queue_timeout_status: StatusCode,
     pub(crate) features: Features,
     pub(crate) auto_reload: bool,
     pub(crate) admin_api: bool,

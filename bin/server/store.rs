@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_ingest::ha::Elections;
-use varve_ingest::relabel::{Fallen, FallenRules};
-use varve_ingest::{Receiver, StateFound};
+use varve_ingest::relabel::{DisabledByUse, DisabledRules};
+use varve_ingest::{LoadOutcome, Receiver};
 use varve_query::promql::ast::Expr;
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
@@ -51,9 +51,9 @@ impl Store {
         let (elections, found) = Elections::open(Arc::new(RealFs), path.join("ha"));
         report(found, "HA pairs", "leaders are elected again");
         let elections = Arc::new(elections);
-        let (fallen, found) = FallenRules::open(Arc::new(RealFs), path.join("fallen"));
+        let (disabled_rules, found) = DisabledRules::open(Arc::new(RealFs), path.join("disabled-rules"));
         report(found, "rules disabled by use", "all rules are enabled again");
-        let receiver = Receiver::new(Arc::clone(&db), options.ingest).keeping(fallen);
+        let receiver = Receiver::new(Arc::clone(&db), options.ingest).with_disabled_rules(disabled_rules);
         let engine = Engine::new(options.engine);
         let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms };
         store.reload(&options.config)?;
@@ -79,12 +79,12 @@ impl Store {
         }
         self.usage.note(who, selectors);
         for SelectorUse { matchers, .. } in selectors {
-            let fallen = || Fallen {
+            let by = || DisabledByUse {
                 at_ms: SystemClock.now_ms(),
                 selector: promql_text::selector(matchers),
                 who: who.to_string(),
             };
-            for rule in self.receiver.note_asked(matchers, fallen) {
+            for rule in self.receiver.note_use(matchers, by) {
                 let (selector, who) = (promql_text::selector(matchers), who.to_string());
                 tracing::warn!(rule, selector, who, "Rule disabled because a query used series that it drops");
             }
@@ -108,16 +108,16 @@ impl Store {
 }
 
 /// Logs that a state file cannot be used, and the consequence.
-fn report(found: StateFound, of: &str, outcome: &str) {
+fn report(found: LoadOutcome, of: &str, outcome: &str) {
     match found {
-        StateFound::Sound => {}
-        StateFound::Newer(version) => {
+        LoadOutcome::Valid => {}
+        LoadOutcome::NewerVersion(version) => {
             tracing::warn!(
                 version,
                 "The file of {of} is of a newer version; it stays unchanged, new state is not saved, and {outcome}"
             );
         }
-        StateFound::Damaged(reason) => {
+        LoadOutcome::Damaged(reason) => {
             tracing::error!(reason, "The file of {of} cannot be read; it is renamed, and {outcome}");
         }
     }

@@ -1,29 +1,29 @@
-//! Bodies of the protocols that do not fix their compression, decompressed within bounds.
+//! Decompression of request bodies, within bounds.
 
 use std::io::{self, Cursor, Read};
 
-use crate::admission::memory::Permit;
+use crate::admission::memory::Reservation;
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 use crate::remote_write::snappy;
 
-/// How a body is compressed, by the names of HTTP's content encodings.
+/// The compression of a body, by HTTP's content encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// None.
     Identity,
-    /// `gzip`, members one behind the other included.
+    /// `gzip`, with any number of members.
     Gzip,
-    /// `deflate`: the zlib format, as HTTP has it.
+    /// `deflate`: the zlib format, as in HTTP.
     Deflate,
     /// `zstd`.
     Zstd,
-    /// `snappy`: one block, as remote write has it.
+    /// `snappy`: one block, as in remote write.
     Snappy,
 }
 
 impl Compression {
-    /// Returns the compression that a content encoding names.
+    /// Returns the compression of a content encoding.
     #[must_use]
     pub fn from_content_encoding(encoding: &str) -> Option<Self> {
         Some(match encoding.to_ascii_lowercase().as_str() {
@@ -36,20 +36,20 @@ impl Compression {
         })
     }
 
-    /// Decompresses a body; what comes out is reserved before it is kept.
+    /// Decompresses a body, reserving memory first.
     ///
     /// # Errors
-    /// [`WriteError::Malformed`] if it is not compressed so, [`WriteError::TooLarge`] and [`WriteError::Busy`].
+    /// [`WriteError::Malformed`], [`WriteError::TooLarge`] and [`WriteError::Busy`].
     pub(crate) fn decompress(
         self,
         body: &[u8],
         limits: &Limits,
-        permit: &mut Permit<'_>,
+        memory: &mut Reservation<'_>,
     ) -> Result<Vec<u8>, WriteError> {
         let (mut reader, mut bytes) = (self.reader(body, limits)?, Vec::new());
         loop {
             let len = bytes.len();
-            permit.grow(STEP)?;
+            memory.grow(STEP)?;
             let n = (&mut reader).take(STEP as u64).read_to_end(&mut bytes).map_err(|error| self.malformed(&error))?;
             limits.check_decompressed((len + n) as u64)?;
             if n < STEP {
@@ -58,7 +58,7 @@ impl Compression {
         }
     }
 
-    /// Returns a reader of the decompressed body, in which nothing but a snappy block has a size yet.
+    /// Returns a reader of the decompressed body. Only a snappy block is decompressed, and its size checked, at once.
     ///
     /// # Errors
     /// As [`Compression::decompress`].
@@ -93,15 +93,15 @@ impl Compression {
     }
 }
 
-/// Bytes that are decompressed at a time.
+/// Bytes decompressed at a time.
 const STEP: usize = 256 << 10;
-/// Window of 8 MiB: what decoders of HTTP must take, and no more.
+/// A window of 8 MiB, the maximum that HTTP allows.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::memory::Admission;
+    use crate::admission::memory::Memory;
     use std::io::Write;
 
     fn compressed(compression: Compression, text: &[u8]) -> Vec<u8> {
@@ -124,17 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn each_encoding_is_read_up_to_the_limit_and_damage_is_told() {
+    fn each_encoding_is_read_up_to_the_limit_and_damage_is_malformed() {
         let text: Vec<u8> = (0..1_000_000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
-        let (admission, limits) = (Admission::new(1 << 30), Limits::default());
+        let (memory, limits) = (Memory::new(1 << 30), Limits::default());
         let tight = Limits { decompressed_size_max: text.len() - 1, ..limits };
         for encoding in ["", "gzip", "deflate", "zstd", "snappy"] {
             let compression = Compression::from_content_encoding(encoding).unwrap();
             let body = compressed(compression, &text);
             let run = |body: &[u8], limits: &Limits| {
-                let mut permit = admission.admit(0).unwrap();
-                let bytes = compression.decompress(body, limits, &mut permit);
-                assert!(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64) <= admission.in_flight());
+                let mut reservation = memory.reserve(0).unwrap();
+                let bytes = compression.decompress(body, limits, &mut reservation);
+                assert!(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64) <= memory.in_flight());
                 bytes
             };
             assert!(run(&body, &limits).unwrap() == text, "{encoding}");
@@ -144,6 +144,6 @@ mod tests {
             }
         }
         assert_eq!(Compression::from_content_encoding("br"), None);
-        assert_eq!(admission.in_flight(), 0);
+        assert_eq!(memory.in_flight(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Why a whole write request was not accepted, by what the sender can do about it.
+//! Why a write request failed as a whole, by what the sender can do about it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,50 +8,49 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The body is not what it should be; nothing was stored and sending it again cannot help (HTTP 400).
+    /// The body is malformed. Nothing was stored, and a retry cannot help (HTTP 400).
     #[error("malformed write request: {0}")]
     Malformed(#[from] Malformed),
-    /// The request exceeds a bound of its own; nothing was stored, a smaller request helps (HTTP 413).
-    #[error("{what} of {size} exceeds {limit}, the limit of {flag}")]
+    /// The request exceeds a limit. Nothing was stored, and a smaller request helps (HTTP 413).
+    #[error("{what} of {size} exceeds the limit of {limit} ({flag})")]
     TooLarge {
         /// What is too large, with its unit.
         what: &'static str,
-        /// What the request has or declares.
+        /// The size that the request has or declares.
         size: u64,
-        /// The bound.
+        /// The limit.
         limit: u64,
         /// The flag that sets it.
         flag: &'static str,
     },
-    /// Too many bytes of other requests are being worked on; nothing was stored, later there is room (HTTP 503).
+    /// Other requests hold too much memory. Nothing was stored, and a retry helps (HTTP 503).
     #[error(
-        "{in_flight} bytes of write requests are in flight, {size} more would exceed {limit}, the limit of --ingest.bytes-in-flight-max"
+        "write requests hold {in_flight} bytes, {size} more exceed the limit of {limit} (--ingest.bytes-in-flight-max)"
     )]
     Busy {
-        /// Bytes in flight when the request came.
+        /// Bytes that requests hold.
         in_flight: u64,
-        /// Bytes that it asked for.
+        /// Bytes that the request needs.
         size: u64,
-        /// The bound.
+        /// The limit.
         limit: u64,
     },
-    /// Something is used up at the moment. What is not concerned is stored; sending the request again stores the rest
-    /// (HTTP 503).
-    #[error("{}", throttled(.scarce, .team, *.n_series))]
+    /// A resource is exhausted. The rest of the request is stored, and a retry stores the deferred part (HTTP 503).
+    #[error("{}", throttled(*.resource, .team, *.n_series))]
     Throttled {
-        /// What is used up.
-        scarce: Scarce,
-        /// Of which team; empty for what belongs to none.
+        /// The resource.
+        resource: Exhausted,
+        /// The team whose resource it is; empty for none.
         team: Arc<str>,
-        /// Series of the request that are not stored; 0 if nothing of it has been looked at.
+        /// Series of the request that are not stored; 0 if it was not decoded.
         n_series: u64,
-        /// After what time sending it again may help.
+        /// When a retry may help.
         retry_after: Duration,
     },
-    /// A body that is stored part by part met another error after some parts. What it says of sending again holds for the
-    /// whole body too: nothing is stored twice.
+    /// A body that is stored in parts met an error after some parts. If the cause allows a retry, the whole body may be
+    /// sent again: nothing is stored twice.
     #[error(
-        "{cause}; the first {n_lines} lines of the body are stored, {n_samples} samples: send all of it again, or what follows them"
+        "{cause}; the first {n_lines} lines of the body, {n_samples} samples, are stored: retry with all lines or the others"
     )]
     Cut {
         /// Lines whose samples are stored.
@@ -61,18 +60,18 @@ pub enum WriteError {
         /// What ended the request.
         cause: Box<WriteError>,
     },
-    /// Series kept leaving the store's memory while the request was written. Some samples may be stored; sending the
-    /// request again is safe (HTTP 503).
-    #[error("series kept moving while the request was written")]
+    /// Series were evicted from memory repeatedly while the request was written. Some samples may be stored; a retry is
+    /// safe (HTTP 503).
+    #[error("series were evicted repeatedly while the request was written")]
     Moved,
-    /// The store refused or failed. Some samples may be stored; sending the request again is safe (HTTP 503 for
-    /// `Limit`, `Poisoned` and `Io`, else 500).
+    /// The store refused the request or failed. Some samples may be stored; a retry is safe (HTTP 503 for `Limit`,
+    /// `Poisoned` and `Io`, else 500).
     #[error("storage: {0}")]
     Store(#[from] varve_tsdb::Error),
 }
 
 impl WriteError {
-    /// Returns what ended the request, however much of it is stored.
+    /// Returns the error that ended the request.
     #[must_use]
     pub fn cause(&self) -> &Self {
         match self {
@@ -82,50 +81,50 @@ impl WriteError {
     }
 }
 
-/// Where a body stops being a write request.
+/// Why a body is not a write request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The body is not compressed as it says.
+    /// The body is not in its content encoding.
     #[error("{encoding}: {reason}")]
     Encoding {
         /// The content encoding.
         encoding: &'static str,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
     /// The body is not a snappy block.
     #[error("snappy: {0}")]
     Snappy(String),
-    /// A line of a scrape body cannot be read.
+    /// A line of a scrape body is invalid.
     #[error("line {line}: {reason}; {}", stored_before(*.n_stored))]
     Line {
-        /// Counts from 1.
+        /// Its number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
-        /// Samples of the lines before that are stored.
+        /// Stored samples of earlier lines.
         n_stored: u64,
     },
-    /// A label set refers to a symbol that is not there. The words are Prometheus'.
+    /// A label set refers to a missing symbol. Prometheus' words.
     #[error("parsing labels for series: labelRefs {number} outside of symbols table (size {n_symbols})")]
     Symbol {
         /// The reference.
         number: u32,
-        /// How many symbols there are.
+        /// The number of symbols.
         n_symbols: usize,
     },
     /// A label set has a name without a value.
     #[error("parsing labels for series: invalid labelRefs length {n_refs}")]
     LabelRefs {
-        /// How many references it has.
+        /// The number of references.
         n_refs: usize,
     },
-    /// A message in the request is none.
+    /// An inner message is invalid.
     #[error("protobuf: {reason}, in the message at byte {offset}")]
     Message {
-        /// Where that message begins in the decompressed request.
+        /// Where the message starts in the decompressed request.
         offset: usize,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
     /// The decompressed bytes are not the protobuf message.
@@ -133,30 +132,30 @@ pub enum Malformed {
     Protobuf {
         /// Where in the decompressed message.
         offset: usize,
-        /// What is wrong there.
+        /// The error.
         reason: &'static str,
     },
 }
 
-/// What is used up at the moment.
+/// An exhausted resource that is available again after a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scarce {
-    /// New series of the team.
+pub enum Exhausted {
+    /// New series per second of a team.
     TeamNewSeries,
-    /// New series of all.
+    /// New series per second of all teams.
     TotalNewSeries,
-    /// Samples of the team.
+    /// Samples per second of a team.
     TeamSamples,
-    /// Samples of all.
+    /// Samples per second of all teams.
     TotalSamples,
-    /// Turns to make series.
-    Turns,
-    /// Places to wait for any of these.
-    Seats,
+    /// Permits to create series.
+    SeriesCreation,
+    /// Slots of the queue.
+    Queue,
 }
 
-impl Scarce {
-    /// Returns it as the value of a metric's label.
+impl Exhausted {
+    /// Returns the resource as the value of a metric's label.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -164,12 +163,12 @@ impl Scarce {
             Self::TotalNewSeries => "new_series",
             Self::TeamSamples => "team_samples",
             Self::TotalSamples => "samples",
-            Self::Turns => "turns",
-            Self::Seats => "seats",
+            Self::SeriesCreation => "series_creation",
+            Self::Queue => "queue",
         }
     }
 
-    /// Returns the flag or key of the configuration that bounds it.
+    /// Returns the flag or the configuration key of its bound.
     #[must_use]
     pub fn setting(self) -> &'static str {
         match self {
@@ -177,33 +176,31 @@ impl Scarce {
             Self::TotalNewSeries => "ingest.budget.new_series_per_second",
             Self::TeamSamples => "ingest.teams samples_per_second",
             Self::TotalSamples => "ingest.budget.samples_per_second",
-            Self::Turns => "--ingest.creation-concurrency-max",
-            Self::Seats => "--ingest.waiting-max",
+            Self::SeriesCreation => "--ingest.creation-concurrency-max",
+            Self::Queue => "--ingest.queued-requests-max",
         }
     }
 }
 
-impl fmt::Display for Scarce {
+impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self {
-            Self::TeamNewSeries => "new series of the team come too fast",
-            Self::TotalNewSeries => "new series come too fast",
-            Self::TeamSamples => "samples of the team come too fast",
-            Self::TotalSamples => "samples come too fast",
-            Self::Turns => "too many requests have new series",
-            Self::Seats => "too many requests wait already",
+            Self::TeamNewSeries => "the team exceeds its rate of new series",
+            Self::TotalNewSeries => "requests exceed the rate of new series",
+            Self::TeamSamples => "the team exceeds its rate of samples",
+            Self::TotalSamples => "requests exceed the rate of samples",
+            Self::SeriesCreation => "too many requests create series",
+            Self::Queue => "too many requests are queued",
         };
-        write!(f, "{what}, see {}", self.setting())
+        write!(f, "{what} ({})", self.setting())
     }
 }
 
-fn throttled(scarce: &Scarce, team: &str, n_series: u64) -> String {
+fn throttled(resource: Exhausted, team: &str, n_series: u64) -> String {
     let of_team = if team.is_empty() { String::new() } else { format!(" (team {team:?})") };
     match n_series {
-        0 => format!("{scarce}{of_team}; nothing of the request is stored, send it again"),
-        _ => {
-            format!("{scarce}{of_team}; samples of {n_series} series wait, the rest is stored: send the request again")
-        }
+        0 => format!("{resource}{of_team}; nothing is stored, send the request again"),
+        _ => format!("{resource}{of_team}; {n_series} series are not stored, the others are: send the request again"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! From the label pairs of a series as they were sent to [`Labels`], or to the reason why they are none.
+//! From the label pairs of a series to checked [`Labels`].
 //!
-//! Prometheus' remote-write handler checks the metric name and the names and values first, then duplicates, and removes
-//! empty values last, in the head: a name that occurs twice is refused even where one of the values is empty. So is a
-//! label without a name, whatever its value. Any UTF-8 is a name.
+//! Like Prometheus' remote-write handler: the metric name, names and values are checked first, then duplicates; empty
+//! values are removed last. So a duplicate name is invalid even if one of its values is empty, and so is an empty name
+//! with any value. Any UTF-8 is a valid name.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -13,37 +13,37 @@ use varve_tsdb::labels::{LABELS_SIZE_MAX, LabelsError, is_legacy_name};
 use crate::limits::Limits;
 use crate::outcome::Reason;
 
-/// Checks and sorts the labels of a series. `texts` is scratch.
+/// Checks and sorts the labels of a series. `strings` is reused memory.
 ///
 /// # Errors
-/// The first reason found why Prometheus, or a limit, refuses them.
+/// The first reason why Prometheus, or a limit, rejects them.
 pub(crate) fn parse<'a>(
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     limits: &Limits,
-    texts: &mut Vec<(&'a str, &'a str)>,
+    strings: &mut Vec<(&'a str, &'a str)>,
 ) -> Result<Labels, Reason> {
-    texts.clear();
+    strings.clear();
     let mut size = 0;
     for (name, value) in pairs {
-        check_pair(texts.len(), name, value, &mut size, limits)?;
-        texts.push((text(name)?, text(value)?));
+        check_pair(strings.len(), name, value, &mut size, limits)?;
+        strings.push((utf8(name)?, utf8(value)?));
     }
-    build(texts)
+    build(strings)
 }
 
-/// As [`parse`], of texts.
+/// As [`parse`], of valid UTF-8.
 ///
 /// # Errors
 /// As [`parse`].
-pub(crate) fn parse_texts(texts: &mut [(&str, &str)], limits: &Limits) -> Result<Labels, Reason> {
+pub(crate) fn parse_strings(strings: &mut [(&str, &str)], limits: &Limits) -> Result<Labels, Reason> {
     let mut size = 0;
-    for (idx, (name, value)) in texts.iter().enumerate() {
+    for (idx, (name, value)) in strings.iter().enumerate() {
         check_pair(idx, name.as_bytes(), value.as_bytes(), &mut size, limits)?;
     }
-    build(texts)
+    build(strings)
 }
 
-/// Checks the sizes of a label; `size` is that of all before it.
+/// Checks the sizes of a label; `size` is the size of all labels before it.
 #[inline]
 fn check_pair(idx: usize, name: &[u8], value: &[u8], size: &mut usize, limits: &Limits) -> Result<(), Reason> {
     if idx >= limits.labels_per_series_max {
@@ -55,17 +55,17 @@ fn check_pair(idx: usize, name: &[u8], value: &[u8], size: &mut usize, limits: &
     if value.len() > limits.label_value_size_max {
         return Err(Reason::LabelValueTooLong);
     }
-    // The store would refuse it with an error that looks as if a retry could help. Checked before it is copied: symbols
-    // make large label sets of few bytes.
+    // The store would refuse it with an error that suggests a retry. Checked before the copy: symbols make large label
+    // sets of few bytes.
     *size += name.len() + value.len();
     if *size > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(()) }
 }
 
-fn build(texts: &mut [(&str, &str)]) -> Result<Labels, Reason> {
-    check(Labels::from_unsorted(texts).map_err(|refused| reason(&refused))?)
+fn build(strings: &mut [(&str, &str)]) -> Result<Labels, Reason> {
+    check(Labels::from_unsorted(strings).map_err(|refused| reason(&refused))?)
 }
 
-/// Checks what rules, too, can make wrong: a label set has a metric name and a size that the store takes.
+/// Checks what relabelling can break too: the metric name, and the size.
 pub(crate) fn check(labels: Labels) -> Result<Labels, Reason> {
     if labels.metric_name().is_empty() {
         return Err(Reason::MissingMetricName);
@@ -73,7 +73,7 @@ pub(crate) fn check(labels: Labels) -> Result<Labels, Reason> {
     if labels.size() > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(labels) }
 }
 
-/// Returns the reason for what the store's labels refuse.
+/// Returns the reason of an error of [`Labels`].
 pub(crate) fn reason(refused: &LabelsError) -> Reason {
     match refused {
         LabelsError::EmptyName => Reason::EmptyLabelName,
@@ -81,7 +81,7 @@ pub(crate) fn reason(refused: &LabelsError) -> Reason {
     }
 }
 
-/// Prints a label set of any bytes as it was sent, as Prometheus prints one, cut at some [`PRINT_SIZE_MAX`] bytes.
+/// Prints label pairs of any bytes like Prometheus, truncated after about [`PRINT_SIZE_MAX`] bytes.
 pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> String {
     let mut out = String::from("{");
     for (i, (name, value)) in pairs.enumerate() {
@@ -99,11 +99,11 @@ pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> St
     out
 }
 
-fn text(bytes: &[u8]) -> Result<&str, Reason> {
+fn utf8(bytes: &[u8]) -> Result<&str, Reason> {
     std::str::from_utf8(bytes).map_err(|_| Reason::InvalidUtf8)
 }
 
-/// Returns text for a message: what is not UTF-8 is replaced, what is long is cut.
+/// Returns bytes as a string for a message: invalid UTF-8 is replaced, long values are truncated.
 pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
     if bytes.len() <= EXCERPT_SIZE_MAX {
         return String::from_utf8_lossy(bytes);
@@ -111,7 +111,7 @@ pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&bytes[..EXCERPT_SIZE_MAX]).into_owned() + "...")
 }
 
-/// Size after which no further label is printed. A sender logs about a kilobyte of the answer.
+/// Size after which no further label is printed. A sender logs about a kilobyte of the response.
 const PRINT_SIZE_MAX: usize = 256;
 const EXCERPT_SIZE_MAX: usize = 64;
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prometheus_refuses_is_refused_with_its_reason() {
+    fn invalid_label_sets_have_the_reasons_of_prometheus() {
         check(&[], Err(Reason::MissingMetricName));
         check(&[(b"job", b"x")], Err(Reason::MissingMetricName));
         check(&[(b"__name__", b"")], Err(Reason::MissingMetricName));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_to_the_byte() {
+    fn limits_are_exact() {
         check(&[(b"__name__", b"1234")], Ok(r#"{__name__="1234"}"#));
         check(&[(b"__name__", b"12345")], Err(Reason::LabelValueTooLong));
         check(&[(b"__name__", b"up"), (b"123456789", b"")], Err(Reason::LabelNameTooLong));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_are_short_whatever_was_sent() {
+    fn examples_are_short_for_any_label_set() {
         let long = vec![0xff; 100_000];
         let pairs: Vec<(&[u8], &[u8])> = vec![(&long, &long); 1000];
         let printed = print(pairs.into_iter());

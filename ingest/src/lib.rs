@@ -1,31 +1,30 @@
-//! The bytes of a write request, up to samples accepted by the store.
+//! The write path: from the bytes of a write request to samples in the store.
 //!
 //! # Life of a write request
-//! 1. [`Receiver::write`] takes the body as it came over the wire. Its size and the size that its snappy header
-//!    declares are checked against [`Limits`] before anything is allocated, and both are reserved from the bytes in
-//!    flight (`admission`); where there is no room it waits a little, and then the sender is asked to come again.
-//! 2. `remote_write` decompresses into a pooled buffer and decodes in place: samples and places of label sets go to flat
-//!    columns of a [`DecodedBatch`], strings stay where they are. Each label set is hashed as it lies in the message.
-//! 3. `route` looks the hashes up: a series seen before is a handle, a label set refused before is the reason why.
-//!    Only what is unknown has its labels parsed and checked (`label_set`). Of HA pairs (`ha`) only the series of the
-//!    replica that leads go on. Then the rules of `relabel` keep, rewrite or drop it; a dropped label set is a route too.
-//!    What is left is looked up in the store. A series that it does not have is made if its team's budget (`budget`) and a
-//!    turn (`turns`) allow it now; else the request waits with it (`waiting`) when the rest is stored. Who makes series
-//!    gives way to requests of known ones (`precedence`).
-//! 4. `append` hands samples and exemplars to the store and resolves series again that have moved in memory meanwhile.
-//! 5. What was not stored is counted per [`Reason`] with one example ([`Rejects`]); the rest is stored.
+//! 1. [`Receiver::write`] takes the body as received. Its size, and the size that its snappy header declares, are checked
+//!    against [`Limits`] before anything is allocated. Then admission control ([`admission`]) lets it in.
+//! 2. `remote_write` decompresses it into a reused buffer and decodes it in place: samples and the spans of label sets go
+//!    to flat columns (`batch`), strings stay where they are. Each label set is hashed as it is encoded. `otlp` and `text`
+//!    build the same batch.
+//! 3. `route` looks the hashes up. A known series is a handle; a known dropped or rejected label set costs one look-up too.
+//! 4. `resolve` takes an unknown label set: `label_set` parses and checks it, `ha` deduplicates it, `relabel` drops or
+//!    rewrites it, and the store looks it up.
+//! 5. `request` stores the samples of known series, and creates new series as far as their team's budget and admission
+//!    control allow at once. The rest of the request is deferred, queued, and stored in later passes.
+//! 6. `append` hands samples and exemplars to the store, and resolves series again that have moved in memory.
+//! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejects`] per [`Reason`], each with one
+//!    example.
 //!
 //! # Invariants
-//! 1. A request with a malformed byte stores nothing: it is decoded whole before the first append.
-//! 2. [`Written`] says of every sample, exemplar, native histogram and metadata entry of the request that it is stored,
-//!    or is in [`Rejects`], or for exemplars in [`ExemplarCounts`].
+//! 1. A request with a malformed byte stores nothing: it is decoded completely before the first append.
+//! 2. Every sample, exemplar, native histogram and metadata entry of a request is counted once in [`Written`].
 //! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part may be stored, and
-//!    [`WriteError::Cut`] says which; after the others nothing is. To send the request again is safe in every case: the
-//!    store keeps nothing twice.
-//! 4. Memory is bounded by [`Limits`] whatever the bytes say.
+//!    [`WriteError::Cut`] says which; after the other errors nothing is. A retry is always safe: the store stores nothing
+//!    twice.
+//! 4. Memory is bounded by [`Limits`], whatever the bytes are.
 //!
-//! Threads: a [`Receiver`] is shared; each request runs on its caller's thread, without waiting for another one but for
-//! the short locks of the route cache, of the store's shards and of budgets, and where something is scarce.
+//! Threads: all request threads share one [`Receiver`], and each request runs on its caller's thread. It waits for others
+//! only at the short locks of the route cache, the store's shards and the budgets, and where admission control says so.
 
 #![forbid(unsafe_code)]
 
@@ -44,6 +43,7 @@ mod receiver;
 pub mod relabel;
 pub mod remote_write;
 mod request;
+mod resolve;
 mod route;
 pub mod text;
 
@@ -51,7 +51,7 @@ pub use admission::Origin;
 pub use compression::Compression;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
-pub use outcome::{Example, ExemplarCounts, ExemplarRefusal, Reason, Reject, Rejects, Written};
-pub use persisted_state::StateFound;
+pub use outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written};
+pub use persisted_state::LoadOutcome;
 pub use receiver::{Receiver, stats::Stats};
 pub use route::RouteStats;

@@ -1,21 +1,20 @@
-//! What bounds a write request. docs/limits.md says what the sender gets for each.
+//! The limits of a write request. docs/limits.md has the response to each violation.
 
 use std::time::Duration;
 
 use crate::error::WriteError;
 
-/// Bounds of ingestion. A field says its unit; its flag is `--ingest.` and the field's name with dashes.
+/// Limits of ingestion. The flag of a field is `--ingest.` and its name with dashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a request body as it comes over the wire. Default 32 MiB. The HTTP layer stops reading there.
+    /// Bytes of a request body as received. Default 32 MiB. The HTTP layer stops reading there.
     pub body_size_max: usize,
-    /// Bytes of a request body after decompression, by its own declaration, at most `u32::MAX`. Default 32 MiB, as in
-    /// Prometheus.
+    /// Bytes of a decompressed request body, as declared, at most `u32::MAX`. Default 32 MiB, as in Prometheus.
     pub decompressed_size_max: usize,
     /// Series in a request, with or without samples. Default 500,000.
     pub series_per_request_max: usize,
-    /// Samples in a request, floats and histograms, and as many exemplars and symbols. Default 2,000,000. A sample may take two bytes of
-    /// a body but 48 of memory, hence the count has a bound besides the size.
+    /// Samples in a request, floats and histograms; also exemplars, and symbols. Default 2,000,000. A sample may take two
+    /// bytes of a body but 48 of memory, so its count has a limit too.
     pub samples_per_request_max: usize,
     /// Metadata entries in a request. Default 100,000.
     pub families_per_request_max: usize,
@@ -25,18 +24,18 @@ pub struct Limits {
     pub label_name_size_max: usize,
     /// Bytes of a label value. Default 65,536.
     pub label_value_size_max: usize,
-    /// Bytes held by all requests being worked on: bodies, decompressed messages, decoded samples. Default 512 MiB.
-    /// A request that is alone is admitted whatever its size, so that this limit cannot starve one that the others allow.
+    /// Bytes of memory of all requests at work: bodies, decompressed messages, decoded samples. Default 512 MiB. A request
+    /// that is alone gets any size, so that this limit cannot starve a request that the others allow.
     pub bytes_in_flight_max: usize,
-    /// Bytes of the route cache. Default 1 GiB, some 30 million series at 28 bytes a slot, four of five slots filled;
-    /// memory is taken as series come. Not under 70 KiB, the smallest cache there is.
+    /// Bytes of the route cache, allocated as series arrive. Default 1 GiB: 30 million series, at 28 bytes a slot and four
+    /// of five slots filled. At least 70 KiB.
     pub route_cache_size_max: usize,
-    /// How long a request waits for what is scarce at the moment before its sender is told to come again. Default 2 s.
-    pub admission_wait: Duration,
-    /// Requests that make series at the same time; others wait for their turn. Default 1.
+    /// How long a request waits for an exhausted resource before it is refused. Default 2 s.
+    pub queue_timeout: Duration,
+    /// Requests that create series at the same time; others are queued. Default 1.
     pub creation_concurrency_max: usize,
-    /// Requests that wait at the same time. Default 256. They hold at most a quarter of `bytes_in_flight_max`.
-    pub waiting_max: usize,
+    /// Queued requests. Default 256. They hold at most a quarter of `bytes_in_flight_max`.
+    pub queued_requests_max: usize,
 }
 
 impl Default for Limits {
@@ -52,9 +51,9 @@ impl Default for Limits {
             label_value_size_max: 65_536,
             bytes_in_flight_max: 512 << 20,
             route_cache_size_max: 1 << 30,
-            admission_wait: Duration::from_secs(2),
+            queue_timeout: Duration::from_secs(2),
             creation_concurrency_max: 1,
-            waiting_max: 256,
+            queued_requests_max: 256,
         }
     }
 }
@@ -64,7 +63,7 @@ impl Limits {
         check("body size in bytes", "--ingest.body-size-max", size as u64, self.body_size_max)
     }
 
-    /// `size` is what the sender declared, of whatever width.
+    /// `size` is the size that the sender declares.
     pub(crate) fn check_decompressed(&self, size: u64) -> Result<(), WriteError> {
         let limit = self.decompressed_size_max.min(u32::MAX as usize);
         check("decompressed size in bytes", "--ingest.decompressed-size-max", size, limit)
@@ -72,59 +71,47 @@ impl Limits {
 
     #[inline]
     pub(crate) fn check_series(&self, n_series: usize) -> Result<(), WriteError> {
-        check(
-            "number of series",
-            "--ingest.series-per-request-max",
-            n_series as u64,
-            self.series_per_request_max.min(u32::MAX as usize),
-        )
+        let limit = self.series_per_request_max.min(u32::MAX as usize);
+        check("number of series", "--ingest.series-per-request-max", n_series as u64, limit)
     }
 
     #[inline]
     pub(crate) fn check_samples(&self, n_samples: usize) -> Result<(), WriteError> {
-        check(
-            "number of samples",
-            "--ingest.samples-per-request-max",
-            n_samples as u64,
-            self.samples_per_request_max.min(u32::MAX as usize),
-        )
+        self.check_count("number of samples", n_samples)
     }
 
-    /// Exemplars are bounded as samples are, besides them.
+    /// Exemplars have the same limit as samples.
     #[inline]
     pub(crate) fn check_exemplars(&self, n_exemplars: usize) -> Result<(), WriteError> {
-        check(
-            "number of exemplars",
-            "--ingest.samples-per-request-max",
-            n_exemplars as u64,
-            self.samples_per_request_max.min(u32::MAX as usize),
-        )
+        self.check_count("number of exemplars", n_exemplars)
     }
 
-    /// Symbols of version 2.0 are bounded as samples are, besides them: each takes 24 bytes of memory.
+    /// Symbols of version 2.0 have the same limit as samples: each takes 24 bytes of memory.
     #[inline]
     pub(crate) fn check_symbols(&self, n_symbols: usize) -> Result<(), WriteError> {
-        check("number of symbols", "--ingest.samples-per-request-max", n_symbols as u64, self.samples_per_request_max)
+        self.check_count("number of symbols", n_symbols)
     }
 
-    /// `size` is that of all label sets of a request with their symbols in place.
+    #[inline]
+    fn check_count(&self, what: &'static str, n: usize) -> Result<(), WriteError> {
+        let limit = self.samples_per_request_max.min(u32::MAX as usize);
+        check(what, "--ingest.samples-per-request-max", n as u64, limit)
+    }
+
+    /// `size` is that of all label sets of a request with symbols resolved.
     #[inline]
     pub(crate) fn check_resolved(&self, size: u64) -> Result<(), WriteError> {
         let limit = self.decompressed_size_max as u64 * RESOLVED_FACTOR;
         if size <= limit {
             return Ok(());
         }
-        let what = "size in bytes of label sets with their symbols in place";
+        let what = "size in bytes of label sets with resolved symbols";
         Err(WriteError::TooLarge { what, size, limit, flag: "--ingest.decompressed-size-max (times 8)" })
     }
 
     pub(crate) fn check_families(&self, n_families: usize) -> Result<(), WriteError> {
-        check(
-            "number of metadata entries",
-            "--ingest.families-per-request-max",
-            n_families as u64,
-            self.families_per_request_max,
-        )
+        let flag = "--ingest.families-per-request-max";
+        check("number of metadata entries", flag, n_families as u64, self.families_per_request_max)
     }
 }
 
@@ -134,7 +121,7 @@ fn check(what: &'static str, flag: &'static str, size: u64, limit: usize) -> Res
     if size <= limit { Ok(()) } else { Err(WriteError::TooLarge { what, size, limit, flag }) }
 }
 
-/// How many times [`Limits::decompressed_size_max`] the label sets of a request may take as text.
+/// The label sets of a request, with symbols resolved, may take this many times [`Limits::decompressed_size_max`].
 pub(crate) const RESOLVED_FACTOR: u64 = 8;
-/// The most clusters of HA pairs that are known at a time.
+/// Maximum number of clusters of HA pairs.
 pub(crate) const CLUSTERS_MAX: usize = 1_024;

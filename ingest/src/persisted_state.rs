@@ -1,9 +1,9 @@
-//! A state that is kept in a small file across restarts, for those that change seldom: read once, written at each change.
+//! A state that is persisted in a small file: read once, and replaced as a whole at each change.
 //!
-//! Used by `ha` and `relabel`. What cannot be written counts, and is written later: what is decided stands meanwhile, since
-//! without the disk no sample of anybody is stored for long.
+//! Used by `ha` and `relabel`, whose states change rarely. A failed write is counted and repeated later; the state in
+//! memory holds meanwhile, since no sample is stored for long without the disk either.
 //!
-//! Threads: none of its own; the lock of the state is held while it is written. Crash: the old file or the new one.
+//! Threads: none of its own; the state's lock is held while it is written. Crash: the old file or the new one.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,77 +11,207 @@ use std::sync::Arc;
 
 use varve_tsdb::fs::{Fs, StateFile, StateFileError};
 
-/// What was found where a state is kept.
+/// What was found at the path of a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StateFound {
-    /// Nothing is wrong.
-    Sound,
-    /// A file of this newer version, which is left as it is; no file is written.
-    Newer(u8),
-    /// A file that cannot be read, and why. It is kept aside.
+pub enum LoadOutcome {
+    /// A valid file, or none.
+    Valid,
+    /// A file of this newer version. It stays, and nothing is persisted.
+    NewerVersion(u8),
+    /// A file that cannot be read, and why. It is renamed to `*.damaged`.
     Damaged(String),
 }
 
-/// Where a state is kept.
+/// The file of a state.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct PersistedState {
     kind: StateFile,
-    /// `None` if it is not kept, or what is there must stay.
+    /// `None` if nothing is persisted.
     place: Option<(Arc<dyn Fs>, PathBuf)>,
-    is_unsaved: bool,
-    n_unsaved: u64,
+    is_dirty: bool,
+    n_write_failures: u64,
 }
 
-impl Kept {
-    /// Keeps nothing.
-    pub(crate) fn nowhere(kind: StateFile) -> Self {
-        Self { kind, place: None, is_unsaved: false, n_unsaved: 0 }
+impl PersistedState {
+    /// Persists nothing.
+    pub(crate) fn in_memory(kind: StateFile) -> Self {
+        Self { kind, place: None, is_dirty: false, n_write_failures: 0 }
     }
 
-    /// Reads a state from the file `path` in a folder that exists. `decode` returns `None` of a payload that no state has.
+    /// Reads a state from the file `path`, in a directory that exists. `decode` returns `None` for an invalid payload.
     pub(crate) fn open<T: Default>(
         kind: StateFile,
         fs: Arc<dyn Fs>,
         path: PathBuf,
         decode: impl FnOnce(&[u8]) -> Option<T>,
-    ) -> (T, Self, StateFound) {
+    ) -> (T, Self, LoadOutcome) {
         let read = kind.read(&*fs, &path).and_then(|payload| match payload {
             None => Ok(T::default()),
-            Some(payload) => decode(&payload).ok_or_else(|| StateFileError::damaged("it holds what no state can")),
+            Some(payload) => decode(&payload).ok_or_else(|| StateFileError::damaged("its payload is invalid")),
         });
-        let (state, keeps, found) = match read {
-            Ok(state) => (state, true, StateFound::Sound),
-            Err(StateFileError::Newer(version)) => (T::default(), false, StateFound::Newer(version)),
+        let (state, is_persisted, outcome) = match read {
+            Ok(state) => (state, true, LoadOutcome::Valid),
+            Err(StateFileError::Newer(version)) => (T::default(), false, LoadOutcome::NewerVersion(version)),
             Err(StateFileError::Unreadable(reason)) => {
-                let is_aside = fs.rename(&path, &path.with_extension("damaged")).is_ok();
-                (T::default(), is_aside, StateFound::Damaged(reason))
+                let is_renamed = fs.rename(&path, &path.with_extension("damaged")).is_ok();
+                (T::default(), is_renamed, LoadOutcome::Damaged(reason))
             }
         };
-        (state, Self { place: keeps.then_some((fs, path)), ..Self::nowhere(kind) }, found)
+        (state, Self { place: is_persisted.then_some((fs, path)), ..Self::in_memory(kind) }, outcome)
     }
 
-    /// Counts the times that a change could not be written.
-    pub(crate) fn n_unsaved(&self) -> u64 {
-        self.n_unsaved
+    /// Returns how often a change could not be written.
+    pub(crate) fn n_write_failures(&self) -> u64 {
+        self.n_write_failures
     }
 
-    /// Writes a state that has changed.
-    pub(crate) fn change(&mut self, payload: &[u8]) {
-        self.n_unsaved += u64::from(self.write(payload).is_err());
+    /// Writes a changed state. A failure is counted.
+    pub(crate) fn write(&mut self, payload: &[u8]) {
+        self.n_write_failures += u64::from(self.replace(payload).is_err());
     }
 
     /// Writes the state if its last change could not be written.
     ///
     /// # Errors
-    /// If it cannot be written now either; what was there is there still.
+    /// If the write fails again; the file is unchanged then.
     pub(crate) fn save(&mut self, payload: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
-        if self.is_unsaved { self.write(&payload()) } else { Ok(()) }
+        if self.is_dirty { self.replace(&payload()) } else { Ok(()) }
     }
 
-    fn write(&mut self, payload: &[u8]) -> io::Result<()> {
+    fn replace(&mut self, payload: &[u8]) -> io::Result<()> {
         let Some((fs, path)) = &self.place else { return Ok(()) };
-        let written = self.kind.replace(&**fs, path, payload);
-        self.is_unsaved = written.is_err();
-        written
+        let replaced = self.kind.replace(&**fs, path, payload);
+        self.is_dirty = replaced.is_err();
+        replaced
+    }
+}
+
+/// Puts a string's size as u16, and the string.
+pub(crate) fn put_string(bytes: &mut Vec<u8>, string: &str) {
+    let size = u16::try_from(string.len()).expect("persisted strings are bounded");
+    bytes.extend_from_slice(&size.to_le_bytes());
+    bytes.extend_from_slice(string.as_bytes());
+}
+
+/// Reads a payload; each read is `None` past the end or beyond its bound.
+pub(crate) struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(payload: &'a [u8]) -> Self {
+        Self(payload)
+    }
+
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    /// Reads a u16 of at most `max`.
+    pub(crate) fn len(&mut self, max: usize) -> Option<usize> {
+        let len = usize::from(u16::from_le_bytes(self.bytes()?));
+        (len <= max).then_some(len)
+    }
+
+    /// Reads a string of at most `size_max` bytes.
+    pub(crate) fn string(&mut self, size_max: usize) -> Option<&'a str> {
+        let size = self.len(size_max)?;
+        let (string, rest) = self.0.split_at_checked(size)?;
+        self.0 = rest;
+        std::str::from_utf8(string).ok()
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use varve_tsdb::fs::{Fault, MemFs, PowerCut};
+
+    use super::*;
+
+    const KIND: StateFile = StateFile { magic: *b"TEST", version: 1, payload_size_max: 100 };
+    const PATH: &str = "/data/state";
+
+    fn disk() -> MemFs {
+        let fs = MemFs::new();
+        fs.create_dir(Path::new("/data")).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
+        fs
+    }
+
+    fn open(fs: &MemFs) -> (String, PersistedState, LoadOutcome) {
+        let decode = |payload: &[u8]| {
+            let mut cursor = Cursor::new(payload);
+            let string = cursor.string(8)?.to_owned();
+            cursor.is_at_end().then_some(string)
+        };
+        PersistedState::open(KIND, Arc::new(fs.clone()), PATH.into(), decode)
+    }
+
+    fn payload(string: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put_string(&mut bytes, string);
+        bytes
+    }
+
+    #[test]
+    fn a_damaged_file_is_renamed_and_a_newer_one_stays() {
+        let fs = disk();
+        let (_, mut file, outcome) = open(&fs);
+        assert_eq!(outcome, LoadOutcome::Valid);
+        file.write(&payload("state"));
+        assert_eq!((open(&fs).0.as_str(), open(&fs).2), ("state", LoadOutcome::Valid));
+        let bytes = fs.read(Path::new(PATH), 1_000).unwrap();
+        let put = |bytes: &[u8]| {
+            let fs = disk();
+            fs.create(Path::new(PATH)).unwrap().append(bytes).unwrap();
+            fs
+        };
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x80;
+            for damaged in [&flipped[..], &bytes[..at]] {
+                let fs = put(damaged);
+                match open(&fs).2 {
+                    LoadOutcome::Damaged(_) => {
+                        assert_eq!(fs.read(Path::new("/data/state.damaged"), 1_000).unwrap(), damaged);
+                    }
+                    LoadOutcome::NewerVersion(_) => assert_eq!(at, 4, "the version"),
+                    LoadOutcome::Valid => panic!("{at}: accepted"),
+                }
+            }
+        }
+        let mut newer = bytes;
+        newer[4] = 2;
+        let fs = put(&newer);
+        let (state, mut file, outcome) = open(&fs);
+        assert_eq!((state.as_str(), outcome), ("", LoadOutcome::NewerVersion(2)));
+        file.write(&payload("other"));
+        assert_eq!(fs.read(Path::new(PATH), 1_000).unwrap(), newer);
+    }
+
+    #[test]
+    fn a_failed_write_is_counted_and_repeated() {
+        let fs = disk();
+        let (_, mut file, _) = open(&fs);
+        fs.fail_at(fs.n_operations() + 1, Fault::Fails(io::ErrorKind::StorageFull));
+        file.write(&payload("state"));
+        assert_eq!(file.n_write_failures(), 1);
+        file.save(|| payload("state")).unwrap();
+        assert_eq!(open(&fs.crash(PowerCut::LosesAll)).0, "state");
+    }
+
+    #[test]
+    fn a_payload_beyond_a_bound_is_invalid() {
+        for invalid in [&[9, 0][..], &[1, 0], &[1, 0, 0xff], &[1, 0, b'a', 0]] {
+            let fs = disk();
+            open(&fs).1.write(invalid);
+            assert_eq!(open(&fs).2, LoadOutcome::Damaged("its payload is invalid".into()), "{invalid:?}");
+        }
     }
 }

@@ -1,360 +1,244 @@
-//! A decoded request on its way into the store: each series by its route, or resolved, then its samples and exemplars.
+//! A decoded request on its way into the store, in passes over its series.
 //!
-//! Used by `pipeline`. Known series do not wait for new ones: the first go stores theirs, and as many new ones as there are
-//! turns and budgets for; further goes have the rest (`waiting`). Where the store makes no series, known ones are stored
-//! all the same.
+//! Used by `receiver`. The first pass stores the samples of known series and creates new ones as far as admission control
+//! allows without waiting. Each later pass waits in the queue first, and takes the series deferred by the pass before. If
+//! the store cannot create a series, the samples of known series are stored before the error is returned.
 
 use std::sync::Arc;
 
-use varve_tsdb::{Db, Labels, SeriesHandle};
+use varve_tsdb::SeriesHandle;
 
-use crate::admission::priority::{First, SERIES_BETWEEN};
-use crate::admission::semaphore::Turn;
-use crate::admission::{Door, Lasting, Origin, Refusal, Rest, Team};
+use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
 use crate::append::{Outgoing, Source, append, exemplars, metadata};
-use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry, SeriesSamples, Version};
+use crate::batch::{HistogramEntry, SeriesEntry, SeriesSamples};
 use crate::error::WriteError;
-use crate::ha::{Judged, Standing};
-use crate::label_set;
-use crate::limits::Limits;
-use crate::outcome::{Example, ExemplarRefusal, Reason, Rejects, Written};
-use crate::relabel::{Ruled, Ruling, Verdict};
+use crate::outcome::{Example, ExemplarRejection, Reason, Rejects, SampleCounts, Written};
+use crate::relabel::Attribution;
+use crate::remote_write::histogram;
 use crate::remote_write::wire::Reader;
-use crate::remote_write::{LabelPairs, histogram, label_pairs, v1};
-use crate::route::{Route, RouteCache, Scope};
+use crate::resolve::{Resolved, Resolver};
+use crate::route::Route;
 
-/// What a request works with.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
-    pub(crate) db: &'a Db,
-    pub(crate) limits: &'a Limits,
-    pub(crate) routes: &'a RouteCache,
-    pub(crate) ruling: &'a Ruling,
-    pub(crate) standing: &'a Standing<'a>,
-    pub(crate) door: &'a Door,
-    pub(crate) origin: &'a Origin<'a>,
-    /// The team that the sender names.
-    pub(crate) team: Option<Team>,
-    /// What its routes depend on.
-    pub(crate) scope: Scope,
-    /// Bytes that it holds.
-    pub(crate) size: usize,
-}
-
-/// A decoded request on its way into the store.
+/// A decoded request that is being stored.
 pub(crate) struct Request<'a> {
-    context: Context<'a>,
-    message: &'a [u8],
-    batch: &'a DecodedBatch,
+    resolver: Resolver<'a>,
+    permit: Permit<'a>,
     rejects: Rejects,
-    /// What is not stored yet.
-    rest: Rest,
-    /// The turn of the go at hand: `None` if nobody has asked for one yet.
-    turn: Option<Option<Turn<'a>>>,
-    /// As long as all of its series are known, as far as it has come, and it waits for nothing.
-    first: Option<First<'a>>,
-    /// Series that it has made in this go, and those that it has looked up and the store does not have.
-    n_made: usize,
+    deferred: Deferred,
+    /// Series that this pass created, and those that it looked up without finding them.
+    n_created: usize,
     n_unknown: usize,
-    n_stored: u64,
-    /// Histograms that were handed to the store.
-    n_histograms: u64,
-    /// Samples that rules have dropped, and how many of them are histograms.
-    n_dropped: u64,
-    n_dropped_histograms: u64,
-    /// Likewise of those that another replica of their pair stores.
-    n_left_out: u64,
-    n_left_out_histograms: u64,
-    /// Those of them that are of the request's own pair, whose count is noted once.
-    n_left_out_own: u64,
-    /// Memory for the labels of one series.
-    texts: Vec<(&'a str, &'a str)>,
+    /// Why this pass creates no more series.
+    creation_error: Option<WriteError>,
+    stored: SampleCounts,
+    dropped: SampleCounts,
+    deduplicated: SampleCounts,
+    /// Deduplicated samples of the request's own replica, which are counted once.
+    n_own_deduplicated: u64,
 }
 
 impl<'a> Request<'a> {
-    /// Begins with a decoded message; `rejects` has what was refused before.
-    pub(crate) fn new(context: Context<'a>, (message, batch): (&'a [u8], &'a DecodedBatch), rejects: Rejects) -> Self {
+    /// Starts with the rejects of decoding.
+    pub(crate) fn new(resolver: Resolver<'a>, permit: Permit<'a>, rejects: Rejects) -> Self {
         Self {
-            context,
-            message,
-            batch,
+            resolver,
+            permit,
             rejects,
-            rest: Rest::default(),
-            turn: None,
-            first: Some(context.door.precedence.go_first()),
-            n_made: 0,
+            deferred: Deferred::default(),
+            n_created: 0,
             n_unknown: 0,
-            n_stored: 0,
-            n_histograms: 0,
-            n_dropped: 0,
-            n_dropped_histograms: 0,
-            n_left_out: 0,
-            n_left_out_histograms: 0,
-            n_left_out_own: 0,
-            texts: Vec::new(),
+            creation_error: None,
+            stored: SampleCounts::default(),
+            dropped: SampleCounts::default(),
+            deduplicated: SampleCounts::default(),
+            n_own_deduplicated: 0,
         }
     }
 
-    /// Writes it; `routes` has the route of each series that has one.
+    /// Stores the request; `routes` has the cached route of each series.
     pub(crate) fn write(mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<Written, WriteError> {
-        self.check_unknown(routes)?;
+        self.resolver.check_unknown(routes)?;
         out.clear();
-        self.ask_for_samples(routes, None, out);
-        let creation = self.push(routes, out);
-        self.push_exemplars(routes, None, out);
-        self.append(routes, out, creation)?;
-        let rest = if self.rest.series.is_empty() { Ok(()) } else { self.write_rest(routes, out) };
+        self.permit.start();
+        self.pass(None, routes, out)?;
+        let deferred = if self.deferred.series.is_empty() { Ok(()) } else { self.write_deferred(routes, out) };
         self.count(out);
-        rest?;
-        let (samples_stored, rejects) = (self.n_stored, std::mem::take(&mut self.rejects));
-        let histograms_stored = self.n_histograms - out.histograms_rejected;
-        let exemplars = std::mem::take(&mut out.exemplars);
+        deferred?;
+        self.stored.histograms -= out.histograms_rejected;
         let mut written = Written {
-            samples_stored,
-            histograms_stored,
-            samples_dropped: self.n_dropped,
-            histograms_dropped: self.n_dropped_histograms,
-            samples_left_out: self.n_left_out,
-            histograms_left_out: self.n_left_out_histograms,
-            exemplars,
-            rejects,
+            stored: self.stored,
+            dropped: self.dropped,
+            deduplicated: self.deduplicated,
+            exemplars: std::mem::take(&mut out.exemplars),
+            rejects: self.rejects,
             ignored: Rejects::default(),
         };
-        let refused = if self.is_v2() { &mut written.ignored } else { &mut written.rejects };
-        metadata::write(self.context.db, self.message, &self.batch.families, refused)?;
+        let rejects = if self.resolver.is_v2() { &mut written.ignored } else { &mut written.rejects };
+        metadata::write(self.resolver.db, self.resolver.message, &self.resolver.batch.families, rejects)?;
         Ok(written)
     }
 
-    /// Goes on with what was left, until nothing is or time is over.
-    fn write_rest(&mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
-        let Context { door, origin, size, .. } = self.context;
-        self.first = None;
-        let waiting = door.wait(origin, size, &self.rest)?;
-        let mut is_stuck = false;
-        while !self.rest.series.is_empty() {
-            // Without a pause only where all that was missing is a turn.
-            if is_stuck || self.rest.is_scarce() {
-                waiting.pause(&self.rest)?;
+    /// Stores the deferred series, in as many passes as it takes.
+    fn write_deferred(&mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
+        self.permit.enqueue(&self.deferred)?;
+        let mut stored_nothing = false;
+        while !self.deferred.series.is_empty() {
+            self.permit.wait_for_rates(&self.deferred, stored_nothing)?;
+            // Known series need no permit: they are deferred by the rate of their team's samples.
+            if self.deferred.series.iter().any(|&(idx, _)| routes[idx as usize].is_none()) {
+                self.permit.wait_to_create(&self.deferred)?;
             }
-            // What is known already needs no turn: it is left of teams that send too many samples.
-            if self.rest.series.iter().any(|&(tag, _)| routes[tag as usize].is_none()) {
-                self.turn = Some(Some(waiting.turn(&self.rest)?));
-            }
-            let left = self.rest.next_go();
-            out.batch.clear();
-            self.ask_for_samples(routes, Some(&left), out);
-            let creation = self.push_left(&left, routes, out);
-            self.push_exemplars(routes, Some(&left), out);
-            self.append(routes, out, creation)?;
-            is_stuck = self.rest.series.len() == left.len();
+            let series = self.deferred.take_series();
+            self.pass(Some(&series), routes, out)?;
+            stored_nothing = self.deferred.series.len() == series.len();
         }
         Ok(())
     }
 
-    /// Appends what is pushed and ends the go. Known series do not wait for new ones: theirs are stored before an error
-    /// tells the sender to repeat the request.
-    fn append(
+    /// Stores what can be stored now, of all series or of those deferred by the pass before.
+    fn pass(
         &mut self,
+        series: Option<&[(u32, Option<Team>)]>,
         routes: &mut [Option<Route>],
         out: &mut Outgoing,
-        creation: Result<(), WriteError>,
     ) -> Result<(), WriteError> {
-        (self.n_made, self.n_unknown) = (0, 0);
-        let mut rejects = std::mem::take(&mut self.rejects);
-        let appended = append(self.context.db, self, out, &mut rejects);
-        // Only now: the samples of new series take as long as those of many known ones, in the same locks.
-        self.turn = None;
-        self.rejects = rejects;
-        self.n_stored += appended?;
-        creation?;
-        for &tag in &out.homeless {
-            // The route that it had leads nowhere.
-            routes[tag as usize] = None;
-            let place = self.rest.series.partition_point(|&(other, _)| other < tag);
-            self.rest.series.insert(place, (tag, None));
+        out.batch.clear();
+        self.admit_samples(series, routes, out);
+        let pushed = match series {
+            None => self.push_all(routes, out),
+            Some(series) => self.push_deferred(series, routes, out),
+        };
+        self.push_exemplars(series, routes, out);
+        (self.n_created, self.n_unknown) = (0, 0);
+        let appended = append(self.resolver.db, &self.resolver, out, &mut self.rejects);
+        // Not before the append: the samples of new series take as long as those of many known ones, under the same locks.
+        self.permit.end_pass();
+        self.stored.total += appended?;
+        pushed?;
+        for &idx in &out.evicted {
+            routes[idx as usize] = None;
+            let place = self.deferred.series.partition_point(|&(other, _)| other < idx);
+            self.deferred.series.insert(place, (idx, None));
         }
         Ok(())
     }
 
-    /// Asks for the samples of known series if they are bounded, and holds back those of teams that send too many.
-    fn ask_for_samples(&mut self, routes: &[Option<Route>], left: Option<&[(u32, Option<Team>)]>, out: &mut Outgoing) {
-        let Context { ruling, door, .. } = self.context;
-        if !door.ledger.bounds_samples() {
+    /// Takes the samples of known series from the budgets of their teams. Teams that exceed theirs are denied.
+    fn admit_samples(&mut self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
+        let (batch, budgets) = (self.resolver.batch, self.permit.budgets());
+        if !budgets.bounds_samples() {
             return;
         }
-        let mut add = |tag: usize| {
-            if let Some(Route::Series(_, verdict)) = routes[tag] {
-                out.asked.add_any(verdict, self.batch.n_samples_of(tag));
+        let mut add = |idx: usize| {
+            if let Some(Route::Series(_, attribution)) = routes[idx] {
+                out.requested.add_any(attribution, batch.n_samples_of(idx) as u64);
             }
         };
-        match left {
+        match series {
             None => (0..routes.len()).for_each(add),
-            Some(left) => left.iter().for_each(|&(tag, _)| add(tag as usize)),
+            Some(series) => series.iter().for_each(|&(idx, _)| add(idx as usize)),
         }
-        let mut asked = Vec::new();
-        ruling.verdicts.by_team(&mut out.asked, &mut asked);
-        door.ledger.admit_samples(&asked, |team, refusal| self.rest.hold(team, refusal));
+        let mut by_team = Vec::new();
+        self.resolver.rules.attributions.by_team(&mut out.requested, &mut by_team);
+        budgets.admit_samples(&by_team, |team, denied| self.deferred.deny_samples(team, denied));
     }
 
-    /// Counts the samples that were pushed, for rules and teams, and those that were left out.
-    fn count(&self, out: &mut Outgoing) {
-        self.context.standing.count_own(self.n_left_out_own);
-        let Outgoing { tally, by_team, .. } = out;
-        self.context.ruling.verdicts.count(tally, by_team);
-        let of_teams: u64 = by_team.iter().map(|(_, n)| n).sum();
-        by_team.push((Team::NONE, self.n_stored.saturating_sub(of_teams)));
-        self.context.door.ledger.count_samples(by_team);
-        by_team.clear();
-    }
-
-    fn is_v2(&self) -> bool {
-        self.batch.version == Version::V2
-    }
-
-    /// Checks the labels that nobody has looked into yet, before anything is stored.
-    fn check_unknown(&self, routes: &[Option<Route>]) -> Result<(), WriteError> {
-        // References are checked when they are decoded.
-        let series = if self.is_v2() { &[][..] } else { &self.batch.series };
-        for (series, _) in series.iter().zip(routes).filter(|(_, route)| route.is_none()) {
-            v1::check_labels(self.message, series.labels)?;
+    fn push_all(&mut self, routes: &[Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
+        for ((idx, (series, samples)), route) in (0u32..).zip(self.resolver.batch.series()).zip(routes) {
+            self.push_series(idx, series, samples, *route, None, out)?;
         }
-        Ok(())
+        self.creation_error.take().map_or(Ok(()), Err)
     }
 
-    /// Pushes the samples of all series that can be had now. Fails with the first series that the store did not make; no
-    /// other is made after that.
-    fn push(&mut self, routes: &[Option<Route>], to: &mut Outgoing) -> Result<(), WriteError> {
-        let batch = self.batch;
-        let mut creation = Ok(());
-        for ((tag, (series, samples)), route) in (0u32..).zip(batch.series()).zip(routes) {
-            self.place((tag, series, samples), *route, None, to, &mut creation)?;
-        }
-        creation
-    }
-
-    /// Likewise of series that were left.
-    fn push_left(
+    fn push_deferred(
         &mut self,
-        left: &[(u32, Option<Team>)],
+        series: &[(u32, Option<Team>)],
         routes: &[Option<Route>],
-        to: &mut Outgoing,
+        out: &mut Outgoing,
     ) -> Result<(), WriteError> {
-        let batch = self.batch;
-        let mut creation = Ok(());
-        for &(tag, team) in left {
-            let idx = tag as usize;
-            let of = (tag, &batch.series[idx], batch.samples_of(idx));
-            self.place(of, routes[idx], team, to, &mut creation)?;
+        let batch = self.resolver.batch;
+        for &(idx, team) in series {
+            let i = idx as usize;
+            self.push_series(idx, &batch.series[i], batch.samples_of(i), routes[i], team, out)?;
         }
-        creation
+        self.creation_error.take().map_or(Ok(()), Err)
     }
 
-    /// Pushes the samples of one series, or leaves it.
-    fn place(
+    /// Pushes the samples of one series, or defers it. `team` is the team that was denied it before.
+    fn push_series(
         &mut self,
-        (tag, series, samples): (u32, &SeriesEntry, SeriesSamples<'_>),
-        route: Option<Route>,
+        idx: u32,
+        series: &SeriesEntry,
+        samples: SeriesSamples<'_>,
+        cached: Option<Route>,
         team: Option<Team>,
-        to: &mut Outgoing,
-        creation: &mut Result<(), WriteError>,
+        out: &mut Outgoing,
     ) -> Result<(), WriteError> {
-        let is_known = route.is_some();
-        let is_left_out = !is_known && self.context.standing.leaves_out(self.pairs(series));
-        let route = match route {
+        let n_histograms = self.resolver.batch.histograms_of(idx as usize).len();
+        let n = SampleCounts { total: (samples.samples.len() + n_histograms) as u64, histograms: n_histograms as u64 };
+        let is_own_standby = cached.is_none() && self.resolver.ha.is_own_standby(self.resolver.pairs(series));
+        let route = match cached {
             Some(route) => route,
-            None if is_left_out => Route::Standby,
-            None if self.is_empty(tag, samples) => match self.labels(series) {
-                Ok(_) => {
-                    self.note_empty(series);
-                    return Ok(());
-                }
-                Err(reason) => Route::Refused(reason),
-            },
-            None if creation.is_err() => return Ok(()),
-            None => match self.resolve_new(tag, series, team) {
-                Ok(Resolved::To(route)) => route,
-                Ok(Resolved::Waits(team)) => {
-                    self.rest.leave(tag, team);
-                    return Ok(());
-                }
-                Ok(Resolved::Refused) => return Ok(()),
-                Err(error) => {
-                    *creation = Err(error);
-                    return Ok(());
-                }
+            None if is_own_standby => Route::Standby,
+            None => match self.resolve(idx, series, n.total, team) {
+                Some(route) => route,
+                None => return Ok(()),
             },
         };
-        let n_histograms = self.batch.histograms_of(tag as usize).len();
-        let n_samples = samples.samples.len() + n_histograms;
         match route {
-            Route::Series(..) | Route::Dropped(_) if n_samples == 0 => self.note_empty(series),
-            Route::Series(_, verdict) if self.rest.holds_any() && self.is_held(verdict) => {
-                self.rest.leave(tag, None);
-            }
-            Route::Series(handle, verdict) => {
-                if !is_known {
-                    self.charge(verdict, n_samples);
+            Route::Series(..) | Route::Dropped(_) if n.total == 0 => self.reject_empty(idx),
+            Route::Series(_, attribution) if self.is_denied(attribution) => self.deferred.push(idx, None),
+            Route::Series(handle, attribution) => {
+                if cached.is_none() {
+                    self.charge(attribution, n.total);
                 }
-                to.tally.add(verdict, n_samples);
+                out.attributed.add(attribution, n.total);
                 for (sample, start_ms) in samples.with_starts() {
-                    to.batch.push_with_start(handle, sample, start_ms, tag);
+                    out.batch.push_with_start(handle, sample, start_ms, idx);
                 }
-                self.push_histograms(handle, tag, to)?;
+                self.push_histograms(handle, idx, out)?;
             }
-            Route::Dropped(verdict) => {
-                to.tally.add(verdict, n_samples);
-                self.n_dropped += n_samples as u64;
-                self.n_dropped_histograms += n_histograms as u64;
+            Route::Dropped(attribution) => {
+                out.attributed.add(attribution, n.total);
+                self.dropped += n;
             }
             Route::Standby => {
-                self.n_left_out += n_samples as u64;
-                self.n_left_out_histograms += n_histograms as u64;
-                if is_left_out {
-                    self.n_left_out_own += n_samples as u64;
+                self.deduplicated += n;
+                if is_own_standby {
+                    self.n_own_deduplicated += n.total;
                 } else {
-                    self.context.standing.count(self.pairs(series), n_samples as u64);
+                    self.resolver.ha.count_deduplicated(self.resolver.pairs(series), n.total);
                 }
             }
-            Route::Refused(reason) => {
-                let labels = || print(self.message, self.batch, series);
+            Route::Rejected(reason) => {
+                let labels = || self.resolver.print(idx);
                 let example = || Example::of_series(labels()).with(samples.samples.first().copied());
-                self.rejects.add(reason, 1, n_samples as u64, example);
+                self.rejects.add(reason, 1, n.total, example);
             }
         }
         Ok(())
     }
 
-    /// Takes samples of a series that had no route from its team's budget: they were not asked for.
-    fn charge(&self, verdict: Verdict, n_samples: usize) {
-        let Context { ruling, door, .. } = self.context;
-        if door.ledger.bounds_samples() {
-            door.ledger.charge_samples(ruling.verdicts.team_of(verdict), n_samples as u64);
-        }
-    }
-
-    fn is_held(&self, verdict: Verdict) -> bool {
-        self.rest.holds(self.context.ruling.verdicts.team_of(verdict))
-    }
-
-    /// Pushes the histograms of a series but for those that are none.
-    fn push_histograms(&mut self, handle: SeriesHandle, tag: u32, to: &mut Outgoing) -> Result<(), WriteError> {
-        for entry in self.batch.histograms_of(tag as usize) {
+    /// Pushes the valid histograms of a series.
+    fn push_histograms(&mut self, handle: SeriesHandle, idx: u32, out: &mut Outgoing) -> Result<(), WriteError> {
+        let batch = self.resolver.batch;
+        for entry in batch.histograms_of(idx as usize) {
             let (timestamp_ms, start_ms, checked) = match entry {
-                HistogramEntry::Sent(span) => {
-                    let sent = histogram::decode(Reader::over(self.message, *span), self.batch.version)?;
+                HistogramEntry::Encoded(span) => {
+                    let sent = histogram::decode(Reader::over(self.resolver.message, *span), batch.version)?;
                     (sent.timestamp_ms, sent.start_ms, sent.check().map(Arc::new))
                 }
-                HistogramEntry::Made { timestamp_ms, start_ms, histogram } => {
+                HistogramEntry::Decoded { timestamp_ms, start_ms, histogram } => {
                     (*timestamp_ms, *start_ms, Ok(Arc::clone(histogram)))
                 }
             };
             match checked {
                 Ok(histogram) => {
-                    to.batch.push_histogram_with_start(handle, timestamp_ms, histogram, start_ms, tag);
-                    self.n_histograms += 1;
+                    out.batch.push_histogram_with_start(handle, timestamp_ms, histogram, start_ms, idx);
+                    self.stored.histograms += 1;
                 }
                 Err(invalid) => {
-                    let labels = self.print(tag);
+                    let labels = self.resolver.print(idx);
                     let text = format!("series {labels} at {timestamp_ms}: {invalid}");
                     let example = || Example { text, labels, timestamp_ms: Some(timestamp_ms), value: None };
                     self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
@@ -364,283 +248,155 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    fn is_empty(&self, tag: u32, samples: SeriesSamples<'_>) -> bool {
-        samples.samples.is_empty() && self.batch.histograms_of(tag as usize).is_empty()
+    /// Pushes the exemplars of series that the store has by now, of all series or of those of this pass. Deferred series
+    /// keep theirs for the next pass.
+    fn push_exemplars(&self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
+        let Resolver { batch, message, .. } = self.resolver;
+        let has = |all: &[(u32, Option<Team>)], idx: u32| all.binary_search_by_key(&idx, |&(idx, _)| idx).is_ok();
+        for of_series in batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
+            let idx = of_series[0].series_idx;
+            if has(&self.deferred.series, idx) || series.is_some_and(|series| !has(series, idx)) {
+                continue;
+            }
+            if self.resolver.is_v2() && batch.has_no_samples(idx as usize) {
+                of_series.iter().for_each(|_| out.exemplars.reject(ExemplarRejection::NoSamples));
+                continue;
+            }
+            let handle = self.resolver.handle(routes[idx as usize], idx);
+            for entry in of_series {
+                match (handle, exemplars::parse(message, batch, entry)) {
+                    (Err(rejection), _) => out.exemplars.reject(rejection),
+                    (_, None) => out.exemplars.reject(ExemplarRejection::InvalidLabels),
+                    (Ok(handle), Some(exemplar)) => out.batch.push_exemplar(handle, exemplar, idx),
+                }
+            }
+        }
     }
 
-    /// Version 2.0 does not take a series without samples; 1.0 has them for nothing.
-    fn note_empty(&mut self, series: &SeriesEntry) {
-        if self.is_v2() {
-            let example = || Example::of_series(print(self.message, self.batch, series));
+    /// Returns the route of a series that the cache does not have; `None` if there is none now, which is noted.
+    fn resolve(&mut self, idx: u32, series: &SeriesEntry, n_samples: u64, team: Option<Team>) -> Option<Route> {
+        if n_samples == 0 {
+            return match self.resolver.labels(series) {
+                Ok(_) => {
+                    self.reject_empty(idx);
+                    None
+                }
+                Err(reason) => Some(Route::Rejected(reason)),
+            };
+        }
+        if self.creation_error.is_some() {
+            return None;
+        }
+        self.find_or_create(idx, series, team).unwrap_or_else(|error| {
+            self.creation_error = Some(error);
+            None
+        })
+    }
+
+    /// Resolves a series and creates it if that is allowed now; else defers or rejects it.
+    fn find_or_create(
+        &mut self,
+        idx: u32,
+        series: &SeriesEntry,
+        team: Option<Team>,
+    ) -> Result<Option<Route>, WriteError> {
+        // Resolved before, and its team is denied series in this pass too.
+        let is_denied = team.is_some_and(|team| !self.may_create(team));
+        // Without a permit the look-up would have to be repeated.
+        if is_denied || self.n_unknown >= UNKNOWN_MAX && self.permit.is_creation_over(self.n_created) {
+            self.deferred.push(idx, team);
+            return Ok(None);
+        }
+        let new = match self.resolver.resolve(series) {
+            Resolved::Route(route) => return Ok(Some(route)),
+            Resolved::New(new) => new,
+        };
+        self.n_unknown += 1;
+        if !self.may_create(new.team) {
+            self.deferred.push(idx, Some(new.team));
+            return Ok(None);
+        }
+        let grant = match self.permit.budgets().admit_series(new.team) {
+            Ok(grant) => grant,
+            Err(Denied::Permanent(limit)) => {
+                self.reject_series(idx, new.team, limit);
+                return Ok(None);
+            }
+            Err(denied) => {
+                self.deferred.deny_series(new.team, denied);
+                self.deferred.push(idx, Some(new.team));
+                return Ok(None);
+            }
+        };
+        let handle = self.resolver.db.series_for(&new.labels, new.team.group())?;
+        drop(grant);
+        self.n_created += 1;
+        if self.n_created.is_multiple_of(BUFFERED_DEFINITIONS_MAX) {
+            self.resolver.db.write_out()?;
+        }
+        self.permit.yield_after(self.n_created);
+        let route = Route::Series(handle, new.attribution(self.resolver.rules));
+        Ok(Some(self.resolver.cache(series, route, new.is_cacheable)))
+    }
+
+    /// Returns `true` if a team may create a series in this pass.
+    fn may_create(&mut self, team: Team) -> bool {
+        self.permit.may_create(self.n_created) && self.deferred.allows_series(team)
+    }
+
+    fn is_denied(&self, attribution: Attribution) -> bool {
+        self.deferred.denies_any_samples()
+            && self.deferred.denies_samples(self.resolver.rules.attributions.team_of(attribution))
+    }
+
+    /// Takes the samples of a series that had no cached route from its team's budget: they were not admitted before.
+    fn charge(&self, attribution: Attribution, n_samples: u64) {
+        let budgets = self.permit.budgets();
+        if budgets.bounds_samples() {
+            budgets.charge_samples(self.resolver.rules.attributions.team_of(attribution), n_samples);
+        }
+    }
+
+    /// Rejects a series without samples in version 2.0; version 1.0 ignores it.
+    fn reject_empty(&mut self, idx: u32) {
+        if self.resolver.is_v2() {
+            let example = || Example::of_series(self.resolver.print(idx));
             self.rejects.add(Reason::NoSamples, 1, 0, example);
         }
     }
 
-    /// Pushes the exemplars of series that the store has by now: of all, or of those that were left before this go. Those
-    /// that wait come later.
-    fn push_exemplars(&self, routes: &[Option<Route>], left: Option<&[(u32, Option<Team>)]>, out: &mut Outgoing) {
-        let has = |all: &[(u32, Option<Team>)], tag: u32| all.binary_search_by_key(&tag, |&(tag, _)| tag).is_ok();
-        for of_series in self.batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
-            let tag = of_series[0].series_idx;
-            if has(&self.rest.series, tag) || left.is_some_and(|left| !has(left, tag)) {
-                continue;
-            }
-            if self.is_v2() && self.batch.has_no_samples(tag as usize) {
-                of_series.iter().for_each(|_| out.exemplars.refuse(ExemplarRefusal::NoSamples));
-                continue;
-            }
-            let handle = self.handle_of(routes[tag as usize], tag);
-            for entry in of_series {
-                match (handle, exemplars::parse(self.message, self.batch, entry)) {
-                    (Err(refusal), _) => out.exemplars.refuse(refusal),
-                    (_, None) => out.exemplars.refuse(ExemplarRefusal::InvalidLabels),
-                    (Ok(handle), Some(exemplar)) => out.batch.push_exemplar(handle, exemplar, tag),
-                }
-            }
-        }
-    }
-
-    /// Returns where the exemplars of a series go; its samples have made it, if it had any.
-    fn handle_of(&self, route: Option<Route>, tag: u32) -> Result<SeriesHandle, ExemplarRefusal> {
-        let unknown = ExemplarRefusal::UnknownSeries;
-        match route {
-            Some(Route::Series(handle, _)) => Ok(handle),
-            Some(Route::Dropped(_)) => Err(ExemplarRefusal::Dropped),
-            Some(Route::Standby) => Err(ExemplarRefusal::Standby),
-            Some(Route::Refused(_)) => Err(unknown),
-            None => {
-                let texts = &mut Vec::new();
-                let labels = self.labels_in(&self.batch.series[tag as usize], texts).map_err(|_| unknown)?;
-                let labels = match self.context.standing.judge(labels) {
-                    Judged::Taken { labels, .. } => labels,
-                    Judged::Standby => return Err(ExemplarRefusal::Standby),
-                    Judged::Refused(_) => return Err(unknown),
-                };
-                match self.context.ruling.rules.apply(labels, &mut Vec::new()) {
-                    Ruled::Kept(labels) => self.context.db.find(&labels).ok_or(unknown),
-                    Ruled::Dropped => Err(ExemplarRefusal::Dropped),
-                    Ruled::Invalid(_) => Err(unknown),
-                }
-            }
-        }
-    }
-
-    /// Resolves a series by its labels, makes it if it may be made now, and notes where it is.
-    fn resolve_new(&mut self, tag: u32, series: &SeriesEntry, team: Option<Team>) -> Result<Resolved, WriteError> {
-        // It was looked at before, and its team gets nothing in this go.
-        if let Some(team) = team.filter(|&team| !self.may_make(team)) {
-            return Ok(Resolved::Waits(Some(team)));
-        }
-        // The look-up would have to be made again.
-        if self.n_unknown >= UNKNOWN_MAX && self.turn_is_over() {
-            return Ok(Resolved::Waits(None));
-        }
-        let mut texts = std::mem::take(&mut self.texts);
-        let looked_up = self.look_up(series, &mut texts);
-        self.texts = texts;
-        let found = match looked_up {
-            LookedUp::Route(route) => return Ok(Resolved::To(route)),
-            LookedUp::Unknown(found) => found,
+    /// Rejects a new series because a budget of active series is exhausted.
+    fn reject_series(&mut self, idx: u32, team: Team, limit: SeriesLimit) {
+        let (reason, used, limit) = match limit {
+            SeriesLimit::Team { used, limit } => (Reason::TeamSeries, used, limit),
+            SeriesLimit::Total { used, limit } => (Reason::TotalSeries, used, limit),
         };
-        let team = found.team;
-        self.n_unknown += 1;
-        if !self.may_make(team) {
-            return Ok(Resolved::Waits(Some(team)));
-        }
-        let grant = match self.context.door.ledger.admit_series(team) {
-            Ok(grant) => grant,
-            Err(Refusal::Lasting(lasting)) => {
-                self.refuse_series(tag, team, lasting);
-                return Ok(Resolved::Refused);
-            }
-            Err(refusal) => {
-                self.rest.stop_series(team, refusal);
-                return Ok(Resolved::Waits(Some(team)));
-            }
-        };
-        let handle = self.context.db.series_for(&found.labels, team.group())?;
-        drop(grant);
-        self.n_made += 1;
-        self.make_room()?;
-        let route = Route::Series(handle, found.verdict(self.context.ruling));
-        Ok(Resolved::To(self.note_route(series, route, found.is_lasting)))
-    }
-
-    /// Leaves room for requests of known series, now and then.
-    fn make_room(&self) -> Result<(), WriteError> {
-        if self.n_made.is_multiple_of(LOGGED_AT_ONCE) {
-            self.context.db.write_out()?;
-        }
-        if self.n_made.is_multiple_of(SERIES_BETWEEN) {
-            self.context.door.precedence.give_way();
-        }
-        Ok(())
-    }
-
-    /// Tells whether a team may make a series in this go, as far as is known. Asks for a turn the first time.
-    fn may_make(&mut self, team: Team) -> bool {
-        let turns = &self.context.door.turns;
-        self.first = None;
-        self.turn.get_or_insert_with(|| turns.try_turn());
-        !self.turn_is_over() && self.rest.may_have_series(team)
-    }
-
-    /// Tells whether this go makes no more series: there was no turn, or all that one allows are made.
-    fn turn_is_over(&self) -> bool {
-        matches!(self.turn, Some(None)) || self.n_made >= MADE_PER_TURN
-    }
-
-    /// Looks a series up by its labels. What it is in the store, or what rules and checks make of it, is noted as its
-    /// route if it lasts. `texts` is scratch.
-    fn look_up(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> LookedUp {
-        let standing = self.context.standing;
-        let (route, is_lasting) = match self.labels_in(series, texts).map(|labels| standing.judge(labels)) {
-            Ok(Judged::Taken { labels, is_lasting }) => match self.rule(labels, is_lasting) {
-                LookedUp::Route(route) => (route, is_lasting),
-                unknown @ LookedUp::Unknown(_) => return unknown,
-            },
-            Ok(Judged::Standby) => (Route::Standby, false),
-            Ok(Judged::Refused(reason)) => (Route::Refused(reason), false),
-            Err(reason) => (Route::Refused(reason), standing.trusts_routes()),
-        };
-        LookedUp::Route(self.note_route(series, route, is_lasting))
-    }
-
-    /// Puts a label set through the rules and looks for what is left.
-    fn rule(&self, labels: Labels, is_lasting: bool) -> LookedUp {
-        let Context { db, ruling, door, .. } = self.context;
-        let mut acted = Vec::new();
-        LookedUp::Route(match ruling.rules.apply(labels, &mut acted) {
-            Ruled::Invalid(refused) => Route::Refused(label_set::reason(&refused)),
-            Ruled::Dropped => Route::Dropped(ruling.verdicts.of(Team::NONE, &acted)),
-            Ruled::Kept(labels) => match label_set::check(labels) {
-                Err(reason) => Route::Refused(reason),
-                Ok(labels) => {
-                    let team = self.context.team.unwrap_or_else(|| door.ledger.team_of(&labels));
-                    let found = Found { labels, team, acted, is_lasting };
-                    match db.find_for(&found.labels, team.group()) {
-                        Some(handle) => Route::Series(handle, found.verdict(ruling)),
-                        None => return LookedUp::Unknown(found),
-                    }
-                }
-            },
-        })
-    }
-
-    fn note_route(&self, series: &SeriesEntry, route: Route, is_lasting: bool) -> Route {
-        if let Some(key) = series.key.filter(|_| is_lasting) {
-            self.context.routes.insert(key.under(self.context.scope), route);
-        }
-        route
-    }
-
-    /// Notes that a series is not made, and why; its samples are lost.
-    fn refuse_series(&mut self, tag: u32, team: Team, lasting: Lasting) {
-        let (reason, used, limit) = match lasting {
-            Lasting::TeamSeries(used, limit) => (Reason::TeamSeries, used, limit),
-            Lasting::TotalSeries(used, limit) => (Reason::TotalSeries, used, limit),
-        };
-        let n_samples = self.batch.n_samples_of(tag as usize) as u64;
-        let mut rejects = std::mem::take(&mut self.rejects);
+        let n_samples = self.resolver.batch.n_samples_of(idx as usize) as u64;
         let example = || {
-            let name = self.context.door.ledger.name(team);
+            let name = self.permit.budgets().name(team);
             let of_team = if name.is_empty() { String::new() } else { format!(" of team {name:?}") };
-            let labels = self.print(tag);
+            let labels = self.resolver.print(idx);
             let text = format!("series {labels}{of_team}, with {used} of {limit} active");
             Example { text, labels, timestamp_ms: None, value: None }
         };
-        rejects.add(reason, 1, n_samples, example);
-        self.rejects = rejects;
+        self.rejects.add(reason, 1, n_samples, example);
     }
 
-    fn labels(&mut self, series: &SeriesEntry) -> Result<Labels, Reason> {
-        let mut texts = std::mem::take(&mut self.texts);
-        let labels = self.labels_in(series, &mut texts);
-        self.texts = texts;
-        labels
-    }
-
-    /// Parses labels; `texts` is scratch.
-    fn labels_in(&self, series: &SeriesEntry, texts: &mut Vec<(&'a str, &'a str)>) -> Result<Labels, Reason> {
-        // Fast path: labels as most senders write them.
-        if !self.is_v2() && v1::plain_texts(self.message, series.labels, texts) {
-            return label_set::parse_texts(texts, self.context.limits);
-        }
-        label_set::parse(self.pairs(series), self.context.limits, texts)
-    }
-
-    fn pairs(&self, series: &SeriesEntry) -> LabelPairs<'a> {
-        label_pairs(self.batch, self.message, series.labels)
+    /// Counts pushed samples for their rules and teams, and deduplicated ones.
+    fn count(&self, out: &mut Outgoing) {
+        self.resolver.ha.count_own_deduplicated(self.n_own_deduplicated);
+        let Outgoing { attributed, by_team, .. } = out;
+        self.resolver.rules.attributions.count(attributed, by_team);
+        let of_teams: u64 = by_team.iter().map(|(_, n)| n).sum();
+        by_team.push((Team::NONE, self.stored.total.saturating_sub(of_teams)));
+        self.permit.budgets().count_samples(by_team);
+        by_team.clear();
     }
 }
 
-impl Source for Request<'_> {
-    fn resolve(&self, tag: u32) -> Result<Option<SeriesHandle>, WriteError> {
-        match self.look_up(&self.batch.series[tag as usize], &mut Vec::new()) {
-            LookedUp::Route(Route::Series(handle, _)) => Ok(Some(handle)),
-            LookedUp::Route(Route::Dropped(_) | Route::Standby | Route::Refused(_)) => Err(WriteError::Moved),
-            // It has left the store: to make it again is for the next go.
-            LookedUp::Unknown(_) => Ok(None),
-        }
-    }
-
-    fn find(&self, tag: u32) -> Option<SeriesHandle> {
-        self.handle_of(None, tag).ok()
-    }
-
-    fn print(&self, tag: u32) -> String {
-        print(self.message, self.batch, &self.batch.series[tag as usize])
-    }
-
-    fn tells_exemplars(&self) -> bool {
-        self.is_v2()
-    }
-}
-
-/// What became of a series without a route.
-enum Resolved {
-    To(Route),
-    /// It is to be looked up or made later, for this team if that is known.
-    Waits(Option<Team>),
-    /// It is not made, and that is noted.
-    Refused,
-}
-
-/// What a look-up by labels found.
-enum LookedUp {
-    Route(Route),
-    /// The store does not have it.
-    Unknown(Found),
-}
-
-/// A series that the store may have, or be given.
-struct Found {
-    labels: Labels,
-    team: Team,
-    /// The rules that had a hand in it.
-    acted: Vec<u16>,
-    /// Its route may be noted.
-    is_lasting: bool,
-}
-
-impl Found {
-    /// Returns what its samples count for; counts it for the rules.
-    fn verdict(&self, ruling: &Ruling) -> Verdict {
-        ruling.verdicts.of(self.team, &self.acted)
-    }
-}
-
-/// Series that a request without a turn looks up and does not find. A few new series among many that have lost their
-/// routes do not keep these waiting; of a storm nothing more is looked up before there is a turn to make it, as that takes
-/// from requests of known series what they need.
+/// Series that a pass without a permit looks up without finding them. So a few new series among many that have lost their
+/// cached routes do not delay these, and a storm of new series does not take CPU time from requests of known series.
 const UNKNOWN_MAX: usize = 64;
-/// Definitions of series that one request leaves to be compressed and written at once: whoever commits next does it, also for a
-/// request of known series.
-const LOGGED_AT_ONCE: usize = 256;
-/// Series that a request makes in one turn: as many as a Prometheus sends at a time. It takes tens of milliseconds, which
-/// is how long the next one waits.
-const MADE_PER_TURN: usize = 2_000;
-
-fn print(message: &[u8], batch: &DecodedBatch, series: &SeriesEntry) -> String {
-    label_set::print(label_pairs(batch, message, series.labels))
-}
+/// Series definitions that a request buffers for the log. The next commit compresses and writes all of them, also if it
+/// is one of a request of known series.
+const BUFFERED_DEFINITIONS_MAX: usize = 256;

@@ -1,5 +1,5 @@
-//! Admission: budgets of teams in a running server, what their senders are told, and a storm of new series that a real
-//! Prometheus sends.
+//! Admission control: budgets of teams in a running server, responses to their senders, and a storm of new series from a
+//! real Prometheus.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use crate::harness::{Http, Prometheus, Server, TimeSeries, WriteRequest, missing
 const T0: i64 = 1_700_000_000_000;
 const HEADERS: [(&str, &str); 2] = [("content-encoding", "snappy"), ("content-type", "application/x-protobuf")];
 
-/// A configuration file that can be written anew.
+/// A configuration file that a test can replace.
 struct Config(TempDir);
 
 impl Config {
@@ -35,7 +35,7 @@ fn of(team: &str, i: usize, time_ms: i64) -> TimeSeries {
     series(&[("__name__", "m"), ("i", &i.to_string()), ("namespace", team)], &[(time_ms, 1.0)])
 }
 
-/// Returns what the server says of a team: series in memory, borrowed ones, samples, refused series.
+/// Returns the status of a team: active series, borrowed series, samples, rejected series.
 fn team(server: &Server, name: &str) -> [u64; 4] {
     let data = server.http().get("/api/v1/status/teams").data();
     let teams = data["teams"].as_array().expect("teams are a list");
@@ -54,7 +54,7 @@ fn teams_have_budgets_that_a_reload_changes() {
     let server = Server::start(&[&config.flag()]);
     let request = |t: i64| WriteRequest::new((0..4).map(|i| of("a", i, t)).chain([of("b", 9, t)]));
     let refused = server.http().write(&request(T0)).expect_status(400);
-    let expect = "new series of a team that has as many as it may, see ingest.teams: 2 series with 2 samples, e.g. series \
+    let expect = "new series exceeds the maximum of active series of its team (ingest.teams): 2 series with 2 samples, e.g. series \
                   {__name__=\"m\", i=\"2\", namespace=\"a\"} of team \"a\", with 2 of 2 active\n";
     assert_eq!(refused.text(), expect);
     assert_eq!((team(&server, "a"), team(&server, "b")), ([2, 1, 2, 2], [1, 1, 1, 0]));
@@ -73,11 +73,13 @@ fn teams_have_budgets_that_a_reload_changes() {
     server.http().write(&request(T0 + 1)).expect_status(204);
     assert_eq!(team(&server, "a"), [4, 4, 6, 2]);
 
-    // A sender may name its team, which stands for the whole request; here one series too many for all of them.
+    // A sender may name its team for the whole request. The request has one series more than the total budget.
     let headers = [HEADERS[0], HEADERS[1], ("X-Scope-OrgID", "named")];
     let answer =
         server.http().post("/api/v1/write", &headers, &WriteRequest::new([of("a", 7, T0), of("a", 8, T0)]).to_body());
-    assert!(answer.expect_status(400).text().starts_with("new series when all teams have as many as they may"));
+    assert!(
+        answer.expect_status(400).text().starts_with("new series exceeds the maximum of active series of all teams")
+    );
     assert_eq!(team(&server, "named"), [1, 1, 1, 1]);
 }
 
@@ -95,11 +97,11 @@ fn series_belong_to_the_team_of_their_label_after_a_restart() {
 }
 
 #[test]
-fn what_comes_too_fast_is_to_come_again() {
+fn new_series_beyond_the_rate_are_retried_by_the_sender() {
     let config = Config::new(&json!({"budget": {"new_series_per_second": 1}}));
     let known = WriteRequest::new([of("a", 0, T0)]);
-    for (flags, status) in [(&[][..], 503), (&["--ingest.admission-status=429"][..], 429)] {
-        let flags: Vec<&str> = flags.iter().copied().chain(["--ingest.admission-wait=0s"]).collect();
+    for (flags, status) in [(&[][..], 503), (&["--ingest.queue-timeout-status=429"][..], 429)] {
+        let flags: Vec<&str> = flags.iter().copied().chain(["--ingest.queue-timeout=0s"]).collect();
         let config_flag = config.flag();
         let server = Server::start(&[&[&*config_flag][..], &flags].concat());
         server.http().write(&known).expect_status(204);
@@ -107,9 +109,9 @@ fn what_comes_too_fast_is_to_come_again() {
         let answer = server.http().write(&many).expect_status(status);
         assert_eq!(answer.headers["retry-after"], "1");
         assert!(
-            answer.text().starts_with("new series come too fast, see ingest.budget.new_series_per_second; samples of ")
+            answer.text().starts_with("requests exceed the rate of new series (ingest.budget.new_series_per_second); ")
         );
-        // What was known is stored.
+        // Known series are stored.
         let stored =
             server.http().query("/api/v1/query", &[("query", "m{i=\"0\"}[1m]"), ("time", "1700000001")]).data();
         assert_eq!(stored["result"][0]["values"].as_array().map(Vec::len), Some(2));
@@ -117,7 +119,7 @@ fn what_comes_too_fast_is_to_come_again() {
     }
 }
 
-/// Counts the samples that a Prometheus has sent to others, those that it lost, and those it sent again.
+/// Returns the samples that a Prometheus has sent, lost and retried.
 fn sent(http: &Http) -> [f64; 3] {
     let text = http.get("/metrics").text();
     let sum = |name: &str| -> f64 {
@@ -135,13 +137,13 @@ fn every_sample_of_a_storm_arrives_from_a_real_prometheus_at_its_default_setting
         return;
     }
     let n_series = std::env::var("VARVE_STORM_SERIES").map_or(20_000, |text| text.parse().expect("a number"));
-    // Less than a Prometheus takes in itself.
+    // Less than Prometheus itself accepts.
     let config = Config::new(&json!({"budget": {"new_series_per_second": (n_series / 20).max(4_000)}}));
-    let server = Server::start(&[&config.flag(), "--ingest.admission-wait=100ms"]);
+    let server = Server::start(&[&config.flag(), "--ingest.queue-timeout=100ms"]);
     let url = server.http().url("/api/v1/write");
     let prometheus = Prometheus::start(&json!({"remote_write": [{"url": url}]}).to_string());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
-    // Ahead of the clock: a remote write leaves out what is older than its own start.
+    // Ahead of the clock: remote write skips samples older than its own start.
     let time_ms = now.as_millis() as i64 + 300_000;
     let numbers: Vec<usize> = (0..n_series).collect();
     for chunk in numbers.chunks(2_000) {

@@ -1,4 +1,4 @@
-//! HA pairs: of two Prometheus servers that scrape the same, one is stored; when it dies the other one is.
+//! HA pairs: of two Prometheus servers that scrape the same targets one is stored, and the other takes over when it dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,14 +10,14 @@ use crate::harness::{Http, Prometheus, Server, WriteRequest, missing, otlp, seri
 
 const TIMEOUT_MS: i64 = 3_000;
 
-/// A server that knows pairs by the labels `cluster` and `replica`.
+/// Starts a server with the HA labels `cluster` and `replica`.
 fn start(failover_timeout: &str) -> (Server, TempDir) {
     let dir = tempfile::tempdir().expect("make a temporary directory");
     let server = Server::start(&[&config(&dir, failover_timeout)]);
     (server, dir)
 }
 
-/// Writes the configuration and returns the flag that names it.
+/// Writes the configuration file and returns its flag.
 fn config(dir: &TempDir, failover_timeout: &str) -> String {
     let file = dir.path().join("varve.yml");
     let ha = json!({"cluster_label": "cluster", "replica_label": "replica", "failover_timeout": failover_timeout});
@@ -38,7 +38,7 @@ fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_millis() as i64
 }
 
-/// Returns the times of `up` in milliseconds, by the label `via`.
+/// Returns the timestamps of `up` in milliseconds, by the label `via`.
 fn times(http: &Http) -> BTreeMap<String, BTreeSet<i64>> {
     let data = http.query("/api/v1/query", &[("query", "up[10m]")]).data();
     let mut times = BTreeMap::<_, BTreeSet<i64>>::new();
@@ -53,12 +53,12 @@ fn times(http: &Http) -> BTreeMap<String, BTreeSet<i64>> {
 }
 
 #[test]
-fn when_one_prometheus_dies_the_other_takes_over_after_the_timeout_and_nothing_is_doubled() {
+fn when_one_prometheus_dies_the_other_takes_over_after_the_timeout_without_duplicates() {
     if missing(&["prometheus"]) {
         return;
     }
     let (varve, _dir) = start("3s");
-    // The same target for both; a label of it tells who scraped, so that samples of both are told apart.
+    // Both scrape the same target; a target label tells which one scraped.
     let prometheus = |name: &str| {
         let target = varve.http().address().to_string();
         Prometheus::start(
@@ -102,7 +102,7 @@ fn when_one_prometheus_dies_the_other_takes_over_after_the_timeout_and_nothing_i
 }
 
 #[test]
-fn who_leads_is_known_after_a_crash_and_holds_for_every_protocol() {
+fn the_leader_survives_a_crash_and_applies_to_every_protocol() {
     let (mut varve, dir) = start("1h");
     let now_ms = now_ms();
     let of = |replica: &str, at: i64| {

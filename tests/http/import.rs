@@ -32,7 +32,7 @@ fn a_line_that_cannot_be_read_is_told() {
     let server = Server::start(&[]);
     let http = server.http();
     let answer = http.post(PATH, &[], b"up 1\nup{a=1} 1\n").expect_status(400);
-    let expect = "line 2: expected a quoted text, got \"1} 1\"; nothing of the body is stored\n";
+    let expect = "line 2: expected a quoted string, got \"1} 1\"; nothing of the body is stored\n";
     assert!(answer.text().ends_with(expect), "{answer:?}");
     let answer = http.post(&format!("{PATH}?extra_label=x"), &[], b"up 1\n").expect_status(400);
     assert!(answer.text().contains("\"extra_label\""), "{answer:?}");

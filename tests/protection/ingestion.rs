@@ -99,7 +99,7 @@ fn a_series_beyond_a_bound_of_its_own_is_400_and_the_rest_is_stored() {
 
 #[test]
 fn bytes_in_flight_are_bounded_and_who_finds_no_room_may_repeat() {
-    let server = Server::start(&["--ingest.bytes-in-flight-max=1MiB", "--ingest.admission-wait=100ms"]);
+    let server = Server::start(&["--ingest.bytes-in-flight-max=1MiB", "--ingest.queue-timeout=100ms"]);
     // A sender that has sent most of its body, and holds what it takes.
     let mut slow = server.http().connect();
     slow.send(b"POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\nContent-Length: 1000000\r\n\r\n");

@@ -168,7 +168,7 @@ fn rules_drop_count_and_are_reloaded_for_known_series() {
         let text = format!("ingest: {{metric_relabel_configs: [{rules}]}}");
         std::fs::write(&file, text).expect("write the configuration");
     };
-    configure("{source_labels: [__name__], regex: up, action: drop, name: no-up, state: shadow}");
+    configure("{source_labels: [__name__], regex: up, action: drop, name: no-up, state: dry_run}");
     let server = Server::start(&[&format!("--config.file={}", file.display())]);
     let write = |time_ms: i64| {
         let sample = |name| series(&[("__name__", name)], &[(time_ms, 1.0)]);
@@ -179,7 +179,7 @@ fn rules_drop_count_and_are_reloaded_for_known_series() {
         server.metric(&format!("varve_ingest_rule_{metric}_total{{rule=\"no-up\",state=\"{state}\"}}"))
     };
     (0..3).for_each(|i| write(T0 + i));
-    assert_eq!((n_stored(), count("series", "shadow"), count("samples", "shadow")), (6.0, 1.0, 3.0));
+    assert_eq!((n_stored(), count("series", "dry_run"), count("samples", "dry_run")), (6.0, 1.0, 3.0));
 
     let reload = |what: &str| {
         let n_before = server.log().matches(what).count();
@@ -232,10 +232,10 @@ fn a_file_that_says_something_else_is_read_again_by_itself() {
 }
 
 #[test]
-fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
+fn a_query_for_what_a_rule_drops_disables_the_rule() {
     let dir = tempfile::tempdir().expect("make a temporary directory");
     let file = dir.path().join("varve.yml");
-    let rule = "{source_labels: [__name__, job], regex: up;a, action: drop, name: no-up, armed: true}";
+    let rule = "{source_labels: [__name__, job], regex: up;a, action: drop, name: no-up, disable_on_use: true}";
     let text = format!("ingest: {{metric_relabel_configs: [{rule}]}}");
     std::fs::write(&file, &text).expect("write the configuration");
     let mut server = Server::start(&[&format!("--config.file={}", file.display())]);
@@ -251,7 +251,7 @@ fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
     };
     let rule = || server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
     write(T0);
-    // Others, and our own tools, do not ask for it.
+    // Other queries, and our own tools, do not use it.
     ask("up{job=\"b\"}", "Grafana/12");
     ask("down", "Grafana/12");
     ask("up", "varve-tools");
@@ -262,29 +262,26 @@ fn an_armed_rule_falls_back_when_somebody_asks_for_what_it_drops() {
     );
     ask("sum(rate(up[5m]))", "Grafana/12");
     write(T0 + 2);
-    let (rule, fallen) = (rule(), rule()["disabledByUse"].clone());
-    assert_eq!([&rule["state"], &rule["disableOnUse"], &rule["samples"]], [&json!("shadow"), &json!(true), &json!(3)]);
-    assert_eq!(
-        [&fallen["selector"], &fallen["who"]],
-        [&json!("{__name__=\"up\"}"), &json!("Grafana/12 (dashboard d1)")]
-    );
+    let (rule, used) = (rule(), rule()["disabledByUse"].clone());
+    assert_eq!([&rule["state"], &rule["disableOnUse"], &rule["samples"]], [&json!("dry_run"), &json!(true), &json!(3)]);
+    assert_eq!([&used["selector"], &used["who"]], [&json!("{__name__=\"up\"}"), &json!("Grafana/12 (dashboard d1)")]);
     assert_eq!(server.metric("varve_ingest_samples_stored_total"), 1.0);
     assert_eq!(server.metric("varve_ingest_rules_disabled_total{rule=\"no-up\"}"), 1.0);
-    wait_until("the log to tell", || server.log().contains("falls back to shadow"));
+    wait_until("the log line", || server.log().contains("Rule disabled because"));
 
-    // So it is after a restart, in order or not, until the entry is another one.
+    // The rule stays disabled after a restart, orderly or not, until its entry changes.
     let flag = format!("--config.file={}", file.display());
     let state = |server: &Server| {
         let rule = server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
         (rule["state"].as_str().expect("a text").to_owned(), rule["disabledByUse"]["who"].clone())
     };
-    let fallen = ("shadow".to_owned(), json!("Grafana/12 (dashboard d1)"));
+    let disabled = ("dry_run".to_owned(), json!("Grafana/12 (dashboard d1)"));
     server.kill();
     server.restart(&[&flag]);
-    assert_eq!(state(&server), fallen);
+    assert_eq!(state(&server), disabled);
     assert!(server.terminate().success());
     server.restart(&[&flag]);
-    assert_eq!(state(&server), fallen);
+    assert_eq!(state(&server), disabled);
     std::fs::write(&file, text.replace("no-up", "no-up-again")).expect("write the configuration");
     assert!(server.terminate().success());
     server.restart(&[&flag]);

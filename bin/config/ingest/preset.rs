@@ -1,4 +1,4 @@
-//! Rules that come with Varve.
+//! Rule sets that come with Varve.
 
 use anyhow::{Context, Result, bail};
 
@@ -7,11 +7,11 @@ use super::RuleConfig;
 /// Reads a preset.
 ///
 /// # Errors
-/// If there is none of this name.
+/// If the preset is unknown.
 pub(super) fn load(name: &str) -> Result<Vec<RuleConfig>> {
     let Some((_, text)) = PRESETS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<_> = PRESETS.iter().map(|(known, _)| *known).collect();
-        bail!("ingest.presets: unknown preset {name:?}, there are: {}", known.join(", "));
+        bail!("ingest.presets: unknown preset {name:?}, known are: {}", known.join(", "));
     };
     serde_yaml_ng::from_str(text).with_context(|| format!("preset {name}"))
 }

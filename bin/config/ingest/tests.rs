@@ -13,11 +13,14 @@ fn refused(text: &str, expect: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_name_their_place() {
     refused("{metric_relabel_configs: [{action: drop, x: 1}]}", "unknown field `x`");
     refused("{metric_relabel_configs: [{action: drop, state: on}]}", "state");
-    refused("{metric_relabel_configs: [{target_label: a, armed: true}]}", "'armed' is for rules that drop series");
-    refused("{presets: [x]}", "unknown preset \"x\", there are: kube-prometheus");
+    refused(
+        "{metric_relabel_configs: [{target_label: a, disable_on_use: true}]}",
+        "'disable_on_use' is only for rules that drop series",
+    );
+    refused("{presets: [x]}", "unknown preset \"x\", known are: kube-prometheus");
     refused(
         "{metric_relabel_configs: [{action: keep}, {action: nothing}]}",
         "rule 1: unknown relabel action \"nothing\"",
@@ -44,7 +47,7 @@ fn budgets_are_read_and_checked() {
         ("{budget: {active_series: -1}}", "budget.active_series"),
         (
             "{budget: {active_series: 9}, teams: {a: {guaranteed: {active_series: 10}}}}",
-            "10 is guaranteed to all teams",
+            "all guarantees, 10, exceed the budget 9",
         ),
     ] {
         let refused = format!("{:#}", parse(text).unwrap_err());
@@ -53,7 +56,7 @@ fn budgets_are_read_and_checked() {
 }
 
 #[test]
-fn ha_pairs_are_those_of_the_operator_unless_it_is_said_otherwise() {
+fn ha_labels_default_to_those_of_the_operator() {
     let ha = |text: &str| serde_yaml_ng::from_str::<IngestConfig>(text).map_err(anyhow::Error::from)?.ha();
     assert_eq!(ha("{}").unwrap(), None);
     let settings = ha("{ha: {}}").unwrap().unwrap();
@@ -73,7 +76,7 @@ fn ha_pairs_are_those_of_the_operator_unless_it_is_said_otherwise() {
 }
 
 #[test]
-fn scalars_of_any_type_are_texts() {
+fn scalars_of_any_type_are_strings() {
     let rules =
         parse("{metric_relabel_configs: [{target_label: a, replacement: 1}, {target_label: b, replacement: true}]}");
     let left = rules.unwrap().relabel(&labels(r#"{"__name__": "up"}"#)).unwrap().unwrap();
@@ -81,7 +84,7 @@ fn scalars_of_any_type_are_texts() {
 }
 
 #[test]
-fn the_preset_drops_what_kube_prometheus_drops_and_nothing_of_other_jobs() {
+fn the_preset_drops_what_kube_prometheus_drops() {
     let rules = parse("{presets: [kube-prometheus]}").unwrap();
     let is_dropped = |text: &str| rules.relabel(&labels(text)).unwrap().is_none();
     for (text, expect) in [
@@ -102,10 +105,9 @@ fn the_preset_drops_what_kube_prometheus_drops_and_nothing_of_other_jobs() {
     }
 }
 
-/// `golden.txt` has configurations and what a real Prometheus made of label sets under them; `tests/relabel` looks whether it
-/// still does.
+/// `golden.txt` has configurations and the results of a real Prometheus; `tests/relabel` checks that they are current.
 #[test]
-fn rules_do_what_prometheus_does() {
+fn rules_match_the_results_of_prometheus() {
     let golden = include_str!("../../../tests/data/relabel/golden.txt");
     let (mut rules, mut series, mut wrong, mut n_rows) = (Rules::default(), Vec::new(), Vec::new(), 0);
     let mut case = "";

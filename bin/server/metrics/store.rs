@@ -203,21 +203,29 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         counter(
             "varve_ingest_samples_deduplicated_total",
             "Samples deduplicated because their replica does not lead its HA pair.",
-            stats.samples_left_out,
+            stats.samples_deduplicated,
         ),
         counter(
             "varve_ingest_exemplars_stored_total",
             "Exemplars stored, including duplicates.",
             stats.exemplars.stored,
         ),
-        gauge("varve_ingest_series_creations_active", "Write requests that are creating series.", stats.turns.creating),
+        gauge(
+            "varve_ingest_series_creations_active",
+            "Write requests that are creating series.",
+            stats.admission.series_creations_active,
+        ),
         gauge(
             "varve_ingest_queued_requests",
             "Write requests waiting for a permit to create series or for another exhausted resource.",
-            stats.turns.waiting,
+            stats.admission.queued_requests,
         ),
-        gauge("varve_ingest_queued_bytes", "Memory of queued write requests.", stats.turns.waiting_bytes),
-        gauge("varve_ingest_in_flight_bytes", "Memory of write requests being processed.", stats.in_flight_bytes),
+        gauge("varve_ingest_queued_bytes", "Memory of queued write requests.", stats.admission.queued_bytes),
+        gauge(
+            "varve_ingest_in_flight_bytes",
+            "Memory of write requests being processed.",
+            stats.admission.in_flight_bytes,
+        ),
         counter(
             "varve_ingest_route_hits_total",
             "Series of write requests found in the route cache.",
@@ -237,15 +245,15 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         gauge("varve_ingest_route_size_bytes", "Memory of the route cache.", stats.route.size_bytes),
     ];
     // A family needs at least one metric: it appears with the first reject.
-    if !stats.exemplars.refused.is_empty() {
-        let refused = stats.exemplars.refused.iter();
+    if !stats.exemplars.rejected.is_empty() {
+        let refused = stats.exemplars.rejected.iter();
         let by_reason = refused.map(|(refusal, n)| (vec![label("reason", refusal.name())], *n as f64));
         let help = "Exemplars rejected, by reason.";
         families.push(family_of("varve_ingest_exemplars_refused_total", help, MetricType::COUNTER, by_reason));
     }
     if n_throttled > 0 {
         let throttled = stats.requests_throttled.iter();
-        let by_resource = throttled.map(|(scarce, n)| (vec![label("resource", scarce.name())], *n as f64));
+        let by_resource = throttled.map(|(resource, n)| (vec![label("resource", resource.name())], *n as f64));
         let help = "Write requests that the sender must retry, at least in part, by exhausted resource.";
         families.push(family_of("varve_ingest_throttled_total", help, MetricType::COUNTER, by_resource));
     }
@@ -289,17 +297,18 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
             |rule| rule.samples_per_second,
         ),
     ];
-    let armed: Vec<_> = rules.iter().filter(|rule| rule.armed).collect();
-    if !armed.is_empty() {
-        let by_rule =
-            armed.iter().map(|rule| (vec![label("rule", &rule.name)], f64::from(u8::from(rule.fallen.is_some()))));
+    let may_be_disabled: Vec<_> = rules.iter().filter(|rule| rule.disable_on_use).collect();
+    if !may_be_disabled.is_empty() {
+        let by_rule = may_be_disabled
+            .iter()
+            .map(|rule| (vec![label("rule", &rule.name)], f64::from(u8::from(rule.disabled_by_use.is_some()))));
         let help = "Times that a rule with disable_on_use was disabled because a query used series that it drops.";
         families.push(family_of("varve_ingest_rules_disabled_total", help, MetricType::COUNTER, by_rule));
         let help = "Failed writes of the file that lists the rules disabled by use.";
         families.push(counter(
             "varve_ingest_rule_state_write_failures_total",
             help,
-            store.receiver.fallen().n_unsaved(),
+            store.receiver.disabled_rules().n_write_failures(),
         ));
     }
     families
@@ -309,7 +318,8 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
 fn ha(store: &Store) -> Vec<MetricFamily> {
     let clusters = store.elections.clusters();
     let unsaved = "Failed writes of the file that lists the leaders of HA pairs.";
-    let mut families = vec![counter("varve_ha_state_write_failures_total", unsaved, store.elections.n_unsaved())];
+    let mut families =
+        vec![counter("varve_ha_state_write_failures_total", unsaved, store.elections.n_write_failures())];
     if clusters.is_empty() {
         return families;
     }
@@ -335,7 +345,7 @@ fn ha(store: &Store) -> Vec<MetricFamily> {
             "varve_ha_samples_deduplicated_total",
             "Samples deduplicated because their replica does not lead its HA pair, by cluster.",
             MetricType::COUNTER,
-            |of| of.samples_left_out as f64,
+            |of| of.samples_deduplicated as f64,
         ),
     ]);
     families

@@ -141,10 +141,10 @@ impl Rule {
         let sources = self.sources;
         if options.dialect == Dialect::Varve {
             line(format_args!("- name: {}", quote(&self.name)));
-            line(format_args!("  state: {}", if options.enforce { "enforce" } else { "shadow" }));
+            line(format_args!("  state: {}", if options.enforce { "enforce" } else { "dry_run" }));
             // What is unused now may be queried later. Only rules that drop can be disabled by use.
             if self.label.is_none() {
-                line(format_args!("  armed: true"));
+                line(format_args!("  disable_on_use: true"));
             }
             line(format_args!("  source_labels: {sources}"));
         } else {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn rules_are_scoped_by_job_and_dry_run() {
-        let rule = |name: &str, labels: serde_json::Value, regex: &str| serde_json::json!({"name": name, "state": "shadow", "armed": true, "source_labels": labels, "regex": regex, "action": "drop"});
+        let rule = |name: &str, labels: serde_json::Value, regex: &str| serde_json::json!({"name": name, "state": "dry_run", "disable_on_use": true, "source_labels": labels, "regex": regex, "action": "drop"});
         let names = rule("unused-j's", serde_json::json!(["job", "__name__"]), "j's;(a_(b|c))");
         let bounds = serde_json::json!(["job", "__name__", "le"]);
         let buckets = rule("unused-j's-buckets-h_bucket", bounds, "j's;h_bucket;(0\\.5|5|5\\.0)");

@@ -1,5 +1,7 @@
-//! Bytes in flight: what all requests being worked on may hold together. Where there is no room a request waits a little
-//! before it takes any, and not at all for more.
+//! Memory of write requests: the bytes that all requests at work may hold together.
+//!
+//! A request waits for its first reservation, before it allocates anything. Growth is never waited for: two requests that
+//! wait for each other's bytes would both wait until their deadlines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,142 +9,145 @@ use std::time::Instant;
 
 use crate::error::WriteError;
 
-/// The account that requests reserve from before they work.
+/// The account that requests reserve from.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub(crate) struct Memory {
     in_flight: AtomicU64,
     limit: u64,
-    /// Held when bytes are given back, and by who waits for them while it looks.
-    giving_back: Mutex<()>,
-    given_back: Condvar,
+    /// Held while a waiter checks, and by a release before it notifies: no wake-up is lost.
+    checking: Mutex<()>,
+    released: Condvar,
 }
 
-/// Bytes reserved by one request; they are given back on drop.
+/// Bytes reserved by one request, released on drop.
 #[derive(Debug)]
-pub(crate) struct Permit<'a> {
-    admission: &'a Admission,
+pub(crate) struct Reservation<'a> {
+    memory: &'a Memory,
     size: u64,
 }
 
-impl Admission {
+impl Memory {
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            in_flight: AtomicU64::new(0),
-            limit: limit as u64,
-            giving_back: Mutex::default(),
-            given_back: Condvar::new(),
+        Self { in_flight: AtomicU64::new(0), limit: limit as u64, checking: Mutex::default(), released: Condvar::new() }
+    }
+
+    /// Reserves `size` bytes without waiting.
+    ///
+    /// # Errors
+    /// [`WriteError::Busy`] if they exceed the limit. A request that is alone gets any size.
+    pub(crate) fn reserve(&self, size: usize) -> Result<Reservation<'_>, WriteError> {
+        self.add(0, size as u64)?;
+        Ok(Reservation { memory: self, size: size as u64 })
+    }
+
+    /// Reserves `size` bytes, and waits for them until the deadline.
+    ///
+    /// # Errors
+    /// As [`Memory::reserve`].
+    pub(crate) fn reserve_until(&self, size: usize, deadline: Instant) -> Result<Reservation<'_>, WriteError> {
+        // Fast path: the bytes are free.
+        if let Ok(reservation) = self.reserve(size) {
+            return Ok(reservation);
+        }
+        let mut checking = self.checking.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let busy = match self.reserve(size) {
+                Ok(reservation) => return Ok(reservation),
+                Err(busy) => busy,
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(busy);
+            }
+            checking = self.released.wait_timeout(checking, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Reserves `size` bytes, or refuses at once: a sender that waits outside costs nothing.
-    pub(crate) fn admit(&self, size: usize) -> Result<Permit<'_>, WriteError> {
-        self.reserve(0, size as u64)?;
-        Ok(Permit { admission: self, size: size as u64 })
+    /// Returns the bytes that are reserved.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Reserves `size` bytes for a request that has `own` already.
-    fn reserve(&self, own: u64, size: u64) -> Result<(), WriteError> {
+    /// Adds `size` bytes for a request that holds `own` already.
+    fn add(&self, own: u64, size: u64) -> Result<(), WriteError> {
         let limit = self.limit;
         let grown = |in_flight: u64| {
-            let alone = in_flight == own;
+            let is_alone = in_flight == own;
             let after = in_flight.saturating_add(size);
-            (alone || after <= limit).then_some(after)
+            (is_alone || after <= limit).then_some(after)
         };
         match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown) {
             Ok(_) => Ok(()),
             Err(in_flight) => Err(WriteError::Busy { in_flight, size, limit }),
         }
     }
-
-    /// Reserves `size` bytes, and waits for them until then.
-    pub(crate) fn admit_until(&self, size: usize, until: Instant) -> Result<Permit<'_>, WriteError> {
-        // Fast path: there is room.
-        if let Ok(permit) = self.admit(size) {
-            return Ok(permit);
-        }
-        let mut guard = self.giving_back.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let refused = match self.admit(size) {
-                Ok(permit) => return Ok(permit),
-                Err(refused) => refused,
-            };
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(refused);
-            }
-            guard = self.given_back.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight.load(Ordering::Relaxed)
-    }
 }
 
-impl Permit<'_> {
-    /// Reserves `size` bytes more. What is refused leaves the permit as it was.
+impl Reservation<'_> {
+    /// Reserves `size` bytes more.
+    ///
+    /// # Errors
+    /// As [`Memory::reserve`]; the reservation is unchanged then.
     pub(crate) fn grow(&mut self, size: usize) -> Result<(), WriteError> {
-        self.admission.reserve(self.size, size as u64)?;
+        self.memory.add(self.size, size as u64)?;
         self.size += size as u64;
         Ok(())
     }
 
-    /// Returns the bytes that are reserved.
     pub(crate) fn size(&self) -> usize {
         usize::try_from(self.size).unwrap_or(usize::MAX)
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.admission.in_flight.fetch_sub(self.size, Ordering::Relaxed);
-        // Under the lock, so that nobody looks before and waits after this.
-        drop(self.admission.giving_back.lock().unwrap_or_else(PoisonError::into_inner));
-        self.admission.given_back.notify_all();
+        self.memory.in_flight.fetch_sub(self.size, Ordering::Relaxed);
+        drop(self.memory.checking.lock().unwrap_or_else(PoisonError::into_inner));
+        self.memory.released.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
-    fn what_exceeds_the_limit_is_refused_and_drops_give_back() {
-        let admission = Admission::new(100);
-        let mut first = admission.admit(60).unwrap();
-        assert!(matches!(admission.admit(41), Err(WriteError::Busy { in_flight: 60, size: 41, limit: 100 })));
-        let second = admission.admit(40).unwrap();
+    fn reservations_over_the_limit_are_denied_and_drops_release() {
+        let memory = Memory::new(100);
+        let mut first = memory.reserve(60).unwrap();
+        assert!(matches!(memory.reserve(41), Err(WriteError::Busy { in_flight: 60, size: 41, limit: 100 })));
+        let second = memory.reserve(40).unwrap();
         assert!(first.grow(1).is_err());
         drop(second);
         first.grow(30).unwrap();
-        assert_eq!(admission.in_flight(), 90);
+        assert_eq!(memory.in_flight(), 90);
         drop(first);
-        assert_eq!(admission.in_flight(), 0);
+        assert_eq!(memory.in_flight(), 0);
     }
 
     #[test]
-    fn who_waits_is_let_in_when_there_is_room() {
-        let admission = Admission::new(100);
-        let first = admission.admit(60).unwrap();
-        assert!(admission.admit_until(41, Instant::now()).is_err());
-        let late = Instant::now() + std::time::Duration::from_secs(600);
+    fn a_waiter_is_served_when_bytes_are_released() {
+        let memory = Memory::new(100);
+        let first = memory.reserve(60).unwrap();
+        assert!(memory.reserve_until(41, Instant::now()).is_err());
+        let deadline = Instant::now() + Duration::from_secs(600);
         std::thread::scope(|scope| {
-            let second = scope.spawn(|| drop(admission.admit_until(41, late).unwrap()));
+            let second = scope.spawn(|| drop(memory.reserve_until(41, deadline).unwrap()));
             drop(first);
             second.join().unwrap();
         });
-        assert_eq!(admission.in_flight(), 0);
+        assert_eq!(memory.in_flight(), 0);
     }
 
     #[test]
-    fn a_request_that_is_alone_is_admitted_whatever_its_size() {
-        let admission = Admission::new(100);
-        let mut alone = admission.admit(1000).unwrap();
+    fn a_request_that_is_alone_gets_any_size() {
+        let memory = Memory::new(100);
+        let mut alone = memory.reserve(1000).unwrap();
         alone.grow(1000).unwrap();
-        let busy = admission.admit(1).unwrap_err().to_string();
         assert_eq!(
-            busy,
-            "2000 bytes of write requests are in flight, 1 more would exceed 100, the limit of --ingest.bytes-in-flight-max"
+            memory.reserve(1).unwrap_err().to_string(),
+            "write requests hold 2000 bytes, 1 more exceed the limit of 100 (--ingest.bytes-in-flight-max)"
         );
     }
 }

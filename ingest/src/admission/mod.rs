@@ -1,204 +1,341 @@
-//! What of a request cannot be stored at once: it waits, while the rest is stored.
+//! Admission control: everything a write request can wait for or be denied.
 //!
-//! A go at a request stores what can be stored now and leaves a [`Rest`]: series that are to be made when there is a turn
-//! and a budget for them, and samples of teams that send too many. As long as goes get on, or time is left, there is
-//! another one.
+//! [`AdmissionControl::admit`] returns a [`Permit`], which holds what the request has of the shared resources and returns
+//! it on drop. A request takes these steps in this order; no step waits while it holds what an earlier one waits for.
+//!
+//! | step | bound | flag or key | metric | waits for at most | denied with |
+//! | --- | --- | --- | --- | --- | --- |
+//! | 1 receive the body | bytes of bodies | `--ingest.bytes-in-flight-max` | `varve_ingest_body_bytes` | no wait | 503 |
+//! | 2 concurrency | requests at work | `--ingest.concurrency-max` | `varve_requests_active`, `varve_requests_queued` | 30 s | queue status |
+//! | 3 writable log | disk space | none | `varve_ingest_requests_total{outcome="failed"}` | queue timeout | 503 |
+//! | 4 sample rate | no debt | `samples_per_second` | `varve_ingest_throttled_total{resource=~"(team_)?samples"}` | queue timeout, in a queue slot | queue status |
+//! | 5 memory | bytes held, by declared size | `--ingest.bytes-in-flight-max` | `varve_ingest_in_flight_bytes`, `outcome="busy"` | queue timeout | queue status |
+//! | 6 decode | one request a core | none | none | queue timeout | proceeds |
+//! | | *samples of known series are stored; a request whose series are all known ends here* | | | | |
+//! | 7 queue slot | requests, and a quarter of the bytes of step 5 | `--ingest.queued-requests-max` | `varve_ingest_queued_requests`, `varve_ingest_queued_bytes`, `resource="queue"` | no wait | queue status |
+//! | 8 rates | samples and new series | `samples_per_second`, `new_series_per_second` | `varve_ingest_throttled_total` | queue timeout | queue status |
+//! | 9 series creation | requests, and [`CREATED_PER_PERMIT_MAX`] series a permit | `--ingest.creation-concurrency-max` | `varve_ingest_series_creations_active`, `resource="series_creation"` | queue timeout | queue status |
+//! | 10 yield | requests of known series at work | none | none | 1 ms after each 64 series | proceeds |
+//!
+//! The queue timeout is `--ingest.queue-timeout`, for steps 3 to 5 together, for step 6, and for steps 8 and 9 together. The
+//! queue status is `--ingest.queue-timeout-status`, 503 or 429. Steps 1 and 2 stay in `bin/http` (`request_body`,
+//! `admission`): a request waits there as a task, before it occupies a thread. Steps 8 and 9 repeat, one pass over the
+//! deferred series each, until all are stored. The first pass takes a permit of step 9 only if one is free.
+//!
+//! A budget of *active* series is not waited for: its series are rejected with 400 ([`budget`]). Why each status:
+//! docs/decisions/0011-admission.md.
+//!
+//! Threads: steps 3 to 10 block the request's thread on a condition variable, or parked (6, 9), with a deadline. Each wait
+//! ends when its resource is released; a wait for a rate ends when the bucket has refilled or budgets change.
 
 mod budget;
+mod deferred;
+mod log;
 pub(crate) mod memory;
-pub(crate) mod priority;
-pub(crate) mod semaphore;
+mod priority;
+mod queue;
+mod semaphore;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use varve_tsdb::Db;
+
 use crate::error::WriteError;
 use crate::limits::Limits;
-use priority::Precedence;
-use semaphore::{Seat, Turn, Turns};
+use log::LogGate;
+use memory::{Memory, Reservation};
+use priority::{Priority, PriorityGuard, SERIES_BETWEEN_YIELDS};
+use queue::{Length, Queue, QueueSlot};
+use semaphore::{FairSemaphore, SemaphorePermit};
 
-pub use crate::error::Scarce;
+pub use crate::error::Exhausted;
 #[cfg(test)]
 pub(crate) use budget::TeamNames;
-pub use budget::{AMOUNT_MAX, Amounts, BudgetError, Budgets, Figures, TEAMS_MAX, TeamBudget, TeamStatus};
-pub(crate) use budget::{Lasting, Ledger, Refusal, Team};
-pub use semaphore::TurnStats;
+pub use budget::{AMOUNT_MAX, Amounts, BudgetError, Budgets, TEAMS_MAX, TeamBudget, TeamStatus, Usage};
+pub(crate) use budget::{Denied, Ledger, SeriesLimit, Team};
+pub(crate) use deferred::Deferred;
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Origin<'a> {
-    /// The team that it names; its budget stands for the whole request.
+    /// The team that it names; all samples of the request count against that team's budget.
     pub team: Option<&'a str>,
-    /// Called when the request begins to wait: it gives back what others need more, such as its place.
-    pub begins_to_wait: Option<&'a dyn Fn()>,
+    /// Called when the request starts to wait in the queue, to release what it does not need there.
+    pub on_queued: Option<&'a dyn Fn()>,
 }
 
-/// What requests wait for, and how.
+/// See the module.
 #[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) ledger: Ledger,
-    pub(crate) turns: Turns,
-    pub(crate) precedence: Precedence,
-    wait_max: Duration,
+pub(crate) struct AdmissionControl {
+    log: LogGate,
+    memory: Memory,
+    /// One permit a core. If all of many simultaneous requests decoded side by side, the first would finish no sooner,
+    /// and one of known series would be among the last.
+    decoding: FairSemaphore,
+    queue: Queue,
+    budgets: Ledger,
+    creation: FairSemaphore,
+    priority: Priority,
+    queue_timeout: Duration,
 }
 
-/// What of a request is not stored yet.
-#[derive(Debug, Default)]
-pub(crate) struct Rest {
-    /// The series, by their places in the request, ascending; with the team of those whose samples or series are refused.
-    pub(crate) series: Vec<(u32, Option<Team>)>,
-    /// Teams that are refused samples, or series, in this go.
-    held: Vec<Team>,
-    no_series: Vec<Team>,
-    /// What is scarce, for whom, and for how long; the longest.
-    scarce: Option<(Scarce, Team, Duration)>,
+/// What a request holds of the shared resources, released on drop.
+pub(crate) struct Permit<'a> {
+    control: &'a AdmissionControl,
+    on_queued: Option<&'a dyn Fn()>,
+    /// The team that the sender names.
+    team: Option<Team>,
+    pub(crate) memory: Reservation<'a>,
+    /// Held while all series of the request so far are known.
+    priority: Option<PriorityGuard<'a>>,
+    creation: Creation<'a>,
+    /// Its slot in the queue, and when its time there ends.
+    queued: Option<(QueueSlot<'a>, Instant)>,
 }
 
-/// A request that waits.
-pub(crate) struct Waiting<'a> {
-    door: &'a Door,
-    seat: Seat<'a>,
-    until: Instant,
+/// Whether a request may create series in the present pass.
+#[derive(Debug)]
+enum Creation<'a> {
+    NotRequested,
+    Denied,
+    Granted(#[expect(dead_code, reason = "held until it is dropped")] SemaphorePermit<'a>),
 }
 
-impl Door {
-    pub(crate) fn new(ledger: Ledger, limits: &Limits) -> Self {
-        let seats_size_max = limits.bytes_in_flight_max / SEATS_SHARE;
-        let turns = Turns::new(limits.creation_concurrency_max, limits.waiting_max, seats_size_max);
-        Self { ledger, turns, precedence: Precedence::default(), wait_max: limits.admission_wait }
-    }
+/// What requests hold of admission control now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AdmissionStats {
+    /// Bytes of memory that requests hold.
+    pub in_flight_bytes: u64,
+    /// Requests that create series.
+    pub series_creations_active: u64,
+    /// Requests in the queue.
+    pub queued_requests: u64,
+    /// Bytes of memory that queued requests hold.
+    pub queued_bytes: u64,
+}
 
-    /// Returns until when a request that comes now may wait.
-    pub(crate) fn until(&self) -> Instant {
-        Instant::now() + self.wait_max
-    }
-
-    /// Sits a request of so many bytes down.
-    ///
-    /// # Errors
-    /// [`WriteError::Throttled`] if there is no seat.
-    pub(crate) fn wait<'a>(&'a self, origin: &Origin<'_>, size: usize, rest: &Rest) -> Result<Waiting<'a>, WriteError> {
-        let Some(seat) = self.turns.seat(size) else { return Err(rest.refuse(self, Some(Scarce::Seats))) };
-        if let Some(begins_to_wait) = origin.begins_to_wait {
-            begins_to_wait();
-        }
-        Ok(Waiting { door: self, seat, until: self.until() })
-    }
-
-    /// Waits until a request of a team may bring samples; comes before it is decompressed.
-    ///
-    /// # Errors
-    /// [`WriteError::Throttled`] if that takes too long.
-    pub(crate) fn pass(&self, origin: &Origin<'_>, team: Option<Team>, size: usize) -> Result<(), WriteError> {
-        let Err(refusal) = self.ledger.check_samples(team) else { return Ok(()) };
-        let mut rest = Rest::default();
-        rest.note(team.unwrap_or_default(), refusal);
-        let waiting = self.wait(origin, size, &rest)?;
-        loop {
-            waiting.pause(&rest)?;
-            rest = Rest::default();
-            match self.ledger.check_samples(team) {
-                Ok(()) => return Ok(()),
-                Err(refusal) => rest.note(team.unwrap_or_default(), refusal),
-            }
+impl AdmissionControl {
+    pub(crate) fn new(db: Arc<Db>, limits: &Limits) -> Self {
+        let queue_max =
+            Length { n_requests: limits.queued_requests_max, size_bytes: limits.bytes_in_flight_max / QUEUE_SHARE };
+        Self {
+            log: LogGate::new(Arc::clone(&db)),
+            memory: Memory::new(limits.bytes_in_flight_max),
+            decoding: FairSemaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            queue: Queue::new(queue_max),
+            budgets: Ledger::new(db),
+            creation: FairSemaphore::new(limits.creation_concurrency_max),
+            priority: Priority::default(),
+            queue_timeout: limits.queue_timeout,
         }
     }
-}
 
-impl<'a> Waiting<'a> {
-    /// Waits for a turn to make series.
+    /// Takes steps 3 to 5 for a request: a body of `body_size` bytes, of which it needs `size` bytes of memory. Nothing is
+    /// decompressed before.
     ///
     /// # Errors
-    /// [`WriteError::Throttled`] if there is none in time.
-    pub(crate) fn turn(&self, rest: &Rest) -> Result<Turn<'a>, WriteError> {
-        self.seat.turn(self.until).ok_or_else(|| rest.refuse(self.door, Some(Scarce::Turns)))
+    /// [`WriteError::Store`], [`WriteError::Throttled`] or [`WriteError::Busy`], for steps 3, 4 and 5.
+    pub(crate) fn admit<'a>(
+        &'a self,
+        origin: &Origin<'a>,
+        body_size: usize,
+        size: usize,
+    ) -> Result<Permit<'a>, WriteError> {
+        let deadline = self.deadline();
+        self.log.pass_until(deadline)?;
+        let team = origin.team.map(|name| self.budgets.team_named(name));
+        self.wait_for_samples(origin.on_queued, team, body_size, deadline)?;
+        Ok(Permit {
+            control: self,
+            on_queued: origin.on_queued,
+            team,
+            memory: self.memory.reserve_until(size, deadline)?,
+            priority: None,
+            creation: Creation::NotRequested,
+            queued: None,
+        })
     }
 
-    /// Waits for what is scarce, as far as time allows.
+    /// Waits while the samples of a team, or of a sender that names none, are certain to be denied.
+    fn wait_for_samples(
+        &self,
+        on_queued: Option<&dyn Fn()>,
+        team: Option<Team>,
+        body_size: usize,
+        deadline: Instant,
+    ) -> Result<(), WriteError> {
+        // Fast path: the budget has room.
+        let Err(denied) = self.budgets.check_samples(team) else { return Ok(()) };
+        let mut deferred = Deferred::default();
+        deferred.note(team.unwrap_or_default(), denied);
+        let _slot = self.reserve_slot(on_queued, body_size, &deferred)?;
+        self.budgets.wait_for_samples(team, deadline).map_err(|denied| {
+            let mut deferred = Deferred::default();
+            deferred.note(team.unwrap_or_default(), denied);
+            self.throttled(&deferred, None)
+        })
+    }
+
+    fn reserve_slot(
+        &self,
+        on_queued: Option<&dyn Fn()>,
+        size: usize,
+        deferred: &Deferred,
+    ) -> Result<QueueSlot<'_>, WriteError> {
+        let slot = self.queue.reserve(size).ok_or_else(|| self.throttled(deferred, Some(Exhausted::Queue)))?;
+        if let Some(on_queued) = on_queued {
+            on_queued();
+        }
+        Ok(slot)
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.queue_timeout
+    }
+
+    fn throttled(&self, deferred: &Deferred, resource: Option<Exhausted>) -> WriteError {
+        let none = (Exhausted::SeriesCreation, Team::NONE, Duration::ZERO);
+        let (longest, team, wait) = deferred.exhausted().unwrap_or(none);
+        let (resource, team) = match resource {
+            Some(resource) => (resource, Arc::from("")),
+            None => (longest, self.budgets.name(team)),
+        };
+        let n_series = deferred.series.len() as u64;
+        WriteError::Throttled { resource, team, n_series, retry_after: wait.max(RETRY_AFTER_MIN) }
+    }
+
+    pub(crate) fn budgets(&self) -> &Ledger {
+        &self.budgets
+    }
+
+    pub(crate) fn stats(&self) -> AdmissionStats {
+        let queued = self.queue.length();
+        AdmissionStats {
+            in_flight_bytes: self.memory.in_flight(),
+            series_creations_active: self.creation.n_held() as u64,
+            queued_requests: queued.n_requests as u64,
+            queued_bytes: queued.size_bytes as u64,
+        }
+    }
+}
+
+impl<'a> Permit<'a> {
+    /// Decodes a body (step 6), with priority. After the timeout it decodes without a permit.
+    pub(crate) fn decode<R>(&self, decode: impl FnOnce() -> R) -> R {
+        let _priority = self.control.priority.enter();
+        let _permit = self.control.decoding.acquire_until(self.control.deadline());
+        decode()
+    }
+
+    /// Starts the first pass, with priority until the first unknown series.
+    pub(crate) fn start(&mut self) {
+        self.priority = Some(self.control.priority.enter());
+    }
+
+    /// Queues the request (step 7), after a pass that deferred a part of it.
     ///
     /// # Errors
-    /// [`WriteError::Throttled`] if no time is left.
-    pub(crate) fn pause(&self, rest: &Rest) -> Result<(), WriteError> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(rest.refuse(self.door, None));
-        }
-        let wait = rest.scarce.map_or(PAUSE_MIN, |(_, _, wait)| wait.max(PAUSE_MIN));
-        std::thread::sleep(wait.min(left));
+    /// [`WriteError::Throttled`] if the queue is full.
+    pub(crate) fn enqueue(&mut self, deferred: &Deferred) -> Result<(), WriteError> {
+        self.priority = None;
+        let slot = self.control.reserve_slot(self.on_queued, self.memory.size(), deferred)?;
+        self.queued = Some((slot, self.control.deadline()));
         Ok(())
     }
-}
 
-impl Rest {
-    /// Begins another go: returns the series of the last one.
-    pub(crate) fn next_go(&mut self) -> Vec<(u32, Option<Team>)> {
-        let Self { series, .. } = std::mem::take(self);
-        series
-    }
-
-    /// Notes that a team's samples are refused in this go.
-    pub(crate) fn hold(&mut self, team: Team, refusal: Refusal) {
-        self.held.push(team);
-        self.note(team, refusal);
-    }
-
-    /// Tells whether anything was refused in this go but for want of a turn.
-    pub(crate) fn is_scarce(&self) -> bool {
-        self.scarce.is_some()
-    }
-
-    /// Tells whether any team's samples are.
-    pub(crate) fn holds_any(&self) -> bool {
-        !self.held.is_empty()
-    }
-
-    /// Tells whether a team's samples are.
-    pub(crate) fn holds(&self, team: Team) -> bool {
-        self.held.contains(&team)
-    }
-
-    /// Notes that a team gets no more series in this go.
-    pub(crate) fn stop_series(&mut self, team: Team, refusal: Refusal) {
-        self.no_series.push(team);
-        self.note(team, refusal);
-    }
-
-    /// Tells whether a team gets series in this go, as far as is known.
-    pub(crate) fn may_have_series(&self, team: Team) -> bool {
-        !self.no_series.contains(&team) && !self.held.contains(&team)
-    }
-
-    /// Leaves a series for the next go.
-    pub(crate) fn leave(&mut self, tag: u32, team: Option<Team>) {
-        self.series.push((tag, team));
-    }
-
-    fn note(&mut self, team: Team, refusal: Refusal) {
-        if let Refusal::Passing(scarce, wait) = refusal
-            && self.scarce.is_none_or(|(_, _, longest)| wait > longest)
-        {
-            self.scarce = Some((scarce, team, wait));
-        }
-    }
-
-    fn refuse(&self, door: &Door, otherwise: Option<Scarce>) -> WriteError {
-        let (scarce, team, wait) = self.scarce.unwrap_or((Scarce::Turns, Team::NONE, Duration::ZERO));
-        let (scarce, team) = match otherwise {
-            Some(scarce) => (scarce, Arc::from("")),
-            None => (scarce, door.ledger.name(team)),
+    /// Waits for the rates that deferred series (step 8). A pass that was denied none, but `stored_nothing`, waits for the
+    /// least time.
+    ///
+    /// # Errors
+    /// [`WriteError::Throttled`] at the deadline.
+    pub(crate) fn wait_for_rates(&self, deferred: &Deferred, stored_nothing: bool) -> Result<(), WriteError> {
+        let wait = match deferred.exhausted() {
+            Some((_, _, wait)) => wait.max(REFILL_MIN),
+            None if stored_nothing => REFILL_MIN,
+            None => return Ok(()),
         };
-        WriteError::Throttled {
-            scarce,
-            team,
-            n_series: self.series.len() as u64,
-            retry_after: wait.max(RETRY_AFTER_MIN),
+        let left = self.deadline().saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(self.control.throttled(deferred, None));
         }
+        self.control.budgets.wait(wait.min(left));
+        Ok(())
+    }
+
+    /// Waits for a permit to create series in the next pass (step 9).
+    ///
+    /// # Errors
+    /// [`WriteError::Throttled`] at the deadline.
+    pub(crate) fn wait_to_create(&mut self, deferred: &Deferred) -> Result<(), WriteError> {
+        let permit = self.control.creation.acquire_until(self.deadline());
+        let permit = permit.ok_or_else(|| self.control.throttled(deferred, Some(Exhausted::SeriesCreation)))?;
+        self.creation = Creation::Granted(permit);
+        Ok(())
+    }
+
+    /// Returns `true` if the request may create a series after `n_created` in this pass. The first call of a pass asks for
+    /// a permit, and ends the request's priority.
+    pub(crate) fn may_create(&mut self, n_created: usize) -> bool {
+        self.priority = None;
+        if let Creation::NotRequested = self.creation {
+            self.creation = self.control.creation.try_acquire().map_or(Creation::Denied, Creation::Granted);
+        }
+        !self.is_creation_over(n_created)
+    }
+
+    /// Returns `true` if this pass creates no series after `n_created`: it was denied a permit, or has used its share.
+    pub(crate) fn is_creation_over(&self, n_created: usize) -> bool {
+        matches!(self.creation, Creation::Denied) || n_created >= CREATED_PER_PERMIT_MAX
+    }
+
+    /// Yields to requests of known series now and then (step 10); called after each created series.
+    pub(crate) fn yield_after(&self, n_created: usize) {
+        if n_created.is_multiple_of(SERIES_BETWEEN_YIELDS) {
+            self.control.priority.yield_now();
+        }
+    }
+
+    /// Ends a pass, and returns the permit to create series.
+    pub(crate) fn end_pass(&mut self) {
+        self.creation = Creation::NotRequested;
+    }
+
+    /// Returns the team that the sender names.
+    pub(crate) fn team(&self) -> Option<Team> {
+        self.team
+    }
+
+    pub(crate) fn budgets(&self) -> &'a Ledger {
+        &self.control.budgets
+    }
+
+    fn deadline(&self) -> Instant {
+        self.queued.as_ref().map_or_else(|| self.control.deadline(), |(_, deadline)| *deadline)
     }
 }
 
-/// The least that is waited before another look.
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// The least after which a sender is told to come again: it holds back samples of known series meanwhile.
+/// Series that a request creates with one permit: as many as a Prometheus sends at a time. They take tens of
+/// milliseconds, which is how long the next request waits.
+const CREATED_PER_PERMIT_MAX: usize = 2_000;
+/// The shortest wait for a rate: a pass that stores a single series costs as much as one that stores many.
+const REFILL_MIN: Duration = Duration::from_millis(20);
+/// The smallest `Retry-After`: the sender holds back samples of known series meanwhile.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
-/// Which part of the bytes in flight requests that wait may hold, so that others are let in.
-const SEATS_SHARE: usize = 4;
+/// Queued requests hold at most one part in so many of the bytes in flight, so that others are let in.
+const QUEUE_SHARE: usize = 4;
+
+#[cfg(test)]
+impl AdmissionControl {
+    pub(crate) fn hold_creation(&self) -> impl Drop + '_ {
+        self.creation.try_acquire().expect("no request creates series")
+    }
+
+    pub(crate) fn hold_slot(&self, size: usize) -> impl Drop + '_ {
+        self.queue.reserve(size).expect("the queue has room")
+    }
+
+    pub(crate) fn hold_memory(&self, size: usize) -> Reservation<'_> {
+        self.memory.reserve(size).expect("the memory is free")
+    }
+}

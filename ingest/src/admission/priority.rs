@@ -1,52 +1,51 @@
-//! Requests of known series go first: who makes series gives way while one is at work.
+//! Priority of known series: a request that creates series pauses while requests of known series are at work.
 //!
-//! To make the series of a storm takes one core for seconds, locks of the heads thousands of times, and the caches. A request
-//! of known series is through in a millisecond. So who makes series looks after each [`SERIES_BETWEEN`] whether such a
-//! request is at work, and lets it pass; not for ever, as there may always be one.
+//! Creating the series of a storm takes one core for seconds, thousands of locks of the heads, and the CPU's caches; a
+//! request of known series takes a millisecond. So the creating request checks for such requests after each
+//! [`SERIES_BETWEEN_YIELDS`] series and lets them finish, for [`YIELD_MAX`] at most, since there may always be one.
 //!
-//! Used by `pipeline` and `request`. A request is taken for one of known series until its first one that is not.
+//! A request counts as one of known series until its first unknown series.
 //!
-//! Threads: one short lock, taken twice a request; who gives way blocks its thread, and holds nothing but its turn.
+//! Threads: one short lock, taken twice a request. A yielding thread blocks and holds nothing but its permit.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Series that are made between two looks: a fraction of a millisecond.
-pub(crate) const SERIES_BETWEEN: usize = 64;
-/// The longest that others are let pass at a time: where they never end, a fifth of the time is left for making series.
-const WAY_MAX: Duration = Duration::from_millis(1);
+/// Series that are created between two yields: a fraction of a millisecond.
+pub(super) const SERIES_BETWEEN_YIELDS: usize = 64;
+/// The longest pause: under constant load a fifth of the time remains for creating series.
+const YIELD_MAX: Duration = Duration::from_millis(1);
 
-/// Counts the requests at work that go first.
+/// Counts the requests of known series at work.
 #[derive(Debug, Default)]
-pub(crate) struct Precedence {
+pub(super) struct Priority {
     n_at_work: Mutex<usize>,
-    none_at_work: Condvar,
+    idle: Condvar,
 }
 
-/// A request that goes first, until it is dropped.
+/// A request of known series at work, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct First<'a>(&'a Precedence);
+pub(super) struct PriorityGuard<'a>(&'a Priority);
 
-impl Precedence {
-    /// Begins the work of a request.
-    pub(crate) fn go_first(&self) -> First<'_> {
+impl Priority {
+    pub(super) fn enter(&self) -> PriorityGuard<'_> {
         *self.n_at_work.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        First(self)
+        PriorityGuard(self)
     }
 
-    /// Lets those pass that go first, for a moment at most.
-    pub(crate) fn give_way(&self) {
+    /// Waits until no request of known series is at work, for [`YIELD_MAX`] at most.
+    pub(super) fn yield_now(&self) {
         let n_at_work = self.n_at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        let _either = self.none_at_work.wait_timeout_while(n_at_work, WAY_MAX, |n| *n > 0);
+        let _either = self.idle.wait_timeout_while(n_at_work, YIELD_MAX, |n| *n > 0);
     }
 }
 
-impl Drop for First<'_> {
+impl Drop for PriorityGuard<'_> {
     fn drop(&mut self) {
         let mut n_at_work = self.0.n_at_work.lock().unwrap_or_else(PoisonError::into_inner);
         *n_at_work -= 1;
         if *n_at_work == 0 {
-            self.0.none_at_work.notify_all();
+            self.0.idle.notify_all();
         }
     }
 }
@@ -57,17 +56,17 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn who_gives_way_goes_on_when_the_last_one_has_passed_and_after_a_while_in_any_case() {
-        let precedence = Precedence::default();
-        precedence.give_way();
-        let (first, second) = (precedence.go_first(), precedence.go_first());
-        precedence.give_way();
+    fn a_yield_ends_when_the_last_request_leaves_and_after_a_while_in_any_case() {
+        let priority = Priority::default();
+        priority.yield_now();
+        let (first, second) = (priority.enter(), priority.enter());
+        priority.yield_now();
         drop(first);
         thread::scope(|scope| {
-            scope.spawn(|| precedence.give_way());
+            scope.spawn(|| priority.yield_now());
             drop(second);
         });
-        assert_eq!(*precedence.n_at_work.lock().unwrap(), 0);
-        precedence.give_way();
+        assert_eq!(*priority.n_at_work.lock().unwrap(), 0);
+        priority.yield_now();
     }
 }

@@ -1,7 +1,7 @@
-//! Exemplars of a write request on their way into the store, and what became of them.
+//! Exemplars of a write request on their way into the store.
 //!
-//! What is refused is counted. As in Prometheus none costs the sender a 400, but for those that are out of order in remote
-//! write 2.0. Series are not created for them; an exemplar goes to a series that the store has in memory, or that a sample of the same request has made.
+//! Rejected exemplars are counted. As in Prometheus they do not make the response a 400, except for out-of-order ones in
+//! remote write 2.0. No series is created for an exemplar: its series is in memory, or has a sample in the same request.
 
 use varve_tsdb::Labels;
 use varve_tsdb::exemplars::Exemplar;
@@ -9,7 +9,7 @@ use varve_tsdb::exemplars::Exemplar;
 use crate::batch::{DecodedBatch, ExemplarEntry};
 use crate::remote_write::{label_pairs, v1};
 
-/// Parses an exemplar; `None` if its labels are none.
+/// Parses an exemplar; `None` if its labels are invalid.
 pub(crate) fn parse(message: &[u8], batch: &DecodedBatch, entry: &ExemplarEntry) -> Option<Exemplar> {
     let mut pairs = Vec::new();
     for (name, value) in label_pairs(batch, message, entry.fields) {

@@ -11,10 +11,10 @@ use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
 use crate::remote_write::v1;
 
-/// Stores the metadata entries of a request that say something new, and counts in `rejects` those that are refused.
+/// Stores the metadata entries of a request that are new; `rejects` gets the invalid ones.
 pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &mut Rejects) -> Result<(), WriteError> {
     let mut families = Vec::new();
-    // Version 2.0 tells metadata with every sample: what is known already costs a look-up.
+    // Version 2.0 sends metadata with every sample: known metadata costs a look-up.
     let known = (!entries.is_empty()).then(|| db.metadata());
     for entry in entries {
         if known.as_ref().is_some_and(|known| is_known(message, entry, known)) {
@@ -25,7 +25,7 @@ pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &
             Err(refused) => rejects.add(Reason::InvalidMetadata, 1, 0, || refused),
         }
     }
-    // The store copies what somebody holds.
+    // The store would copy the map if it were still shared.
     drop(known);
     if families.is_empty() {
         return Ok(());
@@ -36,7 +36,7 @@ pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &
     }
 }
 
-/// Stores families one by one, to tell those that the store still takes (it knows them) from those that it does not.
+/// Stores families one by one: a full store still accepts the families that it knows.
 fn write_each(db: &Db, families: Vec<(&str, Metadata)>, rejects: &mut Rejects) -> Result<(), WriteError> {
     for (name, metadata) in families {
         match db.set_metadata([(name, metadata)]) {
@@ -58,10 +58,13 @@ fn is_known(message: &[u8], entry: &FamilyEntry, known: &BTreeMap<String, Metada
     })
 }
 
-/// Parses a metadata entry, or says what is wrong with it.
+/// Parses a metadata entry.
+///
+/// # Errors
+/// Why it is invalid.
 fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadata), String> {
     let name = entry.name.of(message);
-    let text = |what: &str, bytes: &'a [u8]| {
+    let string = |what: &str, bytes: &'a [u8]| {
         std::str::from_utf8(bytes).map_err(|_| format!("{:?}: {what} is not UTF-8", excerpt(name)))
     };
     if name.is_empty() {
@@ -73,6 +76,6 @@ fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadat
     if size > METADATA_SIZE_MAX {
         return Err(format!("{:?}: {size} bytes exceed {METADATA_SIZE_MAX}", excerpt(name)));
     }
-    let (help, unit) = (text("help", help)?.to_owned(), text("unit", unit)?.to_owned());
-    Ok((text("name", name)?, Metadata { kind: kind.to_owned(), help, unit }))
+    let (help, unit) = (string("help", help)?.to_owned(), string("unit", unit)?.to_owned());
+    Ok((string("name", name)?, Metadata { kind: kind.to_owned(), help, unit }))
 }

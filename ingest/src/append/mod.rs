@@ -1,4 +1,4 @@
-//! Handing samples and exemplars to the store, whose series may move in memory meanwhile.
+//! Appends samples and exemplars to the store, whose series may move in memory meanwhile.
 
 pub(crate) mod exemplars;
 pub(crate) mod metadata;
@@ -8,43 +8,43 @@ use varve_tsdb::{Db, RejectReason, Rejected, SeriesHandle, WriteBatch};
 
 use crate::admission::Team;
 use crate::error::WriteError;
-use crate::outcome::{Example, ExemplarCounts, ExemplarRefusal, Reason, Rejects};
-use crate::relabel::Tally;
+use crate::outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Rejects};
+use crate::relabel::AttributedSamples;
 
-/// Where samples and exemplars come from; `tag` is what they were pushed with.
+/// The source of samples and exemplars, by the index of their series in the request.
 pub(crate) trait Source {
-    /// Returns where the series of a sample is now; `None` if it is nowhere and must not be made here.
-    fn resolve(&self, tag: u32) -> Result<Option<SeriesHandle>, WriteError>;
-    /// Returns where it is if the store has it; makes none.
-    fn find(&self, tag: u32) -> Option<SeriesHandle>;
-    /// Prints the labels of a sample's series.
-    fn print(&self, tag: u32) -> String;
-    /// Tells whether the sender is told of exemplars that are out of order.
-    fn tells_exemplars(&self) -> bool {
+    /// Returns the new handle of a series that has moved; `None` if the store does not have it.
+    fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError>;
+    /// Returns the handle of a series, if the store has it.
+    fn find(&self, series_idx: u32) -> Option<SeriesHandle>;
+    /// Prints the labels of a series.
+    fn print(&self, series_idx: u32) -> String;
+    /// Returns `true` if out-of-order exemplars are rejects of the request.
+    fn reports_exemplars(&self) -> bool {
         false
     }
 }
 
-/// What one append to the store works with.
+/// The buffers of an append.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) batch: WriteBatch,
-    /// Samples whose series has moved.
+    /// Samples whose series have moved.
     pub(crate) moved: Vec<Rejected>,
-    /// Exemplars whose series has moved, with their tags.
+    /// Exemplars whose series have moved, with the indexes of the series.
     pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
-    /// What has become of the exemplars so far.
+    /// The outcome of exemplars so far.
     pub(crate) exemplars: ExemplarCounts,
-    /// Histograms that were refused so far.
+    /// Histograms rejected so far.
     pub(crate) histograms_rejected: u64,
-    /// Samples of teams, and those in which rules had a hand.
-    pub(crate) tally: Tally,
-    /// Samples that are asked for.
-    pub(crate) asked: Tally,
+    /// Pushed samples that count for teams or rules.
+    pub(crate) attributed: AttributedSamples,
+    /// Samples to be admitted.
+    pub(crate) requested: AttributedSamples,
     /// Samples by team.
     pub(crate) by_team: Vec<(Team, u64)>,
-    /// Tags of series that left the store while the request was written.
-    pub(crate) homeless: Vec<u32>,
+    /// Indexes of series that were evicted from the store while the request was written.
+    pub(crate) evicted: Vec<u32>,
 }
 
 impl Outgoing {
@@ -56,9 +56,8 @@ impl Outgoing {
     }
 }
 
-/// Appends what is in `out` and resolves series that have moved again. Counts in `rejects` what is not stored and
-/// returns how many samples are; exemplars are counted in `out`, which also gets the tags of series that are nowhere any
-/// more: all of their samples and exemplars are to come again.
+/// Appends the samples and exemplars in `out`, again for series that have moved. Returns the number of stored samples;
+/// `rejects` gets the others. Samples and exemplars of series in `out.evicted` are neither stored nor rejected.
 ///
 /// # Errors
 /// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`] times.
@@ -69,7 +68,7 @@ pub(crate) fn append(
     rejects: &mut Rejects,
 ) -> Result<u64, WriteError> {
     let mut n_stored = 0;
-    out.homeless.clear();
+    out.evicted.clear();
     for _ in 0..ROUNDS_MAX {
         if out.batch.is_empty() {
             return Ok(n_stored);
@@ -97,7 +96,7 @@ fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut 
     Ok((n_samples - out.batch.rejected().len()) as u64)
 }
 
-/// Counts the exemplars that were stored, and notes those whose series have moved.
+/// Counts stored exemplars, and collects those whose series have moved.
 fn note_exemplars(source: &impl Source, out: &mut Outgoing, rejects: &mut Rejects) {
     let rejected = out.batch.rejected_exemplars();
     out.exemplars.stored += (out.batch.n_exemplars() - rejected.len()) as u64;
@@ -106,10 +105,10 @@ fn note_exemplars(source: &impl Source, out: &mut Outgoing, rejects: &mut Reject
         if rejected.reason == RejectExemplar::Moved {
             out.moved_exemplars.push((rejected.tag, rejected.exemplar.clone()));
         } else {
-            if rejected.reason == RejectExemplar::OutOfOrder && source.tells_exemplars() {
+            if rejected.reason == RejectExemplar::OutOfOrder && source.reports_exemplars() {
                 rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || Example::of_series(source.print(rejected.tag)));
             }
-            out.exemplars.refuse(ExemplarRefusal::Store(rejected.reason));
+            out.exemplars.reject(ExemplarRejection::Store(rejected.reason));
         }
     }
 }
@@ -121,14 +120,14 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
     for Rejected { tag, sample, start_ms, histogram, .. } in out.moved.drain(..) {
         let handle = match last {
             Some((of, handle)) if of == tag => handle,
-            _ => source.resolve(tag)?,
+            _ => source.relocate(tag)?,
         };
         last = Some((tag, handle));
         let Some(handle) = handle else {
-            if out.homeless.last() != Some(&tag) {
-                out.homeless.push(tag);
+            if out.evicted.last() != Some(&tag) {
+                out.evicted.push(tag);
             }
-            // It counts when it comes again.
+            // It is pushed, and counted, again.
             out.histograms_rejected += u64::from(histogram.is_some());
             continue;
         };
@@ -142,13 +141,13 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
     for (tag, exemplar) in out.moved_exemplars.drain(..) {
         match source.find(tag) {
             Some(handle) => out.batch.push_exemplar(handle, exemplar, tag),
-            None if out.homeless.contains(&tag) => {}
-            None => out.exemplars.refuse(ExemplarRefusal::UnknownSeries),
+            None if out.evicted.contains(&tag) => {}
+            None => out.exemplars.reject(ExemplarRejection::UnknownSeries),
         }
     }
     Ok(())
 }
 
-/// A series moves when it leaves the head, which is hours after its last sample: a second time in one request is
-/// unlikely, a third means that something is wrong.
+/// A series moves when it leaves the head, hours after its last sample: twice in one request is unlikely, three times is
+/// an error.
 const ROUNDS_MAX: usize = 3;

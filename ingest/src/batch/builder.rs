@@ -1,10 +1,10 @@
-//! Writes a [`DecodedBatch`] for protocols whose label sets do not lie in the body as remote write 1.0 has them.
+//! Builds a [`DecodedBatch`] for protocols other than remote write.
 //!
-//! Label sets and exemplars are encoded into a buffer that takes the place of the message, labels sorted by name: what
-//! comes by another protocol has the same key in the route cache as what Prometheus sends.
+//! Label sets and exemplars are encoded as in remote write 1.0, labels sorted by name, into a buffer in place of the
+//! message. So a series has the same key in the route cache whatever protocol it arrives by.
 //!
-//! Bounds: [`Limits`], and the buffer takes no more than [`RESOLVED_FACTOR`] times what a message may; it is reserved from
-//! the bytes in flight before it grows.
+//! Bounds: [`Limits`], and the buffer takes at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message. Its memory is
+//! reserved before it grows.
 
 use std::sync::Arc;
 
@@ -12,58 +12,58 @@ use varve_tsdb::Sample;
 use varve_tsdb::histogram::Histogram;
 
 use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Span};
-use crate::admission::memory::Permit;
+use crate::admission::memory::Reservation;
 use crate::error::WriteError;
-use crate::limits::{Limits, RESOLVED_FACTOR};
+use crate::limits::Limits;
 
-/// A batch being written, series by series.
+/// A batch being built, series by series.
 #[derive(Debug)]
 pub(crate) struct BatchBuilder<'a, 'p> {
     batch: &'a mut DecodedBatch,
-    text: &'a mut Vec<u8>,
-    permit: &'a mut Permit<'p>,
+    encoded: &'a mut Vec<u8>,
+    memory: &'a mut Reservation<'p>,
     hasher: &'a RouteHasher,
     limits: &'a Limits,
-    /// Bytes of `text` that are reserved.
+    /// Reserved bytes of `encoded`.
     reserved: usize,
-    /// Labels of the series at hand.
+    /// Labels of the current series.
     labels: Span,
     key: Option<RouteKey>,
 }
 
 impl<'a, 'p> BatchBuilder<'a, 'p> {
-    /// Begins a batch in `batch` and `text`, whatever they held.
+    /// Clears `batch` and `encoded` and starts a batch.
     pub(crate) fn new(
         batch: &'a mut DecodedBatch,
-        text: &'a mut Vec<u8>,
-        permit: &'a mut Permit<'p>,
+        encoded: &'a mut Vec<u8>,
+        memory: &'a mut Reservation<'p>,
         hasher: &'a RouteHasher,
         limits: &'a Limits,
     ) -> Self {
         batch.clear();
-        text.clear();
-        Self { batch, text, permit, hasher, limits, reserved: 0, labels: Span::default(), key: None }
+        encoded.clear();
+        Self { batch, encoded, memory, hasher, limits, reserved: 0, labels: Span::default(), key: None }
     }
 
-    /// Begins a series; `labels` are sorted by name.
+    /// Starts a series; `labels` are sorted by name.
     pub(crate) fn series<'l>(
         &mut self,
         labels: impl IntoIterator<Item = (&'l str, &'l str)>,
     ) -> Result<(), WriteError> {
-        let start = self.text.len();
+        let start = self.encoded.len();
         self.put_labels(labels)?;
-        self.labels = Span::new(start, self.text.len());
-        self.key = Some(self.hasher.hash(&self.text[start..]));
+        self.labels = Span::new(start, self.encoded.len());
+        self.key = Some(self.hasher.hash(&self.encoded[start..]));
         Ok(())
     }
 
-    /// Adds a sample to the series at hand; a start of 0 is unknown.
+    /// Adds a sample to the current series; a start of 0 means unknown.
     pub(crate) fn sample(&mut self, timestamp_ms: i64, value: f64, start_ms: i64) -> Result<(), WriteError> {
         self.batch.push_sample(Sample { timestamp_ms, value }, start_ms);
         self.limits.check_samples(self.batch.n_all_samples())
     }
 
-    /// Adds a histogram that has been checked to the series at hand.
+    /// Adds a checked histogram to the current series.
     pub(crate) fn histogram(
         &mut self,
         timestamp_ms: i64,
@@ -71,41 +71,41 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         start_ms: i64,
     ) -> Result<(), WriteError> {
         let histogram = Arc::new(histogram);
-        self.batch.histograms.push(HistogramEntry::Made { timestamp_ms, start_ms, histogram });
+        self.batch.histograms.push(HistogramEntry::Decoded { timestamp_ms, start_ms, histogram });
         self.limits.check_samples(self.batch.n_all_samples())
     }
 
-    /// Adds an exemplar to the series at hand.
+    /// Adds an exemplar to the current series.
     pub(crate) fn exemplar<'l>(
         &mut self,
         labels: impl IntoIterator<Item = (&'l str, &'l str)>,
         value: f64,
         timestamp_ms: i64,
     ) -> Result<(), WriteError> {
-        let start = self.text.len();
+        let start = self.encoded.len();
         self.put_labels(labels)?;
         self.reserve(EXEMPLAR_SIZE_MAX)?;
-        self.text.push(EXEMPLAR_VALUE);
-        self.text.extend_from_slice(&value.to_bits().to_le_bytes());
-        self.text.push(EXEMPLAR_TIMESTAMP);
-        put_varint(self.text, timestamp_ms.cast_unsigned());
-        self.batch.push_exemplar(Span::new(start, self.text.len()));
+        self.encoded.push(EXEMPLAR_VALUE);
+        self.encoded.extend_from_slice(&value.to_bits().to_le_bytes());
+        self.encoded.push(EXEMPLAR_TIMESTAMP);
+        put_varint(self.encoded, timestamp_ms.cast_unsigned());
+        self.batch.push_exemplar(Span::new(start, self.encoded.len()));
         self.limits.check_exemplars(self.batch.exemplars.len())
     }
 
-    /// Ends the series at hand.
+    /// Ends the current series.
     pub(crate) fn end_series(&mut self) -> Result<(), WriteError> {
         self.batch.push_series(self.labels, self.key);
         self.limits.check_series(self.batch.series.len())
     }
 
-    /// Adds metadata of a family; `kind` is a number of remote write.
+    /// Adds metadata of a family; `kind` is the type's number in remote write.
     pub(crate) fn family(&mut self, name: &str, kind: i32, help: &str, unit: &str) -> Result<(), WriteError> {
         self.reserve(name.len() + help.len() + unit.len())?;
-        let mut put = |text: &str| {
-            let start = self.text.len();
-            self.text.extend_from_slice(text.as_bytes());
-            Span::new(start, self.text.len())
+        let mut put = |string: &str| {
+            let start = self.encoded.len();
+            self.encoded.extend_from_slice(string.as_bytes());
+            Span::new(start, self.encoded.len())
         };
         let family = FamilyEntry { name: put(name), help: put(help), unit: put(unit), kind };
         self.batch.families.push(family);
@@ -116,26 +116,26 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         for (name, value) in labels {
             self.reserve(name.len() + value.len() + LABEL_SIZE_MAX)?;
             let size = 2 + varint_size(name.len()) + name.len() + varint_size(value.len()) + value.len();
-            self.text.push(LABEL);
-            put_varint(self.text, size as u64);
-            for (key, text) in [(LABEL_NAME, name), (LABEL_VALUE, value)] {
-                self.text.push(key);
-                put_varint(self.text, text.len() as u64);
-                self.text.extend_from_slice(text.as_bytes());
+            self.encoded.push(LABEL);
+            put_varint(self.encoded, size as u64);
+            for (key, string) in [(LABEL_NAME, name), (LABEL_VALUE, value)] {
+                self.encoded.push(key);
+                put_varint(self.encoded, string.len() as u64);
+                self.encoded.extend_from_slice(string.as_bytes());
             }
         }
         Ok(())
     }
 
-    /// Makes room for `size` bytes.
+    /// Reserves memory for `size` more bytes.
     fn reserve(&mut self, size: usize) -> Result<(), WriteError> {
-        let wanted = self.text.len() + size;
+        let wanted = self.encoded.len() + size;
         if wanted <= self.reserved {
             return Ok(());
         }
         self.limits.check_resolved(wanted as u64)?;
         let step = wanted - self.reserved + RESERVE_STEP;
-        self.permit.grow(step)?;
+        self.memory.grow(step)?;
         self.reserved += step;
         Ok(())
     }
@@ -158,17 +158,16 @@ const LABEL_NAME: u8 = 1 << 3 | 2;
 const LABEL_VALUE: u8 = 2 << 3 | 2;
 const EXEMPLAR_VALUE: u8 = 2 << 3 | 1;
 const EXEMPLAR_TIMESTAMP: u8 = 3 << 3;
-/// Bytes of a label besides its texts, at most.
+/// Maximum size of a label without its strings.
 const LABEL_SIZE_MAX: usize = 3 + 3 * 10;
-/// Bytes of an exemplar besides its labels, at most.
+/// Maximum size of an exemplar without its labels.
 const EXEMPLAR_SIZE_MAX: usize = 2 + 8 + 10;
 const RESERVE_STEP: usize = 256 << 10;
-const _: () = assert!(RESOLVED_FACTOR > 0);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::memory::Admission;
+    use crate::admission::memory::Memory;
     use crate::remote_write::message;
     use crate::remote_write::v1;
     use prost::Message;
@@ -177,37 +176,37 @@ mod tests {
     fn series_are_encoded_as_prometheus_encodes_them() {
         let long = "x".repeat(20_000);
         let labels = [("__name__", "up"), ("é", long.as_str())];
-        let (mut batch, mut text) = (DecodedBatch::default(), vec![1, 2]);
-        let (admission, hasher, limits) = (Admission::new(1 << 20), RouteHasher::new(), Limits::default());
-        let mut permit = admission.admit(0).unwrap();
-        let mut composer = BatchBuilder::new(&mut batch, &mut text, &mut permit, &hasher, &limits);
-        composer.family("up", 2, "Whether.", "").unwrap();
-        composer.series(labels).unwrap();
-        composer.sample(-5, 1.5, 0).unwrap();
-        composer.exemplar([("trace_id", "t")], 2.5, -7).unwrap();
-        composer.end_series().unwrap();
-        let encoded = message::series(&labels, &[]).encode_to_vec();
-        assert!(batch.series[0].labels.of(&text) == encoded);
-        assert_eq!(batch.series[0].key, Some(hasher.hash(&encoded)));
-        let exemplar = message::Exemplar::decode(batch.exemplars[0].fields.of(&text)).unwrap();
+        let (mut batch, mut encoded) = (DecodedBatch::default(), vec![1, 2]);
+        let (memory, hasher, limits) = (Memory::new(1 << 20), RouteHasher::new(), Limits::default());
+        let mut reservation = memory.reserve(0).unwrap();
+        let mut builder = BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, &limits);
+        builder.family("up", 2, "Whether.", "").unwrap();
+        builder.series(labels).unwrap();
+        builder.sample(-5, 1.5, 0).unwrap();
+        builder.exemplar([("trace_id", "t")], 2.5, -7).unwrap();
+        builder.end_series().unwrap();
+        let expected = message::series(&labels, &[]).encode_to_vec();
+        assert!(batch.series[0].labels.of(&encoded) == expected);
+        assert_eq!(batch.series[0].key, Some(hasher.hash(&expected)));
+        let exemplar = message::Exemplar::decode(batch.exemplars[0].fields.of(&encoded)).unwrap();
         assert_eq!((exemplar.labels.len(), exemplar.value, exemplar.timestamp), (1, 2.5, -7));
-        v1::check_labels(&text, batch.series[0].labels).unwrap();
+        v1::check_labels(&encoded, batch.series[0].labels).unwrap();
         assert_eq!(
-            (batch.families[0].name.of(&text), batch.families[0].help.of(&text)),
+            (batch.families[0].name.of(&encoded), batch.families[0].help.of(&encoded)),
             (&b"up"[..], &b"Whether."[..])
         );
-        assert!(admission.in_flight() >= text.len() as u64);
+        assert!(memory.in_flight() >= encoded.len() as u64);
     }
 
     #[test]
     fn the_buffer_is_bounded_and_reserved_before_it_grows() {
         let value = "x".repeat(1000);
         let grow = |in_flight: usize, limits: &Limits| {
-            let (admission, hasher) = (Admission::new(in_flight), RouteHasher::new());
-            let (_other, mut permit) = (admission.admit(1).unwrap(), admission.admit(1).unwrap());
-            let (mut batch, mut text) = (DecodedBatch::default(), Vec::new());
-            let mut composer = BatchBuilder::new(&mut batch, &mut text, &mut permit, &hasher, limits);
-            (0..1000).try_for_each(|_| composer.series([("a", value.as_str())])).unwrap_err()
+            let (memory, hasher) = (Memory::new(in_flight), RouteHasher::new());
+            let (_other, mut reservation) = (memory.reserve(1).unwrap(), memory.reserve(1).unwrap());
+            let (mut batch, mut encoded) = (DecodedBatch::default(), Vec::new());
+            let mut builder = BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, limits);
+            (0..1000).try_for_each(|_| builder.series([("a", value.as_str())])).unwrap_err()
         };
         assert!(matches!(grow(300 << 10, &Limits::default()), WriteError::Busy { .. }));
         let limits = Limits { decompressed_size_max: 1000, ..Limits::default() };

@@ -4,21 +4,21 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
-/// Hashes label sets with a secret of this process, so that nobody outside can make two of them collide.
+/// Hashes label sets with a secret of this process, so that no sender can make two of them collide.
 #[derive(Clone)]
 pub struct RouteHasher {
     secret: Box<[u8; SECRET_SIZE]>,
 }
 
-/// 128 bits that stand for the encoded bytes of a label set: the first 32 choose the stripe, the next 32 the home slot.
+/// A 128-bit hash of the encoded bytes of a label set: the first 32 bits select the stripe, the next 32 the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RouteKey(pub(crate) [u32; 4]);
 
 impl RouteHasher {
-    /// Draws a secret.
+    /// Creates a hasher with a random secret.
     ///
     /// # Panics
-    /// If the operating system has no random bytes to give, as the standard library's hash maps do.
+    /// If the operating system returns no random bytes, like the hash maps of the standard library.
     #[must_use]
     pub fn new() -> Self {
         let mut secret = Box::new([0; SECRET_SIZE]);
@@ -40,14 +40,14 @@ impl Default for RouteHasher {
 }
 
 impl fmt::Debug for RouteHasher {
-    /// Keeps the secret.
+    /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RouteHasher")
     }
 }
 
 impl RouteKey {
-    /// Returns 32 bits of the hash, for a [`Scope`].
+    /// Returns 32 bits of the hash.
     pub(crate) fn salt(self) -> u32 {
         self.0[2]
     }
@@ -58,5 +58,5 @@ impl RouteKey {
     }
 }
 
-/// What XXH3 uses of a secret by default.
+/// The size of secret that XXH3 uses by default.
 const SECRET_SIZE: usize = 192;

@@ -1,7 +1,7 @@
-//! The decoded form of a write request: places of label sets and flat columns of samples, reused between requests.
+//! A decoded write request: spans of label sets and flat columns of samples.
 //!
-//! Every version of the protocol decodes into it. It holds no text: a [`Span`] says where in the decompressed message
-//! the bytes lie, so that a batch has no lifetime and can be pooled. `u32` is wide enough because a message is at most
+//! Every protocol decodes into it. It holds no strings but a [`Span`] of the message for each, so that it has no lifetime
+//! and can be reused. `u32` is wide enough because a message is at most
 //! `u32::MAX` bytes ([`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max)).
 
 mod builder;
@@ -16,25 +16,25 @@ pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;
 pub(crate) use label_hash::RouteKey;
 
-/// A decoded write request. Reused: decoding clears it first and keeps its memory.
+/// A decoded write request. Decoding clears it first and keeps its memory.
 #[derive(Debug, Default)]
 pub struct DecodedBatch {
-    /// How labels and histograms are encoded.
+    /// The encoding of labels and histograms.
     pub(crate) version: Version,
-    /// What label sets of version 2.0 refer to.
+    /// The symbol table of version 2.0.
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) series: Vec<SeriesEntry>,
     pub(crate) samples: Vec<Sample>,
-    /// Which of `samples` have a start timestamp, ascending.
-    pub(crate) starts: Vec<(u32, i64)>,
+    /// Index and start timestamp of the samples that have one, ascending.
+    pub(crate) start_timestamps: Vec<(u32, i64)>,
     pub(crate) families: Vec<FamilyEntry>,
     pub(crate) histograms: Vec<HistogramEntry>,
     pub(crate) exemplars: Vec<ExemplarEntry>,
-    /// Bytes of them in the message.
+    /// Bytes of the exemplars in the message.
     pub(crate) exemplars_size: usize,
 }
 
-/// A version of the protocol, by the message that it sends.
+/// A version of remote write, by its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
     /// `prometheus.WriteRequest`.
@@ -44,10 +44,10 @@ pub enum Version {
     V2,
 }
 
-/// A string that label sets and metadata refer to.
+/// An entry of the symbol table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Symbol {
-    /// Where it is.
+    /// Its string.
     pub(crate) text: Span,
     pub(crate) hash: RouteKey,
 }
@@ -62,13 +62,13 @@ pub(crate) struct Span {
 /// A series of the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesEntry {
-    /// Where its labels are. Other fields may lie between them if `key` is `None`.
+    /// Its labels, with other fields between them if `key` is `None`.
     pub(crate) labels: Span,
-    /// Where its samples end in [`DecodedBatch::samples`]; they begin where those of the series before end.
+    /// The end of its samples in [`DecodedBatch::samples`]; they start at the end of the previous series.
     samples_end: u32,
-    /// Likewise of its histograms in [`DecodedBatch::histograms`].
+    /// The end of its histograms in [`DecodedBatch::histograms`].
     histograms_end: u32,
-    /// Hash of the label bytes, or `None` if they do not lie together and the series takes the slow path.
+    /// Hash of the label bytes; `None` if they are not contiguous, and the series takes the slow path.
     pub(crate) key: Option<RouteKey>,
 }
 
@@ -77,13 +77,13 @@ pub(crate) struct SeriesEntry {
 pub(crate) struct SeriesSamples<'a> {
     pub(crate) samples: &'a [Sample],
     first_idx: usize,
-    starts: &'a [(u32, i64)],
+    start_timestamps: &'a [(u32, i64)],
 }
 
 impl<'a> SeriesSamples<'a> {
     /// Iterates over the samples, each with its start timestamp or 0.
     pub(crate) fn with_starts(self) -> impl Iterator<Item = (Sample, i64)> + 'a {
-        let mut starts = self.starts.iter().peekable();
+        let mut starts = self.start_timestamps.iter().peekable();
         self.samples.iter().enumerate().map(move |(i, sample)| {
             let start = starts.next_if(|(idx, _)| *idx as usize == self.first_idx + i);
             (*sample, start.map_or(0, |&(_, start_ms)| start_ms))
@@ -94,12 +94,12 @@ impl<'a> SeriesSamples<'a> {
 /// A native histogram of the request.
 #[derive(Debug, Clone)]
 pub(crate) enum HistogramEntry {
-    /// Where its message is, which has been checked but not decoded.
-    Sent(Span),
-    /// One that a translation has made.
-    Made {
+    /// Its message, checked but not decoded.
+    Encoded(Span),
+    /// A translated histogram.
+    Decoded {
         timestamp_ms: i64,
-        /// 0 is unknown.
+        /// 0 if unknown.
         start_ms: i64,
         histogram: Arc<Histogram>,
     },
@@ -110,7 +110,7 @@ pub(crate) enum HistogramEntry {
 pub(crate) struct ExemplarEntry {
     /// Its series.
     pub(crate) series_idx: u32,
-    /// Where its fields are.
+    /// Its fields.
     pub(crate) fields: Span,
 }
 
@@ -120,15 +120,15 @@ pub(crate) struct FamilyEntry {
     pub(crate) name: Span,
     pub(crate) help: Span,
     pub(crate) unit: Span,
-    /// The type as the protocol numbers it.
+    /// The type, by its number in remote write.
     pub(crate) kind: i32,
 }
 
 impl FamilyEntry {
-    /// Tells whether both say the same, wherever their texts are.
+    /// Returns `true` if both entries have the same strings and type.
     pub(crate) fn is_same(&self, other: &Self, message: &[u8]) -> bool {
-        let texts = |of: &Self| [of.name, of.help, of.unit].map(|text| text.of(message));
-        self.kind == other.kind && texts(self) == texts(other)
+        let strings = |of: &Self| [of.name, of.help, of.unit].map(|span| span.of(message));
+        self.kind == other.kind && strings(self) == strings(other)
     }
 }
 
@@ -139,33 +139,33 @@ impl SeriesEntry {
 }
 
 impl DecodedBatch {
-    /// Counts the series.
+    /// Returns the number of series.
     #[must_use]
     pub fn n_series(&self) -> usize {
         self.series.len()
     }
 
-    /// Counts the float samples.
+    /// Returns the number of float samples.
     #[must_use]
     pub fn n_samples(&self) -> usize {
         self.samples.len()
     }
 
-    /// Counts floats and histograms.
+    /// Returns the number of samples, floats and histograms.
     pub(crate) fn n_all_samples(&self) -> usize {
         self.samples.len() + self.histograms.len()
     }
 
-    /// Adds a sample of the series that is pushed next; a start of 0 is unknown.
+    /// Adds a sample of the series that is pushed next; a start of 0 means unknown.
     pub(crate) fn push_sample(&mut self, sample: Sample, start_ms: i64) {
         if start_ms != 0 {
             let idx = u32::try_from(self.samples.len()).expect("the decoder checks samples_per_request_max");
-            self.starts.push((idx, start_ms));
+            self.start_timestamps.push((idx, start_ms));
         }
         self.samples.push(sample);
     }
 
-    /// Adds a series whose samples are those pushed since the series before.
+    /// Adds a series with the samples pushed since the previous one.
     pub(crate) fn push_series(&mut self, labels: Span, key: Option<RouteKey>) {
         let end = |len: usize| u32::try_from(len).expect("the decoder checks samples_per_request_max");
         let (samples_end, histograms_end) = (end(self.samples.len()), end(self.histograms.len()));
@@ -179,16 +179,16 @@ impl DecodedBatch {
         self.exemplars_size += (fields.end - fields.start) as usize;
     }
 
-    /// Iterates over the series in the request's order, each with its samples.
+    /// Iterates over the series in order, each with its samples.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesEntry, SeriesSamples<'_>)> {
-        let (mut start, mut rest) = (0, &self.starts[..]);
+        let (mut start, mut rest) = (0, &self.start_timestamps[..]);
         self.series.iter().map(move |series| {
             let end = series.samples_end as usize;
             let first_idx = std::mem::replace(&mut start, end);
             let n_starts = rest.iter().take_while(|(idx, _)| (*idx as usize) < end).count();
-            let starts = &rest[..n_starts];
-            rest = &rest[n_starts..];
-            (series, SeriesSamples { samples: &self.samples[first_idx..end], first_idx, starts })
+            let (start_timestamps, others) = rest.split_at(n_starts);
+            rest = others;
+            (series, SeriesSamples { samples: &self.samples[first_idx..end], first_idx, start_timestamps })
         })
     }
 
@@ -196,9 +196,9 @@ impl DecodedBatch {
     pub(crate) fn samples_of(&self, series_idx: usize) -> SeriesSamples<'_> {
         let first_idx = series_idx.checked_sub(1).map_or(0, |before| self.series[before].samples_end as usize);
         let end = self.series[series_idx].samples_end as usize;
-        let start_of = |idx: usize| self.starts.partition_point(|&(of, _)| (of as usize) < idx);
-        let starts = &self.starts[start_of(first_idx)..start_of(end)];
-        SeriesSamples { samples: &self.samples[first_idx..end], first_idx, starts }
+        let start_of = |idx: usize| self.start_timestamps.partition_point(|&(of, _)| (of as usize) < idx);
+        let start_timestamps = &self.start_timestamps[start_of(first_idx)..start_of(end)];
+        SeriesSamples { samples: &self.samples[first_idx..end], first_idx, start_timestamps }
     }
 
     /// Returns the histograms of a series.
@@ -207,14 +207,14 @@ impl DecodedBatch {
         &self.histograms[series_idx.checked_sub(1).map_or(0, end)..end(series_idx)]
     }
 
-    /// Counts the samples of a series, floats and histograms.
+    /// Returns the number of samples of a series, floats and histograms.
     pub(crate) fn n_samples_of(&self, series_idx: usize) -> usize {
         let (floats, histograms) = series_idx.checked_sub(1).map_or((0, 0), |before| self.series[before].ends());
         let (floats_end, histograms_end) = self.series[series_idx].ends();
         ((floats_end - floats) + (histograms_end - histograms)) as usize
     }
 
-    /// Tells whether a series came with neither floats nor histograms.
+    /// Returns `true` if a series has neither floats nor histograms.
     pub(crate) fn has_no_samples(&self, series_idx: usize) -> bool {
         self.n_samples_of(series_idx) == 0
     }
@@ -225,19 +225,19 @@ impl DecodedBatch {
         self.symbols.clear();
         self.series.clear();
         self.samples.clear();
-        self.starts.clear();
+        self.start_timestamps.clear();
         self.families.clear();
         self.histograms.clear();
         self.exemplars.clear();
         self.exemplars_size = 0;
     }
 
-    /// Returns the bytes of memory that the batch holds, filled or not.
+    /// Returns the bytes of memory that the batch has allocated.
     pub(crate) fn size(&self) -> usize {
         self.series.capacity() * size_of::<SeriesEntry>()
             + self.symbols.capacity() * size_of::<Symbol>()
             + self.samples.capacity() * size_of::<Sample>()
-            + self.starts.capacity() * size_of::<(u32, i64)>()
+            + self.start_timestamps.capacity() * size_of::<(u32, i64)>()
             + self.histograms.capacity() * size_of::<HistogramEntry>()
             + self.families.capacity() * size_of::<FamilyEntry>()
             + self.exemplars.capacity() * size_of::<ExemplarEntry>()
@@ -245,7 +245,7 @@ impl DecodedBatch {
 }
 
 impl Span {
-    /// Returns a span of positions in a message, which is at most `u32::MAX` bytes.
+    /// Creates a span of a message, which is at most `u32::MAX` bytes.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         let position = |at: usize| u32::try_from(at).expect("decompressed_size_max is at most u32::MAX");
         Self { start: position(start), end: position(end) }

@@ -1,7 +1,7 @@
-//! Who leads each cluster: pure, time comes from the caller.
+//! The leader of each cluster. Pure: the caller passes the time.
 //!
-//! The replica that is heard first leads. It leads until nothing has come of it for the timeout and another one is heard,
-//! which leads from then on; that the first one comes back changes nothing.
+//! The first replica that is heard leads. When it has been silent for the timeout, the next replica that is heard takes
+//! over; the return of the first one changes nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,44 +10,43 @@ use crate::limits::CLUSTERS_MAX;
 
 /// Bytes of the name of a cluster or replica.
 pub(super) const NAME_SIZE_MAX: usize = 256;
-/// Replicas of a cluster that are told of besides its leader, those heard last.
+/// Standbys of a cluster that are remembered, the most recent ones.
 const STANDBYS_MAX: usize = 8;
-/// How long a cluster is silent until it may be forgotten for a new one.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
+/// How long a cluster must be silent before a new one may evict it.
+const EVICTED_AFTER: Duration = Duration::from_secs(3_600);
 
 /// An instant.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
-    /// By a clock that does not jump, since the process began to listen.
+    /// Monotonic, since the process started to listen.
     pub(super) since_start: Duration,
-    /// For people.
+    /// For display.
     pub(super) wall_ms: i64,
 }
 
-/// What a replica may do.
+/// The role of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Leader,
     Standby,
-    /// There are too many clusters.
-    NoRoom,
+    TooManyClusters,
 }
 
-/// A cluster and who leads it.
+/// A cluster and its leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HaCluster {
     /// The value of the cluster label.
     pub cluster: String,
-    /// Who leads, and how long nothing has come of it; since the start, if nothing has.
+    /// The leader, and how long it has been silent; since the start, if it was not heard since.
     pub leader: HaReplica,
-    /// Since when, in milliseconds since the epoch.
+    /// When it became the leader, in milliseconds since the epoch.
     pub since_ms: i64,
-    /// How often the leader has changed since the cluster was first heard.
+    /// How often the leader has changed.
     pub n_changes: u64,
-    /// The others that were heard since the start, the last one first.
+    /// The other replicas that were heard since the start, the most recent one first.
     pub standbys: Vec<HaReplica>,
-    /// Samples that were left out because their replica does not lead, since the start.
-    pub samples_left_out: u64,
+    /// Samples of standbys since the start.
+    pub samples_deduplicated: u64,
 }
 
 /// A replica.
@@ -55,7 +54,7 @@ pub struct HaCluster {
 pub struct HaReplica {
     /// The value of the replica label.
     pub replica: String,
-    /// How long nothing has come of it.
+    /// How long it has been silent.
     pub silent: Duration,
 }
 
@@ -66,7 +65,7 @@ pub(super) struct Election {
     n_changes: u64,
 }
 
-/// What is known of a cluster.
+/// The state of a cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) leader: Box<str>,
@@ -74,13 +73,13 @@ pub(super) struct Cluster {
     pub(super) n_changes: u64,
     heard: Duration,
     standbys: Vec<(Box<str>, Duration)>,
-    samples_left_out: u64,
+    samples_deduplicated: u64,
 }
 
 impl Election {
-    /// Decides about a request of a replica, and notes that it was heard.
+    /// Decides about a request of a replica, and records that it was heard.
     pub(super) fn decide(&mut self, cluster: &str, replica: &str, now: Moment, timeout: Duration) -> Decision {
-        let Some(known) = self.clusters.get_mut(cluster) else { return self.found(cluster, replica, now) };
+        let Some(known) = self.clusters.get_mut(cluster) else { return self.add(cluster, replica, now) };
         if *known.leader == *replica {
             known.heard = now.since_start;
             return Decision::Leader;
@@ -94,35 +93,35 @@ impl Election {
         Decision::Leader
     }
 
-    /// Adds a cluster that is led by whom it was heard of.
-    fn found(&mut self, cluster: &str, replica: &str, now: Moment) -> Decision {
-        if self.clusters.len() >= CLUSTERS_MAX && !self.forget(now) {
-            return Decision::NoRoom;
+    /// Adds a cluster, led by the replica that was heard.
+    fn add(&mut self, cluster: &str, replica: &str, now: Moment) -> Decision {
+        if self.clusters.len() >= CLUSTERS_MAX && !self.evict(now) {
+            return Decision::TooManyClusters;
         }
-        let found = Cluster { heard: now.since_start, ..Cluster::restored(replica.into(), now.wall_ms, 0) };
-        self.clusters.insert(cluster.into(), found);
+        let added = Cluster { heard: now.since_start, ..Cluster::restored(replica.into(), now.wall_ms, 0) };
+        self.clusters.insert(cluster.into(), added);
         self.n_changes += 1;
         Decision::Leader
     }
 
-    /// Forgets the cluster that has been silent for longest, if that is long.
-    fn forget(&mut self, now: Moment) -> bool {
+    /// Evicts the cluster that has been silent for longest, if that is [`EVICTED_AFTER`].
+    fn evict(&mut self, now: Moment) -> bool {
         let oldest = self.clusters.iter().min_by_key(|(_, cluster)| cluster.heard);
-        let is_silent = |cluster: &Cluster| now.since_start.saturating_sub(cluster.heard) >= FORGOTTEN_AFTER;
+        let is_silent = |cluster: &Cluster| now.since_start.saturating_sub(cluster.heard) >= EVICTED_AFTER;
         let Some(name) = oldest.filter(|(_, cluster)| is_silent(cluster)).map(|(name, _)| name.clone()) else {
             return false;
         };
         self.clusters.remove(&name).is_some()
     }
 
-    /// Counts samples that were left out.
-    pub(super) fn leave(&mut self, cluster: &str, n_samples: u64) {
+    /// Counts samples of standbys.
+    pub(super) fn count_deduplicated(&mut self, cluster: &str, n_samples: u64) {
         if let Some(cluster) = self.clusters.get_mut(cluster) {
-            cluster.samples_left_out += n_samples;
+            cluster.samples_deduplicated += n_samples;
         }
     }
 
-    /// Counts the changes of what must be kept.
+    /// Returns how often the persisted part has changed.
     pub(super) fn n_changes(&self) -> u64 {
         self.n_changes
     }
@@ -132,34 +131,34 @@ impl Election {
         self.clusters.iter().map(|(name, cluster)| (&**name, cluster))
     }
 
-    /// Adds what was kept.
+    /// Adds a persisted cluster.
     pub(super) fn restore(&mut self, cluster: Box<str>, restored: Cluster) {
         self.clusters.insert(cluster, restored);
     }
 
-    /// Returns all that people want to know.
+    /// Returns all clusters, for display.
     pub(super) fn clusters(&self, now: Moment) -> Vec<HaCluster> {
         let replica = |name: &str, heard: Duration| HaReplica {
             replica: name.to_owned(),
             silent: now.since_start.saturating_sub(heard),
         };
-        let told = |(name, of): (&str, &Cluster)| HaCluster {
+        let cluster = |(name, of): (&str, &Cluster)| HaCluster {
             cluster: name.to_owned(),
             leader: replica(&of.leader, of.heard),
             since_ms: of.since_ms,
             n_changes: of.n_changes,
             standbys: of.standbys.iter().map(|(name, heard)| replica(name, *heard)).collect(),
-            samples_left_out: of.samples_left_out,
+            samples_deduplicated: of.samples_deduplicated,
         };
-        self.iter().map(told).collect()
+        self.iter().map(cluster).collect()
     }
 }
 
 impl Cluster {
-    /// Makes one whose leader counts as heard at the start.
+    /// Creates a cluster whose leader counts as heard at the start.
     pub(super) fn restored(leader: Box<str>, since_ms: i64, n_changes: u64) -> Self {
         let heard = Duration::ZERO;
-        Self { leader, since_ms, n_changes, heard, standbys: Vec::new(), samples_left_out: 0 }
+        Self { leader, since_ms, n_changes, heard, standbys: Vec::new(), samples_deduplicated: 0 }
     }
 
     fn elect(&mut self, replica: &str, now: Moment) {
@@ -168,7 +167,7 @@ impl Cluster {
         self.standbys.push((before, heard));
         self.standbys.truncate(STANDBYS_MAX);
         (self.heard, self.since_ms) = (now.since_start, now.wall_ms);
-        // What a file says may be anything.
+        // A file may hold any number.
         self.n_changes = self.n_changes.saturating_add(1);
     }
 
@@ -181,7 +180,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use super::Decision::{Leader, NoRoom, Standby};
+    use super::Decision::{Leader, Standby, TooManyClusters};
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
@@ -190,7 +189,7 @@ mod tests {
         Moment { since_start: Duration::from_secs(seconds), wall_ms: seconds as i64 * 1_000 }
     }
 
-    /// Plays requests of `replica` at seconds.
+    /// Sends requests of cluster `c`: second, replica, expected decision.
     fn check(election: &mut Election, requests: &[(u64, &str, Decision)]) {
         for &(seconds, replica, expect) in requests {
             assert_eq!(election.decide("c", replica, at(seconds), TIMEOUT), expect, "{replica} at {seconds}");
@@ -222,19 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn clusters_do_not_know_each_other_and_samples_are_counted() {
+    fn clusters_are_independent_and_samples_are_counted() {
         let mut election = Election::default();
         assert_eq!(election.decide("c", "a", at(0), TIMEOUT), Leader);
         assert_eq!(election.decide("d", "b", at(0), TIMEOUT), Leader);
         assert_eq!(election.decide("d", "a", at(0), TIMEOUT), Standby);
-        election.leave("d", 5);
-        election.leave("unknown", 5);
-        let counts: Vec<_> = election.clusters(at(0)).iter().map(|of| of.samples_left_out).collect();
+        election.count_deduplicated("d", 5);
+        election.count_deduplicated("unknown", 5);
+        let counts: Vec<_> = election.clusters(at(0)).iter().map(|of| of.samples_deduplicated).collect();
         assert_eq!((counts, election.n_changes()), (vec![0, 5], 2));
     }
 
     #[test]
-    fn what_is_kept_leads_and_has_the_whole_timeout_to_be_heard() {
+    fn a_persisted_leader_has_the_whole_timeout_to_be_heard() {
         let mut election = Election::default();
         election.restore("c".into(), Cluster::restored("a".into(), 7, 3));
         check(&mut election, &[(29, "b", Standby), (30, "b", Leader)]);
@@ -247,7 +246,7 @@ mod tests {
         for i in 0..CLUSTERS_MAX {
             assert_eq!(election.decide(&format!("c{i}"), "a", at(i as u64), TIMEOUT), Leader);
         }
-        assert_eq!(election.decide("new", "a", at(3_599), TIMEOUT), NoRoom);
+        assert_eq!(election.decide("new", "a", at(3_599), TIMEOUT), TooManyClusters);
         assert_eq!(election.decide("c1", "a", at(3_599), TIMEOUT), Leader);
         // Silent for an hour.
         assert_eq!(election.decide("new", "a", at(3_600), TIMEOUT), Leader);

@@ -1,76 +1,41 @@
-//! The file of who leads, docs/format/ha.md, version 1.
+//! The file of the leaders, docs/format/ha.md, version 1.
 
 use varve_tsdb::fs::StateFile;
 
-use crate::limits::CLUSTERS_MAX;
-
 use super::election::{Cluster, Election, NAME_SIZE_MAX};
+use crate::limits::CLUSTERS_MAX;
+use crate::persisted_state::{Cursor, put_string};
 
-/// The file; the largest has all clusters with names of full length.
+/// The file. The largest has the maximum of clusters with names of full length.
 pub(super) const FILE: StateFile =
     StateFile { magic: *b"VHAP", version: 1, payload_size_max: 2 + CLUSTERS_MAX * (2 * (2 + NAME_SIZE_MAX) + 16) };
 
 /// Returns the payload of the file.
 pub(super) fn encode(election: &Election) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    put_len(&mut bytes, election.iter().len());
+    let n_clusters = u16::try_from(election.iter().len()).expect("CLUSTERS_MAX is within 16 bits");
+    let mut bytes = n_clusters.to_le_bytes().to_vec();
     for (name, cluster) in election.iter() {
-        for text in [name, &cluster.leader] {
-            put_len(&mut bytes, text.len());
-            bytes.extend_from_slice(text.as_bytes());
-        }
+        put_string(&mut bytes, name);
+        put_string(&mut bytes, &cluster.leader);
         bytes.extend_from_slice(&cluster.since_ms.to_le_bytes());
         bytes.extend_from_slice(&cluster.n_changes.to_le_bytes());
     }
     bytes
 }
 
-fn put_len(bytes: &mut Vec<u8>, len: usize) {
-    let len = u16::try_from(len).expect("clusters and their names are bounded");
-    bytes.extend_from_slice(&len.to_le_bytes());
-}
-
-/// Returns the elections of a payload; `None` if no elections have such a payload.
+/// Decodes a payload; `None` if it is not one.
 pub(super) fn decode(payload: &[u8]) -> Option<Election> {
-    let mut cursor = Cursor(payload);
-    let election = cursor.election()?;
-    cursor.0.is_empty().then_some(election)
-}
-
-/// The bytes that are still to be read; every read is `None` past their end or beyond a bound.
-struct Cursor<'a>(&'a [u8]);
-
-impl Cursor<'_> {
-    fn election(&mut self) -> Option<Election> {
-        let mut election = Election::default();
-        for _ in 0..self.len(CLUSTERS_MAX)? {
-            let (name, leader) = (self.name()?, self.name()?);
-            if election.iter().next_back().is_some_and(|(before, _)| before >= &*name) {
-                return None;
-            }
-            let (since_ms, n_changes) = (i64::from_le_bytes(self.take()?), u64::from_le_bytes(self.take()?));
-            election.restore(name, Cluster::restored(leader, since_ms, n_changes));
+    let mut cursor = Cursor::new(payload);
+    let mut election = Election::default();
+    for _ in 0..cursor.len(CLUSTERS_MAX)? {
+        let (name, leader) = (cursor.string(NAME_SIZE_MAX)?, cursor.string(NAME_SIZE_MAX)?);
+        if election.iter().next_back().is_some_and(|(before, _)| before >= name) {
+            return None;
         }
-        Some(election)
+        let (since_ms, n_changes) = (i64::from_le_bytes(cursor.bytes()?), u64::from_le_bytes(cursor.bytes()?));
+        election.restore(name.into(), Cluster::restored(leader.into(), since_ms, n_changes));
     }
-
-    fn name(&mut self) -> Option<Box<str>> {
-        let size = self.len(NAME_SIZE_MAX)?;
-        let (text, rest) = self.0.split_at_checked(size)?;
-        self.0 = rest;
-        Some(std::str::from_utf8(text).ok()?.into())
-    }
-
-    fn len(&mut self, len_max: usize) -> Option<usize> {
-        let len = usize::from(u16::from_le_bytes(self.take()?));
-        (len <= len_max).then_some(len)
-    }
-
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
+    cursor.is_at_end().then_some(election)
 }
 
 #[cfg(test)]
@@ -89,13 +54,14 @@ mod tests {
         election
     }
 
-    fn told(election: &Election) -> Vec<(String, String, i64, u64)> {
-        let told = |(name, of): (&str, &Cluster)| (name.to_owned(), of.leader.to_string(), of.since_ms, of.n_changes);
-        election.iter().map(told).collect()
+    fn contents(election: &Election) -> Vec<(String, String, i64, u64)> {
+        let contents =
+            |(name, of): (&str, &Cluster)| (name.to_owned(), of.leader.to_string(), of.since_ms, of.n_changes);
+        election.iter().map(contents).collect()
     }
 
     #[test]
-    fn the_example_of_the_page_is_what_is_written() {
+    fn the_format_page_shows_the_written_bytes() {
         let mut election = Election::default();
         election.restore("eu".into(), Cluster::restored("r1".into(), 1_763_683_200_000, 4));
         let payload = encode(&election);
@@ -107,15 +73,15 @@ mod tests {
     }
 
     #[test]
-    fn elections_come_back() {
+    fn elections_round_trip() {
         for election in [Election::default(), election()] {
-            assert_eq!(told(&decode(&encode(&election)).unwrap()), told(&election));
+            assert_eq!(contents(&decode(&encode(&election)).unwrap()), contents(&election));
         }
     }
 
     proptest! {
         #[test]
-        fn any_elections_come_back_and_any_bytes_are_refused_or_do(
+        fn any_elections_round_trip_and_damaged_bytes_never_panic(
             clusters in proptest::collection::btree_map("\\PC{0,20}", ("\\PC{0,20}", any::<i64>(), any::<u64>()), 0..6),
             at: usize, byte: u8,
         ) {
@@ -124,7 +90,7 @@ mod tests {
                 election.restore(name.into(), Cluster::restored(leader.into(), since_ms, n_changes));
             }
             let mut payload = encode(&election);
-            prop_assert_eq!(told(&decode(&payload).unwrap()), told(&election));
+            prop_assert_eq!(contents(&decode(&payload).unwrap()), contents(&election));
             let at = at % payload.len();
             payload[at] = byte;
             if let Some(read) = decode(&payload) {

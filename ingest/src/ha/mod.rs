@@ -1,20 +1,21 @@
-//! HA pairs: two Prometheus servers that scrape the same, of which the samples of one are stored.
+//! HA pairs: Prometheus servers that scrape the same targets, of which the samples of one are stored.
 //!
-//! The servers of a pair carry the same value of one external label, the cluster, and different values of another, the
-//! replica. For each cluster one replica leads (`election`); its series lose the replica label and are stored, those of the
-//! others are left out, and their senders told that all is well. Who leads is kept in a file (`file`).
+//! The servers of a pair have the same value of one external label, the cluster, and different values of another, the
+//! replica. In each cluster one replica leads (`election`). Its series are stored without the replica label; those of the
+//! others are deduplicated, and their senders get a success. The leaders are persisted (`file`).
 //!
-//! Used by `pipeline` and `request`. A sender's external labels are on all of its series: the first series of a request tells
-//! whose it is, and what the route cache knows under that pair belongs to it. A series that is not known is looked into,
-//! so that one of another pair, or of none, in the midst of a request is dealt with as what it is; it costs more.
+//! Used by `receiver` and `resolve`. External labels are on all series of a sender, so the first series of a request names
+//! its pair, and the routes cached under that pair belong to it. An unknown series is parsed, so that one of another pair,
+//! or of none, in the same request gets its own decision. Why so: docs/decisions/0013-ha-pairs.md.
 //!
 //! Invariants
-//! 1. A route that was found under a pair's salt is of a series of that pair: none other is noted under it.
-//! 2. A change of leader is on disk before a sample of the new leader is stored, unless the disk fails: that is counted, and
-//!    [`Elections::save`] tries again.
-//! 3. Time in which nobody listened is not silence: after a start each leader has the whole timeout to be heard.
+//! 1. A route found under a pair's salt is of a series of that pair: no other is cached under it.
+//! 2. A new leader is on disk before its first sample is stored. A failed write is counted, and [`Elections::save`]
+//!    repeats it.
+//! 3. Downtime is not silence: after a start each leader has the whole timeout to be heard.
 //!
-//! Threads: one lock, held for a look-up, and for a small file where the leader changes. Crash: the old file or the new one.
+//! Threads: one lock, held for a look-up, and for writing a small file when the leader changes. Crash: the old file or the
+//! new one.
 
 mod election;
 mod file;
@@ -29,24 +30,24 @@ use varve_tsdb::fs::{Clock, Fs, SystemClock};
 
 use crate::batch::{DecodedBatch, RouteHasher};
 use crate::outcome::Reason;
-use crate::persisted_state::{Kept, StateFound};
+use crate::persisted_state::{LoadOutcome, PersistedState};
 use crate::remote_write::{LabelPairs, label_pairs};
 use election::{Decision, Election, Moment, NAME_SIZE_MAX};
 
 pub use election::{HaCluster, HaReplica};
 
-/// By which labels pairs are known, and when the other one takes over.
+/// The labels of HA pairs, and when another replica takes over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HaSettings {
-    /// The label that both of a pair have alike. Stays on the series.
+    /// The label whose value the replicas of a pair share. Stays on the series.
     pub cluster_label: String,
-    /// The label that tells them apart. Taken off the series.
+    /// The label whose value tells the replicas apart. Removed from the series.
     pub replica_label: String,
-    /// How long nothing has to come of the leader until another one is elected.
+    /// How long the leader may be silent before another replica takes over.
     pub failover_timeout: Duration,
 }
 
-/// Who leads, kept across restarts.
+/// The leader of each cluster, persisted across restarts.
 #[derive(Debug)]
 pub struct Elections {
     started: Instant,
@@ -56,14 +57,14 @@ pub struct Elections {
 #[derive(Debug)]
 struct State {
     election: Election,
-    kept: Kept,
+    file: PersistedState,
 }
 
 impl Elections {
-    /// Reads who led, from the file `path` in a folder that exists.
-    pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, StateFound) {
-        let (election, kept, found) = Kept::open(file::FILE, fs, path, file::decode);
-        (Self { started: Instant::now(), state: Mutex::new(State { election, kept }) }, found)
+    /// Reads the leaders from the file `path`, in a directory that exists.
+    pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, LoadOutcome) {
+        let (election, file, outcome) = PersistedState::open(file::FILE, fs, path, file::decode);
+        (Self { started: Instant::now(), state: Mutex::new(State { election, file }) }, outcome)
     }
 
     /// Returns the clusters by name.
@@ -72,33 +73,33 @@ impl Elections {
         self.state().election.clusters(self.now())
     }
 
-    /// Counts the times that a change could not be written.
+    /// Returns how often the file could not be written.
     #[must_use]
-    pub fn n_unsaved(&self) -> u64 {
-        self.state().kept.n_unsaved()
+    pub fn n_write_failures(&self) -> u64 {
+        self.state().file.n_write_failures()
     }
 
-    /// Writes what could not be written before. Waits for the disk.
+    /// Repeats a failed write. Waits for the disk.
     ///
     /// # Errors
-    /// If it cannot be written now either; what was there is there still.
+    /// If the write fails again; the file is unchanged then.
     pub fn save(&self) -> io::Result<()> {
-        let State { election, kept } = &mut *self.state();
-        kept.save(|| file::encode(election))
+        let State { election, file } = &mut *self.state();
+        file.save(|| file::encode(election))
     }
 
     fn decide(&self, pair: Pair<'_>, timeout: Duration) -> Decision {
-        let State { election, kept } = &mut *self.state();
+        let State { election, file } = &mut *self.state();
         let n_changes = election.n_changes();
         let decision = election.decide(pair.cluster, pair.replica, self.now(), timeout);
         if election.n_changes() != n_changes {
-            kept.change(&file::encode(election));
+            file.write(&file::encode(election));
         }
         decision
     }
 
-    fn leave(&self, pair: Pair<'_>, n_samples: u64) {
-        self.state().election.leave(pair.cluster, n_samples);
+    fn count_deduplicated(&self, pair: Pair<'_>, n_samples: u64) {
+        self.state().election.count_deduplicated(pair.cluster, n_samples);
     }
 
     fn now(&self) -> Moment {
@@ -110,38 +111,37 @@ impl Elections {
     }
 }
 
-/// Pairs as they are in force.
+/// The settings in force.
 #[derive(Debug)]
 pub(crate) struct Ha {
     settings: HaSettings,
     elections: Arc<Elections>,
 }
 
-/// Whose a series is.
+/// The cluster and replica of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pair<'a> {
     cluster: &'a str,
     replica: &'a str,
 }
 
-/// Where a request stands: whose it is, and whether that one leads.
+/// The pair of a request, and the decision about it.
 #[derive(Debug)]
-pub(crate) struct Standing<'a> {
+pub(crate) struct HaContext<'a> {
     ha: Option<&'a Ha>,
-    of: Option<(Pair<'a>, Decision)>,
+    own: Option<(Pair<'a>, Decision)>,
     salt: u32,
 }
 
-/// What becomes of a series.
+/// The decision about a series.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Judged {
-    /// It is stored under these labels; `is_lasting` if that holds for the request's other series of these bytes, and those
-    /// of later requests of the same pair.
-    Taken { labels: Labels, is_lasting: bool },
+pub(crate) enum Deduplication {
+    /// Stored under these labels. Its route may be cached if `is_cacheable`: it is of the request's own pair.
+    Store { labels: Labels, is_cacheable: bool },
     /// Another replica leads.
     Standby,
-    /// There is no room for its cluster.
-    Refused(Reason),
+    /// There are too many clusters.
+    Reject(Reason),
 }
 
 impl Ha {
@@ -149,7 +149,7 @@ impl Ha {
         Self { settings, elections }
     }
 
-    /// Returns whose a series is. Names that are too long, empty or no text are nobody's.
+    /// Returns the pair of a series; `None` if a name is missing, empty, too long or not UTF-8.
     fn pair<'a>(&self, labels: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Pair<'a>> {
         let (mut cluster, mut replica) = (None, None);
         for (name, value) in labels {
@@ -159,88 +159,88 @@ impl Ha {
                 replica = Some(value);
             }
         }
-        let text = |bytes: Option<&'a [u8]>| {
+        let string = |bytes: Option<&'a [u8]>| {
             let bytes = bytes.filter(|bytes| !bytes.is_empty() && bytes.len() <= NAME_SIZE_MAX)?;
             std::str::from_utf8(bytes).ok()
         };
-        Some(Pair { cluster: text(cluster)?, replica: text(replica)? })
+        Some(Pair { cluster: string(cluster)?, replica: string(replica)? })
     }
 
     fn decide(&self, pair: Pair<'_>) -> Decision {
         self.elections.decide(pair, self.settings.failover_timeout)
     }
 
-    /// Returns what tells routes of a pair, and under these settings, from others. Two pairs with one salt would have to meet
-    /// in the series of one request to be taken for each other.
+    /// Returns the salt of the routes of a pair under these settings. To be confused, two pairs with one salt would have
+    /// to meet in one request.
     fn salt(&self, pair: Option<Pair<'_>>, hasher: &RouteHasher) -> u32 {
         let HaSettings { cluster_label, replica_label, .. } = &self.settings;
         let (cluster, replica) = pair.map_or(("", ""), |pair| (pair.cluster, pair.replica));
-        // 0xff is in no UTF-8.
-        let text: Vec<&[u8]> = [cluster_label, replica_label, cluster, replica].map(str::as_bytes).to_vec();
-        hasher.hash(&text.join(&0xff)).salt()
+        // UTF-8 never contains 0xff.
+        let strings: Vec<&[u8]> = [cluster_label, replica_label, cluster, replica].map(str::as_bytes).to_vec();
+        hasher.hash(&strings.join(&0xff)).salt()
     }
 }
 
-impl<'a> Standing<'a> {
-    /// Looks whose a request is, and notes that it was heard.
-    pub(crate) fn of(ha: Option<&'a Ha>, message: &'a [u8], batch: &'a DecodedBatch, hasher: &RouteHasher) -> Self {
-        let Some(ha) = ha else { return Self { ha: None, of: None, salt: 0 } };
+impl<'a> HaContext<'a> {
+    /// Finds the pair of a request and records that it was heard.
+    pub(crate) fn new(ha: Option<&'a Ha>, message: &'a [u8], batch: &'a DecodedBatch, hasher: &RouteHasher) -> Self {
+        let Some(ha) = ha else { return Self { ha: None, own: None, salt: 0 } };
         let pair = batch.series.first().and_then(|first| ha.pair(label_pairs(batch, message, first.labels)));
         let salt = ha.salt(pair, hasher);
-        Self { ha: Some(ha), of: pair.map(|pair| (pair, ha.decide(pair))), salt }
+        Self { ha: Some(ha), own: pair.map(|pair| (pair, ha.decide(pair))), salt }
     }
 
-    /// Returns what the keys of the request's routes are salted with; 0 without HA pairs.
+    /// Returns the salt of the request's routes; 0 without HA pairs.
     pub(crate) fn salt(&self) -> u32 {
         self.salt
     }
 
-    /// Tells whether what is known of the request's series counts: those of one that does not lead go nowhere.
-    pub(crate) fn trusts_routes(&self) -> bool {
-        self.of.is_none_or(|(_, decision)| decision == Decision::Leader)
+    /// Returns `true` if cached routes apply: series of a standby are not stored under any.
+    pub(crate) fn uses_route_cache(&self) -> bool {
+        self.own.is_none_or(|(_, decision)| decision == Decision::Leader)
     }
 
-    /// Tells whether a series is left out because it is of the request's pair, which does not lead.
-    pub(crate) fn leaves_out(&self, labels: LabelPairs<'_>) -> bool {
-        match (self.ha, self.of) {
+    /// Returns `true` if a series is of the request's own pair, and that is a standby.
+    pub(crate) fn is_own_standby(&self, labels: LabelPairs<'_>) -> bool {
+        match (self.ha, self.own) {
             (Some(ha), Some((pair, Decision::Standby))) => ha.pair(labels) == Some(pair),
             _ => false,
         }
     }
 
-    /// Decides about a series that has been looked into.
-    pub(crate) fn judge(&self, labels: Labels) -> Judged {
-        let Some(ha) = self.ha else { return Judged::Taken { labels, is_lasting: true } };
+    /// Decides about a series by its labels.
+    pub(crate) fn deduplicate(&self, labels: Labels) -> Deduplication {
+        let Some(ha) = self.ha else { return Deduplication::Store { labels, is_cacheable: true } };
         let pair = ha.pair(labels.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let Some(pair) = pair else {
-            // Under the salt of a pair only its own series may be known.
-            return Judged::Taken { labels, is_lasting: self.of.is_none() };
+            // Only series of a pair are cached under its salt.
+            return Deduplication::Store { labels, is_cacheable: self.own.is_none() };
         };
-        let (decision, is_lasting) = match self.of {
-            Some((of_request, decision)) if of_request == pair => (decision, true),
+        let (decision, is_cacheable) = match self.own {
+            Some((own, decision)) if own == pair => (decision, true),
             _ => (ha.decide(pair), false),
         };
         match decision {
             Decision::Leader => {
                 let labels = labels.filter(|name| name != ha.settings.replica_label);
-                Judged::Taken { labels, is_lasting }
+                Deduplication::Store { labels, is_cacheable }
             }
-            Decision::Standby => Judged::Standby,
-            Decision::NoRoom => Judged::Refused(Reason::TooManyClusters),
+            Decision::Standby => Deduplication::Standby,
+            Decision::TooManyClusters => Deduplication::Reject(Reason::TooManyClusters),
         }
     }
 
-    /// Counts samples of a series that were left out, under its pair.
-    pub(crate) fn count(&self, labels: LabelPairs<'_>, n_samples: u64) {
+    /// Counts deduplicated samples of a series for its cluster.
+    pub(crate) fn count_deduplicated(&self, labels: LabelPairs<'_>, n_samples: u64) {
         if let Some((ha, pair)) = self.ha.and_then(|ha| Some((ha, ha.pair(labels)?))) {
-            ha.elections.leave(pair, n_samples);
+            ha.elections.count_deduplicated(pair, n_samples);
         }
     }
 
-    /// Likewise, of series of the request's own pair.
-    pub(crate) fn count_own(&self, n_samples: u64) {
-        if let (Some(ha), Some((pair, _)), 1..) = (self.ha, self.of, n_samples) {
-            ha.elections.leave(pair, n_samples);
+    /// Counts deduplicated samples of the request's own pair.
+    pub(crate) fn count_own_deduplicated(&self, n_samples: u64) {
+        if let (Some(ha), Some((pair, _)), 1..) = (self.ha, self.own, n_samples) {
+            ha.elections.count_deduplicated(pair, n_samples);
         }
     }
 }

@@ -15,7 +15,7 @@ fn disk() -> MemFs {
     fs
 }
 
-fn open(fs: &MemFs) -> (Elections, StateFound) {
+fn open(fs: &MemFs) -> (Elections, LoadOutcome) {
     Elections::open(Arc::new(fs.clone()), PATH.into())
 }
 
@@ -28,17 +28,17 @@ fn leaders(elections: &Elections) -> Vec<(String, String)> {
 }
 
 #[test]
-fn who_leads_is_on_disk_before_it_is_told() {
+fn a_leader_is_on_disk_before_its_decision_returns() {
     let fs = disk();
-    let (elections, found) = open(&fs);
-    assert_eq!(found, StateFound::Sound);
+    let (elections, outcome) = open(&fs);
+    assert_eq!(outcome, LoadOutcome::Valid);
     assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
     assert_eq!(elections.decide(pair("c", "b"), TIMEOUT), Decision::Standby);
     let (after, _) = open(&fs.crash(PowerCut::LosesAll));
     assert_eq!(leaders(&after), [("c".to_owned(), "a".to_owned())]);
-    // The one that is heard first after a start is not the leader for that.
+    // Being heard first after a start does not make a leader.
     assert_eq!(after.decide(pair("c", "b"), TIMEOUT), Decision::Standby);
-    // One who leads already writes nothing.
+    // A known leader causes no write.
     let n_operations = fs.n_operations();
     assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
     assert_eq!(fs.n_operations(), n_operations);
@@ -47,10 +47,10 @@ fn who_leads_is_on_disk_before_it_is_told() {
 #[test]
 fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_new_one() {
     let elect = |fs: &MemFs| {
-        let (elections, found) = open(fs);
-        assert_eq!(found, StateFound::Sound);
+        let (elections, outcome) = open(fs);
+        assert_eq!(outcome, LoadOutcome::Valid);
         assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
-        // Without patience the other one takes over at once.
+        // With a timeout of zero the other replica takes over at once.
         assert_eq!(elections.decide(pair("c", "b"), Duration::ZERO), Decision::Leader);
         elections
     };
@@ -63,8 +63,8 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
             fs.fail_at(operation, fault);
             let elections = elect(&fs);
             for cut in [PowerCut::LosesAll, PowerCut::KeepsAll] {
-                let (after, found) = open(&fs.crash(cut));
-                assert_eq!(found, StateFound::Sound, "{operation} {fault:?}");
+                let (after, outcome) = open(&fs.crash(cut));
+                assert_eq!(outcome, LoadOutcome::Valid, "{operation} {fault:?}");
                 let leaders = leaders(&after);
                 assert!(leaders.len() <= 1, "{leaders:?}");
             }
@@ -77,26 +77,7 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
 }
 
 #[test]
-fn a_damaged_file_is_kept_aside_and_a_newer_one_left() {
-    let fs = disk();
-    open(&fs).0.decide(pair("c", "a"), TIMEOUT);
-    fs.edit(Path::new(PATH), |bytes| bytes[20] ^= 1).unwrap();
-    let (elections, found) = open(&fs);
-    assert_eq!(found, StateFound::Damaged("its checksum is wrong".into()));
-    assert!(leaders(&elections).is_empty());
-    elections.decide(pair("c", "b"), TIMEOUT);
-    assert_eq!(fs.list(Path::new("/data")).unwrap(), ["ha", "ha.damaged"]);
-
-    fs.edit(Path::new(PATH), |bytes| bytes[4] = 2).unwrap();
-    let newer = fs.read(Path::new(PATH), 1_000).unwrap();
-    let (elections, found) = open(&fs);
-    assert_eq!(found, StateFound::Newer(2));
-    assert_eq!(elections.decide(pair("c", "c"), TIMEOUT), Decision::Leader);
-    assert_eq!(fs.read(Path::new(PATH), 1_000).unwrap(), newer);
-}
-
-#[test]
-fn a_pair_has_two_names_that_are_short_texts() {
+fn a_pair_has_two_short_names_in_utf8() {
     let settings =
         HaSettings { cluster_label: "c".to_owned(), replica_label: "r".to_owned(), failover_timeout: TIMEOUT };
     let ha = Ha::new(settings, Arc::new(open(&disk()).0));

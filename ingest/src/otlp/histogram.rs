@@ -1,4 +1,4 @@
-//! Histograms of OTLP as native ones: exponential buckets, and explicit ones as custom buckets.
+//! OTLP histograms as native histograms: exponential ones, and explicit bounds as custom buckets.
 
 use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 use varve_tsdb::staleness::STALE_NAN_BITS;
@@ -7,7 +7,10 @@ use super::message::{Buckets, ExponentialPoint, HistogramPoint};
 use super::{is_stale, stale_or};
 use crate::remote_write::histogram::check;
 
-/// Translates an exponential histogram, or says why it is none that is stored.
+/// Translates an exponential histogram.
+///
+/// # Errors
+/// Why it cannot be stored.
 pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String> {
     if point.scale < SCHEMA_MIN {
         let scale = point.scale;
@@ -15,7 +18,7 @@ pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String>
             "cannot convert exponential to native histogram. Scale must be >= {SCHEMA_MIN}, was {scale}"
         ));
     }
-    // At least 0, since the finest schema is subtracted from what is above it.
+    // At least 0.
     let scale_down = point.scale.max(SCHEMA_MAX) - SCHEMA_MAX;
     let side = |buckets: &Option<Buckets>| match buckets {
         Some(Buckets { offset, counts }) => layout(counts, *offset, scale_down, true),
@@ -38,10 +41,13 @@ pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String>
     check(histogram, point.scale.min(SCHEMA_MAX)).map_err(|invalid| invalid.to_string())
 }
 
-/// Translates a histogram of explicit bounds to one of custom buckets.
+/// Translates a histogram with explicit bounds to one with custom buckets.
+///
+/// # Errors
+/// Why it cannot be stored.
 pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
     let offset = point.bucket_counts.iter().take_while(|count| **count == 0).count();
-    // A data point has far fewer buckets: its size is bounded.
+    // The size of a data point bounds its buckets far below.
     let first_idx = i32::try_from(offset).map_err(|_| "too many buckets".to_owned())?;
     let (positive_spans, positive) = layout(&point.bucket_counts[offset..], first_idx, 0, false);
     let histogram = Histogram {
@@ -59,11 +65,11 @@ pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
     check(histogram, i32::from(CUSTOM_BUCKETS_SCHEMA)).map_err(|invalid| invalid.to_string())
 }
 
-/// Returns spans and counts of dense buckets, 2^`scale_down` of them merged into one each. Bucket 0 of an exponential
-/// histogram begins at 1 and that of a native one ends there, hence `adjusts` moves them by one.
+/// Returns spans and counts of dense buckets, with each 2^`scale_down` of them merged. Bucket 0 of an exponential histogram
+/// starts at 1 and that of a native one ends there, so `adjusts` moves them by one.
 fn layout(counts: &[u64], offset: i32, scale_down: i32, adjusts: bool) -> (Vec<BucketSpan>, Vec<u64>) {
     let Some(last_idx) = counts.len().checked_sub(1) else { return Default::default() };
-    // Indexes wrap as they do in Prometheus; what comes of that is checked afterwards.
+    // Indexes wrap, as in Prometheus; the result is checked afterwards.
     let merged = |idx: i32| (idx >> scale_down.min(i32::BITS as i32 - 1)).wrapping_add(1);
     let place = |i: usize| merged(offset.wrapping_add(i as i32));
     let first = if adjusts { merged(offset) } else { offset };
@@ -90,9 +96,9 @@ struct Sparse {
 }
 
 impl Sparse {
-    /// Adds a bucket after `gap` empty ones: of more than two a new span is made, fewer are written.
+    /// Adds a bucket after `gap` empty ones. A gap of more than two starts a new span; a smaller one is filled with zeros.
     fn push(&mut self, gap: i32, count: u64) {
-        if gap > GAP_WRITTEN_MAX {
+        if gap > GAP_FILLED_MAX {
             self.spans.push(BucketSpan { offset: gap, length: 0 });
         } else {
             (0..gap).for_each(|_| self.push_bucket(0));
@@ -101,16 +107,16 @@ impl Sparse {
     }
 
     fn push_bucket(&mut self, count: u64) {
-        self.spans.last_mut().expect("there is a span from the start").length += 1;
+        self.spans.last_mut().expect("there is a first span").length += 1;
         self.counts.push(count);
     }
 }
 
 const SCHEMA_MIN: i32 = -4;
 const SCHEMA_MAX: i32 = 8;
-/// What OTLP does not tell in most cases and Prometheus takes in all.
+/// Prometheus uses this threshold for all histograms, since most senders give none.
 const ZERO_THRESHOLD: f64 = 1e-128;
-const GAP_WRITTEN_MAX: i32 = 2;
+const GAP_FILLED_MAX: i32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -124,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_laid_out_as_prometheus_does_it() {
+    fn buckets_are_laid_out_like_in_prometheus() {
         check(&[], 5, 0, &[], &[]);
         check(&[4, 3, 2, 1], 0, 0, &[(1, 4)], &[4, 3, 2, 1]);
         check(&[4, 0, 0, 1], -3, 0, &[(-2, 4)], &[4, 0, 0, 1]);
@@ -135,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn explicit_buckets_begin_at_the_first_that_is_not_empty() {
+    fn explicit_buckets_start_at_the_first_non_empty_one() {
         let point = HistogramPoint {
             count: 3,
             sum: Some(1.0),

@@ -1,4 +1,4 @@
-//! Labels of the series that OTLP's resources, scopes and data points become.
+//! Labels of resources, scopes and data points.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use varve_tsdb::labels::METRIC_NAME;
 
 use super::message::{KeyValue, Scope};
 use super::names::LabelNamer;
-use super::value::text;
+use super::value::print;
 use super::{OtlpSettings, PromotedAttributes};
 
-/// Labels by name; one with an empty value is none.
+/// Labels by name. Setting an empty value removes a label.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LabelMap(BTreeMap<String, String>);
 
@@ -35,20 +35,20 @@ impl LabelMap {
     }
 }
 
-/// Labels that all series of a resource or of a scope have.
+/// The labels of all series of a resource and of the current scope.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     job: String,
     instance: String,
     promoted: LabelMap,
-    /// Of the scope, if scopes are promoted.
+    /// The labels of the scope, if scopes are promoted.
     scope: Option<LabelMap>,
 }
 
 impl Context {
-    /// Makes the context of a resource.
+    /// Creates the context of a resource.
     pub(super) fn new(resource: &[KeyValue], settings: &OtlpSettings, namer: LabelNamer) -> Result<Self, String> {
-        let attribute = |key: &str| resource.iter().find(|of| of.key == key).map(|of| text(of.value.as_ref()));
+        let attribute = |key: &str| resource.iter().find(|of| of.key == key).map(|of| print(of.value.as_ref()));
         let job = attribute(SERVICE_NAME).map(|name| match attribute(SERVICE_NAMESPACE) {
             Some(namespace) => format!("{namespace}/{name}"),
             None => name,
@@ -60,14 +60,14 @@ impl Context {
                 PromotedAttributes::AllBut(names) => !names.contains(&of.key),
             };
             if is_promoted {
-                promoted.set(&namer.name(&of.key)?, &text(of.value.as_ref()));
+                promoted.set(&namer.name(&of.key)?, &print(of.value.as_ref()));
             }
         }
         let (job, instance) = (job.unwrap_or_default(), attribute(SERVICE_INSTANCE_ID).unwrap_or_default());
         Ok(Self { job, instance, promoted, scope: None })
     }
 
-    /// Goes over to another scope.
+    /// Switches to another scope.
     pub(super) fn set_scope(
         &mut self,
         scope: &Scope,
@@ -81,7 +81,7 @@ impl Context {
         }
         let mut labels = LabelMap::default();
         for of in &scope.attributes {
-            labels.set(&namer.name(&format!("otel_scope_{}", of.key))?, &text(of.value.as_ref()));
+            labels.set(&namer.name(&format!("otel_scope_{}", of.key))?, &print(of.value.as_ref()));
         }
         labels.set("otel_scope_name", &scope.name);
         labels.set("otel_scope_version", &scope.version);
@@ -105,7 +105,8 @@ impl Context {
         Ok(labels)
     }
 
-    /// Returns the labels of a resource's `target_info`, or `None` if it would say nothing or nobody could tell of what.
+    /// Returns the labels of a resource's `target_info`; `None` if it has no further attributes, or neither `job` nor
+    /// `instance`.
     pub(super) fn of_target_info(
         &self,
         resource: &[KeyValue],
@@ -131,13 +132,14 @@ impl Context {
     }
 }
 
-/// Escapes the names of attributes. Values of names that become one are put together, in the order of the names before.
+/// Escapes the names of attributes. If several become the same name, their values are joined in the order of the original
+/// names.
 fn escaped(attributes: &[KeyValue], ignored: &[&str], namer: LabelNamer) -> Result<LabelMap, String> {
     let mut sorted: Vec<_> = attributes.iter().filter(|of| !ignored.contains(&of.key.as_str())).collect();
     sorted.sort_by_key(|of| &of.key);
     let mut labels = LabelMap::default();
     for of in sorted {
-        let value = text(of.value.as_ref());
+        let value = print(of.value.as_ref());
         if !namer.escapes {
             labels.set(&of.key, &value);
             continue;

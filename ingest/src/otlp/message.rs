@@ -1,6 +1,6 @@
 //! The inner messages of OTLP metrics (`opentelemetry/proto/{common,resource,metrics}/v1`), decoded by prost one at a time.
 //!
-//! The outer ones, which may hold any number of these, are walked through in place (`walk`).
+//! The outer messages, which may hold any number of them, are read in place (`translate`).
 
 /// `KeyValue`
 #[derive(Clone, PartialEq, prost::Message)]

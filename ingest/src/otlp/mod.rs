@@ -1,14 +1,14 @@
 //! OpenTelemetry metrics, an `ExportMetricsServiceRequest` in protobuf: <https://opentelemetry.io/docs/specs/otlp/>.
 //!
-//! Names, types, labels and values are translated as Prometheus' receiver does it (`storage/remote/otlptranslator`): a
-//! resource becomes labels `job`, `instance` and those promoted, and a series `target_info`; a histogram becomes the
-//! series of a classic one, or a native one of custom buckets; an exponential histogram a native one.
+//! Names, types, labels and values are translated like in Prometheus' receiver (`storage/remote/otlptranslator`). A resource
+//! becomes the labels `job`, `instance` and promoted attributes, and a series `target_info`. A histogram becomes the series
+//! of a classic histogram, or a native one with custom buckets; an exponential histogram becomes a native one.
 //!
-//! A data point that cannot be translated costs that data point, and its metric's temporality the metric; the sender is
-//! told. Delta temporality is refused: nothing adds it up here.
+//! A data point that cannot be translated is rejected; a metric with delta temporality is rejected completely, since
+//! nothing accumulates it here. The response says so.
 //!
-//! Bounds: the outer messages are walked through in place; one that is decoded is at most [`DECODED_SIZE_MAX`] bytes, and
-//! [`TARGET_INFO_SAMPLES_MAX`] samples of `target_info` are made of a resource.
+//! Bounds: the outer messages are read in place. An inner message that is decoded has at most [`DECODED_SIZE_MAX`] bytes,
+//! and a resource gets at most [`TARGET_INFO_SAMPLES_MAX`] samples of `target_info`.
 
 mod histogram;
 mod labels;
@@ -24,33 +24,33 @@ use varve_tsdb::staleness::STALE_NAN_BITS;
 pub use names::TranslationStrategy;
 pub(crate) use translate::translate;
 
-/// How OTLP is translated; the names are those of Prometheus' configuration.
+/// The settings of the translation, by the names in Prometheus' configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpSettings {
-    /// What becomes of names.
+    /// The translation of names.
     pub translation_strategy: TranslationStrategy,
     /// Which attributes of a resource become labels of all its series.
     pub promoted: PromotedAttributes,
-    /// Whether `target_info` has the attributes that `job` and `instance` are made of.
+    /// Whether `target_info` keeps the attributes that `job` and `instance` are derived from.
     pub keep_identifying_resource_attributes: bool,
-    /// Whether histograms of explicit bounds become native ones.
+    /// Whether histograms with explicit bounds become native ones.
     pub convert_histograms_to_nhcb: bool,
     /// Whether name, version, schema URL and attributes of a scope become labels.
     pub promote_scope_metadata: bool,
-    /// Whether `key` is put before a label name that begins with one underscore.
+    /// Whether a label name with one leading underscore gets the prefix `key`.
     pub label_name_underscore_sanitization: bool,
-    /// Whether underscores that follow each other stay.
+    /// Whether consecutive underscores are preserved.
     pub label_name_preserve_multiple_underscores: bool,
-    /// How far back a query looks for a sample, in milliseconds: `target_info` has one for each half of that.
+    /// The lookback delta of queries in milliseconds: `target_info` gets a sample for each half of it.
     pub lookback_ms: i64,
 }
 
-/// Which attributes of a resource become labels.
+/// The resource attributes that become labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromotedAttributes {
-    /// Those named.
+    /// These.
     Only(BTreeSet<String>),
-    /// All but those named.
+    /// All except these.
     AllBut(BTreeSet<String>),
 }
 
@@ -69,7 +69,7 @@ impl Default for OtlpSettings {
     }
 }
 
-/// Tells whether a data point says that there is no value any more.
+/// Returns `true` if a data point marks its series as stale.
 fn is_stale(flags: u32) -> bool {
     flags & NO_RECORDED_VALUE != 0
 }
@@ -79,7 +79,7 @@ fn stale_or(flags: u32, value: f64) -> f64 {
 }
 
 const NO_RECORDED_VALUE: u32 = 1;
-/// Bytes of a resource, a scope or a data point. Decoded it takes some forty times as much at worst.
+/// Maximum size of a resource, scope or data point. Decoded it takes up to forty times as much.
 const DECODED_SIZE_MAX: usize = 1 << 20;
 const TARGET_INFO_SAMPLES_MAX: i64 = 1_000;
 

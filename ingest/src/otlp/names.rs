@@ -1,7 +1,7 @@
-//! Names of metrics, labels and units, as Prometheus' `otlptranslator` module makes them of OpenTelemetry's.
+//! Names of metrics, labels and units, translated like in Prometheus' `otlptranslator` module.
 
-/// How names are translated: whether characters are replaced that names had to do without before UTF-8 was allowed, and
-/// whether unit and type are appended.
+/// The translation of names: whether characters other than ASCII letters, digits, `_` and `:` are replaced, and whether
+/// suffixes for unit and type are appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TranslationStrategy {
     /// Underscores for other characters, with suffixes. The default.
@@ -25,7 +25,7 @@ impl TranslationStrategy {
     }
 }
 
-/// What decides the suffix of a metric.
+/// The type of a metric, as far as it decides the suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetricType {
     Gauge,
@@ -33,7 +33,10 @@ pub(crate) enum MetricType {
     Other,
 }
 
-/// Returns the name of a metric, or why it has none.
+/// Returns the name of a metric.
+///
+/// # Errors
+/// Why it cannot be translated.
 pub(crate) fn metric_name(
     name: &str,
     unit: &str,
@@ -58,7 +61,7 @@ pub(crate) fn metric_name(
     }
 }
 
-/// Returns the unit in Prometheus' words, for metadata.
+/// Returns the unit as a word, for metadata.
 pub(crate) fn unit_name(unit: &str) -> String {
     let (main, per) = unit_suffixes(unit);
     let (main, per) = (clean_unit(&main), clean_unit(&per));
@@ -71,18 +74,21 @@ pub(crate) fn unit_name(unit: &str) -> String {
     name.strip_suffix('_').unwrap_or(name).to_owned()
 }
 
-/// How label names are escaped.
+/// The translation of label names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LabelNamer {
     pub(crate) escapes: bool,
-    /// Puts `key` before a name that begins with one underscore.
+    /// Adds the prefix `key` to a name with one leading underscore.
     pub(crate) sanitizes_underscore: bool,
-    /// Keeps underscores that follow each other.
+    /// Preserves consecutive underscores.
     pub(crate) keeps_underscores: bool,
 }
 
 impl LabelNamer {
-    /// Returns the name of a label, or why it has none.
+    /// Returns the name of a label.
+    ///
+    /// # Errors
+    /// Why it cannot be translated.
     pub(crate) fn name(self, label: &str) -> Result<String, String> {
         let only_underscores = |name: &str| name.bytes().all(|b| b == b'_');
         if label.is_empty() {
@@ -150,7 +156,7 @@ fn normalized(name: &str, unit: &str, of_type: MetricType) -> String {
     tokens.extend([main, per].into_iter().filter(|suffix| !suffix.is_empty()));
     for (suffix, applies) in [
         ("total", of_type == MetricType::MonotonicSum),
-        // Other types of this unit count things, against the convention.
+        // Other types use this unit for counts, against the convention.
         ("ratio", unit == "1" && of_type == MetricType::Gauge),
     ] {
         if applies {
@@ -180,7 +186,7 @@ fn with_suffixes(name: &str, unit: &str, of_type: MetricType) -> String {
     suffixes.iter().fold(name, |name, suffix| name + "_" + suffix)
 }
 
-/// Cuts off a suffix and the delimiter before it, whatever that is.
+/// Removes a suffix and the character before it.
 fn without_suffix<'a>(name: &'a str, suffix: &str) -> &'a str {
     match name.strip_suffix(suffix) {
         Some(rest) if rest.len() > 1 => {
@@ -191,7 +197,7 @@ fn without_suffix<'a>(name: &'a str, suffix: &str) -> &'a str {
     }
 }
 
-/// Returns the words for a unit and for what it is per, as `per_second`.
+/// Returns the words of a unit and of its denominator, such as `per_second`.
 fn unit_suffixes(unit: &str) -> (String, String) {
     let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
     let word = |unit: &str, words: &[(&str, &'static str)]| {
@@ -287,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_named_by_both_ways_of_escaping() {
+    fn label_names_are_escaped_in_both_ways() {
         let namer = LabelNamer { escapes: true, sanitizes_underscore: true, keeps_underscores: true };
         let spare = LabelNamer { keeps_underscores: false, sanitizes_underscore: false, ..namer };
         for (label, keeping, collapsing) in [

@@ -4,7 +4,7 @@ use prost::Message;
 
 use super::message::{Attributes, KeyValue, Number, NumberPoint, Value};
 use super::*;
-use crate::admission::memory::Admission;
+use crate::admission::memory::Memory;
 use crate::batch::{BatchBuilder, DecodedBatch, RouteHasher};
 use crate::error::WriteError;
 use crate::limits::Limits;
@@ -27,7 +27,7 @@ fn gauge(resource: &[(&str, &str)], points: &[NumberPoint]) -> Vec<u8> {
     let points: Vec<_> = points.iter().flat_map(|point| field(1, &point.encode_to_vec())).collect();
     let metric = [field(1, b"m"), field(5, &points)].concat();
     let scope = field(2, &metric);
-    // The resource comes last, which it may.
+    // Fields may have any order: the resource is last.
     field(1, &[field(2, &scope), field(1, &resource)].concat())
 }
 
@@ -36,11 +36,11 @@ fn point(time_ns: u64) -> NumberPoint {
 }
 
 fn translated(message: &[u8]) -> Result<(DecodedBatch, Vec<u8>, Rejects), WriteError> {
-    let (admission, hasher, limits) = (Admission::new(1 << 30), RouteHasher::new(), Limits::default());
+    let (memory, hasher, limits) = (Memory::new(1 << 30), RouteHasher::new(), Limits::default());
     let (mut batch, mut text, mut rejects) = (DecodedBatch::default(), Vec::new(), Rejects::default());
-    let mut permit = admission.admit(0)?;
-    let mut composer = BatchBuilder::new(&mut batch, &mut text, &mut permit, &hasher, &limits);
-    translate(message, &OtlpSettings::default(), &mut composer, &mut rejects)?;
+    let mut reservation = memory.reserve(0)?;
+    let mut builder = BatchBuilder::new(&mut batch, &mut text, &mut reservation, &hasher, &limits);
+    translate(message, &OtlpSettings::default(), &mut builder, &mut rejects)?;
     Ok((batch, text, rejects))
 }
 
@@ -49,7 +49,7 @@ fn labels(batch: &DecodedBatch, text: &[u8], series_idx: usize) -> String {
 }
 
 #[test]
-fn a_resource_is_known_wherever_it_stands() {
+fn a_resource_may_be_the_last_field() {
     let (batch, text, rejects) =
         translated(&gauge(&[("service.name", "shop"), ("a", "b")], &[point(5_000_000), point(7_000_000)])).unwrap();
     assert!(rejects.is_empty());
@@ -61,7 +61,7 @@ fn a_resource_is_known_wherever_it_stands() {
 }
 
 #[test]
-fn a_time_of_long_ago_does_not_make_samples_without_end() {
+fn an_old_timestamp_adds_a_bounded_number_of_samples() {
     let now_ns = 1_700_000_000_000_000_000;
     let (batch, ..) = translated(&gauge(&[("service.name", "x"), ("a", "b")], &[point(0), point(now_ns)])).unwrap();
     assert_eq!(batch.n_samples() as i64, 2 + TARGET_INFO_SAMPLES_MAX + 1);
@@ -69,7 +69,7 @@ fn a_time_of_long_ago_does_not_make_samples_without_end() {
 }
 
 #[test]
-fn a_data_point_is_decoded_up_to_a_size() {
+fn the_size_of_a_data_point_is_bounded() {
     let large = "x".repeat(DECODED_SIZE_MAX);
     let refused = translated(&gauge(&[("a", &large)], &[point(1)])).unwrap_err();
     assert!(matches!(refused, WriteError::TooLarge { .. }), "{refused}");
@@ -77,7 +77,7 @@ fn a_data_point_is_decoded_up_to_a_size() {
 }
 
 #[test]
-fn values_nested_without_end_are_malformed() {
+fn deeply_nested_values_are_malformed() {
     let mut value = Vec::new();
     for _ in 0..10_000 {
         value = field(5, &field(1, &value));

@@ -18,10 +18,10 @@ use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
 use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
 
-/// Translates a whole request; `rejects` gets what cannot be translated.
+/// Translates a request; `rejects` gets what cannot be translated.
 ///
 /// # Errors
-/// [`WriteError::Malformed`], [`WriteError::TooLarge`] and [`WriteError::Busy`]; what has been composed is of no use then.
+/// [`WriteError::Malformed`], [`WriteError::TooLarge`] and [`WriteError::Busy`]. The batch must not be used then.
 pub(crate) fn translate(
     message: &[u8],
     settings: &OtlpSettings,
@@ -42,16 +42,16 @@ struct Translator<'a, 'c, 'p> {
     namer: LabelNamer,
     to: &'a mut BatchBuilder<'c, 'p>,
     rejects: &'a mut Rejects,
-    /// Families whose metadata has been told.
+    /// Families whose metadata is in the batch.
     families: BTreeSet<String>,
-    /// Samples of `target_info` that there are: resources may come several times in a request.
+    /// Samples of `target_info` in the batch: a request may have a resource several times.
     infos: BTreeSet<(Vec<(String, String)>, i64)>,
 }
 
-/// A metric as far as it is needed for its data points.
+/// A metric without its metadata.
 #[derive(Debug)]
 struct Metric<'a> {
-    /// As OTLP has it, and as it is stored.
+    /// The name in OTLP, and the translated name.
     sent_name: &'a str,
     name: String,
     data: Data<'a>,
@@ -62,7 +62,7 @@ struct Metric<'a> {
 struct Data<'a> {
     of: DataType,
     reader: Reader<'a>,
-    /// 0 where the type has none.
+    /// 0 if the type has none.
     temporality: u64,
     is_monotonic: bool,
 }
@@ -83,7 +83,7 @@ struct Times {
     last_ns: u64,
 }
 
-/// One sample of a data point that becomes several series.
+/// One of the samples that a data point becomes.
 struct Part<'a> {
     suffix: &'a str,
     /// A label that the data point does not have.
@@ -92,26 +92,26 @@ struct Part<'a> {
     exemplars: &'a [Exemplar],
 }
 
-/// When and since when.
+/// Timestamp and start timestamp.
 #[derive(Debug, Clone, Copy)]
 struct At {
     timestamp_ms: i64,
     start_ms: i64,
 }
 
-/// Why a data point is not translated: what is wrong with it, or with the request.
-enum Refusal {
+/// Why translation stops: at the data point, or completely.
+enum Failure {
     Point(String),
     Request(WriteError),
 }
 
-impl From<String> for Refusal {
+impl From<String> for Failure {
     fn from(reason: String) -> Self {
         Self::Point(reason)
     }
 }
 
-impl From<WriteError> for Refusal {
+impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Self {
         Self::Request(error)
     }
@@ -125,7 +125,7 @@ impl Translator<'_, '_, '_> {
         let mut context = match Context::new(&attributes, self.settings, self.namer) {
             Ok(context) => context,
             Err(reason) => {
-                self.refuse(reason, count_points(reader)?);
+                self.reject(reason, count_points(reader)?);
                 return Ok(());
             }
         };
@@ -140,7 +140,7 @@ impl Translator<'_, '_, '_> {
             Ok(Some(labels)) => self.target_info(&labels, times),
             Ok(None) => Ok(()),
             Err(reason) => {
-                self.refuse(reason, 1);
+                self.reject(reason, 1);
                 Ok(())
             }
         }
@@ -150,7 +150,7 @@ impl Translator<'_, '_, '_> {
         let (mut scope, mut schema_url) = (Scope::default(), "");
         each_message(reader, SCOPE, SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, inner))?;
         each_message(reader, SCHEMA_URL, SCOPE_METRICS_FIELDS, |inner| {
-            schema_url = text(inner)?;
+            schema_url = utf8(inner)?;
             Ok(())
         })?;
         if let Err(reason) = context.set_scope(&scope, schema_url, self.settings, self.namer) {
@@ -159,7 +159,7 @@ impl Translator<'_, '_, '_> {
                 n_points += n_points_of(metric)?;
                 Ok(())
             })?;
-            self.refuse(reason, n_points);
+            self.reject(reason, n_points);
             return Ok(());
         }
         each_message(reader, METRICS, SCOPE_METRICS_FIELDS, |metric| self.metric(metric, context, times))
@@ -169,9 +169,9 @@ impl Translator<'_, '_, '_> {
         let (mut name, mut help, mut unit, mut data) = ("", "", "", None);
         while let Some(key) = reader.key()? {
             match key {
-                METRIC_NAME_FIELD => name = text(reader.message()?)?,
-                METRIC_HELP => help = text(reader.message()?)?,
-                METRIC_UNIT => unit = text(reader.message()?)?,
+                METRIC_NAME_FIELD => name = utf8(reader.message()?)?,
+                METRIC_HELP => help = utf8(reader.message()?)?,
+                METRIC_UNIT => unit = utf8(reader.message()?)?,
                 _ => match DATA_TYPES.iter().find(|(of, _)| *of == key) {
                     Some((_, of)) => data = Some(decode_data(*of, reader.message()?)?),
                     None => reader.skip_unknown(key, METRIC)?,
@@ -179,7 +179,7 @@ impl Translator<'_, '_, '_> {
             }
         }
         let Some(data) = data else {
-            self.refuse(
+            self.reject(
                 format!("could not get aggregation temporality for {name} as it has unsupported metric type"),
                 0,
             );
@@ -197,7 +197,7 @@ impl Translator<'_, '_, '_> {
                 self.points(&Metric { sent_name: name, name: full_name, data }, context)
             }
             Err(reason) => {
-                self.refuse(reason, n_points);
+                self.reject(reason, n_points);
                 Ok(())
             }
         }
@@ -216,8 +216,8 @@ impl Translator<'_, '_, '_> {
             };
             match done {
                 Ok(()) => Ok(()),
-                Err(Refusal::Request(error)) => Err(error),
-                Err(Refusal::Point(reason)) => {
+                Err(Failure::Request(error)) => Err(error),
+                Err(Failure::Point(reason)) => {
                     let name = excerpt(metric.sent_name.as_bytes()).into_owned();
                     self.rejects.add(Reason::Untranslatable, 1, 1, || format!("metric {name:?}: {reason}"));
                     Ok(())
@@ -226,7 +226,7 @@ impl Translator<'_, '_, '_> {
         })
     }
 
-    fn number(&mut self, point: &NumberPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Refusal> {
+    fn number(&mut self, point: &NumberPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
         let value = match point.value {
             Some(Number::Double(value)) => value,
             Some(Number::Int(value)) => value as f64,
@@ -243,7 +243,7 @@ impl Translator<'_, '_, '_> {
         )
     }
 
-    fn classic(&mut self, point: &HistogramPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Refusal> {
+    fn classic(&mut self, point: &HistogramPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
         let at = at(point.time_ns, point.start_ns);
         let stale_or = |value| stale_or(point.flags, value);
         let plain = |suffix, value| Part { suffix, label: None, value: stale_or(value), exemplars: &[] };
@@ -269,7 +269,7 @@ impl Translator<'_, '_, '_> {
         self.parts(context.of_point(&point.attributes, self.namer)?, metric, at, &parts)
     }
 
-    fn summary(&mut self, point: &SummaryPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Refusal> {
+    fn summary(&mut self, point: &SummaryPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
         let stale_or = |value| stale_or(point.flags, value);
         let quantiles: Vec<_> = point.quantiles.iter().map(|of| (bound_text(of.quantile), of.value)).collect();
         let plain = |suffix, value| Part { suffix, label: None, value: stale_or(value), exemplars: &[] };
@@ -281,13 +281,13 @@ impl Translator<'_, '_, '_> {
         self.parts(labels, metric, at(point.time_ns, point.start_ns), &parts)
     }
 
-    fn exponential(&mut self, point: &ExponentialPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Refusal> {
+    fn exponential(&mut self, point: &ExponentialPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
         let histogram = histogram::exponential(point)?;
         let at = at(point.time_ns, point.start_ns);
         self.histogram(histogram, at, &point.attributes, &point.exemplars, metric, context)
     }
 
-    fn custom(&mut self, point: &HistogramPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Refusal> {
+    fn custom(&mut self, point: &HistogramPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
         let histogram = histogram::custom(point)?;
         let at = at(point.time_ns, point.start_ns);
         self.histogram(histogram, at, &point.attributes, &point.exemplars, metric, context)
@@ -301,7 +301,7 @@ impl Translator<'_, '_, '_> {
         exemplars: &[Exemplar],
         metric: &Metric<'_>,
         context: &Context,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Failure> {
         check_exemplars(exemplars)?;
         let mut labels = context.of_point(attributes, self.namer)?;
         labels.set(METRIC_NAME, &metric.name);
@@ -311,10 +311,10 @@ impl Translator<'_, '_, '_> {
         Ok(self.to.end_series()?)
     }
 
-    /// Adds a series for each part; `labels` are those of the data point.
-    fn parts(&mut self, labels: LabelMap, metric: &Metric<'_>, at: At, parts: &[Part<'_>]) -> Result<(), Refusal> {
+    /// Adds a series for each part; `labels` are the labels of the data point.
+    fn parts(&mut self, labels: LabelMap, metric: &Metric<'_>, at: At, parts: &[Part<'_>]) -> Result<(), Failure> {
         parts.iter().try_for_each(|part| check_exemplars(part.exemplars))?;
-        // Those without a label of their own come first: theirs is the data point's, if it has one of that name.
+        // Parts without a label come first: they keep the data point's label of that name.
         let mut labels = labels;
         for part in parts {
             labels.set(METRIC_NAME, &format!("{}{}", metric.name, part.suffix));
@@ -339,7 +339,7 @@ impl Translator<'_, '_, '_> {
         Ok(())
     }
 
-    /// Adds samples of `target_info` from the first to the last time, so that one is found at any time between.
+    /// Adds samples of `target_info` from the first to the last timestamp, so that queries find one at any time between.
     fn target_info(&mut self, labels: &LabelMap, times: Times) -> Result<(), WriteError> {
         let interval_ms = (self.settings.lookback_ms / 2).max(1);
         let (first_ms, last_ms) = (milliseconds(times.first_ns), milliseconds(times.last_ns));
@@ -362,7 +362,7 @@ impl Translator<'_, '_, '_> {
         self.to.end_series()
     }
 
-    fn refuse(&mut self, reason: String, n_points: u64) {
+    fn reject(&mut self, reason: String, n_points: u64) {
         self.rejects.add(Reason::Untranslatable, n_points.max(1), n_points, || reason);
     }
 }
@@ -384,7 +384,7 @@ impl Data<'_> {
         }
     }
 
-    /// Returns the type as remote write numbers it.
+    /// Returns the number of the type in remote write.
     fn kind(&self) -> i32 {
         match self.of {
             DataType::Sum if self.is_monotonic => KIND_COUNTER,
@@ -417,13 +417,13 @@ fn decode_data(of: DataType, reader: Reader<'_>) -> Result<Data<'_>, Malformed> 
     Ok(data)
 }
 
-/// Takes the times of data points into account, whatever becomes of these, and counts them.
+/// Extends `times` by the data points, translatable or not. Returns their number.
 fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, WriteError> {
     let mut n_points = 0;
     each_message(data, DATA_POINTS, 0, |mut point| {
         let mut time_ns = 0;
         while let Some(key) = point.key()? {
-            // All types have it there.
+            // The same field in all types.
             match key {
                 POINT_TIME => time_ns = point.fixed64()?,
                 _ => point.skip_unknown(key, 0)?,
@@ -436,7 +436,7 @@ fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, WriteError> {
     Ok(n_points)
 }
 
-/// Counts the data points of a resource.
+/// Returns the number of data points of a resource.
 fn count_points(resource: Reader<'_>) -> Result<u64, WriteError> {
     let mut n_points = 0;
     each_message(resource, SCOPE_METRICS, RESOURCE_METRICS_FIELDS, |scope| {
@@ -459,8 +459,8 @@ fn n_points_of(metric: Reader<'_>) -> Result<u64, WriteError> {
     Ok(n_points)
 }
 
-/// Calls `take` for each field of a key that holds a message; others are skipped, unless their numbers are in `known` and
-/// their wire types wrong.
+/// Calls `take` for each field with the key `of`, which holds a message. Other fields are skipped; one of a `known` number
+/// with a wrong wire type is malformed.
 fn each_message<'a>(
     mut reader: Reader<'a>,
     of: Key,
@@ -490,12 +490,12 @@ fn merge<M: Message>(to: &mut M, reader: Reader<'_>) -> Result<(), WriteError> {
         let what = "size in bytes of a resource, scope or data point";
         return Err(WriteError::TooLarge { what, size: size as u64, limit: DECODED_SIZE_MAX as u64, flag: "OTLP" });
     }
-    let refused = |error: prost::DecodeError| Malformed::Message { offset: reader.at(), reason: error.to_string() };
-    Ok(to.merge(reader.rest()).map_err(refused)?)
+    let malformed = |error: prost::DecodeError| Malformed::Message { offset: reader.at(), reason: error.to_string() };
+    Ok(to.merge(reader.rest()).map_err(malformed)?)
 }
 
-fn text(reader: Reader<'_>) -> Result<&str, Malformed> {
-    let invalid = |_| Malformed::Protobuf { offset: reader.at(), reason: "text is not UTF-8" };
+fn utf8(reader: Reader<'_>) -> Result<&str, Malformed> {
+    let invalid = |_| Malformed::Protobuf { offset: reader.at(), reason: "string is not UTF-8" };
     std::str::from_utf8(reader.rest()).map_err(invalid)
 }
 
@@ -507,7 +507,7 @@ fn milliseconds(time_ns: u64) -> i64 {
     time_ns.cast_signed() / 1_000_000
 }
 
-/// Prints a bound or a quantile as Go does without exponent.
+/// Prints a bound or a quantile like Go, without exponent.
 fn bound_text(bound: f64) -> String {
     match bound {
         f64::INFINITY => "+Inf".to_owned(),
@@ -528,7 +528,7 @@ fn exemplar_value(exemplar: &Exemplar) -> Option<f64> {
     })
 }
 
-/// Returns the labels of an exemplar, sorted: trace and span, and all attributes unless that would be too long.
+/// Returns the sorted labels of an exemplar: trace and span, and all attributes unless they are too long in total.
 fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
     let mut labels = Vec::new();
     for (name, id, size) in
@@ -538,7 +538,7 @@ fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
             labels.push((name.to_owned(), id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
         }
     }
-    let of = |attribute: &KeyValue| (attribute.key.clone(), value::text(attribute.value.as_ref()));
+    let of = |attribute: &KeyValue| (attribute.key.clone(), value::print(attribute.value.as_ref()));
     let attributes: Vec<_> = exemplar.attributes.iter().map(of).collect();
     let n_chars: usize = labels.iter().chain(&attributes).map(|(n, v)| n.chars().count() + v.chars().count()).sum();
     if n_chars <= EXEMPLAR_CHARS_MAX {

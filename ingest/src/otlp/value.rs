@@ -1,13 +1,12 @@
-//! Values of attributes as text, as the collector's `pdata` prints them: numbers as JavaScript does, what has parts as
-//! JSON as Go writes it.
+//! Attribute values as strings, like the collector's `pdata`: numbers as in JavaScript, arrays and maps as JSON in Go's form.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::message::{AnyValue, KeyValue, Value};
 
-/// Returns the text of an attribute's value.
-pub(crate) fn text(value: Option<&AnyValue>) -> String {
+/// Returns an attribute's value as a string.
+pub(crate) fn print(value: Option<&AnyValue>) -> String {
     match value.and_then(|value| value.value.as_ref()) {
         None => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -27,13 +26,13 @@ pub(crate) fn text(value: Option<&AnyValue>) -> String {
         Some(Value::Bytes(bytes)) => base64(bytes),
         Some(nested @ (Value::Array(_) | Value::Map(_))) => {
             let mut json = String::new();
-            // Go refuses numbers that JSON has no word for, and then there is no text.
+            // Go refuses NaN and infinities in JSON, and returns an empty string.
             if put_json(&mut json, nested) { json } else { String::new() }
         }
     }
 }
 
-/// Writes a value as JSON; `false` if it holds a number that is none there. Depth is that which prost decodes.
+/// Writes a value as JSON; returns `false` if it has a NaN or an infinity. Recurses to the depth that prost decodes.
 fn put_json(json: &mut String, value: &Value) -> bool {
     match value {
         Value::String(text) => put_string(json, text),
@@ -68,7 +67,7 @@ fn put_any(json: &mut String, value: Option<&AnyValue>) -> bool {
 }
 
 fn put_map(json: &mut String, attributes: &[KeyValue]) -> bool {
-    // Go sorts the keys; of those that are equal the last one stands.
+    // Go sorts the keys; the last of equal keys counts.
     let sorted: BTreeMap<_, _> = attributes.iter().map(|of| (&of.key, of.value.as_ref())).collect();
     json.push('{');
     for (i, (key, value)) in sorted.into_iter().enumerate() {
@@ -103,7 +102,7 @@ fn put_string(json: &mut String, text: &str) {
     json.push('"');
 }
 
-/// Prints a finite number as JavaScript does.
+/// Prints a finite number as in JavaScript.
 fn float(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -137,12 +136,12 @@ mod tests {
 
     #[track_caller]
     fn check(value: Value, expect: &str) {
-        assert_eq!(text(Some(&any(value))), expect);
+        assert_eq!(print(Some(&any(value))), expect);
     }
 
     #[test]
-    fn values_are_printed_as_the_collector_prints_them() {
-        assert_eq!(text(None), "");
+    fn values_are_printed_like_in_the_collector() {
+        assert_eq!(print(None), "");
         check(Value::String("a<b".into()), "a<b");
         check(Value::Bool(true), "true");
         check(Value::Int(-5), "-5");

@@ -1,4 +1,4 @@
-//! What became of the exemplars of a write request.
+//! The outcome of the exemplars of a write request.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use varve_tsdb::exemplars::RejectExemplar;
 
 /// Why an exemplar was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ExemplarRefusal {
+pub enum ExemplarRejection {
     /// The store refused it.
     Store(RejectExemplar),
     /// The store has no such series in memory, or refused it.
     UnknownSeries,
-    /// It came without a sample of its series, which version 2.0 of remote write does not take.
+    /// Its series has no sample in the request, which remote write 2.0 does not allow.
     NoSamples,
-    /// A rule drops its series.
+    /// A relabel rule drops its series.
     Dropped,
     /// Another replica of its HA pair leads.
     Standby,
-    /// Its labels are not UTF-8, have no name or one name twice.
+    /// Its labels are not UTF-8, or have an empty or a duplicate name.
     InvalidLabels,
 }
 
-impl ExemplarRefusal {
+impl ExemplarRejection {
     /// Returns the reason as the value of a metric's label.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -39,24 +39,24 @@ impl ExemplarRefusal {
     }
 }
 
-/// What became of exemplars.
+/// The number of exemplars by outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExemplarCounts {
-    /// Stored, repetitions of stored ones included.
+    /// Stored, exact repetitions included.
     pub stored: u64,
     /// Not stored, by reason.
-    pub refused: BTreeMap<ExemplarRefusal, u64>,
+    pub rejected: BTreeMap<ExemplarRejection, u64>,
 }
 
 impl ExemplarCounts {
-    pub(crate) fn refuse(&mut self, refusal: ExemplarRefusal) {
-        *self.refused.entry(refusal).or_default() += 1;
+    pub(crate) fn reject(&mut self, reason: ExemplarRejection) {
+        *self.rejected.entry(reason).or_default() += 1;
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
         self.stored += other.stored;
-        for (&refusal, n) in &other.refused {
-            *self.refused.entry(refusal).or_default() += n;
+        for (&reason, n) in &other.rejected {
+            *self.rejected.entry(reason).or_default() += n;
         }
     }
 }

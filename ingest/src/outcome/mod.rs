@@ -1,45 +1,62 @@
-//! What became of a write request.
+//! The outcome of a write request: what was stored, dropped, deduplicated and rejected.
 
 mod exemplars;
 mod rejects;
 
-pub use exemplars::{ExemplarCounts, ExemplarRefusal};
+use std::ops::AddAssign;
+
+pub use exemplars::{ExemplarCounts, ExemplarRejection};
 pub use rejects::{Example, Reason, Reject, Rejects};
 
-/// The outcome of a request that was not refused as a whole.
+/// The outcome of a request that did not fail as a whole.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Written {
-    /// Samples stored, floats and histograms, exact repetitions of stored ones included.
-    pub samples_stored: u64,
-    /// How many of them are histograms.
-    pub histograms_stored: u64,
-    /// Samples that rules have dropped, floats and histograms.
-    pub samples_dropped: u64,
-    /// How many of them are histograms.
-    pub histograms_dropped: u64,
-    /// Samples left out because another replica of their HA pair leads, floats and histograms.
-    pub samples_left_out: u64,
-    /// How many of them are histograms.
-    pub histograms_left_out: u64,
-    /// What became of exemplars. Those that make the answer a 400 are in `rejects` as well.
+    /// Samples stored, exact repetitions included.
+    pub stored: SampleCounts,
+    /// Samples that relabel rules dropped.
+    pub dropped: SampleCounts,
+    /// Samples of an HA standby.
+    pub deduplicated: SampleCounts,
+    /// Exemplars. Those that make the response a 400 are in `rejects` too.
     pub exemplars: ExemplarCounts,
-    /// What was not stored. Empty: the sender gets 204; else 400 with its text, since sending again cannot help.
+    /// What was not stored. If empty, the sender gets 204; else 400 with its text, since a retry cannot help.
     pub rejects: Rejects,
-    /// What was not stored and does not make the answer a 400: metadata in remote write 2.0, which comes with every sample.
+    /// What was not stored without making the response a 400: metadata in remote write 2.0, which comes with every sample.
     pub ignored: Rejects,
 }
 
+/// The number of samples with one outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SampleCounts {
+    /// Floats and histograms.
+    pub total: u64,
+    /// The histograms among them.
+    pub histograms: u64,
+}
+
 impl Written {
-    /// Adds what became of another part of the same body.
+    /// Adds the outcome of another part of the same body.
     pub(crate) fn add(&mut self, other: Self) {
-        self.samples_stored += other.samples_stored;
-        self.histograms_stored += other.histograms_stored;
-        self.samples_dropped += other.samples_dropped;
-        self.histograms_dropped += other.histograms_dropped;
-        self.samples_left_out += other.samples_left_out;
-        self.histograms_left_out += other.histograms_left_out;
+        self.stored += other.stored;
+        self.dropped += other.dropped;
+        self.deduplicated += other.deduplicated;
         self.exemplars.add(&other.exemplars);
         self.rejects.merge(other.rejects);
         self.ignored.merge(other.ignored);
+    }
+}
+
+impl SampleCounts {
+    /// Counts floats only.
+    #[must_use]
+    pub fn floats(total: u64) -> Self {
+        Self { total, histograms: 0 }
+    }
+}
+
+impl AddAssign for SampleCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.total += other.total;
+        self.histograms += other.histograms;
     }
 }

@@ -1,4 +1,4 @@
-//! What of a request was not stored: counts per reason, with one example each.
+//! The rejected part of a request: counts per reason, with one example each.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use varve_tsdb::{RejectReason, Sample};
 
 use crate::limits::CLUSTERS_MAX;
 
-/// Why something of a request was not stored. The words are Prometheus' where it has them.
+/// Why a part of a request was rejected, in Prometheus' words where it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reason {
@@ -15,9 +15,9 @@ pub enum Reason {
     Sample(RejectReason),
     /// A label set has no metric name, or an empty one.
     MissingMetricName,
-    /// A label has no name.
+    /// A label name is empty.
     EmptyLabelName,
-    /// A label name occurs twice in a label set, whatever the values.
+    /// A label set has a label name twice.
     DuplicateLabelName,
     /// A label name or value is not UTF-8.
     InvalidUtf8,
@@ -29,54 +29,54 @@ pub enum Reason {
     LabelValueTooLong,
     /// All labels together exceed [`LABELS_SIZE_MAX`].
     LabelSetTooLarge,
-    /// A series came without samples, which remote write 2.0 does not take.
+    /// A series has no samples, which remote write 2.0 does not allow.
     NoSamples,
-    /// An exemplar is older than the newest of its series.
+    /// An exemplar is older than the newest one of its series.
     ExemplarOutOfOrder,
     /// A metric or data point of OTLP cannot be translated.
     Untranslatable,
-    /// A histogram is none that Prometheus takes.
+    /// A histogram is invalid by Prometheus' rules.
     InvalidHistogram,
     /// Metadata has no metric family name, is too long or not UTF-8.
     InvalidMetadata,
-    /// There is no room for another cluster of HA pairs.
+    /// There are [`CLUSTERS_MAX`] clusters of HA pairs already.
     TooManyClusters,
-    /// The store keeps metadata of [`METADATA_FAMILIES_MAX`] metric families already.
+    /// The store has metadata of [`METADATA_FAMILIES_MAX`] metric families already.
     TooManyFamilies,
-    /// A new series of a team whose budget of active series is used up.
+    /// A new series exceeds its team's budget of active series.
     TeamSeries,
-    /// A new series when the budget of active series of all teams is used up.
+    /// A new series exceeds the total budget of active series.
     TotalSeries,
 }
 
-/// What one reason cost a request.
+/// The rejects of one reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reject {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// How many samples, series, histograms or metric families, by what the reason is about.
+    /// Number of samples, series, histograms or metric families, depending on the reason.
     pub count: u64,
-    /// How many samples, floats and histograms, were not stored.
+    /// Number of samples, floats and histograms, that were not stored.
     pub n_samples: u64,
     /// The first case.
     pub example: Example,
 }
 
-/// A case of something that was not stored.
+/// A rejected sample, series or metric family.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Example {
-    /// What the sender is told of it.
+    /// The description for the sender.
     pub text: String,
-    /// The labels as they were sent, cut if they are long; empty if the reason is not about a series.
+    /// The labels as sent, truncated if long; empty if the reason is not about a series.
     pub labels: String,
-    /// The time of the sample; `None` if there is none.
+    /// The timestamp of the sample, if the reason is about one.
     pub timestamp_ms: Option<i64>,
-    /// Its value; of a histogram, the sum.
+    /// Its value, or the sum of a histogram.
     pub value: Option<f64>,
 }
 
-/// What of a request was not stored, in the order in which the reasons came up. Its `Display` is the body of the 400:
-/// one line, because senders log the first line or the first kilobyte of an answer.
+/// The rejects of a request, in the order in which their reasons occurred. Its `Display` is the body of the 400: one line,
+/// because senders log the first line or the first kilobyte of a response.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rejects {
     rejects: Vec<Reject>,
@@ -114,12 +114,12 @@ impl Reason {
         }
     }
 
-    /// Tells whether the reason costs samples.
-    pub(crate) fn is_of_samples(self) -> bool {
+    /// Returns `true` if rejects of the reason are counted in samples.
+    pub(crate) fn costs_samples(self) -> bool {
         !matches!(self, Self::NoSamples | Self::ExemplarOutOfOrder | Self::InvalidMetadata | Self::TooManyFamilies)
     }
 
-    /// Returns what the reason counts, for one and for many.
+    /// Returns the unit that the reason counts, in singular and plural.
     fn unit(self) -> (&'static str, &'static str) {
         match self {
             Self::Sample(_) => ("sample", "samples"),
@@ -153,8 +153,8 @@ impl fmt::Display for Reason {
             Self::TooManyFamilies => {
                 return write!(f, "metadata of more than {METADATA_FAMILIES_MAX} metric families");
             }
-            Self::TeamSeries => "new series of a team that has as many as it may, see ingest.teams",
-            Self::TotalSeries => "new series when all teams have as many as they may, see ingest.budget",
+            Self::TeamSeries => "new series exceeds the maximum of active series of its team (ingest.teams)",
+            Self::TotalSeries => "new series exceeds the maximum of active series of all teams (ingest.budget)",
         })
     }
 }
@@ -172,31 +172,31 @@ impl fmt::Display for Reject {
 }
 
 impl Rejects {
-    /// Tells whether all of the request was stored.
+    /// Returns `true` if nothing was rejected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rejects.is_empty()
     }
 
-    /// Iterates over the reasons that came up.
+    /// Iterates over the reasons.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Reject> {
         self.rejects.iter()
     }
 
-    /// Counts the samples that were not stored.
+    /// Returns the number of rejected samples.
     #[must_use]
     pub fn n_samples(&self) -> u64 {
         self.rejects.iter().map(|reject| reject.n_samples).sum()
     }
 
-    /// Adds what another part of the same body lost.
+    /// Adds the rejects of another part of the same body.
     pub(crate) fn merge(&mut self, other: Self) {
         for Reject { reason, count, n_samples, example } in other.rejects {
             self.add(reason, count, n_samples, || example);
         }
     }
 
-    /// Counts `count` things under a reason, which cost `n_samples` samples. Only the first example is made.
+    /// Adds `count` rejects of a reason, which cost `n_samples` samples. Calls `example` only for the first.
     pub(crate) fn add<E: Into<Example>>(
         &mut self,
         reason: Reason,
@@ -214,12 +214,12 @@ impl Rejects {
 }
 
 impl Example {
-    /// Makes one of a series.
+    /// Describes a series.
     pub(crate) fn of_series(labels: String) -> Self {
         Self { text: format!("series {labels}"), labels, ..Self::default() }
     }
 
-    /// Likewise, and of one of its samples.
+    /// Describes a sample of a series.
     pub(crate) fn of_sample(labels: String, sample: Sample) -> Self {
         let text = format!("series {labels} at {}", sample.timestamp_ms);
         Self { text, labels, ..Self::default() }.with(Some(sample))

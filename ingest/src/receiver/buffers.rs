@@ -6,56 +6,56 @@ use crate::append::Outgoing;
 use crate::batch::{DecodedBatch, RouteKey};
 use crate::route::Route;
 
-/// What one request works with.
+/// The buffers of one request.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(crate) struct Buffers {
     /// The decompressed message.
     pub(crate) message: Vec<u8>,
     pub(crate) batch: DecodedBatch,
-    pub(crate) passage: Passage,
+    pub(crate) request: RequestBuffers,
 }
 
-/// What a decoded request needs on its way into the store.
+/// The buffers of a decoded request.
 #[derive(Debug, Default)]
-pub(crate) struct Passage {
-    /// The route of each series of the request, where there is one.
+pub(crate) struct RequestBuffers {
+    /// The cached route of each series.
     pub(crate) routes: Vec<Option<Route>>,
     /// The keys of the request by stripe of the route cache.
     pub(crate) order: Vec<(u32, RouteKey)>,
     pub(crate) outgoing: Outgoing,
 }
 
-/// Scratch that nobody uses now.
+/// Unused buffers.
 #[derive(Debug, Default)]
-pub(crate) struct ScratchPool {
-    free: Mutex<Vec<Scratch>>,
+pub(crate) struct BufferPool {
+    free: Mutex<Vec<Buffers>>,
 }
 
-impl ScratchPool {
-    /// Lends scratch. What has grown beyond [`SCRATCH_SIZE_MAX`] is freed afterwards, so that one huge request does not
-    /// hold its memory for good.
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Scratch) -> R) -> R {
-        let mut scratch = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        let result = work(&mut scratch);
-        if scratch.size() <= SCRATCH_SIZE_MAX {
+impl BufferPool {
+    /// Lends buffers. Those that grow beyond [`SIZE_MAX`] are freed afterwards, so that one huge request does not hold its
+    /// memory forever.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Buffers) -> R) -> R {
+        let mut buffers = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let result = work(&mut buffers);
+        if buffers.size() <= SIZE_MAX {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
             if free.len() < POOL_LEN_MAX {
-                free.push(scratch);
+                free.push(buffers);
             }
         }
         result
     }
 }
 
-impl Scratch {
+impl Buffers {
     /// The outgoing batch is not counted: it grows with the samples, to about twice their size.
     fn size(&self) -> usize {
         self.message.capacity() + self.batch.size()
     }
 }
 
-/// Bytes of message and decoded batch. A request of 10,000 series takes some 3 MiB.
-const SCRATCH_SIZE_MAX: usize = 8 << 20;
+/// Bytes of message and decoded batch. A request of 10,000 series takes about 3 MiB.
+const SIZE_MAX: usize = 8 << 20;
 const POOL_LEN_MAX: usize = 16;
 
 #[cfg(test)]
@@ -63,11 +63,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_come_back_unless_they_are_large() {
-        let pool = ScratchPool::default();
-        pool.with(|scratch| scratch.message.reserve_exact(1000));
-        pool.with(|scratch| assert!(scratch.message.capacity() >= 1000));
-        pool.with(|scratch| scratch.message.reserve_exact(SCRATCH_SIZE_MAX + 1));
-        pool.with(|scratch| assert_eq!(scratch.message.capacity(), 0));
+    fn buffers_are_reused_unless_they_are_large() {
+        let pool = BufferPool::default();
+        pool.with(|buffers| buffers.message.reserve_exact(1000));
+        pool.with(|buffers| assert!(buffers.message.capacity() >= 1000));
+        pool.with(|buffers| buffers.message.reserve_exact(SIZE_MAX + 1));
+        pool.with(|buffers| assert_eq!(buffers.message.capacity(), 0));
     }
 }

@@ -5,12 +5,14 @@ use prost::Message;
 use varve_tsdb::fs::FaultFs;
 use varve_tsdb::histogram::{HistogramCounts, ResetHint};
 use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{Matcher, Options, QueryContext, SampleColumns, TimeRange};
+use varve_tsdb::{Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange};
+
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::error::Malformed;
-use crate::outcome::{ExemplarRefusal, Reason};
-use crate::relabel::Verdict;
+use crate::outcome::{ExemplarRejection, Reason, SampleCounts};
+use crate::relabel::Attribution;
 use crate::remote_write::message::{
     BucketSpan, Exemplar, Histogram, Label, MetricMetadata, TimeSeries, WriteRequest, series,
 };
@@ -20,7 +22,7 @@ mod admission;
 mod disable_on_use;
 mod ha;
 
-/// A receiver over a store of its own.
+/// A receiver with its own store.
 struct Fixture {
     receiver: Receiver,
     _dir: tempfile::TempDir,
@@ -45,13 +47,13 @@ impl Fixture {
         self.receiver.write(&Origin::default(), Version::V1, &pack(message))
     }
 
-    /// Writes what must be stored whole.
+    /// Writes series that must be stored completely.
     fn stored(&self, timeseries: &[TimeSeries]) {
         let written = self.write(timeseries).unwrap();
         assert!(written.rejects.is_empty(), "{}", written.rejects);
     }
 
-    /// All series with their samples as timestamp and bits.
+    /// Returns all series with their samples as timestamp and bits.
     fn contents(&self) -> Vec<(String, Vec<(i64, u64)>)> {
         let ctx = QueryContext::unbounded();
         let mut columns = SampleColumns::default();
@@ -100,7 +102,7 @@ fn samples_are_stored_bit_for_bit() {
     let values = [1.5, -0.0, f64::from_bits(STALE_NAN_BITS), f64::from_bits(0xfff8_0000_dead_beef), f64::INFINITY];
     let samples: Vec<_> = (T..).zip(values).collect();
     let written = fixture.write(&[up("x", &samples), up("y", &samples[..1])]).unwrap();
-    assert_eq!(written, Written { samples_stored: 6, ..Written::default() });
+    assert_eq!(written, Written { stored: SampleCounts::floats(6), ..Written::default() });
     let expect = [
         (r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples)),
         (r#"{__name__="up", job="y"}"#.to_owned(), bits(&samples[..1])),
@@ -118,24 +120,24 @@ fn a_repeated_request_is_accepted_and_stores_nothing_twice() {
 }
 
 #[test]
-fn a_full_disk_is_waited_for_and_costs_nothing_that_was_acknowledged() {
+fn a_full_disk_is_waited_for_and_loses_nothing_acknowledged() {
     let disk = FaultFs::with_room(u64::MAX);
     let options = || Options { fs: Arc::new(disk.clone()), ..Options::default() };
-    let brief = Limits { admission_wait: Duration::from_millis(50), ..Limits::default() };
+    let brief = Limits { queue_timeout: Duration::from_millis(50), ..Limits::default() };
     let fixture = Fixture::on(options(), brief);
     fixture.stored(&[up("x", &[(T, 1.0)])]);
     disk.set_room(0);
-    // The first request finds out, the second one waits for room before it is looked at.
+    // The first request finds out; the second one waits before it is decoded.
     assert!(matches!(fixture.write(&[up("x", &[(T + 1, 2.0)])]), Err(WriteError::Store(_))));
     let began = Instant::now();
     assert!(matches!(fixture.write(&[up("y", &[(T + 1, 2.0)])]), Err(WriteError::Store(_))));
-    assert!(began.elapsed() >= brief.admission_wait);
-    assert_eq!(fixture.n_series(), 1, "it was not looked at");
+    assert!(began.elapsed() >= brief.queue_timeout);
+    assert_eq!(fixture.n_series(), 1, "it was not decoded");
     disk.set_room(u64::MAX);
     fixture.stored(&[up("x", &[(T + 1, 2.0)])]);
     assert_eq!(fixture.contents()[0].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
 
-    let patient = Fixture::on(options(), Limits { admission_wait: Duration::from_secs(600), ..Limits::default() });
+    let patient = Fixture::on(options(), Limits { queue_timeout: Duration::from_secs(600), ..Limits::default() });
     disk.set_room(0);
     assert!(patient.write(&[up("x", &[(T, 1.0)])]).is_err());
     std::thread::scope(|scope| {
@@ -164,7 +166,7 @@ fn all_encodings_of_a_label_set_reach_one_series() {
     for t in [T + 4, T + 6] {
         let body = [&a[..], &sample(t), b, &sample(t + 1)].concat();
         let written = fixture.write_message(&[&[0x0a, body.len() as u8][..], &body].concat()).unwrap();
-        assert_eq!(written, Written { samples_stored: 2, ..Written::default() });
+        assert_eq!(written, Written { stored: SampleCounts::floats(2), ..Written::default() });
     }
     let samples: Vec<_> = (T..T + 8).map(|t| (t, 1.0)).collect();
     assert_eq!(fixture.contents(), [(r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples))]);
@@ -172,7 +174,7 @@ fn all_encodings_of_a_label_set_reach_one_series() {
 }
 
 #[test]
-fn a_bad_series_costs_that_series_each_time_it_comes() {
+fn an_invalid_series_rejects_that_series_every_time() {
     let fixture = Fixture::new(Limits { label_value_size_max: 10, ..Limits::default() });
     let bad = |labels: &[(&str, &str)]| series(labels, &[(T, 1.0), (T + 1, 1.0)]);
     let request = [
@@ -187,7 +189,7 @@ fn a_bad_series_costs_that_series_each_time_it_comes() {
     ];
     for _known_by_then in 0..2 {
         let written = fixture.write(&request).unwrap();
-        assert_eq!(written.samples_stored, 2);
+        assert_eq!(written.stored.total, 2);
         assert_eq!(
             written.rejects.to_string(),
             "missing metric name (__name__ label): 2 series with 2 samples, e.g. series {job=\"x\"}; \
@@ -199,14 +201,14 @@ fn a_bad_series_costs_that_series_each_time_it_comes() {
     }
     assert_eq!((fixture.contents().len(), fixture.n_series()), (2, 2));
     let stats = fixture.receiver.stats();
-    // The series without samples is looked at afresh each time: nothing is kept for it.
+    // The series without samples is resolved each time: it has no route.
     assert_eq!((stats.route.entries, stats.route.hits, stats.route.misses), (7, 7, 9));
     assert_eq!(stats.rejected[&Reason::DuplicateLabelName], 8);
     assert_eq!((stats.requests_partial, stats.samples_stored), (2, 4));
 }
 
 #[test]
-fn a_bad_sample_costs_that_sample() {
+fn an_invalid_sample_rejects_that_sample_only() {
     let fixture = Fixture::new(Limits::default());
     fixture.stored(&[up("x", &[(T, 1.0)]), up("y", &[(T, 1.0)])]);
     let far = T + 400 * 365 * 86_400_000;
@@ -216,7 +218,7 @@ fn a_bad_sample_costs_that_sample() {
             up("y", &[(T - 1, 1.0), (T + 1, 1.0)]),
         ])
         .unwrap();
-    assert_eq!(written.samples_stored, 2);
+    assert_eq!(written.stored.total, 2);
     let found: Vec<_> = written.rejects.iter().map(|reject| (reject.reason.name(), reject.count)).collect();
     for expect in [("out_of_order", 3), ("duplicate_timestamp", 1), ("too_far_in_future", 1), ("out_of_bounds", 1)] {
         assert!(found.contains(&expect), "{found:?}");
@@ -240,9 +242,9 @@ fn a_malformed_request_stores_nothing_not_even_of_known_series() {
         b"\x00",
         b"\x08\x01",
         b"\x0a\x02\x0a\x05",
-        // A label of which only the inside is broken.
+        // A label with malformed contents.
         b"\x0a\x05\x0a\x03\x0a\x05a",
-        // Likewise an exemplar, a histogram, metadata.
+        // An exemplar, a histogram and metadata with malformed contents.
         b"\x0a\x03\x1a\x01\x0a",
         b"\x0a\x03\x22\x01\x09",
         b"\x1a\x01\x12",
@@ -257,11 +259,14 @@ fn a_malformed_request_stores_nothing_not_even_of_known_series() {
         assert!(matches!(refused, WriteError::Malformed(Malformed::Snappy(_))), "{refused}");
     }
     assert_eq!((fixture.contents(), fixture.n_series()), (before, 1));
-    assert_eq!((fixture.receiver.stats().requests_malformed, fixture.receiver.stats().in_flight_bytes), (14, 0));
+    assert_eq!(
+        (fixture.receiver.stats().requests_malformed, fixture.receiver.stats().admission.in_flight_bytes),
+        (14, 0)
+    );
 }
 
 #[test]
-fn an_empty_request_is_fine() {
+fn an_empty_request_is_accepted() {
     let fixture = Fixture::new(Limits::default());
     assert_eq!(fixture.write(&[]).unwrap(), Written::default());
 }
@@ -288,7 +293,7 @@ fn histogram(timestamp: i64, counts: &[i64]) -> Histogram {
 }
 
 #[test]
-fn histograms_are_stored_beside_floats_and_bad_ones_cost_themselves() {
+fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
     let fixture = Fixture::new(Limits::default());
     let mut mixed = up("x", &[(T, 1.0)]);
     let bad = Histogram { positive_spans: vec![], ..histogram(T + 2, &[4]) };
@@ -297,10 +302,10 @@ fn histograms_are_stored_beside_floats_and_bad_ones_cost_themselves() {
     let mut unnamed = series(&[("job", "z")], &[]);
     unnamed.histograms = vec![histogram(T, &[1])];
     let request = [mixed, unnamed, up("y", &[(T, 1.0)])];
-    // Repeated, what was a duplicate of the newest one lies behind it.
+    // In the second request the duplicate is older than the newest sample.
     for reason in ["duplicate sample for timestamp", "out of order sample"] {
         let written = fixture.write(&request).unwrap();
-        assert_eq!((written.samples_stored, written.rejects.n_samples()), (4, 3));
+        assert_eq!((written.stored.total, written.rejects.n_samples()), (4, 3));
         assert_eq!(
             written.rejects.to_string(),
             format!(
@@ -336,7 +341,7 @@ fn histograms_are_counted_and_charged_before_they_are_decoded() {
     assert!(matches!(refused, WriteError::TooLarge { size: 4, limit: 3, .. }), "{refused}");
 }
 
-/// An entry of a series with exemplars of label `a`, value and time, and no sample.
+/// Creates a series with exemplars, of a label `a`, value and timestamp, and without samples.
 fn exemplars(job: &str, exemplars: &[(&[u8], f64, i64)]) -> TimeSeries {
     let exemplar = |&(value, number, timestamp): &(&[u8], f64, i64)| {
         let label = Label { name: b"a".to_vec(), value: value.to_vec() };
@@ -346,7 +351,7 @@ fn exemplars(job: &str, exemplars: &[(&[u8], f64, i64)]) -> TimeSeries {
 }
 
 #[test]
-fn exemplars_are_stored_with_known_series_and_never_refuse_a_request() {
+fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_valid() {
     let fixture = Fixture::new(Limits::default());
     let found = || {
         let found = fixture.receiver.db.exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL).unwrap();
@@ -368,18 +373,18 @@ fn exemplars_are_stored_with_known_series_and_never_refuse_a_request() {
             up("y", &[(T, 1.0)]),
         ])
         .unwrap();
-    assert_eq!((written.samples_stored, written.exemplars.stored, written.rejects.is_empty()), (2, 2, true));
-    let refused = written.exemplars.refused.iter().map(|(refusal, n)| (refusal.name(), *n));
+    assert_eq!((written.stored.total, written.exemplars.stored, written.rejects.is_empty()), (2, 2, true));
+    let refused = written.exemplars.rejected.iter().map(|(refusal, n)| (refusal.name(), *n));
     let expect = [("out_of_order", 1), ("labels_too_long", 1), ("unknown_series", 1), ("invalid_labels", 1)];
     assert_eq!(refused.collect::<Vec<_>>(), expect);
-    // In a later request, of a known route and of a series that only the store knows.
+    // In a later request: of a cached route, and of a series that only the store knows.
     fixture.stored(&[exemplars("x", &[(b"4", 2.0, T + 5)]), exemplars("y", &[(b"4", f64::NAN, 0)])]);
     let all = found();
     assert_eq!(all[0], ("x".to_owned(), vec![(T, 1.0), (T + 1, -0.0), (T + 5, 2.0)]));
     assert!(all[1].1[0].1.is_nan() && all.len() == 2);
-    assert_eq!(fixture.n_series(), 2, "no series is made for an exemplar");
+    assert_eq!(fixture.n_series(), 2, "no series is created for an exemplar");
     let stats = fixture.receiver.stats();
-    assert_eq!((stats.exemplars.stored, stats.exemplars.refused.len(), stats.requests_stored), (4, 4, 2));
+    assert_eq!((stats.exemplars.stored, stats.exemplars.rejected.len(), stats.requests_stored), (4, 4, 2));
 }
 
 #[test]
@@ -391,7 +396,7 @@ fn exemplars_of_a_request_are_bounded() {
 }
 
 #[test]
-fn metadata_is_kept_and_what_is_wrong_with_it_told() {
+fn metadata_is_stored_and_invalid_metadata_is_rejected() {
     let fixture = Fixture::new(Limits::default());
     let family = |name: &str, kind, help: &[u8]| MetricMetadata {
         kind,
@@ -418,20 +423,20 @@ fn metadata_is_kept_and_what_is_wrong_with_it_told() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_stores_nothing() {
+fn a_request_over_a_limit_is_refused_and_stores_nothing() {
     let limits = Limits { body_size_max: 100, decompressed_size_max: 1000, ..Limits::default() };
     let fixture = Fixture::new(limits);
     let many = request(&vec![up("x", &[(T, 1.0)]); 100]);
     let bodies: [(&[u8], &str); 4] = [
-        (&[0; 101], "body size in bytes of 101 exceeds 100, the limit of --ingest.body-size-max"),
-        (b"\xe9\x07", "decompressed size in bytes of 1001 exceeds 1000, the limit of --ingest.decompressed-size-max"),
+        (&[0; 101], "body size in bytes of 101 exceeds the limit of 100 (--ingest.body-size-max)"),
+        (b"\xe9\x07", "decompressed size in bytes of 1001 exceeds the limit of 1000 (--ingest.decompressed-size-max)"),
         (
             b"\xff\xff\xff\xff\x0f\x00",
-            "decompressed size in bytes of 4294967295 exceeds 1000, the limit of --ingest.decompressed-size-max",
+            "decompressed size in bytes of 4294967295 exceeds the limit of 1000 (--ingest.decompressed-size-max)",
         ),
         (
             &pack(&many)[..100],
-            "decompressed size in bytes of 4600 exceeds 1000, the limit of --ingest.decompressed-size-max",
+            "decompressed size in bytes of 4600 exceeds the limit of 1000 (--ingest.decompressed-size-max)",
         ),
     ];
     for (body, expect) in bodies {
@@ -443,22 +448,22 @@ fn what_is_too_large_is_refused_and_stores_nothing() {
 }
 
 #[test]
-fn without_room_in_flight_a_request_is_asked_to_come_again() {
+fn a_request_without_free_memory_is_busy() {
     let fixture = Fixture::new(Limits { bytes_in_flight_max: 10_000, ..Limits::default() });
-    let held = fixture.receiver.admission.admit(9_900).unwrap();
+    let held = fixture.receiver.admission.hold_memory(9_900);
     let many = vec![up("x", &[(T, 1.0)]); 10];
     assert!(matches!(fixture.write(&many), Err(WriteError::Busy { in_flight: 9_900, .. })));
-    // Here the body fits, and what it decodes to does not.
+    // The body fits, its decoded form does not.
     assert!(matches!(fixture.write(&[up("x", &[(T, 1.0)])]), Err(WriteError::Busy { size: 116, .. })));
-    assert_eq!((fixture.n_series(), fixture.receiver.stats().in_flight_bytes), (0, 9_900));
+    assert_eq!((fixture.n_series(), fixture.receiver.stats().admission.in_flight_bytes), (0, 9_900));
     drop(held);
     fixture.stored(&many);
     let stats = fixture.receiver.stats();
-    assert_eq!((stats.requests_busy, stats.in_flight_bytes, stats.samples_stored), (2, 0, 10));
+    assert_eq!((stats.requests_busy, stats.admission.in_flight_bytes, stats.samples_stored), (2, 0, 10));
 }
 
 #[test]
-fn a_series_that_has_moved_is_found_again() {
+fn a_series_that_has_moved_is_resolved_again() {
     let other = Fixture::new(Limits::default());
     for n in 0..100 {
         other.stored(&[up(&n.to_string(), &[(T, 1.0)])]);
@@ -469,16 +474,16 @@ fn a_series_that_has_moved_is_found_again() {
     let request = [up("a", &[(T, 1.0)]), up("b", &[(T, 1.0), (T + 1, 2.0)])];
     let mut batch = DecodedBatch::default();
     v1::decode(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
-    fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger, Verdict::default()));
+    fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger, Attribution::default()));
     let written = fixture.write(&request).unwrap();
-    assert_eq!(written, Written { samples_stored: 3, ..Written::default() });
+    assert_eq!(written, Written { stored: SampleCounts::floats(3), ..Written::default() });
     assert_eq!(fixture.contents()[1].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
     fixture.stored(&[up("b", &[(T + 2, 2.0)])]);
     assert_eq!(fixture.receiver.stats().route.entries, 2);
 }
 
 #[test]
-fn known_series_are_stored_where_new_ones_cannot_be_created() {
+fn known_series_are_stored_if_new_ones_cannot_be_created() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { head_size_max_bytes: 200_000, ..Options::default() };
     let db = Arc::new(Db::open(dir.path(), options).unwrap());
@@ -499,19 +504,19 @@ fn known_series_are_stored_where_new_ones_cannot_be_created() {
     assert!(matches!(refused, WriteError::Store(varve_tsdb::Error::Limit { .. })), "{refused}");
     let contents = fixture.contents();
     let (_, known) = contents.iter().find(|(labels, _)| labels.contains("known")).unwrap();
-    // The store may refuse the append as well once its memory is full; what it took is in order and whole.
+    // A full store may refuse the append too. What it accepted is complete and in order.
     assert!(known.last().unwrap().0 >= t - 1);
 }
 
 #[test]
-fn own_samples_are_appended_and_told_of() {
+fn own_samples_are_appended_and_counted() {
     let fixture = Fixture::new(Limits::default());
     let labels = Labels::from_pairs([("__name__", "varve_up")]).unwrap();
     let own = |t| [(&labels, Sample { timestamp_ms: t, value: 1.0 })];
-    assert_eq!(fixture.receiver.append_own(own(T)).unwrap().samples_stored, 1);
+    assert_eq!(fixture.receiver.append_own(own(T)).unwrap().stored.total, 1);
     let written = fixture.receiver.append_own(own(T - 1)).unwrap();
     let expect = format!("out of order sample: 1 sample, e.g. series {{__name__=\"varve_up\"}} at {}", T - 1);
-    assert_eq!((written.samples_stored, written.rejects.to_string()), (0, expect));
+    assert_eq!((written.stored.total, written.rejects.to_string()), (0, expect));
 }
 
 #[test]
@@ -528,7 +533,7 @@ fn many_threads_create_each_series_once() {
 }
 
 #[test]
-fn damaged_bodies_never_panic_and_store_all_they_claim() {
+fn damaged_bodies_never_panic() {
     let fixture = Fixture::new(Limits::default());
     let body = pack(&request(&[up("x", &[(T, 1.0), (T + 1, 2.0)]), up("y", &[(T, 3.0)])]));
     proptest!(|(damage in vec((any::<Index>(), any::<u8>()), 0..4), end in any::<Index>(), cut in any::<bool>())| {
@@ -541,14 +546,14 @@ fn damaged_bodies_never_panic_and_store_all_they_claim() {
             body.truncate(end.index(body.len()));
         }
         if let Ok(written) = fixture.receiver.write(&Origin::default(), Version::V1, &body) {
-            prop_assert!(written.samples_stored + written.rejects.n_samples() <= 20);
+            prop_assert!(written.stored.total + written.rejects.n_samples() <= 20);
         }
     });
-    assert_eq!(fixture.receiver.stats().in_flight_bytes, 0);
+    assert_eq!(fixture.receiver.stats().admission.in_flight_bytes, 0);
 }
 
 #[test]
-fn version_2_is_stored_with_its_start_timestamps_and_says_how_much() {
+fn version_2_is_stored_with_start_timestamps_and_counted() {
     use crate::remote_write::message::v2::{Request, Start};
     let fixture = Fixture::new(Limits::default());
     let mut request = Request::default();
@@ -560,8 +565,8 @@ fn version_2_is_stored_with_its_start_timestamps_and_says_how_much() {
     of_histogram.histograms.push([sent.encode_to_vec(), start.encode_to_vec()].concat());
     for _twice in 0..2 {
         let written = fixture.receiver.write(&Origin::default(), Version::V2, &pack(&request.encode_to_vec())).unwrap();
-        assert_eq!((written.samples_stored, written.histograms_stored), (4, 1));
-        assert_eq!(written.exemplars.refused[&ExemplarRefusal::NoSamples], 1);
+        assert_eq!((written.stored.total, written.stored.histograms), (4, 1));
+        assert_eq!(written.exemplars.rejected[&ExemplarRejection::NoSamples], 1);
         let reasons: Vec<_> = written.rejects.iter().map(|of| (of.reason, of.count)).collect();
         assert_eq!(reasons, [(Reason::NoSamples, 1)]);
     }
@@ -578,7 +583,7 @@ fn version_2_is_stored_with_its_start_timestamps_and_says_how_much() {
 }
 
 #[test]
-fn rules_hold_for_known_series_from_the_next_request_on() {
+fn new_rules_apply_to_known_series() {
     use crate::relabel::RelabelConfig;
     let fixture = Fixture::new(Limits::default());
     let request = |t: i64| {
@@ -596,8 +601,8 @@ fn rules_hold_for_known_series_from_the_next_request_on() {
     fixture.receiver.set_rules(Rules::new(vec![drop_b()]).unwrap());
     for t in [T + 10, T + 20] {
         let written = fixture.write(&request(t)).unwrap();
-        assert_eq!((written.samples_stored, written.samples_dropped), (2, 1));
-        assert_eq!(written.exemplars.refused[&ExemplarRefusal::Dropped], 1);
+        assert_eq!((written.stored.total, written.dropped.total), (2, 1));
+        assert_eq!(written.exemplars.rejected[&ExemplarRejection::Dropped], 1);
         assert!(written.rejects.is_empty(), "{}", written.rejects);
     }
     let stats = fixture.receiver.rule_stats();
@@ -620,7 +625,7 @@ fn rules_hold_for_known_series_from_the_next_request_on() {
 }
 
 #[test]
-fn a_rule_that_takes_the_name_of_a_metric_costs_its_series() {
+fn a_rule_that_removes_the_metric_name_rejects_the_series() {
     use crate::relabel::RelabelConfig;
     let fixture = Fixture::new(Limits::default());
     let nameless =

@@ -1,5 +1,5 @@
-//! A label set being rewritten, as Prometheus' `labels.Builder` does it: the order in which labels are visited decides which
-//! of two stands that get one name, hence what was there, what was added and what was deleted are kept apart.
+//! A label set being rewritten, like Prometheus' `labels.Builder`: if two labels get one name, the one visited last wins.
+//! So the base labels, the added and the deleted ones are separate.
 
 use varve_tsdb::Labels;
 use varve_tsdb::labels::LabelsError;
@@ -16,7 +16,7 @@ impl<'a> Builder<'a> {
         Self { base, added: Vec::new(), deleted: Vec::new() }
     }
 
-    /// Returns the value of a label; empty if there is none.
+    /// Returns the value of a label; empty if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         if let Some((_, value)) = self.added.iter().find(|(added, _)| added == name) {
             return value;
@@ -24,12 +24,12 @@ impl<'a> Builder<'a> {
         if self.deleted.iter().any(|deleted| deleted == name) { "" } else { self.base.get(name).unwrap_or("") }
     }
 
-    /// Sets a label, an empty value deletes it; returns whether that changes anything.
+    /// Sets a label; an empty value deletes it. Returns `true` if its value changes.
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         if value.is_empty() {
             return self.delete(name);
         }
-        // What is set to what it is counts as added all the same: it is visited later.
+        // A label that is set to its own value counts as added too: it is visited later.
         let changes = self.get(name) != value;
         match self.added.iter_mut().find(|(added, _)| added == name) {
             Some((_, before)) => *before = value.to_owned(),
@@ -38,17 +38,17 @@ impl<'a> Builder<'a> {
         changes
     }
 
-    /// Deletes a label; returns whether there was one.
+    /// Deletes a label. Returns `true` if it existed.
     pub(super) fn delete(&mut self, name: &str) -> bool {
-        let was_there = !self.get(name).is_empty();
+        let existed = !self.get(name).is_empty();
         self.added.retain(|(added, _)| added != name);
         if !self.deleted.iter().any(|deleted| deleted == name) {
             self.deleted.push(name.to_owned());
         }
-        was_there
+        existed
     }
 
-    /// Returns the labels in the order in which Prometheus visits them: those that were there, then those added.
+    /// Returns the labels in the order in which Prometheus visits them: base labels, then added ones.
     pub(super) fn visit(&self) -> Vec<(String, String)> {
         let is_base = |name: &str| {
             !self.deleted.iter().any(|deleted| deleted == name) && !self.added.iter().any(|(added, _)| added == name)

@@ -1,59 +1,59 @@
-//! One relabel configuration as it is written, and what is wrong with it in Prometheus' words (`model/relabel`).
+//! A relabel configuration as written, and its errors in Prometheus' words (`model/relabel`).
 
 use varve_tsdb::labels::regexp::{Regexp, RegexpError, Rewrite};
 
-/// A relabel configuration. What is `None` or empty has not been written; Prometheus' defaults stand for it then.
+/// A relabel configuration. A field that is `None` or empty was not written and has Prometheus' default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RelabelConfig {
     /// Labels whose values are joined. Default none.
     pub source_labels: Vec<String>,
-    /// What is put between them. Default `;`.
+    /// The separator between them. Default `;`.
     pub separator: Option<String>,
-    /// What the joined values are matched with, anchored. Default `(.*)`.
+    /// The anchored expression that the joined values are matched with. Default `(.*)`.
     pub regex: Option<String>,
     /// Modulus of `hashmod`. Default 0.
     pub modulus: u64,
-    /// The label that is written or compared; a template for `replace`. Default empty.
+    /// The label that is set or compared; a template for `replace`. Default empty.
     pub target_label: String,
-    /// A template for what is written. Default `$1`.
+    /// The template of the new value. Default `$1`.
     pub replacement: Option<String>,
-    /// What is done; case does not matter. Default `replace`.
+    /// The action, in any case. Default `replace`.
     pub action: Option<String>,
-    /// The rule's name in metrics. Default `#` and its place, from 0.
+    /// The rule's name in metrics. Default `#` and its index.
     pub name: Option<String>,
-    /// Whether the rule counts only. Default `enforce`.
+    /// Whether the rule only counts. Default `enforce`.
     pub state: RuleState,
-    /// Whether the rule falls back to shadow when somebody asks for what it drops. Default not.
-    pub armed: bool,
+    /// Whether the rule switches to `dry_run` when a query asks for what it drops. Default `false`.
+    pub disable_on_use: bool,
 }
 
-/// Whether a rule does what it says.
+/// Whether a rule takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuleState {
     /// It does.
     #[default]
     Enforce,
-    /// It counts what it would do.
-    Shadow,
+    /// It only counts what it would change or drop.
+    DryRun,
 }
 
 impl RuleState {
-    /// Returns the state as it is written.
+    /// Returns the state as written in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Enforce => "enforce",
-            Self::Shadow => "shadow",
+            Self::DryRun => "dry_run",
         }
     }
 }
 
-/// Why a configuration is none.
+/// Why a configuration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RelabelError(pub(super) String);
 
-/// What a rule does, ready to be done.
+/// A compiled action.
 #[derive(Debug)]
 pub(super) enum Action {
     Replace { regex: Regexp, target: Template, replacement: Template },
@@ -69,10 +69,10 @@ pub(super) enum Action {
     Uppercase(String),
 }
 
-/// A template, filled in by the groups of the rule's expression.
+/// A template with the groups of the rule's expression.
 #[derive(Debug)]
 pub(super) enum Template {
-    /// It refers to nothing.
+    /// Without references.
     Plain(String),
     Groups(Box<Rewrite>),
 }
@@ -122,9 +122,9 @@ impl RelabelConfig {
     }
 
     fn replace(&self, regex: Regexp) -> Result<Action, RelabelError> {
-        let template = |text: &str| match text.contains('$') {
-            true => Ok(Template::Groups(Box::new(Rewrite::parse(self.pattern(), text).map_err(of_regex)?))),
-            false => Ok(Template::Plain(text.to_owned())),
+        let template = |template: &str| match template.contains('$') {
+            true => Ok(Template::Groups(Box::new(Rewrite::parse(self.pattern(), template).map_err(of_regex)?))),
+            false => Ok(Template::Plain(template.to_owned())),
         };
         let (target, replacement) = (template(&self.target_label)?, template(self.replacement())?);
         Ok(Action::Replace { regex, target, replacement })
@@ -140,7 +140,7 @@ impl RelabelConfig {
         if needs_target && self.target_label.is_empty() {
             return refuse(format!("relabel configuration for {action} action requires 'target_label' value"));
         }
-        // Any text that is not empty is a label name: neither templates nor names can be wrong in another way.
+        // Any non-empty string is a label name, so templates and names have no other errors.
         if is(&["lowercase", "uppercase", "keepequal", "dropequal"]) && self.replacement() != REPLACEMENT {
             return refuse(format!("'replacement' can not be set for {action} action"));
         }

@@ -1,21 +1,21 @@
-//! Upper and lower case, letter by letter as Go has it: one character for one, wherever it stands.
+//! Upper and lower case as in Go: one character for one, whatever its context.
 
-/// Returns a text in lower case.
-pub(super) fn lower(text: &str) -> String {
-    text.chars().map(|c| single(c.to_lowercase()).unwrap_or('i')).collect()
+/// Returns a string in lower case.
+pub(super) fn lower(string: &str) -> String {
+    string.chars().map(|c| single(c.to_lowercase()).unwrap_or('i')).collect()
 }
 
-/// Returns a text in upper case.
-pub(super) fn upper(text: &str) -> String {
-    text.chars().map(|c| single(c.to_uppercase()).unwrap_or_else(|| simple_upper(c))).collect()
+/// Returns a string in upper case.
+pub(super) fn upper(string: &str) -> String {
+    string.chars().map(|c| single(c.to_uppercase()).unwrap_or_else(|| simple_upper(c))).collect()
 }
 
-/// Returns what a letter becomes if that is one; İ is the only one whose lower case is not.
+/// Returns the only letter of a mapping. `İ` is the only letter whose lower case has several.
 fn single(mut letters: impl ExactSizeIterator<Item = char>) -> Option<char> {
     if letters.len() == 1 { letters.next() } else { None }
 }
 
-/// Returns the upper case that is one letter, of those that have one of several besides.
+/// Returns the single upper-case letter of a letter that also maps to several.
 fn simple_upper(c: char) -> char {
     let upper = match c {
         '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => u32::from(c) + 8,
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_change_one_by_one() {
+    fn letters_map_one_to_one() {
         for (text, expect) in [("ÀΣΣ İ", "àσσ i"), ("abc1", "abc1"), ("ὈΔΥΣΣΕΎΣ", "ὀδυσσεύσ")]
         {
             assert_eq!(lower(text), expect);

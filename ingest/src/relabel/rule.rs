@@ -1,4 +1,4 @@
-//! One rule, applied to a label set.
+//! One compiled rule, and its effect on a label set.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -14,21 +14,21 @@ pub(super) struct Rule {
     separator: String,
     action: Action,
     pub(super) config: RelabelConfig,
-    pub(super) fallen: OnceLock<Fallen>,
+    pub(super) disabled_by_use: OnceLock<DisabledByUse>,
 }
 
-/// That a rule has fallen back to shadow.
+/// The query that disabled a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fallen {
+pub struct DisabledByUse {
     /// When, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// What was asked for.
+    /// The selector of the query.
     pub selector: String,
-    /// Who asked.
+    /// Who sent the query.
     pub who: String,
 }
 
-/// What a rule does to a label set, or would.
+/// The effect of a rule on a label set, whatever the rule's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
@@ -39,43 +39,43 @@ pub(super) enum Effect {
 impl Rule {
     pub(super) fn new(config: RelabelConfig, idx: usize) -> Result<Self, RelabelError> {
         let action = config.compile()?;
-        if config.armed && !action.drops() {
-            return Err(RelabelError("'armed' is for rules that drop series".to_owned()));
+        if config.disable_on_use && !action.only_drops() {
+            return Err(RelabelError("'disable_on_use' is only for rules that drop series".to_owned()));
         }
         let separator = config.separator().to_owned();
         let name = config.name.clone().unwrap_or_else(|| format!("#{idx}"));
-        Ok(Self { name, separator, action, config, fallen: OnceLock::new() })
+        Ok(Self { name, separator, action, config, disabled_by_use: OnceLock::new() })
     }
 
-    /// Tells whether the rule is armed, and has not fallen back.
-    pub(super) fn may_fall(&self) -> bool {
-        self.config.armed && self.fallen.get().is_none()
+    /// Returns `true` if a query can still disable the rule.
+    pub(super) fn may_be_disabled(&self) -> bool {
+        self.config.disable_on_use && self.disabled_by_use.get().is_none()
     }
 
-    /// Returns what is told of the rule, without counts.
+    /// Returns the statistics of the rule, with counts of 0.
     pub(super) fn stats(&self) -> RuleStats {
         RuleStats {
             name: self.name.clone(),
             state: self.state(),
-            armed: self.config.armed,
-            fallen: self.fallen.get().cloned(),
+            disable_on_use: self.config.disable_on_use,
+            disabled_by_use: self.disabled_by_use.get().cloned(),
             series: 0,
             samples: 0,
             samples_per_second: 0.0,
         }
     }
 
-    /// Returns the state that is in force.
+    /// Returns the present state.
     pub(super) fn state(&self) -> RuleState {
-        if self.fallen.get().is_some() { RuleState::Shadow } else { self.config.state }
+        if self.disabled_by_use.get().is_some() { RuleState::DryRun } else { self.config.state }
     }
 
     /// Returns the labels that decide whether the rule drops a series.
-    pub(super) fn looks_at(&self) -> impl Iterator<Item = &str> {
-        self.config.source_labels.iter().map(String::as_str).chain(self.action.compared())
+    pub(super) fn compared_labels(&self) -> impl Iterator<Item = &str> {
+        self.config.source_labels.iter().map(String::as_str).chain(self.action.target())
     }
 
-    /// Applies the rule; in shadow nothing changes.
+    /// Applies the rule. In `dry_run` the labels stay unchanged.
     pub(super) fn apply(&self, labels: &mut Builder<'_>) -> Effect {
         let joined = self.join(labels);
         let value: &str = &joined;
@@ -88,7 +88,7 @@ impl Rule {
                 let value = joined.into_owned();
                 return match self.state() {
                     RuleState::Enforce => self.rewrite(&value, labels),
-                    RuleState::Shadow => self.rewrite(&value, &mut labels.clone()),
+                    RuleState::DryRun => self.rewrite(&value, &mut labels.clone()),
                 };
             }
         };
@@ -130,31 +130,31 @@ impl Rule {
 }
 
 fn replace(target: &Template, replacement: &Template, value: &str, labels: &mut Builder<'_>) -> bool {
-    match (target.fill(value), replacement.fill(value)) {
+    match (target.expand(value), replacement.expand(value)) {
         (Some(target), Some(replacement)) if !target.is_empty() => labels.set(&target, &replacement),
         _ => false,
     }
 }
 
-fn delete(labels: &mut Builder<'_>, goes: impl Fn(&str) -> bool) -> bool {
-    let names = labels.visit().into_iter().filter(|(name, _)| goes(name));
+fn delete(labels: &mut Builder<'_>, is_deleted: impl Fn(&str) -> bool) -> bool {
+    let names = labels.visit().into_iter().filter(|(name, _)| is_deleted(name));
     names.fold(false, |changes, (name, _)| labels.delete(&name) || changes)
 }
 
-/// The last eight bytes of the MD5 hash, as Prometheus has always taken them.
+/// Takes the last eight bytes of the MD5 hash, as Prometheus does.
 fn hash_modulo(value: &str, modulus: u64) -> u64 {
     let md5::Digest(hash) = md5::compute(value);
     hash[8..].iter().fold(0_u64, |hash, &byte| hash << 8 | u64::from(byte)) % modulus
 }
 
 impl Action {
-    /// Tells whether all it may do is to drop series.
-    fn drops(&self) -> bool {
+    /// Returns `true` if the action changes no labels.
+    fn only_drops(&self) -> bool {
         matches!(self, Self::Keep(_) | Self::Drop(_) | Self::KeepEqual(_) | Self::DropEqual(_))
     }
 
-    /// Returns the label that it compares others with.
-    fn compared(&self) -> Option<&str> {
+    /// Returns the label that the source labels are compared with.
+    fn target(&self) -> Option<&str> {
         match self {
             Self::KeepEqual(target) | Self::DropEqual(target) => Some(target),
             _ => None,
@@ -163,8 +163,8 @@ impl Action {
 }
 
 impl Template {
-    /// Fills the template in; `None` if the rule's expression does not match.
-    fn fill(&self, value: &str) -> Option<Cow<'_, str>> {
+    /// Expands the template; `None` if the rule's expression does not match.
+    fn expand(&self, value: &str) -> Option<Cow<'_, str>> {
         match self {
             Self::Plain(text) => Some(Cow::Borrowed(text)),
             Self::Groups(rewrite) => rewrite.apply(value).map(Cow::Owned),

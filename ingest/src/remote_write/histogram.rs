@@ -1,4 +1,4 @@
-//! `prometheus.Histogram` of remote write 1.0, and that of 2.0, which has one field more: from the wire to a histogram that Prometheus would take.
+//! `prometheus.Histogram` of remote write 1.0, and of 2.0 with one field more: decoded and checked.
 
 mod check;
 
@@ -10,11 +10,11 @@ use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
 use crate::batch::Version;
 use crate::error::Malformed;
 
-/// A histogram as it was sent.
+/// A decoded histogram before its checks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sent {
     pub(crate) timestamp_ms: i64,
-    /// 0 is unknown; version 1.0 has none.
+    /// 0 if unknown; version 1.0 has none.
     pub(crate) start_ms: i64,
     count: Count,
     zero_count: Count,
@@ -27,7 +27,7 @@ pub(crate) struct Sent {
     custom_values: Vec<f64>,
 }
 
-/// The members of a `oneof`, of which the last one stands.
+/// The members of a `oneof`; the last one in the message counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Count {
     Integer(u64),
@@ -44,12 +44,12 @@ impl Default for Count {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Buckets {
     spans: Vec<BucketSpan>,
-    /// Whole counts, each less the one before.
+    /// Integer counts, each as the difference to the previous one.
     deltas: Vec<i64>,
     counts: Vec<f64>,
 }
 
-/// Decodes a histogram of a message that the version's schema has passed.
+/// Decodes a histogram that has passed the schema of its version.
 pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, Malformed> {
     let mut sent = Sent::default();
     while let Some(key) = reader.key()? {
@@ -63,7 +63,7 @@ pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, M
             ZERO_COUNT_FLOAT => sent.zero_count = Count::Float(take_double(&mut reader)?),
             NEGATIVE_SPANS => sent.negative.spans.push(decode_span(reader.message()?)?),
             POSITIVE_SPANS => sent.positive.spans.push(decode_span(reader.message()?)?),
-            // An enum is an int32, and an int64 may be sent as any varint: what is wider is cut, as every decoder does.
+            // An enum is an int32: wider values are truncated, as in every decoder.
             RESET_HINT => sent.reset_hint = reader.varint()? as i32,
             TIMESTAMP => sent.timestamp_ms = reader.varint()? as i64,
             START if version == Version::V2 => sent.start_ms = reader.varint()? as i64,
@@ -73,7 +73,7 @@ pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, M
     Ok(sent)
 }
 
-/// Decodes a field of numbers, packed or a single one of them.
+/// Decodes a repeated field, packed or not.
 fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result<(), Malformed> {
     match key >> 3 {
         NEGATIVE_DELTAS => each(key, reader, |r| push(&mut sent.negative.deltas, zigzag64(r.varint()?))),
@@ -90,7 +90,7 @@ fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Takes each number of a field: several where it is packed, else one.
+/// Calls `take` for each number of a field: several if it is packed, else one.
 fn each<'a>(
     key: Key,
     reader: &mut Reader<'a>,
@@ -132,7 +132,10 @@ fn zigzag64(value: u64) -> i64 {
 }
 
 impl Sent {
-    /// Returns the histogram, unless Prometheus would refuse it.
+    /// Returns the histogram.
+    ///
+    /// # Errors
+    /// Why Prometheus would reject it.
     pub(crate) fn check(mut self) -> Result<Histogram, InvalidHistogram> {
         let schema = self.schema;
         let histogram = Histogram {
@@ -148,7 +151,7 @@ impl Sent {
         check(histogram, schema)
     }
 
-    /// Takes the counts. They are floats if the count of all is; then whole ones do not count, and the other way round.
+    /// Takes the counts: floats if the total count is one, and integers are ignored; else integers.
     fn counts(&mut self) -> HistogramCounts {
         let take = |buckets: &mut Buckets| std::mem::take(&mut buckets.counts);
         match self.count {
@@ -168,7 +171,7 @@ impl Sent {
     }
 }
 
-/// Returns counts of which each is told less the one before. A negative one is above `i64::MAX`.
+/// Returns counts from their differences. A negative count is above `i64::MAX`.
 fn summed(deltas: &[i64]) -> Vec<u64> {
     let mut count = 0_i64;
     let mut sum = |delta: &i64| {
@@ -209,11 +212,11 @@ const SPAN_OFFSET: Key = varint_key(1);
 const SPAN_LENGTH: Key = varint_key(2);
 
 static BUCKET_SPAN: Schema = Schema(&[(1, Kind::Varint), (2, Kind::Varint)]);
-/// What a histogram looks like on the wire.
+/// A histogram of version 1.0.
 pub(crate) static SCHEMA: Schema = Schema(FIELDS.split_at(FIELDS.len() - 1).0);
-/// Likewise in version 2.0.
+/// A histogram of version 2.0.
 pub(crate) static SCHEMA_V2: Schema = Schema(FIELDS);
-/// The last one is that of version 2.0.
+/// The last field is of version 2.0 only.
 static FIELDS: &[(u32, Kind)] = &[
     (1, Kind::Varint),
     (2, Kind::Fixed64),
@@ -236,17 +239,17 @@ static FIELDS: &[(u32, Kind)] = &[
 
 #[cfg(test)]
 impl Sent {
-    /// Returns all numbers but those of a `oneof`.
-    pub(crate) fn told(&self) -> Vec<Vec<u64>> {
+    /// Returns all numbers except those of a `oneof`.
+    pub(crate) fn numbers(&self) -> Vec<Vec<u64>> {
         let signed = |numbers: &[i64]| numbers.iter().map(|n| n.cast_unsigned()).collect::<Vec<_>>();
         let doubles = |numbers: &[f64]| numbers.iter().map(|n| n.to_bits()).collect::<Vec<_>>();
         let spans = |spans: &[BucketSpan]| {
             spans.iter().flat_map(|span| [u64::from(span.offset.cast_unsigned()), span.length.into()]).collect()
         };
         let side = |of: &Buckets| [spans(&of.spans), signed(&of.deltas), doubles(&of.counts)];
-        let numbers = [self.schema, self.reset_hint].map(|n| u64::from(n.cast_unsigned()));
+        let enums = [self.schema, self.reset_hint].map(|n| u64::from(n.cast_unsigned()));
         let (sum, threshold) = (self.sum.to_bits(), self.zero_threshold.to_bits());
-        let one = vec![self.timestamp_ms.cast_unsigned(), sum, threshold, numbers[0], numbers[1]];
+        let one = vec![self.timestamp_ms.cast_unsigned(), sum, threshold, enums[0], enums[1]];
         let [negative, positive] = [side(&self.negative), side(&self.positive)];
         [vec![one], negative.to_vec(), positive.to_vec(), vec![doubles(&self.custom_values)]].concat()
     }

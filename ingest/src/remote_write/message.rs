@@ -1,7 +1,7 @@
-//! The messages of remote write as prost decodes and encodes them: the twin that tests compare with.
+//! The messages of remote write for prost: the reference that tests compare with.
 //!
-//! Text is bytes here, since Prometheus' decoder does not check it either; the value of a sample is its bits, since prost
-//! would not encode -0; the members of a `oneof` are plain optional fields. The encodings are the same.
+//! Strings are bytes, since Prometheus' decoder does not check them either; a sample's value is its bits, since prost does
+//! not encode -0; the members of a `oneof` are optional fields. The encodings are the same.
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct WriteRequest {
@@ -105,7 +105,7 @@ pub(crate) struct MetricMetadata {
     pub(crate) unit: Vec<u8>,
 }
 
-/// Makes a series of label pairs and `(timestamp, value)` samples.
+/// Creates a series of label pairs and `(timestamp, value)` samples.
 pub(crate) fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> TimeSeries {
     TimeSeries {
         labels: labels.iter().map(|&(name, value)| Label { name: name.into(), value: value.into() }).collect(),
@@ -114,7 +114,7 @@ pub(crate) fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> TimeSer
     }
 }
 
-/// The messages of version 2.0; those that are equal in both versions are above.
+/// The messages of version 2.0, except those above that are the same.
 pub(crate) mod v2 {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(crate) struct Request {
@@ -130,7 +130,7 @@ pub(crate) mod v2 {
         pub(crate) labels_refs: Vec<u32>,
         #[prost(message, repeated, tag = "2")]
         pub(crate) samples: Vec<Sample>,
-        /// A histogram of version 1.0 and a [`Start`], one behind the other.
+        /// A histogram of version 1.0, followed by a [`Start`].
         #[prost(bytes = "vec", repeated, tag = "3")]
         pub(crate) histograms: Vec<Vec<u8>>,
         #[prost(message, repeated, tag = "4")]
@@ -139,7 +139,7 @@ pub(crate) mod v2 {
         pub(crate) metadata: Option<Metadata>,
     }
 
-    /// What a histogram has besides that of version 1.0.
+    /// The field that histograms have in version 2.0 only.
     #[derive(Clone, PartialEq, prost::Message)]
     pub(crate) struct Start {
         #[prost(int64, tag = "17")]
@@ -190,14 +190,14 @@ pub(crate) mod v2 {
             self.timeseries.last_mut().unwrap()
         }
 
-        /// Returns the reference to a symbol. The first one is the empty text, as the specification has it.
-        pub(crate) fn refer(&mut self, text: &str) -> u32 {
+        /// Returns the reference to a symbol. The first symbol is empty, by the specification.
+        pub(crate) fn refer(&mut self, string: &str) -> u32 {
             if self.symbols.is_empty() {
                 self.symbols.push(Vec::new());
             }
-            let known = self.symbols.iter().position(|symbol| symbol == text.as_bytes());
+            let known = self.symbols.iter().position(|symbol| symbol == string.as_bytes());
             known.unwrap_or_else(|| {
-                self.symbols.push(text.into());
+                self.symbols.push(string.into());
                 self.symbols.len() - 1
             }) as u32
         }

@@ -1,8 +1,8 @@
 //! Snappy's block format, decompressed within bounds.
 //!
-//! A block begins with its decompressed length as a varint:
-//! <https://github.com/google/snappy/blob/main/format_description.txt>. Nothing is allocated before that length has been
-//! checked, against the limit and against what a block of this size can hold at all.
+//! A block starts with its decompressed length as a varint:
+//! <https://github.com/google/snappy/blob/main/format_description.txt>. The length is checked before
+//! allocation, against the limit and against the maximum for a block of this size.
 
 use super::wire::Reader;
 use crate::error::{Malformed, WriteError};
@@ -11,13 +11,13 @@ use crate::limits::Limits;
 /// Returns the decompressed size that a block declares.
 ///
 /// # Errors
-/// [`WriteError::TooLarge`] over the limit; [`WriteError::Malformed`] if there is no length or one that no block of this
-/// size can have.
+/// [`WriteError::TooLarge`] over the limit; [`WriteError::Malformed`] if the length is missing, or impossible for a block
+/// of this size.
 pub(crate) fn declared_size(block: &[u8], limits: &Limits) -> Result<usize, WriteError> {
     let mut reader = Reader::new(block);
     let declared = reader.varint().map_err(|_| malformed("the block has no valid length"))?;
     limits.check_decompressed(declared)?;
-    // The best that an element can do is to copy 64 bytes with 3.
+    // The best element copies 64 bytes with 3.
     let most = (block.len() - reader.at()) as u64 * 64 / 3;
     if declared > most {
         return Err(malformed("the block is too short for the length that it declares").into());
@@ -25,12 +25,12 @@ pub(crate) fn declared_size(block: &[u8], limits: &Limits) -> Result<usize, Writ
     Ok(usize::try_from(declared).expect("the limit is a usize"))
 }
 
-/// Decompresses a block of the size that [`declared_size`] returned, in a buffer that is reused.
+/// Decompresses a block of the size that [`declared_size`] returned, into a reused buffer.
 ///
 /// # Errors
-/// [`Malformed::Snappy`] if the block is broken.
+/// [`Malformed::Snappy`].
 pub(crate) fn decompress<'a>(block: &[u8], size: usize, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], Malformed> {
-    // The buffer keeps its length: what was zeroed once is not zeroed again for the next request.
+    // The buffer keeps its length, so that it is zeroed only once.
     if buffer.len() < size {
         buffer.resize(size, 0);
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_compressible_block_passes() {
+    fn the_most_compressible_block_is_accepted() {
         for len in [0, 1, 64, 65, 1 << 16, 1 << 22] {
             let message = vec![0; len];
             assert_eq!(unpack(&pack(&message), &Limits::default()).unwrap(), message);
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_message_comes_back(message in proptest::collection::vec(0..4u8, 0..5000)) {
+        fn any_message_round_trips(message in proptest::collection::vec(0..4u8, 0..5000)) {
             prop_assert_eq!(unpack(&pack(&message), &Limits::default()).unwrap(), message);
         }
 

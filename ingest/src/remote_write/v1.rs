@@ -1,8 +1,8 @@
 //! `prometheus.WriteRequest` of remote write 1.0 (`prompb/remote.proto`, `prompb/types.proto`), decoded in place.
 //!
-//! Proto3's rules hold: an absent field has its zero, the last of a repeated scalar stands, order does not matter. The
-//! whole message is checked, so that a body that any protobuf decoder refuses is refused whole. Histograms and exemplars
-//! are decoded only on their way into the store: they take many times their bytes then.
+//! Follows proto3: an absent field is zero, the last of a repeated scalar counts, fields may have any order. The whole
+//! message is checked, so that a body that other protobuf decoders refuse is refused completely. Histograms and exemplars
+//! are decoded only when they are stored, since they take many times their encoded size.
 
 use varve_tsdb::Sample;
 
@@ -12,8 +12,14 @@ use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, Span}
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 
-/// See [`decode_v1`](super::decode_v1).
-pub(crate) fn decode(
+/// Decodes a decompressed `prometheus.WriteRequest` in place, replacing the contents of `batch`.
+///
+/// Unknown fields are skipped. The contents of label entries are not checked: a label set in the route cache was
+/// well-formed when it was cached, and the others are checked before anything is stored.
+///
+/// # Errors
+/// [`WriteError::Malformed`], and [`WriteError::TooLarge`] if the message exceeds `limits`. The batch must not be used then.
+pub fn decode(
     message: &[u8],
     hasher: &RouteHasher,
     limits: &Limits,
@@ -39,9 +45,9 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Checks the labels of a series that nobody has checked yet.
+/// Checks the labels of an unknown series.
 pub(crate) fn check_labels(message: &[u8], labels: Span) -> Result<(), Malformed> {
-    // Fast path: labels as every sender writes them.
+    // Fast path: labels as senders encode them.
     let mut reader = Reader::over(message, labels);
     loop {
         match reader.key()? {
@@ -52,31 +58,31 @@ pub(crate) fn check_labels(message: &[u8], labels: Span) -> Result<(), Malformed
     }
 }
 
-/// Iterates over the label pairs in `labels`, which [`check_labels`] has passed, now or when the same bytes came first.
+/// Iterates over the label pairs in `labels`, whose bytes have passed [`check_labels`] now or before.
 pub(crate) fn label_pairs(message: &[u8], labels: Span) -> LabelPairs<'_> {
     LabelPairs { reader: Reader::over(message, labels) }
 }
 
-/// Fills `texts` with the label pairs in `labels`, if all of them are ASCII in the form of [`plain_label`]; else false.
+/// Fills `strings` with the label pairs in `labels`. Returns `false` unless all are ASCII and [`plain_label`]s.
 ///
-/// The bytes between are ASCII then, too, and whether all of it is text is asked once and not for each name and value.
-pub(crate) fn plain_texts<'a>(message: &'a [u8], labels: Span, texts: &mut Vec<(&'a str, &'a str)>) -> bool {
-    texts.clear();
+/// The bytes between them are ASCII too then, so one UTF-8 check covers all names and values.
+pub(crate) fn plain_strings<'a>(message: &'a [u8], labels: Span, strings: &mut Vec<(&'a str, &'a str)>) -> bool {
+    strings.clear();
     let bytes = labels.of(message);
     let Some(all) = std::str::from_utf8(bytes).ok().filter(|all| all.is_ascii()) else { return false };
     let mut at = 0;
     while let [LABEL_KEY, size @ ..0x80, rest @ ..] = &bytes[at..] {
         let size = usize::from(*size);
         let Some((name, value)) = rest.get(..size).and_then(plain_label) else { return false };
-        // Key and size of the label, and of its name; those of its value lie before that, which ends the label.
+        // Key and size of the label and of its name precede the name. The value ends the label.
         let (name_start, end) = (at + 4, at + 2 + size);
-        texts.push((&all[name_start..name_start + name.len()], &all[end - value.len()..end]));
+        strings.push((&all[name_start..name_start + name.len()], &all[end - value.len()..end]));
         at = end;
     }
     at == bytes.len()
 }
 
-/// Label names and values in the order in which they were sent.
+/// Label names and values in the order of the message.
 #[derive(Debug)]
 pub(crate) struct LabelPairs<'a> {
     reader: Reader<'a>,
@@ -86,7 +92,7 @@ impl<'a> Iterator for LabelPairs<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Checked bytes have no errors; `ok()` only ends the iteration where the caller has not kept its word.
+        // Checked bytes have no errors; unchecked bytes end the iteration.
         while let Some(key) = self.reader.key().ok()? {
             if key == LABELS {
                 return self.reader.message().and_then(decode_label).ok();
@@ -97,12 +103,11 @@ impl<'a> Iterator for LabelPairs<'a> {
     }
 }
 
-/// Returns value and time of an exemplar whose `fields` were checked when it was decoded. Version 2.0 numbers these fields
-/// as 1.0 does.
+/// Returns value and timestamp of an exemplar with checked `fields`. Both versions number these fields alike.
 pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
     let mut reader = Reader::over(message, fields);
     let mut sample = Sample { timestamp_ms: 0, value: 0.0 };
-    // As with labels: checked bytes have no errors.
+    // Checked bytes have no errors.
     while let Ok(Some(key)) = reader.key() {
         let read = match key {
             EXEMPLAR_VALUE => reader.fixed64().map(|bits| sample.value = f64::from_bits(bits)),
@@ -116,7 +121,7 @@ pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
     sample
 }
 
-/// Returns the type of a metric family in the API's words.
+/// Returns the name of a metric family's type, as in the API.
 pub(crate) fn family_kind(kind: i32) -> &'static str {
     match kind {
         1 => "counter",
@@ -130,15 +135,15 @@ pub(crate) fn family_kind(kind: i32) -> &'static str {
     }
 }
 
-/// Decodes the samples of a series. Returns where its labels are and whether they lie together; if they do not, where
-/// the whole series is.
+/// Decodes the samples of a series. Returns its labels and `true` if they are contiguous, else the whole series and
+/// `false`.
 fn decode_series(
     mut reader: Reader<'_>,
     limits: &Limits,
     batch: &mut DecodedBatch,
 ) -> Result<(Span, bool), WriteError> {
     let whole = reader.span();
-    // Fast path: a series as most senders write it.
+    // Fast path: a series as most senders encode it.
     if let Some((labels_size, sample)) = plain_series(reader.rest()) {
         batch.samples.push(sample);
         limits.check_samples(batch.n_all_samples())?;
@@ -167,7 +172,7 @@ fn decode_series(
             }
             HISTOGRAMS => {
                 let histogram = reader.message()?;
-                batch.histograms.push(HistogramEntry::Sent(histogram.span()));
+                batch.histograms.push(HistogramEntry::Encoded(histogram.span()));
                 limits.check_samples(batch.n_all_samples())?;
                 histogram::SCHEMA.check(histogram)?;
             }
@@ -190,7 +195,7 @@ fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, Malformed> {
     Ok(sample)
 }
 
-/// Reads a series that has labels, then one sample, and nothing else: returns the size of its labels, and the sample.
+/// Reads a series of labels followed by one sample. Returns the size of the labels, and the sample.
 #[inline]
 fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
     let mut left = series;
@@ -206,7 +211,7 @@ fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
     Some((series.len() - left.len(), sample))
 }
 
-/// Reads a sample that has a time of these centuries, and before it a value if that is not zero.
+/// Reads a sample of an optional value and a timestamp from 1971 to 2109.
 #[inline]
 fn plain_sample(sample: &[u8]) -> Option<Sample> {
     let (value, time) = match sample {
@@ -218,7 +223,7 @@ fn plain_sample(sample: &[u8]) -> Option<Sample> {
     Some(Sample { timestamp_ms, value: f64::from_bits(u64::from_le_bytes(*value)) })
 }
 
-/// Reads a varint that takes six bytes, as milliseconds since 1970 do from 1971 to 2109.
+/// Reads a varint of six bytes, the size of a timestamp from 1971 to 2109.
 #[inline]
 fn varint_of_6([a, b, c, d, e, f]: [u8; 6]) -> Option<i64> {
     let bytes = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
@@ -230,7 +235,7 @@ fn varint_of_6([a, b, c, d, e, f]: [u8; 6]) -> Option<i64> {
     Some(((pairs & 0x3fff) | (pairs >> 2 & 0x3fff << 14) | (pairs >> 4 & 0x3fff << 28)) as i64)
 }
 
-/// Returns name and value of a label that has both, in this order, none of 128 bytes or more, and nothing else.
+/// Returns the name and value of a label that consists of both, in this order, each shorter than 128 bytes.
 #[inline]
 fn plain_label(label: &[u8]) -> Option<(&[u8], &[u8])> {
     let [NAME_KEY, name_size @ ..0x80, rest @ ..] = label else { return None };
@@ -258,7 +263,7 @@ fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, Malformed> {
     let mut family = FamilyEntry::default();
     while let Some(key) = reader.key()? {
         match key {
-            // An enum is an int32: what is wider is cut, as every decoder does.
+            // An enum is an int32: wider values are truncated, as in every decoder.
             FAMILY_TYPE => family.kind = reader.varint()? as i32,
             FAMILY_NAME => family.name = reader.message()?.span(),
             FAMILY_HELP => family.help = reader.message()?.span(),
@@ -281,7 +286,7 @@ const TIME_SERIES: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 
 const LABEL_NAME: Key = len_key(1);
 const LABEL_VALUE: Key = len_key(2);
-/// These as the byte that a varint of them is.
+/// Keys as the single byte of their varints.
 const LABEL_KEY: u8 = LABELS as u8;
 const NAME_KEY: u8 = LABEL_NAME as u8;
 const VALUE_KEY: u8 = LABEL_VALUE as u8;

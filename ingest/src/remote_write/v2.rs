@@ -1,11 +1,11 @@
 //! `io.prometheus.write.v2.Request` of remote write 2.0 (`prompb/io/prometheus/write/v2/types.proto`), decoded in place.
 //!
-//! Its strings stand once in a table of symbols; label sets are numbers of symbols. Each symbol is hashed once, and the
-//! key of a label set is the hash of its symbols' hashes: nothing is put together for a series that is known. What
-//! version 1.0 says of proto3's rules and of histograms and exemplars holds here too.
+//! Strings are in a table of symbols; label sets are references to symbols. Each symbol is hashed once, and the key of a
+//! label set is the hash of its symbols' hashes, so that known series need no strings. Proto3's rules, histograms and
+//! exemplars are handled as in version 1.0.
 //!
-//! Bounds: a label set of a few bytes may name symbols of many. What all label sets of a request would take as text is
-//! summed up and is at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times what a message of version 1.0 could hold.
+//! Bounds: a label set of a few bytes may refer to long symbols. The total size of all label sets of a request with
+//! resolved symbols is at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message.
 
 use varve_tsdb::Sample;
 use varve_tsdb::labels::METRIC_NAME;
@@ -16,8 +16,13 @@ use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, Span,
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 
-/// See [`decode_v2`](super::decode_v2).
-pub(crate) fn decode(
+/// Decodes a decompressed `io.prometheus.write.v2.Request` in place, replacing the contents of `batch`.
+///
+/// Unknown fields are skipped. References to symbols are checked; label sets are checked only for unknown series.
+///
+/// # Errors
+/// As [`decode_v1`](super::decode_v1).
+pub fn decode(
     message: &[u8],
     hasher: &RouteHasher,
     limits: &Limits,
@@ -39,7 +44,7 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Finds the symbols first: a message may have its fields in any order.
+/// Decodes the symbols first, since a message may have its fields in any order.
 fn decode_symbols(
     message: &[u8],
     hasher: &RouteHasher,
@@ -66,23 +71,23 @@ struct Decoder<'a> {
     hasher: &'a RouteHasher,
     limits: &'a Limits,
     batch: &'a mut DecodedBatch,
-    /// Those of the symbols of the label set at hand.
+    /// The hashes of the symbols of the current label set.
     hashes: Vec<u8>,
-    /// Bytes of all label sets as text, up to now.
+    /// Bytes of all label sets so far, with resolved symbols.
     resolved_size: u64,
 }
 
-/// What of a series is known after some of its fields.
+/// The decoded fields of a series.
 #[derive(Debug, Default)]
 struct Fields {
     labels: Span,
-    /// Fields of references; where they are several, or one that is not packed, the series takes the slow path.
+    /// Number of fields with references. With several, or an unpacked one, the series takes the slow path.
     n_labels: usize,
     is_packed: bool,
     n_refs: usize,
     /// Symbol of the metric name.
     metric_name: Option<u32>,
-    /// A name whose value is still to come.
+    /// A name whose value follows.
     name: Option<u32>,
     metadata: MetadataFields,
 }
@@ -132,7 +137,7 @@ impl Decoder<'_> {
             }
             HISTOGRAMS => {
                 let histogram = reader.message()?;
-                self.batch.histograms.push(HistogramEntry::Sent(histogram.span()));
+                self.batch.histograms.push(HistogramEntry::Encoded(histogram.span()));
                 self.limits.check_samples(self.batch.n_all_samples())?;
                 histogram::SCHEMA_V2.check(histogram)?;
             }
@@ -148,7 +153,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Takes the references of a packed field.
+    /// Decodes the references of a packed field.
     fn refs(&mut self, mut packed: Reader<'_>, fields: &mut Fields) -> Result<(), WriteError> {
         while !packed.rest().is_empty() {
             let number = packed.varint()? as u32;
@@ -164,7 +169,7 @@ impl Decoder<'_> {
         fields.n_refs += 1;
         match fields.name.take() {
             None => fields.name = Some(number),
-            // A metric name is long enough to be told from most label names by its size.
+            // Fast: most label names differ from `__name__` in size.
             Some(name) if self.batch.symbols[name as usize].text.of(self.message) == METRIC_NAME.as_bytes() => {
                 fields.metric_name = Some(number);
             }
@@ -173,7 +178,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Returns a symbol and counts its size.
+    /// Returns a symbol and adds its size to the total.
     #[inline]
     fn symbol(&mut self, number: u32) -> Result<Symbol, WriteError> {
         let n_symbols = self.batch.symbols.len();
@@ -208,17 +213,17 @@ impl Decoder<'_> {
         Ok(check_even(n_refs)?)
     }
 
-    /// Notes the metadata of a series' family, once for neighbours of one family: a sender tells it with every sample.
+    /// Adds the metadata of a series' family, once for consecutive series of one family: senders repeat it with each.
     fn family(&mut self, fields: &Fields) -> Result<(), WriteError> {
         let MetadataFields { kind, help, unit } = fields.metadata;
-        let text = |number: u32| self.batch.symbols.get(number as usize).map(|symbol| symbol.text);
+        let string = |number: u32| self.batch.symbols.get(number as usize).map(|symbol| symbol.text);
         let optional = |number: u32| {
             let n_symbols = self.batch.symbols.len();
-            // No reference is reference 0, which there need not be where nobody refers.
-            text(number).or((number == 0).then(Span::default)).ok_or(Malformed::Symbol { number, n_symbols })
+            // A missing reference is 0, and then the symbol table may be empty.
+            string(number).or((number == 0).then(Span::default)).ok_or(Malformed::Symbol { number, n_symbols })
         };
         let (help, unit) = (optional(help)?, optional(unit)?);
-        let Some(name) = fields.metric_name.and_then(text) else { return Ok(()) };
+        let Some(name) = fields.metric_name.and_then(string) else { return Ok(()) };
         if kind == 0 && help.is_empty() && unit.is_empty() {
             return Ok(());
         }
@@ -236,16 +241,16 @@ fn check_even(n_refs: usize) -> Result<(), Malformed> {
     if n_refs.is_multiple_of(2) { Ok(()) } else { Err(Malformed::LabelRefs { n_refs }) }
 }
 
-/// Cuts off what a classic histogram or a summary adds to the name of its family.
+/// Removes the suffix that a classic histogram or a summary adds to the name of its family.
 fn family_name(message: &[u8], name: Span, kind: i32) -> Span {
     let suffixes: &[&[u8]] = match kind {
         HISTOGRAM | GAUGE_HISTOGRAM => &[b"_bucket", b"_count", b"_sum", b"_gcount", b"_gsum"],
         SUMMARY => &[b"_count", b"_sum"],
         _ => &[],
     };
-    let text = name.of(message);
-    let cut = suffixes.iter().find(|suffix| text.ends_with(suffix) && text.len() > suffix.len());
-    cut.map_or(name, |suffix| Span::new(name.start as usize, name.end as usize - suffix.len()))
+    let string = name.of(message);
+    let suffix = suffixes.iter().find(|suffix| string.ends_with(suffix) && string.len() > suffix.len());
+    suffix.map_or(name, |suffix| Span::new(name.start as usize, name.end as usize - suffix.len()))
 }
 
 #[inline]
@@ -274,13 +279,13 @@ fn decode_metadata(mut reader: Reader<'_>, to: &mut MetadataFields) -> Result<()
     Ok(())
 }
 
-/// Label names and values in the order in which they were sent, of a series or an exemplar that has been decoded.
+/// Label names and values of a decoded series or exemplar, in the order of the message.
 #[derive(Debug)]
 pub(crate) struct LabelPairs<'a> {
     message: &'a [u8],
     symbols: &'a [Symbol],
     reader: Reader<'a>,
-    /// The packed field at hand.
+    /// The current packed field.
     packed: Reader<'a>,
 }
 
@@ -289,25 +294,25 @@ impl<'a> LabelPairs<'a> {
         Self { message, symbols, reader: Reader::over(message, labels), packed: Reader::new(b"") }
     }
 
-    /// Checked bytes have no errors; `ok()` only ends the iteration where the caller has not kept its word.
-    fn next_text(&mut self) -> Option<&'a [u8]> {
+    /// Checked bytes have no errors; unchecked bytes end the iteration.
+    fn next_string(&mut self) -> Option<&'a [u8]> {
         loop {
             if !self.packed.rest().is_empty() {
                 let number = self.packed.varint().ok()? as u32;
-                return self.text(number);
+                return self.string(number);
             }
             match self.reader.key().ok()?? {
                 LABELS_REFS => self.packed = self.reader.message().ok()?,
                 LABELS_REF => {
                     let number = self.reader.varint().ok()? as u32;
-                    return self.text(number);
+                    return self.string(number);
                 }
                 key => self.reader.skip_unknown(key, 0).ok()?,
             }
         }
     }
 
-    fn text(&self, number: u32) -> Option<&'a [u8]> {
+    fn string(&self, number: u32) -> Option<&'a [u8]> {
         Some(self.symbols.get(number as usize)?.text.of(self.message))
     }
 }
@@ -316,7 +321,7 @@ impl<'a> Iterator for LabelPairs<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some((self.next_text()?, self.next_text()?))
+        Some((self.next_string()?, self.next_string()?))
     }
 }
 
@@ -325,7 +330,7 @@ const TIMESERIES: Key = len_key(5);
 const REQUEST: u32 = 1 << 4 | 1 << 5;
 
 const LABELS_REFS: Key = len_key(1);
-/// A reference that is not packed.
+/// An unpacked reference.
 const LABELS_REF: Key = varint_key(1);
 const SAMPLES: Key = len_key(2);
 const HISTOGRAMS: Key = len_key(3);

@@ -1,19 +1,19 @@
 //! The protobuf wire format, read in place: <https://protobuf.dev/programming-guides/encoding/>.
 //!
-//! Refused besides truncation: varints over 64 bits, field number 0, groups (no message of ours has them, and skipping
-//! them would need recursion on the sender's terms), a known field in another wire type than its own.
+//! Malformed, besides truncation: varints over 64 bits, field number 0, a known field with a wrong wire type, and groups (no
+//! message here has them, and skipping them would need unbounded recursion).
 
 use crate::batch::Span;
 use crate::error::Malformed;
 
-/// Reads the fields of a message. Positions count from the begin of the outermost message.
+/// Reads the fields of a message. Positions count from the start of the outermost message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// The key before a field: its number and wire type in one.
+/// The key of a field: its number and wire type.
 pub(crate) type Key = u32;
 
 pub(crate) const fn varint_key(number: u32) -> Key {
@@ -28,11 +28,11 @@ pub(crate) const fn len_key(number: u32) -> Key {
     number << 3 | LEN
 }
 
-/// What a message looks like, for checking one that is not decoded.
+/// The fields of a message, to check it without decoding.
 #[derive(Debug)]
 pub(crate) struct Schema(pub(crate) &'static [(u32, Kind)]);
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Varint,
@@ -59,12 +59,12 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// Returns where the bytes left are.
+    /// Returns the span of the remaining bytes.
     pub(crate) fn span(&self) -> Span {
         Span::new(self.at, self.bytes.len())
     }
 
-    /// Returns the bytes left.
+    /// Returns the remaining bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
-        // Fast path: one byte, as keys and most lengths are, or two, as the lengths of series.
+        // Fast path: one byte, like keys and most lengths, or two, like the lengths of series.
         match self.rest() {
             [byte @ ..0x80, ..] => {
                 self.at += 1;
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a field of bytes, text or a message: its length, then that many bytes.
+    /// Reads a length-delimited field: bytes, a string or a message.
     #[inline]
     pub(crate) fn message(&mut self) -> Result<Self, Malformed> {
         let start = self.at;
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         Ok(Self { bytes: &self.bytes[..self.at], at: inner })
     }
 
-    /// Skips a field that the message's definition does not have; `known` has a bit for each number that it has.
+    /// Skips an unknown field; `known` has a bit for each known field number.
     pub(crate) fn skip_unknown(&mut self, key: Key, known: u32) -> Result<(), Malformed> {
         let number = key >> 3;
         if number < u32::BITS && known & 1 << number != 0 {
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Schema {
-    /// Checks that the bytes left are a message of this shape. Depth is that of the schema.
+    /// Checks that the remaining bytes are such a message. Recurses to the depth of the schema.
     pub(crate) fn check(&self, mut reader: Reader<'_>) -> Result<(), Malformed> {
         while let Some(key) = reader.key()? {
             match self.0.iter().find(|(number, _)| *number == key >> 3) {

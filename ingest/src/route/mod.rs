@@ -1,18 +1,17 @@
-//! The route cache: from the bytes of a label set as they were sent to the place of its series.
+//! The route cache: from the encoded bytes of a label set to its series.
 //!
-//! A sender repeats a series' labels with every sample, byte for byte. The seeded 128-bit hash of those bytes is the key;
-//! what it leads to is the series' handle, or the reason why the label set is refused, which then costs one look-up too.
-//! Two encodings of one label set are two keys with the same handle. Why so, and in what memory:
-//! docs/decisions/0003-route-cache.md.
+//! A sender repeats the labels of a series byte for byte with every sample. The key is the seeded 128-bit hash of those
+//! bytes; the route is the handle of the series, or that the label set is dropped or rejected, and why. Two encodings of
+//! one label set are two keys with the same handle. Why so, and its memory: docs/decisions/0003-route-cache.md.
 //!
 //! Invariants
-//! 1. A key is present only if its bytes have been parsed once: they are well-formed.
-//! 2. The slots of all stripes take no more than the size limit. A full stripe forgets what has not been used for
-//!    longest, about; and what has not been used for [`FORGOTTEN_AFTER`] is forgotten before room is made for more, so that
-//!    series that ended do not fill the cache. To forget is safe: the series is resolved again.
+//! 1. The bytes of a cached key have been parsed once and are well-formed.
+//! 2. All slots together stay within the size limit. A full stripe evicts the routes that have been unused for longest,
+//!    approximately. Routes that have been unused for [`EVICTED_AFTER`] are evicted before a stripe grows, so that stale
+//!    series do not fill the cache. Eviction is safe: the series is resolved again.
 //! 3. A table is never more than four fifths full, so that probing ends.
 //!
-//! Threads: striped; a request takes the lock of each stripe once, for all its keys there.
+//! Threads: striped; a request takes the lock of each stripe once, for all its keys in it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,45 +21,45 @@ use varve_tsdb::SeriesHandle;
 use crate::admission::Team;
 use crate::batch::RouteKey;
 use crate::outcome::Reason;
-use crate::relabel::Verdict;
+use crate::relabel::Attribution;
 
-/// What a route depends on besides the label set.
+/// What a route depends on besides its label set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Scope(u32, u32);
 
 impl Scope {
-    /// Makes one of how often the rules and the budgets have changed (or another salt), and of the team that the sender names.
+    /// Creates a scope from the generations of rules (salted by the HA pair) and budgets, and the team that the sender names.
     pub(crate) fn new(rules: u32, budgets: u32, team: Team) -> Self {
-        // Not the last bit, which a slot has for something else.
-        Self(rules ^ budgets.rotate_left(16), u32::from(team.number()) << 1)
+        // A slot uses the last bit as a flag.
+        Self(rules ^ budgets.rotate_left(16), u32::from(team.id()) << 1)
     }
 }
 
-/// Where the samples of a label set go.
+/// What happens to the samples of a label set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To a series.
-    Series(SeriesHandle, Verdict),
-    /// Nowhere: rules drop them.
-    Dropped(Verdict),
-    /// Nowhere: another replica of its HA pair leads. Never noted, as that changes.
+    /// Stored in a series.
+    Series(SeriesHandle, Attribution),
+    /// Dropped by relabel rules.
+    Dropped(Attribution),
+    /// Deduplicated: another replica of the HA pair leads. Never cached, since leaders change.
     Standby,
-    /// Nowhere, and the sender is told.
-    Refused(Reason),
+    /// Rejected.
+    Rejected(Reason),
 }
 
 /// Counters of the route cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RouteStats {
-    /// Look-ups that found a series or a refusal.
+    /// Look-ups that found a route.
     pub hits: u64,
-    /// Look-ups that found nothing.
+    /// Look-ups that found none.
     pub misses: u64,
-    /// Label sets forgotten, for want of room or since they were not used.
+    /// Evicted routes.
     pub evicted: u64,
-    /// Label sets known now.
+    /// Cached routes.
     pub entries: u64,
-    /// Bytes taken now.
+    /// Bytes of memory.
     pub size_bytes: u64,
 }
 
@@ -77,7 +76,7 @@ impl RouteCache {
         Self { stripes: (0..N_STRIPES).map(|_| Mutex::default()).collect(), slots_max }
     }
 
-    /// Looks up the keys of a request; `found` gets a route or `None` for each. `order` is scratch.
+    /// Looks up the keys of a request; `found` gets a route or `None` for each. `order` is reused memory.
     pub(crate) fn lookup<I>(&self, keys: I, found: &mut Vec<Option<Route>>, order: &mut Vec<(u32, RouteKey)>)
     where
         I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
@@ -87,19 +86,19 @@ impl RouteCache {
         let ends = sort_by_stripe(keys, order);
         let mut start = 0;
         for (stripe, &end) in self.stripes.iter().zip(&ends) {
-            let asked = &order[std::mem::replace(&mut start, end)..end];
-            if !asked.is_empty() {
-                lock(stripe).find_all(asked, found);
+            let wanted = &order[std::mem::replace(&mut start, end)..end];
+            if !wanted.is_empty() {
+                lock(stripe).find_all(wanted, found);
             }
         }
     }
 
-    /// Notes where a key leads, whatever was known before.
+    /// Caches a route, in place of an earlier one of the key.
     pub(crate) fn insert(&self, key: RouteKey, route: Route) {
         lock(&self.stripes[key.stripe()]).insert(key, route, self.slots_max, Instant::now());
     }
 
-    /// Forgets all.
+    /// Removes all routes.
     pub(crate) fn clear(&self) {
         for stripe in &self.stripes {
             let Table { hits, misses, evicted, .. } = *lock(stripe);
@@ -121,7 +120,7 @@ impl RouteCache {
     }
 }
 
-/// Counting sort: `order` gets index and key of each key, by stripe. Returns where each stripe ends.
+/// Sorts the keys by stripe (counting sort): `order` gets the index and the key of each. Returns the end of each stripe.
 fn sort_by_stripe<I>(keys: I, order: &mut Vec<(u32, RouteKey)>) -> [usize; N_STRIPES]
 where
     I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
@@ -149,7 +148,7 @@ fn lock(stripe: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl RouteKey {
-    /// Returns the key as it stands under rules, budgets and a team: what others have made of a label set is not found.
+    /// Returns the key in a scope: routes of other scopes are not found.
     #[inline]
     pub(crate) fn under(self, scope: Scope) -> Self {
         let [a, b, c, d] = self.0;
@@ -161,15 +160,15 @@ impl RouteKey {
     }
 }
 
-/// One stripe: open addressing with linear probing. Nothing is ever taken out alone, only with a rebuild, hence no
-/// tombstones; any number of slots will do, hence growth by a quarter and not by doubling.
+/// One stripe: open addressing with linear probing. Routes are removed only by a rebuild, so there are no tombstones. The
+/// number of slots is arbitrary, so it grows by a quarter.
 #[derive(Debug, Default)]
 struct Table {
     slots: Vec<Slot>,
     len: usize,
-    /// The slot that was looked at last for eviction.
+    /// The slot that the clock hand points at.
     hand: usize,
-    /// When what was not used was forgotten last; `None` before the first insertion.
+    /// When unused routes were evicted last; `None` before the first insertion.
     swept_at: Option<Instant>,
     hits: u64,
     misses: u64,
@@ -179,7 +178,7 @@ struct Table {
 /// 28 bytes.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// The key without its first 32 bits, and without its last one: that says whether the slot was used of late.
+    /// The last 96 bits of the key, of which the lowest is the flag [`USED`].
     tag: [u32; 3],
     route: Option<Route>,
 }
@@ -187,7 +186,7 @@ struct Slot {
 impl Slot {
     const EMPTY: Self = Self { tag: [0; 3], route: None };
 
-    /// A new slot counts as unused: a flood of series that come once does not drive out those that come again.
+    /// A new slot counts as unused, so that a flood of series that are sent once does not evict others.
     fn new(key: RouteKey, route: Route) -> Self {
         let [_, a, b, c] = key.0;
         Self { tag: [a, b, c & !USED], route: Some(route) }
@@ -211,9 +210,9 @@ impl Slot {
 }
 
 impl Table {
-    fn find_all(&mut self, asked: &[(u32, RouteKey)], found: &mut [Option<Route>]) {
+    fn find_all(&mut self, wanted: &[(u32, RouteKey)], found: &mut [Option<Route>]) {
         let mut hits = 0;
-        for &(idx, key) in asked {
+        for &(idx, key) in wanted {
             let route = self.find(key).map(|slot| {
                 slot.set_used();
                 slot.route
@@ -222,7 +221,7 @@ impl Table {
             hits += u64::from(route.is_some());
         }
         self.hits += hits;
-        self.misses += asked.len() as u64 - hits;
+        self.misses += wanted.len() as u64 - hits;
     }
 
     fn insert(&mut self, key: RouteKey, route: Route, slots_max: usize, now: Instant) {
@@ -230,9 +229,9 @@ impl Table {
             slot.route = Some(route);
             return;
         }
-        if now.saturating_duration_since(*self.swept_at.get_or_insert(now)) >= FORGOTTEN_AFTER {
+        if now.saturating_duration_since(*self.swept_at.get_or_insert(now)) >= EVICTED_AFTER {
             self.swept_at = Some(now);
-            self.forget_unused();
+            self.evict_unused();
         }
         if self.len >= filled_max(self.slots.len()) {
             self.make_room(slots_max);
@@ -255,7 +254,7 @@ impl Table {
         None
     }
 
-    /// Puts in a slot whose key is not there yet.
+    /// Inserts a slot whose key is not in the table.
     fn place(&mut self, slot: Slot) {
         let mut at = home(slot.tag[0], self.slots.len());
         while self.slots[at].route.is_some() {
@@ -273,9 +272,9 @@ impl Table {
         self.rebuild(n_slots);
     }
 
-    /// Forgets what was not used since this was called last, or since it came, and takes no more slots than the rest fills
-    /// to two thirds: what comes next does not make it grow at once.
-    fn forget_unused(&mut self) {
+    /// Evicts the routes that were not used since the last call, or since they were inserted. Two thirds of the remaining
+    /// slots are filled, so that the next insertion does not grow the table at once.
+    fn evict_unused(&mut self) {
         let len = self.len;
         for slot in self.slots.iter_mut().filter(|slot| slot.route.is_some()) {
             if !slot.take_used() {
@@ -288,12 +287,12 @@ impl Table {
         self.rebuild((self.len + self.len / 2).clamp(SLOTS_MIN, self.slots.len().max(SLOTS_MIN)));
     }
 
-    /// Empties an eighth of the slots, those that the hand meets unused (the clock algorithm): what is used once in the
-    /// time that the hand takes to go round stays. The table must be rebuilt after that.
+    /// Evicts an eighth of the routes, the first that the hand meets unused (clock algorithm): a route that is used once in
+    /// each round of the hand stays. The table must be rebuilt afterwards.
     fn evict(&mut self) {
         let quota = self.len.div_ceil(8);
         let mut n_evicted = 0;
-        // It ends: once round, every slot is marked unused.
+        // Terminates: after one round, every slot is marked unused.
         while n_evicted < quota {
             self.hand = next(self.hand, self.slots.len());
             let slot = &mut self.slots[self.hand];
@@ -312,7 +311,7 @@ impl Table {
     }
 }
 
-/// Returns the slot that 32 bits of a key lead to, without a division.
+/// Returns the home slot of 32 bits of a key, without a division.
 #[inline]
 fn home(bits: u32, n_slots: usize) -> usize {
     ((u64::from(bits) * n_slots as u64) >> 32) as usize
@@ -327,11 +326,11 @@ fn filled_max(n_slots: usize) -> usize {
     n_slots * 4 / 5
 }
 
-/// Enough that two requests seldom meet, and that growing one holds its lock for a millisecond at 15 million series.
+/// With so many, two requests seldom meet, and growing one holds its lock for a millisecond at 15 million series.
 const N_STRIPES: usize = 256;
 const SLOTS_MIN: usize = 10;
-/// How long a label set is kept at least that nobody sends, and at most twice as long where others come.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+/// How long an unused route stays at least; at most twice as long if others are inserted.
+const EVICTED_AFTER: Duration = Duration::from_secs(600);
 const USED: u32 = 1;
 
 #[cfg(test)]

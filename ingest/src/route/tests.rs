@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::batch::RouteHasher;
 
-const A: Route = Route::Refused(Reason::EmptyLabelName);
-const B: Route = Route::Refused(Reason::InvalidUtf8);
+const A: Route = Route::Rejected(Reason::EmptyLabelName);
+const B: Route = Route::Rejected(Reason::InvalidUtf8);
 
 fn key(hasher: &RouteHasher, n: u32) -> RouteKey {
     hasher.hash(&n.to_le_bytes())
@@ -27,7 +27,7 @@ fn a_process_has_its_own_keys() {
 }
 
 #[test]
-fn keys_are_found_in_the_order_asked_and_absent_ones_are_not() {
+fn keys_are_found_in_order_and_missing_ones_are_not() {
     let (cache, hasher) = (RouteCache::new(1 << 20), RouteHasher::new());
     cache.insert(key(&hasher, 1), A);
     cache.insert(key(&hasher, 2), A);
@@ -40,7 +40,7 @@ fn keys_are_found_in_the_order_asked_and_absent_ones_are_not() {
 }
 
 #[test]
-fn the_cache_stays_within_its_bytes_and_keeps_what_is_in_use() {
+fn the_cache_stays_within_its_size_and_keeps_used_routes() {
     let size_max = 1 << 20;
     let (cache, hasher) = (RouteCache::new(size_max), RouteHasher::new());
     let capacity = (size_max / 28) as u32;
@@ -63,7 +63,7 @@ fn the_cache_stays_within_its_bytes_and_keeps_what_is_in_use() {
 }
 
 #[test]
-fn where_all_is_in_use_an_eighth_is_forgotten_at_a_time() {
+fn if_all_routes_are_used_an_eighth_is_evicted_at_a_time() {
     let mut table = Table::default();
     let (hasher, now) = (RouteHasher::new(), Instant::now());
     for n in 0..10_000 {
@@ -77,28 +77,28 @@ fn where_all_is_in_use_an_eighth_is_forgotten_at_a_time() {
 }
 
 #[test]
-fn what_is_not_used_for_a_while_is_forgotten_before_more_comes() {
+fn unused_routes_are_evicted_before_the_cache_grows() {
     let (mut table, hasher, mut now) = (Table::default(), RouteHasher::new(), Instant::now());
     (0..1_000).for_each(|n| table.insert(key(&hasher, n), A, usize::MAX, now));
     for hour in 1..20 {
-        // A churn of one in ten a round; the thousand are sent all the time.
+        // Each round replaces one series in ten; the thousand are always sent.
         (0..100).for_each(|n| table.insert(key(&hasher, hour * 1_000 + n), B, usize::MAX, now));
         (0..1_000).for_each(|n| table.find(key(&hasher, n)).expect("it is in use").set_used());
-        now += FORGOTTEN_AFTER;
+        now += EVICTED_AFTER;
     }
     table.insert(key(&hasher, u32::MAX), B, usize::MAX, now);
     assert_eq!((table.len, table.evicted), (1_001, 1_900));
     assert!(table.slots.len() <= 1_500, "{} slots", table.slots.len());
-    // Nothing is used any more: all goes.
-    table.insert(key(&hasher, u32::MAX - 1), B, usize::MAX, now + FORGOTTEN_AFTER);
+    // Nothing is used any more, so everything is evicted.
+    table.insert(key(&hasher, u32::MAX - 1), B, usize::MAX, now + EVICTED_AFTER);
     assert_eq!((table.len, table.slots.len()), (1, SLOTS_MIN));
-    table.insert(key(&hasher, u32::MAX - 2), B, usize::MAX, now + FORGOTTEN_AFTER);
+    table.insert(key(&hasher, u32::MAX - 2), B, usize::MAX, now + EVICTED_AFTER);
     assert_eq!(table.len, 2, "not before the time is over once more");
 }
 
 proptest! {
     #[test]
-    fn a_table_is_a_map_that_may_forget(inserts in proptest::collection::vec((0..400u32, any::<bool>()), 0..2000)) {
+    fn a_table_is_a_map_that_may_evict(inserts in proptest::collection::vec((0..400u32, any::<bool>()), 0..2000)) {
         let (mut table, hasher, now) = (Table::default(), RouteHasher::new(), Instant::now());
         let mut model = std::collections::HashMap::new();
         for (n, which) in inserts {

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use super::TextFormat;
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug, PartialEq)]
 pub enum Line<'a> {
     /// A sample of a series.
     Sample(SampleLine<'a>),
-    /// Something about a family.
+    /// Metadata of a family.
     Metadata(MetadataLine<'a>),
-    /// It is empty or a comment.
+    /// An empty line or a comment.
     Nothing,
 }
 
@@ -21,33 +21,33 @@ pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 /// A line with a sample.
 #[derive(Debug, PartialEq)]
 pub struct SampleLine<'a> {
-    /// With the metric name, in the order of the line.
+    /// The labels, including the metric name, in the order of the line.
     pub labels: Pairs<'a>,
-    /// The sample's value.
+    /// Its value.
     pub value: f64,
-    /// Its time, if the line has one.
+    /// Its timestamp, if the line has one.
     pub timestamp_ms: Option<i64>,
-    /// Its exemplar, which only OpenMetrics has.
+    /// Its exemplar, only in OpenMetrics.
     pub exemplar: Option<ExemplarPart<'a>>,
 }
 
 /// The exemplar of a line.
 #[derive(Debug, PartialEq)]
 pub struct ExemplarPart<'a> {
-    /// Ascending.
+    /// The labels, ascending.
     pub labels: Pairs<'a>,
-    /// The value that was observed.
+    /// The observed value.
     pub value: f64,
-    /// When, if the line says so.
+    /// Its timestamp, if the line has one.
     pub timestamp_ms: Option<i64>,
 }
 
-/// A line on a family: its name and what it says.
+/// Metadata of a family: its name and one property.
 #[derive(Debug, PartialEq)]
 pub enum MetadataLine<'a> {
     /// Name and help text.
     Help(Cow<'a, str>, Cow<'a, str>),
-    /// The type as remote write numbers it.
+    /// Name and type, by its number in remote write.
     Type(Cow<'a, str>, i32),
     /// Name and unit.
     Unit(Cow<'a, str>, &'a str),
@@ -62,7 +62,10 @@ impl MetadataLine<'_> {
     }
 }
 
-/// Parses a line without its end, or says what is wrong with it.
+/// Parses a line without its line break.
+///
+/// # Errors
+/// Why the line is invalid.
 pub(super) fn parse(text: &str, format: TextFormat) -> Result<Line<'_>, String> {
     let mut cursor = Cursor { rest: text, format };
     if format == TextFormat::Prometheus {
@@ -141,7 +144,7 @@ impl<'a> Cursor<'a> {
         Ok(ExemplarPart { labels, value, timestamp_ms })
     }
 
-    /// Reads `{name="value", ...}`; a quoted text alone is the metric name.
+    /// Reads `{name="value", ...}`; a quoted string alone is the metric name.
     fn labels(&mut self, to: &mut Pairs<'a>) -> Result<(), String> {
         if !self.eat('{') {
             return Err(format!("expected labels in braces, got {:?}", excerpt(self.rest)));
@@ -195,7 +198,7 @@ impl<'a> Cursor<'a> {
         self.split(end)
     }
 
-    /// Reads a name of the legacy characters and others.
+    /// Reads a name of legacy characters, and of those that `other` allows.
     fn name(&mut self, other: impl Fn(char) -> bool) -> &'a str {
         let mut is_first = true;
         let ends = |c: char| {
@@ -206,10 +209,10 @@ impl<'a> Cursor<'a> {
         self.split(end)
     }
 
-    /// Reads a text in quotes.
+    /// Reads a quoted string.
     fn quoted(&mut self) -> Result<Cow<'a, str>, String> {
         let Some(text) = self.rest.strip_prefix('"') else {
-            return Err(format!("expected a quoted text, got {:?}", excerpt(self.rest)));
+            return Err(format!("expected a quoted string, got {:?}", excerpt(self.rest)));
         };
         let mut is_escaped = false;
         let closes = |c: char| {
@@ -217,7 +220,7 @@ impl<'a> Cursor<'a> {
             is_escaped = is_plain && c == '\\';
             is_plain && c == '"'
         };
-        let end = text.find(closes).ok_or("a quoted text has no end")?;
+        let end = text.find(closes).ok_or("unterminated quoted string")?;
         self.rest = &text[end + 1..];
         Ok(unescape(&text[..end], true))
     }
@@ -239,7 +242,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Replaces `\n`, `\\` and, of quoted texts, `\"`. Other backslashes stand for themselves.
+/// Replaces `\n`, `\\` and, if `quotes`, `\"`. Other backslashes are literal.
 fn unescape(text: &str, quotes: bool) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -262,7 +265,7 @@ fn unescape(text: &str, quotes: bool) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Parses a number as Go does, without what it has had since 1.13; a NaN is Prometheus' one.
+/// Parses a number like Go, without the syntax of Go 1.13; a NaN becomes that of Prometheus.
 fn float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     if value.is_nan() {
@@ -274,7 +277,7 @@ fn float(text: &str) -> Option<f64> {
 
 fn milliseconds(seconds: f64) -> Option<i64> {
     let milliseconds = seconds * 1000.0;
-    // Within the exact integers: further off there is no sensible time.
+    // Within the exact integers; no timestamp is beyond.
     (milliseconds.abs() < 9.007e15).then_some(milliseconds as i64)
 }
 
@@ -296,6 +299,6 @@ fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_LEN_MAX).collect()
 }
 
-/// The bits that Prometheus gives a NaN that is none of staleness.
+/// The bits of a NaN in Prometheus that is not a staleness marker.
 const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
 const EXCERPT_LEN_MAX: usize = 32;

@@ -1,11 +1,10 @@
 //! Import of scrape bodies: Prometheus' text format 0.0.4 and OpenMetrics 1.0.
 //!
-//! The body is decompressed and parsed line by line; what has come together is stored whenever it is [`BATCH_SERIES_MAX`]
-//! samples, so that a body of any length takes the memory of one batch. A line that cannot be read ends the import, and
-//! its error says how much of the lines before it is stored. So does what is scarce for longer than a request waits: nothing
-//! of the body counts as taken then, and all of it may be sent again, since what is stored is not stored twice.
+//! The body is decompressed, parsed line by line, and stored in batches of [`BATCH_SAMPLES_MAX`] samples, so that a body of
+//! any size takes the memory of one batch. An invalid line ends the import, and so does a resource that stays exhausted.
+//! The error says how many samples of earlier lines are stored. A retry of the whole body stores nothing twice.
 //!
-//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times what a message may have.
+//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times the maximum of a message.
 
 mod line;
 
@@ -17,10 +16,10 @@ use crate::compression::Compression;
 use crate::error::{Malformed, WriteError};
 use crate::outcome::{Rejects, Written};
 use crate::receiver::Receiver;
-use crate::receiver::buffers::Scratch;
+use crate::receiver::buffers::Buffers;
 pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine};
 
-/// Which of the two formats a body has.
+/// The format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
     /// Prometheus' text format 0.0.4, timestamps in milliseconds.
@@ -29,25 +28,25 @@ pub enum TextFormat {
     OpenMetrics,
 }
 
-/// Reads a scrape body line by line, for tools that do not store it.
+/// Reads a scrape body line by line, for tools.
 #[derive(Debug)]
 pub struct LineReader<R> {
     lines: Lines<R>,
     format: TextFormat,
 }
 
-/// A line that cannot be read.
+/// An invalid line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct BadLine {
-    /// Counts from 1.
+    /// Its number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The error.
     pub reason: String,
 }
 
 impl<R: BufRead> LineReader<R> {
-    /// Reads a body of any length; a line has at most 2 MiB.
+    /// Creates a reader of a body of any size; a line has at most 2 MiB.
     pub fn new(reader: R, format: TextFormat) -> Self {
         Self { lines: Lines { reader, line: Vec::new(), number: 0, size: 0, size_max: u64::MAX }, format }
     }
@@ -55,7 +54,7 @@ impl<R: BufRead> LineReader<R> {
     /// Reads the next line; `None` at the end.
     ///
     /// # Errors
-    /// What is wrong with the line; the reader is of no more use then.
+    /// Why the line is invalid. The reader must not be used afterwards.
     pub fn read(&mut self) -> Result<Option<Line<'_>>, BadLine> {
         let line = self.lines.number + 1;
         self.lines.next(self.format).map_err(|error| {
@@ -68,32 +67,30 @@ impl<R: BufRead> LineReader<R> {
     }
 }
 
-/// How a body is imported.
+/// The settings of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
-    /// What it is written in.
+    /// The format of the body.
     pub format: TextFormat,
-    /// How it is compressed.
+    /// The compression of the body.
     pub compression: Compression,
-    /// The time of samples that have none, in milliseconds.
+    /// The timestamp of samples without one, in milliseconds.
     pub now_ms: i64,
-    /// Labels that all series get, in place of those of the same name.
+    /// Labels that all series get, in place of those with the same name.
     pub extra_labels: Vec<(String, String)>,
 }
 
 impl Receiver {
-    /// Imports a scrape body, see the module `text`.
+    /// Imports a scrape body, see the module [`text`](crate::text).
     ///
     /// # Errors
-    /// See [`WriteError`]; of [`Malformed::Line`] the lines before may be stored, and it says so, as [`WriteError::Cut`] does
-    /// of the other errors. Of the batch at hand a part may be stored too.
+    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::Cut`] around other errors, say how many samples of earlier
+    /// lines are stored. A part of the current batch may be stored too.
     pub fn import(&self, origin: &Origin<'_>, body: &[u8], import: &Import) -> Result<Written, WriteError> {
-        let outcome = self.with_scratch(|scratch| {
-            let mut importer = Importer { receiver: self, origin, import, scratch, written: Written::default() };
+        self.counted(body, |buffers| {
+            let mut importer = Importer { receiver: self, origin, import, buffers, written: Written::default() };
             importer.run(body)
-        });
-        self.note(body.len(), &outcome);
-        outcome
+        })
     }
 }
 
@@ -101,12 +98,12 @@ struct Importer<'a> {
     receiver: &'a Receiver,
     origin: &'a Origin<'a>,
     import: &'a Import,
-    scratch: &'a mut Scratch,
-    /// What has become of the batches so far.
+    buffers: &'a mut Buffers,
+    /// The outcome of earlier batches.
     written: Written,
 }
 
-/// The metadata lines of the family at hand.
+/// The metadata lines of the current family.
 #[derive(Debug, Default)]
 struct Family {
     name: String,
@@ -115,7 +112,7 @@ struct Family {
     unit: String,
 }
 
-/// How far the body has been read.
+/// The reader of a body's lines.
 #[derive(Debug)]
 struct Lines<R> {
     reader: R,
@@ -140,67 +137,67 @@ impl Importer<'_> {
         Ok(std::mem::take(&mut self.written))
     }
 
-    /// Tells of an error after so many lines that they are stored.
+    /// Adds to an error that `n_lines` lines are stored.
     fn cut(&self, error: WriteError, n_lines: u64) -> WriteError {
         match error {
             error @ WriteError::Malformed(_) => error,
             error if n_lines == 0 => error,
-            cause => WriteError::Cut { n_lines, n_samples: self.written.samples_stored, cause: Box::new(cause) },
+            cause => WriteError::Cut { n_lines, n_samples: self.written.stored.total, cause: Box::new(cause) },
         }
     }
 
-    /// Reads and stores a batch; returns whether the body is at its end.
+    /// Reads and stores a batch. Returns `true` at the end of the body.
     fn batch<R: BufRead>(&mut self, lines: &mut Lines<R>, family: &mut Family) -> Result<bool, WriteError> {
-        let mut permit = self.receiver.enter(self.origin, BUFFER_SIZE, BUFFER_SIZE + LINE_SIZE_MAX)?;
-        let Scratch { message: text, batch, passage } = &mut *self.scratch;
-        let mut composer = self.receiver.composer(batch, text, &mut permit);
+        let mut permit = self.receiver.admit(self.origin, BUFFER_SIZE, BUFFER_SIZE + LINE_SIZE_MAX)?;
+        let Buffers { message: encoded, batch, request } = &mut *self.buffers;
+        let mut builder = self.receiver.builder(batch, encoded, &mut permit);
         let mut n_samples = 0;
         let mut is_end = false;
-        while !is_end && n_samples < BATCH_SERIES_MAX {
+        while !is_end && n_samples < BATCH_SAMPLES_MAX {
             let read = lines.next(self.import.format).and_then(|line| {
                 is_end = line.is_none();
-                take(line, self.import, family, &mut n_samples, &mut composer)
+                add_line(line, self.import, family, &mut n_samples, &mut builder)
             });
-            // What was composed before the line is not stored: it may be the half of what its sender meant.
-            read.map_err(|error| error.at(lines.number, self.written.samples_stored))?;
+            // The batch of an invalid line is not stored: its lines may be half of what the sender meant.
+            read.map_err(|error| error.at(lines.number, self.written.stored.total))?;
         }
         if is_end {
-            family.flush(&mut composer)?;
+            family.flush(&mut builder)?;
         }
-        let written = self.receiver.store(self.origin, (text, batch), permit, Rejects::default(), passage)?;
+        let written = self.receiver.store(permit, (encoded, batch), Rejects::default(), request)?;
         self.written.add(written);
         Ok(is_end)
     }
 }
 
-/// Composes what a line says.
-fn take(
+/// Adds a line to the batch.
+fn add_line(
     line: Option<Line<'_>>,
     import: &Import,
     family: &mut Family,
     n_samples: &mut usize,
-    composer: &mut BatchBuilder<'_, '_>,
+    builder: &mut BatchBuilder<'_, '_>,
 ) -> Result<(), LineError> {
     match line {
         Some(Line::Sample(mut sample)) => {
             *n_samples += 1;
             add_extra(&mut sample.labels, &import.extra_labels);
-            Ok(compose(&sample, import.now_ms, composer)?)
+            Ok(add_sample(&sample, import.now_ms, builder)?)
         }
-        Some(Line::Metadata(metadata)) => Ok(family.note(metadata, composer)?),
+        Some(Line::Metadata(metadata)) => Ok(family.add(metadata, builder)?),
         Some(Line::Nothing) | None => Ok(()),
     }
 }
 
-fn compose(sample: &SampleLine<'_>, now_ms: i64, composer: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
+fn add_sample(sample: &SampleLine<'_>, now_ms: i64, builder: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
     let timestamp_ms = sample.timestamp_ms.unwrap_or(now_ms);
-    composer.series(sample.labels.iter().map(|(name, value)| (&**name, &**value)))?;
-    composer.sample(timestamp_ms, sample.value, 0)?;
+    builder.series(sample.labels.iter().map(|(name, value)| (&**name, &**value)))?;
+    builder.sample(timestamp_ms, sample.value, 0)?;
     if let Some(exemplar) = &sample.exemplar {
         let labels = exemplar.labels.iter().map(|(name, value)| (&**name, &**value));
-        composer.exemplar(labels, exemplar.value, exemplar.timestamp_ms.unwrap_or(timestamp_ms))?;
+        builder.exemplar(labels, exemplar.value, exemplar.timestamp_ms.unwrap_or(timestamp_ms))?;
     }
-    composer.end_series()
+    builder.end_series()
 }
 
 fn add_extra<'a>(labels: &mut line::Pairs<'a>, extra: &'a [(String, String)]) {
@@ -212,11 +209,11 @@ fn add_extra<'a>(labels: &mut line::Pairs<'a>, extra: &'a [(String, String)]) {
 }
 
 impl Family {
-    /// Takes a line in; one of another family ends this one.
-    fn note(&mut self, line: MetadataLine<'_>, composer: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
+    /// Adds a line. One of another family ends the current family.
+    fn add(&mut self, line: MetadataLine<'_>, builder: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
         let name = line.name();
         if self.name != name {
-            self.flush(composer)?;
+            self.flush(builder)?;
             self.name = name.to_owned();
         }
         match line {
@@ -227,15 +224,15 @@ impl Family {
         Ok(())
     }
 
-    fn flush(&mut self, composer: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
+    fn flush(&mut self, builder: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
         let Self { name, kind, help, unit } = std::mem::take(self);
-        if name.is_empty() { Ok(()) } else { composer.family(&name, kind, &help, &unit) }
+        if name.is_empty() { Ok(()) } else { builder.family(&name, kind, &help, &unit) }
     }
 }
 
-/// Why a line is not taken.
+/// Why reading stops at a line.
 enum LineError {
-    /// It cannot be read.
+    /// The line is invalid.
     Line(String),
     /// The request fails.
     Request(WriteError),
@@ -274,15 +271,19 @@ impl<R: BufRead> Lines<R> {
             return Err(LineError::Line(format!("longer than {LINE_SIZE_MAX} bytes")));
         }
         if n == 0 {
-            // Without its last line a body of OpenMetrics may have been cut.
-            let is_cut = format == TextFormat::OpenMetrics;
-            return if is_cut { Err(LineError::Line("data does not end with # EOF".to_owned())) } else { Ok(None) };
+            // Without its last line a body of OpenMetrics may be truncated.
+            let is_truncated = format == TextFormat::OpenMetrics;
+            return if is_truncated {
+                Err(LineError::Line("data does not end with # EOF".to_owned()))
+            } else {
+                Ok(None)
+            };
         }
         if format == TextFormat::OpenMetrics && self.line == b"# EOF" {
             return self.check_end().map(|()| None);
         }
-        let text = std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
-        line::parse(text, format).map(Some).map_err(LineError::Line)
+        let line = std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
+        line::parse(line, format).map(Some).map_err(LineError::Line)
     }
 
     fn check_end(&mut self) -> Result<(), LineError> {
@@ -295,12 +296,12 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Samples that are stored at a time.
-const BATCH_SERIES_MAX: usize = 10_000;
+/// Samples of a batch.
+const BATCH_SAMPLES_MAX: usize = 10_000;
 const BUFFER_SIZE: usize = 64 << 10;
-/// As large as the largest label set, with room for what is escaped.
+/// The size of the largest label set, with room for escapes.
 const LINE_SIZE_MAX: usize = 2 << 20;
-/// How many times [`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max) a body may be decompressed.
+/// A decompressed body may have this many times [`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max).
 const SIZE_FACTOR: u64 = 64;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::*;
 use crate::admission::{Amounts, Budgets};
 use crate::limits::Limits;
 
-/// Prints what a line says.
+/// Prints a parsed line.
 fn print(text: &str, format: TextFormat) -> String {
     match line::parse(text, format) {
         Err(refused) => format!("! {refused}"),
@@ -55,8 +55,8 @@ fn lines_of_both_formats_are_read() {
         (Text, "a 0x1p1", "! invalid value \"0x1p1\" of a sample"),
         (Text, "1a 1", "! expected a metric name, got \"1a 1\""),
         (Text, "a{b} 1", "! expected = after a label name, got \"} 1\""),
-        (Text, "a{b=c} 1", "! expected a quoted text, got \"c} 1\""),
-        (Text, r#"a{b="c} 1"#, "! a quoted text has no end"),
+        (Text, "a{b=c} 1", "! expected a quoted string, got \"c} 1\""),
+        (Text, r#"a{b="c} 1"#, "! unterminated quoted string"),
         (Text, r#"a{b="c" d="e"} 1"#, "! expected , or } after a label, got \"d=\\\"e\\\"} 1\""),
         (Text, r#"a{"b"} 1"#, "! expected = after a label name, got \"} 1\""),
         (Open, "a 1 1.5", "__name__=a 1 @1500"),
@@ -109,7 +109,7 @@ impl Fixture {
         self.receiver.import(&Origin::default(), text.as_bytes(), &import).map_err(|error| error.to_string())
     }
 
-    /// Series with their samples' times.
+    /// Series with the timestamps of their samples.
     fn contents(&self) -> Vec<String> {
         const ALL: &[Matcher] = &[];
         let mut columns = SampleColumns::default();
@@ -132,7 +132,7 @@ fn samples_metadata_and_exemplars_are_stored_with_extra_labels() {
     let fixture = Fixture::new();
     let text = "# HELP a Help.\n# TYPE a counter\n# UNIT a s\na_total{job=\"x\",b=\"1\"} 1 # {t=\"u\"} 0.5\nb 2 1699999999.5\n# EOF\n";
     let written = fixture.import(text, TextFormat::OpenMetrics, &[("job", "import"), ("z", "")]).unwrap();
-    assert_eq!((written.samples_stored, written.exemplars.stored), (2, 1));
+    assert_eq!((written.stored.total, written.exemplars.stored), (2, 1));
     assert!(written.rejects.is_empty(), "{}", written.rejects);
     assert_eq!(
         fixture.contents(),
@@ -146,7 +146,7 @@ fn samples_metadata_and_exemplars_are_stored_with_extra_labels() {
 }
 
 #[test]
-fn a_bad_line_is_told_with_its_number_and_what_is_stored_before_it() {
+fn the_error_of_an_invalid_line_has_its_number_and_the_samples_stored_before() {
     let fixture = Fixture::new();
     let refused = fixture.import("a 1\nb x\n", TextFormat::Prometheus, &[]).unwrap_err();
     assert_eq!(
@@ -154,11 +154,11 @@ fn a_bad_line_is_told_with_its_number_and_what_is_stored_before_it() {
         "malformed write request: line 2: invalid value \"x\" of a sample; nothing of the body is stored"
     );
     assert!(fixture.contents().is_empty());
-    let many: String = (0..BATCH_SERIES_MAX + 1).map(|i| format!("a{{i=\"{i}\"}} 1\n")).collect();
+    let many: String = (0..BATCH_SAMPLES_MAX + 1).map(|i| format!("a{{i=\"{i}\"}} 1\n")).collect();
     let refused = fixture.import(&(many + "b x\n"), TextFormat::Prometheus, &[]).unwrap_err();
     let expect = "line 10002: invalid value \"x\" of a sample; the first 10000 samples of the body are stored";
     assert!(refused.ends_with(expect), "{refused}");
-    assert_eq!(fixture.contents().len(), BATCH_SERIES_MAX);
+    assert_eq!(fixture.contents().len(), BATCH_SAMPLES_MAX);
     for (text, reason) in [
         ("a 1\n", "line 2: data does not end with # EOF"),
         ("a 1\n# EOF\nb 1\n", "line 2: unexpected data after # EOF"),
@@ -169,7 +169,7 @@ fn a_bad_line_is_told_with_its_number_and_what_is_stored_before_it() {
 }
 
 #[test]
-fn a_line_has_a_bound() {
+fn the_size_of_a_line_is_bounded() {
     let fixture = Fixture::new();
     let text = format!("a 1\nb{{c=\"{}\"}} 1\n", "x".repeat(LINE_SIZE_MAX));
     let refused = fixture.import(&text, TextFormat::Prometheus, &[]).unwrap_err();
@@ -177,7 +177,7 @@ fn a_line_has_a_bound() {
 }
 
 #[test]
-fn a_bad_series_costs_that_series() {
+fn an_invalid_series_rejects_that_series_only() {
     let fixture = Fixture::new();
     let written = fixture.import("a{b=\"1\",b=\"2\"} 1\nc 1\n", TextFormat::Prometheus, &[]).unwrap();
     assert_eq!(
@@ -188,7 +188,7 @@ fn a_bad_series_costs_that_series() {
 }
 
 #[test]
-fn the_scrapes_of_real_exporters_are_read_whole() {
+fn scrapes_of_real_exporters_are_read_completely() {
     let Ok(files) = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/exposition")) else { return };
     let fixture = Fixture::new();
     let mut n_files = 0;
@@ -201,12 +201,7 @@ fn the_scrapes_of_real_exporters_are_read_whole() {
         let text = std::fs::read_to_string(&path).unwrap();
         let n_samples = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).count();
         let written = fixture.import(&text, format, &[("file", &name)]).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(
-            written.samples_stored + written.rejects.n_samples(),
-            n_samples as u64,
-            "{name}: {}",
-            written.rejects
-        );
+        assert_eq!(written.stored.total + written.rejects.n_samples(), n_samples as u64, "{name}: {}", written.rejects);
         n_files += 1;
     }
     eprintln!("{n_files} files");
@@ -226,36 +221,36 @@ fn lines_are_read_one_by_one() {
 }
 
 #[test]
-fn what_is_scarce_in_the_midst_of_a_body_says_what_is_stored_and_the_whole_may_come_again() {
-    let fixture = Fixture::with(Limits { admission_wait: Duration::ZERO, ..Limits::default() });
+fn a_throttled_import_says_what_is_stored_and_may_be_retried() {
+    let fixture = Fixture::with(Limits { queue_timeout: Duration::ZERO, ..Limits::default() });
     let budget = |new_series| Budgets {
         total: Amounts { new_series_per_second: new_series, ..Amounts::default() },
         ..Budgets::default()
     };
-    // The first batch takes a second's worth and more, so that nothing is left for the next one.
+    // The first batch leaves the bucket in debt, so that the next one is throttled.
     fixture.receiver.set_budgets(budget(Some(1)));
     let known = "known 1 1699999999000\n";
     fixture.import(known, TextFormat::Prometheus, &[]).unwrap();
-    let n_samples = BATCH_SERIES_MAX + 5;
+    let n_samples = BATCH_SAMPLES_MAX + 5;
     let mut text = "# HELP m A comment is a line, too.\n".to_owned();
     for i in 0..n_samples {
-        match i < BATCH_SERIES_MAX {
+        match i < BATCH_SAMPLES_MAX {
             true => writeln!(text, "known {i} {}", NOW_MS + i as i64).unwrap(),
             false => writeln!(text, "m{{i=\"{i}\"}} 1 {NOW_MS}").unwrap(),
         }
     }
     let cut = fixture.try_import(&text).unwrap_err();
     assert!(matches!(cut.cause(), WriteError::Throttled { .. }), "{cut:?}");
-    let told = cut.to_string();
-    let n_lines = BATCH_SERIES_MAX + 1;
+    let message = cut.to_string();
+    let n_lines = BATCH_SAMPLES_MAX + 1;
     let expect =
-        format!("the first {n_lines} lines of the body are stored, {BATCH_SERIES_MAX} samples: send all of it");
-    assert!(told.contains(&expect), "{told}");
+        format!("the first {n_lines} lines of the body, {BATCH_SAMPLES_MAX} samples, are stored: retry with all lines");
+    assert!(message.contains(&expect), "{message}");
     assert_eq!(fixture.receiver.stats().requests_throttled.values().sum::<u64>(), 1);
 
     fixture.receiver.set_budgets(budget(None));
     let again = fixture.try_import(&text).unwrap();
-    assert_eq!((again.samples_stored, again.rejects.is_empty()), (n_samples as u64, true));
+    assert_eq!((again.stored.total, again.rejects.is_empty()), (n_samples as u64, true));
     let samples: Vec<_> = fixture.contents().iter().map(|of| of.matches('@').count()).collect();
     assert_eq!(
         (samples.len(), samples.iter().sum::<usize>()),

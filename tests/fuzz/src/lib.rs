@@ -17,7 +17,7 @@ pub use usage::usage_record;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::{Limits, StateFound};
+use varve_ingest::{Limits, LoadOutcome};
 use varve_ingest::ha::Elections;
 use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
 use varve_query::promql::Features;
@@ -57,8 +57,8 @@ pub fn ha_file(input: &[u8]) {
     let head = [&b"VHAP\x01\0\0\0"[..], &crc32c::crc32c(input).to_le_bytes()].concat();
     fs.create(path).and_then(|file| file.append(&[&head, input].concat())).expect("there is room");
     let (_, found) = Elections::open(Arc::clone(&fs), path.to_owned());
-    assert!(!matches!(found, StateFound::Newer(_)), "{found:?}");
-    assert_eq!(Elections::open(fs, path.to_owned()).1, StateFound::Sound);
+    assert!(!matches!(found, LoadOutcome::NewerVersion(_)), "{found:?}");
+    assert_eq!(Elections::open(fs, path.to_owned()).1, LoadOutcome::Valid);
 }
 
 /// Decodes a message of remote write 1.0; the second time into the same batch.

@@ -53,16 +53,9 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
 
 impl Cluster {
     fn of(status: HaCluster) -> Self {
-        let HaCluster { cluster, leader, since_ms, n_changes, standbys, samples_left_out } = status;
+        let HaCluster { cluster, leader, since_ms, n_changes, standbys, samples_deduplicated } = status;
         let standbys = standbys.into_iter().map(Replica::of).collect();
-        Self {
-            cluster,
-            leader: Replica::of(leader),
-            since_ms,
-            changes: n_changes,
-            standbys,
-            samples_deduplicated: samples_left_out,
-        }
+        Self { cluster, leader: Replica::of(leader), since_ms, changes: n_changes, standbys, samples_deduplicated }
     }
 }
 

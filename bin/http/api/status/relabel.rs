@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_ingest::relabel::{Fallen, RuleStats};
+use varve_ingest::relabel::{self, RuleStats};
 
 use crate::http::openapi::described;
 use crate::http::response::success;
@@ -56,16 +56,13 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
 
 impl RelabelRule {
     fn of(stats: RuleStats) -> Self {
-        let RuleStats { name, state, armed, fallen, series, samples, samples_per_second } = stats;
-        let disabled_by_use = fallen.map(|Fallen { at_ms, selector, who }| DisabledByUse { at_ms, selector, who });
-        Self {
-            name,
-            state: state.name().to_owned(),
-            disable_on_use: armed,
-            disabled_by_use,
-            series,
-            samples,
-            samples_per_second,
-        }
+        let RuleStats { name, state, disable_on_use, disabled_by_use, series, samples, samples_per_second } = stats;
+        let disabled_by_use = disabled_by_use.map(|relabel::DisabledByUse { at_ms, selector, who }| DisabledByUse {
+            at_ms,
+            selector,
+            who,
+        });
+        let state = state.name().to_owned();
+        Self { name, state, disable_on_use, disabled_by_use, series, samples, samples_per_second }
     }
 }

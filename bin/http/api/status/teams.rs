@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_ingest::admission::{Amounts, Figures, TeamStatus};
+use varve_ingest::admission::{Amounts, TeamStatus, Usage};
 
 use crate::http::error::ApiError;
 use crate::http::openapi::described;
@@ -22,7 +22,7 @@ described! {
 
 described! {
     /// Current usage.
-    pub(crate) struct TeamFigures {
+    pub(crate) struct TeamUsage {
         active_series: u64,
         /// Average of the last ten full seconds.
         new_series_per_second: u64,
@@ -35,7 +35,7 @@ described! {
     /// Usage of all teams together.
     pub(crate) struct AllTeams {
         maximum: TeamAmounts,
-        used = "use": TeamFigures,
+        used = "use": TeamUsage,
         /// Since the start.
         samples: u64,
         new_series: u64,
@@ -52,9 +52,9 @@ described! {
         /// Its guaranteed share; null is none.
         guaranteed: TeamAmounts,
         maximum: TeamAmounts,
-        used = "use": TeamFigures,
+        used = "use": TeamUsage,
         /// Usage above its guaranteed share.
-        borrowed: TeamFigures,
+        borrowed: TeamUsage,
         samples: u64,
         new_series: u64,
         series_rejected: u64,
@@ -82,8 +82,8 @@ impl From<Amounts> for TeamAmounts {
     }
 }
 
-impl From<Figures> for TeamFigures {
-    fn from(of: Figures) -> Self {
+impl From<Usage> for TeamUsage {
+    fn from(of: Usage) -> Self {
         Self {
             active_series: of.active_series,
             new_series_per_second: of.new_series_per_second,

@@ -48,7 +48,7 @@ pub(super) async fn ingest(
     })?;
     let registration = state.app.active_requests.register(context.clone(), Class::Write, &ctx);
     let permit = state.admit(Class::Write, &state.app.write_context(QUEUE_TIME_MAX)).await;
-    let permit = permit.map_err(|rejected| rejected.rejected_write(settings.admission_status).plain())?;
+    let permit = permit.map_err(|rejected| rejected.rejected_write(settings.queue_timeout_status).plain())?;
     let store = state.app.store().ok_or_else(|| ApiError::stopping().plain())?;
     let app = state.app.clone();
     // Runs to its end even if the sender disconnects: the sender would retry a half-stored request.
@@ -59,7 +59,7 @@ pub(super) async fn ingest(
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
         let release = || permit.borrow_mut().release();
-        let origin = Origin { team: team.as_deref(), begins_to_wait: Some(&release) };
+        let origin = Origin { team: team.as_deref(), on_queued: Some(&release) };
         let written = work(&store.receiver, &origin, &body);
         app.rejects.add(|| context.sender(), &written);
         app.record_end(request, written.as_ref().err().map(ToString::to_string).as_deref());
@@ -67,7 +67,7 @@ pub(super) async fn ingest(
         written
     });
     match written.await {
-        Ok(written) => written.map_err(|error| failed(&error, settings.admission_status)),
+        Ok(written) => written.map_err(|error| failed(&error, settings.queue_timeout_status)),
         Err(_panic_is_logged) => {
             state.app.metrics.panics.inc();
             Err(ApiError::panicked().plain())
@@ -103,8 +103,8 @@ fn unread(error: BodyError) -> ApiError {
     ApiError { kind, ..error }
 }
 
-fn failed(error: &WriteError, admission_status: StatusCode) -> ApiError {
-    let failed = ApiError::of_write(error, admission_status).plain();
+fn failed(error: &WriteError, queue_timeout_status: StatusCode) -> ApiError {
+    let failed = ApiError::of_write(error, queue_timeout_status).plain();
     if failed.kind.is_retryable()
         && let Some(n_suppressed) = FAILED.admit(log_kind(error.cause()), Instant::now())
     {
@@ -118,7 +118,7 @@ fn log_kind(error: &WriteError) -> &'static str {
     use varve_tsdb::Error;
     match error {
         WriteError::Busy { .. } => "busy",
-        WriteError::Throttled { scarce, .. } => scarce.name(),
+        WriteError::Throttled { resource, .. } => resource.name(),
         WriteError::Moved => "moved",
         WriteError::Store(Error::Limit { what, .. }) => what,
         WriteError::Store(Error::Poisoned { .. }) => "poisoned",

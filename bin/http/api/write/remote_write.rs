@@ -42,10 +42,11 @@ struct Counts {
 impl Counts {
     fn of(written: &Written) -> Self {
         // Includes samples dropped by rules and deduplicated ones: a sender would count them as failed otherwise.
-        let all = written.samples_stored + written.samples_dropped + written.samples_left_out;
-        let histograms = written.histograms_stored + written.histograms_dropped + written.histograms_left_out;
+        let mut all = written.stored;
+        all += written.dropped;
+        all += written.deduplicated;
         let exemplars = &written.exemplars;
-        Self { samples: all - histograms, histograms, exemplars: exemplars.stored }
+        Self { samples: all.total - all.histograms, histograms: all.histograms, exemplars: exemplars.stored }
     }
 
     /// Adds the headers of remote write 2.0, which successful and failed responses have.

@@ -1,29 +1,32 @@
-//! The policy in force, with the teams that it knows, the store whose series it counts, and the clock.
+//! The policy in force, the teams that it knows, the store whose series it counts, and the clock.
 //!
 //! Threads: one lock, held for a few steps; a request takes it once for its samples, and once for each series that it
-//! makes. Whoever holds it takes no lock of the store; the other way round is allowed.
+//! creates. It may be taken under locks of the store, never the other way round. Waiters for a rate block on a condition
+//! variable until the bucket has refilled, their deadline, or a change of budgets.
 //!
-//! Crash: nothing is kept. After a start the series of the log belong to the teams of their label; those of teams that
-//! senders name belong to them again with their next sample.
+//! Crash: nothing is persisted. After a start, series of the log belong to the team of their label; those of teams that
+//! senders name belong to them again from their next sample on.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use varve_tsdb::{Db, Labels};
 
 use super::policy::{Active, Policy};
-use super::{Budgets, Refusal, Team, TeamNames, TeamStatus};
+use super::{Budgets, Denied, Team, TeamNames, TeamStatus};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     db: Arc<Db>,
-    began: Instant,
+    started: Instant,
     state: Mutex<State>,
+    /// Notified after a change of budgets.
+    changed: Condvar,
     has_label: AtomicBool,
     bounds_samples: AtomicBool,
-    /// Counts how often a label set may have come to belong to another team.
+    /// How often label sets may have changed their teams.
     generation: AtomicU32,
 }
 
@@ -32,9 +35,11 @@ struct State {
     budgets: Budgets,
     names: TeamNames,
     policy: Policy,
+    /// How often budgets have changed.
+    n_changes: u64,
 }
 
-/// The right to make one series; while it is held, the series counts as there.
+/// The right to create one series. While it is held, the series counts as active.
 #[derive(Debug)]
 pub(crate) struct Grant<'a> {
     ledger: &'a Ledger,
@@ -42,21 +47,22 @@ pub(crate) struct Grant<'a> {
 }
 
 impl Ledger {
-    /// Begins without budgets.
+    /// Starts without budgets.
     pub(crate) fn new(db: Arc<Db>) -> Self {
         let budgets = Budgets::default();
         let policy = Policy::new(&budgets, Duration::ZERO);
         Self {
             db,
-            began: Instant::now(),
-            state: Mutex::new(State { budgets, names: TeamNames::default(), policy }),
+            started: Instant::now(),
+            state: Mutex::new(State { budgets, names: TeamNames::default(), policy, n_changes: 0 }),
+            changed: Condvar::new(),
             has_label: AtomicBool::new(false),
             bounds_samples: AtomicBool::new(false),
             generation: AtomicU32::new(0),
         }
     }
 
-    /// Puts budgets into force. With another label each series is counted for the team that it has under that one.
+    /// Puts budgets into force. If the team label changes, all series are counted anew by it.
     pub(crate) fn set(&self, budgets: Budgets) {
         let now = self.now();
         let mut state = self.state();
@@ -64,7 +70,8 @@ impl Ledger {
         state.policy.set_total(&budgets, now);
         let label = budgets.team_label.clone();
         state.budgets = budgets;
-        let State { budgets, names, policy } = &mut *state;
+        state.n_changes += 1;
+        let State { budgets, names, policy, .. } = &mut *state;
         for (team, name) in names.iter() {
             policy.set(team, budgets.teams.get(&**name).copied(), now);
         }
@@ -75,13 +82,14 @@ impl Ledger {
         self.bounds_samples.store(state.policy.bounds_samples(), Ordering::Relaxed);
         self.has_label.store(label.is_some(), Ordering::Relaxed);
         drop(state);
+        self.changed.notify_all();
         if is_other_label {
             self.db.regroup(label.as_deref(), |name| self.team_named(name).group());
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Tells under which number routes were made; of another one they may name another team.
+    /// Returns how often label sets may have changed their teams. Routes cached under another number do not hold.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
     }
@@ -91,7 +99,7 @@ impl Ledger {
         self.team_in(&mut self.state(), name)
     }
 
-    /// Returns the team that a label set belongs to by its label.
+    /// Returns the team of a label set, by the team label.
     pub(crate) fn team_of(&self, labels: &Labels) -> Team {
         // Fast path: no label is configured.
         if !self.has_label.load(Ordering::Relaxed) {
@@ -106,7 +114,7 @@ impl Ledger {
         if let Some(team) = state.names.find(name) {
             return team;
         }
-        let State { budgets, names, policy } = state;
+        let State { budgets, names, policy, .. } = state;
         let team = names.get(name, |team| policy.is_idle(team, self.db.n_series_of(team.group())));
         if team != Team::OTHER {
             policy.open(team, budgets.teams.get(name).copied(), self.now());
@@ -115,59 +123,74 @@ impl Ledger {
         team
     }
 
-    /// Allows a team one new series.
+    /// Grants a team one new series.
     ///
     /// # Errors
-    /// Why not.
-    pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'_>, Refusal> {
+    /// Why it is denied.
+    pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'_>, Denied> {
         let mut state = self.state();
         let active = Active { team: self.db.n_series_of(team.group()), total: self.db.n_series() };
         state.policy.admit_series(team, active, self.now())?;
         Ok(Grant { ledger: self, team })
     }
 
-    /// Tells whether samples have to be asked for.
+    /// Returns `true` if any budget bounds samples.
     pub(crate) fn bounds_samples(&self) -> bool {
         self.bounds_samples.load(Ordering::Relaxed)
     }
 
-    /// Asks for the samples of a request by team, and calls `refused` for those that have to wait.
-    pub(crate) fn admit_samples(&self, by_team: &[(Team, u64)], mut refused: impl FnMut(Team, Refusal)) {
+    /// Takes the samples of a request from the budgets, by team. Calls `denied` for each team that has to wait.
+    pub(crate) fn admit_samples(&self, by_team: &[(Team, u64)], mut denied: impl FnMut(Team, Denied)) {
         let (mut state, now) = (self.state(), self.now());
         for &(team, n) in by_team {
-            if let Err(refusal) = state.policy.admit_samples(team, n, now) {
-                refused(team, refusal);
+            if let Err(reason) = state.policy.admit_samples(team, n, now) {
+                denied(team, reason);
             }
         }
     }
 
-    /// Takes samples of a team from its budget, whether there is room for them or not.
+    /// Takes samples of a team from its budget, into debt if need be.
     pub(crate) fn charge_samples(&self, team: Team, n: u64) {
         self.state().policy.charge_samples(team, n);
     }
 
-    /// Counts the samples that a request has brought.
+    /// Counts the samples of a request.
     pub(crate) fn count_samples(&self, by_team: &[(Team, u64)]) {
         let (mut state, now) = (self.state(), self.now());
         by_team.iter().for_each(|&(team, n)| state.policy.count_samples(team, n, now));
     }
 
-    /// Tells whether samples that come now are certain to have to wait, whatever request of the team brings them.
+    /// Checks whether samples would be denied now, whatever request brings them. `team` is the team that the sender names.
     ///
     /// # Errors
-    /// Why.
-    pub(crate) fn check_samples(&self, team: Option<Team>) -> Result<(), Refusal> {
-        // Fast path: no budget of samples.
-        if !self.bounds_samples() {
-            return Ok(());
-        }
+    /// Why they would be denied.
+    pub(crate) fn check_samples(&self, team: Option<Team>) -> Result<(), Denied> {
+        // Fast path: no budget bounds samples.
+        if self.bounds_samples() { self.state().check_samples(team, self.now()) } else { Ok(()) }
+    }
+
+    /// Waits until samples would be admitted.
+    ///
+    /// # Errors
+    /// Why they would still be denied at the deadline.
+    pub(crate) fn wait_for_samples(&self, team: Option<Team>, deadline: Instant) -> Result<(), Denied> {
         let mut state = self.state();
-        match team {
-            Some(team) => state.policy.samples_wait(team, self.now()),
-            // A request may be of a team that has a guarantee.
-            None if state.policy.guarantees_samples() => Ok(()),
-            None => state.policy.total_samples_wait(self.now()),
+        loop {
+            let Err(denied) = state.check_samples(team, self.now()) else { return Ok(()) };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let wait = match denied {
+                Denied::Temporary(_, wait) if !left.is_zero() => wait.min(left),
+                _ => return Err(denied),
+            };
+            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Waits until the timeout or a change of budgets.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        let state = self.state();
+        let n_changes = state.n_changes;
+        let _either = self.changed.wait_timeout_while(state, timeout, |state| state.n_changes == n_changes);
     }
 
     /// Returns the name of a team.
@@ -175,7 +198,7 @@ impl Ledger {
         Arc::clone(self.state().names.name(team))
     }
 
-    /// Tells how all together and each team stand, the teams by name.
+    /// Returns the status of all teams together, and of each team by name.
     pub(crate) fn status(&self) -> (TeamStatus, Vec<TeamStatus>) {
         let (mut state, now) = (self.state(), self.now());
         let State { names, policy, .. } = &mut *state;
@@ -190,11 +213,22 @@ impl Ledger {
     }
 
     fn now(&self) -> Duration {
-        self.began.elapsed()
+        self.started.elapsed()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn check_samples(&mut self, team: Option<Team>, now: Duration) -> Result<(), Denied> {
+        match team {
+            Some(team) => self.policy.check_samples(team, now),
+            // The request may be of a team that has a guarantee.
+            None if self.policy.guarantees_samples() => Ok(()),
+            None => self.policy.check_total_samples(now),
+        }
     }
 }
 

@@ -1,40 +1,39 @@
-//! The names of teams, and their numbers.
+//! The names and ids of teams.
 //!
-//! A team gets a number when it is first heard of and keeps it. There are at most [`TEAMS_MAX`]: beyond that a team
-//! without a budget of its own shares [`Team::OTHER`] with all that come after it, until a number is free. It is when
-//! its team has no series any more and no budget.
+//! A team gets an id when it is first seen and keeps it. There are at most [`TEAMS_MAX`] ids. Beyond that, teams without a
+//! budget of their own share [`Team::OTHER`] until an id is free: its team has no series left and no budget.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use varve_tsdb::SeriesGroup;
 
-/// The most teams that are told apart, those included that stand for all others and for none.
+/// Maximum number of teams, including those that stand for all others and for none.
 pub const TEAMS_MAX: usize = 1_000;
-/// Bytes of a team's name; what is longer counts for [`Team::OTHER`].
+/// Maximum size of a team's name; a longer one counts as [`Team::OTHER`].
 pub(super) const NAME_SIZE_MAX: usize = 256;
-/// What [`Team::OTHER`] is called.
+/// The name of [`Team::OTHER`].
 const OTHER_NAME: &str = "(other)";
 
-/// The number of a team.
+/// The id of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Team(u16);
 
 impl Team {
-    /// What belongs to no team.
+    /// No team.
     pub(crate) const NONE: Self = Self(0);
-    /// All teams that there is no number for.
+    /// All teams without an id.
     pub(crate) const OTHER: Self = Self(1);
 
     pub(crate) fn idx(self) -> usize {
         usize::from(self.0)
     }
 
-    pub(crate) fn number(self) -> u16 {
+    pub(crate) fn id(self) -> u16 {
         self.0
     }
 
-    /// Returns the group that the team's series are counted in.
+    /// Returns the group in which the store counts the team's series.
     pub(crate) fn group(self) -> SeriesGroup {
         SeriesGroup::new(self.0).expect("there are fewer teams than groups")
     }
@@ -56,12 +55,12 @@ impl Default for TeamNames {
 }
 
 impl TeamNames {
-    /// Returns the number of a team that is known, or that cannot be given one for its length.
+    /// Returns a known team, or [`Team::OTHER`] if the name is too long.
     pub(crate) fn find(&self, name: &str) -> Option<Team> {
         if name.len() > NAME_SIZE_MAX { Some(Team::OTHER) } else { self.by_name.get(name).copied() }
     }
 
-    /// Returns the number of a team, and gives it one if there is one: the next, or one that `is_free`.
+    /// Returns a team. A new one gets the next id, or one that `is_free`.
     pub(crate) fn get(&mut self, name: &str, is_free: impl Fn(Team) -> bool) -> Team {
         if let Some(team) = self.find(name) {
             return team;
@@ -69,15 +68,15 @@ impl TeamNames {
         let n_names = self.names.len();
         if n_names < TEAMS_MAX {
             self.names.push(Arc::from(""));
-            return self.give(n_names, name);
+            return self.assign(n_names, name);
         }
         match (Team::OTHER.idx() + 1..n_names).find(|&idx| is_free(team(idx))) {
-            Some(idx) => self.give(idx, name),
+            Some(idx) => self.assign(idx, name),
             None => Team::OTHER,
         }
     }
 
-    fn give(&mut self, idx: usize, name: &str) -> Team {
+    fn assign(&mut self, idx: usize, name: &str) -> Team {
         let name: Arc<str> = Arc::from(name);
         let before = std::mem::replace(&mut self.names[idx], Arc::clone(&name));
         if !before.is_empty() {
@@ -107,15 +106,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn teams_keep_their_numbers_and_the_last_share_one() {
+    fn teams_keep_their_ids_and_teams_beyond_the_maximum_share_one() {
         let mut teams = TeamNames::default();
         assert_eq!((teams.get("", |_| false), teams.get("(other)", |_| false)), (Team::NONE, Team::OTHER));
-        let numbers: Vec<_> = (2..TEAMS_MAX).map(|i| teams.get(&i.to_string(), |_| false).idx()).collect();
-        assert_eq!(numbers, (2..TEAMS_MAX).collect::<Vec<_>>());
-        assert_eq!(teams.get("late", |_| false), Team::OTHER);
+        let ids: Vec<_> = (2..TEAMS_MAX).map(|i| teams.get(&i.to_string(), |_| false).idx()).collect();
+        assert_eq!(ids, (2..TEAMS_MAX).collect::<Vec<_>>());
+        assert_eq!(teams.get("newest", |_| false), Team::OTHER);
         assert_eq!(teams.get("7", |_| true).idx(), 7);
         assert_eq!(teams.get(&"x".repeat(257), |_| true), Team::OTHER);
-        assert_eq!(teams.get("late", |team| team.idx() == 7).idx(), 7);
-        assert_eq!((teams.find("7"), &**teams.name(team(7)), teams.names.len()), (None, "late", TEAMS_MAX));
+        assert_eq!(teams.get("newest", |team| team.idx() == 7).idx(), 7);
+        assert_eq!((teams.find("7"), &**teams.name(team(7)), teams.names.len()), (None, "newest", TEAMS_MAX));
     }
 }

@@ -1,4 +1,4 @@
-//! HA pairs on their way through the pipeline.
+//! HA pairs in a receiver.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ impl Pairs {
         self.fixture.receiver.set_ha(Some(settings), &self.elections);
     }
 
-    /// Writes a request; returns how many samples were stored and how many left out.
+    /// Writes a request; returns the number of stored and of deduplicated samples.
     fn write(&self, timeseries: &[TimeSeries]) -> (u64, u64) {
         let written = self.fixture.write(timeseries).unwrap();
         assert!(written.rejects.is_empty(), "{}", written.rejects);
-        (written.samples_stored, written.samples_left_out)
+        (written.stored.total, written.deduplicated.total)
     }
 
     /// All series with the times of their samples after [`T`].
@@ -48,13 +48,13 @@ fn of(cluster: &str, replica: &str, t: i64) -> TimeSeries {
 }
 
 #[test]
-fn one_of_a_pair_is_stored_without_its_name_and_the_other_left_out() {
+fn the_leader_is_stored_without_its_replica_label_and_the_standby_is_deduplicated() {
     let pairs = Pairs::new();
     for t in 0..3 {
         assert_eq!(pairs.write(&[of("c", "a", 10 * t)]), (1, 0));
         assert_eq!(pairs.write(&[of("c", "b", 10 * t + 5)]), (0, 1));
     }
-    // Patience is over at once.
+    // With a timeout of zero the standby takes over at once.
     pairs.set_timeout(Duration::ZERO);
     assert_eq!(pairs.write(&[of("c", "b", 35)]), (1, 0));
     pairs.set_timeout(HOUR);
@@ -62,25 +62,25 @@ fn one_of_a_pair_is_stored_without_its_name_and_the_other_left_out() {
     assert_eq!(pairs.write(&[of("c", "b", 45)]), (1, 0));
     assert_eq!(pairs.contents(), [(r#"{__name__="up", cluster="c"}"#.to_owned(), vec![0, 10, 20, 35, 45])]);
     let [cluster] = &pairs.elections.clusters()[..] else { panic!("one cluster") };
-    assert_eq!((cluster.leader.replica.as_str(), cluster.samples_left_out, cluster.n_changes), ("b", 4, 1));
-    assert_eq!(pairs.fixture.receiver.stats().samples_left_out, 4);
+    assert_eq!((cluster.leader.replica.as_str(), cluster.samples_deduplicated, cluster.n_changes), ("b", 4, 1));
+    assert_eq!(pairs.fixture.receiver.stats().samples_deduplicated, 4);
 }
 
 #[test]
-fn series_of_others_in_a_request_are_taken_for_what_they_are() {
+fn series_of_other_pairs_in_a_request_get_their_own_decisions() {
     let pairs = Pairs::new();
     assert_eq!(pairs.write(&[of("c", "a", 0)]), (1, 0));
     assert_eq!(pairs.write(&[of("d", "b", 0)]), (1, 0));
     let lone = |t: i64| series(&[("__name__", "lone"), ("cluster", "c")], &[(T + t, 1.0)]);
     for t in 1..4 {
-        // Each way round, so that what one request has made known is met in the other.
+        // In both orders, so that each request meets routes that the other has cached.
         assert_eq!(pairs.write(&[of("c", "b", t), of("d", "b", 10 * t), lone(10 * t)]), (2, 1));
         assert_eq!(pairs.write(&[of("d", "a", t), lone(10 * t + 1), of("c", "a", 10 * t + 1)]), (2, 1));
         assert_eq!(pairs.write(&[lone(10 * t + 2), of("c", "b", t), of("d", "a", t)]), (1, 2));
         assert_eq!(pairs.write(&[of("c", "a", 10 * t + 3), of("d", "a", t), lone(10 * t + 3)]), (2, 1));
     }
-    let left_out: Vec<_> = pairs.elections.clusters().iter().map(|of| of.samples_left_out).collect();
-    assert_eq!(left_out, [6, 9]);
+    let deduplicated: Vec<_> = pairs.elections.clusters().iter().map(|of| of.samples_deduplicated).collect();
+    assert_eq!(deduplicated, [6, 9]);
     let lone_times: Vec<_> = (1..4).flat_map(|t| (0..4).map(move |i| 10 * t + i)).collect();
     assert_eq!(
         pairs.contents(),
@@ -93,7 +93,7 @@ fn series_of_others_in_a_request_are_taken_for_what_they_are() {
 }
 
 #[test]
-fn rules_see_what_is_left_and_exemplars_go_the_way_of_their_series() {
+fn rules_see_labels_without_replica_and_exemplars_follow_their_series() {
     use crate::relabel::RelabelConfig;
     let pairs = Pairs::new();
     let from_replica = RelabelConfig {
@@ -109,13 +109,13 @@ fn rules_see_what_is_left_and_exemplars_go_the_way_of_their_series() {
         [series]
     };
     let taken = pairs.fixture.write(&with_exemplar("a", 1)).unwrap();
-    assert_eq!((taken.samples_stored, taken.exemplars.stored), (1, 1));
-    let left_out = pairs.fixture.write(&with_exemplar("b", 2)).unwrap();
-    assert_eq!((left_out.samples_left_out, left_out.exemplars.refused[&ExemplarRefusal::Standby]), (1, 1));
+    assert_eq!((taken.stored.total, taken.exemplars.stored), (1, 1));
+    let standby = pairs.fixture.write(&with_exemplar("b", 2)).unwrap();
+    assert_eq!((standby.deduplicated.total, standby.exemplars.rejected[&ExemplarRejection::Standby]), (1, 1));
 }
 
 #[test]
-fn a_request_of_a_standby_is_checked_all_the_same_and_pairs_can_be_turned_off() {
+fn a_request_of_a_standby_is_checked_too_and_pairs_can_be_disabled() {
     let pairs = Pairs::new();
     assert_eq!(pairs.write(&[of("c", "a", 0)]), (1, 0));
     let mut malformed = request(&[of("c", "b", 1)]);
@@ -124,7 +124,7 @@ fn a_request_of_a_standby_is_checked_all_the_same_and_pairs_can_be_turned_off() 
     malformed[at - 1] = 0x7f;
     assert!(matches!(pairs.fixture.write_message(&malformed), Err(WriteError::Malformed(_))));
     let refused = pairs.fixture.write(&[of("c", "b", 1), series(&[("job", "x")], &[(T, 1.0)])]).unwrap();
-    assert_eq!((refused.rejects.n_samples(), refused.samples_left_out), (1, 1));
+    assert_eq!((refused.rejects.n_samples(), refused.deduplicated.total), (1, 1));
     pairs.fixture.receiver.set_ha(None, &pairs.elections);
     assert_eq!(pairs.write(&[of("c", "b", 1), of("c", "a", 1)]), (2, 0));
     assert_eq!(pairs.contents().len(), 3);

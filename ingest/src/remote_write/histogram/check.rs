@@ -1,6 +1,5 @@
-//! Which histograms are taken: what is refused, in which order and with which words, is said by Validate of Prometheus'
-//! `model/histogram`. Schemas from 9 to 52 are finer than any that is stored and are reduced to 8 before, as its
-//! remote-write receiver does.
+//! Checks of native histograms, in the order and with the messages of `Validate` in Prometheus' `model/histogram`. Schemas
+//! from 9 to 52 are reduced to 8 first, as in its remote-write receiver.
 
 use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
@@ -10,7 +9,7 @@ const SCHEMA_MAX: i32 = 8;
 const SCHEMA_REDUCED_MAX: i32 = 52;
 const SCHEMA_CUSTOM: i32 = CUSTOM_BUCKETS_SCHEMA as i32;
 
-/// Why a histogram is none.
+/// Why a histogram is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidHistogram {
     #[error("histogram's observation count should be at least the number of observations found in the buckets")]
@@ -54,8 +53,7 @@ pub(crate) enum InvalidHistogram {
 
 type Checked<T = ()> = Result<T, InvalidHistogram>;
 
-/// Returns the histogram with its schema, whatever that was before, if it is one. Whole counts that are negative are above
-/// `i64::MAX`.
+/// Checks a histogram and sets its schema. Negative integer counts are above `i64::MAX`.
 pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histogram> {
     if (SCHEMA_MAX + 1..=SCHEMA_REDUCED_MAX).contains(&schema) {
         reduce(&mut histogram, schema.abs_diff(SCHEMA_MAX))?;
@@ -124,7 +122,7 @@ fn check_spans(spans: &[BucketSpan], n_buckets: usize) -> Checked {
     require(n_spanned == n_buckets as u64, InvalidHistogram::SpansBucketsMismatch)
 }
 
-/// Checks positive buckets, and whether the count is that of all buckets.
+/// Checks positive buckets, and that the count is the sum of all buckets.
 fn check_counts(histogram: &Histogram) -> Checked {
     use InvalidHistogram as Invalid;
     match &histogram.counts {
@@ -135,7 +133,7 @@ fn check_counts(histogram: &Histogram) -> Checked {
         HistogramCounts::Integer { count, zero_count, positive, negative } => {
             require(!any_negative(positive), Invalid::NegativeBucketCount)?;
             let n_found = positive.iter().chain(negative).fold(*zero_count, |sum, of| sum.wrapping_add(*of));
-            // What is not a number is in no bucket.
+            // Observations of NaN are in no bucket.
             if histogram.sum.is_nan() {
                 require(n_found <= *count, Invalid::CountNotBigEnough)
             } else {
@@ -157,7 +155,7 @@ fn any_less(counts: &[f64]) -> bool {
     counts.iter().any(|&count| count < 0.0)
 }
 
-/// Merges 2^`finer` neighbouring buckets each into one.
+/// Merges each 2^`finer` neighbouring buckets into one.
 fn reduce(histogram: &mut Histogram, finer: u32) -> Checked {
     let Histogram { counts, positive_spans, negative_spans, .. } = histogram;
     match counts {
@@ -180,7 +178,7 @@ fn reduce_side<T: Copy>(
 ) -> Checked {
     check_spans(spans, counts.len())?;
     let (mut coarse, mut coarse_counts) = (Vec::<BucketSpan>::new(), Vec::<T>::new());
-    // Buckets are as many as counts, and indexes of 32 bits wrap as in Prometheus.
+    // There are as many buckets as counts. 32-bit indexes wrap, as in Prometheus.
     let (mut idx, mut last, mut rest) = (0_i32, 0_i32, counts.iter());
     for span in &*spans {
         idx = idx.wrapping_add(span.offset);
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prometheus_refuses_is_refused() {
+    fn invalid_histograms_have_the_errors_of_prometheus() {
         use InvalidHistogram as Invalid;
         let good = whole(&[1, 2], 2);
         for schema in [-4, 0, 8] {
@@ -282,13 +280,13 @@ mod tests {
     }
 
     #[test]
-    fn finer_schemas_are_reduced_to_the_finest_that_is_stored() {
+    fn finer_schemas_are_reduced_to_the_finest_stored_one() {
         // Buckets 1 to 5 of schema 9 are 1 and 2 | 3 and 4 | 5, which are buckets 1, 2 and 3 of schema 8.
         let reduced = check(whole(&[1, 2, 3, 4, 5], 5), 9).unwrap();
         assert_eq!(reduced.positive_spans, [BucketSpan { offset: 1, length: 3 }]);
         let HistogramCounts::Integer { positive, .. } = &reduced.counts else { panic!("{reduced:?}") };
         assert_eq!((&positive[..], reduced.schema), (&[3, 7, 5][..], 8));
-        // A gap that is left is a span of its own; one that vanishes is not.
+        // A gap that remains starts a span; one that vanishes does not.
         let spans = [(1, 1), (2, 1), (7, 1)].map(|(offset, length)| BucketSpan { offset, length });
         let gaps = Histogram { positive_spans: spans.to_vec(), ..whole(&[1, 2, 3], 3) };
         let reduced = check(gaps, 9).unwrap();

@@ -7,12 +7,12 @@ use super::*;
 use crate::batch::Version;
 use crate::remote_write::message::{self, WriteRequest};
 
-/// What a request says, whoever has decoded it.
+/// The contents of a request, from either decoder.
 #[derive(Debug, PartialEq, Default)]
-struct Told {
+struct Contents {
     /// Labels as pairs, samples as timestamp and bits.
     series: Vec<(Vec<Pair>, Vec<Bits>)>,
-    histograms: Vec<HistogramBits>,
+    histograms: Vec<HistogramNumbers>,
     /// Series, labels, timestamp and bits.
     exemplars: Vec<(usize, Vec<Pair>, Bits)>,
     /// Type, name, help and unit.
@@ -20,60 +20,60 @@ struct Told {
 }
 
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
-/// All numbers of a histogram; of the members of a `oneof` only our decoder knows which one came last, so none of those.
-pub(crate) type HistogramBits = Vec<Vec<u64>>;
+/// All numbers of a histogram except those of a `oneof`: only our decoder knows which member is the last.
+pub(crate) type HistogramNumbers = Vec<Vec<u64>>;
 pub(crate) type Bits = (i64, u64);
 pub(crate) type Family = (i32, Vec<u8>, Vec<u8>, Vec<u8>);
 
-fn ours(message: &[u8]) -> Result<Told, WriteError> {
+fn ours(message: &[u8]) -> Result<Contents, WriteError> {
     let mut batch = DecodedBatch::default();
     decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
-    let mut told = Told::default();
+    let mut contents = Contents::default();
     for (series, samples) in batch.series() {
         check_labels(message, series.labels)?;
         let pairs: Vec<Pair> =
             label_pairs(message, series.labels).map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-        let mut texts = Vec::new();
-        if plain_texts(message, series.labels, &mut texts) {
-            let plain = texts.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        let mut strings = Vec::new();
+        if plain_strings(message, series.labels, &mut strings) {
+            let plain = strings.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
             assert!(plain.eq(pairs.iter().cloned()));
         }
         let samples = samples.samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
-        told.series.push((pairs, samples.collect()));
+        contents.series.push((pairs, samples.collect()));
     }
     for entry in &batch.histograms {
-        let HistogramEntry::Sent(span) = entry else { panic!("{entry:?}") };
-        told.histograms.push(histogram::decode(Reader::over(message, *span), Version::V1)?.told());
+        let HistogramEntry::Encoded(span) = entry else { panic!("{entry:?}") };
+        contents.histograms.push(histogram::decode(Reader::over(message, *span), Version::V1)?.numbers());
     }
     for entry in &batch.exemplars {
         let pairs = label_pairs(message, entry.fields).map(|(name, value)| (name.to_vec(), value.to_vec()));
         let sample = exemplar_sample(message, entry.fields);
         let bits = (sample.timestamp_ms, sample.value.to_bits());
-        told.exemplars.push((entry.series_idx as usize, pairs.collect(), bits));
+        contents.exemplars.push((entry.series_idx as usize, pairs.collect(), bits));
     }
     let text = |span: Span| span.of(message).to_vec();
-    told.families = batch.families.iter().map(|f| (f.kind, text(f.name), text(f.help), text(f.unit))).collect();
-    Ok(told)
+    contents.families = batch.families.iter().map(|f| (f.kind, text(f.name), text(f.help), text(f.unit))).collect();
+    Ok(contents)
 }
 
-fn theirs(message: &[u8]) -> Result<Told, prost::DecodeError> {
+fn theirs(message: &[u8]) -> Result<Contents, prost::DecodeError> {
     let request = WriteRequest::decode(message)?;
-    let mut told = Told::default();
+    let mut contents = Contents::default();
     for (idx, series) in request.timeseries.into_iter().enumerate() {
         let pairs = series.labels.into_iter().map(|label| (label.name, label.value));
         let samples = series.samples.iter().map(|sample| (sample.timestamp, sample.value));
-        told.series.push((pairs.collect(), samples.collect()));
-        told.histograms.extend(series.histograms.iter().map(told_histogram));
+        contents.series.push((pairs.collect(), samples.collect()));
+        contents.histograms.extend(series.histograms.iter().map(histogram_numbers));
         for exemplar in series.exemplars {
             let pairs = exemplar.labels.into_iter().map(|label| (label.name, label.value));
-            told.exemplars.push((idx, pairs.collect(), (exemplar.timestamp, exemplar.value.to_bits())));
+            contents.exemplars.push((idx, pairs.collect(), (exemplar.timestamp, exemplar.value.to_bits())));
         }
     }
-    told.families = request.metadata.into_iter().map(|f| (f.kind, f.metric_family_name, f.help, f.unit)).collect();
-    Ok(told)
+    contents.families = request.metadata.into_iter().map(|f| (f.kind, f.metric_family_name, f.help, f.unit)).collect();
+    Ok(contents)
 }
 
-pub(crate) fn told_histogram(of: &message::Histogram) -> HistogramBits {
+pub(crate) fn histogram_numbers(of: &message::Histogram) -> HistogramNumbers {
     let signed = |numbers: &[i64]| numbers.iter().map(|n| n.cast_unsigned()).collect::<Vec<_>>();
     let doubles = |numbers: &[f64]| numbers.iter().map(|n| n.to_bits()).collect::<Vec<_>>();
     let spans = |spans: &[message::BucketSpan]| {
@@ -92,7 +92,7 @@ pub(crate) fn told_histogram(of: &message::Histogram) -> HistogramBits {
     ]
 }
 
-/// Both decoders must refuse, or tell the same; only groups are ours alone to refuse.
+/// Both decoders must refuse the message, or return the same contents. Only groups are refused by ours alone.
 fn check_same(message: &[u8]) {
     match (ours(message), theirs(message)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
@@ -109,7 +109,7 @@ pub(crate) fn varint(mut value: u64, padding: usize) -> Vec<u8> {
         value >>= 7;
     }
     bytes.push(value as u8);
-    // Senders may write a varint longer than need be.
+    // A varint may be longer than necessary.
     for _ in 0..padding.min(10 - bytes.len()) {
         *bytes.last_mut().unwrap() |= 0x80;
         bytes.push(0);
@@ -156,7 +156,7 @@ fn unknown() -> BoxedStrategy<Vec<u8>> {
     .boxed()
 }
 
-/// A message: fields of these kinds in any order and number, unknown ones between them now and then.
+/// A message of such fields in any order and number, with some unknown ones.
 pub(crate) fn any_message(fields: Vec<(u32, BoxedStrategy<Vec<u8>>)>, len_max: usize) -> BoxedStrategy<Vec<u8>> {
     let fields = proptest::strategy::Union::new_weighted([fields, vec![(1, unknown())]].concat());
     vec(fields, 0..len_max).prop_map(|fields| fields.concat()).boxed()
@@ -190,28 +190,38 @@ fn write_request() -> BoxedStrategy<Vec<u8>> {
     any_message(vec![(8, len(1, time_series)), (2, len(3, family))], 6)
 }
 
+/// Positions, bytes and kinds of damage.
+type Damage = Vec<(Index, u8, u8)>;
+
+pub(crate) fn damage() -> impl Strategy<Value = Damage> {
+    vec((any::<Index>(), any::<u8>(), 0..4u8), 1..4)
+}
+
+pub(crate) fn apply(damage: &Damage, message: &mut Vec<u8>) {
+    for (at, byte, kind) in damage {
+        let at = at.index(message.len() + 1);
+        match kind {
+            0 => message.truncate(at),
+            1 => message.insert(at, *byte),
+            _ if at == message.len() => {}
+            2 => message[at] = *byte,
+            _ => message[at] ^= 1 << (byte % 8),
+        }
+    }
+}
+
 proptest! {
     #[test]
-    fn any_valid_message_tells_what_prost_reads(message in write_request()) {
+    fn any_valid_message_matches_prost(message in write_request()) {
         prop_assert!(theirs(&message).is_ok());
         check_same(&message);
     }
 
     #[test]
-    fn a_damaged_message_is_refused_where_prost_refuses_it(
-        mut message in write_request(),
-        damage in vec((any::<Index>(), any::<u8>(), 0..4u8), 1..4),
+    fn a_damaged_message_is_refused_if_prost_refuses_it(
+        mut message in write_request(), damage in damage(),
     ) {
-        for (at, byte, kind) in damage {
-            let at = at.index(message.len() + 1);
-            match kind {
-                0 => message.truncate(at),
-                1 => message.insert(at, byte),
-                _ if at == message.len() => {}
-                2 => message[at] = byte,
-                _ => message[at] ^= 1 << (byte % 8),
-            }
-        }
+        apply(&damage, &mut message);
         check_same(&message);
     }
 
@@ -222,7 +232,7 @@ proptest! {
 }
 
 #[test]
-fn every_truncation_tells_what_prost_tells() {
+fn every_truncation_matches_prost() {
     let message = WriteRequest {
         timeseries: vec![crate::remote_write::message::series(&[("__name__", "up")], &[(1_700_000_000_000, -0.0)])],
         ..WriteRequest::default()
@@ -235,7 +245,7 @@ fn every_truncation_tells_what_prost_tells() {
 }
 
 #[test]
-fn series_as_most_senders_write_them_and_almost_such_tell_what_prost_tells() {
+fn plain_series_and_similar_ones_match_prost() {
     let times = [0, 1, (1 << 35) - 1, 1 << 35, 1_700_000_000_123, (1 << 42) - 1, 1 << 42, i64::MAX, -1];
     let value_sizes = [0, 1, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 300, 16_370, 16_371];
     for (timestamp, size) in times.iter().flat_map(|&time| value_sizes.map(|size| (time, size))) {
@@ -254,7 +264,7 @@ fn series_as_most_senders_write_them_and_almost_such_tell_what_prost_tells() {
 }
 
 #[test]
-fn a_plain_series_is_one_sample_behind_labels_and_nothing_else() {
+fn a_plain_series_is_labels_followed_by_one_sample() {
     let label = b"\x0a\x06\x0a\x01a\x12\x011";
     let time = b"\x10\x95\x96\x97\x98\x99\x1a";
     let sample = [b"\x12\x10\x0912345678", &time[..]].concat();
@@ -305,8 +315,8 @@ fn equal_label_bytes_have_equal_keys_and_scattered_labels_have_none() {
     assert!(keys[0].is_some() && keys[0] == keys[1] && keys[0] == keys[2]);
     assert!(keys[3].is_some() && keys[3] != keys[0]);
     assert_eq!(keys[4], None);
-    let told = ours(&message).unwrap();
-    assert_eq!(told.series[4], told.series[0]);
+    let contents = ours(&message).unwrap();
+    assert_eq!(contents.series[4], contents.series[0]);
 }
 
 #[test]
@@ -333,16 +343,16 @@ fn counts_over_the_limits_are_too_large() {
 }
 
 #[test]
-fn labels_are_plain_texts_if_they_are_short_ascii_and_nothing_else() {
+fn labels_are_plain_if_they_are_short_ascii_and_nothing_else() {
     let label = |name: &str, value: &str| {
         let (name, value) = (name.to_owned().into_bytes(), value.to_owned().into_bytes());
         message::Label { name, value }
     };
     let plain = |labels: Vec<message::Label>| {
         let message = message::TimeSeries { labels, ..Default::default() }.encode_to_vec();
-        let mut texts = Vec::new();
-        let is_plain = plain_texts(&message, Span::new(0, message.len()), &mut texts);
-        is_plain.then(|| texts.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>())
+        let mut strings = Vec::new();
+        let is_plain = plain_strings(&message, Span::new(0, message.len()), &mut strings);
+        is_plain.then(|| strings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>())
     };
     let of_100 = "x".repeat(100);
     assert_eq!(plain(vec![]), Some(vec![]));

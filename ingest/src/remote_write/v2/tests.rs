@@ -1,6 +1,5 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::Index;
 use prost::Message;
 
 use super::*;
@@ -9,47 +8,48 @@ use crate::remote_write::label_pairs;
 use crate::remote_write::message::Histogram;
 use crate::remote_write::message::v2::{Request, Start, TimeSeries};
 use crate::remote_write::v1::tests::{
-    Bits, HistogramBits, Pair, any_message, double, histogram, len, number, text, told_histogram, varint,
+    Bits, HistogramNumbers, Pair, any_message, apply, damage, double, histogram, histogram_numbers, len, number, text,
+    varint,
 };
 
-/// What a request says, whoever has decoded it.
+/// The contents of a request, from either decoder.
 #[derive(Debug, PartialEq, Default)]
-struct Told {
+struct Contents {
     /// Labels as pairs, samples as timestamp, bits and start.
     series: Vec<(Vec<Pair>, Vec<BitsAndStart>)>,
-    /// With their starts.
-    histograms: Vec<(HistogramBits, i64)>,
+    /// With start timestamps.
+    histograms: Vec<(HistogramNumbers, i64)>,
     /// Series, labels, timestamp and bits.
     exemplars: Vec<(usize, Vec<Pair>, Bits)>,
 }
 
 type BitsAndStart = (i64, u64, i64);
 
-fn ours(message: &[u8]) -> Result<Told, WriteError> {
+fn ours(message: &[u8]) -> Result<Contents, WriteError> {
     let mut batch = DecodedBatch::default();
     decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
     let pairs = |labels| label_pairs(&batch, message, labels).map(|(name, value)| (name.to_vec(), value.to_vec()));
-    let mut told = Told::default();
+    let mut contents = Contents::default();
     for (series, samples) in batch.series() {
         let samples = samples.with_starts().map(|(of, start_ms)| (of.timestamp_ms, of.value.to_bits(), start_ms));
-        told.series.push((pairs(series.labels).collect(), samples.collect()));
+        contents.series.push((pairs(series.labels).collect(), samples.collect()));
     }
     for entry in &batch.histograms {
-        let HistogramEntry::Sent(span) = entry else { panic!("{entry:?}") };
+        let HistogramEntry::Encoded(span) = entry else { panic!("{entry:?}") };
         let sent = histogram::decode(Reader::over(message, *span), Version::V2)?;
-        told.histograms.push((sent.told(), sent.start_ms));
+        contents.histograms.push((sent.numbers(), sent.start_ms));
     }
     for entry in &batch.exemplars {
         let sample = crate::remote_write::v1::exemplar_sample(message, entry.fields);
         let bits = (sample.timestamp_ms, sample.value.to_bits());
-        told.exemplars.push((entry.series_idx as usize, pairs(entry.fields).collect(), bits));
-        // Whatever the labels are.
+        contents.exemplars.push((entry.series_idx as usize, pairs(entry.fields).collect(), bits));
+        // Must not panic, whatever the labels are.
         let _parsed = exemplars::parse(message, &batch, entry);
     }
-    Ok(told)
+    Ok(contents)
 }
 
-fn theirs(message: &[u8]) -> Result<Told, String> {
+fn theirs(message: &[u8]) -> Result<Contents, String> {
     let Request { symbols, timeseries } = Request::decode(message).map_err(|refused| refused.to_string())?;
     let text = |number: u32| symbols.get(number as usize).cloned().ok_or(format!("no symbol {number}"));
     let pairs = |refs: &[u32]| {
@@ -59,28 +59,28 @@ fn theirs(message: &[u8]) -> Result<Told, String> {
         });
         pairs.collect::<Result<Vec<_>, _>>()
     };
-    let mut told = Told::default();
+    let mut contents = Contents::default();
     for (idx, series) in timeseries.into_iter().enumerate() {
         let TimeSeries { labels_refs, samples, histograms, exemplars, metadata } = series;
         let samples = samples.iter().map(|of| (of.timestamp, of.value, of.start_timestamp));
-        told.series.push((pairs(&labels_refs)?, samples.collect()));
+        contents.series.push((pairs(&labels_refs)?, samples.collect()));
         for bytes in histograms {
             let decoded = Histogram::decode(&bytes[..]).and_then(|of| Ok((of, Start::decode(&bytes[..])?)));
             let (histogram, start) = decoded.map_err(|refused| refused.to_string())?;
-            told.histograms.push((told_histogram(&histogram), start.start_timestamp));
+            contents.histograms.push((histogram_numbers(&histogram), start.start_timestamp));
         }
         for exemplar in exemplars {
             let bits = (exemplar.timestamp, exemplar.value.to_bits());
-            told.exemplars.push((idx, pairs(&exemplar.labels_refs)?, bits));
+            contents.exemplars.push((idx, pairs(&exemplar.labels_refs)?, bits));
         }
         for number in metadata.iter().flat_map(|of| [of.help_ref, of.unit_ref]).filter(|number| *number != 0) {
             text(number)?;
         }
     }
-    Ok(told)
+    Ok(contents)
 }
 
-/// Both decoders must refuse, or tell the same; only groups are ours alone to refuse.
+/// Both decoders must refuse the message, or return the same contents. Only groups are refused by ours alone.
 fn check_same(message: &[u8]) {
     match (ours(message), theirs(message)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
@@ -90,7 +90,7 @@ fn check_same(message: &[u8]) {
     }
 }
 
-/// References, mostly to one of the symbols that a request begins with.
+/// References, mostly to existing symbols.
 fn refs() -> BoxedStrategy<Vec<u8>> {
     let number = || prop_oneof![30 => 0..N_SYMBOLS, 1 => any::<u64>()];
     let packed = vec((number(), number()), 0..4);
@@ -112,7 +112,7 @@ fn request() -> BoxedStrategy<Vec<u8>> {
     );
     let symbols = vec(text(4), N_SYMBOLS as usize).prop_map(|symbols| symbols.concat());
     let series = any_message(vec![(8, len(5, time_series))], 6);
-    // Symbols may as well come last.
+    // Symbols may be the last field.
     (symbols, series, any::<bool>()).prop_map(|(a, b, first)| if first { [a, b] } else { [b, a] }.concat()).boxed()
 }
 
@@ -124,25 +124,15 @@ const N_SYMBOLS: u64 = 6;
 
 proptest! {
     #[test]
-    fn any_message_tells_what_prost_reads(message in request()) {
+    fn any_message_matches_prost(message in request()) {
         check_same(&message);
     }
 
     #[test]
-    fn a_damaged_message_is_refused_where_prost_refuses_it(
-        mut message in request(),
-        damage in vec((any::<Index>(), any::<u8>(), 0..4u8), 1..4),
+    fn a_damaged_message_is_refused_if_prost_refuses_it(
+        mut message in request(), damage in damage(),
     ) {
-        for (at, byte, kind) in damage {
-            let at = at.index(message.len() + 1);
-            match kind {
-                0 => message.truncate(at),
-                1 => message.insert(at, byte),
-                _ if at == message.len() => {}
-                2 => message[at] = byte,
-                _ => message[at] ^= 1 << (byte % 8),
-            }
-        }
+        apply(&damage, &mut message);
         check_same(&message);
     }
 
@@ -158,7 +148,7 @@ fn decoded(message: &[u8], limits: &Limits) -> Result<DecodedBatch, WriteError> 
 }
 
 #[test]
-fn equal_texts_have_equal_keys_wherever_their_symbols_are() {
+fn equal_label_sets_have_equal_keys_with_any_symbol_table() {
     let hasher = RouteHasher::new();
     let keys = |symbols: &[&str], refs: &[&[u32]]| {
         let symbols = symbols.iter().map(|text| text.as_bytes().to_vec()).collect();
@@ -175,7 +165,7 @@ fn equal_texts_have_equal_keys_wherever_their_symbols_are() {
 }
 
 #[test]
-fn references_that_lead_nowhere_are_malformed() {
+fn references_to_missing_symbols_are_malformed() {
     let mut request = Request::default();
     request.add(&[("__name__", "up")], &[(1, 1.0, 0)]);
     let refused = |request: &Request| match decoded(&request.encode_to_vec(), &Limits::default()) {
@@ -199,7 +189,7 @@ fn references_that_lead_nowhere_are_malformed() {
 }
 
 #[test]
-fn metadata_is_told_once_for_neighbours_and_by_the_name_of_the_family() {
+fn metadata_is_decoded_once_for_consecutive_series_of_a_family() {
     let mut request = Request::default();
     let help = request.refer("What it is.");
     for (name, kind) in
@@ -249,10 +239,10 @@ fn counts_and_sizes_over_the_limits_are_too_large() {
         request.add(&[], &[]);
     };
     refused(&series, "number of series of 3");
-    // 8,000 bytes of text named by 100 bytes of references.
+    // 100 bytes of references to 8,000 bytes of strings.
     let bomb = |request: &mut Request| {
         request.symbols[1] = vec![b'x'; 100];
         request.timeseries[0].labels_refs = vec![1; 82];
     };
-    refused(&bomb, "size in bytes of label sets with their symbols in place of 8100 exceeds 8000");
+    refused(&bomb, "size in bytes of label sets with resolved symbols of 8100 exceeds the limit of 8000");
 }

@@ -2,11 +2,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::admission::budget::TeamNames;
+use crate::admission::TeamNames;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Teams with a policy, and how many series they have.
+/// Teams with a policy, and their series.
 struct Model {
     policy: Policy,
     teams: Vec<Team>,
@@ -28,8 +28,8 @@ impl Model {
         self.active.iter().sum()
     }
 
-    /// Makes a series.
-    fn make(&mut self, idx: usize, now: Duration) -> Result<(), Refusal> {
+    /// Creates a series.
+    fn create(&mut self, idx: usize, now: Duration) -> Result<(), Denied> {
         let active = Active { team: self.active[idx], total: self.total() };
         self.policy.admit_series(self.teams[idx], active, now)?;
         self.policy.settle_series(self.teams[idx]);
@@ -46,18 +46,18 @@ fn budget(guaranteed: Option<u64>, maximum: Option<u64>) -> TeamBudget {
     TeamBudget { guaranteed: series(guaranteed), maximum: series(maximum) }
 }
 
-/// An hour of three teams. Each line says from which minute on a team wants how many series; what it has beyond that goes.
+/// An hour of three teams: from each minute on, the team wants so many series, and loses what it has beyond.
 const SCRIPT: &[(u64, &str, u64)] = &[
     (0, "a", 800),  // borrows 500
-    (10, "b", 300), // comes back for what is guaranteed to it
+    (10, "b", 300), // returns for its guarantee
     (15, "a", 900), // nothing is left to borrow
-    (20, "a", 400), // half of its series go ...
-    (21, "a", 800), // ... and no more come back than there is room for
-    (25, "c", 300), // gets its guarantee, above that nothing is left
+    (20, "a", 400), // loses half of its series ...
+    (21, "a", 800), // ... and regains only as many as there is room for
+    (25, "c", 300), // gets its guarantee, and nothing above it
     (30, "b", 600),
-    (40, "a", 100), // what it gives back, the others borrow, up to their maxima
-    (50, "a", 400), // gets its guarantee, and what is borrowed stays where it is
-    (55, "b", 0),   // now there is something to borrow, in the next minute
+    (40, "a", 100), // the others borrow what it returns, up to their maxima
+    (50, "a", 400), // gets its guarantee; borrowed series stay
+    (55, "b", 0),   // there is room to borrow, in the next minute
 ];
 
 const HOUR: &str = "\
@@ -92,7 +92,7 @@ fn an_hour_of_borrowing() {
             let of_team = SCRIPT.iter().filter(|(from, team, _)| team == name && *from <= minute);
             let wants = of_team.map(|(_, _, n)| *n).next_back().unwrap_or(0);
             model.active[idx] = model.active[idx].min(wants);
-            while model.active[idx] < wants && model.make(idx, now).is_ok() {}
+            while model.active[idx] < wants && model.create(idx, now).is_ok() {}
         }
         if minute % 5 == 0 || minute == 59 {
             let name = Arc::from("x");
@@ -107,7 +107,7 @@ fn an_hour_of_borrowing() {
 }
 
 #[test]
-fn what_refuses_a_series_is_told() {
+fn the_reason_of_a_denied_series_is_returned() {
     let rate = |per_second| Amounts { new_series_per_second: Some(per_second), ..Amounts::default() };
     let teams = [
         ("full".to_owned(), budget(None, Some(2))),
@@ -117,21 +117,21 @@ fn what_refuses_a_series_is_told() {
     let total = Amounts { active_series: Some(7), new_series_per_second: Some(5), ..Amounts::default() };
     let mut model = Model::new(&Budgets { total, teams: teams.into(), ..Budgets::default() });
     let [full, slow, sure] = [0, 1, 2];
-    assert_eq!([model.make(full, SECOND), model.make(full, SECOND)], [Ok(()); 2]);
-    assert_eq!(model.make(full, SECOND), Err(Refusal::Lasting(Lasting::TeamSeries(2, 2))));
-    assert_eq!(model.make(slow, SECOND), Ok(()));
-    assert_eq!(model.make(slow, SECOND), Err(Refusal::Passing(Scarce::TeamNewSeries, SECOND)));
-    // What is guaranteed is had though nothing is left for all.
-    assert_eq!([model.make(sure, SECOND), model.make(sure, SECOND)][0], Ok(()));
+    assert_eq!([model.create(full, SECOND), model.create(full, SECOND)], [Ok(()); 2]);
+    assert_eq!(model.create(full, SECOND), Err(Denied::Permanent(SeriesLimit::Team { used: 2, limit: 2 })));
+    assert_eq!(model.create(slow, SECOND), Ok(()));
+    assert_eq!(model.create(slow, SECOND), Err(Denied::Temporary(Exhausted::TeamNewSeries, SECOND)));
+    // The guarantee holds although the total is exhausted.
+    assert_eq!([model.create(sure, SECOND), model.create(sure, SECOND)][0], Ok(()));
     model.policy.total.new_series.maximum.as_mut().unwrap().take(10);
-    assert_eq!(model.make(sure, SECOND), Err(Refusal::Passing(Scarce::TotalNewSeries, SECOND)));
-    assert_eq!(model.make(sure, SECOND * 2), Ok(()));
+    assert_eq!(model.create(sure, SECOND), Err(Denied::Temporary(Exhausted::TotalNewSeries, SECOND)));
+    assert_eq!(model.create(sure, SECOND * 2), Ok(()));
     model.active[sure] += 2;
-    assert_eq!(model.make(slow, SECOND * 60), Err(Refusal::Lasting(Lasting::TotalSeries(8, 7))));
+    assert_eq!(model.create(slow, SECOND * 60), Err(Denied::Permanent(SeriesLimit::Total { used: 8, limit: 7 })));
 }
 
 #[test]
-fn a_request_of_any_size_goes_through_and_the_next_one_pays() {
+fn a_request_of_any_size_is_admitted_and_the_next_one_waits() {
     let rate = |per_second| Amounts { samples_per_second: Some(per_second), ..Amounts::default() };
     let sure = TeamBudget { guaranteed: rate(100), maximum: rate(1000) };
     let teams = [("other".to_owned(), TeamBudget::default()), ("sure".to_owned(), sure)];
@@ -141,20 +141,20 @@ fn a_request_of_any_size_goes_through_and_the_next_one_pays() {
     assert!(policy.bounds_samples() && policy.guarantees_samples());
     assert_eq!(policy.admit_samples(other, 600, SECOND), Ok(()));
     let wait = SECOND * 2 + Duration::from_millis(5);
-    assert_eq!(policy.admit_samples(other, 1, SECOND), Err(Refusal::Passing(Scarce::TotalSamples, wait)));
-    assert_eq!(policy.total_samples_wait(SECOND), Err(Refusal::Passing(Scarce::TotalSamples, wait)));
-    // What is guaranteed goes through, once.
+    assert_eq!(policy.admit_samples(other, 1, SECOND), Err(Denied::Temporary(Exhausted::TotalSamples, wait)));
+    assert_eq!(policy.check_total_samples(SECOND), Err(Denied::Temporary(Exhausted::TotalSamples, wait)));
+    // The guarantee is granted, once.
     assert_eq!(policy.admit_samples(sure, 200, SECOND), Ok(()));
     let wait = SECOND + Duration::from_millis(10);
-    assert_eq!(policy.samples_wait(sure, SECOND), Err(Refusal::Passing(Scarce::TotalSamples, wait)));
+    assert_eq!(policy.check_samples(sure, SECOND), Err(Denied::Temporary(Exhausted::TotalSamples, wait)));
     assert_eq!(policy.admit_samples(sure, 5000, SECOND * 3), Ok(()));
     let refused = policy.admit_samples(sure, 1, SECOND * 3);
-    assert!(matches!(refused, Err(Refusal::Passing(Scarce::TeamSamples, _))), "{refused:?}");
+    assert!(matches!(refused, Err(Denied::Temporary(Exhausted::TeamSamples, _))), "{refused:?}");
     assert_eq!(policy.admit_samples(other, 1, SECOND * 3600), Ok(()));
 }
 
 #[test]
-fn rates_of_late_are_told() {
+fn the_rate_is_that_of_the_last_complete_interval() {
     let mut policy = Policy::new(&Budgets::default(), Duration::ZERO);
     let mut rate = |n, at_s| {
         let now = SECOND * at_s;
@@ -170,7 +170,7 @@ fn rates_of_late_are_told() {
     assert_eq!(rate(0, 40), (0, 130));
 }
 
-/// Budgets of three teams whose guarantees are within that of all.
+/// Budgets of three teams whose guarantees are within the total.
 fn budgets() -> impl Strategy<Value = Budgets> {
     let amount = || proptest::option::of(1_u64..40);
     (vec((amount(), amount()), 3), proptest::option::of(0_u64..40)).prop_map(|(teams, spare)| {
@@ -185,9 +185,9 @@ fn budgets() -> impl Strategy<Value = Budgets> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A team wants so many series more.
+    /// A team wants this many more series.
     Want(usize, u64),
-    /// So many of its series go.
+    /// A team loses this many series.
     Lose(usize, u64),
 }
 
@@ -200,7 +200,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn maxima_and_guarantees_hold_and_nothing_is_taken(budgets in budgets(), steps in vec(step(), 1..40)) {
+    fn maxima_and_guarantees_hold(budgets in budgets(), steps in vec(step(), 1..40)) {
         prop_assert_eq!(budgets.check(), Ok(()));
         let mut model = Model::new(&budgets);
         let own: Vec<TeamBudget> = budgets.teams.values().copied().collect();
@@ -210,7 +210,7 @@ proptest! {
                 Step::Lose(idx, n) => model.active[idx] = model.active[idx].saturating_sub(n),
                 Step::Want(idx, n) => for _ in 0..n {
                     let (of_team, total) = (model.active[idx], model.total());
-                    let made = model.make(idx, Duration::ZERO);
+                    let made = model.create(idx, Duration::ZERO);
                     let is_below_max = own[idx].maximum.active_series.is_none_or(|maximum| of_team < maximum);
                     let is_guaranteed = own[idx].guaranteed.active_series.is_some_and(|guaranteed| of_team < guaranteed);
                     prop_assert_eq!(made.is_ok(), is_below_max && (is_guaranteed || total < total_max), "{:?}", made);
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn reserved_series_count_as_there(maximum in 1_u64..20, n_made in 0_u64..30) {
+    fn granted_series_count_as_active(maximum in 1_u64..20, n_made in 0_u64..30) {
         let budgets = Budgets {
             teams: [("a".to_owned(), budget(None, Some(maximum)))].into(),
             ..Budgets::default()
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rate_is_kept_on_average(rate in 1_u64..1000, asks in vec((0_u64..2000, 0_u64..500), 1..100)) {
+    fn a_rate_holds_on_average(rate in 1_u64..1000, asks in vec((0_u64..2000, 0_u64..500), 1..100)) {
         let amounts = Amounts { samples_per_second: Some(rate), ..Amounts::default() };
         let budgets = Budgets { total: amounts, ..Budgets::default() };
         let mut policy = Policy::new(&budgets, Duration::ZERO);
@@ -250,7 +250,7 @@ proptest! {
                 n_before_last += n_last;
                 n_last = n;
             }
-            // A second's worth is there at the beginning, and the last one may leave a debt.
+            // A full bucket holds one second, and the last request may leave a debt.
             prop_assert!(n_before_last <= rate * now_ms / 1000 + rate);
         }
     }

@@ -1,28 +1,28 @@
-//! A rate, kept by a bucket of tokens.
+//! A token bucket.
 //!
-//! The bucket holds a second's worth. Who finds a whole token in it may take as many as it needs and leaves a debt, which
-//! the next one waits for: a request of any size goes through at some time, and on average the rate is kept.
+//! The bucket holds the tokens of one second. A request that finds a whole token may take any number and leave a debt,
+//! which later requests wait for: a request of any size gets through, and the rate holds on average.
 
 use std::time::Duration;
 
-/// One token in the unit that balances are kept in: a rate in tokens a second times microseconds gives exact ones.
+/// A token in the unit of balances: tokens per second times microseconds, which is exact.
 const TOKEN: i128 = 1_000_000;
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     rate: u64,
     balance: i128,
     filled_at: Duration,
 }
 
-impl Bucket {
-    /// Makes a full bucket for `rate` tokens a second.
+impl TokenBucket {
+    /// Creates a full bucket of `rate` tokens a second.
     pub(super) fn new(rate: u64, now: Duration) -> Self {
         Self { rate, balance: i128::from(rate) * TOKEN, filled_at: now }
     }
 
-    /// Returns how long it takes until there is a whole token; nothing if there is one.
+    /// Returns how long it takes until the bucket has a whole token; zero if it has one.
     pub(super) fn wait(&mut self, now: Duration) -> Duration {
         self.fill(now);
         let missing = (TOKEN - self.balance).max(0);
@@ -30,7 +30,7 @@ impl Bucket {
         Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// Takes tokens, whether they are there or not.
+    /// Takes tokens, into debt if need be.
     pub(super) fn take(&mut self, n: u64) {
         self.balance -= i128::from(n) * TOKEN;
     }
@@ -51,15 +51,15 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_second_is_there_at_once_and_debts_are_paid_off() {
-        let mut bucket = Bucket::new(10, SECOND);
+    fn a_full_bucket_holds_a_second_and_debts_are_refilled() {
+        let mut bucket = TokenBucket::new(10, SECOND);
         bucket.take(9);
         assert_eq!(bucket.wait(SECOND), Duration::ZERO);
         bucket.take(21);
-        // Twenty are owed, and one must be there.
+        // A debt of twenty, and a whole token.
         assert_eq!(bucket.wait(SECOND), Duration::from_millis(2_100));
         assert_eq!(bucket.wait(SECOND * 2), Duration::from_millis(1_100));
-        // Time that goes back is no time.
+        // A clock that goes back adds nothing.
         assert_eq!(bucket.wait(SECOND), Duration::from_millis(1_100));
         assert_eq!(bucket.wait(Duration::from_millis(3_100)), Duration::ZERO);
         bucket.take(1);
@@ -67,8 +67,8 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_second_is_kept() {
-        let mut bucket = Bucket::new(3, Duration::ZERO);
+    fn a_bucket_overflows_at_one_second() {
+        let mut bucket = TokenBucket::new(3, Duration::ZERO);
         assert_eq!(bucket.wait(SECOND * 1000), Duration::ZERO);
         bucket.take(3);
         assert_eq!(bucket.wait(SECOND * 1000), Duration::from_micros(333_334));

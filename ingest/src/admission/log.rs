@@ -1,0 +1,52 @@
+//! Waiting for a log whose disk is full.
+//!
+//! A file system does not notify anybody of free space: the log learns of it by writing. So one waiter at a time retries
+//! the write, every [`RETRY_INTERVAL`], and wakes the others when it succeeds.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use varve_tsdb::{Db, Error};
+
+use crate::error::WriteError;
+
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Lets requests pass while the log takes appends.
+#[derive(Debug)]
+pub(super) struct LogGate {
+    db: Arc<Db>,
+    retrying: Mutex<()>,
+    writable: Condvar,
+}
+
+impl LogGate {
+    pub(super) fn new(db: Arc<Db>) -> Self {
+        Self { db, retrying: Mutex::default(), writable: Condvar::new() }
+    }
+
+    /// Waits until the log takes appends.
+    ///
+    /// # Errors
+    /// [`WriteError::Store`] if its disk is still full at the deadline, or if the log has failed for good.
+    pub(super) fn pass_until(&self, deadline: Instant) -> Result<(), WriteError> {
+        // Fast path: no write has failed.
+        if let Ok(()) = self.db.ready() {
+            return Ok(());
+        }
+        let mut retrying = self.retrying.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match self.db.ready() {
+                Err(Error::Io { .. }) if Instant::now() < deadline => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let wait = self.writable.wait_timeout(retrying, RETRY_INTERVAL.min(left));
+                    retrying = wait.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                ready => {
+                    self.writable.notify_all();
+                    return Ok(ready?);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Queue slots: how many requests may wait while they hold a decoded body, and how many bytes these hold.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bounds of the queue, and its present length.
+#[derive(Debug)]
+pub(super) struct Queue {
+    length: Mutex<Length>,
+    max: Length,
+}
+
+/// The requests in a queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Length {
+    pub(super) n_requests: usize,
+    pub(super) size_bytes: usize,
+}
+
+/// A request's place in the queue, released on drop.
+#[derive(Debug)]
+pub(super) struct QueueSlot<'a> {
+    queue: &'a Queue,
+    size: usize,
+}
+
+impl Queue {
+    pub(super) fn new(max: Length) -> Self {
+        Self { length: Mutex::default(), max }
+    }
+
+    /// Reserves a slot for a request of `size` bytes; `None` if the queue is full. An empty queue takes a request of any
+    /// size.
+    pub(super) fn reserve(&self, size: usize) -> Option<QueueSlot<'_>> {
+        let mut length = self.lock();
+        let is_full =
+            length.n_requests >= self.max.n_requests || length.size_bytes.saturating_add(size) > self.max.size_bytes;
+        if is_full && length.n_requests > 0 {
+            return None;
+        }
+        length.n_requests += 1;
+        length.size_bytes += size;
+        Some(QueueSlot { queue: self, size })
+    }
+
+    pub(super) fn length(&self) -> Length {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Length> {
+        self.length.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for QueueSlot<'_> {
+    fn drop(&mut self) {
+        let mut length = self.queue.lock();
+        length.n_requests -= 1;
+        length.size_bytes -= self.size;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_is_bounded_in_requests_and_bytes() {
+        let queue = Queue::new(Length { n_requests: 2, size_bytes: 100 });
+        let large = queue.reserve(1000).unwrap();
+        assert_eq!(queue.length(), Length { n_requests: 1, size_bytes: 1000 });
+        assert!(queue.reserve(1).is_none());
+        drop(large);
+        let (_a, b) = (queue.reserve(60).unwrap(), queue.reserve(40).unwrap());
+        assert!(queue.reserve(0).is_none());
+        drop(b);
+        assert!(queue.reserve(41).is_none() && queue.reserve(40).is_some());
+    }
+}

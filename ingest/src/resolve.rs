@@ -1,0 +1,184 @@
+//! From an encoded label set to its route: parsed, deduplicated, relabelled and looked up in the store.
+//!
+//! Used by `request` for series that the route cache does not have, and by `append` for series that have moved. Creates
+//! no series. A route that also holds for later requests is cached.
+
+use std::cell::RefCell;
+
+use varve_tsdb::{Db, Labels, SeriesHandle};
+
+use crate::admission::{Ledger, Team};
+use crate::append::Source;
+use crate::batch::{DecodedBatch, SeriesEntry, Version};
+use crate::error::WriteError;
+use crate::ha::{Deduplication, HaContext};
+use crate::label_set;
+use crate::limits::Limits;
+use crate::outcome::{ExemplarRejection, Reason};
+use crate::relabel::{ActiveRules, Attribution, Relabeled};
+use crate::remote_write::{LabelPairs, label_pairs, v1};
+use crate::route::{Route, RouteCache, Scope};
+
+/// A decoded request, and what decides about its series.
+pub(crate) struct Resolver<'a> {
+    pub(crate) db: &'a Db,
+    pub(crate) limits: &'a Limits,
+    pub(crate) cache: &'a RouteCache,
+    pub(crate) rules: &'a ActiveRules,
+    pub(crate) ha: &'a HaContext<'a>,
+    pub(crate) budgets: &'a Ledger,
+    /// The team that the sender names.
+    pub(crate) team: Option<Team>,
+    /// What the routes of the request depend on.
+    pub(crate) scope: Scope,
+    pub(crate) message: &'a [u8],
+    pub(crate) batch: &'a DecodedBatch,
+    /// Reused memory for the labels of one series.
+    pub(crate) strings: RefCell<Vec<(&'a str, &'a str)>>,
+}
+
+/// A resolved label set.
+pub(crate) enum Resolved {
+    Route(Route),
+    /// The store does not have the series.
+    New(NewSeries),
+}
+
+/// A series that the store does not have.
+pub(crate) struct NewSeries {
+    pub(crate) labels: Labels,
+    pub(crate) team: Team,
+    /// The rules that matched its labels.
+    rules: Vec<u16>,
+    /// Its route may be cached.
+    pub(crate) is_cacheable: bool,
+}
+
+impl NewSeries {
+    /// Returns the team and the rules that its samples count for, and counts the series for the rules.
+    pub(crate) fn attribution(&self, rules: &ActiveRules) -> Attribution {
+        rules.attributions.of(self.team, &self.rules)
+    }
+}
+
+impl<'a> Resolver<'a> {
+    /// Checks the labels that the cache does not know, before anything is stored.
+    ///
+    /// # Errors
+    /// [`WriteError::Malformed`].
+    pub(crate) fn check_unknown(&self, routes: &[Option<Route>]) -> Result<(), WriteError> {
+        // The decoder of version 2.0 checks all references.
+        let series = if self.is_v2() { &[][..] } else { &self.batch.series };
+        for (series, _) in series.iter().zip(routes).filter(|(_, route)| route.is_none()) {
+            v1::check_labels(self.message, series.labels)?;
+        }
+        Ok(())
+    }
+
+    /// Resolves the labels of a series.
+    pub(crate) fn resolve(&self, series: &SeriesEntry) -> Resolved {
+        let (route, is_cacheable) = match self.labels(series).map(|labels| self.ha.deduplicate(labels)) {
+            Ok(Deduplication::Store { labels, is_cacheable }) => match self.relabel(labels, is_cacheable) {
+                Resolved::Route(route) => (route, is_cacheable),
+                new @ Resolved::New(_) => return new,
+            },
+            Ok(Deduplication::Standby) => (Route::Standby, false),
+            Ok(Deduplication::Reject(reason)) => (Route::Rejected(reason), false),
+            Err(reason) => (Route::Rejected(reason), self.ha.uses_route_cache()),
+        };
+        Resolved::Route(self.cache(series, route, is_cacheable))
+    }
+
+    /// Relabels a label set and looks the result up.
+    fn relabel(&self, labels: Labels, is_cacheable: bool) -> Resolved {
+        let mut rules = Vec::new();
+        Resolved::Route(match self.rules.rules.apply(labels, &mut rules) {
+            Relabeled::Invalid(invalid) => Route::Rejected(label_set::reason(&invalid)),
+            Relabeled::Dropped => Route::Dropped(self.rules.attributions.of(Team::NONE, &rules)),
+            Relabeled::Labels(labels) => match label_set::check(labels) {
+                Err(reason) => Route::Rejected(reason),
+                Ok(labels) => {
+                    let team = self.team.unwrap_or_else(|| self.budgets.team_of(&labels));
+                    let series = NewSeries { labels, team, rules, is_cacheable };
+                    match self.db.find_for(&series.labels, team.group()) {
+                        Some(handle) => Route::Series(handle, series.attribution(self.rules)),
+                        None => return Resolved::New(series),
+                    }
+                }
+            },
+        })
+    }
+
+    /// Caches a route if it holds for later requests, and returns it.
+    pub(crate) fn cache(&self, series: &SeriesEntry, route: Route, is_cacheable: bool) -> Route {
+        if let Some(key) = series.key.filter(|_| is_cacheable) {
+            self.cache.insert(key.under(self.scope), route);
+        }
+        route
+    }
+
+    /// Returns the series that the exemplars of a series go to. The samples of the request have created it, if it had any.
+    pub(crate) fn handle(&self, route: Option<Route>, series_idx: u32) -> Result<SeriesHandle, ExemplarRejection> {
+        let unknown = ExemplarRejection::UnknownSeries;
+        match route {
+            Some(Route::Series(handle, _)) => Ok(handle),
+            Some(Route::Dropped(_)) => Err(ExemplarRejection::Dropped),
+            Some(Route::Standby) => Err(ExemplarRejection::Standby),
+            Some(Route::Rejected(_)) => Err(unknown),
+            None => {
+                let labels = self.labels(&self.batch.series[series_idx as usize]).map_err(|_| unknown)?;
+                let labels = match self.ha.deduplicate(labels) {
+                    Deduplication::Store { labels, .. } => labels,
+                    Deduplication::Standby => return Err(ExemplarRejection::Standby),
+                    Deduplication::Reject(_) => return Err(unknown),
+                };
+                match self.rules.rules.apply(labels, &mut Vec::new()) {
+                    Relabeled::Labels(labels) => self.db.find(&labels).ok_or(unknown),
+                    Relabeled::Dropped => Err(ExemplarRejection::Dropped),
+                    Relabeled::Invalid(_) => Err(unknown),
+                }
+            }
+        }
+    }
+
+    /// Parses and checks the labels of a series.
+    pub(crate) fn labels(&self, series: &SeriesEntry) -> Result<Labels, Reason> {
+        let strings = &mut *self.strings.borrow_mut();
+        // Fast path: labels as most senders encode them.
+        if !self.is_v2() && v1::plain_strings(self.message, series.labels, strings) {
+            return label_set::parse_strings(strings, self.limits);
+        }
+        label_set::parse(self.pairs(series), self.limits, strings)
+    }
+
+    pub(crate) fn pairs(&self, series: &SeriesEntry) -> LabelPairs<'a> {
+        label_pairs(self.batch, self.message, series.labels)
+    }
+
+    pub(crate) fn is_v2(&self) -> bool {
+        self.batch.version == Version::V2
+    }
+}
+
+impl Source for Resolver<'_> {
+    fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError> {
+        match self.resolve(&self.batch.series[series_idx as usize]) {
+            Resolved::Route(Route::Series(handle, _)) => Ok(Some(handle)),
+            Resolved::Route(Route::Dropped(_) | Route::Standby | Route::Rejected(_)) => Err(WriteError::Moved),
+            // It was evicted from the store; the next pass creates it again.
+            Resolved::New(_) => Ok(None),
+        }
+    }
+
+    fn find(&self, series_idx: u32) -> Option<SeriesHandle> {
+        self.handle(None, series_idx).ok()
+    }
+
+    fn print(&self, series_idx: u32) -> String {
+        label_set::print(self.pairs(&self.batch.series[series_idx as usize]))
+    }
+
+    fn reports_exemplars(&self) -> bool {
+        self.is_v2()
+    }
+}
