@@ -1,4 +1,4 @@
-//! Section `otlp`: how OpenTelemetry's metrics are translated. Keys, defaults and errors are Prometheus'.
+//! Section `otlp`: the translation of OpenTelemetry metrics. Keys, defaults and errors are Prometheus'.
 
 use std::collections::BTreeSet;
 
@@ -6,27 +6,27 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use varve_ingest::otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 
-/// What the section says.
+/// The section as written.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OtlpConfig {
-    /// All attributes of a resource become labels of its series. Default false.
+    /// All resource attributes become labels. Default false.
     promote_all_resource_attributes: bool,
-    /// These attributes of a resource become labels of its series. Default none.
+    /// Resource attributes that become labels. Default none.
     promote_resource_attributes: Vec<String>,
-    /// These do not, where all others do. Default none.
+    /// Resource attributes that do not become labels if all others do. Default none.
     ignore_resource_attributes: Vec<String>,
-    /// What becomes of names. Default `UnderscoreEscapingWithSuffixes`.
+    /// The translation of names. Default `UnderscoreEscapingWithSuffixes`.
     translation_strategy: String,
-    /// `target_info` has the attributes that `job` and `instance` are made of. Default false.
+    /// `target_info` keeps the attributes that `job` and `instance` are derived from. Default false.
     keep_identifying_resource_attributes: bool,
-    /// Histograms of explicit bounds become native ones. Default false.
+    /// Histograms with explicit bounds become native ones. Default false.
     convert_histograms_to_nhcb: bool,
     /// Name, version, schema URL and attributes of a scope become labels. Default false.
     promote_scope_metadata: bool,
-    /// `key` is put before a label name that begins with one underscore. Default true.
+    /// A label name with one leading underscore gets the prefix `key`. Default true.
     label_name_underscore_sanitization: bool,
-    /// Underscores that follow each other stay. Default true.
+    /// Consecutive underscores are preserved. Default true.
     label_name_preserve_multiple_underscores: bool,
 }
 
@@ -50,7 +50,7 @@ impl OtlpConfig {
     /// Returns the settings; `lookback_ms` is that of queries.
     ///
     /// # Errors
-    /// What Prometheus refuses.
+    /// What Prometheus refuses too.
     pub(crate) fn settings(&self, lookback_ms: i64) -> Result<OtlpSettings> {
         Ok(OtlpSettings {
             translation_strategy: self.strategy()?,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_checked_as_prometheus_checks_them() {
+    fn settings_are_checked_like_prometheus() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         check("{}", Ok(PromotedAttributes::Only(set(&[]))));
         check("promote_resource_attributes: [' a ', b]", Ok(PromotedAttributes::Only(set(&["a", "b"]))));

@@ -1,5 +1,5 @@
-//! OTLP: requests of all types of metrics are sent to Varve and to a real Prometheus, with the same settings, and both must
-//! store the same.
+//! OTLP: Varve and a real Prometheus with the same settings get requests with metrics of all types, and must store the
+//! same.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -26,7 +26,7 @@ const SETTINGS: [&str; 7] = [
 ];
 
 #[test]
-fn what_is_sent_is_stored_as_a_real_prometheus_stores_it() {
+fn requests_are_stored_like_in_a_real_prometheus() {
     if missing(&["prometheus"]) || !takes_otlp() {
         return;
     }
@@ -48,7 +48,7 @@ fn what_is_sent_is_stored_as_a_real_prometheus_stores_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Tells whether the Prometheus on the PATH has been built with its OTLP receiver, which some distributions leave out.
+/// Returns `true` if the Prometheus on the PATH has an OTLP receiver; some distributions build it without.
 fn takes_otlp() -> bool {
     let help = Command::new("prometheus").arg("--help").output().expect("run prometheus");
     let takes = [help.stdout, help.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("otlp-receiver"));
@@ -69,7 +69,7 @@ fn send(http: &Http, request: &Request) -> Answer {
     http.post("/api/v1/otlp/v1/metrics", &[("Content-Type", "application/x-protobuf")], &request.encode_to_vec())
 }
 
-/// Returns all samples and exemplars, a line each, sorted.
+/// Returns all samples and exemplars as sorted lines.
 fn contents(http: &Http, now_s: u64) -> Vec<String> {
     let time = (now_s + 1).to_string();
     let samples = http.query("/api/v1/query", &[("query", "{__name__=~\".+\"}[1h]"), ("time", &time)]).data();
@@ -91,7 +91,7 @@ fn difference(settings: &str, ours: &[String], theirs: &[String]) -> Vec<String>
 }
 
 #[test]
-fn metrics_of_all_types_become_the_series_that_the_specification_says() {
+fn metrics_of_all_types_become_the_specified_series() {
     let server = server("{promote_resource_attributes: [host.name]}");
     send(server.http(), &request(1_700_000_000)).expect_status(200);
     let stored = contents(server.http(), 1_700_000_000).join("\n");
@@ -117,7 +117,7 @@ fn metrics_of_all_types_become_the_series_that_the_specification_says() {
 }
 
 #[test]
-fn what_cannot_be_translated_is_told_and_the_rest_is_stored() {
+fn untranslatable_data_points_are_rejected_and_the_others_stored() {
     let server = server("{}");
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs();
     let delta = Sum { points: vec![number(now_s, 1.0)], temporality: DELTA, is_monotonic: true };
@@ -136,7 +136,7 @@ fn what_cannot_be_translated_is_told_and_the_rest_is_stored() {
 }
 
 #[test]
-fn other_content_and_damage_are_refused_whole() {
+fn other_content_types_and_damaged_bodies_are_refused() {
     let server = server("{}");
     let http = server.http();
     let path = "/api/v1/otlp/v1/metrics";
@@ -179,7 +179,7 @@ fn exemplar(time_s: u64, value: f64) -> Exemplar {
     }
 }
 
-/// Returns a request of all types, with names and units that are hard to translate.
+/// Returns a request with metrics of all types, and names and units that are hard to translate.
 fn request(now_s: u64) -> Request {
     let identity = vec![
         ("service.name", text("shop")),
@@ -190,7 +190,7 @@ fn request(now_s: u64) -> Request {
         ("port", Value::Int(80)),
     ];
     let mut request = resource([gauges(now_s), sums(now_s), histograms(now_s)].concat(), identity);
-    // A resource that says nothing but who it is has no target_info; one without identity neither.
+    // A resource with identifying attributes only, or without them, gets no target_info.
     let gauge = |name: &str| metric(name, "", Data::Gauge(Gauge { points: vec![number(now_s, 5.0)] }));
     request.resources.extend(resource(vec![gauge("plain")], vec![("service.name", text("bare"))]).resources);
     request.resources.extend(resource(vec![gauge("anonymous")], vec![("host.name", text("h2"))]).resources);

@@ -1,30 +1,30 @@
-//! How much may come in, of all and of a team: keys `budget`, `teams` and `team_maximum` of section `ingest`.
+//! Budgets: keys `budget`, `teams` and `team_maximum` of section `ingest`.
 
 use serde::{Deserialize, Serialize};
 use varve_ingest::admission::{Amounts, TeamBudget};
 
-/// What may be had; any number of what is not named.
+/// The amounts of a budget; a missing key is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct AmountsConfig {
-    /// Series in memory. From 1 to 10^12, as for the others.
+    /// Series in memory. From 1 to 10^12, like the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     active_series: Option<u64>,
-    /// Series made in a second.
+    /// Series created per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_series_per_second: Option<u64>,
-    /// Samples that come in a second.
+    /// Samples received per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     samples_per_second: Option<u64>,
 }
 
-/// What a team may have.
+/// The budget of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TeamConfig {
-    /// What it always gets. Default nothing.
+    /// What the team always gets. Default nothing.
     guaranteed: AmountsConfig,
-    /// What it never exceeds. Default any number.
+    /// What the team never exceeds. Default unlimited.
     maximum: AmountsConfig,
 }
 

@@ -1,4 +1,4 @@
-//! Section `ingest.ha`: pairs of Prometheus servers that scrape the same.
+//! Section `ingest.ha`: pairs of Prometheus servers that scrape the same targets.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use varve_tsdb::labels::METRIC_NAME;
 
 use crate::config::{duration, print};
 
-/// By which labels pairs are known. The defaults are the external labels that the Prometheus operator sets.
+/// The labels of HA pairs. The defaults are the external labels of the Prometheus operator.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HaConfig {
-    /// The label that both of a pair have alike. Default prometheus.
+    /// The label whose value the replicas of a pair share. Default `prometheus`.
     cluster_label: String,
-    /// The label that tells them apart, which is taken off. Default prometheus_replica.
+    /// The label that tells the replicas apart, removed before storing. Default `prometheus_replica`.
     replica_label: String,
-    /// How long nothing has to come of the one that is stored until the other one is. Default 30s; from 1s to 1h.
+    /// How long the leader may be silent before another replica takes over. Default 30s; from 1s to 1h.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     failover_timeout: Duration,
 }
