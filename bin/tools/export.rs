@@ -1,4 +1,4 @@
-//! `varve tsdb export`: from a data directory of Varve to Prometheus' blocks.
+//! `varve tsdb export`: exports a data directory of Varve to Prometheus' blocks.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,15 +17,15 @@ use crate::tools::wal::{self, Verdict, parse_label, time};
 /// Arguments of `varve tsdb export`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExportArgs {
-    /// Varve's data directory, which no server has open
+    /// Varve's data directory; no server may have it open
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(crate) path: PathBuf,
 
-    /// Folder for the blocks; made if need be
+    /// Folder for the blocks; created if needed
     #[arg(long, value_name = "DIR")]
     pub(crate) to_blocks: PathBuf,
 
-    /// Series of this selector alone
+    /// Only series that match this selector
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
 
@@ -37,12 +37,12 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) end: Option<i64>,
 
-    /// External label for the Thanos section of meta.json; may be repeated
+    /// External label for the Thanos section of meta.json; repeatable
     #[arg(long = "external-label", value_name = "NAME=VALUE", value_parser = parse_label)]
     pub(crate) external_labels: Vec<(String, String)>,
 }
 
-/// Writes the samples of a data directory to Prometheus' blocks.
+/// Exports the samples of a data directory.
 pub(crate) fn export(args: &ExportArgs) -> ExitCode {
     wal::exit_code(run(args))
 }

@@ -44,7 +44,7 @@ fn imports_into_a_directory_in_use_are_staged_separately() {
         succeeded(varve(&["tsdb", "create-blocks-from", "openmetrics", "-q", path(&history), path(&blocks)]));
         let said = import(&blocks, &server.data_dir());
         assert!(
-            said.starts_with("1 samples in 1 blocks were built") && said.contains("POST /api/v1/admin/tsdb/import"),
+            said.starts_with("built 1 blocks with 1 samples") && said.contains("POST /api/v1/admin/tsdb/import"),
             "{said}"
         );
     }

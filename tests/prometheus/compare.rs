@@ -1,4 +1,4 @@
-//! Comparing two answers to one query.
+//! Compares two responses to one query.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,17 +6,18 @@ use serde_json::Value;
 
 use crate::harness::Answer;
 
-/// How far two values may lie apart, relative to the larger one.
+/// Maximum difference of two values, relative to the larger one.
 const TOLERANCE: f64 = 1e-9;
 
-/// How equal two answers are.
+/// How equal two responses are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sameness {
     Exact,
     Close,
 }
 
-/// Compares two answers: neither may be empty; type, series, timestamps, warnings and infos must be equal, values close.
+/// Compares two responses: neither may be empty; type, series, timestamps, warnings and infos must be equal, values
+/// close.
 ///
 /// # Errors
 /// The first difference.

@@ -1,8 +1,8 @@
-//! A real Prometheus scrapes a real node exporter and itself, and writes what it scrapes into two Varves, by either version
-//! of remote write: then all must give the same answers.
+//! A real Prometheus scrapes a real node exporter and itself, and remote-writes the samples to two Varve servers,
+//! with both versions of the protocol: all three must answer queries equally.
 //!
-//! To compare them on data that does not move, Prometheus is told that its jobs have no targets any more. It marks their
-//! series stale, sends what is left, and goes on answering queries.
+//! Before the comparison, the jobs lose their targets. Prometheus then marks their series stale, sends what is left,
+//! and keeps answering queries.
 
 mod compare;
 mod queries;
@@ -16,15 +16,15 @@ use serde_json::Value;
 use crate::harness::{Http, NodeExporter, Prometheus, Server, missing, promtool, wait_until};
 use compare::{Sameness, compare};
 
-/// Rounds of scraping before it stops.
+/// Number of scrapes.
 const SCRAPES: f64 = 25.0;
-/// Seconds of data that the queries look at, up to the last scrapes.
+/// Time range of the queries in seconds, up to the last scrapes.
 const SPAN: f64 = 20.0;
-/// How many series have a sample now.
+/// Counts the series that have a sample now.
 const COUNT_SERIES: &str = "count({__name__=~\".+\"}) or vector(0)";
 
 #[test]
-fn what_a_real_prometheus_writes_is_answered_as_it_answers_itself() {
+fn varve_answers_queries_like_the_prometheus_that_writes_to_it() {
     if missing(&["prometheus", "promtool", "prometheus-node-exporter"]) {
         return;
     }
@@ -35,7 +35,7 @@ fn what_a_real_prometheus_writes_is_answered_as_it_answers_itself() {
 
     let theirs = prometheus.http();
     wait_until("enough scrapes", || {
-        // Requests that take part in Prometheus' own histogram of durations.
+        // Requests that appear in Prometheus' own histogram of durations.
         theirs.query("/api/v1/labels", &[]);
         value(theirs, "min(count_over_time(up[5m])) and on() (count(up) == 2)") >= SCRAPES
     });
@@ -53,7 +53,7 @@ fn what_a_real_prometheus_writes_is_answered_as_it_answers_itself() {
     }
 }
 
-/// Returns a configuration that writes into both Varves, by version 1.0 and 2.0, with or without the targets of the two jobs.
+/// Returns a configuration that remote-writes to both servers, with versions 1.0 and 2.0, with or without targets.
 fn config(varves: &[Server; 2], targets: Option<[SocketAddr; 2]>) -> String {
     let [v1, v2] = varves.each_ref().map(|varve| varve.http().url("/api/v1/write"));
     let [node, prometheus] =
@@ -78,13 +78,13 @@ fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs_f64()
 }
 
-/// Returns the value of an instant query that has one result; NaN if it has none.
+/// Returns the value of an instant query with one result, or NaN without a result.
 fn value(http: &Http, query: &str) -> f64 {
     let data = http.query("/api/v1/query", &[("query", query)]).data();
     data["result"][0]["value"][1].as_str().map_or(f64::NAN, |text| text.parse().expect("a value is a float"))
 }
 
-/// Counts all samples; a query that counts them is refused, as it drops the names of the metrics.
+/// Counts all samples by metric; one query for all is rejected, since it drops metric names.
 fn n_samples(http: &Http) -> usize {
     let all = http.query("/api/v1/query", &[("query", "{__name__=~\".+\"}[10m]")]).data();
     let series = all["result"].as_array().expect("a matrix is an array");
@@ -111,7 +111,7 @@ fn compare_queries(ours: &Http, theirs: &Http, end_s: f64) {
     assert!(wrong.is_empty(), "{} of {n_queries} queries differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Compares the metadata of all families. Where two targets tell different things of one family, Varve has either.
+/// Compares the metadata of all families. If two targets disagree on a family, Varve may have either.
 fn compare_metadata(ours: &Http, theirs: &Http) {
     let metadata = |http: &Http| http.get("/api/v1/metadata").data().as_object().expect("an object").clone();
     let wanted = metadata(theirs);
@@ -126,7 +126,7 @@ fn compare_metadata(ours: &Http, theirs: &Http) {
     });
 }
 
-/// Compares what series and labels there are.
+/// Compares series and labels.
 fn compare_calls(ours: &Http, theirs: &Http) {
     let all = [("match[]", "{__name__=~\".+\"}")];
     let calls: [(&str, &[(&str, &str)]); 6] = [
@@ -150,7 +150,7 @@ fn compare_calls(ours: &Http, theirs: &Http) {
     }
 }
 
-/// Runs promtool against both: it must be content and print the same.
+/// Runs promtool against both servers, which must succeed with equal output.
 fn compare_promtool(ours: &Http, theirs: &Http, end_s: f64) {
     let time = format!("--time={end_s:.3}");
     let (start, end) = (format!("--start={:.3}", end_s - SPAN), format!("--end={end_s:.3}"));

@@ -1,8 +1,8 @@
-//! The queries that are compared. Each has an answer on a scraped node exporter and Prometheus.
+//! The queries to compare. Each has a result for a scraped node exporter and Prometheus.
 
 /// Instant queries.
 pub(crate) const INSTANT: &[&str] = &[
-    // All that was written, sample by sample.
+    // All written samples.
     "{__name__=~\".+\"}[10m]",
     "{__name__=~\".+\"}",
     // Selectors.
@@ -85,7 +85,7 @@ pub(crate) const INSTANT: &[&str] = &[
     "sum_over_time(up[10s:2s])",
     "avg_over_time(sum by (job) (scrape_duration_seconds)[10s:1s] offset 2s)",
     "rate(node_cpu_seconds_total[10s:500ms])",
-    // Mathematics, time, the rest.
+    // Mathematics, time, and others.
     "clamp(node_load1, 0.1, 0.2)",
     "round(rate(node_cpu_seconds_total[10s]), 0.001)",
     "sqrt(node_memory_MemFree_bytes)",

@@ -1,5 +1,5 @@
-//! What is left of a damaged directory: here, and by Prometheus' own repair. Thorough tests of damage stand beside the code
-//! (`tsdb/src/prometheus/recover/tests/damage.rs`); this one notes how the two compare.
+//! Compares recovery of a damaged directory with Prometheus' own repair. Unit tests cover damage in detail
+//! (`tsdb/prometheus/src/recover/tests/damage.rs`).
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::{CONFIG, END, FLAGS, copy_dir, recorded, recovered_samples};
 use crate::harness::Prometheus;
 
-/// Most samples that recovery may lose where a page or a chunk is damaged.
+/// Maximum number of samples that recovery may lose for a damaged page or chunk.
 const LOST_MAX: u64 = 30_000;
 
-/// What happens to a copy of the directory.
+/// Damages a copy of the directory.
 type Damage = fn(&Path);
 
 fn flip(path: &Path, at: usize) {
@@ -20,11 +20,11 @@ fn flip(path: &Path, at: usize) {
     std::fs::write(path, bytes).expect("write a file");
 }
 
-/// Counts what a Prometheus has that was started on a copy.
+/// Returns the number of samples that a Prometheus started on a copy serves.
 fn kept_by_prometheus(dir: &Path) -> u64 {
     let prometheus = Prometheus::start_on(CONFIG, &FLAGS, |data| copy_dir(dir, data));
     let names = prometheus.http().query("/api/v1/label/__name__/values", &[]).data();
-    // Metric by metric: without their names, series of different ones are alike.
+    // By metric: without their names, series of different metrics have equal labels.
     let count = |name: &Value| {
         let query = format!("sum(count_over_time({{__name__={name}}}[2h]))");
         let answer = prometheus.http().query("/api/v1/query", &[("query", &query), ("time", END)]).data();
@@ -37,7 +37,7 @@ fn kept_by_prometheus(dir: &Path) -> u64 {
 fn recovery_keeps_more_of_a_damaged_directory_than_prometheus() {
     let Some((dir, original)) = recorded(&["prometheus"]) else { return };
     let (whole, theirs) = (recovered_samples(&original, &dir.path().join("out")), kept_by_prometheus(&original));
-    // A query does not count staleness markers, and a sample that two blocks have once.
+    // A query does not count staleness markers, and counts samples in two blocks once.
     assert!(theirs <= whole && whole < theirs + 100, "{whole} here, {theirs} there");
     let cases: [(&str, Damage); 2] = [
         ("a flipped byte in the first segment", |dir| flip(&dir.join("wal/00000000"), 400_000)),

@@ -1,4 +1,4 @@
-//! `varve tsdb import`: from a Prometheus data directory into Varve's.
+//! `varve tsdb import`: imports a Prometheus data directory.
 
 mod staging;
 
@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use varve_prometheus::beside::{BesideBlocks, read_beside_blocks};
 use varve_prometheus::block::BlockReader;
-use varve_prometheus::chunk::StartTimes;
+use varve_prometheus::chunk::StartTimestamps;
+use varve_prometheus::exemplars_and_metadata::{ExemplarsAndMetadata, read_exemplars_and_metadata};
 use varve_prometheus::import::{Imported, import_block};
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions};
 use varve_tsdb::fs::damage::{DamageKind, DamageReport};
@@ -22,25 +22,23 @@ use staging::{Built, Staging};
 use crate::machine;
 use crate::tools::wal::{self, Progress, Unit, Verdict, damage_lines, recover_with_progress};
 
-/// Exemplars that are appended with one request.
-const EXEMPLARS_AT_ONCE: usize = 1000;
+/// Number of exemplars per append.
+const EXEMPLARS_PER_APPEND: usize = 1000;
 
 /// Arguments of `varve tsdb import`.
 #[derive(Debug, Clone, Args)]
-#[command(
-    after_help = "Exit codes: 0 all of it was read, 1 damage was found and the rest was imported, 2 it could not be done."
-)]
+#[command(after_help = "Exit codes: 0 no damage, 1 damage was found and the rest imported, 2 the command failed.")]
 pub(crate) struct ImportArgs {
-    /// Prometheus' data directory; it is read alone, and may be in use
+    /// Prometheus' data directory; read-only, may be in use
     #[arg(value_name = "PROM_DIR")]
     pub(crate) source: PathBuf,
 
-    /// Varve's data directory; a server that has it open takes the blocks in when it is asked to
+    /// Varve's data directory; if a server has it open, the server imports the blocks on request
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(crate) path: PathBuf,
 }
 
-/// Builds blocks of all that a Prometheus data directory holds, then has them taken in at once.
+/// Builds blocks from a Prometheus data directory, then imports all of them at once.
 pub(crate) fn import(args: &ImportArgs) -> ExitCode {
     wal::exit_code(run(args))
 }
@@ -56,22 +54,22 @@ fn run(args: &ImportArgs) -> Result<Verdict> {
     let built = staging.built();
     staging.hand_over(&args.path.join("import"))?;
     eprint!("{}", damage_lines(&damage));
-    println!("{} samples in {} blocks were built", built.n_samples, built.n_blocks);
-    take_in(args)?;
-    Ok(if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged })
+    println!("built {} blocks with {} samples", built.n_blocks, built.n_samples);
+    import_staged(args)?;
+    Ok(wal::verdict(&damage))
 }
 
 fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, damage: &mut DamageReport) -> Result<()> {
     let options = RecoverOptions {
         memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
         concurrency: machine::cores().min(CONCURRENCY_MAX),
-        starts: StartTimes::Kept,
+        start_timestamps: StartTimestamps::Keep,
         ..RecoverOptions::default()
     };
     let logs_dir = staging.logs_dir();
-    // Of a log that has grown since an earlier run other blocks are made.
+    // The WAL may have grown since an earlier run.
     remove_dir(&logs_dir)?;
-    let report = recover_with_progress(fs, &args.source, &logs_dir, &options).context("read the log")?;
+    let report = recover_with_progress(fs, &args.source, &logs_dir, &options).context("read the WAL")?;
     damage.append(report.damage);
     let mut sources: Vec<PathBuf> = BlockReader::list(&**fs, &args.source).context("list the blocks")?;
     sources.extend(report.blocks.iter().map(|block| logs_dir.join(block.ulid.to_string())));
@@ -80,27 +78,28 @@ fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, damage: &mu
     let progress = Progress::start("building blocks", Unit::Bytes);
     for (source, size) in sources.iter().zip(sizes) {
         progress.show(done, total, "");
-        build_of(fs, &args.source, source, staging, damage)?;
+        build_block(fs, &args.source, source, staging, damage)?;
         done += size;
     }
     progress.finish();
     Ok(())
 }
 
-/// Builds the store's blocks of one of Prometheus, which is in its data directory or was made of its log.
-fn build_of(
+/// Builds blocks of the store from one block of Prometheus.
+fn build_block(
     fs: &Arc<dyn Fs>,
     data_dir: &Path,
     source: &Path,
     staging: &mut Staging,
     damage: &mut DamageReport,
 ) -> Result<()> {
-    // A block without a description is no block to Prometheus either; `import_block` says so.
+    // A folder without a description is not a block; `import_block` reports it.
     if source.join("meta.json").is_file() && staging.has_finished(source)? {
         return Ok(());
     }
     let n_damaged = damage.n_damaged();
-    // The number in the name decides which of two samples at one time stands: that of Prometheus' older block.
+    // Of two samples with the same timestamp, the block with the lower number wins: that of the older Prometheus
+    // block.
     match import_block(fs, source, &staging.blocks_dir(), staging.built().n_blocks + 1, damage) {
         Ok(Imported { n_blocks, n_samples }) => {
             let built = Built { n_blocks, n_samples };
@@ -109,7 +108,7 @@ fn build_of(
                 false => staging.add(built),
             }
         }
-        // A block that tells nothing costs itself alone.
+        // A block that cannot be opened costs only itself.
         Err(Error::Corrupt { path, offset, reason }) => damage.push(&path, offset, DamageKind::Corrupt, reason),
         Err(error @ Error::Version { .. }) => damage.push(source, 0, DamageKind::Unsupported, error.to_string()),
         Err(Error::Io { op, path, source: error }) if path.starts_with(data_dir) => {
@@ -120,22 +119,23 @@ fn build_of(
     Ok(())
 }
 
-/// Takes the blocks in, and what the log has beside them; or says how the server does that has the directory open.
-fn take_in(args: &ImportArgs) -> Result<()> {
+/// Imports the blocks, and exemplars and metadata of the WAL; or prints how the server that has the directory open
+/// does it.
+fn import_staged(args: &ImportArgs) -> Result<()> {
     let path = &args.path;
     let options = Options { background: false, ..Options::default() };
     let exemplars_max = options.exemplars_max;
     match Db::open(path, options) {
         Ok(db) => {
-            let n_blocks = db.import().context("take the blocks in")?;
-            println!("{n_blocks} blocks were taken in");
-            let beside = read_beside_blocks(&RealFs, &args.source, exemplars_max).context("read the log")?;
-            take_in_beside(&db, beside)
+            let n_blocks = db.import().context("import the blocks")?;
+            println!("imported {n_blocks} blocks");
+            let found = read_exemplars_and_metadata(&RealFs, &args.source, exemplars_max).context("read the WAL")?;
+            store_exemplars_and_metadata(&db, found)
         }
         Err(Error::Locked { .. }) => {
-            println!("a server has {path:?} open; it takes them in with: POST /api/v1/admin/tsdb/import");
+            println!("a server has {path:?} open; to import the blocks: POST /api/v1/admin/tsdb/import");
             println!(
-                "exemplars and metadata are not among them: import again when no server has it open to have these"
+                "exemplars and metadata are not imported: repeat the import while no server has the directory open"
             );
             Ok(())
         }
@@ -143,27 +143,27 @@ fn take_in(args: &ImportArgs) -> Result<()> {
     }
 }
 
-/// Stores exemplars and metadata. What the store knows of a metric family stands.
-fn take_in_beside(db: &Db, beside: BesideBlocks) -> Result<()> {
+/// Stores exemplars and metadata. Existing metadata of a metric family wins.
+fn store_exemplars_and_metadata(db: &Db, found: ExemplarsAndMetadata) -> Result<()> {
     let known = db.metadata();
-    let new: Vec<_> = beside.metadata.into_iter().filter(|(family, _)| !known.contains_key(family)).collect();
+    let new: Vec<_> = found.metadata.into_iter().filter(|(family, _)| !known.contains_key(family)).collect();
     let n_families = new.len();
     db.set_metadata(new.iter().map(|(family, metadata)| (family.as_str(), metadata.clone())))
-        .context("keep metadata")?;
+        .context("store metadata")?;
     let (mut batch, mut n_rejected) = (WriteBatch::default(), 0);
-    for (at, exemplars) in (0_u32..).zip(beside.exemplars.chunks(EXEMPLARS_AT_ONCE)) {
+    for (at, exemplars) in (0_u32..).zip(found.exemplars.chunks(EXEMPLARS_PER_APPEND)) {
         for (labels, exemplar) in exemplars {
-            batch.push_exemplar(db.series(labels).context("keep exemplars")?, exemplar.clone(), at);
+            batch.push_exemplar(db.series(labels).context("store exemplars")?, exemplar.clone(), at);
         }
-        db.append(&mut batch).context("keep exemplars")?;
+        db.append(&mut batch).context("store exemplars")?;
         n_rejected += batch.rejected_exemplars().len();
         batch.clear();
     }
-    let n_exemplars = beside.exemplars.len() - n_rejected;
-    println!("{n_exemplars} exemplars and metadata of {n_families} metric families were taken in");
-    let n_left_out = beside.n_exemplars_left_out + n_rejected as u64;
-    if n_left_out + beside.n_metadata_left_out > 0 {
-        println!("left out: {n_left_out} exemplars, metadata of {} series", beside.n_metadata_left_out);
+    let n_exemplars = found.exemplars.len() - n_rejected;
+    println!("imported {n_exemplars} exemplars and metadata of {n_families} metric families");
+    let n_skipped = found.n_exemplars_skipped + n_rejected as u64;
+    if n_skipped + found.n_metadata_skipped > 0 {
+        println!("skipped {n_skipped} exemplars and metadata of {} series", found.n_metadata_skipped);
     }
     Ok(())
 }

@@ -1,17 +1,17 @@
-//! What an import has built so far. It stays when the import is interrupted, and the next one goes on behind it.
+//! The staging area of an import: an interrupted import continues after what it finished.
 //!
 //! ```text
-//! import.tmp/lock       locked while an import is at work
-//! import.tmp/logs/      Prometheus' blocks that were made of its log
-//! import.tmp/blocks/    blocks of the store that were made of these, and of Prometheus' own
-//! import.tmp/finished   a line of JSON for each block of Prometheus that is finished, in the order in which they are read
+//! import.tmp/lock       locked during an import
+//! import.tmp/logs/      Prometheus' blocks recovered from its WAL
+//! import.tmp/blocks/    blocks of the store, built from these and from Prometheus' own blocks
+//! import.tmp/finished   one line of JSON per finished Prometheus block, in the order in which they are read
 //! ```
 //!
-//! Blocks of the store are numbered in that order. So what an earlier run finished counts up to the first block of Prometheus
-//! that is not the one of its line; one is known by its folder's name and its description, which a deletion changes as well.
+//! Blocks of the store are numbered in that order. So the result of an earlier run is valid up to the first Prometheus block
+//! that differs from its line: in its name, or in its description, which a compaction changes.
 //!
-//! Crash: a line is written once its blocks are synced, and one that is cut counts for nothing. All blocks are handed over by
-//! one rename, before which the lines go, so that none is handed over twice.
+//! Crash: a line is written once its blocks are synced; a truncated line is ignored. One rename hands all blocks over, after
+//! the lines have been removed, so no block is handed over twice.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -21,88 +21,88 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use varve_tsdb::fs::{Fs, Lock, RealFs};
 
-/// The folder, inside the data directory.
+/// Name of the folder in the data directory.
 const NAME: &str = "import.tmp";
 
-/// What was built of a block of Prometheus, or of several.
+/// Blocks and samples built from one or more Prometheus blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Built {
     pub(super) n_blocks: u64,
     pub(super) n_samples: u64,
 }
 
-/// A block of Prometheus that is finished.
+/// A finished Prometheus block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Finished {
-    /// The version of the program that read it: another one may build other blocks.
+    /// Version of the program that built it: another version may build other blocks.
     program: String,
     block: String,
     meta: String,
     built: Built,
 }
 
-/// What an import has built, and what is left of an earlier run.
+/// The staging area of an import.
 #[derive(Debug)]
 pub(super) struct Staging {
     dir: PathBuf,
     _lock: Box<dyn Lock>,
-    /// Lines of an earlier run that were not come to yet, the next one last.
+    /// Remaining lines of an earlier run, the next one last.
     earlier: Vec<Finished>,
     lines: File,
-    /// Bytes of the lines that count.
+    /// Size of the valid lines.
     lines_size: u64,
     built: Built,
 }
 
 impl Staging {
-    /// Opens what an interrupted import left in a data directory, or begins anew.
+    /// Opens the staging area of a data directory, with the result of an interrupted import if any.
     ///
     /// # Errors
-    /// If another import is at work, or the disk refuses.
+    /// If another import is running, or for I/O errors.
     pub(super) fn open(data_dir: &Path) -> Result<Self> {
         let dir = data_dir.join(NAME);
         let blocks_dir = dir.join("blocks");
         fs::create_dir_all(&blocks_dir).with_context(|| format!("create {blocks_dir:?}"))?;
         let lock_path = dir.join("lock");
         let lock = RealFs.lock(&lock_path).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => anyhow::anyhow!("another import into {data_dir:?} is at work"),
+            ErrorKind::WouldBlock => anyhow::anyhow!("another import into {data_dir:?} is running"),
             _ => anyhow::Error::from(error).context(format!("lock {lock_path:?}")),
         })?;
         let path = dir.join("finished");
         let lines =
             File::options().create(true).append(true).open(&path).with_context(|| format!("create {path:?}"))?;
-        // A line that is damaged counts for nothing, whatever is in it.
+        // An invalid line ends the valid ones.
         let text = fs::read(&path).with_context(|| format!("read {path:?}"))?;
         let text = String::from_utf8_lossy(&text);
         let mut earlier: Vec<Finished> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
         let n_blocks = earlier.iter().map(|finished| finished.built.n_blocks).sum();
         if numbers(&blocks_dir)?.iter().filter(|&&number| number <= n_blocks).count() as u64 != n_blocks {
-            // Somebody removed some of them.
+            // Some blocks were removed.
             earlier.clear();
         }
         earlier.reverse();
         Ok(Self { dir, _lock: lock, earlier, lines, lines_size: 0, built: Built::default() })
     }
 
-    /// Returns the folder for Prometheus' blocks that are made of its log.
+    /// Returns the folder for blocks recovered from Prometheus' WAL.
     pub(super) fn logs_dir(&self) -> PathBuf {
         self.dir.join("logs")
     }
 
-    /// Returns the folder for the store's blocks.
+    /// Returns the folder for blocks of the store.
     pub(super) fn blocks_dir(&self) -> PathBuf {
         self.dir.join("blocks")
     }
 
-    /// Returns what was built of all blocks of Prometheus so far.
+    /// Returns what has been built so far.
     pub(super) fn built(&self) -> Built {
         self.built
     }
 
-    /// Tells whether an earlier run has finished the next block of Prometheus; then it counts as built.
+    /// Returns `true`, and counts its result, if an earlier run has finished the next Prometheus block.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// I/O errors.
     pub(super) fn has_finished(&mut self, block_dir: &Path) -> Result<bool> {
         if let Some(finished) = self.earlier.pop()
             && Finished::of(block_dir, finished.built)? == finished
@@ -115,29 +115,29 @@ impl Staging {
         Ok(false)
     }
 
-    /// Adds what was built of a block of Prometheus of which nothing is damaged: it is not built again.
+    /// Adds the result of an undamaged Prometheus block, which is not built again.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// I/O errors.
     pub(super) fn finish(&mut self, block_dir: &Path, built: Built) -> Result<()> {
         let line = Finished::of(block_dir, built)?.line()?;
         let written = self.lines.write_all(line.as_bytes()).and_then(|()| self.lines.sync_data());
-        written.context("note that a block is finished")?;
+        written.context("record a finished block")?;
         self.lines_size += line.len() as u64;
         self.add(built);
         Ok(())
     }
 
-    /// Adds what was built of a block of Prometheus that is damaged: the next run builds it again, and says so again.
+    /// Adds the result of a damaged Prometheus block: the next run builds it again and reports the damage again.
     pub(super) fn add(&mut self, built: Built) {
         self.built.n_blocks += built.n_blocks;
         self.built.n_samples += built.n_samples;
     }
 
-    /// Moves all blocks, if there are any, to a folder of their own in `import_dir`, and ends.
+    /// Moves all blocks to a new folder in `import_dir` and removes the staging area.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// I/O errors.
     pub(super) fn hand_over(mut self, import_dir: &Path) -> Result<()> {
         self.forget_rest()?;
         if self.built.n_blocks == 0 {
@@ -153,12 +153,12 @@ impl Staging {
         fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
     }
 
-    /// Removes what an earlier run left behind what counts.
+    /// Removes the results of an earlier run that are not valid.
     fn forget_rest(&mut self) -> Result<()> {
         self.earlier.clear();
-        self.lines.set_len(self.lines_size).context("forget what an earlier import finished")?;
-        for entry in fs::read_dir(self.blocks_dir()).context("list the blocks that were built")? {
-            let path = entry.context("list the blocks that were built")?.path();
+        self.lines.set_len(self.lines_size).context("truncate the list of finished blocks")?;
+        for entry in fs::read_dir(self.blocks_dir()).context("list the built blocks")? {
+            let path = entry.context("list the built blocks")?.path();
             if number(&path).is_none_or(|number| number > self.built.n_blocks) {
                 fs::remove_file(&path).with_context(|| format!("remove {path:?}"))?;
             }
@@ -183,7 +183,7 @@ impl Finished {
     }
 }
 
-/// Returns the numbers that files of a folder, whole ones, or folders have in their names.
+/// Returns the numbers in the names of blocks or folders.
 fn numbers(dir: &Path) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("list {dir:?}"))? {
@@ -204,7 +204,7 @@ mod tests {
     const TWO: Built = Built { n_blocks: 2, n_samples: 20 };
     const ONE: Built = Built { n_blocks: 1, n_samples: 5 };
 
-    /// Makes blocks of Prometheus, of which only the description is looked at.
+    /// Creates Prometheus blocks that have only a description.
     fn sources(dir: &Path, names: &[&str]) -> Vec<PathBuf> {
         names
             .iter()
@@ -221,7 +221,7 @@ mod tests {
         fs::write(staging.blocks_dir().join(format!("{number:08}.block")), "").unwrap();
     }
 
-    /// A run that was interrupted in the third block.
+    /// An import that was interrupted in the third block.
     fn interrupted(data: &Path, sources: &[PathBuf]) {
         let mut staging = Staging::open(data).unwrap();
         assert!(!staging.has_finished(&sources[0]).unwrap());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finished_is_not_built_again() {
+    fn finished_blocks_are_not_built_again() {
         let dir = tempfile::tempdir().unwrap();
         let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
         interrupted(&data, &sources);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_another_one_now_ends_what_counts() {
+    fn a_changed_block_invalidates_later_results() {
         let dir = tempfile::tempdir().unwrap();
         let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
         interrupted(&data, &sources);
@@ -268,11 +268,11 @@ mod tests {
         drop(staging);
         let staging = Staging::open(&data).unwrap();
         assert_eq!(staging.earlier.len(), 1, "lines that do not count are gone");
-        assert!(Staging::open(&data).unwrap_err().to_string().contains("is at work"));
+        assert!(Staging::open(&data).unwrap_err().to_string().contains("is running"));
     }
 
     #[test]
-    fn lines_count_only_with_their_blocks_and_whole() {
+    fn a_line_is_valid_only_if_complete_and_with_its_blocks() {
         let dir = tempfile::tempdir().unwrap();
         let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
         interrupted(&data, &sources);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
 use varve_prometheus::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
-use varve_prometheus::chunk::{Encoder, StartTimes};
+use varve_prometheus::chunk::{Encoder, StartTimestamps};
 use varve_prometheus::recover::WINDOW_MS;
 use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Labels, Sample};
@@ -130,7 +130,7 @@ impl Run<'_> {
             }
             places_of.clear();
             places_of.extend(labels.iter().map(|(name, value)| (places[name], places[value])));
-            let mut encoder = Encoder::new(StartTimes::Dropped);
+            let mut encoder = Encoder::new(StartTimestamps::Drop);
             samples.iter().for_each(|sample| encoder.push(*sample, 0));
             let chunks = encoder.finish();
             writer.add(&places_of, &chunks.iter().map(EncodedChunk::of).collect::<Vec<_>>())?;

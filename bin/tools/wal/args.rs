@@ -9,48 +9,48 @@ use crate::quantity::parse_size;
 /// `varve wal ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WalCommand {
-    /// Says what is in the log of a data directory, and what takes how many bytes
+    /// Prints what the WAL of a data directory contains, and how many bytes each part takes
     Inspect(InspectArgs),
-    /// Reads the log of a data directory to the last byte, with Prometheus' also head chunks and blocks, and says what is damaged
+    /// Reads a whole WAL, and Prometheus' head chunks and blocks, and reports damage
     Verify(InspectArgs),
-    /// Prints the records of a log
+    /// Prints the records of a WAL
     Dump(DumpArgs),
-    /// Writes damaged files of a log anew with all records that are whole; says so first
+    /// Rewrites damaged files of a WAL with all intact records; without --write, only reports what it would do
     Repair(RepairArgs),
-    /// Replays a log without serving it, and says how long that takes
+    /// Replays a WAL without serving it, and prints how long that takes
     Replay(ReplayArgs),
-    /// Turns log and head chunks of a Prometheus that cannot start into blocks
+    /// Recovers blocks from the WAL and head chunks of a Prometheus that cannot start
     Recover(RecoverArgs),
 }
 
 /// Arguments of `varve wal recover`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The directory is read alone, and may be in use. To start Prometheus on the blocks: set its wal, wbl and chunks_head aside \
-together, and move the blocks into its data directory. Exit codes: 0 nothing was damaged, 1 something was (the report says \
-what), 2 it could not be done.")]
+The directory is only read, and may be in use. To start Prometheus with the blocks, move wal, wbl and chunks_head out of its \
+data directory, and the blocks into it. Exit codes: 0 no damage, 1 damage was found and reported, 2 the command failed.")]
 pub(crate) struct RecoverArgs {
     /// Prometheus' data directory
     #[arg(value_name = "DIR")]
     pub(crate) source: PathBuf,
 
-    /// Folder for the blocks; made if need be
+    /// Folder for the blocks; created if needed
     #[arg(long, value_name = "DIR")]
     pub(crate) to_blocks: PathBuf,
 
-    /// Memory to aim at; what does not fit goes to the target folder meanwhile [0: half of the memory of the machine or cgroup]
+    /// Memory target; what does not fit is spilled to the target folder [0: half of the memory of the machine or
+    /// cgroup]
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory: usize,
 
-    /// Workers [0: the number of cores]
+    /// Number of threads [0: the number of cores]
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) concurrency: usize,
 
-    /// Keep start timestamps, in encodings that Prometheus reads since 3.12 and older ones refuse
+    /// Keep start timestamps, in chunk encodings that Prometheus reads since 3.12
     #[arg(long)]
     pub(crate) keep_start_timestamps: bool,
 
-    /// External label for the Thanos section of meta.json; may be repeated
+    /// External label for the Thanos section of meta.json; repeatable
     #[arg(long = "external-label", value_name = "NAME=VALUE", value_parser = parse_label)]
     pub(crate) external_labels: Vec<(String, String)>,
 
@@ -61,10 +61,10 @@ pub(crate) struct RecoverArgs {
 /// Arguments of `varve wal inspect` and `varve wal verify`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Of a directory in use is seen what was written when a file was read; the end of the newest files may look torn. \
-Exit codes: 0 sound, 1 damage was found, 2 it could not be done.")]
+Of a directory in use, each file is read as it is at that time; the newest files may have a torn tail. \
+Exit codes: 0 sound, 1 damage was found, 2 the command failed.")]
 pub(crate) struct InspectArgs {
-    /// Data directory of Varve or Prometheus; it is read alone, without its lock, and may be in use
+    /// Data directory of Varve or Prometheus; read-only, without a lock, may be in use
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
@@ -74,13 +74,13 @@ pub(crate) struct InspectArgs {
 
 /// Arguments of `varve wal repair`.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "Exit codes: 0 sound, 1 damage was found, and mended with --write, 2 it could not be done.")]
+#[command(after_help = "Exit codes: 0 sound, 1 damage was found (and repaired with --write), 2 the command failed.")]
 pub(crate) struct RepairArgs {
-    /// Data directory of Varve or Prometheus, which no server has open
+    /// Data directory of Varve or Prometheus; no server may have it open
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
-    /// Do it; the originals are kept in the folder `quarantine`
+    /// Write the repaired files; the originals are saved in the folder `quarantine`
     #[arg(long)]
     pub(crate) write: bool,
 
@@ -91,19 +91,19 @@ pub(crate) struct RepairArgs {
 /// Arguments of `varve wal dump`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DumpArgs {
-    /// Data directory of Varve or Prometheus; it is read alone, without its lock, and may be in use
+    /// Data directory of Varve or Prometheus; read-only, without a lock, may be in use
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
-    /// Records of this type alone: series, samples, exemplars, ...
+    /// Only records of this type: series, samples, exemplars, ...
     #[arg(long = "type", value_name = "NAME")]
     pub(crate) record_type: Option<String>,
 
-    /// What is said of the series of this number alone
+    /// Only items of the series with this ref
     #[arg(long, value_name = "N")]
     pub(crate) series: Option<u64>,
 
-    /// What is said of the series of this selector alone
+    /// Only items of series that match this selector
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
 
@@ -122,18 +122,18 @@ pub(crate) struct DumpArgs {
 /// Arguments of `varve wal replay`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-A log of Varve is replayed as at a start of the server, with its blocks beside it, one of Prometheus as `recover` reads it; \
-nothing is written. Exit codes: 0 sound, 1 damage was found, 2 it could not be done.")]
+Varve's WAL is replayed together with its blocks, like at a start of the server, Prometheus' WAL like in `recover`; \
+nothing is written. Exit codes: 0 sound, 1 damage was found, 2 the command failed.")]
 pub(crate) struct ReplayArgs {
-    /// Data directory of Varve or Prometheus; it is read alone, without its lock
+    /// Data directory of Varve or Prometheus; read-only, without a lock
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
-    /// Workers [0: the number of cores]
+    /// Number of threads [0: the number of cores]
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) concurrency: usize,
 
-    /// Memory that the replay of a log of Varve may hold beside the heads [0: as much as a server gives it]
+    /// Memory limit for the replay of Varve's WAL besides the heads [0: the default of a server]
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory: usize,
 
@@ -141,10 +141,10 @@ pub(crate) struct ReplayArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// How a report is printed.
+/// Output options.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OutputArgs {
-    /// Form of the report
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: Format,
 }

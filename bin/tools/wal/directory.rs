@@ -1,4 +1,4 @@
-//! Whose data directory it is.
+//! Detects whether a data directory is Varve's or Prometheus'.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use varve_prometheus::inspect::is_prometheus_directory;
 use varve_tsdb::fs::RealFs;
 use varve_tsdb::log;
 
-/// Who writes to a data directory.
+/// The program that writes to a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Varve,
     Prometheus,
 }
 
-/// Finds out whose directory it is by what is in it.
+/// Returns the owner of a data directory.
 ///
 /// # Errors
-/// If there is no such directory, or it is neither's.
+/// If the directory does not exist or has neither format.
 pub(super) fn owner(dir: &Path) -> Result<Owner> {
     if !dir.is_dir() {
         bail!("data directory {dir:?} does not exist");
@@ -28,7 +28,7 @@ pub(super) fn owner(dir: &Path) -> Result<Owner> {
     if is_prometheus_directory(&RealFs, dir) {
         return Ok(Owner::Prometheus);
     }
-    bail!("{dir:?} is a data directory neither of Varve nor of Prometheus: there is no log, and no block")
+    bail!("{dir:?} is neither a data directory of Varve nor of Prometheus: it has no WAL and no block")
 }
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_told_apart() {
+    fn owners_are_detected() {
         let dir = tempfile::tempdir().unwrap();
         let make = |path: &str| std::fs::create_dir_all(dir.path().join(path)).unwrap();
         assert!(owner(&dir.path().join("nowhere")).is_err());

@@ -1,4 +1,4 @@
-//! What of a log is asked for: `--type`, `--series`, `--match`, `--start`, `--end`.
+//! The filters of a dump: `--type`, `--series`, `--match`, `--start`, `--end`.
 
 use std::collections::HashSet;
 
@@ -9,30 +9,30 @@ use varve_tsdb::{Matcher, TimeRange};
 
 use super::args::DumpArgs;
 
-/// Endings that the series of one metric family have.
+/// Suffixes of the series of a metric family.
 const FAMILY_SUFFIXES: [&str; 5] = ["_bucket", "_sum", "_count", "_total", "_created"];
 
-/// What is asked for.
+/// The filters of a dump.
 #[derive(Debug)]
 pub(super) struct Filter {
     record: Option<String>,
     series: Option<u64>,
     matchers: Vec<Matcher>,
     range: TimeRange,
-    /// The series whose labels match.
+    /// Refs of the series whose labels match.
     matching: HashSet<u64>,
-    /// The names of their metrics and families.
+    /// Names of their metrics and metric families.
     families: HashSet<String>,
 }
 
 impl Filter {
-    /// Takes what was typed; `records` are the names that there are.
+    /// Parses the filters; `records` are the known record types.
     ///
     /// # Errors
-    /// If there is no such record, or the selector is none.
+    /// If the record type is unknown, or the selector is invalid.
     pub(super) fn new(args: &DumpArgs, records: &[&str]) -> Result<Self> {
         if let Some(name) = args.record_type.as_ref().filter(|name| !records.contains(&name.as_str())) {
-            bail!("there are no records of type {name:?} here, but: {}", records.join(", "));
+            bail!("unknown record type {name:?}; known types: {}", records.join(", "));
         }
         let matchers = match &args.selector {
             Some(selector) => parse_selector(selector).map_err(|error| anyhow::anyhow!("{selector:?}: {error}"))?,
@@ -48,12 +48,12 @@ impl Filter {
         })
     }
 
-    /// Tells whether labels have to be known before anything is shown: then [`Filter::learn`] is called with all of them.
+    /// Returns `true` if [`Filter::learn`] must see the labels of all series first.
     pub(super) fn needs_labels(&self) -> bool {
         !self.matchers.is_empty()
     }
 
-    /// Is told of the labels of a series.
+    /// Adds a series to the matching ones if its labels match.
     pub(super) fn learn<'a>(&mut self, series: u64, labels: impl Iterator<Item = (&'a str, &'a str)>) {
         let labels: Vec<_> = labels.collect();
         if !self.labels(&labels) {
@@ -66,17 +66,17 @@ impl Filter {
         }
     }
 
-    /// Tells whether records of a type are asked for.
+    /// Returns `true` if records of a type are included.
     pub(super) fn record(&self, name: &str) -> bool {
         self.record.as_ref().is_none_or(|wanted| wanted == name)
     }
 
-    /// Tells whether a series is asked for.
+    /// Returns `true` if a series is included.
     pub(super) fn series(&self, series: u64) -> bool {
         self.series.is_none_or(|wanted| wanted == series) && (!self.needs_labels() || self.matching.contains(&series))
     }
 
-    /// Tells whether a series of these labels, whose number is not known, is asked for.
+    /// Returns `true` if a series with these labels and an unknown ref is included.
     pub(super) fn labels(&self, labels: &[(&str, &str)]) -> bool {
         self.matchers.iter().all(|matcher| {
             let value = labels.iter().find(|(name, _)| *name == matcher.name()).map_or("", |(_, value)| value);
@@ -84,22 +84,22 @@ impl Filter {
         })
     }
 
-    /// Tells whether metadata of a metric family are asked for.
+    /// Returns `true` if metadata of a metric family is included.
     pub(super) fn family(&self, family: &str) -> bool {
         self.series.is_none() && (!self.needs_labels() || self.families.contains(family))
     }
 
-    /// Tells whether a time is asked for.
+    /// Returns `true` if a timestamp is included.
     pub(super) fn time(&self, timestamp_ms: i64) -> bool {
         (self.range.start_ms..=self.range.end_ms).contains(&timestamp_ms)
     }
 
-    /// Tells whether some of a range of time, ends included, is asked for.
+    /// Returns `true` if a time range, ends included, overlaps the included one.
     pub(super) fn times(&self, min_ms: i64, max_ms: i64) -> bool {
         min_ms <= self.range.end_ms && self.range.start_ms <= max_ms
     }
 
-    /// Tells whether a record of which nothing is left is still shown: if nothing was asked for but its type.
+    /// Returns `true` if records without items are printed: there is no filter except for the type.
     pub(super) fn shows_empty(&self) -> bool {
         let is_all = (self.range.start_ms, self.range.end_ms) == (i64::MIN, i64::MAX);
         self.series.is_none() && !self.needs_labels() && is_all

@@ -23,11 +23,11 @@ pub(crate) use self::prometheus::recover::recover_with_progress;
 pub(crate) use args::{WalCommand, parse_label};
 use directory::Owner;
 pub(crate) use progress::{Progress, Unit};
-pub(crate) use report::{damage_lines, time};
+pub(crate) use report::{damage_lines, time, verdict};
 
 use crate::printing::error_chain;
 
-/// What a tool found.
+/// The result of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Sound,
@@ -65,7 +65,7 @@ fn dispatch(command: &WalCommand) -> Result<Verdict> {
     }
 }
 
-/// Returns the exit code of a tool, and prints its error.
+/// Prints the error of a tool and returns its exit code.
 pub(crate) fn exit_code(result: Result<Verdict>) -> ExitCode {
     match result {
         Ok(Verdict::Sound) => ExitCode::SUCCESS,

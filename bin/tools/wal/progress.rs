@@ -1,4 +1,4 @@
-//! How far it is, on standard error: a bar on a terminal, else a plain line now and then.
+//! Progress on standard error: a bar on a terminal, otherwise a line from time to time.
 
 use std::fmt;
 use std::io::{IsTerminal, stderr, stdout};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// Times a second that the bar is drawn.
+/// Redraws of the bar per second.
 const DRAWS_PER_S: u8 = 5;
-/// Time between two plain lines.
+/// Interval of lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is counted.
+/// Unit of the amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Bytes,
@@ -28,25 +28,25 @@ impl Unit {
     }
 }
 
-/// Says how far something is.
+/// A progress display.
 #[derive(Debug)]
 pub(crate) struct Progress {
     started: Instant,
     what: &'static str,
     unit: Unit,
     bar: ProgressBar,
-    /// When the last plain line was printed, where there is no terminal.
+    /// Time of the last line; `None` on a terminal.
     line: Option<Mutex<Instant>>,
 }
 
 impl Progress {
-    /// Begins with what is being done.
+    /// Starts a display with a description of the work.
     pub(crate) fn start(what: &'static str, unit: Unit) -> Self {
         Self::drawn_on(ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S), what, unit)
     }
 
-    /// Begins with what prints all the while: a terminal that shows what is printed gets no bar.
-    pub(crate) fn beside_output(what: &'static str, unit: Unit) -> Self {
+    /// Starts a display for work that prints to standard output; without a bar if that is the same terminal.
+    pub(crate) fn with_output(what: &'static str, unit: Unit) -> Self {
         match stdout().is_terminal() {
             true => Self::drawn_on(ProgressDrawTarget::hidden(), what, unit),
             false => Self::start(what, unit),
@@ -59,7 +59,7 @@ impl Progress {
         Self { started, what, unit, bar, line: (!stderr().is_terminal()).then(|| Mutex::new(started)) }
     }
 
-    /// Shows how much is done of how much, and what else is worth saying.
+    /// Updates the display: amount done, total amount, and additional information.
     pub(crate) fn show(&self, done: u64, total: u64, more: &str) {
         let Some(line_at) = &self.line else {
             self.bar.set_length(total);
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Removes the bar; returns the time since the start.
+    /// Removes the bar; returns the elapsed time.
     pub(crate) fn finish(&self) -> Duration {
         self.bar.finish_and_clear();
         self.started.elapsed()
@@ -82,10 +82,10 @@ impl Progress {
 }
 
 fn style(unit: Unit) -> ProgressStyle {
-    // What stands last is cut where the terminal ends, so that the line is drawn over and not scrolled.
+    // The last field is truncated at the width of the terminal, so that the line does not wrap.
     let style = ProgressStyle::with_template("{prefix} [{bar:20}] {percent:>3}% {rate}, {eta} left {wide_msg}");
     let rate = move |state: &ProgressState, out: &mut dyn fmt::Write| {
-        // A writer of text in memory does not fail.
+        // Writing to a string does not fail.
         let _ = write!(out, "{}/s", unit.amount(state.per_sec() as u64));
     };
     style.expect("the template is sound").with_key("rate", rate).progress_chars("=> ")
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_it_is() {
+    fn a_line_has_percentage_rate_and_time_left() {
         let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
         assert_eq!(line(Unit::Bytes, 1 << 20, 4 << 20, ten, "x"), "25% of 4.00 MiB, 102.40 KiB/s, 30s left x");
         assert_eq!(line(Unit::Series, 0, 4000, second, ""), "0% of 4,000 series, 0 series/s");

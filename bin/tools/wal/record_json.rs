@@ -1,51 +1,30 @@
-//! What records hold, one item each, as JSON.
+//! Items of WAL records as JSON.
 
 use serde_json::{Map, Value, json};
-use varve_tsdb::Labels;
+use varve_prometheus::recover::histogram_json;
 use varve_tsdb::exemplars::Exemplar;
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
+use varve_tsdb::histogram::Histogram;
 
-/// Labels as an object.
+/// Returns labels as an object.
 pub(super) fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
     Value::Object(labels.map(|(name, value)| (name.to_owned(), json!(value))).collect::<Map<_, _>>())
 }
 
-/// A sample. JSON has no numbers for NaN and infinities, so values are texts.
+/// Returns a sample. Its value is a string, since JSON has no NaN and no infinities.
 pub(super) fn sample(series: u64, timestamp_ms: i64, value: f64) -> Value {
     json!({"series": series, "timestamp_ms": timestamp_ms, "value": format!("{value:?}")})
 }
 
-/// A native histogram.
+/// Returns a native histogram with its series.
 pub(super) fn histogram(series: u64, timestamp_ms: i64, histogram: &Histogram) -> Value {
-    let spans = |spans: &[BucketSpan]| spans.iter().map(|span| json!([span.offset, span.length])).collect::<Vec<_>>();
-    let (count, zero_count, positive, negative) = match &histogram.counts {
-        HistogramCounts::Integer { count, zero_count, positive, negative } => {
-            (json!(count), json!(zero_count), json!(positive), json!(negative))
-        }
-        HistogramCounts::Float { count, zero_count, positive, negative } => {
-            let texts = |values: &[f64]| json!(values.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>());
-            (json!(format!("{count:?}")), json!(format!("{zero_count:?}")), texts(positive), texts(negative))
-        }
-    };
-    json!({
-        "series": series,
-        "timestamp_ms": timestamp_ms,
-        "schema": histogram.schema,
-        "sum": format!("{:?}", histogram.sum),
-        "count": count,
-        "zeroThreshold": histogram.zero_threshold,
-        "zeroCount": zero_count,
-        "positiveSpans": spans(&histogram.positive_spans),
-        "positive": positive,
-        "negativeSpans": spans(&histogram.negative_spans),
-        "negative": negative,
-        "customBounds": histogram.custom_bounds,
-    })
+    let mut json = histogram_json(histogram);
+    json["series"] = json!(series);
+    json["timestamp_ms"] = json!(timestamp_ms);
+    json
 }
 
-/// An exemplar, without its series.
+/// Returns an exemplar without its series.
 pub(super) fn exemplar(exemplar: &Exemplar) -> Value {
-    let of = |labels_of: &Labels| labels(labels_of.iter());
     let value = format!("{:?}", exemplar.value);
-    json!({"timestamp_ms": exemplar.timestamp_ms, "value": value, "labels": of(&exemplar.labels)})
+    json!({"timestamp_ms": exemplar.timestamp_ms, "value": value, "labels": labels(exemplar.labels.iter())})
 }

@@ -1,4 +1,4 @@
-//! What all reports print alike: tables, damage, times, and what the work took.
+//! Parts of reports: tables, damage, timestamps, resource usage.
 
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::Timestamp;
@@ -8,10 +8,10 @@ use varve_tsdb::fs::damage::{Damage, DamageKind, DamageReport};
 use super::Verdict;
 use crate::process;
 
-/// DamageReport that a table lists; JSON has all that were kept.
+/// Maximum number of damage entries in a table; JSON has all that are listed.
 const DAMAGE_LISTED: usize = 50;
 
-/// Prints rows, with each column as wide as it needs and columns of numbers to the right.
+/// Prints rows as a table with right-aligned numbers.
 pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<_> = rows.collect();
     let is_number = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -30,11 +30,11 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
 }
 
 /// Returns the verdict on a directory.
-pub(super) fn verdict(damage: &DamageReport) -> Verdict {
+pub(crate) fn verdict(damage: &DamageReport) -> Verdict {
     if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged }
 }
 
-/// Lists damage, a line each, with an empty line in front; nothing if there are none.
+/// Lists damage, one line each, after an empty line; empty without damage.
 pub(crate) fn damage_lines(damage: &DamageReport) -> String {
     let mut text = String::new();
     for damage in damage.entries().iter().take(DAMAGE_LISTED) {
@@ -51,35 +51,52 @@ pub(crate) fn damage_lines(damage: &DamageReport) -> String {
     text
 }
 
+/// Returns the last line of a repair.
+pub(super) fn outcome(is_sound: bool, is_written: bool) -> &'static str {
+    match (is_sound, is_written) {
+        (true, _) => "nothing to repair\n",
+        (false, false) => "nothing was written: add --write\n",
+        (false, true) => "",
+    }
+}
+
 /// Returns an entry of a damage report as JSON.
 pub(super) fn damage_json(damage: &Damage) -> Value {
     json!({"path": damage.path, "offset": damage.offset, "kind": damage.kind.name(), "reason": damage.reason})
 }
 
-/// Prints a time as RFC 3339 has it; one that no calendar has as milliseconds.
+/// Formats a timestamp as RFC 3339, or as milliseconds if it has no calendar date.
 pub(crate) fn time(timestamp_ms: i64) -> String {
     Timestamp::from_millisecond(timestamp_ms).map_or_else(|_| timestamp_ms.to_string(), |time| time.to_string())
 }
 
-/// What this process has used up to now; `None` where the system does not tell.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cost {
-    pub(super) cpu_s: Option<f64>,
-    pub(super) peak_bytes: Option<u64>,
+/// A field of a report: its name in JSON, its label in a table, and its value.
+pub(super) type Field = (&'static str, &'static str, Value);
+
+/// Returns the CPU time and peak memory of this process, as far as the system reports them.
+pub(super) fn cost_fields() -> Vec<Field> {
+    let usage = process::usage(std::process::id()).ok();
+    vec![
+        ("cpuSeconds", "CPU seconds", json!(usage.map(|usage| usage.cpu.as_secs_f64()))),
+        ("peakBytes", "peak memory in bytes", json!(usage.map(|usage| usage.peak_bytes))),
+    ]
 }
 
-impl Cost {
-    pub(super) fn now() -> Self {
-        process::usage(std::process::id())
-            .map(|usage| Self { cpu_s: Some(usage.cpu.as_secs_f64()), peak_bytes: Some(usage.peak_bytes) })
-            .unwrap_or_default()
-    }
+/// Prints fields as a table, without those that are `null`.
+pub(super) fn field_table(fields: &[Field]) -> String {
+    let text = |value: &Value| value.as_f64().filter(|_| value.is_f64()).map(|value| format!("{value:.3}"));
+    let fields = fields.iter().filter(|(.., value)| !value.is_null());
+    table(&[], fields.map(|(_, label, value)| vec![(*label).to_owned(), text(value).unwrap_or(value.to_string())]))
+}
 
-    /// Returns it as rows of a table.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let cpu = self.cpu_s.map(|cpu_s| ("seconds of CPU", format!("{cpu_s:.2}")));
-        cpu.into_iter().chain(self.peak_bytes.map(|bytes| ("bytes of memory at most", bytes.to_string())))
-    }
+/// Returns fields and damage as JSON.
+pub(super) fn field_json(owner: &str, fields: Vec<Field>, damage: &DamageReport) -> Value {
+    let fields = fields.into_iter().map(|(name, _, value)| (name.to_owned(), value));
+    let mut json = Value::Object(fields.collect());
+    json["owner"] = json!(owner);
+    json["damage"] = json!(damage.entries().iter().map(damage_json).collect::<Vec<_>>());
+    json["damageCount"] = json!(damage.n_damaged());
+    json
 }
 
 #[cfg(test)]
@@ -87,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_of_numbers_go_to_the_right() {
+    fn numbers_are_right_aligned() {
         let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "5".to_owned()]];
         assert_eq!(table(&[], rows.into_iter()), " a     10\n long   5\n");
     }

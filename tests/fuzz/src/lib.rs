@@ -182,7 +182,7 @@ mod tests {
         }
         let mut seeds = Vec::new();
         for starts in
-            [varve_prometheus::chunk::StartTimes::Dropped, varve_prometheus::chunk::StartTimes::Kept]
+            [varve_prometheus::chunk::StartTimestamps::Drop, varve_prometheus::chunk::StartTimestamps::Keep]
         {
             let mut encoder = varve_prometheus::chunk::Encoder::new(starts);
             encoder.push_columns(&columns);

@@ -4,14 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use varve_prometheus::block::{BlockMeta, BlockReader};
-use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimes};
+use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimestamps};
 use varve_prometheus::export::{ExportOptions, export};
 use varve_tsdb::fs::damage::DamageReport;
 use varve_prometheus::head_chunks::HeadChunkFiles;
-use varve_prometheus::wal::{
-    Compression, Segment, SegmentReader, decode_definitions, decode_exemplars, decode_histograms, decode_metadata,
-    decode_samples, decode_tombstones,
-};
+use varve_prometheus::wal::{Compression, RecordContent, RecordType, Segment, SegmentReader};
 use varve_tsdb::{QueryContext, SampleColumns};
 use varve_tsdb::fs::{Fs, MemFs, PowerCut};
 
@@ -25,7 +22,7 @@ pub fn prometheus_chunk(input: &[u8]) {
     let mut columns = SampleColumns::default();
     // What came before damage is there, and is as sound as the rest.
     let _ = chunk::decode(encoding, bytes, &mut columns);
-    let mut encoder = Encoder::new(StartTimes::Kept);
+    let mut encoder = Encoder::new(StartTimestamps::Keep);
     encoder.push_columns(&columns);
     let mut back = SampleColumns::default();
     for chunk in encoder.finish() {
@@ -74,12 +71,9 @@ fn exported() -> (MemFs, PathBuf) {
 /// Decodes a record as every type, decompresses it, and reads the input as a segment, as head chunks and as the
 /// description of a block.
 pub fn prometheus_log(input: &[u8]) {
-    let _ = decode_definitions(input, &mut Vec::new());
-    let _ = decode_samples(input, &mut Vec::new());
-    let _ = decode_histograms(input, &mut Vec::new());
-    let _ = decode_exemplars(input, &mut Vec::new());
-    let _ = decode_metadata(input, &mut Vec::new());
-    let _ = decode_tombstones(input, &mut Vec::new());
+    for record_type in RecordType::ALL {
+        let _ = RecordContent::decode(record_type, input);
+    }
     for compression in [Compression::Snappy, Compression::Zstd] {
         let size_max = compression.decoded_size(input);
         assert!(compression.decode(input).is_none_or(|decoded| decoded.len() <= size_max));

@@ -1,8 +1,8 @@
-//! Bytes taken off the front of a buffer, as Prometheus' formats have them: big endian, varints, texts with their length.
+//! Reads big-endian integers, varints and length-prefixed strings from a buffer.
 
 use varve_tsdb::varint::{take_bytes, take_i64, take_u64};
 
-/// A place in a buffer. Every method takes what it names off the front, or gives `None` and is not to be used further.
+/// A position in a buffer. Methods read what they name; after `None` the cursor must not be used.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a [u8],
@@ -58,12 +58,12 @@ impl<'a> Cursor<'a> {
         take_i64(&mut self.rest)
     }
 
-    /// A number of things that take a byte or more each.
+    /// Reads a number of items, each of which takes at least one byte.
     pub(super) fn n_items(&mut self) -> Option<usize> {
         usize::try_from(self.uvarint()?).ok().filter(|&n| n <= self.rest.len())
     }
 
-    pub(super) fn text(&mut self) -> Option<&'a str> {
+    pub(super) fn string(&mut self) -> Option<&'a str> {
         let size = self.n_items()?;
         std::str::from_utf8(self.bytes(size)?).ok()
     }

@@ -1,10 +1,10 @@
-//! From the store to Prometheus' blocks.
+//! Exports samples of the store to Prometheus' blocks.
 //!
-//! One block per window of two hours, each from one selection: what it sees does not change while it is written, and
-//! deletions are applied. Used by `varve tsdb export` and by snapshots in Prometheus' format.
+//! Writes one block per window of two hours, each from one selection, which is a consistent view with tombstones
+//! applied. Used by `varve tsdb export` and by snapshots in Prometheus' format.
 //!
-//! Memory: the labels of a window's series, each text once, its postings, and the samples of one series; the selection is
-//! charged to the request.
+//! Memory: the symbols and postings of a window, and the samples of one series. The selection is charged to the
+//! request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,39 +14,39 @@ use varve_tsdb::fs::Fs;
 use varve_tsdb::{Db, Error, Matcher, QueryContext, Result, SampleColumns, TimeRange};
 
 use super::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
-use super::chunk::{Encoder, StartTimes};
+use super::chunk::{Encoder, StartTimestamps};
 use super::recover::WINDOW_MS;
 
-/// Most windows that are exported at once: more than ten years.
+/// Maximum number of windows per export: more than ten years.
 pub const EXPORT_WINDOWS_MAX: u64 = 50_000;
 
-/// What is exported, and how.
+/// What to export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
-    /// Which series; all of them without matchers.
+    /// Matchers of the series; none means all series.
     pub matchers: Vec<Matcher>,
-    /// Which samples.
+    /// Time range of the samples.
     pub range: TimeRange,
-    /// What becomes of start timestamps.
-    pub starts: StartTimes,
-    /// External labels for the section of Thanos in `meta.json`.
+    /// Whether chunks keep start timestamps.
+    pub start_timestamps: StartTimestamps,
+    /// External labels for the Thanos section of `meta.json`.
     pub external_labels: Vec<(String, String)>,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
         let (matchers, external_labels) = (Vec::new(), Vec::new());
-        Self { matchers, range: TimeRange::ALL, starts: StartTimes::Dropped, external_labels }
+        Self { matchers, range: TimeRange::ALL, start_timestamps: StartTimestamps::Drop, external_labels }
     }
 }
 
-/// Writes the samples of a store to blocks of Prometheus in the folder `out`, the oldest first.
+/// Writes the samples of a store to Prometheus' blocks in the folder `out`, oldest block first.
 ///
-/// The same samples give the same blocks: one that is there already stays, so an export that was interrupted goes on.
+/// The same samples give the same block, and existing blocks are kept, so an interrupted export can be repeated.
 ///
 /// # Errors
-/// [`Error::Io`] if `out` cannot be written; [`Error::Limit`] if the range has more than [`EXPORT_WINDOWS_MAX`] windows with
-/// samples between its ends; what selecting says.
+/// [`Error::Io`] if `out` cannot be written; [`Error::Limit`] if the range has more than [`EXPORT_WINDOWS_MAX`]
+/// windows; errors of selections.
 pub fn export(
     db: &Db,
     fs: &Arc<dyn Fs>,
@@ -81,11 +81,11 @@ fn export_window(
     options: &ExportOptions,
     range: TimeRange,
 ) -> Result<Option<BlockMeta>> {
-    let texts = texts(db, ctx, options, range)?;
-    if texts.is_empty() {
+    let strings = strings(db, ctx, options, range)?;
+    if strings.is_empty() {
         return Ok(None);
     }
-    let symbols: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let symbols: Vec<&str> = strings.iter().map(String::as_str).collect();
     let places: HashMap<&str, u32> = symbols.iter().copied().zip(0..).collect();
     let mut writer = BlockWriter::create(fs, out, &format!("export-{}", range.start_ms), &symbols)?;
     let (mut columns, mut labels) = (SampleColumns::default(), Vec::new());
@@ -96,11 +96,11 @@ fn export_window(
         labels.clear();
         let place = |text| places.get(text).copied();
         labels.extend(series.labels().iter().filter_map(|(name, value)| place(name).zip(place(value))));
-        // A series that was made since its labels were listed has no samples that this export is about.
+        // A series created since the symbols were collected has no samples in the exported range.
         if columns.is_empty() || labels.len() != series.labels().len() {
             continue;
         }
-        let mut encoder = Encoder::new(options.starts);
+        let mut encoder = Encoder::new(options.start_timestamps);
         encoder.push_columns(&columns);
         let chunks = encoder.finish();
         let chunks: Vec<_> = chunks.iter().map(EncodedChunk::of).collect();
@@ -114,19 +114,19 @@ fn export_window(
     writer.finish(Description { min_ms: range.start_ms, max_ms, external_labels, ..Description::default() }).map(Some)
 }
 
-/// Returns the names and values of the series that have samples in a range, ascending.
-fn texts(db: &Db, ctx: &QueryContext, options: &ExportOptions, range: TimeRange) -> Result<Vec<String>> {
-    let mut texts = hashbrown::HashSet::new();
+/// Returns the names and values of the series with samples in a range, ascending.
+fn strings(db: &Db, ctx: &QueryContext, options: &ExportOptions, range: TimeRange) -> Result<Vec<String>> {
+    let mut strings = hashbrown::HashSet::new();
     for series in db.select_labels(ctx, &options.matchers, range)? {
         for (name, value) in series?.labels() {
             for text in [name, value] {
-                if !texts.contains(text) {
-                    texts.insert(text.to_owned());
+                if !strings.contains(text) {
+                    strings.insert(text.to_owned());
                 }
             }
         }
     }
-    let mut texts: Vec<_> = texts.into_iter().collect();
-    texts.sort_unstable();
-    Ok(texts)
+    let mut strings: Vec<_> = strings.into_iter().collect();
+    strings.sort_unstable();
+    Ok(strings)
 }

@@ -1,13 +1,12 @@
-//! Head chunks: chunks that left Prometheus' memory before their block was written, `chunks_head/000001` and so on.
+//! Head chunks: chunks that Prometheus mmaps until it writes their block, `chunks_head/000001` and so on.
 //!
 //! ```text
 //! u32      magic 0x0130bc91
 //! u8       version 1; then three zeros
-//! chunks   u64 series, u64 first time, u64 last time, u8 encoding (bit 7: out of order), varint size, data,
-//!          u32 CRC-32C of all that
+//! chunks   u64 series ref, u64 min time, u64 max time, u8 encoding (bit 7: out of order), varint size, data,
+//!          u32 CRC-32C of all fields
 //! ```
-//! The file is made large beforehand: behind the last chunk it may go on with zeros. Source: Prometheus
-//! `tsdb/docs/format/head_chunks.md`.
+//! Files are preallocated: zeros may follow the last chunk. Source: Prometheus `tsdb/docs/format/head_chunks.md`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,49 +18,48 @@ use varve_tsdb::{Error, Result};
 use super::chunk::{Encoding, n_samples};
 use super::cursor::Cursor;
 
-/// Most bytes of a file that are read: Prometheus ends one at 128 MiB.
+/// Maximum size of a file that is read; Prometheus cuts files at 128 MiB.
 pub const FILE_SIZE_MAX: u64 = 1 << 30;
 const MAGIC: u32 = 0x0130_bc91;
 const VERSION: u8 = 1;
 const FILE_HEADER_SIZE: usize = 8;
 const OUT_OF_ORDER: u8 = 0x80;
 const CRC_SIZE: usize = 4;
-/// No chunk covers so much time.
+/// Maximum duration of a chunk that is searched for after damage.
 const CHUNK_SPAN_MAX_MS: i64 = 1 << 40;
 
-/// A chunk, as the file says of it; its samples were not looked at.
+/// The header of a head chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadChunk {
-    /// The number of the series.
+    /// Series ref.
     pub series: u64,
-    /// Of the first sample.
+    /// Timestamp of the first sample.
     pub min_ms: i64,
-    /// Of the last sample.
+    /// Timestamp of the last sample.
     pub max_ms: i64,
-    /// Samples.
+    /// Number of samples.
     pub n_samples: u32,
-    /// How they are encoded.
+    /// Encoding of the data.
     pub encoding: Encoding,
-    /// Samples that came late.
-    pub is_late: bool,
-    /// The file's place in the list.
+    /// `true` for out-of-order samples.
+    pub is_out_of_order: bool,
+    /// Index of the file.
     pub file: u32,
-    /// Where the data begin.
+    /// Offset of the data.
     pub offset: u32,
-    /// Bytes of data.
+    /// Size of the data in bytes.
     pub size: u32,
 }
 
-/// The files of head chunks.
+/// The head chunk files of a data directory.
 #[derive(Debug, Default)]
 pub struct HeadChunkFiles {
     files: Vec<(PathBuf, Arc<dyn ReadFile>)>,
 }
 
 impl HeadChunkFiles {
-    /// Reads what chunks there are in `dir`, in the order of files and offsets; none if there is no such folder.
-    ///
-    /// Damage is noted, and the next sound chunk looked for.
+    /// Lists the chunks in `dir` by file and offset; none if the folder does not exist. Reports damage, and continues
+    /// with the next valid chunk.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder cannot be listed.
@@ -79,13 +77,13 @@ impl HeadChunkFiles {
             let is_last = i + 1 == names.len();
             match found.scan_file(fs, &path, is_last, &mut chunks, damage) {
                 Ok(()) => {}
-                Err(error) => damage.push(&path, 0, DamageKind::Corrupt, format!("cannot be read: {error}")),
+                Err(error) => damage.push(&path, 0, DamageKind::Corrupt, format!("cannot read file: {error}")),
             }
         }
         Ok((found, chunks))
     }
 
-    /// Reads the data of a chunk, whose checksum was right at the scan.
+    /// Reads the data of a chunk; the scan verified its checksum.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -95,7 +93,7 @@ impl HeadChunkFiles {
         file.read_at(dst, u64::from(chunk.offset)).map_err(Error::io("read", path))
     }
 
-    /// Returns the path of the file that a chunk is in.
+    /// Returns the path of the file of a chunk.
     #[must_use]
     pub fn path(&self, chunk: &HeadChunk) -> &Path {
         &self.files[chunk.file as usize].0
@@ -116,7 +114,7 @@ impl HeadChunkFiles {
                 path,
                 0,
                 DamageKind::Unsupported,
-                format!("{size} bytes are more than a file of head chunks has"),
+                format!("{size} bytes exceed the limit of {FILE_SIZE_MAX} for a head chunk file"),
             );
             return Ok(());
         }
@@ -129,18 +127,18 @@ impl HeadChunkFiles {
     }
 }
 
-/// Finds the chunks in the bytes of a file.
+/// Finds the chunks in a file.
 fn scan(bytes: &[u8], path: &Path, file: u32, is_last: bool, chunks: &mut Vec<HeadChunk>, damage: &mut DamageReport) {
     let mut header = Cursor::new(bytes);
     match (header.be_u32(), header.u8()) {
-        // An empty file, or one of zeros, was just made.
+        // A file without content has just been created.
         _ if bytes.iter().all(|&byte| byte == 0) => return,
         (Some(MAGIC), Some(VERSION)) => {}
         (Some(MAGIC), Some(version)) => {
-            damage.push(path, 4, DamageKind::Unsupported, format!("format version {version} is not known"));
+            damage.push(path, 4, DamageKind::Unsupported, format!("unknown format version {version}"));
             return;
         }
-        _ => damage.push(path, 0, DamageKind::Corrupt, "the header is not that of a file of head chunks"),
+        _ => damage.push(path, 0, DamageKind::Corrupt, "not the header of a head chunk file"),
     }
     let mut at = FILE_HEADER_SIZE;
     while at < bytes.len() {
@@ -155,19 +153,20 @@ fn scan(bytes: &[u8], path: &Path, file: u32, is_last: bool, chunks: &mut Vec<He
         }
         match (1..rest.len()).find(|&skip| looks_like_chunk(&rest[skip..]) && take(&rest[skip..]).is_some()) {
             Some(skip) => {
-                damage.push(path, at as u64, DamageKind::Corrupt, format!("{skip} bytes are no chunk"));
+                damage.push(path, at as u64, DamageKind::Corrupt, format!("{skip} bytes are not a chunk"));
                 at += skip;
             }
             None => {
                 let kind = if is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
-                damage.push(path, at as u64, kind, format!("the last {} bytes are no chunk", rest.len()));
+                damage.push(path, at as u64, kind, format!("the last {} bytes are not a chunk", rest.len()));
                 return;
             }
         }
     }
 }
 
-/// Tells whether a chunk may begin here, without its checksum: else every byte of a damaged file would cost one.
+/// Returns `true` if a chunk may begin here, without a look at its checksum, which would cost too much for every
+/// byte.
 fn looks_like_chunk(bytes: &[u8]) -> bool {
     let mut src = Cursor::new(bytes);
     let times = (src.be_u64(), src.be_u64(), src.be_u64());
@@ -175,7 +174,7 @@ fn looks_like_chunk(bytes: &[u8]) -> bool {
     matches!(max_ms.cast_signed().checked_sub(min_ms.cast_signed()), Some(0..CHUNK_SPAN_MAX_MS))
 }
 
-/// Takes a chunk off the front, if there is a sound one; returns it and the bytes that it takes.
+/// Reads a chunk if it is valid; returns it with its size in the file.
 fn take(bytes: &[u8]) -> Option<(HeadChunk, usize)> {
     let mut src = Cursor::new(bytes);
     let series = src.be_u64().filter(|&series| series > 0)?;
@@ -188,8 +187,8 @@ fn take(bytes: &[u8]) -> Option<(HeadChunk, usize)> {
     let checksum = src.be_u32()?;
     (crc32c::crc32c(&bytes[..offset + size]) == checksum).then_some(())?;
     let n_samples = n_samples(encoding, data).ok()? as u32;
-    let is_late = code & OUT_OF_ORDER != 0;
+    let is_out_of_order = code & OUT_OF_ORDER != 0;
     let (offset, size) = (u32::try_from(offset).ok()?, u32::try_from(size).ok()?);
-    let chunk = HeadChunk { series, min_ms, max_ms, n_samples, encoding, is_late, file: 0, offset, size };
+    let chunk = HeadChunk { series, min_ms, max_ms, n_samples, encoding, is_out_of_order, file: 0, offset, size };
     Some((chunk, offset as usize + size as usize + CRC_SIZE))
 }

@@ -1,11 +1,11 @@
-//! From Prometheus' blocks to blocks of the store.
+//! Imports Prometheus' blocks as blocks of the store.
 //!
-//! Each window of two hours of a block becomes a block in the folder `import` of a data directory, from where
-//! [`Db::import`](varve_tsdb::Db::import) takes all of them in at once. Nobody waits for that: it is built outside of the heads.
+//! Writes one block per window of two hours to the folder `import` of a data directory, where
+//! [`Db::import`](varve_tsdb::Db::import) picks up all of them at once. The heads are not involved.
 //!
-//! Memory: the index of the block that is read, and the samples of one series.
+//! Memory: the index of the source block, and the samples of one series.
 //!
-//! Crash: a block that is not finished has another name, and is written anew; finished ones are not.
+//! Crash: an unfinished block has a temporary name and is written again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,23 +18,24 @@ use varve_tsdb::{Error, ImportWriter, Result, SampleColumns, TimeRange};
 use super::block::BlockReader;
 use super::recover::{WINDOW_MS, WINDOWS_MAX, range_of};
 
-/// What was made of a block.
+/// Result of importing a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Imported {
-    /// Blocks that were written.
+    /// Number of blocks written.
     pub n_blocks: u64,
-    /// Samples in them.
+    /// Number of samples in them.
     pub n_samples: u64,
 }
 
-/// Writes the samples of a block of Prometheus as blocks of the store into the folder `import_dir`; the first gets the
-/// number `first_number`, those behind it the next ones. What is damaged is noted and left out.
+/// Writes the samples of a Prometheus block as blocks of the store to the folder `import_dir`, numbered from
+/// `first_number`. Skips and reports damage.
 ///
-/// Of two samples at one time, in blocks that are imported one after the other, the one with the lower number stands.
+/// Of two samples with the same timestamp, [`Db::import`](varve_tsdb::Db::import) keeps the one in the block with the
+/// lower number.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if nothing of the block can be read; [`Error::Limit`] if its times need
-/// more than [`WINDOWS_MAX`] blocks.
+/// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if the block cannot be opened; [`Error::Limit`] if it
+/// spans more than [`WINDOWS_MAX`] windows.
 pub fn import_block(
     fs: &Arc<dyn Fs>,
     block_dir: &Path,
@@ -46,7 +47,7 @@ pub fn import_block(
     let block = BlockReader::open(&**fs, block_dir, damage)?;
     let windows = windows(&block, damage)?;
     let mut imported = Imported::default();
-    // Damage is noted once, not in each window.
+    // Report damage once, not per window.
     let mut noted = DamageReport::default();
     for (i, window) in windows.iter().enumerate() {
         let of_window = if i == 0 { &mut *damage } else { &mut noted };
@@ -59,7 +60,7 @@ pub fn import_block(
     Ok(imported)
 }
 
-/// Returns the windows that the chunks of a block lie in.
+/// Returns the windows that the chunks of a block overlap.
 fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i64>> {
     let mut windows = BTreeSet::new();
     block.for_each(damage, |series| {

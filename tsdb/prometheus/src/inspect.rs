@@ -1,4 +1,5 @@
-//! What is in a Prometheus data directory, and whether it is sound. Nothing is written, and a Prometheus may be running.
+//! Inspects a Prometheus data directory: what it contains, and what is damaged. Read-only; a Prometheus may have it
+//! open.
 
 use std::path::{Path, PathBuf};
 
@@ -10,72 +11,78 @@ use super::block::{BlockMeta, BlockReader};
 use super::chunk;
 use super::head_chunks::HeadChunkFiles;
 use super::recover::RecordCounts;
-use super::wal::{
-    Compression, RecordType, Segment, SegmentReader, WalFiles, decode_definitions, decode_exemplars, decode_histograms,
-    decode_metadata, decode_samples, decode_tombstones,
-};
+use super::wal::{Compression, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
 /// How much is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// The records of all logs, and the descriptions of blocks.
+    /// The records of WAL and WBL, and the descriptions of blocks.
     Summary,
-    /// Also what is in records, head chunks and blocks.
+    /// Additionally the content of records, head chunks and blocks.
     Everything,
 }
 
-/// What a directory holds.
+/// The content of a data directory.
 #[derive(Debug, Clone, Default)]
 pub struct Inspection {
-    /// What is damaged, and where.
+    /// Damage in its files.
     pub damage: DamageReport,
-    /// The segments of the log, then of that of late samples, in the order of replay.
+    /// The segments of the WAL, then those of the WBL, in the order of replay.
     pub segments: Vec<SegmentSummary>,
-    /// The number of the checkpoint.
+    /// Number of the checkpoint.
     pub checkpoint: Option<u64>,
-    /// Chunks in head chunk files.
+    /// Number of head chunks.
     pub n_head_chunks: u64,
-    /// Samples in them.
+    /// Number of samples in them.
     pub n_head_samples: u64,
-    /// The blocks whose description can be read.
+    /// The blocks with a readable description.
     pub blocks: Vec<BlockMeta>,
 }
 
-/// What a segment holds.
+/// The content of a segment.
 #[derive(Debug, Clone)]
 pub struct SegmentSummary {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Records by type.
+    /// Number of records by type.
     pub records: RecordCounts,
-    /// Records by compression: none, snappy, zstd.
+    /// Number of records by compression: none, snappy, zstd.
     pub compressions: [u64; 3],
-    /// Series that are defined.
+    /// Number of series definitions.
     pub n_series: u64,
-    /// Samples, histograms included.
+    /// Number of samples, including histograms.
     pub n_samples: u64,
-    /// Times of the oldest and of the newest sample.
+    /// Timestamps of the oldest and of the newest sample.
     pub times_ms: Option<(i64, i64)>,
 }
 
-/// A record, decompressed, and where it was found.
+/// A decompressed record and its location.
 #[derive(Debug)]
 pub struct FoundRecord<'a> {
-    /// The segment.
+    /// Path of the segment.
     pub path: &'a Path,
-    /// Where its first fragment begins.
+    /// Offset of its first fragment.
     pub offset: u64,
-    /// How it was compressed.
+    /// Compression in the segment.
     pub compression: Compression,
-    /// The type, if it is known.
+    /// Type, if known.
     pub record_type: Option<RecordType>,
-    /// The record.
+    /// The decompressed record.
     pub bytes: &'a [u8],
 }
 
-/// Tells whether a folder looks like a data directory of Prometheus: a log of its form, head chunks, or a block.
+impl<'a> FoundRecord<'a> {
+    /// Decodes the record; `None` if its type is unknown. Of an invalid record, returns what precedes the invalid bytes.
+    #[must_use]
+    pub fn content(&self) -> Option<RecordContent<'a>> {
+        self.record_type.map(|record_type| RecordContent::decode(record_type, self.bytes).0)
+    }
+}
+
+/// Returns `true` if a folder looks like a Prometheus data directory: it has a Prometheus WAL, head chunks or a
+/// block.
 #[must_use]
 pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
     let mut damage = DamageReport::default();
@@ -87,11 +94,11 @@ pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
         || BlockReader::list(fs, dir).is_ok_and(|blocks| blocks.iter().any(|block| fs.list(block).is_ok()))
 }
 
-/// Hands out the records of all logs, in the order of replay; what cannot be read is noted. `progress` is told of the bytes
-/// of logs that were read, and of all of them.
+/// Calls `each` with the records of WAL and WBL in the order of replay, and reports damage. Calls `progress` with the
+/// bytes read so far and in total.
 ///
 /// # Errors
-/// [`Error::Io`] if a folder cannot be listed; what `each` returns.
+/// [`Error::Io`] if a folder cannot be listed; errors of `each`.
 pub fn for_each_record(
     fs: &dyn Fs,
     dir: &Path,
@@ -130,7 +137,7 @@ fn records_of(
     };
     while let Some(raw) = reader.next(damage) {
         let Some(bytes) = raw.compression.decode(&raw.bytes) else {
-            damage.push(&segment.path, raw.offset, DamageKind::Corrupt, "a record cannot be decompressed");
+            damage.push(&segment.path, raw.offset, DamageKind::Corrupt, "cannot decompress record");
             continue;
         };
         let record_type = RecordType::of(&bytes);
@@ -140,7 +147,7 @@ fn records_of(
     Ok(())
 }
 
-/// Reads a data directory; `progress` is told of the bytes of its files that were read, and of all of them.
+/// Inspects a data directory. Calls `progress` with the bytes read so far and in total.
 ///
 /// # Errors
 /// [`Error::Io`] if the folder cannot be listed.
@@ -226,9 +233,9 @@ impl Inspection {
         };
         if depth == Depth::Everything {
             let n_samples = block.verify(&mut self.damage)?;
-            let said = block.meta().stats.n_samples;
-            if n_samples != said {
-                let reason = format!("{n_samples} samples can be read, meta.json says {said}");
+            let expected = block.meta().stats.n_samples;
+            if n_samples != expected {
+                let reason = format!("{n_samples} samples are readable, meta.json has {expected}");
                 self.damage.push(dir, 0, DamageKind::Corrupt, reason);
             }
         }
@@ -241,42 +248,20 @@ impl SegmentSummary {
     fn add(&mut self, record: &FoundRecord<'_>, damage: &mut DamageReport) {
         self.compressions[record.compression as usize] += 1;
         let Some(record_type) = record.record_type else {
-            let reason = RecordType::not_known(record.bytes);
+            let reason = RecordType::unknown_reason(record.bytes);
             damage.push(record.path, record.offset, DamageKind::Unsupported, reason);
             return;
         };
         self.records.add(record_type);
-        let bad = match record_type {
-            RecordType::Series => {
-                let mut definitions = Vec::new();
-                let decoded = decode_definitions(record.bytes, &mut definitions);
-                self.n_series += definitions.len() as u64;
-                decoded.err()
-            }
-            RecordType::Samples | RecordType::SamplesV2 => {
-                let mut samples = Vec::new();
-                let decoded = decode_samples(record.bytes, &mut samples);
-                samples.iter().for_each(|sample| self.add_sample(sample.timestamp_ms));
-                decoded.err()
-            }
-            RecordType::Tombstones => decode_tombstones(record.bytes, &mut Vec::new()).err(),
-            RecordType::Exemplars => decode_exemplars(record.bytes, &mut Vec::new()).err(),
-            RecordType::Metadata => decode_metadata(record.bytes, &mut Vec::new()).err(),
-            RecordType::MmapMarkers => None,
-            RecordType::Histograms
-            | RecordType::FloatHistograms
-            | RecordType::CustomHistograms
-            | RecordType::CustomFloatHistograms
-            | RecordType::HistogramsV2
-            | RecordType::FloatHistogramsV2 => {
-                let mut histograms = Vec::new();
-                let decoded = decode_histograms(record.bytes, &mut histograms);
-                histograms.iter().for_each(|histogram| self.add_sample(histogram.timestamp_ms));
-                decoded.err()
-            }
-        };
-        if let Some(bad) = bad {
-            damage.push(record.path, record.offset, DamageKind::Corrupt, bad.to_string());
+        let (content, error) = RecordContent::decode(record_type, record.bytes);
+        match content {
+            RecordContent::Series(definitions) => self.n_series += definitions.len() as u64,
+            RecordContent::Samples(samples) => samples.iter().for_each(|it| self.add_sample(it.timestamp_ms)),
+            RecordContent::Histograms(samples) => samples.iter().for_each(|it| self.add_sample(it.timestamp_ms)),
+            _ => {}
+        }
+        if let Some(error) = error {
+            damage.push(record.path, record.offset, DamageKind::Corrupt, error.to_string());
         }
     }
 
@@ -305,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn other_folders_are_not_taken_for_prometheus() {
+    fn other_folders_are_not_prometheus_directories() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("wal/00000000-4/0")).unwrap();
         assert!(!is_prometheus_directory(&RealFs, dir.path()));

@@ -1,19 +1,19 @@
-//! Prometheus' own formats: what its data directory consists of, read and written.
+//! Prometheus' own formats: reads, repairs, recovers, writes, imports and exports its data directory.
 //!
-//! Used by the recovery tools, by import and export, and by remote read. Sources: Prometheus `tsdb/docs/format`,
-//! `tsdb/record`, `tsdb/chunkenc`, as of version 3.14.
+//! Used by the WAL and block tools, by import and export, and by remote read. Sources: Prometheus `tsdb/docs/format`,
+//! `tsdb/record`, `tsdb/chunkenc`, as of version 3.14. What the crate needs of the engine: docs/decisions/0010.
 //!
 //! Invariants
-//! 1. No bytes make a reader panic, and a length is compared with what is there before anything is reserved for it.
-//! 2. What is read is never changed: originals stay as they are.
+//! 1. No input makes a reader panic; a length is checked against the bytes left before memory is allocated for it.
+//! 2. Readers write nothing. A repair saves the original first.
 
 #![expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
 #![forbid(unsafe_code)]
 
-pub mod beside;
 pub mod block;
 pub mod chunk;
 mod cursor;
+pub mod exemplars_and_metadata;
 pub mod export;
 pub mod head_chunks;
 pub mod import;

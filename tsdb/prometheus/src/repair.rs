@@ -1,10 +1,10 @@
-//! Mends a log of Prometheus: every record that is whole stays, the rest is left out, and the original is kept.
+//! Repairs a WAL and WBL: keeps all valid records, and saves the original.
 //!
-//! Prometheus itself removes all segments behind the first damage. Here a damaged segment is written anew with the records
-//! that can be read and decoded, and takes the place of the original, which gets a second name in [`QUARANTINE`] first. Where
-//! a segment is missing an empty one closes the gap, without which Prometheus does not start.
+//! Prometheus deletes all segments after the first damage. This repair rewrites a damaged segment with the records
+//! that can be read and decoded, after the original got a second name in [`QUARANTINE`]. A missing segment becomes an
+//! empty one, without which Prometheus does not start.
 //!
-//! Crash: at every moment each segment is there, the original or the mended one. Unfinished files are made anew.
+//! Crash: at any time each segment exists, either the original or the repaired one. Unfinished files are overwritten.
 
 use std::path::{Path, PathBuf};
 
@@ -12,39 +12,35 @@ use varve_tsdb::fs::Fs;
 use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Result, originals};
 
-use super::wal::{
-    Compression, PAGE_SIZE, RawRecord, RecordType, Segment, SegmentReader, WalFiles, decode_definitions,
-    decode_exemplars, decode_histograms, decode_metadata, decode_samples, decode_tombstones,
-};
+use super::wal::{PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
-/// The folder beside the log that keeps originals.
+/// The folder in the data directory for the originals of repaired segments.
 pub const QUARANTINE: &str = "quarantine";
-const HEADER_SIZE: usize = 7;
 
-/// What was mended, or would be.
+/// What was repaired, or would be.
 #[derive(Debug, Clone, Default)]
 pub struct Repair {
-    /// What is damaged, and where.
+    /// Damage in the segments.
     pub damage: DamageReport,
-    /// The segments that are written anew.
-    pub mended: Vec<MendedSegment>,
-    /// Segments that are missing, and become empty ones.
-    pub filled: Vec<PathBuf>,
+    /// Segments that are rewritten.
+    pub repaired: Vec<RepairedSegment>,
+    /// Missing segments, which are created empty.
+    pub created: Vec<PathBuf>,
 }
 
-/// A segment that is written anew.
+/// A segment that is rewritten.
 #[derive(Debug, Clone)]
-pub struct MendedSegment {
-    /// The segment.
+pub struct RepairedSegment {
+    /// Path of the segment.
     pub path: PathBuf,
-    /// Where the original is kept.
-    pub original: PathBuf,
-    /// Records that stay.
-    pub n_kept: u64,
+    /// Path of the saved original.
+    pub backup: PathBuf,
+    /// Number of records kept.
+    pub n_records: u64,
 }
 
-/// Mends the logs of a data directory that no Prometheus uses; without `write` it only says what it would do.
-/// `progress` is told of the bytes of the segments that were looked at, and of all of them.
+/// Repairs WAL and WBL of a data directory that no Prometheus has open; without `write`, only reports what it would
+/// do. Calls `progress` with the bytes read so far and in total.
 ///
 /// # Errors
 /// [`Error::Locked`] if a Prometheus has the directory open, [`Error::Io`].
@@ -70,7 +66,7 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64
             repair.segment(fs, &dir.join(QUARANTINE).join(log), segment, write)?;
             progress(done, total);
         }
-        repair.fill(fs, &dir.join(log), files, write)?;
+        repair.create_missing(fs, &dir.join(log), files, write)?;
     }
     Ok(repair)
 }
@@ -78,27 +74,27 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64
 impl Repair {
     fn segment(&mut self, fs: &dyn Fs, quarantine: &Path, segment: &Segment, write: bool) -> Result<()> {
         let mut found = DamageReport::default();
-        let n_kept = mend(fs, segment, None, &mut found)?;
+        let n_records = rewrite(fs, segment, None, &mut found)?;
         if found.entries().is_empty() {
             return Ok(());
         }
         let folder = if segment.is_checkpoint { quarantine.join("checkpoint") } else { quarantine.to_owned() };
         let name = segment.path.file_name().unwrap_or_default().to_string_lossy();
-        let mut original = folder.join(&*name);
+        let mut backup = folder.join(&*name);
         self.damage.append(found);
         if write {
-            let tmp = segment.path.with_extension("mended.tmp");
+            let tmp = segment.path.with_extension("repaired.tmp");
             remove(fs, &tmp)?;
-            mend(fs, segment, Some(&tmp), &mut DamageReport::default())?;
-            original = originals::keep(fs, &segment.path, &folder, &name)?;
+            rewrite(fs, segment, Some(&tmp), &mut DamageReport::default())?;
+            backup = originals::keep(fs, &segment.path, &folder, &name)?;
             originals::replace(fs, &tmp, &segment.path)?;
         }
-        self.mended.push(MendedSegment { path: segment.path.clone(), original, n_kept });
+        self.repaired.push(RepairedSegment { path: segment.path.clone(), backup, n_records });
         Ok(())
     }
 
-    /// Closes the gaps between the numbers of segments.
-    fn fill(&mut self, fs: &dyn Fs, dir: &Path, files: &WalFiles, write: bool) -> Result<()> {
+    /// Creates missing segments.
+    fn create_missing(&mut self, fs: &dyn Fs, dir: &Path, files: &WalFiles, write: bool) -> Result<()> {
         let own: Vec<_> = files.segments.iter().filter(|segment| !segment.is_checkpoint).collect();
         for pair in own.windows(2) {
             for number in pair[0].number + 1..pair[1].number.min(pair[0].number + GAP_MAX) {
@@ -108,27 +104,27 @@ impl Repair {
                     file.sync().map_err(Error::io("sync", &path))?;
                     fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
                 }
-                self.filled.push(path);
+                self.created.push(path);
             }
         }
         Ok(())
     }
 }
 
-/// Most empty segments in a row: a larger gap is a segment with a wrong name.
+/// Maximum number of consecutive missing segments; a larger gap is a segment with a wrong name.
 const GAP_MAX: u64 = 10_000;
 
-/// Reads a segment and writes its sound records to `target`; returns how many there are.
-fn mend(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut DamageReport) -> Result<u64> {
+/// Reads a segment and writes its valid records to `target`; returns their number.
+fn rewrite(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut DamageReport) -> Result<u64> {
     let mut reader = SegmentReader::open(fs, segment)?;
     let file = target.map(|path| fs.create(path).map_err(Error::io("create", path))).transpose()?;
-    let (mut pages, mut n_kept) = (Pages::default(), 0);
+    let (mut pages, mut n_records) = (PageWriter::default(), 0);
     while let Some(record) = reader.next(damage) {
         if let Some(reason) = unreadable(&record) {
             damage.push(&segment.path, record.offset, DamageKind::Corrupt, reason);
             continue;
         }
-        n_kept += 1;
+        n_records += 1;
         let (Some(file), Some(path)) = (&file, target) else { continue };
         pages.put(&record);
         file.append(&pages.bytes).map_err(Error::io("write", path))?;
@@ -137,71 +133,15 @@ fn mend(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut Dama
     if let (Some(file), Some(path)) = (&file, target) {
         file.sync().map_err(Error::io("sync", path))?;
     }
-    Ok(n_kept)
+    Ok(n_records)
 }
 
-/// Tells why Prometheus would stop at a record whose checksum is right. It passes over types that it does not know.
+/// Returns why Prometheus would stop at a record with a valid checksum. It skips unknown types.
 fn unreadable(record: &RawRecord) -> Option<String> {
     let Some(bytes) = record.compression.decode(&record.bytes) else {
-        return Some("a record cannot be decompressed".to_owned());
+        return Some("cannot decompress record".to_owned());
     };
-    let bad = match RecordType::of(&bytes)? {
-        RecordType::Series => decode_definitions(&bytes, &mut Vec::new()).err(),
-        RecordType::Samples | RecordType::SamplesV2 => decode_samples(&bytes, &mut Vec::new()).err(),
-        RecordType::Tombstones => decode_tombstones(&bytes, &mut Vec::new()).err(),
-        RecordType::Exemplars => decode_exemplars(&bytes, &mut Vec::new()).err(),
-        RecordType::Metadata => decode_metadata(&bytes, &mut Vec::new()).err(),
-        RecordType::MmapMarkers => None,
-        RecordType::Histograms
-        | RecordType::FloatHistograms
-        | RecordType::CustomHistograms
-        | RecordType::CustomFloatHistograms
-        | RecordType::HistogramsV2
-        | RecordType::FloatHistogramsV2 => decode_histograms(&bytes, &mut Vec::new()).err(),
-    };
-    bad.map(|bad| bad.to_string())
-}
-
-/// Records as pages of fragments.
-#[derive(Debug, Default)]
-struct Pages {
-    /// What was not written yet.
-    bytes: Vec<u8>,
-    /// Bytes of the open page that are in use.
-    used: usize,
-}
-
-impl Pages {
-    fn put(&mut self, record: &RawRecord) {
-        let flag = match record.compression {
-            Compression::None => 0,
-            Compression::Snappy => 1 << 3,
-            Compression::Zstd => 1 << 4,
-        };
-        let (mut rest, mut is_first) = (&record.bytes[..], true);
-        while is_first || !rest.is_empty() {
-            let left = PAGE_SIZE - self.used;
-            if left < HEADER_SIZE {
-                self.bytes.resize(self.bytes.len() + left, 0);
-                self.used = 0;
-                continue;
-            }
-            let (data, behind) = rest.split_at(rest.len().min(left - HEADER_SIZE));
-            let kind = match (is_first, behind.is_empty()) {
-                (true, true) => 1,
-                (true, false) => 2,
-                (false, false) => 3,
-                (false, true) => 4,
-            };
-            self.bytes.push(kind | flag);
-            // A page is smaller than what two bytes hold.
-            self.bytes.extend_from_slice(&(data.len() as u16).to_be_bytes());
-            self.bytes.extend_from_slice(&crc32c::crc32c(data).to_be_bytes());
-            self.bytes.extend_from_slice(data);
-            self.used = (self.used + HEADER_SIZE + data.len()) % PAGE_SIZE;
-            (rest, is_first) = (behind, false);
-        }
-    }
+    RecordContent::decode(RecordType::of(&bytes)?, &bytes).1.map(|error| error.to_string())
 }
 
 fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
@@ -214,15 +154,16 @@ fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wal::Compression;
     use varve_tsdb::fs::RealFs;
 
     fn sample_record(series: u64) -> Vec<u8> {
         [&[2][..], &series.to_be_bytes(), &1000_u64.to_be_bytes(), &[0, 0], &1.0_f64.to_bits().to_be_bytes()].concat()
     }
 
-    /// Records of one page and one that spans three; a damaged one ends too early.
+    /// Small records, one of them truncated if `is_damaged`, and one that spans three pages.
     fn segment(is_damaged: bool) -> Vec<u8> {
-        let mut pages = Pages::default();
+        let mut pages = PageWriter::default();
         for i in 0..2000 {
             let record = if i == 1000 && is_damaged { sample_record(1)[..17].to_vec() } else { sample_record(i) };
             let bytes = if i == 1500 { [&[99][..], &vec![7; 70_000]].concat() } else { record };
@@ -232,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_stays_and_the_original_is_kept() {
+    fn valid_records_and_the_original_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let wal = dir.path().join("wal");
         std::fs::create_dir(&wal).unwrap();
@@ -241,18 +182,18 @@ mod tests {
         std::fs::write(wal.join("00000003"), &bytes).unwrap();
         std::fs::write(wal.join("00000006"), segment(false)).unwrap();
         let dry = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
-        assert_eq!((dry.mended.len(), dry.mended[0].n_kept, dry.filled.len()), (1, 1998, 2));
+        assert_eq!((dry.repaired.len(), dry.repaired[0].n_records, dry.created.len()), (1, 1998, 2));
         assert_eq!(std::fs::read(wal.join("00000003")).unwrap(), bytes, "a dry run changes nothing");
         let done = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
-        assert_eq!(std::fs::read(&done.mended[0].original).unwrap(), bytes);
+        assert_eq!(std::fs::read(&done.repaired[0].backup).unwrap(), bytes);
         let again = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
-        assert_eq!((again.mended.len(), again.filled.len(), again.damage.n_damaged()), (0, 0, 0));
+        assert_eq!((again.repaired.len(), again.created.len(), again.damage.n_damaged()), (0, 0, 0));
         assert_eq!(std::fs::read(wal.join("00000006")).unwrap(), segment(false), "what is sound is not touched");
         assert_eq!(std::fs::read_dir(&wal).unwrap().count(), 4);
     }
 
     #[test]
-    fn a_directory_in_use_is_left_alone() {
+    fn a_directory_in_use_is_not_repaired() {
         let dir = tempfile::tempdir().unwrap();
         let _lock = RealFs.lock(&dir.path().join("lock")).unwrap();
         assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Locked { .. })));

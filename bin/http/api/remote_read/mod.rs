@@ -18,7 +18,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use prost::Message;
-use varve_prometheus::chunk::{Encoder, StartTimes};
+use varve_prometheus::chunk::{Encoder, StartTimestamps};
 use varve_query::usage::LabelSet;
 use varve_tsdb::context::Charge;
 use varve_tsdb::{Labels, SampleColumns};
@@ -197,7 +197,7 @@ impl Reader {
 
     /// Responds with chunks, frame by frame.
     fn stream(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
-        let mut encoder = Encoder::new(StartTimes::Dropped);
+        let mut encoder = Encoder::new(StartTimestamps::Drop);
         for (query, query_index) in queries.iter().zip(0..) {
             self.visit(work, query, |work, of, columns| {
                 encoder.push_columns(columns);

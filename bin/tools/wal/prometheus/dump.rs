@@ -1,14 +1,11 @@
-//! `varve wal dump` of logs of Prometheus.
+//! `varve wal dump` of Prometheus' WAL and WBL.
 
 use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_prometheus::inspect::{FoundRecord, for_each_record};
-use varve_prometheus::wal::{
-    RecordType, decode_definitions, decode_exemplars, decode_histograms, decode_metadata, decode_samples,
-    decode_tombstones,
-};
+use varve_prometheus::wal::{RecordContent, RecordType};
 use varve_tsdb::fs::RealFs;
 use varve_tsdb::fs::damage::DamageReport;
 
@@ -17,14 +14,14 @@ use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{DumpArgs, Format};
 use crate::tools::wal::filter::Filter;
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::record_json as item;
+use crate::tools::wal::record_json;
 use crate::tools::wal::report::{damage_lines, verdict};
 
-/// Prints the records of a directory, one line each: as JSON, or as words.
+/// Prints records, one per line: as JSON or as text.
 pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RecordType::ALL.map(RecordType::name))?;
     if filter.needs_labels() {
-        let progress = Progress::beside_output("reading definitions", Unit::Bytes);
+        let progress = Progress::with_output("reading definitions", Unit::Bytes);
         let mut show = |done, total| progress.show(done, total, "");
         for_each_record(&RealFs, &args.dir, &mut DamageReport::default(), &mut show, |record| {
             learn(&record, &mut filter);
@@ -35,7 +32,7 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     }
     let (mut out, mut damage) = (BufWriter::new(stdout()), DamageReport::default());
     let mut stopped = None;
-    let progress = Progress::beside_output("dumping", Unit::Bytes);
+    let progress = Progress::with_output("dumping", Unit::Bytes);
     let mut show = |done, total| progress.show(done, total, "");
     for_each_record(&RealFs, &args.dir, &mut damage, &mut show, |record| {
         if stopped.is_none() {
@@ -54,15 +51,12 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
 }
 
 fn learn(record: &FoundRecord<'_>, filter: &mut Filter) {
-    if record.record_type == Some(RecordType::Series) {
-        let mut found = Vec::new();
-        // What cannot be decoded is noted when it is to be printed.
-        let _ = decode_definitions(record.bytes, &mut found);
-        found.iter().for_each(|it| filter.learn(it.series, it.labels()));
+    if let Some(RecordContent::Series(definitions)) = record.content() {
+        definitions.iter().for_each(|it| filter.learn(it.series, it.labels()));
     }
 }
 
-/// Prints a record; `None` if nothing of it is asked for.
+/// Formats a record; `None` if the filter excludes all of it.
 fn line(format: Format, record: &FoundRecord<'_>, filter: &Filter) -> Option<String> {
     let name = record.record_type.map_or("unknown", RecordType::name);
     if !filter.record(name) {
@@ -90,32 +84,26 @@ fn words(record: &FoundRecord<'_>, name: &str, items: &[Value]) -> String {
     text
 }
 
-/// Returns what is asked for of a record.
+/// Returns the included items of a record; `varve wal verify` reports damage in it.
 fn items(record: &FoundRecord<'_>, filter: &Filter) -> Vec<Value> {
-    let bytes = record.bytes;
-    // A record that makes no sense gives what comes before the damage; `verify` reports it.
-    match record.record_type {
-        Some(RecordType::Series) => {
-            let mut found = Vec::new();
-            let _ = decode_definitions(bytes, &mut found);
+    match record.content() {
+        Some(RecordContent::Series(found)) => {
             let found = found.iter().filter(|it| filter.series(it.series));
-            found.map(|it| json!({"series": it.series, "labels": item::labels(it.labels())})).collect()
+            found.map(|it| json!({"series": it.series, "labels": record_json::labels(it.labels())})).collect()
         }
-        Some(RecordType::Samples | RecordType::SamplesV2) => {
-            let mut found = Vec::new();
-            let _ = decode_samples(bytes, &mut found);
+        Some(RecordContent::Samples(found)) => {
             let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
-            found.map(|it| item::sample(it.series, it.timestamp_ms, it.value)).collect()
+            found.map(|it| record_json::sample(it.series, it.timestamp_ms, it.value)).collect()
         }
-        Some(RecordType::Tombstones) => {
-            let mut found = Vec::new();
-            let _ = decode_tombstones(bytes, &mut found);
+        Some(RecordContent::Histograms(found)) => {
+            let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
+            found.map(|it| record_json::histogram(it.series, it.timestamp_ms, &it.histogram)).collect()
+        }
+        Some(RecordContent::Tombstones(found)) => {
             let found = found.iter().filter(|it| filter.series(it.series) && filter.times(it.min_ms, it.max_ms));
             found.map(|it| json!({"series": it.series, "min_ms": it.min_ms, "max_ms": it.max_ms})).collect()
         }
-        Some(RecordType::Exemplars) => {
-            let mut found = Vec::new();
-            let _ = decode_exemplars(bytes, &mut found);
+        Some(RecordContent::Exemplars(found)) => {
             let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
             found
                 .map(|it| {
@@ -124,20 +112,12 @@ fn items(record: &FoundRecord<'_>, filter: &Filter) -> Vec<Value> {
                 })
                 .collect()
         }
-        Some(RecordType::Metadata) => {
-            let mut found = Vec::new();
-            let _ = decode_metadata(bytes, &mut found);
+        Some(RecordContent::Metadata(found)) => {
             let found = found.iter().filter(|it| filter.series(it.series));
             found
                 .map(|it| json!({"series": it.series, "type": it.type_name(), "unit": it.unit, "help": it.help}))
                 .collect()
         }
-        Some(RecordType::MmapMarkers) | None => Vec::new(),
-        Some(_) => {
-            let mut found = Vec::new();
-            let _ = decode_histograms(bytes, &mut found);
-            let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
-            found.map(|it| item::histogram(it.series, it.timestamp_ms, &it.histogram)).collect()
-        }
+        Some(RecordContent::MmapMarkers) | None => Vec::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! `varve wal inspect` and `verify` of data directories of Prometheus.
+//! `varve wal inspect` and `verify` of Prometheus' data directories.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::tools::wal::args::{Format, InspectArgs};
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::report::{damage_json, damage_lines, table, time, verdict};
 
-/// Runs `inspect` or, with everything, `verify`.
+/// Runs `inspect`, or `verify` for everything.
 pub(in crate::tools::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
     let progress = Progress::start("reading the directory", Unit::Bytes);
     let inspection = inspect(&RealFs, &args.dir, depth, &mut |done, total| progress.show(done, total, ""));

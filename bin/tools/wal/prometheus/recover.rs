@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use varve_prometheus::block::BlockMeta;
-use varve_prometheus::chunk::StartTimes;
+use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::recover::{CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover};
 use varve_tsdb::fs::{Fs, RealFs};
 
@@ -15,22 +15,22 @@ use crate::machine;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, RecoverArgs};
 use crate::tools::wal::progress::{Progress as ProgressBar, Unit};
-use crate::tools::wal::report::{Cost, damage_json, damage_lines, table, time};
+use crate::tools::wal::report::{Field, cost_fields, damage_lines, field_json, field_table, table, time, verdict};
 
-/// Recovers, and prints the report.
+/// Recovers blocks and prints the report.
 pub(in crate::tools::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
     if !args.source.is_dir() {
         bail!("data directory {:?} does not exist", args.source);
     }
     if args.to_blocks.starts_with(&args.source) {
-        bail!("the target {:?} is inside the data directory, which is not written to", args.to_blocks);
+        bail!("the target {:?} is inside the data directory, which is read-only", args.to_blocks);
     }
     let concurrency = if args.concurrency == 0 { machine::cores() } else { args.concurrency };
     let half = usize::try_from(machine::Memory::find().limit_bytes() / 2).unwrap_or(usize::MAX);
     let options = RecoverOptions {
         memory_bytes: if args.memory == 0 { half } else { args.memory },
         concurrency: concurrency.min(CONCURRENCY_MAX),
-        starts: if args.keep_start_timestamps { StartTimes::Kept } else { StartTimes::Dropped },
+        start_timestamps: if args.keep_start_timestamps { StartTimestamps::Keep } else { StartTimestamps::Drop },
         external_labels: args.external_labels.clone(),
     };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
@@ -42,18 +42,22 @@ pub(in crate::tools::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
         Format::Table => print!("{}", text(&report, elapsed_s)),
         Format::Json => println!("{}", json(&report, elapsed_s)),
     }
-    let is_whole = report.damage.n_damaged() == 0 && report.n_unknown_samples == 0;
-    Ok(if is_whole { Verdict::Sound } else { Verdict::Damaged })
+    Ok(replay_verdict(&report))
 }
 
-/// As [`recover`], and shows how far it is.
+/// Samples of unknown series are damage, too: their definitions are lost.
+pub(super) fn replay_verdict(report: &Report) -> Verdict {
+    if report.n_unknown_samples == 0 { verdict(&report.damage) } else { Verdict::Damaged }
+}
+
+/// Recovers blocks with a progress display.
 pub(crate) fn recover_with_progress(
     fs: &Arc<dyn Fs>,
     source: &Path,
     to_blocks: &Path,
     options: &RecoverOptions,
 ) -> Result<Report, varve_tsdb::Error> {
-    let (reading, writing) = (ProgressBar::start("reading logs", Unit::Bytes), OnceLock::new());
+    let (reading, writing) = (ProgressBar::start("reading WAL", Unit::Bytes), OnceLock::new());
     let show = |progress: Progress| {
         let bar = match progress.phase {
             Phase::Read => &reading,
@@ -69,50 +73,48 @@ pub(crate) fn recover_with_progress(
     report
 }
 
-fn text(report: &Report, elapsed_s: f64) -> String {
-    let row = |name: &str, value: String| vec![name.to_owned(), value];
-    let rate = (report.n_samples + report.n_late_samples) as f64 / elapsed_s.max(0.001);
-    let mut rows = vec![
-        row("bytes of logs read", report.read_size.to_string()),
-        row("segments", report.n_segments.to_string()),
-        row("head chunks", report.n_head_chunks.to_string()),
-        row("series", report.n_series.to_string()),
-        row("samples taken from the log", report.n_samples.to_string()),
-        row("late samples", report.n_late_samples.to_string()),
-        row("samples that blocks have", report.n_covered.to_string()),
-        row("samples not newer than the one before", report.n_not_newer.to_string()),
-        row("deletions", report.n_tombstones.to_string()),
-        row("exemplars, which blocks do not hold", report.n_exemplars.to_string()),
-        row("metadata, which blocks do not hold", report.n_metadata.to_string()),
-        row("bytes that did not fit in memory", report.spilled_size.to_string()),
-        row("samples a second", format!("{rate:.0}")),
+/// Returns the counts that `recover` and `replay` report.
+pub(super) fn replay_fields(report: &Report, elapsed_s: f64) -> Vec<Field> {
+    let rate = (report.n_samples + report.n_out_of_order) as f64 / elapsed_s.max(0.001);
+    let mut fields = vec![
+        ("readBytes", "bytes read", json!(report.read_size)),
+        ("segments", "segments", json!(report.n_segments)),
+        ("headChunks", "head chunks", json!(report.n_head_chunks)),
+        ("series", "series", json!(report.n_series)),
+        ("samples", "in-order samples", json!(report.n_samples)),
+        ("outOfOrderSamples", "out-of-order samples", json!(report.n_out_of_order)),
+        ("coveredSamples", "samples covered by blocks", json!(report.n_covered)),
+        ("notNewerSamples", "samples not newer than the one before", json!(report.n_not_newer)),
+        ("unknownSchemaSamples", "histograms with an unknown schema", json!(report.n_unknown_schema)),
+        ("unknownSamples", "samples of unknown series", json!(report.n_unknown_samples)),
+        ("tombstones", "tombstones", json!(report.n_tombstones)),
+        ("exemplars", "exemplars (not in blocks)", json!(report.n_exemplars)),
+        ("metadata", "metadata (not in blocks)", json!(report.n_metadata)),
+        ("spilledBytes", "bytes spilled", json!(report.spilled_size)),
+        ("elapsedSeconds", "seconds", json!(elapsed_s)),
+        ("samplesPerSecond", "samples per second", json!(rate.round() as u64)),
     ];
-    rows.extend(report.records.iter().map(|(kind, n)| row(&format!("records of {}", kind.name()), n.to_string())));
-    rows.extend(Cost::now().rows().map(|(name, value)| row(name, value)));
-    let mut text = table(&[], rows.into_iter());
-    text.push('\n');
+    fields.extend(cost_fields());
+    fields
+}
+
+fn text(report: &Report, elapsed_s: f64) -> String {
+    let records = report.records.iter().map(|(kind, n)| vec![format!("records of {}", kind.name()), n.to_string()]);
     let block = |block: &BlockMeta| {
         let (from, to, stats) = (time(block.min_ms), time(block.max_ms), &block.stats);
         vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
     };
-    text.push_str(&table(&["block", "from", "to", "series", "samples"], report.blocks.iter().map(block)));
+    let blocks = table(&["block", "from", "to", "series", "samples"], report.blocks.iter().map(block));
+    let mut text = format!("{}\n{}\n{blocks}", field_table(&replay_fields(report, elapsed_s)), table(&[], records));
     text.push_str(&damage_lines(&report.damage));
-    text.push_str(&lost(report));
+    if report.n_unknown_samples > 0 {
+        let (n, n_series) = (report.n_unknown_samples, report.unknown_series.len());
+        text.push_str(&format!("\n{n} samples of {n_series} unknown series are in {UNKNOWN_SAMPLES}\n"));
+    }
     text
 }
 
-fn lost(report: &Report) -> String {
-    match report.n_unknown_samples {
-        0 => String::new(),
-        n => {
-            let n_series = report.unknown_series.len();
-            format!("\n{n} samples of {n_series} series whose definition is lost are in {UNKNOWN_SAMPLES}\n")
-        }
-    }
-}
-
 fn json(report: &Report, elapsed_s: f64) -> Value {
-    let cost = Cost::now();
     let records = report.records.iter().map(|(kind, n)| (kind.name().to_owned(), json!(n)));
     let block = |block: &BlockMeta| {
         json!({
@@ -124,32 +126,13 @@ fn json(report: &Report, elapsed_s: f64) -> Value {
             "chunks": block.stats.n_chunks,
         })
     };
-    let lost = report.unknown_series.iter().map(|(series, lost)| {
-        json!({"series": series, "samples": lost.n_samples, "minTime": lost.min_ms, "maxTime": lost.max_ms})
-    });
-    json!({
-        "elapsedSeconds": elapsed_s,
-        "cpuSeconds": cost.cpu_s,
-        "peakBytes": cost.peak_bytes,
-        "readBytes": report.read_size,
-        "segments": report.n_segments,
-        "checkpoint": report.checkpoint,
-        "headChunks": report.n_head_chunks,
-        "series": report.n_series,
-        "samples": report.n_samples,
-        "lateSamples": report.n_late_samples,
-        "coveredSamples": report.n_covered,
-        "notNewerSamples": report.n_not_newer,
-        "unknownSchemaSamples": report.n_unknown_schema,
-        "unknownSamples": report.n_unknown_samples,
-        "unknownSeries": lost.collect::<Vec<_>>(),
-        "tombstones": report.n_tombstones,
-        "exemplars": report.n_exemplars,
-        "metadata": report.n_metadata,
-        "spilledBytes": report.spilled_size,
-        "records": records.collect::<serde_json::Map<_, _>>(),
-        "blocks": report.blocks.iter().map(block).collect::<Vec<_>>(),
-        "damage": report.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
-        "damageCount": report.damage.n_damaged(),
-    })
+    let unknown = report.unknown_series.iter().map(
+        |(series, of)| json!({"series": series, "samples": of.n_samples, "minTime": of.min_ms, "maxTime": of.max_ms}),
+    );
+    let mut json = field_json("prometheus", replay_fields(report, elapsed_s), &report.damage);
+    json["checkpoint"] = json!(report.checkpoint);
+    json["records"] = Value::Object(records.collect());
+    json["unknownSeries"] = json!(unknown.collect::<Vec<_>>());
+    json["blocks"] = json!(report.blocks.iter().map(block).collect::<Vec<_>>());
+    json
 }

@@ -1,4 +1,4 @@
-//! `varve wal dump` of Varve's own logs: definitions first, then samples, frame by frame.
+//! `varve wal dump` of Varve's WAL: definitions first, then samples, frame by frame.
 
 use std::io::{BufWriter, Write};
 
@@ -13,13 +13,13 @@ use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{DumpArgs, Format};
 use crate::tools::wal::filter::Filter;
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::record_json as item;
+use crate::tools::wal::record_json;
 use crate::tools::wal::report::{damage_lines, verdict};
 
-/// Prints the records, a line each: as JSON, or as words.
+/// Prints records, one per line: as JSON or as text.
 pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RECORD_NAMES)?;
-    let files = list(&RealFs, &args.dir).with_context(|| format!("list the log of {:?}", args.dir))?;
+    let files = list(&RealFs, &args.dir).with_context(|| format!("list the WAL of {:?}", args.dir))?;
     let mut files: Vec<LogFile> = files.into_iter().filter(|file| file.role == Role::Counts).collect();
     files.sort_by_key(|file| file.kind == SegmentKind::Samples);
     if filter.needs_labels() {
@@ -28,7 +28,7 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     let (mut out, mut damage) = (BufWriter::new(stdout()), DamageReport::default());
     let (mut stopped, mut n_gone) = (None, 0);
     let (mut done, total) = (0, files.iter().map(|file| file.size(&RealFs)).sum());
-    let progress = Progress::beside_output("dumping", Unit::Bytes);
+    let progress = Progress::with_output("dumping", Unit::Bytes);
     for file in &files {
         let end = read_file(&RealFs, file, &mut damage, |frame| {
             progress.show(done + frame.offset, total, "");
@@ -46,13 +46,13 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
         return Err(error).context("print");
     }
     if n_gone > 0 {
-        eprintln!("{n_gone} files were removed meanwhile: a server is at work");
+        eprintln!("{n_gone} files were deleted meanwhile by a running server");
     }
     eprint!("{}", damage_lines(&damage));
     Ok(verdict(&damage))
 }
 
-/// Reads all definitions, so that the filter knows which series match.
+/// Reads all definitions, so that the filter knows the matching series.
 fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
     for file in files.iter().filter(|file| file.kind != SegmentKind::Samples) {
         read_file(&RealFs, file, &mut DamageReport::default(), |frame| {
@@ -69,7 +69,7 @@ fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
     Ok(())
 }
 
-/// Prints a record; `None` if nothing of it is asked for.
+/// Formats a record; `None` if the filter excludes all of it.
 fn line(format: Format, file: &LogFile, frame: &FoundFrame<'_>, filter: &Filter) -> Option<String> {
     let name = frame.content.name();
     if !filter.record(name) {
@@ -97,39 +97,42 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
     match content {
         Content::Series(found) => {
             let found = found.iter().filter(|(series, _)| filter.series(*series));
-            found.map(|(series, of)| json!({"series": series, "labels": item::labels(of.iter())})).collect()
+            found.map(|(series, of)| json!({"series": series, "labels": record_json::labels(of.iter())})).collect()
         }
         Content::CheckpointSeries(found, _) => {
             let found = found.iter().filter(|(series, ..)| filter.series(*series));
             let last = |last_ms: i64| (last_ms != i64::MIN).then_some(last_ms);
             found
                 .map(|(series, last_ms, of)| {
-                    json!({"series": series, "last_ms": last(*last_ms), "labels": item::labels(of.iter())})
+                    json!({"series": series, "last_ms": last(*last_ms), "labels": record_json::labels(of.iter())})
                 })
                 .collect()
         }
         Content::Samples(found, _) => {
             let is_wanted = |series, timestamp_ms| filter.series(series) && filter.time(timestamp_ms);
             let found = found.iter().filter(|it| is_wanted(it.series, it.sample.timestamp_ms));
-            found.map(|it| item::sample(it.series, it.sample.timestamp_ms, it.sample.value)).collect()
+            found.map(|it| record_json::sample(it.series, it.sample.timestamp_ms, it.sample.value)).collect()
         }
         Content::Histograms(found) => {
             let found = found.iter().filter(|it| filter.series(it.0) && filter.time(it.1));
-            found.map(|(series, time, of)| item::histogram(*series, *time, of)).collect()
+            found.map(|(series, time, of)| record_json::histogram(*series, *time, of)).collect()
         }
         Content::Exemplars(found) => {
             let found = found.iter().filter(|it| filter.series(it.1) && filter.time(it.2.timestamp_ms));
             found
-                .map(|(number, series, of)| json!({"number": number, "series": series, "exemplar": item::exemplar(of)}))
+                .map(|(number, series, of)| json!({"number": number, "series": series, "exemplar": record_json::exemplar(of)}))
                 .collect()
         }
         Content::CheckpointExemplars(found) => {
             let found = found.iter().filter(|(of, _)| filter.labels(&of.iter().collect::<Vec<_>>()));
             let of_series = |all: &[(u64, varve_tsdb::exemplars::Exemplar)]| {
                 let all = all.iter().filter(|(_, of)| filter.time(of.timestamp_ms));
-                all.map(|(number, of)| json!({"number": number, "exemplar": item::exemplar(of)})).collect::<Vec<_>>()
+                all.map(|(number, of)| json!({"number": number, "exemplar": record_json::exemplar(of)}))
+                    .collect::<Vec<_>>()
             };
-            found.map(|(of, all)| json!({"labels": item::labels(of.iter()), "exemplars": of_series(all)})).collect()
+            found
+                .map(|(of, all)| json!({"labels": record_json::labels(of.iter()), "exemplars": of_series(all)}))
+                .collect()
         }
         Content::Metadata(found) => {
             let found = found.iter().filter(|(family, _)| filter.family(family));
@@ -141,11 +144,11 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
             let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
             found
                 .map(|it| {
-                    json!({"series": it.series, "timestamp_ms": it.timestamp_ms, "start_ms": it.start_ms, "late": it.is_late})
+                    json!({"series": it.series, "timestamp_ms": it.timestamp_ms, "start_ms": it.start_ms, "outOfOrder": it.is_late})
                 })
                 .collect()
         }
-        // What is about the checkpoint alone is no series' part.
+        // Items without a series.
         _ if !filter.shows_empty() => Vec::new(),
         Content::Begin(next_ref) | Content::End(next_ref) => vec![json!({"nextSeries": next_ref})],
         Content::Symbols(n) => vec![json!({"symbols": n})],

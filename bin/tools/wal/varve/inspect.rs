@@ -1,4 +1,4 @@
-//! `varve wal inspect` and `verify` of Varve's own logs.
+//! `varve wal inspect` and `verify` of Varve's WAL.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -10,20 +10,20 @@ use crate::tools::wal::args::{Format, InspectArgs};
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::report::{damage_json, damage_lines, table, time};
 
-/// Series without a definition that a table lists.
+/// Maximum number of unknown series in a table.
 const ORPHANS_LISTED: usize = 20;
 
-/// Says what is in the log.
+/// Prints the content of the WAL.
 pub(in crate::tools::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
     match args.output.format {
-        Format::Table => print!("{}\n{}{}", files(&found), parts(&found.parts), wrong(&found)),
+        Format::Table => print!("{}\n{}{}", files(&found), parts(&found.parts), damage(&found)),
         Format::Json => println!("{}", json(&found)),
     }
     Ok(verdict(&found))
 }
 
-/// Says whether all of it is sound.
+/// Prints whether the WAL is sound.
 pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
     match args.output.format {
@@ -31,7 +31,7 @@ pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
             let n_bytes: u64 = found.files.iter().map(|file| file.end.size).sum();
             let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
             let said = if verdict(&found) == Verdict::Sound { "sound" } else { "damage was found" };
-            println!("{} files, {n_bytes} bytes, {n_frames} sound frames: {said}{}", found.files.len(), wrong(&found));
+            println!("{} files, {n_bytes} bytes, {n_frames} sound frames: {said}{}", found.files.len(), damage(&found));
         }
         Format::Json => println!("{}", json(&found)),
     }
@@ -39,7 +39,7 @@ pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
 }
 
 fn read(args: &InspectArgs) -> Result<Survey> {
-    let progress = Progress::start("reading the log", Unit::Bytes);
+    let progress = Progress::start("reading WAL", Unit::Bytes);
     let found = survey(&RealFs, &args.dir, &mut |done, total| progress.show(done, total, ""));
     progress.finish();
     found.with_context(|| format!("read {:?}", args.dir))
@@ -72,30 +72,30 @@ fn row(summary: &FileSummary) -> Vec<String> {
 
 fn role(summary: &FileSummary) -> &'static str {
     match summary.file.role {
-        _ if summary.end.is_gone => "gone",
+        _ if summary.end.is_gone => "deleted",
         Role::Counts => "",
         Role::Replaced => "replaced",
-        Role::Unsound => "not used",
+        Role::Unsound => "unused",
     }
 }
 
-/// What takes how many bytes: name, bits, and samples that they are of.
+/// Returns name, size in bits, and number of samples of each part.
 fn part_rows(parts: &PartSizes) -> Vec<(&'static str, u64, u64)> {
     let n = parts.n_samples;
     vec![
-        ("samples: heads of frames", 8 * parts.sample_frames, n),
-        ("samples: heads of records", parts.samples.head, n),
+        ("samples: frame headers", 8 * parts.sample_frames, n),
+        ("samples: record headers", parts.samples.head, n),
         ("samples: series", parts.samples.refs, n),
         ("samples: timestamps", parts.samples.times, n),
         ("samples: values", parts.samples.values, n),
         ("histograms", 8 * parts.histograms, 0),
         ("start timestamps", 8 * parts.starts, 0),
         ("exemplars", 8 * parts.exemplars, 0),
-        ("definitions of series", 8 * parts.series, 0),
+        ("series definitions", 8 * parts.series, 0),
         ("metadata", 8 * parts.metadata, 0),
         ("checkpoints", 8 * parts.checkpoints, 0),
-        ("heads of files", 8 * parts.file_headers, 0),
-        ("no sound frames", 8 * parts.unsound, 0),
+        ("file headers", 8 * parts.file_headers, 0),
+        ("damaged or unused bytes", 8 * parts.unsound, 0),
     ]
 }
 
@@ -108,21 +108,21 @@ fn parts(parts: &PartSizes) -> String {
             if n_samples == 0 { String::new() } else { format!("{:.3}", bits as f64 / 8.0 / n_samples as f64) };
         vec![name.to_owned(), bits.div_ceil(8).to_string(), share, of_sample]
     };
-    table(&["part of the log", "bytes", "%", "bytes a sample"], rows.iter().filter(|row| row.1 > 0).map(row))
+    table(&["part of the WAL", "bytes", "%", "bytes per sample"], rows.iter().filter(|row| row.1 > 0).map(row))
 }
 
-/// Lists what is wrong, with an empty line in front; nothing if all is well.
-fn wrong(found: &Survey) -> String {
+/// Lists damage after an empty line; empty without damage.
+fn damage(found: &Survey) -> String {
     let mut text = damage_lines(&found.damage);
     if found.n_orphaned > 0 {
         let of_series = found.orphans.iter().take(ORPHANS_LISTED).map(|(series, n)| format!("{series} ({n})"));
         let listed: Vec<_> = of_series.collect();
         let more = if found.orphans.len() > listed.len() { ", ..." } else { "" };
         let listed = listed.join(", ");
-        text.push_str(&format!("\n{} samples of series without a definition: {listed}{more}\n", found.n_orphaned));
+        text.push_str(&format!("\n{} samples of unknown series: {listed}{more}\n", found.n_orphaned));
     }
     if found.n_gone > 0 {
-        text.push_str(&format!("\n{} files were removed meanwhile: a server is at work\n", found.n_gone));
+        text.push_str(&format!("\n{} files were deleted meanwhile by a running server\n", found.n_gone));
     }
     text
 }
@@ -133,8 +133,8 @@ fn json(found: &Survey) -> Value {
         json!({
             "path": summary.file.path,
             "kind": summary.file.kind.name(),
-            "use": match summary.file.role { Role::Counts => "counts", Role::Replaced => "replaced", Role::Unsound => "not used" },
-            "gone": end.is_gone,
+            "state": match summary.file.role { Role::Counts => "active", Role::Replaced => "replaced", Role::Unsound => "unused" },
+            "deleted": end.is_gone,
             "version": end.version,
             "bytes": end.size,
             "records": summary.records,
@@ -156,9 +156,9 @@ fn json(found: &Survey) -> Value {
         "partBytes": parts.collect::<serde_json::Map<_, _>>(),
         "partSamples": found.parts.n_samples,
         "series": found.n_series,
-        "orphanedSamples": found.n_orphaned,
-        "orphanedSeries": orphans.collect::<Vec<_>>(),
-        "goneFiles": found.n_gone,
+        "unknownSamples": found.n_orphaned,
+        "unknownSeries": orphans.collect::<Vec<_>>(),
+        "deletedFiles": found.n_gone,
         "damage": found.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": found.damage.n_damaged(),
     })

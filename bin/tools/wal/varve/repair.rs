@@ -1,4 +1,4 @@
-//! `varve wal repair` of Varve's own logs.
+//! `varve wal repair` of Varve's WAL.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -8,25 +8,22 @@ use varve_tsdb::log::{Mended, Repair, repair};
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, RepairArgs};
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{damage_json, damage_lines, verdict};
+use crate::tools::wal::report::{damage_lines, field_json, outcome, verdict};
 
-/// Mends, or says what would be mended.
+/// Repairs the WAL, or prints what would be repaired.
 pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
-    let progress = Progress::start("looking for damage", Unit::Bytes);
+    let progress = Progress::start("searching for damage", Unit::Bytes);
     let repair = repair(&RealFs, &args.dir, args.write, &mut |done, total| progress.show(done, total, ""));
     progress.finish();
     let repair = repair.with_context(|| format!("repair {:?}", args.dir))?;
     match args.output.format {
         Format::Json => {
-            let mended = |it: &Mended| json!({"path": it.path, "original": it.original, "kept": it.n_kept});
-            let report = json!({
-                "owner": "varve",
-                "written": args.write,
-                "mended": repair.mended.iter().map(mended).collect::<Vec<_>>(),
-                "damage": repair.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
-                "damageCount": repair.damage.n_damaged(),
-            });
-            println!("{report}");
+            let repaired = |it: &Mended| json!({"path": it.path, "backup": it.original, "frames": it.n_kept});
+            let fields = vec![
+                ("written", "", json!(args.write)),
+                ("repaired", "", json!(repair.mended.iter().map(repaired).collect::<Vec<_>>())),
+            ];
+            println!("{}", field_json("varve", fields, &repair.damage));
         }
         Format::Table => print!("{}", text(&repair, args.write)),
     }
@@ -38,8 +35,8 @@ fn text(repair: &Repair, is_written: bool) -> String {
     for it in &repair.mended {
         let (path, original) = (it.path.display(), it.original.display());
         let done = match (it.n_kept, is_written) {
-            (Some(n), true) => format!("mended {path}: {n} frames stay; the original: {original}"),
-            (Some(n), false) => format!("would mend {path}: {n} frames stay; the original: {original}"),
+            (Some(n), true) => format!("repaired {path}: {n} frames kept; backup: {original}"),
+            (Some(n), false) => format!("would repair {path}: {n} frames kept; backup: {original}"),
             (None, true) => format!("set aside {path}: {original}"),
             (None, false) => format!("would set aside {path}: {original}"),
         };
@@ -47,10 +44,6 @@ fn text(repair: &Repair, is_written: bool) -> String {
         text.push('\n');
     }
     text.push_str(&damage_lines(&repair.damage));
-    text.push_str(match (repair.damage.n_damaged(), is_written) {
-        (0, _) => "nothing to mend\n",
-        (_, false) => "nothing was written: add --write\n",
-        (_, true) => "",
-    });
+    text.push_str(outcome(repair.damage.n_damaged() == 0, is_written));
     text
 }

@@ -1,11 +1,11 @@
-//! The chunks of a block, `chunks/000001` and so on.
+//! Chunk segment files of a block, `chunks/000001` and so on.
 //!
 //! ```text
 //! u32     magic 0x85bd40dd
 //! u8      version 1; then three zeros
 //! chunks  varint size of the data, u8 encoding, data, u32 CRC-32C of encoding and data
 //! ```
-//! The index names a chunk by the place of its file in the list, in the upper 32 bits, and its offset there.
+//! The index refers to a chunk by the index of its file in the upper 32 bits and its offset in the lower.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use varve_tsdb::fs::Fs;
 use varve_tsdb::varint::put_u64;
 use varve_tsdb::{Error, Result};
 
-use super::buffered::BufferedFile;
+use super::buffered_file::BufferedFile;
 use super::writer::EncodedChunk;
 
-/// Bytes after which the chunks go on in the next file.
+/// Size at which chunks continue in the next file.
 pub const CHUNK_SEGMENT_SIZE_MAX: u64 = 512 << 20;
 pub(super) const MAGIC: u32 = 0x85bd_40dd;
 pub(super) const VERSION: u8 = 1;
 pub(super) const HEADER_SIZE: u64 = 8;
 
-/// Writes chunks one behind the other.
+/// Writes chunk segment files.
 #[derive(Debug)]
 pub(super) struct ChunkWriter {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     segment_size_max: u64,
     open: Option<BufferedFile>,
-    /// Size and hash of those before the open one.
+    /// Size and hash of finished files.
     finished: Vec<(u64, u128)>,
     scratch: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl ChunkWriter {
         Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new(), scratch: Vec::new() })
     }
 
-    /// Appends a chunk; returns its name for the index.
+    /// Appends a chunk; returns its ref for the index.
     pub(super) fn add(&mut self, chunk: &EncodedChunk<'_>) -> Result<u64> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -52,10 +52,10 @@ impl ChunkWriter {
         name
     }
 
-    /// Appends framed chunks, of which each ends at one of `ends`; gives their names to `each`, by their places.
+    /// Appends framed chunks that end at `ends`; calls `each` with the index and the ref of each.
     pub(super) fn add_framed(&mut self, bytes: &[u8], ends: &[usize], mut each: impl FnMut(usize, u64)) -> Result<()> {
         let starts = std::iter::once(0).chain(ends.iter().copied());
-        // Fast path: all of them go to the same file.
+        // Fast path: all of them fit the same file.
         if bytes.len() as u64 <= self.room() {
             let first = if bytes.is_empty() { 0 } else { self.append(bytes)? };
             starts.zip(0..ends.len()).for_each(|(start, i)| each(i, first + start as u64));
@@ -67,7 +67,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Returns the bytes that go to the open file.
+    /// Returns the number of bytes that fit the open file.
     fn room(&self) -> u64 {
         let position = self.open.as_ref().map_or(HEADER_SIZE, BufferedFile::position);
         self.segment_size_max.saturating_sub(position)
@@ -90,7 +90,7 @@ impl ChunkWriter {
         Ok(name)
     }
 
-    /// Returns path inside the block, size and hash of each file.
+    /// Returns path in the block, size and hash of each file.
     pub(super) fn finish(mut self) -> Result<Vec<(String, u64, u128)>> {
         if let Some(open) = self.open.take() {
             self.finished.push(open.finish()?);
@@ -109,7 +109,7 @@ impl ChunkWriter {
     }
 }
 
-/// Appends a chunk as it lies in a file.
+/// Appends a chunk as it is stored in a file.
 pub(super) fn frame(chunk: &EncodedChunk<'_>, dst: &mut Vec<u8>) {
     put_u64(dst, chunk.bytes.len() as u64);
     let start = dst.len();

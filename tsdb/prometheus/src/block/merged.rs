@@ -1,6 +1,6 @@
-//! Several blocks as one stream of series, in the order of labels.
+//! Merges blocks into one stream of series in label order.
 //!
-//! Used by the tools that print a whole data directory. In memory: the indexes of the blocks, and the samples of one series.
+//! Used by tools that print a whole data directory. Memory: the indexes of all blocks, and the samples of one series.
 
 use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::{SampleColumns, TimeRange};
@@ -13,7 +13,7 @@ pub struct MergedBlocks<'a> {
     blocks: Vec<(BlockCursor<'a>, Option<BlockSeries<'a>>)>,
 }
 
-/// A series of some of the blocks.
+/// A series of one or more blocks.
 #[derive(Debug)]
 pub struct MergedSeries<'a> {
     /// At least one, in the order of the blocks.
@@ -21,7 +21,7 @@ pub struct MergedSeries<'a> {
 }
 
 impl<'a> MergedBlocks<'a> {
-    /// Begins before the first series. Of two samples at one time that of the block that comes first here stands.
+    /// Starts before the first series. Of two samples with the same timestamp, the one of the earlier block wins.
     pub fn new(blocks: impl IntoIterator<Item = &'a BlockReader>, damage: &mut DamageReport) -> Self {
         let begin = |block: &'a BlockReader| {
             let mut cursor = block.cursor();
@@ -31,7 +31,7 @@ impl<'a> MergedBlocks<'a> {
         Self { blocks: blocks.into_iter().map(begin).collect() }
     }
 
-    /// Returns the next series; what is damaged is noted and left out.
+    /// Returns the next series; skips and reports damage.
     pub fn next(&mut self, damage: &mut DamageReport) -> Option<MergedSeries<'a>> {
         let heads = self.blocks.iter().filter_map(|(_, series)| series.as_ref());
         let labels = heads.map(BlockSeries::labels).min()?.to_vec();
@@ -46,13 +46,13 @@ impl<'a> MergedBlocks<'a> {
 }
 
 impl<'a> MergedSeries<'a> {
-    /// Returns names and values, in ascending order of names.
+    /// Returns names and values in ascending order of names.
     #[must_use]
     pub fn labels(&self) -> &[(&'a str, &'a str)] {
         self.parts[0].labels()
     }
 
-    /// Appends the samples of a range that were not deleted to empty columns; damage is noted.
+    /// Appends the samples of a range to empty columns, tombstones applied; reports damage.
     pub fn read(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
         let mut columns = SampleColumns::default();
         for part in &self.parts {
@@ -71,11 +71,11 @@ mod tests {
 
     use super::super::{BlockWriter, Description, EncodedChunk};
     use super::*;
-    use crate::chunk::{Encoder, StartTimes};
+    use crate::chunk::{Encoder, StartTimestamps};
     use varve_tsdb::Sample;
     use varve_tsdb::fs::{Fs, MemFs};
 
-    /// Writes a block with a series for each name, whose samples are at the times, of one value.
+    /// Writes a block with a series per name, with samples of one value.
     fn block(fs: &Arc<dyn Fs>, series: &[(&str, &[i64])], value: f64) -> BlockReader {
         let out = Path::new("blocks");
         fs.create_dir(out).unwrap();
@@ -84,7 +84,7 @@ mod tests {
         let place = |text: &str| u32::try_from(symbols.binary_search(&text).unwrap()).unwrap();
         let mut writer = BlockWriter::create(fs, out, "x", &symbols).unwrap();
         for (name, times_ms) in series {
-            let mut encoder = Encoder::new(StartTimes::Dropped);
+            let mut encoder = Encoder::new(StartTimestamps::Drop);
             times_ms.iter().for_each(|&timestamp_ms| encoder.push(Sample { timestamp_ms, value }, 0));
             let chunks = encoder.finish();
             let chunks: Vec<_> = chunks.iter().map(EncodedChunk::of).collect();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn series_of_all_blocks_come_in_order_and_the_first_block_goes_first() {
+    fn merged_series_are_in_label_order_and_the_first_block_wins() {
         let fs: Arc<dyn Fs> = Arc::new(MemFs::default());
         let blocks =
             [block(&fs, &[("b", &[1, 3]), ("d", &[5])], 1.0), block(&fs, &[("b", &[2, 3, 9]), ("c", &[7])], 2.0)];

@@ -6,46 +6,46 @@ use super::ulid::Ulid;
 use super::writer::EncodedChunk;
 use crate::chunk::Encoding;
 
-/// Most bytes of a description that are read.
+/// Maximum size of a description that is read.
 pub const META_SIZE_MAX: u64 = 16 << 20;
-/// Says that a block holds samples that came late: it does not decide since when new samples are accepted.
+/// Compaction hint of a block of out-of-order samples: its end does not limit which new samples are accepted.
 pub const FROM_OUT_OF_ORDER: &str = "from-out-of-order";
 
-/// What `meta.json` says.
+/// Content of `meta.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlockMeta {
-    /// The block's name.
+    /// Name of the block.
     pub ulid: Ulid,
-    /// The first millisecond.
+    /// First timestamp.
     pub min_ms: i64,
-    /// The millisecond behind the last one.
+    /// Last timestamp plus 1.
     pub max_ms: i64,
-    /// How much is in it.
+    /// Statistics.
     pub stats: BlockStats,
-    /// How often its samples were merged; 1 is never.
+    /// Compaction level; 1 is not compacted.
     pub level: u32,
-    /// The blocks that it was made of; itself, if of none.
+    /// Blocks from which it was compacted; the block itself at level 1.
     pub sources: Vec<Ulid>,
-    /// What is special about it, such as [`FROM_OUT_OF_ORDER`].
+    /// Compaction hints, such as [`FROM_OUT_OF_ORDER`].
     pub hints: Vec<String>,
-    /// What Thanos wants to know.
+    /// Thanos section.
     pub thanos: Option<ThanosMeta>,
 }
 
-/// How much is in a block.
+/// Statistics of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockStats {
-    /// Samples of both kinds.
+    /// Number of floats and histograms.
     pub n_samples: u64,
-    /// Floats.
+    /// Number of floats.
     pub n_floats: u64,
-    /// Histograms.
+    /// Number of histograms.
     pub n_histograms: u64,
-    /// Series.
+    /// Number of series.
     pub n_series: u64,
-    /// Chunks.
+    /// Number of chunks.
     pub n_chunks: u64,
-    /// Deletions that were not applied yet.
+    /// Number of tombstones that have not been applied.
     pub n_tombstones: u64,
 }
 
@@ -59,7 +59,7 @@ impl BlockStats {
         }
     }
 
-    /// Counts chunks and series that were counted apart.
+    /// Adds statistics of other chunks and series.
     pub(super) fn merge(&mut self, other: &Self) {
         self.n_floats += other.n_floats;
         self.n_histograms += other.n_histograms;
@@ -68,24 +68,24 @@ impl BlockStats {
     }
 }
 
-/// The section of Thanos: external labels, and the files with their sizes.
+/// The Thanos section: external labels, and files with their sizes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThanosMeta {
-    /// The external labels.
+    /// External labels.
     pub labels: Vec<(String, String)>,
-    /// Paths inside the block, and bytes.
+    /// Paths relative to the block, and sizes in bytes.
     pub files: Vec<(String, u64)>,
 }
 
 impl BlockMeta {
-    /// Parses a description; `None` if it is none, or of another version than 1.
+    /// Parses a description; `None` if it is invalid, or of another version than 1.
     #[must_use]
     pub fn parse(json: &[u8]) -> Option<Self> {
         let json: Value = serde_json::from_slice(json).ok()?;
         let compaction = &json["compaction"];
-        let texts = |value: &Value| -> Vec<String> {
-            let texts = value.as_array().into_iter().flatten();
-            texts.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+        let strings = |value: &Value| -> Vec<String> {
+            let strings = value.as_array().into_iter().flatten();
+            strings.filter_map(|text| text.as_str().map(str::to_owned)).collect()
         };
         let stat = |name: &str| json["stats"][name].as_u64().unwrap_or(0);
         (json["version"].as_u64() == Some(1)).then_some(())?;
@@ -102,19 +102,19 @@ impl BlockMeta {
                 n_tombstones: stat("numTombstones"),
             },
             level: compaction["level"].as_u64().and_then(|level| u32::try_from(level).ok()).unwrap_or(0),
-            sources: texts(&compaction["sources"]).iter().filter_map(|text| Ulid::parse(text)).collect(),
-            hints: texts(&compaction["hints"]),
+            sources: strings(&compaction["sources"]).iter().filter_map(|text| Ulid::parse(text)).collect(),
+            hints: strings(&compaction["hints"]),
             thanos: parse_thanos(&json["thanos"]),
         })
     }
 
-    /// Tells whether its samples came late.
+    /// Returns `true` if the block has out-of-order samples.
     #[must_use]
     pub fn is_out_of_order(&self) -> bool {
         self.hints.iter().any(|hint| hint == FROM_OUT_OF_ORDER)
     }
 
-    /// Writes the description.
+    /// Serializes the description.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let stats = &self.stats;
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_come_back() {
+    fn descriptions_round_trip() {
         let meta = BlockMeta {
             ulid: Ulid::new(5, 7),
             min_ms: -3,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_description_is_refused() {
+    fn invalid_descriptions_are_rejected() {
         for bad in ["", "{}", "[1]", r#"{"version":2,"ulid":"00000000010000000000000002","minTime":1,"maxTime":2}"#] {
             assert_eq!(BlockMeta::parse(bad.as_bytes()), None, "{bad}");
         }

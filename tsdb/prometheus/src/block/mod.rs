@@ -1,15 +1,15 @@
-//! Prometheus' blocks: folders with an index, chunks, deletions and a description.
+//! Prometheus' blocks: folders with an index, chunks, tombstones and a description.
 //!
 //! ```text
 //! 01M7YQJC6W0PH11YAGQNK9T4Z6/
-//!   meta.json      times, statistics, where it comes from: a folder without it is no block
+//!   meta.json      time range, statistics, compaction level and sources; without it the folder is not a block
 //!   index          symbols, series, postings: see `index`
-//!   chunks/000001  samples
-//!   tombstones     what was deleted since
+//!   chunks/000001  chunks
+//!   tombstones     deletions since the block was written
 //! ```
 //! Sources: Prometheus `tsdb/docs/format`, `tsdb/index`, `tsdb/chunks`, `tsdb/block.go`.
 
-pub(super) mod buffered;
+pub(super) mod buffered_file;
 mod chunks;
 mod group;
 mod index;
@@ -23,7 +23,7 @@ mod ulid;
 mod writer;
 
 pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
-pub(crate) use group::{Entries, SeriesGroup};
+pub(crate) use group::{IndexEntries, SeriesGroup};
 pub(crate) use index::PostingsWriter;
 pub use merged::{MergedBlocks, MergedSeries};
 pub use meta::{BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta};

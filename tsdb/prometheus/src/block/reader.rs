@@ -1,4 +1,4 @@
-//! Reads a block, series by series in the order of labels.
+//! Reads the series of a block in label order.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::ulid::Ulid;
 use crate::chunk::{self, Encoding};
 use crate::cursor::Cursor;
 
-/// Bytes that are read at first for a chunk: most are smaller.
+/// Bytes read first for a chunk: most are smaller.
 const CHUNK_SIZE_GUESS: usize = 4096;
-/// Most bytes in front of a chunk's data: a length of up to ten bytes, and the encoding.
+/// Maximum size of the fields before the data of a chunk: a varint size, and the encoding.
 const CHUNK_HEADER_SIZE_MAX: usize = 11;
 const CRC_SIZE: usize = 4;
 
-/// A block that is open.
+/// An open block.
 #[derive(Debug)]
 pub struct BlockReader {
     meta: BlockMeta,
@@ -37,7 +37,7 @@ pub struct BlockSeries<'a> {
     series: IndexedSeries<'a>,
 }
 
-/// Where a reader of the series of a block is.
+/// A position in the series of a block.
 #[derive(Debug)]
 pub struct BlockCursor<'a> {
     block: &'a BlockReader,
@@ -47,18 +47,18 @@ pub struct BlockCursor<'a> {
 /// A chunk of a series of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockChunk {
-    /// How `bytes` are to be read.
+    /// Encoding of `bytes`.
     pub encoding: Encoding,
-    /// Of the first sample, as the index has it.
+    /// Timestamp of the first sample according to the index.
     pub min_ms: i64,
-    /// Of the last sample, as the index has it.
+    /// Timestamp of the last sample according to the index.
     pub max_ms: i64,
-    /// The chunk.
+    /// The encoded chunk.
     pub bytes: Vec<u8>,
 }
 
 impl BlockReader {
-    /// Returns the folders in `dir` that are named like blocks, in the order of their names.
+    /// Returns the folders in `dir` that are named like blocks, by name.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder cannot be listed.
@@ -67,22 +67,22 @@ impl BlockReader {
         Ok(names.iter().filter(|name| Ulid::parse(name).is_some()).map(|name| dir.join(name)).collect())
     }
 
-    /// Returns the bytes of the index and the chunks of the block in the folder `dir`.
+    /// Returns the size of the index and the chunks of the block in the folder `dir`.
     pub fn size(fs: &dyn Fs, dir: &Path) -> u64 {
         size_of_file(fs, &dir.join("index")) + size_of_files(fs, &dir.join("chunks"))
     }
 
-    /// Opens the block in the folder `dir`; what of it is damaged and can be done without is noted in `damage`.
+    /// Opens the block in the folder `dir`. Reports damage that does not prevent reading series.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] where nothing of the block can be read.
+    /// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if no series can be read.
     pub fn open(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let path = dir.join("meta.json");
         let json = fs.read(&path, META_SIZE_MAX).map_err(Error::io("read", &path))?;
         let meta = BlockMeta::parse(&json).ok_or_else(|| Error::Corrupt {
             path,
             offset: 0,
-            reason: "not the description of a block".to_owned(),
+            reason: "not a description of a block".to_owned(),
         })?;
         let index = IndexReader::open(fs, dir, damage)?;
         let segments = open_segments(fs, &dir.join("chunks"), damage)?;
@@ -95,16 +95,16 @@ impl BlockReader {
         &self.meta
     }
 
-    /// Returns a cursor that stands before the first series.
+    /// Returns a cursor before the first series.
     #[must_use]
     pub fn cursor(&self) -> BlockCursor<'_> {
         BlockCursor { block: self, at: self.index.start() }
     }
 
-    /// Hands out all series in the order of their labels; those that are damaged are noted and left out.
+    /// Calls `each` with all series in label order; skips and reports damaged ones.
     ///
     /// # Errors
-    /// What `each` returns.
+    /// Errors of `each`.
     pub fn for_each<'a>(
         &'a self,
         damage: &mut DamageReport,
@@ -113,10 +113,10 @@ impl BlockReader {
         self.index.for_each(damage, |series| each(BlockSeries { block: self, series }))
     }
 
-    /// Reads every part of the block, and notes what is damaged; returns the samples that can be read.
+    /// Reads the whole block and reports damage; returns the number of readable samples.
     ///
     /// # Errors
-    /// None but [`Error::Io`] that is not of a chunk.
+    /// [`Error::Io`] except for chunks.
     pub fn verify(&self, damage: &mut DamageReport) -> Result<u64> {
         self.index.check_postings(damage);
         let (mut n_samples, mut of_series) = (0, DamageReport::default());
@@ -134,7 +134,7 @@ impl BlockReader {
         let (segment, offset) = ((chunk.name >> 32) as usize, chunk.name & u64::from(u32::MAX));
         let Some((path, file)) = self.segments.get(segment) else {
             let path = PathBuf::from(format!("chunks/{:06}", segment + 1));
-            return Err((path, offset, "the file of a chunk is missing".to_owned()));
+            return Err((path, offset, "chunk file is missing".to_owned()));
         };
         let fail = |reason: String| (path.clone(), offset, reason);
         let size = file.size().map_err(|error| fail(error.to_string()))?;
@@ -145,7 +145,7 @@ impl BlockReader {
         let data_size = src.uvarint().and_then(|size| usize::try_from(size).ok());
         let start = bytes.len() - src.len();
         let whole = data_size.and_then(|size| size.checked_add(start + 1 + CRC_SIZE)).filter(|&whole| whole <= left);
-        let whole = whole.ok_or_else(|| fail("a chunk goes beyond its file".to_owned()))?;
+        let whole = whole.ok_or_else(|| fail("chunk exceeds its file".to_owned()))?;
         debug_assert!(start < CHUNK_HEADER_SIZE_MAX, "a varint has at most ten bytes");
         if whole > bytes.len() {
             bytes.resize(whole, 0);
@@ -153,17 +153,17 @@ impl BlockReader {
         }
         let (data, checksum) = bytes[start..whole].split_at(whole - start - CRC_SIZE);
         if crc32c::crc32c(data).to_be_bytes() != checksum {
-            return Err(fail("the checksum of a chunk is wrong".to_owned()));
+            return Err(fail("checksum mismatch of a chunk".to_owned()));
         }
         let encoding =
-            Encoding::from_code(data[0]).ok_or_else(|| fail(format!("chunk encoding {} is not known", data[0])))?;
+            Encoding::from_code(data[0]).ok_or_else(|| fail(format!("unknown chunk encoding {}", data[0])))?;
         let IndexedChunk { min_ms, max_ms, .. } = *chunk;
         Ok(BlockChunk { encoding, min_ms, max_ms, bytes: data[1..].to_vec() })
     }
 }
 
 impl<'a> BlockCursor<'a> {
-    /// Returns the next series in the order of labels; those that are damaged are noted and left out.
+    /// Returns the next series in label order; skips and reports damaged ones.
     pub fn next(&mut self, damage: &mut DamageReport) -> Option<BlockSeries<'a>> {
         let series = self.block.index.next(&mut self.at, damage)?;
         Some(BlockSeries { block: self.block, series })
@@ -171,35 +171,35 @@ impl<'a> BlockCursor<'a> {
 }
 
 impl<'a> BlockSeries<'a> {
-    /// Returns names and values, in ascending order of names.
+    /// Returns names and values in ascending order of names.
     #[must_use]
     pub fn labels(&self) -> &[(&'a str, &'a str)] {
         &self.series.labels
     }
 
-    /// Counts the chunks.
+    /// Returns the number of chunks.
     #[must_use]
     pub fn n_chunks(&self) -> usize {
         self.series.chunks.len()
     }
 
-    /// Returns the times that the chunks span, as the index has them.
+    /// Returns the time ranges of the chunks according to the index.
     pub fn chunk_ranges(&self) -> impl Iterator<Item = TimeRange> + '_ {
         self.series.chunks.iter().map(|chunk| TimeRange { start_ms: chunk.min_ms, end_ms: chunk.max_ms })
     }
 
-    /// Returns first time, last time and name of each chunk.
+    /// Returns first timestamp, last timestamp and ref of each chunk.
     #[cfg(test)]
     pub(super) fn chunk_places(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
         self.series.chunks.iter().map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.name))
     }
 
-    /// Tells whether a chunk has times of a range.
+    /// Returns `true` if a chunk overlaps a range.
     pub(crate) fn overlaps(&self, range: TimeRange) -> bool {
         self.chunk_ranges().any(|of_chunk| of_chunk.overlaps(range))
     }
 
-    /// Reads the chunks; those that are damaged are noted and left out.
+    /// Reads the chunks; skips and reports damaged ones.
     pub fn chunks(&self, damage: &mut DamageReport) -> Vec<BlockChunk> {
         let mut chunks = Vec::with_capacity(self.series.chunks.len());
         for chunk in &self.series.chunks {
@@ -211,13 +211,13 @@ impl<'a> BlockSeries<'a> {
         chunks
     }
 
-    /// Appends the samples that were not deleted to empty columns; damage is noted. Of two samples at one time the one of
-    /// the earlier chunk stays.
+    /// Appends the samples to empty columns, tombstones applied; reports damage. Of two samples with the same
+    /// timestamp, the one of the earlier chunk wins.
     pub fn read(&self, dst: &mut SampleColumns, damage: &mut DamageReport) {
         self.read_range(TimeRange::ALL, dst, damage);
     }
 
-    /// As [`BlockSeries::read`], from the chunks alone that have times of a range; the ends of these are not cut.
+    /// Like [`BlockSeries::read`], from the chunks that overlap a range. Does not cut their samples to the range.
     pub(crate) fn read_range(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
         self.read_chunks(range, dst, damage);
         for &range in self.tombstones() {
@@ -244,7 +244,7 @@ impl<'a> BlockSeries<'a> {
     }
 
     fn tombstones(&self) -> &'a [TimeRange] {
-        // Postings of version 2 count in 16 bytes, and so do deletions; those of version 1 in bytes.
+        // Version 2 counts offsets in postings and tombstones in units of 16 bytes, version 1 in bytes.
         let name = self.block.index.postings_name(self.series.offset);
         self.block.tombstones.get(&name).map_or(&[], Vec::as_slice)
     }
@@ -269,7 +269,7 @@ fn open_segments(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<V
         let is_sound =
             file.read_at(&mut header, 0).is_ok() && header[..4] == MAGIC.to_be_bytes() && header[4] == VERSION;
         if !is_sound {
-            damage.push(&path, 0, DamageKind::Corrupt, "the header is not that of a file of chunks");
+            damage.push(&path, 0, DamageKind::Corrupt, "not the header of a chunk file");
         }
         segments.push((path, file));
     }

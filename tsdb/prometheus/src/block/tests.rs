@@ -6,7 +6,7 @@ use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Sample, SampleColumns};
 
 use super::*;
-use crate::chunk::{Encoder, StartTimes};
+use crate::chunk::{Encoder, StartTimestamps};
 
 type Series = (Vec<(String, String)>, Vec<(i64, u64)>);
 
@@ -14,13 +14,13 @@ fn samples(n: i64, step: i64) -> Vec<(i64, u64)> {
     (0..n).map(|i| (i * step, (i as f64).to_bits())).collect()
 }
 
-/// Writes a block of three series; chunks go on in another file after `segment_size_max` bytes.
+/// Writes a block of three series; chunk files are cut at `segment_size_max` bytes.
 fn write(out: &Path, segment_size_max: u64) -> BlockMeta {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let symbols = ["", "__name__", "a", "b", "job", "up"];
     let mut writer = BlockWriter::with_segment_size(&fs, out, "test", &symbols, segment_size_max).unwrap();
     for (labels, n) in [(&[(1, 5)][..], 1), (&[(1, 5), (4, 2)], 500), (&[(1, 5), (4, 3)], 130)] {
-        let mut encoder = Encoder::new(StartTimes::Dropped);
+        let mut encoder = Encoder::new(StartTimestamps::Drop);
         for (timestamp_ms, bits) in samples(n, 1000) {
             encoder.push(Sample { timestamp_ms, value: f64::from_bits(bits) }, 0);
         }
@@ -56,7 +56,7 @@ fn lens(series: &[Series]) -> Vec<usize> {
 }
 
 #[test]
-fn a_block_comes_back_and_is_the_same_when_written_again() {
+fn a_block_round_trips_and_is_reproducible() {
     let out = tempfile::tempdir().unwrap();
     let meta = write(out.path(), CHUNK_SEGMENT_SIZE_MAX);
     assert_eq!((meta.stats.n_samples, meta.stats.n_series, meta.stats.n_chunks), (631, 3, 8));
@@ -70,7 +70,7 @@ fn a_block_comes_back_and_is_the_same_when_written_again() {
 }
 
 #[test]
-fn chunks_go_on_in_the_next_file() {
+fn chunks_continue_in_the_next_file() {
     let out = tempfile::tempdir().unwrap();
     let meta = write(out.path(), 300);
     let dir = out.path().join(meta.ulid.to_string());
@@ -78,9 +78,9 @@ fn chunks_go_on_in_the_next_file() {
     assert_eq!(lens(&read(&dir).0), [1, 500, 130]);
 }
 
-/// Changes each byte of the index and of the chunks in turn, and cuts the files everywhere.
+/// Changes each byte of index and chunks, and truncates the files everywhere.
 #[test]
-fn damage_costs_what_is_damaged() {
+fn damage_costs_only_what_is_damaged() {
     let out = tempfile::tempdir().unwrap();
     let dir = out.path().join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
     let (whole, _) = read(&dir);
@@ -92,7 +92,7 @@ fn damage_costs_what_is_damaged() {
             damaged[at] ^= 0x55;
             std::fs::write(&path, &damaged).unwrap();
             let (series, damage) = read(&dir);
-            // Postings are not read, and padding is nothing.
+            // Postings are not read, and padding has no meaning.
             assert!(series == whole || damage.n_damaged() > 0, "{file} {at}");
             let n: usize = lens(&series).iter().sum();
             assert!(n + 121 >= 631 || file == "index", "{file} {at}: {n}");
@@ -107,9 +107,9 @@ fn damage_costs_what_is_damaged() {
     }
 }
 
-/// The blocks of a real Prometheus: all that their descriptions say is there.
+/// Reads recorded blocks: they have the samples that their descriptions claim.
 #[test]
-fn blocks_of_prometheus_are_read() {
+fn recorded_blocks_are_read() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/prometheus-data/mixed");
     let Ok(blocks) = BlockReader::list(&RealFs, &data) else { return };
     assert_eq!(blocks.len(), 3);
@@ -121,11 +121,11 @@ fn blocks_of_prometheus_are_read() {
     }
 }
 
-/// Labels of a series, and first time, last time and name of each of its chunks.
+/// Labels of a series; first timestamp, last timestamp and ref of each of its chunks.
 type Indexed<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, i64, u64)]);
 
-/// Writes an index of version 1 over chunks of one file: symbols are named by their offsets, series by theirs and not
-/// aligned. Source: Prometheus `tsdb/docs/format/index.md` and the readers of `tsdb/index/index.go`.
+/// Writes an index of version 1 for chunks in one file: it refers to symbols and series by unaligned offsets. Source:
+/// Prometheus `tsdb/docs/format/index.md` and the readers of `tsdb/index/index.go`.
 fn write_v1(path: &Path, series: &[Indexed<'_>]) {
     use varve_tsdb::varint::{put_i64, put_u64};
     let section = |dst: &mut Vec<u8>, content: &[u8]| {
@@ -133,15 +133,15 @@ fn write_v1(path: &Path, series: &[Indexed<'_>]) {
         dst.extend_from_slice(content);
         dst.extend_from_slice(&crc32c::crc32c(content).to_be_bytes());
     };
-    let mut texts: Vec<&str> = series.iter().flat_map(|it| it.0).flat_map(|&(name, value)| [name, value]).collect();
-    texts.sort_unstable();
-    texts.dedup();
+    let mut strings: Vec<&str> = series.iter().flat_map(|it| it.0).flat_map(|&(name, value)| [name, value]).collect();
+    strings.sort_unstable();
+    strings.dedup();
     let mut index = 0xbaaa_d700_u32.to_be_bytes().to_vec();
     index.push(1);
-    let mut symbols = (texts.len() as u32).to_be_bytes().to_vec();
+    let mut symbols = (strings.len() as u32).to_be_bytes().to_vec();
     let mut names = std::collections::BTreeMap::new();
-    for text in texts {
-        // Behind magic, version and the size of the section.
+    for text in strings {
+        // After magic, version and size of the section.
         names.insert(text, (index.len() + 4 + symbols.len()) as u64);
         put_u64(&mut symbols, text.len() as u64);
         symbols.extend_from_slice(text.as_bytes());
@@ -192,7 +192,7 @@ fn an_index_of_version_1_is_read() {
     let out = tempfile::tempdir().unwrap();
     let dir = out.path().join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
     let (whole, _) = read(&dir);
-    // The same series and chunks, as the index of version 2 has them.
+    // The same series and chunks as in the index of version 2.
     let mut damage = DamageReport::default();
     let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
     let mut series = Vec::new();

@@ -1,10 +1,10 @@
-//! What was deleted from a block since it was written.
+//! The tombstones of a block: deletions since it was written.
 //!
 //! ```text
-//! u32     magic 0x0130ba30
-//! u8      version 1, which the checksum leaves out
-//! stones  varint series (as postings name it), zigzag first and last millisecond
-//! u32     CRC-32C of the stones
+//! u32         magic 0x0130ba30
+//! u8          version 1, not part of the checksum
+//! tombstones  varint series ref (as in postings), zigzag first and last timestamp
+//! u32         CRC-32C of the tombstones
 //! ```
 
 use std::path::Path;
@@ -19,22 +19,22 @@ use crate::cursor::Cursor;
 const MAGIC: u32 = 0x0130_ba30;
 const VERSION: u8 = 1;
 const HEADER_SIZE: usize = 5;
-/// Most bytes that are read.
+/// Maximum size of a file that is read.
 const SIZE_MAX: u64 = 1 << 30;
-/// The empty list.
+/// A file without tombstones.
 pub(super) const NONE: [u8; 9] = [0x01, 0x30, 0xba, 0x30, VERSION, 0, 0, 0, 0];
 
-/// Ranges of time by series.
+/// Time ranges by series ref.
 pub(super) type Tombstones = HashMap<u64, Vec<TimeRange>>;
 
-/// Reads the deletions of a block; none if there is no such file. Damage is noted, and what comes before it read.
+/// Reads the tombstones of a block; none if the file does not exist. Reports damage, and reads what precedes it.
 pub(super) fn read(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Tombstones {
     let path = dir.join("tombstones");
     match fs.read(&path, SIZE_MAX) {
         Ok(bytes) => parse(&bytes, &path, damage),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Tombstones::new(),
         Err(error) => {
-            damage.push(&path, 0, DamageKind::Corrupt, format!("cannot be read: {error}"));
+            damage.push(&path, 0, DamageKind::Corrupt, format!("cannot read file: {error}"));
             Tombstones::new()
         }
     }
@@ -46,22 +46,22 @@ fn parse(bytes: &[u8], path: &Path, damage: &mut DamageReport) -> Tombstones {
     match (src.be_u32(), src.u8(), bytes.len().checked_sub(HEADER_SIZE + 4)) {
         (Some(MAGIC), Some(VERSION), Some(size)) => src = Cursor::new(&bytes[HEADER_SIZE..HEADER_SIZE + size]),
         (Some(MAGIC), Some(version), Some(_)) => {
-            damage.push(path, 4, DamageKind::Unsupported, format!("format version {version} is not known"));
+            damage.push(path, 4, DamageKind::Unsupported, format!("unknown format version {version}"));
             return tombstones;
         }
         _ => {
-            damage.push(path, 0, DamageKind::Corrupt, "the header is not that of a file of deletions");
+            damage.push(path, 0, DamageKind::Corrupt, "not the header of a tombstone file");
             return tombstones;
         }
     }
     let checksum = &bytes[bytes.len() - 4..];
     if crc32c::crc32c(src.rest).to_be_bytes() != checksum {
-        damage.push(path, (bytes.len() - 4) as u64, DamageKind::Corrupt, "the checksum of the deletions is wrong");
+        damage.push(path, (bytes.len() - 4) as u64, DamageKind::Corrupt, "checksum mismatch of the tombstones");
     }
     while !src.is_empty() {
         let at = bytes.len() - 4 - src.len();
         let (Some(series), Some(start_ms), Some(end_ms)) = (src.uvarint(), src.varint(), src.varint()) else {
-            damage.push(path, at as u64, DamageKind::Corrupt, "a deletion is cut");
+            damage.push(path, at as u64, DamageKind::Corrupt, "truncated tombstone");
             break;
         };
         tombstones.entry(series).or_default().push(TimeRange { start_ms, end_ms });
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn deletions_are_read_as_far_as_they_go() {
+    fn tombstones_before_damage_are_read() {
         check(&NONE, 0, 0);
         let mut one = NONE[..5].to_vec();
         one.extend_from_slice(&[7, 2, 4]);

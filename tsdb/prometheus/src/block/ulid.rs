@@ -1,4 +1,4 @@
-//! Names of blocks: 48 bits of time, 80 bits that make them unique, as 26 letters and digits.
+//! ULIDs, the names of blocks: 48 bits of time and 80 random bits as 26 letters and digits.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ const LEN: usize = 26;
 pub struct Ulid(u128);
 
 impl Ulid {
-    /// Makes a name of a time in milliseconds, of which 48 bits count, and 80 bits.
+    /// Creates a ULID from a time in milliseconds, of which 48 bits are used, and 80 bits.
     #[must_use]
     pub fn new(timestamp_ms: i64, unique: u128) -> Self {
         Self(u128::from(timestamp_ms.cast_unsigned() & ((1 << 48) - 1)) << 80 | unique & ((1 << 80) - 1))
     }
 
-    /// Parses a name; lower case counts as upper case.
+    /// Parses a ULID; lower case is accepted.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut value = 0_u128;
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back() {
+    fn ulids_round_trip() {
         let text = "01M7YQJC6W0PH11YAGQNK9T4Z6";
         assert_eq!(Ulid::parse(text).unwrap().to_string(), text);
         assert_eq!(Ulid::new(1, 2).to_string(), "00000000010000000000000002");

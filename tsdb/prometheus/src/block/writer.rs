@@ -1,7 +1,7 @@
-//! Writes a block: into a folder whose name says that it is not finished, renamed once all of it is on the disk.
+//! Writes a block to a temporary folder, which is renamed once everything is synced.
 //!
-//! The block's name is made of its contents: the same contents written again are the same block.
-//! Crash: what is left is a folder that Prometheus and [`BlockWriter::create`] remove.
+//! The ULID is derived from the content: the same content gives the same block. Crash: Prometheus and
+//! [`BlockWriter::create`] remove an unfinished folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use varve_tsdb::fs::Fs;
 use varve_tsdb::{Error, Result};
 
 use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
-use super::group::{Entries, SeriesGroup};
+use super::group::{IndexEntries, SeriesGroup};
 use super::index::{IndexWriter, IndexedChunk, PostingsWriter};
 use super::meta::{BlockMeta, BlockStats, ThanosMeta};
 use super::tombstones;
 use super::ulid::Ulid;
 use crate::chunk::{Chunk, Encoding};
 
-/// What an unfinished block's folder ends in: Prometheus removes such folders when it starts.
+/// Suffix of the folder of an unfinished block, which Prometheus removes when it starts.
 const UNFINISHED: &str = "tmp-for-creation";
 
-/// A chunk that goes into a block.
+/// A chunk to write.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodedChunk<'a> {
-    /// How `bytes` are to be read.
+    /// Encoding of `bytes`.
     pub encoding: Encoding,
-    /// Of the first sample.
+    /// Timestamp of the first sample.
     pub min_ms: i64,
-    /// Of the last sample.
+    /// Timestamp of the last sample.
     pub max_ms: i64,
-    /// Samples.
+    /// Number of samples.
     pub n_samples: u64,
-    /// The chunk as [`super::super::chunk`] has it.
+    /// The chunk as [`super::super::chunk`] encodes it.
     pub bytes: &'a [u8],
 }
 
 impl<'a> EncodedChunk<'a> {
-    /// Returns a chunk as it goes into a block.
+    /// Returns a chunk to write.
     #[must_use]
     pub fn of(chunk: &'a Chunk) -> Self {
         let &Chunk { encoding, min_ms, max_ms, n_samples, ref bytes } = chunk;
@@ -44,20 +44,20 @@ impl<'a> EncodedChunk<'a> {
     }
 }
 
-/// What the description of a block says that does not follow from its contents.
+/// Fields of the description that do not follow from the content.
 #[derive(Debug, Clone, Default)]
 pub struct Description {
-    /// The first millisecond.
+    /// First timestamp.
     pub min_ms: i64,
-    /// The millisecond behind the last one.
+    /// Last timestamp plus 1.
     pub max_ms: i64,
-    /// What is special about it.
+    /// Compaction hints.
     pub hints: Vec<String>,
-    /// External labels for Thanos; without any, no section for it.
+    /// External labels for Thanos; without any, there is no Thanos section.
     pub external_labels: Vec<(String, String)>,
 }
 
-/// A block under way.
+/// Writes a block.
 #[derive(Debug)]
 pub struct BlockWriter<'a> {
     fs: Arc<dyn Fs>,
@@ -70,19 +70,19 @@ pub struct BlockWriter<'a> {
 }
 
 impl<'a> BlockWriter<'a> {
-    /// Starts a block in the folder `out`, which is made if need be. `name` tells blocks that are written at the same time
-    /// apart. Symbols ascend, and are all names and values of labels.
+    /// Creates a block in the folder `out`, which is created if needed. `name` distinguishes blocks that are written
+    /// at the same time. `symbols` are all label names and values, ascending.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Limit`] if there are more symbols than an index holds.
+    /// [`Error::Io`]; [`Error::Limit`] if an index cannot hold the symbols.
     pub fn create(fs: &Arc<dyn Fs>, out: &Path, name: &str, symbols: &'a [&'a str]) -> Result<Self> {
         Self::with_segment_size(fs, out, name, symbols, CHUNK_SEGMENT_SIZE_MAX)
     }
 
-    /// As [`BlockWriter::create`], with chunk files of another size.
+    /// Creates a block with another size of chunk files.
     ///
     /// # Errors
-    /// As there.
+    /// Like [`BlockWriter::create`].
     pub(super) fn with_segment_size(
         fs: &Arc<dyn Fs>,
         out: &Path,
@@ -99,11 +99,11 @@ impl<'a> BlockWriter<'a> {
         Ok(Self { fs, out, dir, index, chunks, stats: BlockStats::default(), scratch: Vec::new() })
     }
 
-    /// Appends a series. Labels are places in the symbols, in ascending order of names; series come in the order of their
-    /// labels, chunks in the order of time.
+    /// Appends a series. Labels are indexes of symbols in ascending order of names; series are in label order, chunks
+    /// ascend in time.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Limit`] if the index grows beyond 64 GiB.
+    /// [`Error::Io`]; [`Error::Limit`] if the index exceeds 64 GiB.
     pub fn add(&mut self, labels: &[(u32, u32)], chunks: &[EncodedChunk<'_>]) -> Result<()> {
         self.scratch.clear();
         for chunk in chunks {
@@ -115,7 +115,7 @@ impl<'a> BlockWriter<'a> {
         self.index.add(labels, &self.scratch)
     }
 
-    /// Writes the chunks of series that were made ready, behind those that are there.
+    /// Writes the chunks of prepared series and assigns their refs.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -125,21 +125,22 @@ impl<'a> BlockWriter<'a> {
         self.chunks.add_framed(bytes, ends, |i, name| chunks[i].name = name)
     }
 
-    /// Writes the entries of series whose chunks are written; [`BlockWriter::finish_with`] takes their postings.
+    /// Writes the index entries of series whose chunks are written. [`BlockWriter::finish_with`] writes their
+    /// postings.
     ///
     /// # Errors
-    /// As [`BlockWriter::add`].
-    pub(crate) fn add_entries(&mut self, entries: &Entries) -> Result<()> {
+    /// Like [`BlockWriter::add`].
+    pub(crate) fn add_entries(&mut self, entries: &IndexEntries) -> Result<()> {
         self.index.add_entries(entries)
     }
 
-    /// Returns how much is in the block so far.
+    /// Returns the statistics so far.
     #[must_use]
     pub fn stats(&self) -> BlockStats {
         self.stats
     }
 
-    /// Finishes the block; one of the same contents that is there already stays.
+    /// Finishes the block; an existing block with the same content is kept.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -147,8 +148,8 @@ impl<'a> BlockWriter<'a> {
         self.end(description, IndexWriter::finish)
     }
 
-    /// Finishes a block of [`BlockWriter::add_entries`]: `postings` writes the postings of all labels, and is given the
-    /// numbers of the series.
+    /// Finishes a block of [`BlockWriter::add_entries`]: `postings` writes the postings of all labels, for series
+    /// with the numbers it is given.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -167,7 +168,7 @@ impl<'a> BlockWriter<'a> {
     ) -> Result<BlockMeta> {
         self.stats.n_samples = self.stats.n_floats + self.stats.n_histograms;
         let (index, chunks) = (self.index, self.chunks);
-        // The chunks are on their way to the disk while the rest of the index is made.
+        // Chunks are synced while the rest of the index is written.
         let (chunk_files, finished_index) = std::thread::scope(|scope| {
             let chunks = scope.spawn(|| chunks.finish());
             let index = finish_index(index);
@@ -206,7 +207,7 @@ impl<'a> BlockWriter<'a> {
         Ok(meta)
     }
 
-    /// Gives the block up and removes what there is of it.
+    /// Removes the unfinished block.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -221,7 +222,7 @@ fn write(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> Result<()> {
     file.sync().map_err(Error::io("sync", path))
 }
 
-/// Removes the files of a block, and its folder; nothing if there is none.
+/// Removes a block if it exists.
 fn remove_block(fs: &dyn Fs, dir: &Path) -> Result<()> {
     for dir in [dir.join("chunks"), dir.to_owned()] {
         let Ok(names) = fs.list(&dir) else { continue };

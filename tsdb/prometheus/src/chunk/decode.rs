@@ -1,40 +1,41 @@
-//! The bytes of a chunk in, samples in columns out.
+//! Decodes chunks into columns of samples.
 
 use std::sync::Arc;
 
 use varve_tsdb::SampleColumns;
 use varve_tsdb::histogram::ResetHint;
 
-use super::bits::BitReader;
-use super::cell::{Steps, Xor};
-use super::histogram::{CountCell, HistogramState};
-use super::layout::ChunkLayout;
-use super::run::{HEADER_SIZE, ResetHeader};
-use super::starts::Starts;
+use super::bstream::BitReader;
+use super::histogram::{CountCodec, HistogramState};
+use super::histogram_appender::{CounterResetHeader, HEADER_SIZE};
+use super::histogram_layout::HistogramLayout;
+use super::start_timestamps::StartTimestampCodec;
+use super::value_codec::{DeltaOfDelta, XorCodec};
 use super::xor::XorState;
 use super::xor2::Xor2State;
-use super::{CELLS_MAX, ChunkError, Encoding, n_samples};
+use super::{ChunkError, Encoding, VALUES_MAX, n_samples};
 
-/// Appends the samples of a chunk to columns, whose last sample must be older.
+/// Appends the samples of a chunk to `dst`, whose last sample must be older.
 ///
-/// Bytes behind the last sample are ignored, as Prometheus does.
+/// Bytes after the last sample are ignored, as Prometheus does.
 ///
 /// # Errors
-/// [`ChunkError`], by what is wrong; the samples before the damage are appended then.
+/// [`ChunkError`]; the samples before the damage have been appended.
 pub fn decode(encoding: Encoding, bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
     match encoding {
         Encoding::Xor => decode_floats(bytes, dst),
         Encoding::Xor2 => decode_floats_with_starts(bytes, dst),
-        Encoding::Histogram | Encoding::HistogramSt => decode_histograms::<Steps>(encoding, bytes, dst),
-        Encoding::FloatHistogram | Encoding::FloatHistogramSt => decode_histograms::<Xor>(encoding, bytes, dst),
+        Encoding::Histogram | Encoding::HistogramSt => decode_histograms::<DeltaOfDelta>(encoding, bytes, dst),
+        Encoding::FloatHistogram | Encoding::FloatHistogramSt => decode_histograms::<XorCodec>(encoding, bytes, dst),
     }
 }
 
-/// Returns the times of the first and the last sample of a chunk of encoding 1, if all of it decodes; `None` if it is empty.
+/// Returns the timestamps of the first and the last sample of a chunk of encoding 1 after decoding all of it; `None`
+/// if it is empty.
 ///
 /// # Errors
 /// As [`decode`].
-pub(crate) fn check_floats(bytes: &[u8]) -> Result<Option<(i64, i64)>, ChunkError> {
+pub(crate) fn float_time_range(bytes: &[u8]) -> Result<Option<(i64, i64)>, ChunkError> {
     let n_samples = n_samples(Encoding::Xor, bytes)?;
     let mut src = BitReader::new(&bytes[2..]);
     let (mut state, mut times) = (XorState::default(), None);
@@ -43,7 +44,7 @@ pub(crate) fn check_floats(bytes: &[u8]) -> Result<Option<(i64, i64)>, ChunkErro
         times = match times {
             None => Some((timestamp_ms, timestamp_ms)),
             Some((first_ms, last_ms)) if last_ms < timestamp_ms => Some((first_ms, timestamp_ms)),
-            Some(_) => return Err(ChunkError::Order),
+            Some(_) => return Err(ChunkError::OutOfOrder),
         };
     }
     Ok(times)
@@ -63,9 +64,9 @@ fn decode_floats(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError
 
 fn decode_floats_with_starts(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
     let n_samples = n_samples(Encoding::Xor2, bytes)?;
-    let (&[_, _, header], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Cut)?;
+    let (&[_, _, header], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Truncated)?;
     let mut src = BitReader::new(rest);
-    let (mut state, mut starts) = (Xor2State::default(), Starts::with_header(header));
+    let (mut state, mut starts) = (Xor2State::default(), StartTimestampCodec::with_header(header));
     let mut before_ms = 0;
     for idx in 0..n_samples {
         let sample = state.take(&mut src)?;
@@ -77,24 +78,25 @@ fn decode_floats_with_starts(bytes: &[u8], dst: &mut SampleColumns) -> Result<()
     Ok(())
 }
 
-fn decode_histograms<C: CountCell>(
+fn decode_histograms<C: CountCodec>(
     encoding: Encoding,
     bytes: &[u8],
     dst: &mut SampleColumns,
 ) -> Result<(), ChunkError> {
     let n_samples = n_samples(encoding, bytes)?;
-    let (&[first, _, third], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Cut)?;
+    let (&[first, _, third], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Truncated)?;
     let has_starts = encoding.has_starts();
-    let is_gauge = (if has_starts { first } else { third }) & ResetHeader::MASK == ResetHeader::Gauge as u8;
+    let is_gauge =
+        (if has_starts { first } else { third }) & CounterResetHeader::MASK == CounterResetHeader::Gauge as u8;
     if n_samples == 0 {
         return Ok(());
     }
     let mut src = BitReader::new(rest);
-    let layout = ChunkLayout::take(&mut src)?;
-    let (mut state, mut starts) = (HistogramState::<C>::default(), Starts::with_header(third));
-    let (mut before_ms, mut cells_left) = (0, CELLS_MAX);
+    let layout = HistogramLayout::take(&mut src)?;
+    let (mut state, mut starts) = (HistogramState::<C>::default(), StartTimestampCodec::with_header(third));
+    let (mut before_ms, mut values_left) = (0, VALUES_MAX);
     for idx in 0..n_samples {
-        cells_left = cells_left.checked_sub(layout.n_cells()).ok_or(ChunkError::TooLarge)?;
+        values_left = values_left.checked_sub(layout.n_values()).ok_or(ChunkError::TooLarge)?;
         let (timestamp_ms, mut histogram) = state.take(&mut src, &layout)?;
         check_order(dst, timestamp_ms)?;
         if has_starts {
@@ -102,7 +104,7 @@ fn decode_histograms<C: CountCell>(
             dst.push_start(start_ms);
         }
         before_ms = timestamp_ms;
-        // What the header says of a reset before the first sample holds for a chunk that may not be there.
+        // The header tells about a reset since a chunk before this one, which may not exist any more.
         histogram.reset_hint = match (is_gauge, idx) {
             _ if histogram.is_stale() => ResetHint::Unknown,
             (true, _) => ResetHint::Gauge,
@@ -116,7 +118,7 @@ fn decode_histograms<C: CountCell>(
 
 fn check_order(dst: &SampleColumns, timestamp_ms: i64) -> Result<(), ChunkError> {
     match dst.timestamps_ms.last() {
-        Some(&last_ms) if last_ms >= timestamp_ms => Err(ChunkError::Order),
+        Some(&last_ms) if last_ms >= timestamp_ms => Err(ChunkError::OutOfOrder),
         _ => Ok(()),
     }
 }

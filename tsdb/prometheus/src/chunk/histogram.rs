@@ -1,25 +1,26 @@
-//! The numbers of histograms that follow each other in a chunk: encodings 2 and 5 of integer counts, 3 and 6 of floats.
+//! Values of the histograms in a chunk: encodings 2 and 5 with integer counts, 3 and 6 with float counts.
 //!
 //! ```text
-//! field          first sample            later samples
-//! layout         see `layout`            -
-//! time           integer                 change of the step
-//! totals         of all observations and of the zero bucket; integers without sign, or doubles; later as buckets
-//! sum            double                  bits that changed
-//! buckets        integer: the step from the bucket before, later the change of the step from one sample to the next;
-//!                float: a double, later the bits that changed; none with a later staleness marker
+//! field        first sample                        later samples
+//! layout       see `histogram_layout`              -
+//! timestamp    varbit                              delta of delta
+//! totals       count and zero count: unsigned      as buckets
+//!              varbit or double
+//! sum          double                              XOR
+//! buckets      integer: delta to the bucket before integer: delta of delta between samples;
+//!              float: double                       float: XOR; none for a staleness marker
 //! ```
 
 use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 use varve_tsdb::staleness::is_stale_nan;
 
 use super::ChunkError;
-use super::bits::{BitReader, BitWriter};
-use super::buckets;
-use super::cell::{Cell, Steps, Xor};
-use super::layout::ChunkLayout;
+use super::bstream::{BitReader, BitWriter};
+use super::histogram_layout::HistogramLayout;
+use super::spans;
+use super::value_codec::{DeltaOfDelta, ValueCodec, XorCodec};
 
-/// The counts of a histogram, each bucket for itself.
+/// Counts of a histogram, absolute per bucket.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts<V> {
     pub(super) count: V,
@@ -29,42 +30,42 @@ pub(super) struct Counts<V> {
 }
 
 impl<V: Copy + Default> Counts<V> {
-    /// Returns the counts of the buckets of `layout`, 0 where `own` does not have the bucket.
-    pub(super) fn spread(&self, own: &ChunkLayout, layout: &ChunkLayout) -> Self {
+    /// Returns the counts for the buckets of `layout`, 0 for buckets that `own` does not have.
+    pub(super) fn spread(&self, own: &HistogramLayout, layout: &HistogramLayout) -> Self {
         Self {
             count: self.count,
             zero_count: self.zero_count,
-            positive: buckets::spread(&own.positive, &self.positive, &layout.positive),
-            negative: buckets::spread(&own.negative, &self.negative, &layout.negative),
+            positive: spans::spread(&own.positive, &self.positive, &layout.positive),
+            negative: spans::spread(&own.negative, &self.negative, &layout.negative),
         }
     }
 }
 
-/// A kind of counts.
-pub(super) trait CountCell: Cell {
-    /// Says whether the counts are doubles.
+/// Codec of the counts of a histogram.
+pub(super) trait CountCodec: ValueCodec {
+    /// `true` if counts are doubles.
     const IS_FLOAT: bool;
 
-    /// Returns the counts of a histogram; none of a staleness marker.
+    /// Returns the counts of a histogram; a staleness marker has none.
     fn counts(histogram: &Histogram) -> Counts<Self::Value>;
 
-    /// Turns counts into those of a histogram.
+    /// Converts counts to those of a histogram.
     fn into_histogram(counts: Counts<Self::Value>) -> HistogramCounts;
 
-    /// Turns counts of buckets into the numbers that are written.
+    /// Converts absolute bucket counts to the values that are written.
     fn to_written(counts: &mut [Self::Value]);
 
-    /// Undoes [`CountCell::to_written`].
+    /// Reverts [`CountCodec::to_written`].
     fn from_written(written: &mut [Self::Value]);
 
-    /// Tells whether a total is smaller than the one before it.
+    /// Returns `true` if a total is less than the one before.
     fn fell(before: Self::Value, now: Self::Value) -> bool;
 
-    /// Appends the total of a staleness marker, which has none.
+    /// Appends a total of a staleness marker.
     fn put_stale(&mut self, dst: &mut BitWriter);
 }
 
-impl CountCell for Steps {
+impl CountCodec for DeltaOfDelta {
     const IS_FLOAT: bool = false;
 
     fn counts(histogram: &Histogram) -> Counts<i64> {
@@ -112,7 +113,7 @@ impl CountCell for Steps {
     }
 }
 
-impl CountCell for Xor {
+impl CountCodec for XorCodec {
     const IS_FLOAT: bool = true;
 
     fn counts(histogram: &Histogram) -> Counts<f64> {
@@ -145,33 +146,33 @@ impl CountCell for Xor {
     }
 }
 
-/// The state of a chunk behind its samples so far.
+/// State of a chunk after its samples so far.
 #[derive(Debug, Default)]
 pub(super) struct HistogramState<C> {
     n_samples: usize,
-    timestamp: Steps,
+    timestamp: DeltaOfDelta,
     count: C,
     zero_count: C,
-    sum: Xor,
+    sum: XorCodec,
     buckets: Vec<C>,
 }
 
-impl<C: CountCell> HistogramState<C> {
-    /// Counts the samples.
+impl<C: CountCodec> HistogramState<C> {
+    /// Returns the number of samples.
     pub(super) fn n_samples(&self) -> usize {
         self.n_samples
     }
 
-    /// Returns the time of the last sample, `first_ms` if there is none.
+    /// Returns the timestamp of the last sample, or `first_ms` if there is none.
     pub(super) fn timestamp_ms(&self, first_ms: i64) -> i64 {
         if self.n_samples == 0 { first_ms } else { self.timestamp.value() }
     }
 
-    /// Appends a sample whose counts are those of the layout, which the first one writes.
+    /// Appends a sample with the buckets of `layout`; the first sample writes the layout.
     pub(super) fn put(
         &mut self,
         dst: &mut BitWriter,
-        layout: &ChunkLayout,
+        layout: &HistogramLayout,
         timestamp_ms: i64,
         sum: f64,
         mut counts: Counts<C::Value>,
@@ -187,7 +188,7 @@ impl<C: CountCell> HistogramState<C> {
             self.count.put_first(dst, counts.count, true);
             self.zero_count.put_first(dst, counts.zero_count, true);
             self.sum.put_first(dst, sum, false);
-            self.buckets = written.map(|count| first_cell(dst, count)).collect();
+            self.buckets = written.map(|count| first_codec(dst, count)).collect();
             return;
         }
         self.timestamp.put(dst, timestamp_ms);
@@ -199,19 +200,19 @@ impl<C: CountCell> HistogramState<C> {
         self.count.put(dst, counts.count);
         self.zero_count.put(dst, counts.zero_count);
         self.sum.put(dst, sum);
-        self.buckets.iter_mut().zip(written).for_each(|(cell, count)| cell.put(dst, count));
+        self.buckets.iter_mut().zip(written).for_each(|(codec, count)| codec.put(dst, count));
     }
 
-    /// Takes a sample; the first one comes behind the layout.
+    /// Reads a sample; the layout was read before the first one.
     pub(super) fn take(
         &mut self,
         src: &mut BitReader<'_>,
-        layout: &ChunkLayout,
+        layout: &HistogramLayout,
     ) -> Result<(i64, Histogram), ChunkError> {
         let is_first = self.n_samples == 0;
         self.n_samples += 1;
-        let n_positive = buckets::count(&layout.positive) as usize;
-        let n_buckets = n_positive + buckets::count(&layout.negative) as usize;
+        let n_positive = spans::count(&layout.positive) as usize;
+        let n_buckets = n_positive + spans::count(&layout.negative) as usize;
         let (timestamp_ms, count, zero_count, sum) = match is_first {
             true => {
                 self.buckets.resize_with(n_buckets, C::default);
@@ -228,8 +229,8 @@ impl<C: CountCell> HistogramState<C> {
             return Ok((timestamp_ms, stale::<C>(sum)));
         }
         let mut positive = Vec::with_capacity(n_buckets);
-        for cell in &mut self.buckets {
-            positive.push(if is_first { cell.take_first(src, false)? } else { cell.take(src)? });
+        for codec in &mut self.buckets {
+            positive.push(if is_first { codec.take_first(src, false)? } else { codec.take(src)? });
         }
         if is_stale_nan(sum) {
             return Ok((timestamp_ms, stale::<C>(sum)));
@@ -242,17 +243,17 @@ impl<C: CountCell> HistogramState<C> {
     }
 }
 
-fn first_cell<C: Cell>(dst: &mut BitWriter, value: C::Value) -> C {
-    let mut cell = C::default();
-    cell.put_first(dst, value, false);
-    cell
+fn first_codec<C: ValueCodec>(dst: &mut BitWriter, value: C::Value) -> C {
+    let mut codec = C::default();
+    codec.put_first(dst, value, false);
+    codec
 }
 
-fn stale<C: CountCell>(sum: f64) -> Histogram {
+fn stale<C: CountCodec>(sum: f64) -> Histogram {
     Histogram { sum, counts: C::into_histogram(Counts::default()), ..Histogram::default() }
 }
 
-fn histogram(layout: &ChunkLayout, sum: f64, counts: HistogramCounts) -> Histogram {
+fn histogram(layout: &HistogramLayout, sum: f64, counts: HistogramCounts) -> Histogram {
     Histogram {
         reset_hint: ResetHint::Unknown,
         schema: layout.schema,

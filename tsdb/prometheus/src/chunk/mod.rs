@@ -1,43 +1,43 @@
-//! Chunks: runs of samples of one series, bit for bit as Prometheus encodes them (`tsdb/chunkenc`).
+//! Chunks: samples of one series in Prometheus' encodings (`tsdb/chunkenc`), byte for byte.
 //!
-//! Used by blocks, head chunks and the out-of-order log, and by remote read. [`decode`] appends the samples of a chunk to
-//! columns; [`Encoder`] cuts samples into chunks; `growing` is the same for a million series side by side.
+//! Used by blocks, head chunks, recovery and remote read. [`decode`] appends the samples of a chunk to columns;
+//! [`Encoder`] cuts the samples of one series into chunks; `open_chunks` does so for a million series side by side.
 //!
 //! ```text
-//! u16   samples (of encodings 5 and 6 the lower 14 bits; the upper two are the reset header)
-//! u8    of histograms (2, 3): the reset header in the upper two bits;
-//!       of encodings with start timestamps (4, 5, 6): where these are, see `starts`
+//! ```text
+//! u8    of histograms (2, 3): the counter reset header in the upper two bits;
+//!       of encodings with start timestamps (4, 5, 6): where these are, see `start_timestamps`
 //! bits  the samples, highest bit first
 //! ```
 //!
 //! Invariants
-//! 1. A chunk of the same samples, cut at the same places, has the same bytes as one of Prometheus.
-//! 2. Decoding reserves no more than [`CELLS_MAX`] numbers, and nothing that the chunk's bytes do not hold.
+//! 1. A chunk of the same samples, cut at the same places, has the same bytes as Prometheus' chunk.
+//! 2. Decoding allocates at most [`VALUES_MAX`] numbers, and never more than the bytes of the chunk can hold.
 
-mod bits;
-mod buckets;
-mod cell;
+mod bstream;
 mod decode;
 mod encoder;
-mod growing;
 mod histogram;
-mod layout;
-mod run;
-mod starts;
+mod histogram_appender;
+mod histogram_layout;
+mod open_chunks;
+mod spans;
+mod start_timestamps;
 #[cfg(test)]
 mod tests;
+mod value_codec;
 mod xor;
 mod xor2;
 
-pub(crate) use decode::check_floats;
 pub use decode::decode;
-pub use encoder::{Encoder, SAMPLES_PER_CHUNK, StartTimes};
-pub(crate) use growing::{GrowingChunk, GrowingChunks};
+pub(crate) use decode::float_time_range;
+pub use encoder::{Encoder, SAMPLES_PER_CHUNK, StartTimestamps};
+pub(crate) use open_chunks::{OpenChunk, OpenChunks};
 
-/// Most numbers, all fields of all histograms, that a chunk is decoded into.
-pub const CELLS_MAX: usize = 1 << 22;
+/// Maximum number of values in a decoded chunk: all fields and buckets of all histograms.
+pub const VALUES_MAX: usize = 1 << 22;
 
-/// How the samples of a chunk are encoded; the numbers are those of the format.
+/// Encoding of the samples of a chunk; the discriminants are those of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// Floats.
@@ -46,7 +46,7 @@ pub enum Encoding {
     Histogram = 2,
     /// Histograms with float counts.
     FloatHistogram = 3,
-    /// Floats, with start timestamps where there are any.
+    /// Floats with optional start timestamps.
     Xor2 = 4,
     /// Histograms with integer counts and start timestamps.
     HistogramSt = 5,
@@ -55,7 +55,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Returns the encoding of a number.
+    /// Returns the encoding with this code, or `None` if it is unknown.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         let all =
@@ -63,30 +63,30 @@ impl Encoding {
         all.into_iter().find(|encoding| encoding.code() == code)
     }
 
-    /// Returns the number of the encoding.
+    /// Returns the code of the encoding.
     #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// Tells whether chunks of the encoding have start timestamps.
+    /// Returns `true` if chunks of this encoding can have start timestamps.
     fn has_starts(self) -> bool {
         matches!(self, Self::Xor2 | Self::HistogramSt | Self::FloatHistogramSt)
     }
 }
 
-/// A chunk, and the times of its first and its last sample.
+/// An encoded chunk with its time range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// How `bytes` are to be read.
+    /// Encoding of `bytes`.
     pub encoding: Encoding,
-    /// Of the first sample.
+    /// Timestamp of the first sample.
     pub min_ms: i64,
-    /// Of the last sample.
+    /// Timestamp of the last sample.
     pub max_ms: i64,
-    /// Samples.
+    /// Number of samples.
     pub n_samples: usize,
-    /// The encoded samples with their header, without a checksum.
+    /// Header and samples, without a checksum.
     pub bytes: Vec<u8>,
 }
 
@@ -95,29 +95,29 @@ pub struct Chunk {
 pub enum ChunkError {
     /// The bytes end in the middle of a sample.
     #[error("chunk ends in the middle of a sample")]
-    Cut,
-    /// Bits that no encoder writes.
-    #[error("chunk has bits that mean nothing")]
+    Truncated,
+    /// The bits are not those of any encoder.
+    #[error("chunk has invalid bits")]
     Invalid,
-    /// Times do not ascend.
-    #[error("samples of a chunk do not ascend in time")]
-    Order,
-    /// A histogram's resolution is none that this program knows.
-    #[error("histogram schema {0} is not known")]
+    /// Timestamps do not ascend.
+    #[error("timestamps of a chunk do not ascend")]
+    OutOfOrder,
+    /// The schema (resolution) of a histogram is unknown.
+    #[error("unknown histogram schema {0}")]
     Schema(i64),
-    /// More numbers than [`CELLS_MAX`].
-    #[error("chunk has more than {CELLS_MAX} numbers")]
+    /// More than [`VALUES_MAX`] values.
+    #[error("chunk has more than {VALUES_MAX} values")]
     TooLarge,
 }
 
-/// Counts the samples of a chunk, by its header.
+/// Returns the number of samples according to the header of a chunk.
 ///
 /// # Errors
-/// [`ChunkError::Cut`] if there is no whole header.
+/// [`ChunkError::Truncated`] if the header is incomplete.
 pub fn n_samples(encoding: Encoding, bytes: &[u8]) -> Result<usize, ChunkError> {
-    let count = bytes.first_chunk().map(|count| u16::from_be_bytes(*count)).ok_or(ChunkError::Cut)?;
+    let count = bytes.first_chunk().map(|count| u16::from_be_bytes(*count)).ok_or(ChunkError::Truncated)?;
     Ok(match encoding {
-        Encoding::HistogramSt | Encoding::FloatHistogramSt => usize::from(count & starts::COUNT_MASK),
+        Encoding::HistogramSt | Encoding::FloatHistogramSt => usize::from(count & start_timestamps::COUNT_MASK),
         _ => usize::from(count),
     })
 }

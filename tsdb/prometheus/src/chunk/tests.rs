@@ -7,7 +7,7 @@ use varve_tsdb::staleness::STALE_NAN_BITS;
 use varve_tsdb::varint::take_u64;
 use varve_tsdb::{Sample, SampleColumns};
 
-use super::bits::BitSink;
+use super::bstream::BitSink;
 use super::*;
 
 fn floats(samples: &[(i64, f64)]) -> SampleColumns {
@@ -35,7 +35,7 @@ fn gauge(spans: &[(i32, u32)], counts: &[u64]) -> Histogram {
     Histogram { reset_hint: ResetHint::Gauge, ..integer(spans, counts) }
 }
 
-fn encode(columns: &SampleColumns, starts: StartTimes) -> Vec<Chunk> {
+fn encode(columns: &SampleColumns, starts: StartTimestamps) -> Vec<Chunk> {
     let mut encoder = Encoder::new(starts);
     encoder.push_columns(columns);
     encoder.finish()
@@ -58,15 +58,15 @@ fn bits(columns: &SampleColumns) -> Vec<(i64, u64, i64)> {
     columns.iter().enumerate().map(|(idx, s)| (s.timestamp_ms, s.value.to_bits(), starts(idx))).collect()
 }
 
-/// Decodes a chunk and encodes it again; `None` if that takes more than one chunk.
+/// Decodes a chunk and encodes it again; `None` if that gives more than one chunk.
 fn again(encoding: Encoding, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut columns = SampleColumns::default();
     decode(encoding, bytes, &mut columns).unwrap();
-    let chunks = encode(&columns, if encoding.has_starts() { StartTimes::Kept } else { StartTimes::Dropped });
+    let chunks = encode(&columns, if encoding.has_starts() { StartTimestamps::Keep } else { StartTimestamps::Drop });
     match chunks.as_slice() {
         [chunk] => {
             let mut again = chunk.bytes.clone();
-            // A chunk alone does not say what was before it.
+            // One chunk alone cannot tell about resets before it.
             if matches!(encoding, Encoding::Histogram | Encoding::FloatHistogram) {
                 again[2] = bytes[2];
             }
@@ -76,9 +76,9 @@ fn again(encoding: Encoding, bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Every chunk of the blocks that a real Prometheus wrote, up to 120 samples each.
+/// All chunks of recorded Prometheus blocks, up to 120 samples each, round-trip.
 #[test]
-fn chunks_of_prometheus_come_out_byte_for_byte() {
+fn recorded_chunks_round_trip_byte_for_byte() {
     let blocks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/prometheus-data/mixed");
     let Ok(blocks) = std::fs::read_dir(blocks) else { return };
     let mut n_same = [0; 4];
@@ -102,48 +102,48 @@ fn chunks_of_prometheus_come_out_byte_for_byte() {
 }
 
 #[test]
-fn floats_of_all_kinds_come_back() {
+fn special_floats_round_trip() {
     let values = [0.0, -0.0, 1.0, 1.5, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE, f64::from_bits(STALE_NAN_BITS), 1.0];
     let times = [i64::MIN / 4, -5, 0, 1, 60_000, 120_000, 180_001, i64::MAX / 4, i64::MAX / 2];
     let samples: Vec<_> = times.into_iter().zip(values).collect();
-    for starts in [StartTimes::Dropped, StartTimes::Kept] {
+    for starts in [StartTimestamps::Drop, StartTimestamps::Keep] {
         let columns = floats(&samples);
         assert_eq!(bits(&decode_all(&encode(&columns, starts))), bits(&columns), "{starts:?}");
     }
 }
 
 #[test]
-fn a_known_chunk() {
+fn a_chunk_has_the_documented_bytes() {
     let columns = floats(&[(1000, 1.0), (2000, 1.0), (3000, 1.0), (4000, 2.0)]);
-    // Four samples; time 1000 as a varint, 1.0; step 1000 as a varint, the same value; the same again; another value in a
-    // new window: 0, 11, 1 zero before the difference, 11 bits, the difference.
+    // Four samples: timestamp 1000 as a varint, value 1.0; delta 1000 as a varint, same value; the same again;
+    // another value in a new window: 0, 11, 1 leading zero, 11 bits, XOR.
     let known = [0, 4, 0xd0, 0x0f, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0xe8, 0x07];
-    let [chunk] = &encode(&columns, StartTimes::Dropped)[..] else { panic!("one chunk") };
+    let [chunk] = &encode(&columns, StartTimestamps::Drop)[..] else { panic!("one chunk") };
     assert_eq!((&chunk.bytes[..14], chunk.min_ms, chunk.max_ms, chunk.n_samples), (&known[..], 1000, 4000, 4));
     assert_eq!(chunk.bytes[14..], [0b0000_1100, 0b0010_0101, 0xff, 0b1111_0000]);
 }
 
 #[test]
-fn chunks_end_after_120_samples_and_where_the_kind_changes() {
+fn chunks_end_after_120_samples_and_where_the_sample_type_changes() {
     let mut columns = floats(&(0..300).map(|i| (i * 15_000, 1.0)).collect::<Vec<_>>());
     columns.push_histogram(5_000_000, Arc::new(integer(&[(0, 1)], &[1])));
     columns.push(Sample { timestamp_ms: 6_000_000, value: 2.0 });
     let sizes: Vec<_> =
-        encode(&columns, StartTimes::Dropped).iter().map(|c| (c.encoding.code(), c.n_samples)).collect();
+        encode(&columns, StartTimestamps::Drop).iter().map(|c| (c.encoding.code(), c.n_samples)).collect();
     assert_eq!(sizes, [(1, 120), (1, 120), (1, 60), (2, 1), (1, 1)]);
 }
 
-/// What a series of histograms becomes: of each chunk its samples, header and first span.
-fn runs(samples: Vec<Histogram>) -> Vec<(usize, u8)> {
+/// Encodes histograms; returns number of samples, header and first span of each chunk.
+fn cut_histograms(samples: Vec<Histogram>) -> Vec<(usize, u8)> {
     let columns = histograms(samples);
-    let chunks = encode(&columns, StartTimes::Dropped);
+    let chunks = encode(&columns, StartTimestamps::Drop);
     let back = decode_all(&chunks);
     assert_eq!(bits(&back), bits(&columns));
     chunks.iter().map(|chunk| (chunk.n_samples, chunk.bytes[2])).collect()
 }
 
 #[test]
-fn histograms_share_a_chunk_while_counters_grow() {
+fn histograms_share_a_chunk_until_a_counter_reset() {
     let stale = || Histogram { sum: f64::from_bits(STALE_NAN_BITS), ..Histogram::default() };
     let grown = integer(&[(0, 2), (1, 1)], &[1, 2, 1]);
     let one = || integer(&[(0, 2)], &[1, 2]);
@@ -160,18 +160,18 @@ fn histograms_share_a_chunk_while_counters_grow() {
         (vec![gauge(&[(0, 2)], &[9, 2]), one()], vec![(1, 0xc0), (1, 0x40)]),
         (vec![one(), gauge(&[(0, 2)], &[9, 2])], vec![(1, 0), (1, 0xc0)]),
     ] {
-        assert_eq!(runs(samples.clone()), expected, "{samples:?}");
+        assert_eq!(cut_histograms(samples.clone()), expected, "{samples:?}");
     }
 }
 
 #[test]
-fn widened_histograms_keep_their_counts() {
+fn recoded_histograms_keep_their_counts() {
     let columns = histograms(vec![
         integer(&[(0, 2)], &[0, 2]),
         integer(&[(-3, 1), (3, 1), (4, 2)], &[1, 2, 1, 1]),
         integer(&[(-3, 1), (3, 2), (3, 2)], &[1, 2, 7, 1, 1]),
     ]);
-    let back = decode_all(&encode(&columns, StartTimes::Dropped));
+    let back = decode_all(&encode(&columns, StartTimestamps::Drop));
     let sparse = |histogram: &Histogram| {
         let HistogramCounts::Integer { positive, .. } = &histogram.counts else { panic!("integers") };
         let (mut index, mut at, mut buckets) = (0, 0, Vec::new());
@@ -191,7 +191,7 @@ fn widened_histograms_keep_their_counts() {
 }
 
 #[test]
-fn thresholds_and_bounds_keep_their_bits() {
+fn thresholds_and_bounds_round_trip() {
     for zero_threshold in [0.0, 1e-200, 0.001, 2.0_f64.powi(-128), 1024.0, 2048.0, 2.0_f64.powi(-243), -1.0] {
         let custom_bounds = vec![-1.0, 0.0, 0.005, 2.5, 33_554.43, 33_554.431, 1e9, 0.1 + 0.2];
         let histogram = Histogram {
@@ -200,14 +200,14 @@ fn thresholds_and_bounds_keep_their_bits() {
             custom_bounds: custom_bounds.clone(),
             ..integer(&[(0, 1)], &[3])
         };
-        let back = decode_all(&encode(&histograms(vec![histogram]), StartTimes::Dropped));
+        let back = decode_all(&encode(&histograms(vec![histogram]), StartTimestamps::Drop));
         let back = &back.histograms[0].1;
         assert_eq!((back.zero_threshold.to_bits(), &back.custom_bounds), (zero_threshold.to_bits(), &custom_bounds));
     }
 }
 
 #[test]
-fn a_chunk_that_asks_for_more_than_it_holds_is_refused() {
+fn a_chunk_whose_header_claims_too_much_is_rejected() {
     let mut columns = SampleColumns::default();
     for encoding in (1..=6).filter_map(Encoding::from_code) {
         for bytes in [&[][..], &[0], &[0, 1], &[0x3f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]] {
@@ -215,8 +215,8 @@ fn a_chunk_that_asks_for_more_than_it_holds_is_refused() {
         }
     }
     assert!(columns.is_empty());
-    // 60,000 empty spans in a chunk of 16,383 samples of a few bits each: a gigabyte, were it decoded.
-    let mut dst = bits::BitWriter::behind(3);
+    // 60,000 empty spans in a chunk of 16,383 samples of a few bits each: it would decode to a gigabyte.
+    let mut dst = bstream::BitWriter::with_header(3);
     dst.put(0, 8);
     dst.put_varbit(0);
     dst.put_varbit_unsigned(60_000);
@@ -234,10 +234,10 @@ fn a_chunk_that_asks_for_more_than_it_holds_is_refused() {
 }
 
 #[test]
-fn samples_that_do_not_ascend_are_refused() {
-    let chunks = encode(&floats(&[(10, 1.0), (20, 2.0)]), StartTimes::Dropped);
+fn samples_out_of_order_are_rejected() {
+    let chunks = encode(&floats(&[(10, 1.0), (20, 2.0)]), StartTimestamps::Drop);
     let mut columns = floats(&[(15, 0.0)]);
-    assert_eq!(decode(Encoding::Xor, &chunks[0].bytes, &mut columns), Err(ChunkError::Order));
+    assert_eq!(decode(Encoding::Xor, &chunks[0].bytes, &mut columns), Err(ChunkError::OutOfOrder));
     assert_eq!(columns.len(), 1);
 }
 
@@ -262,9 +262,9 @@ fn samples() -> impl Strategy<Value = Vec<(i64, u64, i64)>> {
 
 proptest! {
     #[test]
-    fn any_floats_come_back(samples in samples()) {
-        let mut encoder = Encoder::new(StartTimes::Kept);
-        let mut plain = Encoder::new(StartTimes::Dropped);
+    fn floats_round_trip(samples in samples()) {
+        let mut encoder = Encoder::new(StartTimestamps::Keep);
+        let mut plain = Encoder::new(StartTimestamps::Drop);
         for &(timestamp_ms, value, start_ms) in &samples {
             let sample = Sample { timestamp_ms, value: f64::from_bits(value) };
             encoder.push(sample, start_ms);
@@ -282,11 +282,11 @@ proptest! {
     }
 
     #[test]
-    fn checking_is_decoding_without_samples(
+    fn float_time_range_agrees_with_decode(
         samples in samples(),
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 0..3),
     ) {
-        let mut encoder = Encoder::new(StartTimes::Dropped);
+        let mut encoder = Encoder::new(StartTimestamps::Drop);
         for (timestamp_ms, value, start_ms) in samples {
             encoder.push(Sample { timestamp_ms, value: f64::from_bits(value) }, start_ms);
         }
@@ -296,7 +296,7 @@ proptest! {
             let mut columns = SampleColumns::default();
             let decoded = decode(Encoding::Xor, &chunk.bytes, &mut columns);
             let times = columns.timestamps_ms.first().copied().zip(columns.timestamps_ms.last().copied());
-            prop_assert_eq!(check_floats(&chunk.bytes), decoded.map(|()| times));
+            prop_assert_eq!(float_time_range(&chunk.bytes), decoded.map(|()| times));
         }
     }
 
@@ -312,7 +312,7 @@ proptest! {
             let positive = vec![2.5; n];
             histogram.counts = HistogramCounts::Float { count: 9.0, zero_count: 0.5, positive, negative: Vec::new() };
         }
-        let starts = if kept { StartTimes::Kept } else { StartTimes::Dropped };
+        let starts = if kept { StartTimestamps::Keep } else { StartTimestamps::Drop };
         let columns = histograms(vec![histogram; 12]);
         let chunks = encode(&columns, starts);
         prop_assert_eq!(bits(&decode_all(&chunks)), bits(&columns));

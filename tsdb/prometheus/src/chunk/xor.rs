@@ -1,55 +1,55 @@
-//! Float chunks, encoding 1: times by the change of their step, values by the bits that changed.
+//! Float chunks, encoding 1: timestamps as delta of delta, values as XOR.
 
 use varve_tsdb::Sample;
 
 use super::ChunkError;
-use super::bits::{BitReader, BitSink, fits};
-use super::cell::{Cell, Xor};
+use super::bstream::{BitReader, BitSink, fits};
+use super::value_codec::{ValueCodec, XorCodec};
 
-/// Widths of the change of a step, behind a prefix of as many ones and a zero; one that fits none has 64 bits behind
+/// Widths of a delta of delta: width `i` follows a prefix of `i + 1` ones and a zero; larger ones are 64 bits after
 /// four ones.
 const WIDTHS: [u32; 3] = [14, 17, 20];
 
-/// The state of a chunk behind its samples so far; who has it counts them.
+/// State of a chunk after its samples so far. The owner counts the samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct XorState {
     pub(super) timestamp_ms: i64,
-    step: i64,
-    value: Xor,
+    delta: i64,
+    value: XorCodec,
 }
 
 impl XorState {
-    /// Begins behind a sample of another chunk.
-    pub(super) const fn behind(timestamp_ms: i64) -> Self {
-        Self { timestamp_ms, step: 0, value: Xor::NEW }
+    /// Creates the state after a sample of another chunk.
+    pub(super) const fn after(timestamp_ms: i64) -> Self {
+        Self { timestamp_ms, delta: 0, value: XorCodec::NEW }
     }
 
-    /// Appends a sample behind `n_samples` others.
+    /// Appends a sample after `n_samples` others.
     #[inline]
     pub(super) fn put(&mut self, dst: &mut impl BitSink, n_samples: usize, sample: Sample) {
-        let step = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
+        let delta = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
         self.timestamp_ms = sample.timestamp_ms;
         match n_samples {
             0 => {
                 dst.put_varint(sample.timestamp_ms);
                 dst.put(sample.value.to_bits(), 64);
-                (self.step, self.value) = (0, Xor::NEW);
+                (self.delta, self.value) = (0, XorCodec::NEW);
                 return self.value.set(sample.value);
             }
-            1 => dst.put_uvarint(step.cast_unsigned()),
-            // Fast path: the step is the same, which is a zero, and the bits of the value come in one go with it.
-            _ if step == self.step
-                && let Some((bits, count)) = self.value.next_few(sample.value) =>
+            1 => dst.put_uvarint(delta.cast_unsigned()),
+            // Fast path: the delta is the same, a single zero bit, which is written together with the value.
+            _ if delta == self.delta
+                && let Some((bits, count)) = self.value.next_short(sample.value) =>
             {
                 return dst.put(bits, count + 1);
             }
-            _ => put_change(dst, step.wrapping_sub(self.step)),
+            _ => put_delta_of_delta(dst, delta.wrapping_sub(self.delta)),
         }
         self.value.put_next(dst, sample.value);
-        self.step = step;
+        self.delta = delta;
     }
 
-    /// Takes a sample behind `n_samples` others.
+    /// Reads a sample after `n_samples` others.
     #[inline]
     pub(super) fn take(&mut self, src: &mut BitReader<'_>, n_samples: usize) -> Result<Sample, ChunkError> {
         if n_samples == 0 {
@@ -57,32 +57,32 @@ impl XorState {
             let value = self.value.take_first(src, false)?;
             return Ok(Sample { timestamp_ms: self.timestamp_ms, value });
         }
-        self.step = match n_samples {
+        self.delta = match n_samples {
             1 => src.take_uvarint()?.cast_signed(),
-            _ => self.step.wrapping_add(take_change(src)?),
+            _ => self.delta.wrapping_add(take_delta_of_delta(src)?),
         };
-        self.timestamp_ms = self.timestamp_ms.wrapping_add(self.step);
+        self.timestamp_ms = self.timestamp_ms.wrapping_add(self.delta);
         Ok(Sample { timestamp_ms: self.timestamp_ms, value: self.value.take(src)? })
     }
 }
 
 #[inline]
-fn put_change(dst: &mut impl BitSink, change: i64) {
-    if change == 0 {
+fn put_delta_of_delta(dst: &mut impl BitSink, dod: i64) {
+    if dod == 0 {
         return dst.put(0, 1);
     }
     for (n_ones, width) in (1..).zip(WIDTHS) {
-        if fits(change, width) {
+        if fits(dod, width) {
             dst.put((1 << (n_ones + 1)) - 2, n_ones + 1);
-            return dst.put(change.cast_unsigned(), width);
+            return dst.put(dod.cast_unsigned(), width);
         }
     }
     dst.put(0b1111, 4);
-    dst.put(change.cast_unsigned(), 64);
+    dst.put(dod.cast_unsigned(), 64);
 }
 
 #[inline]
-fn take_change(src: &mut BitReader<'_>) -> Result<i64, ChunkError> {
+fn take_delta_of_delta(src: &mut BitReader<'_>) -> Result<i64, ChunkError> {
     match src.take_ones(4)? {
         0 => Ok(0),
         4 => src.take_signed(64),

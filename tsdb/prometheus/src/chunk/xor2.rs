@@ -1,36 +1,36 @@
-//! Float chunks with start timestamps, encoding 4: the change of the step and that of the value share their prefix.
+//! Float chunks with start timestamps, encoding 4: delta of delta and value share a prefix.
 //!
 //! ```text
-//! 0      the same step, the same value
-//! 10     the same step, another value: 0 and the difference in the last window, or 1 and one in a new window
-//! 110    13 bits of the change of the step, then the value
-//! 1110   20 bits, likewise
-//! 11110  64 bits, likewise
-//! 11111  the same step, a staleness marker
-//! value: 0 the same, 10 in the last window, 110 in a new one, 111 a staleness marker
+//! 0      same delta, same value
+//! 10     same delta, another value: 0 and the XOR in the last window, or 1 and a new window with the XOR
+//! 110    delta of delta in 13 bits, then the value
+//! 1110   delta of delta in 20 bits, then the value
+//! 11110  delta of delta in 64 bits, then the value
+//! 11111  same delta, a staleness marker
+//! value: 0 same, 10 XOR in the last window, 110 XOR in a new window, 111 a staleness marker
 //! ```
-//! A staleness marker does not count as a value that a later one differs from. Source: `tsdb/chunkenc/xor2.go`.
+//! A staleness marker is not used as the value before. Source: `tsdb/chunkenc/xor2.go`.
 
 use varve_tsdb::Sample;
 use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
 
 use super::ChunkError;
-use super::bits::{BitReader, BitSink, BitWriter};
-use super::cell::Xor;
+use super::bstream::{BitReader, BitSink, BitWriter};
+use super::value_codec::XorCodec;
 
-/// The state of a chunk behind its samples so far.
+/// State of a chunk after its samples so far.
 #[derive(Debug, Default)]
 pub(super) struct Xor2State {
     n_samples: usize,
     timestamp_ms: i64,
-    step: i64,
-    value: Xor,
+    delta: i64,
+    value: XorCodec,
 }
 
 impl Xor2State {
-    /// Appends a sample, without its start.
+    /// Appends a sample without its start timestamp.
     pub(super) fn put(&mut self, dst: &mut BitWriter, sample: Sample) {
-        let step = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
+        let delta = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
         match self.n_samples {
             0 => {
                 dst.put_varint(sample.timestamp_ms);
@@ -40,46 +40,46 @@ impl Xor2State {
                 }
             }
             1 => {
-                dst.put_uvarint(step.cast_unsigned());
+                dst.put_uvarint(delta.cast_unsigned());
                 self.put_value(dst, sample.value);
             }
-            _ => self.put_joint(dst, step.wrapping_sub(self.step), sample.value),
+            _ => self.put_joint(dst, delta.wrapping_sub(self.delta), sample.value),
         }
         if self.n_samples > 0 {
-            self.step = step;
+            self.delta = delta;
         }
         self.timestamp_ms = sample.timestamp_ms;
         self.n_samples += 1;
     }
 
-    fn put_joint(&mut self, dst: &mut BitWriter, change: i64, value: f64) {
-        if change != 0 {
-            match change {
-                -0x1000..0x1000 => dst.put(0b110 << 13 | change.cast_unsigned() & 0x1fff, 16),
-                -0x8_0000..0x8_0000 => dst.put(0b1110 << 20 | change.cast_unsigned() & 0xf_ffff, 24),
+    fn put_joint(&mut self, dst: &mut BitWriter, dod: i64, value: f64) {
+        if dod != 0 {
+            match dod {
+                -0x1000..0x1000 => dst.put(0b110 << 13 | dod.cast_unsigned() & 0x1fff, 16),
+                -0x8_0000..0x8_0000 => dst.put(0b1110 << 20 | dod.cast_unsigned() & 0xf_ffff, 24),
                 _ => {
                     dst.put(0b11110, 5);
-                    dst.put(change.cast_unsigned(), 64);
+                    dst.put(dod.cast_unsigned(), 64);
                 }
             }
             return self.put_value(dst, value);
         }
-        match self.value.delta(value) {
+        match self.value.xor(value) {
             _ if is_stale_nan(value) => dst.put(0b11111, 5),
             0 => dst.put(0, 1),
-            delta => self.value.put_delta(dst, delta, (0b100, 3), (0b101, 3)),
+            xor => self.value.put_xor(dst, xor, (0b100, 3), (0b101, 3)),
         }
     }
 
     fn put_value(&mut self, dst: &mut BitWriter, value: f64) {
-        match self.value.delta(value) {
+        match self.value.xor(value) {
             _ if is_stale_nan(value) => dst.put(0b111, 3),
             0 => dst.put(0, 1),
-            delta => self.value.put_delta(dst, delta, (0b10, 2), (0b110, 3)),
+            xor => self.value.put_xor(dst, xor, (0b10, 2), (0b110, 3)),
         }
     }
 
-    /// Takes a sample, without its start.
+    /// Reads a sample without its start timestamp.
     pub(super) fn take(&mut self, src: &mut BitReader<'_>) -> Result<Sample, ChunkError> {
         self.n_samples += 1;
         let value = match self.n_samples {
@@ -92,13 +92,13 @@ impl Xor2State {
                 value
             }
             2 => {
-                self.step = src.take_uvarint()?.cast_signed();
+                self.delta = src.take_uvarint()?.cast_signed();
                 self.take_value(src)?
             }
             _ => self.take_joint(src)?,
         };
         if self.n_samples > 1 {
-            self.timestamp_ms = self.timestamp_ms.wrapping_add(self.step);
+            self.timestamp_ms = self.timestamp_ms.wrapping_add(self.delta);
         }
         Ok(Sample { timestamp_ms: self.timestamp_ms, value })
     }
@@ -108,7 +108,7 @@ impl Xor2State {
             0 => return Ok(self.value.value()),
             1 => {
                 let is_new = src.take_bit()?;
-                self.value.take_delta(src, is_new)?;
+                self.value.take_xor(src, is_new)?;
                 return Ok(self.value.value());
             }
             2 => 13,
@@ -117,16 +117,16 @@ impl Xor2State {
             _ => return Ok(f64::from_bits(STALE_NAN_BITS)),
         };
         // Two's complement, unlike the integers of other encodings.
-        let change = (src.take(width)? << (64 - width)).cast_signed() >> (64 - width);
-        self.step = self.step.wrapping_add(change);
+        let dod = (src.take(width)? << (64 - width)).cast_signed() >> (64 - width);
+        self.delta = self.delta.wrapping_add(dod);
         self.take_value(src)
     }
 
     fn take_value(&mut self, src: &mut BitReader<'_>) -> Result<f64, ChunkError> {
         match src.take_ones(3)? {
             0 => {}
-            1 => self.value.take_delta(src, false)?,
-            2 => self.value.take_delta(src, true)?,
+            1 => self.value.take_xor(src, false)?,
+            2 => self.value.take_xor(src, true)?,
             _ => return Ok(f64::from_bits(STALE_NAN_BITS)),
         }
         Ok(self.value.value())

@@ -1,4 +1,4 @@
-//! What a recovery found, kept and lost.
+//! The report of a recovery.
 
 use std::collections::BTreeMap;
 
@@ -7,55 +7,56 @@ use varve_tsdb::fs::damage::DamageReport;
 use crate::block::BlockMeta;
 use crate::wal::RecordType;
 
-/// Most series that are listed because their definition is lost.
-pub(super) const LOST_SERIES_MAX: usize = 100_000;
+/// Maximum number of unknown series that are listed.
+pub(super) const UNKNOWN_SERIES_MAX: usize = 100_000;
 
-/// What a recovery found, kept and lost.
+/// The result of a recovery.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// What is damaged, and where.
+    /// Damage in the files that were read.
     pub damage: DamageReport,
     /// The blocks that were written.
     pub blocks: Vec<BlockMeta>,
-    /// Samples before that time are in blocks already; `None` without blocks.
+    /// End of the existing blocks: earlier in-order samples are in blocks. `None` without blocks.
     pub covered_before_ms: Option<i64>,
-    /// Bytes of logs that were read.
+    /// Bytes of WAL and WBL that were read.
     pub read_size: u64,
-    /// Segments that were read, those of the checkpoint included.
+    /// Number of segments that were read, including those of the checkpoint.
     pub n_segments: u64,
-    /// The number of the checkpoint.
+    /// Number of the checkpoint.
     pub checkpoint: Option<u64>,
-    /// Records by type.
+    /// Number of records by type.
     pub records: RecordCounts,
-    /// Chunks found in head chunk files.
+    /// Number of head chunks.
     pub n_head_chunks: u64,
-    /// Series with a definition.
+    /// Number of series with a definition.
     pub n_series: u64,
-    /// Samples in order that were taken from the log.
+    /// Number of in-order samples from the WAL.
     pub n_samples: u64,
-    /// Late samples that were taken.
-    pub n_late_samples: u64,
-    /// Samples that blocks cover.
+    /// Number of out-of-order samples.
+    pub n_out_of_order: u64,
+    /// Number of samples that existing blocks cover.
     pub n_covered: u64,
-    /// Samples that were not newer than the one before: repeated ones, and late ones, which the other log has.
+    /// Number of samples not newer than the sample before: duplicates, and out-of-order samples, which are in the
+    /// WBL.
     pub n_not_newer: u64,
-    /// Histograms whose resolution is not known.
+    /// Number of histograms with an unknown schema.
     pub n_unknown_schema: u64,
-    /// Deletions that were applied.
+    /// Number of tombstones.
     pub n_tombstones: u64,
-    /// Exemplars, which blocks do not hold.
+    /// Number of exemplars, which blocks do not store.
     pub n_exemplars: u64,
-    /// Series with metadata, which blocks do not hold.
+    /// Number of metadata entries, which blocks do not store.
     pub n_metadata: u64,
-    /// Samples of series without a definition.
+    /// Number of samples of unknown series, which have no definition.
     pub n_unknown_samples: u64,
-    /// These series, by number; the first hundred thousand.
-    pub unknown_series: BTreeMap<u64, LostSeries>,
-    /// Bytes that did not fit in memory.
+    /// The first hundred thousand unknown series, by ref.
+    pub unknown_series: BTreeMap<u64, UnknownSeries>,
+    /// Bytes spilled to disk.
     pub spilled_size: u64,
 }
 
-/// Records by type.
+/// Number of records by type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecordCounts([u64; RecordType::ALL.len()]);
 
@@ -65,46 +66,46 @@ impl RecordCounts {
         self.0[record_type as usize - 1] += 1;
     }
 
-    /// Adds all of `other`.
+    /// Adds the counts of `other`.
     pub(super) fn append(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(n, more)| *n += more);
     }
 
-    /// Iterates over the types that there are.
+    /// Iterates over the types with at least one record.
     pub fn iter(&self) -> impl Iterator<Item = (RecordType, u64)> + '_ {
         RecordType::ALL.into_iter().zip(self.0).filter(|(_, n)| *n > 0)
     }
 }
 
-/// What is known of a series whose definition is lost.
+/// An unknown series: the WAL has samples of it, but no definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LostSeries {
-    /// Samples.
+pub struct UnknownSeries {
+    /// Number of samples.
     pub n_samples: u64,
-    /// Of the oldest sample.
+    /// Timestamp of the oldest sample.
     pub min_ms: i64,
-    /// Of the newest sample.
+    /// Timestamp of the newest sample.
     pub max_ms: i64,
 }
 
-/// How far a recovery is.
+/// Progress of a recovery.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// What is being done.
+    /// The current phase.
     pub phase: Phase,
-    /// How much of it is done, in bytes of logs or in series of blocks.
+    /// Amount done: bytes of segments, or series of blocks.
     pub done: u64,
-    /// How much there is.
+    /// Total amount of this phase.
     pub total: u64,
-    /// Samples so far.
+    /// Number of samples so far.
     pub n_samples: u64,
 }
 
-/// The steps of a recovery.
+/// Phases of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Logs are read.
+    /// Reading the WAL and WBL.
     Read,
-    /// Blocks are written.
+    /// Writing blocks.
     Write,
 }

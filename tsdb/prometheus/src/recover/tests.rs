@@ -1,4 +1,4 @@
-//! Recovery of the recorded directory of a real Prometheus. Without the directory these tests pass.
+//! Recovers the recorded data directory of a real Prometheus. Skipped without the directory.
 
 mod damage;
 
@@ -14,11 +14,12 @@ use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;
 use crate::block::BlockReader;
+use crate::chunk::StartTimestamps;
 use crate::export::{ExportOptions, export};
 use crate::import::import_block;
 use crate::wal::tests::segment;
 
-/// Times, and values as bits, by labels.
+/// Timestamps and value bits, by labels.
 type Samples = BTreeMap<String, BTreeMap<i64, u64>>;
 
 fn recorded() -> Option<PathBuf> {
@@ -39,7 +40,7 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// A directory with what is replayed of the recorded one, and the descriptions of its blocks.
+/// Copies the recorded directory without its blocks, except for their descriptions.
 fn logs_of(recorded: &Path) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in ["wal", "wbl", "chunks_head"] {
@@ -89,7 +90,7 @@ fn n_samples(samples: &Samples) -> u64 {
 }
 
 #[test]
-fn memory_and_workers_do_not_change_what_comes_out() {
+fn memory_and_concurrency_do_not_change_the_blocks() {
     let Some(recorded) = recorded() else { return };
     let (expected, whole, _out) = run(&recorded, &RecoverOptions::default());
     assert_eq!((whole.damage.n_damaged(), whole.n_unknown_samples), (0, 0));
@@ -98,10 +99,10 @@ fn memory_and_workers_do_not_change_what_comes_out() {
     let (found, report, out) = run(&recorded, &options);
     assert!(found == expected);
     assert_eq!(report.blocks, whole.blocks);
-    assert!(!out.path().join(SCRATCH).exists() && !out.path().join(UNKNOWN_SAMPLES).exists());
+    assert!(!out.path().join(SPILL_DIR).exists() && !out.path().join(UNKNOWN_SAMPLES).exists());
 }
 
-/// A log of floats: each record is one time of all series.
+/// A WAL of floats: each record has one timestamp of all series.
 fn log_of(n_series: u64, n_times: i64) -> TempDir {
     let one = |series: u64| {
         let mut record = series.to_be_bytes().to_vec();
@@ -128,13 +129,13 @@ fn log_of(n_series: u64, n_times: i64) -> TempDir {
 }
 
 #[test]
-fn chunks_that_still_grow_do_not_stay_in_memory_either() {
+fn open_chunks_are_spilled() {
     let source = log_of(4000, 59);
     let (expected, whole, _out) = run(source.path(), &RecoverOptions::default());
     assert_eq!((whole.damage.n_damaged(), n_samples(&expected), whole.spilled_size), (0, 4000 * 59, 0));
     let options = RecoverOptions { memory_bytes: 1, concurrency: 2, ..RecoverOptions::default() };
     let (found, report, _out) = run(source.path(), &options);
-    // No chunk is full, and what is moved is about what the chunks take.
+    // No chunk is full, and the spilled size is about that of the chunks.
     let n_chunks: u64 = whole.blocks.iter().map(|block| block.stats.n_chunks).sum();
     assert_eq!(n_chunks, 4000);
     assert!(report.spilled_size > 1 << 20, "{}", report.spilled_size);
@@ -143,10 +144,10 @@ fn chunks_that_still_grow_do_not_stay_in_memory_either() {
 }
 
 #[test]
-fn memory_is_for_writing_as_well() {
+fn the_memory_budget_includes_writing_blocks() {
     let source = log_of(4000, 59);
     let (expected, whole, _out) = run(source.path(), &RecoverOptions::default());
-    // Chunks of two megabytes, and what eight workers write with.
+    // Chunks of two megabytes, plus the memory of eight threads for writing.
     for (memory_bytes, is_spilled) in [(48 << 20, true), (160 << 20, false)] {
         let options = RecoverOptions { memory_bytes, concurrency: 8, ..RecoverOptions::default() };
         let (found, report, _out) = run(source.path(), &options);
@@ -156,7 +157,7 @@ fn memory_is_for_writing_as_well() {
 }
 
 #[test]
-fn progress_is_told_by_bytes() {
+fn progress_counts_bytes() {
     let source = log_of(4000, 200);
     let (out, seen) = (tempfile::tempdir().unwrap(), std::sync::Mutex::new(Vec::new()));
     let note = |it: Progress| seen.lock().unwrap().push((it.phase == Phase::Read, it.done, it.total));
@@ -164,14 +165,14 @@ fn progress_is_told_by_bytes() {
     let seen = seen.into_inner().unwrap();
     let read: Vec<_> = seen.iter().filter(|(is_read, ..)| *is_read).collect();
     let size = std::fs::metadata(source.path().join("wal/00000000")).unwrap().len();
-    // One segment, and several steps all the same.
+    // One segment takes several steps.
     assert!(read.len() > 3 && read.iter().all(|(_, _, total)| *total == size), "{read:?}");
     assert!(read.is_sorted_by(|a, b| a.1 < b.1) && read.last().unwrap().1 == size, "{read:?}");
 }
 
-/// Records of types 11 to 13, which Prometheus 3.5 does not write: one series each, with starts that a block may keep.
+/// Records of types 11 to 13, which Prometheus 3.5 does not write: one series each, with start timestamps.
 #[test]
-fn samples_with_starts_become_blocks() {
+fn samples_with_start_timestamps_are_recovered() {
     let mut definitions = vec![1];
     for (series, name) in (1..).zip(["a", "b", "c"]) {
         definitions.extend_from_slice(&u64::to_be_bytes(series));
@@ -180,12 +181,12 @@ fn samples_with_starts_become_blocks() {
         definitions.extend_from_slice(name.as_bytes());
     }
     let one = 1.0_f64.to_bits().to_be_bytes();
-    // No spans and no buckets: hint, schema 0, threshold, zero count 1, count 1, sum, and four lists of nothing.
+    // No spans and no buckets: hint, schema 0, threshold, zero count 1, count 1, sum, and four empty lists.
     let integer = [&[0, 0][..], &one, &[1, 1], &one, &[0; 4]].concat();
     let float = [&[0, 0][..], &one, &one, &one, &one, &[0; 4]].concat();
     let mut records = vec![definitions];
     for (code, value) in [(11, &one[..]), (12, &integer), (13, &float)] {
-        // At 100 s since 50 s; a second later since then, and one after that with no start.
+        // At 100 s started at 50 s; a second later with the same start; then without a start.
         let mut record = vec![code];
         put_i64(&mut record, i64::from(code) - 10);
         [100_000, 50_000].into_iter().for_each(|time| put_i64(&mut record, time));
@@ -201,8 +202,8 @@ fn samples_with_starts_become_blocks() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("wal")).unwrap();
     std::fs::write(dir.path().join("wal/00000000"), segment(&records).0).unwrap();
-    for (kept, expected) in [(StartTimes::Dropped, [0; 3]), (StartTimes::Kept, [50_000, 50_000, 0])] {
-        let options = RecoverOptions { starts: kept, ..RecoverOptions::default() };
+    for (kept, expected) in [(StartTimestamps::Drop, [0; 3]), (StartTimestamps::Keep, [50_000, 50_000, 0])] {
+        let options = RecoverOptions { start_timestamps: kept, ..RecoverOptions::default() };
         let (found, report, out) = run(dir.path(), &options);
         assert_eq!((report.damage.n_damaged(), n_samples(&found)), (0, 9), "{kept:?}");
         let mut damage = DamageReport::default();
@@ -224,7 +225,7 @@ fn samples_with_starts_become_blocks() {
 }
 
 #[test]
-fn a_missing_segment_and_missing_definitions_are_named() {
+fn missing_segments_and_definitions_are_reported() {
     let Some(recorded) = recorded() else { return };
     let source = logs_of(&recorded);
     std::fs::remove_file(source.path().join("wal/00000001")).unwrap();
@@ -241,9 +242,9 @@ fn a_missing_segment_and_missing_definitions_are_named() {
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
 }
 
-/// Blocks and recovered log go into a store; what the store exports is what went in.
+/// Imports recorded blocks and recovered WAL; the store exports the same samples.
 #[test]
-fn what_is_imported_is_exported_again() {
+fn an_import_followed_by_an_export_keeps_all_samples() {
     let Some(recorded) = recorded() else { return };
     let (mut expected, _, out) = run(&recorded, &RecoverOptions::default());
     let data = tempfile::tempdir().unwrap();

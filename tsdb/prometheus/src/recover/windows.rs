@@ -1,29 +1,32 @@
-//! The windows of time that blocks are made of.
+//! Time windows of blocks.
 
 use std::collections::BTreeSet;
 
 use varve_tsdb::{Error, Result, TimeRange};
 
-use super::{WINDOW_MS, WINDOWS_MAX};
+/// Milliseconds of a window. Prometheus' own blocks begin at multiples of it.
+pub const WINDOW_MS: i64 = 2 * 60 * 60 * 1000;
+/// Maximum number of blocks of a recovery or an import: more than two years. More than that means wrong timestamps.
+pub const WINDOWS_MAX: usize = 10_000;
 
-/// The windows that there are samples in, by their number since the epoch.
+/// The windows that have samples, by number since the epoch.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     numbers: BTreeSet<i64>,
-    /// How many there would be, if that is too many.
+    /// Number of windows of a time range that has too many.
     n_too_many: Option<u64>,
 }
 
-/// Some windows of a series in few bits: a window that is not among them has no samples of it. With windows of more than
-/// 64 hours several share a bit.
+/// A set of windows in 32 bits, one for every 32nd window: may report windows that were not added, but never misses
+/// one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowSet(u32);
 
 impl WindowSet {
     pub(super) const EMPTY: Self = Self(0);
 
-    /// Tells whether there may be samples in a window.
-    pub(super) fn may_have(self, window: i64) -> bool {
+    /// Returns `true` if a window may be in the set.
+    pub(super) fn may_have_samples(self, window: i64) -> bool {
         self.0 & Self::bit(window) != 0
     }
 
@@ -32,13 +35,13 @@ impl WindowSet {
     }
 }
 
-/// Returns the window that a time is in.
+/// Returns the window of a timestamp.
 #[inline]
 pub(super) fn window_of(timestamp_ms: i64) -> i64 {
     timestamp_ms.div_euclid(WINDOW_MS)
 }
 
-/// Returns the times of a window, as far as there are such times.
+/// Returns the time range of a window.
 pub(crate) fn range_of(window: i64) -> TimeRange {
     let start_ms = window.saturating_mul(WINDOW_MS);
     let end_ms = window.saturating_add(1).saturating_mul(WINDOW_MS);
@@ -46,7 +49,7 @@ pub(crate) fn range_of(window: i64) -> TimeRange {
 }
 
 impl Windows {
-    /// Adds the windows between two times, to those of a series as well.
+    /// Adds the windows of a time range, also to the set of its series.
     pub(super) fn add(&mut self, min_ms: i64, max_ms: i64, of_series: &mut WindowSet) {
         let (first, last) = (window_of(min_ms), window_of(max_ms));
         if last - first >= WINDOWS_MAX as i64 {
@@ -61,14 +64,14 @@ impl Windows {
         }
     }
 
-    /// Adds all of `other`.
+    /// Adds the windows of `other`.
     pub(super) fn append(&mut self, mut other: Self) {
         self.numbers.append(&mut other.numbers);
         self.n_too_many = self.n_too_many.max(other.n_too_many);
     }
 
-    /// Returns the windows in the order of time.
-    pub(super) fn in_order(self) -> Result<BTreeSet<i64>> {
+    /// Returns the windows in ascending order.
+    pub(super) fn sorted(self) -> Result<BTreeSet<i64>> {
         let n_windows = self.n_too_many.unwrap_or(self.numbers.len() as u64);
         if n_windows > WINDOWS_MAX as u64 || self.n_too_many.is_some() {
             let what = "blocks of two hours that the times of the samples need";
@@ -85,20 +88,20 @@ mod tests {
     fn windows(times: &[(i64, i64)]) -> (Result<Vec<i64>>, WindowSet) {
         let (mut windows, mut of_series) = (Windows::default(), WindowSet::EMPTY);
         times.iter().for_each(|&(min, max)| windows.add(min * WINDOW_MS, max * WINDOW_MS, &mut of_series));
-        (windows.in_order().map(|windows| windows.into_iter().collect()), of_series)
+        (windows.sorted().map(|windows| windows.into_iter().collect()), of_series)
     }
 
     #[test]
-    fn windows_are_counted_once_and_known_by_series() {
+    fn windows_are_counted_once_and_tracked_per_series() {
         let (found, of_series) = windows(&[(3, 5), (5, 5), (-1, -1), (36, 36)]);
         assert_eq!(found.unwrap(), [-1, 3, 4, 5, 36]);
         for (window, expect) in [(-1, true), (0, false), (3, true), (4, true), (6, false), (31, true), (36, true)] {
-            assert_eq!(of_series.may_have(window), expect, "{window}");
+            assert_eq!(of_series.may_have_samples(window), expect, "{window}");
         }
     }
 
     #[test]
-    fn times_that_make_no_sense_are_refused() {
+    fn too_many_windows_are_rejected() {
         let most = WINDOWS_MAX as i64;
         assert_eq!(windows(&[(0, most - 1)]).0.unwrap().len(), WINDOWS_MAX);
         for times in [&[(0, most)][..], &[(0, most - 1), (most, most)], &[(i64::MIN / WINDOW_MS, i64::MAX / WINDOW_MS)]]

@@ -1,28 +1,28 @@
-//! Records as they lie in the log, and as they were before.
+//! Compression of records.
 
 use std::borrow::Cow;
 use std::io::Read;
 
-/// Most bytes of a record, as it lies in the log and as it is when decompressed. Prometheus' records are far smaller: a
-/// record is what one scrape or one request appended.
+/// Maximum size of a record, compressed and decompressed. Prometheus' records are far smaller: one scrape or one
+/// write request each.
 pub const RECORD_SIZE_MAX: usize = 128 << 20;
-/// More than snappy can gain: three bytes become 64 at most.
+/// More than the maximum compression ratio of snappy, which encodes 64 bytes in three.
 const SNAPPY_GAIN_MAX: usize = 22;
 
-/// How a record is compressed.
+/// Compression of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// Not compressed.
     #[default]
     None,
-    /// As a block of snappy.
+    /// Snappy block format.
     Snappy,
-    /// As a frame of zstd.
+    /// zstd frame.
     Zstd,
 }
 
 impl Compression {
-    /// Returns the name that Prometheus' option gives it.
+    /// Returns the name in Prometheus' `--storage.tsdb.wal-compression-type`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Compression {
         }
     }
 
-    /// Returns the bytes that decompressing a record takes at most: what it says itself, or else [`RECORD_SIZE_MAX`].
+    /// Returns the maximum decompressed size of a record: what its header claims, or [`RECORD_SIZE_MAX`].
     #[must_use]
     pub fn decoded_size(self, bytes: &[u8]) -> usize {
         let size = match self {
@@ -43,11 +43,11 @@ impl Compression {
                 Some(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(RECORD_SIZE_MAX))
             }
         };
-        // A damaged record takes nothing: it is refused before.
+        // Decompression rejects a corrupt record before it allocates.
         size.unwrap_or(0).min(RECORD_SIZE_MAX)
     }
 
-    /// Decompresses a record; `None` if it is damaged or larger than [`RECORD_SIZE_MAX`].
+    /// Decompresses a record; `None` if it is corrupt or larger than [`RECORD_SIZE_MAX`].
     #[must_use]
     pub fn decode(self, bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
         if self == Self::None {
@@ -57,7 +57,7 @@ impl Compression {
         self.decode_into(bytes, &mut decoded).map(|()| Cow::Owned(decoded))
     }
 
-    /// As [`Compression::decode`], with the record in `dst`, whose memory is used and whose bytes are lost.
+    /// Decompresses a record into `dst`, whose content is overwritten.
     pub(crate) fn decode_into(self, bytes: &[u8], dst: &mut Vec<u8>) -> Option<()> {
         match self {
             Self::None => {
@@ -67,7 +67,7 @@ impl Compression {
             Self::Snappy => {
                 let size = snap::raw::decompress_len(bytes).ok()?;
                 (size <= RECORD_SIZE_MAX && size / SNAPPY_GAIN_MAX <= bytes.len()).then_some(())?;
-                // What is there already is not made zero again.
+                // Avoids zeroing memory that has been used before.
                 dst.resize(size, 0);
                 let written = snap::raw::Decoder::new().decompress(bytes, dst).ok()?;
                 dst.truncate(written);
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back() {
+    fn records_round_trip() {
         let record = b"samples samples samples samples".repeat(20);
         let snappy = snap::raw::Encoder::new().compress_vec(&record).unwrap();
         let zstd = zstd::encode_all(&record[..], 1).unwrap();
@@ -100,8 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_record_may_have_is_refused() {
-        // A snappy block that claims 100 MB of three bytes.
+    fn records_over_the_size_limit_are_rejected() {
+        // A snappy block that claims to decompress three bytes to 100 MB.
         assert_eq!(Compression::Snappy.decode(&[0x80, 0xc2, 0xd7, 0x2f, 0]), None);
         let bomb = zstd::encode_all(std::io::repeat(0).take(RECORD_SIZE_MAX as u64 + 1), 1).unwrap();
         assert!(bomb.len() < 1 << 20);

@@ -1,6 +1,6 @@
-//! What is in a record: definitions of series, samples, histograms, exemplars, metadata, deletions.
+//! Decodes records: series, samples, histograms, exemplars, metadata, tombstones.
 //!
-//! A decoder appends what it finds; on an error, what came before the damage is appended. Source: Prometheus
+//! A decoder appends what it reads; after an error, what precedes the damage has been appended. Source: Prometheus
 //! `tsdb/record/record.go`, types 1 to 13 as of version 3.14.
 
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use varve_tsdb::varint::{VARINT_SIZE_MAX, short_u64, unzigzag};
 
 use crate::cursor::Cursor;
 
-/// The type of a record; the numbers are those of the format.
+/// Type of a record; the discriminants are those of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RecordType {
-    /// Labels of series.
+    /// Series definitions.
     Series = 1,
-    /// Floats.
+    /// Float samples.
     Samples = 2,
-    /// Deletions.
+    /// Tombstones.
     Tombstones = 3,
     /// Exemplars.
     Exemplars = 4,
-    /// Of the out-of-order log: what of a series is in head chunks.
+    /// In the WBL: which out-of-order samples are in head chunks.
     MmapMarkers = 5,
-    /// Types, units and help texts.
+    /// Metadata: types, units and help texts.
     Metadata = 6,
     /// Histograms with integer counts.
     Histograms = 7,
     /// Histograms with float counts.
     FloatHistograms = 8,
-    /// As 7, some with custom buckets.
+    /// Like type 7, with custom buckets.
     CustomHistograms = 9,
-    /// As 8, some with custom buckets.
+    /// Like type 8, with custom buckets.
     CustomFloatHistograms = 10,
-    /// Floats with start timestamps.
+    /// Float samples with start timestamps.
     SamplesV2 = 11,
     /// Histograms with integer counts and start timestamps.
     HistogramsV2 = 12,
@@ -44,7 +44,7 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    /// All types, in the order of their numbers.
+    /// All types, in the order of their codes.
     pub const ALL: [Self; 13] = [
         Self::Series,
         Self::Samples,
@@ -61,22 +61,22 @@ impl RecordType {
         Self::FloatHistogramsV2,
     ];
 
-    /// Returns the type of a record; `None` if it is empty or of a type that is not known.
+    /// Returns the type of a record; `None` if it is empty or unknown.
     #[must_use]
     pub fn of(record: &[u8]) -> Option<Self> {
         let code = *record.first()?;
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 
-    /// Says what is wrong with a record that has no type.
-    pub(crate) fn not_known(record: &[u8]) -> String {
+    /// Describes a record without a known type.
+    pub(crate) fn unknown_reason(record: &[u8]) -> String {
         match record.first() {
-            Some(code) => format!("a record of type {code} is not known"),
-            None => "a record is empty".to_owned(),
+            Some(code) => format!("unknown record type {code}"),
+            None => "empty record".to_owned(),
         }
     }
 
-    /// Returns the name that Prometheus gives it.
+    /// Returns Prometheus' name for the type.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -97,98 +97,98 @@ impl RecordType {
     }
 }
 
-/// A record whose checksum is right and whose contents are not.
+/// A record with a valid checksum and invalid content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a record of type {record_type} makes no sense at byte {at}")]
-pub struct BadRecord {
-    /// Where in the decompressed record.
+#[error("record of type {record_type} is invalid at byte {at}")]
+pub struct RecordError {
+    /// Offset in the decompressed record.
     pub at: usize,
-    /// The record's first byte.
+    /// First byte of the record.
     pub record_type: u8,
 }
 
-/// The labels of a series, and the number by which other records name it.
+/// Definition of a series: its ref, by which other records refer to it, and its labels.
 #[derive(Debug, Clone)]
-pub struct Definition<'a> {
-    /// The number of the series.
+pub struct SeriesDefinition<'a> {
+    /// Series ref.
     pub series: u64,
     labels: Cursor<'a>,
     n_labels: usize,
 }
 
-impl<'a> Definition<'a> {
-    /// Iterates over names and values as they were written: in ascending order of names, if nothing is wrong.
+impl<'a> SeriesDefinition<'a> {
+    /// Iterates over names and values as written, normally in ascending order of names.
     pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let mut labels = self.labels;
-        (0..self.n_labels).map_while(move |_| Some((labels.text()?, labels.text()?)))
+        (0..self.n_labels).map_while(move |_| Some((labels.string()?, labels.string()?)))
     }
 }
 
-/// A float of a series.
+/// A float sample.
 #[derive(Debug, Clone, Copy)]
 pub struct RefSample {
-    /// The number of the series.
+    /// Series ref.
     pub series: u64,
     /// Milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
-    /// Start timestamp; 0 is none.
+    /// Start timestamp; 0 is unknown.
     pub start_ms: i64,
-    /// The value.
+    /// Value.
     pub value: f64,
 }
 
-/// A histogram of a series.
+/// A histogram sample.
 #[derive(Debug, Clone)]
 pub struct RefHistogram {
-    /// The number of the series.
+    /// Series ref.
     pub series: u64,
     /// Milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
-    /// Start timestamp; 0 is none.
+    /// Start timestamp; 0 is unknown.
     pub start_ms: i64,
-    /// The histogram.
+    /// Histogram.
     pub histogram: Arc<Histogram>,
 }
 
-/// A closed range of time in which samples of a series were deleted.
+/// A tombstone: a time range, ends included, in which samples of a series are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefTombstone {
-    /// The number of the series.
+    /// Series ref.
     pub series: u64,
-    /// The first millisecond.
+    /// First timestamp.
     pub min_ms: i64,
-    /// The last millisecond.
+    /// Last timestamp.
     pub max_ms: i64,
 }
 
-/// An exemplar of a series.
+/// An exemplar.
 #[derive(Debug, Clone)]
 pub struct RefExemplar<'a> {
-    /// The number of the series.
+    /// Series ref.
     pub series: u64,
     /// Milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
-    /// The value.
+    /// Value.
     pub value: f64,
     /// Names and values.
     pub labels: Vec<(&'a str, &'a str)>,
 }
 
-/// Type, unit and help text of a series.
+/// Metadata of a series.
 #[derive(Debug, Clone, Copy)]
 pub struct RefMetadata<'a> {
-    /// The number of the series.
+    /// Series ref.
     pub series: u64,
-    /// The number of the type: see [`RefMetadata::type_name`].
+    /// Code of the type: see [`RefMetadata::type_name`].
     pub metric_type: u8,
-    /// The unit.
+    /// Unit.
     pub unit: &'a str,
-    /// The help text.
+    /// Help text.
     pub help: &'a str,
 }
 
 impl RefMetadata<'_> {
-    /// Returns the type as OpenMetrics names it.
+    /// Returns the OpenMetrics name of the type.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         let names = ["unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"];
@@ -196,61 +196,109 @@ impl RefMetadata<'_> {
     }
 }
 
-/// Decodes the items of a record, one after the other, up to its end.
-fn decode<'a>(record: &'a [u8], item: impl FnMut(&mut Cursor<'a>) -> Option<()>) -> Result<(), BadRecord> {
+/// Content of a record.
+#[derive(Debug, Clone)]
+pub enum RecordContent<'a> {
+    /// Type 1.
+    Series(Vec<SeriesDefinition<'a>>),
+    /// Types 2 and 11.
+    Samples(Vec<RefSample>),
+    /// Types 7 to 10, 12 and 13, without histograms of an unknown schema.
+    Histograms(Vec<RefHistogram>),
+    /// Type 3.
+    Tombstones(Vec<RefTombstone>),
+    /// Type 4.
+    Exemplars(Vec<RefExemplar<'a>>),
+    /// Type 6.
+    Metadata(Vec<RefMetadata<'a>>),
+    /// Type 5, which is not decoded.
+    MmapMarkers,
+}
+
+impl<'a> RecordContent<'a> {
+    /// Decodes a record of type `record_type`. Returns an error at invalid bytes, for instance a string that is not UTF-8, along
+    /// with what precedes them.
+    #[must_use]
+    pub fn decode(record_type: RecordType, record: &'a [u8]) -> (Self, Option<RecordError>) {
+        fn collect<'a, T>(
+            wrap: fn(Vec<T>) -> RecordContent<'a>,
+            decode: impl FnOnce(&mut Vec<T>) -> Result<(), RecordError>,
+        ) -> (RecordContent<'a>, Option<RecordError>) {
+            let mut items = Vec::new();
+            let error = decode(&mut items).err();
+            (wrap(items), error)
+        }
+        match record_type {
+            RecordType::Series => collect(Self::Series, |dst| decode_definitions(record, dst)),
+            RecordType::Samples | RecordType::SamplesV2 => {
+                collect(Self::Samples, |dst| for_each_sample(record, |sample| dst.push(sample)))
+            }
+            RecordType::Tombstones => collect(Self::Tombstones, |dst| decode_tombstones(record, dst)),
+            RecordType::Exemplars => collect(Self::Exemplars, |dst| decode_exemplars(record, dst)),
+            RecordType::Metadata => collect(Self::Metadata, |dst| decode_metadata(record, dst)),
+            RecordType::MmapMarkers => (Self::MmapMarkers, None),
+            RecordType::Histograms
+            | RecordType::FloatHistograms
+            | RecordType::CustomHistograms
+            | RecordType::CustomFloatHistograms
+            | RecordType::HistogramsV2
+            | RecordType::FloatHistogramsV2 => {
+                collect(Self::Histograms, |dst| decode_histograms(record, dst).map(|_| ()))
+            }
+        }
+    }
+}
+
+/// Decodes the items of a record up to its end.
+fn decode<'a>(record: &'a [u8], item: impl FnMut(&mut Cursor<'a>) -> Option<()>) -> Result<(), RecordError> {
     decode_rest(record, Cursor::new(record.get(1..).unwrap_or_default()), item)
 }
 
-/// Decodes the items from a place of a record on.
+/// Decodes the items of a record from a position on.
 fn decode_rest<'a>(
     record: &'a [u8],
     mut src: Cursor<'a>,
     mut item: impl FnMut(&mut Cursor<'a>) -> Option<()>,
-) -> Result<(), BadRecord> {
+) -> Result<(), RecordError> {
     let record_type = record.first().copied().unwrap_or(0);
     while !src.is_empty() {
         let left = src.len();
-        item(&mut src).ok_or(BadRecord { at: record.len() - left, record_type })?;
+        item(&mut src).ok_or(RecordError { at: record.len() - left, record_type })?;
     }
     Ok(())
 }
 
-/// Decodes a record of type 1.
-///
-/// # Errors
-/// [`BadRecord`] where it makes no sense: a text that is not UTF-8, too; likewise below.
-pub fn decode_definitions<'a>(record: &'a [u8], dst: &mut Vec<Definition<'a>>) -> Result<(), BadRecord> {
+fn decode_definitions<'a>(record: &'a [u8], dst: &mut Vec<SeriesDefinition<'a>>) -> Result<(), RecordError> {
     decode(record, |src| {
         let series = src.be_u64()?;
         let n_labels = src.n_items()?;
         let labels = *src;
         for _ in 0..n_labels {
-            src.text()?;
-            src.text()?;
+            src.string()?;
+            src.string()?;
         }
-        dst.push(Definition { series, labels, n_labels });
+        dst.push(SeriesDefinition { series, labels, n_labels });
         Some(())
     })
 }
 
-/// A label of a series that is defined.
+/// A label of a series definition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DefinedLabel<'a> {
     pub(crate) name: &'a str,
     pub(crate) value: &'a str,
-    /// The series before in the record has it too, at the same place.
+    /// The series before has the same label at the same position.
     pub(crate) is_same: bool,
 }
 
-/// Decodes a record of type 1, series by series: its number, and its labels as they were written.
+/// Decodes a record of type 1 and calls `each` with ref and labels of each series.
 ///
-/// Series that are defined together have most of their labels in common: these are known by their bytes, and are not looked
-/// at again.
+/// Consecutive series have most labels in common. These are recognized by their bytes and not decoded again.
 pub(crate) fn for_each_definition<'a>(
     record: &'a [u8],
     mut each: impl FnMut(u64, &[DefinedLabel<'a>]),
-) -> Result<(), BadRecord> {
-    // Of the series before, too: each label as it lies in the record, and what it says.
+) -> Result<(), RecordError> {
+    // Bytes and strings of the labels of the series before.
     let (mut encoded, mut labels) = (Vec::<&[u8]>::new(), Vec::<DefinedLabel<'_>>::new());
     decode(record, |src| {
         let series = src.be_u64()?;
@@ -258,14 +306,14 @@ pub(crate) fn for_each_definition<'a>(
         encoded.truncate(n_labels);
         labels.truncate(n_labels);
         for place in 0..n_labels {
-            // Sizes come first, so that what begins like a label is that label.
+            // Length prefixes make an equal prefix an equal label.
             if let Some(rest) = encoded.get(place).and_then(|&before| src.rest.strip_prefix(before)) {
                 src.rest = rest;
                 labels[place].is_same = true;
                 continue;
             }
             let start = src.rest;
-            let label = DefinedLabel { name: src.text()?, value: src.text()?, is_same: false };
+            let label = DefinedLabel { name: src.string()?, value: src.string()?, is_same: false };
             let bytes = &start[..start.len() - src.len()];
             match labels.get_mut(place) {
                 Some(before) => (*before, encoded[place]) = (label, bytes),
@@ -280,20 +328,12 @@ pub(crate) fn for_each_definition<'a>(
     })
 }
 
-/// Decodes a record of type 2 or 11.
-///
-/// # Errors
-/// [`BadRecord`].
-pub fn decode_samples(record: &[u8], dst: &mut Vec<RefSample>) -> Result<(), BadRecord> {
-    for_each_sample(record, |sample| dst.push(sample))
-}
-
-/// Decodes a record of type 2 or 11, sample by sample.
+/// Decodes a record of type 2 or 11 and calls `each` with each sample.
 #[inline]
-pub(crate) fn for_each_sample(record: &[u8], mut each: impl FnMut(RefSample)) -> Result<(), BadRecord> {
-    let mut series = SeriesAndTimes::of(record);
+pub(crate) fn for_each_sample(record: &[u8], mut each: impl FnMut(RefSample)) -> Result<(), RecordError> {
+    let mut series = RefDecoder::of(record);
     let mut src = Cursor::new(record.get(1..).unwrap_or_default());
-    if let (SeriesAndTimes::FromFirst(first), true) = (&mut series, src.len() > FIRST_SIZE + SAMPLE_SIZE_MAX) {
+    if let (RefDecoder::FromFirst(first), true) = (&mut series, src.len() > FIRST_SIZE + SAMPLE_SIZE_MAX) {
         *first = src.be_u64().zip(src.be_u64().map(u64::cast_signed));
         first.iter().for_each(|&first| for_each_short(&mut src, first, &mut each));
     }
@@ -304,11 +344,12 @@ pub(crate) fn for_each_sample(record: &[u8], mut each: impl FnMut(RefSample)) ->
     })
 }
 
-/// Bytes of the series and the time that the items of a record are told by, and most bytes of a sample of type 2.
+/// Size of the base ref and timestamp of a record, and maximum size of a sample of type 2.
 const FIRST_SIZE: usize = 16;
 const SAMPLE_SIZE_MAX: usize = 2 * VARINT_SIZE_MAX + 8;
 
-/// Takes samples of type 2 whose numbers take eight bytes at most, as long as there are more bytes than a sample may have.
+/// Decodes samples of type 2 whose varints have at most eight bytes, while at least the maximum size of a sample is
+/// left.
 #[inline]
 fn for_each_short(src: &mut Cursor<'_>, (series, first_ms): (u64, i64), each: &mut impl FnMut(RefSample)) {
     let word = |bytes: &[u8; SAMPLE_SIZE_MAX], at: usize| -> [u8; 8] {
@@ -328,16 +369,13 @@ fn for_each_short(src: &mut Cursor<'_>, (series, first_ms): (u64, i64), each: &m
     }
 }
 
-/// Decodes a record of type 7 to 10, 12 or 13. Histograms of a resolution that is not known are counted, and left out.
-///
-/// # Errors
-/// [`BadRecord`].
-pub fn decode_histograms(record: &[u8], dst: &mut Vec<RefHistogram>) -> Result<u64, BadRecord> {
+/// Decodes a record of histograms. Skips histograms with an unknown schema and returns their number.
+pub(crate) fn decode_histograms(record: &[u8], dst: &mut Vec<RefHistogram>) -> Result<u64, RecordError> {
     let is_float = matches!(
         RecordType::of(record),
         Some(RecordType::FloatHistograms | RecordType::CustomFloatHistograms | RecordType::FloatHistogramsV2)
     );
-    let (mut series, mut n_unknown) = (SeriesAndTimes::of(record), 0);
+    let (mut series, mut n_unknown) = (RefDecoder::of(record), 0);
     decode(record, |src| {
         let (series, timestamp_ms, start_ms) = series.take(src)?;
         match take_histogram(src, is_float)? {
@@ -351,44 +389,32 @@ pub fn decode_histograms(record: &[u8], dst: &mut Vec<RefHistogram>) -> Result<u
     Ok(n_unknown)
 }
 
-/// Decodes a record of type 3.
-///
-/// # Errors
-/// [`BadRecord`].
-pub fn decode_tombstones(record: &[u8], dst: &mut Vec<RefTombstone>) -> Result<(), BadRecord> {
+pub(crate) fn decode_tombstones(record: &[u8], dst: &mut Vec<RefTombstone>) -> Result<(), RecordError> {
     decode(record, |src| {
         dst.push(RefTombstone { series: src.be_u64()?, min_ms: src.varint()?, max_ms: src.varint()? });
         Some(())
     })
 }
 
-/// Decodes a record of type 4.
-///
-/// # Errors
-/// [`BadRecord`].
-pub fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'a>>) -> Result<(), BadRecord> {
-    let mut series = SeriesAndTimes::of(record);
+pub(crate) fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'a>>) -> Result<(), RecordError> {
+    let mut series = RefDecoder::of(record);
     decode(record, |src| {
         let (series, timestamp_ms, _) = series.take(src)?;
         let value = src.f64()?;
         let mut labels = Vec::new();
         for _ in 0..src.n_items()? {
-            labels.push((src.text()?, src.text()?));
+            labels.push((src.string()?, src.string()?));
         }
         dst.push(RefExemplar { series, timestamp_ms, value, labels });
         Some(())
     })
 }
 
-/// Decodes a record of type 6.
-///
-/// # Errors
-/// [`BadRecord`].
-pub fn decode_metadata<'a>(record: &'a [u8], dst: &mut Vec<RefMetadata<'a>>) -> Result<(), BadRecord> {
+pub(crate) fn decode_metadata<'a>(record: &'a [u8], dst: &mut Vec<RefMetadata<'a>>) -> Result<(), RecordError> {
     decode(record, |src| {
         let mut metadata = RefMetadata { series: src.uvarint()?, metric_type: src.u8()?, unit: "", help: "" };
         for _ in 0..src.n_items()? {
-            match (src.text()?, src.text()?) {
+            match (src.string()?, src.string()?) {
                 ("UNIT", unit) => metadata.unit = unit,
                 ("HELP", help) => metadata.help = help,
                 _ => {}
@@ -399,11 +425,11 @@ pub fn decode_metadata<'a>(record: &'a [u8], dst: &mut Vec<RefMetadata<'a>>) -> 
     })
 }
 
-/// Series, time and start of the items of a record.
-enum SeriesAndTimes {
-    /// A first pair, then distances from it.
+/// Decoder of the refs and timestamps of a record.
+enum RefDecoder {
+    /// Relative to a base.
     FromFirst(Option<(u64, i64)>),
-    /// The first item, then each from the one before: the series and time of the first, and series and start of the last.
+    /// Relative to the item before (ref, start timestamp) and to the first item (timestamp).
     FromLast(Option<LastItem>),
 }
 
@@ -414,11 +440,11 @@ struct LastItem {
     start_ms: i64,
 }
 
-/// Says that an item has no start, or that of the one before it.
+/// Flags: no start timestamp, or that of the item before.
 const NO_START: u8 = 0;
 const SAME_START: u8 = 1;
 
-impl SeriesAndTimes {
+impl RefDecoder {
     fn of(record: &[u8]) -> Self {
         match RecordType::of(record) {
             Some(RecordType::SamplesV2 | RecordType::HistogramsV2 | RecordType::FloatHistogramsV2) => {
@@ -458,7 +484,7 @@ impl SeriesAndTimes {
     }
 }
 
-/// Takes a histogram; an inner `None` is one of a resolution that is not known.
+/// Reads a histogram; the inner `None` is one with an unknown schema.
 fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Option<Histogram>> {
     let reset_hint = ResetHint::from_code(src.u8()?).unwrap_or_default();
     let schema = src.varint()?;
@@ -504,7 +530,7 @@ fn take_spans(src: &mut Cursor<'_>) -> Option<Vec<BucketSpan>> {
     Some(spans)
 }
 
-/// Counts are written as the steps from one to the next.
+/// Reads counts, which are stored as deltas.
 fn take_counts(src: &mut Cursor<'_>) -> Option<Vec<u64>> {
     let (mut counts, mut count) = (Vec::new(), 0_u64);
     for _ in 0..take_len(src)? {
@@ -529,7 +555,7 @@ mod tests {
     use varve_tsdb::varint::put_i64;
 
     #[test]
-    fn records_of_all_types() {
+    fn records_of_all_types_are_decoded() {
         let mut definitions = Vec::new();
         let record = [&[1, 0, 0, 0, 0, 0, 0, 0, 7, 1, 1][..], b"a", &[1], b"b"].concat();
         decode_definitions(&record, &mut definitions).unwrap();
@@ -540,17 +566,18 @@ mod tests {
         let base = [&[2][..], &9_u64.to_be_bytes(), &1000_i64.to_be_bytes()].concat();
         let record = [&base[..], &[0, 0], &one, &[2, 20], &one].concat();
         let mut samples = Vec::new();
-        decode_samples(&record, &mut samples).unwrap();
+        for_each_sample(&record, |it| samples.push(it)).unwrap();
         let plain = |samples: &[RefSample]| {
             samples.iter().map(|s| (s.series, s.timestamp_ms, s.start_ms, s.value)).collect::<Vec<_>>()
         };
         assert_eq!(plain(&samples), [(9, 1000, 0, 1.0), (10, 1010, 0, 1.0)]);
 
-        // Series 9 at 100 with start 50; series 10 at 105 with the same; 11 at 105 with none; 12 at 105 with 51.
+        // Series 9 at 100, started at 50; series 10 at 105, same start; 11 at 105 without a start; 12 at 105, started
+        // at 51.
         let next = [&[2, 10, 1][..], &one, &[2, 10, 0], &one, &[2, 10, 2, 2], &one].concat();
         let record = [&[11, 18, 200, 1, 100][..], &one, &next].concat();
         samples.clear();
-        decode_samples(&record, &mut samples).unwrap();
+        for_each_sample(&record, |it| samples.push(it)).unwrap();
         assert_eq!(plain(&samples), [(9, 100, 50, 1.0), (10, 105, 50, 1.0), (11, 105, 0, 1.0), (12, 105, 51, 1.0)]);
 
         let mut tombstones = Vec::new();
@@ -564,11 +591,11 @@ mod tests {
         assert_eq!((metadata[0].type_name(), metadata[0].unit, metadata[0].help), ("counter", "s", "hi"));
     }
 
-    /// Types 12 and 13, which Prometheus 3.5 does not write: bytes put together as `histogramSamplesV2` and
-    /// `floatHistogramSamplesV2` of 3.14 do.
+    /// Types 12 and 13, which Prometheus 3.5 does not write, as `histogramSamplesV2` and `floatHistogramSamplesV2` of
+    /// 3.14 encode them.
     #[test]
-    fn histograms_with_starts() {
-        // A histogram of schema 0: threshold 0.5, zero count 1, count 4, sum 8, buckets 1 and 2 from place -1 on.
+    fn histograms_with_start_timestamps_are_decoded() {
+        // A histogram of schema 0: threshold 0.5, zero count 1, count 4, sum 8, buckets 1 and 2 from index -1.
         let double = |value: f64| value.to_bits().to_be_bytes();
         let spans = [1, 1, 2, 0];
         let integer = [&[1, 0][..], &double(0.5), &[1, 4], &double(8.0), &spans, &[2, 2, 2, 0]].concat();
@@ -578,8 +605,8 @@ mod tests {
         let custom =
             [&[0, 105][..], &double(0.0), &[0, 3], &double(1.5), &[1, 0, 1, 0, 1, 6, 0, 1], &double(2.5)].concat();
         for (code, histogram, last) in [(12, &integer, &custom), (13, &float, &float)] {
-            // Series 9 at 100 with start 50; 10 at 105 with the same; 8 at 99 with none; 8 at 99 with none, as before; 11 at
-            // 100 with 40.
+            // Series 9 at 100, started at 50; 10 at 105, same start; 8 at 99 without a start; 8 at 99, same; 11 at
+            // 100, started at 40.
             let heads: [&[u8]; 5] = [&[18, 200, 1, 100], &[2, 10, 1], &[3, 1, 0], &[0, 1, 1], &[6, 0, 2, 19]];
             let mut record = vec![code];
             for (i, head) in heads.iter().enumerate() {
@@ -612,17 +639,17 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_cut_gives_what_is_before_the_cut() {
+    fn a_truncated_record_gives_the_items_before_the_cut() {
         let one = 1.0_f64.to_bits().to_be_bytes();
         let record = [&[2][..], &9_u64.to_be_bytes(), &1000_i64.to_be_bytes(), &[0, 0], &one, &[2, 20], &one].concat();
         let mut samples = Vec::new();
-        let error = decode_samples(&record[..record.len() - 1], &mut samples).unwrap_err();
-        assert_eq!((error, samples.len()), (BadRecord { at: 27, record_type: 2 }, 1));
+        let error = for_each_sample(&record[..record.len() - 1], |it| samples.push(it)).unwrap_err();
+        assert_eq!((error, samples.len()), (RecordError { at: 27, record_type: 2 }, 1));
     }
 
     proptest! {
         #[test]
-        fn samples_come_back(
+        fn samples_round_trip(
             first in (any::<u64>(), any::<i64>()),
             steps in proptest::collection::vec((any::<i64>(), any::<i64>(), 0..64_u32, 0..64_u32, any::<u64>()), 0..40),
             cut in any::<prop::sample::Index>(),
@@ -652,12 +679,9 @@ mod tests {
         #[test]
         fn no_record_panics(code in 0..16_u8, mut bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             bytes.insert(0, code);
-            let _ = decode_definitions(&bytes, &mut Vec::new());
-            let _ = decode_samples(&bytes, &mut Vec::new());
-            let _ = decode_histograms(&bytes, &mut Vec::new());
-            let _ = decode_tombstones(&bytes, &mut Vec::new());
-            let _ = decode_exemplars(&bytes, &mut Vec::new());
-            let _ = decode_metadata(&bytes, &mut Vec::new());
+            for record_type in RecordType::ALL {
+                let _ = RecordContent::decode(record_type, &bytes);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which files a log consists of.
+//! Lists the segments of a WAL.
 
 use std::path::{Path, PathBuf};
 
@@ -8,39 +8,38 @@ use varve_tsdb::{Error, Result};
 
 const CHECKPOINT: &str = "checkpoint.";
 
-/// A segment, in a log or in a checkpoint.
+/// A segment of a WAL or of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The number in its name.
+    /// Number in the file name.
     pub number: u64,
-    /// No segment comes behind it: it may end in the middle of a record.
+    /// The last segment, which may end in the middle of a record.
     pub is_last: bool,
-    /// It belongs to a checkpoint.
+    /// `true` if it belongs to a checkpoint.
     pub is_checkpoint: bool,
 }
 
 impl Segment {
-    /// Returns its size in bytes; 0 if it cannot be opened.
+    /// Returns the size in bytes; 0 if the file cannot be opened.
     pub fn size(&self, fs: &dyn Fs) -> u64 {
         size_of_file(fs, &self.path)
     }
 }
 
-/// The segments of a log, in the order in which they are replayed.
+/// The segments of a WAL, in the order of replay.
 #[derive(Debug, Clone, Default)]
 pub struct WalFiles {
-    /// The segments: those of the newest checkpoint, then those behind it.
+    /// Segments of the newest checkpoint, then those after it.
     pub segments: Vec<Segment>,
-    /// The number of the newest checkpoint.
+    /// Number of the newest checkpoint.
     pub checkpoint: Option<u64>,
 }
 
 impl WalFiles {
-    /// Lists the segments of the log in `dir`; none if there is no such folder.
-    ///
-    /// Gaps in the numbers are noted as damage. Segments that the checkpoint covers are left out.
+    /// Lists the segments in `dir`; none if the folder does not exist. Reports gaps in the numbers. Skips segments
+    /// that the checkpoint replaces.
     ///
     /// # Errors
     /// [`Error::Io`] if a folder cannot be listed.
@@ -57,7 +56,7 @@ impl WalFiles {
         if let (Some(covered), Some(first)) = (checkpoint, first)
             && first > covered + 1
         {
-            let reason = format!("segments {} to {} are missing behind the checkpoint", covered + 1, first - 1);
+            let reason = format!("segments {} to {} are missing after the checkpoint", covered + 1, first - 1);
             damage.push(dir, 0, DamageKind::Missing, reason);
         }
         Ok(Self { segments, checkpoint })
@@ -68,7 +67,7 @@ fn checkpoint_number(name: &str) -> Option<u64> {
     number(name.strip_prefix(CHECKPOINT)?)
 }
 
-/// The segments of a folder in the order of their numbers.
+/// Returns the segments of a folder by number.
 fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, damage: &mut DamageReport) -> Result<Vec<Segment>> {
     let mut files: Vec<(u64, String)> =
         list(fs, dir)?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
@@ -89,7 +88,7 @@ fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, damage: &mut DamageRep
     Ok(files.into_iter().map(segment).collect())
 }
 
-/// The number that a name consists of.
+/// Parses a numeric file name.
 fn number(name: &str) -> Option<u64> {
     let digits = !name.is_empty() && name.len() <= 18 && name.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| name.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! Segments as Prometheus writes them, made by hand, and damaged.
+//! Segments in Prometheus' format, valid and damaged.
 
 use std::path::Path;
 
@@ -8,37 +8,17 @@ use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 
 use super::*;
 
-/// Writes records to pages as Prometheus does; returns where each begins, too.
+/// Writes records to pages as Prometheus does; returns the bytes and the offsets of the records.
 pub(crate) fn segment(records: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
-    let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
-    for record in records {
-        let mut rest = &record[..];
-        let mut is_first = true;
-        while is_first || !rest.is_empty() {
-            let left = PAGE_SIZE - bytes.len() % PAGE_SIZE;
-            if left < 7 {
-                bytes.resize(bytes.len() + left, 0);
-                continue;
-            }
-            let size = rest.len().min(left - 7);
-            let kind = match (is_first, size == rest.len()) {
-                (true, true) => 1,
-                (true, false) => 2,
-                (false, false) => 3,
-                (false, true) => 4,
-            };
-            if is_first {
-                offsets.push(bytes.len());
-            }
-            bytes.push(kind);
-            bytes.extend_from_slice(&(size as u16).to_be_bytes());
-            bytes.extend_from_slice(&crc32c::crc32c(&rest[..size]).to_be_bytes());
-            bytes.extend_from_slice(&rest[..size]);
-            rest = &rest[size..];
-            is_first = false;
-        }
+    let (mut pages, mut offsets) = (PageWriter::default(), Vec::new());
+    for bytes in records {
+        let before = pages.bytes.len();
+        pages.put(&RawRecord { offset: 0, compression: Compression::None, bytes: bytes.clone() });
+        // A header never starts in the last six bytes of a page.
+        let left = PAGE_SIZE - before % PAGE_SIZE;
+        offsets.push(if left < 7 { before + left } else { before });
     }
-    (bytes, offsets)
+    (pages.bytes, offsets)
 }
 
 fn read(bytes: &[u8], is_last: bool) -> (Vec<(u64, Vec<u8>)>, DamageReport) {
@@ -60,7 +40,7 @@ fn records() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn records_that_span_pages_come_back() {
+fn records_that_span_pages_are_read() {
     let (bytes, offsets) = segment(&records());
     let (found, damage) = read(&bytes, true);
     assert_eq!(found.iter().map(|(_, record)| record.clone()).collect::<Vec<_>>(), records());
@@ -69,7 +49,7 @@ fn records_that_span_pages_come_back() {
 }
 
 #[test]
-fn a_file_that_ends_within_a_record_has_a_torn_tail_if_it_is_the_last() {
+fn only_the_last_segment_may_have_a_torn_tail() {
     let (bytes, offsets) = segment(&records());
     for cut in [offsets[8] + 3, offsets[7] + 40_000, offsets[7] + 7] {
         for (is_last, kind) in [(true, DamageKind::TornTail), (false, DamageKind::Corrupt)] {
@@ -81,7 +61,7 @@ fn a_file_that_ends_within_a_record_has_a_torn_tail_if_it_is_the_last() {
 }
 
 #[test]
-fn a_damaged_record_costs_itself_alone() {
+fn a_damaged_record_costs_only_itself() {
     let (bytes, offsets) = segment(&records());
     for (i, &offset) in offsets.iter().enumerate() {
         let mut damaged = bytes.clone();
@@ -96,18 +76,18 @@ fn a_damaged_record_costs_itself_alone() {
 }
 
 #[test]
-fn a_segment_that_is_missing_is_noted() {
+fn a_missing_segment_is_reported() {
     let dir = tempfile::tempdir().unwrap();
-    let touch = |name: &str| {
+    let prefetch = |name: &str| {
         let path = dir.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, b"").unwrap();
     };
     for name in ["00000004", "00000005", "00000008", "checkpoint.00000004/00000000", "checkpoint.00000002/00000000"] {
-        touch(name);
+        prefetch(name);
     }
-    touch("checkpoint.00000009.tmp/00000000");
-    touch("00000004.tmp");
+    prefetch("checkpoint.00000009.tmp/00000000");
+    prefetch("00000004.tmp");
     let mut damage = DamageReport::default();
     let files = WalFiles::list(&RealFs, dir.path(), &mut damage).unwrap();
     let names: Vec<_> = files.segments.iter().map(|segment| (segment.number, segment.is_checkpoint)).collect();
@@ -119,7 +99,7 @@ fn a_segment_that_is_missing_is_noted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What comes out was written, and what lies in other pages than the damage comes out.
+    /// Returned records are correct, and records in undamaged pages are returned.
     #[test]
     fn damage_costs_no_more_than_its_page(
         sizes in proptest::collection::vec(0..40_000_usize, 1..12),
@@ -151,11 +131,11 @@ proptest! {
 }
 
 #[test]
-fn memory_is_kept_up_to_a_bound() {
-    let mut spare = SpareMemory::default();
-    spare.give(Vec::with_capacity(1 << 20));
-    assert_eq!(spare.take().capacity(), 0);
-    (0..1000).for_each(|_| spare.give(Vec::with_capacity(10_000)));
-    let n_kept = std::iter::repeat_with(|| spare.take()).take_while(|piece| piece.capacity() > 0).count();
+fn pooled_memory_is_limited() {
+    let mut spare = BufferPool::default();
+    spare.put(Vec::with_capacity(1 << 20));
+    assert_eq!(spare.get().capacity(), 0);
+    (0..1000).for_each(|_| spare.put(Vec::with_capacity(10_000)));
+    let n_kept = std::iter::repeat_with(|| spare.get()).take_while(|piece| piece.capacity() > 0).count();
     assert_eq!(n_kept, (4 << 20) / 10_000);
 }

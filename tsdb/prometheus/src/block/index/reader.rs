@@ -1,7 +1,6 @@
-//! Reads an index, of version 1 or 2, series by series in their order.
+//! Reads the series of an index of version 1 or 2.
 //!
-//! Without its table of contents an index still gives its series: symbols stand in front, series behind them. The whole
-//! file is in memory meanwhile.
+//! Series can be read even without the table of contents: they follow the symbols. The whole file is in memory.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +12,12 @@ use super::{MAGIC, SERIES_ALIGN};
 use crate::block::index::IndexedChunk;
 use crate::cursor::Cursor;
 
-/// Most bytes of an index that are read: 64 GiB is what its references can name.
+/// Maximum size of an index that is read: its refs can address 64 GiB.
 const INDEX_SIZE_MAX: u64 = 64 << 30;
 const HEADER_SIZE: usize = 5;
 const CONTENTS_SIZE: usize = 6 * 8 + CRC_SIZE;
 const CRC_SIZE: usize = 4;
-/// Most bytes of a series that is found behind damage; larger ones are lost with it.
+/// Maximum size of a series that is searched for after damage.
 const FOUND_SIZE_MAX: u64 = 64 << 10;
 
 /// An index in memory.
@@ -27,16 +26,16 @@ pub(in crate::block) struct IndexReader {
     path: PathBuf,
     bytes: Vec<u8>,
     is_v1: bool,
-    /// Where each symbol is, behind its length.
+    /// Location of each symbol.
     symbols: Vec<Symbol>,
     series: std::ops::Range<usize>,
-    /// Postings and their table, if the contents are sound.
+    /// Offsets of postings and their table, if the table of contents is valid.
     postings: Option<(usize, usize)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
-    /// Where its length stands, as version 1 names it.
+    /// Offset of its length, by which version 1 refers to it.
     name: u32,
     start: u32,
     size: u32,
@@ -45,11 +44,11 @@ struct Symbol {
 /// A series of an index.
 #[derive(Debug, Clone, Default)]
 pub(in crate::block) struct IndexedSeries<'a> {
-    /// Where it stands.
+    /// Offset of the series.
     pub(in crate::block) offset: u64,
-    /// Names and values, in ascending order of names.
+    /// Names and values in ascending order of names.
     pub(in crate::block) labels: Vec<(&'a str, &'a str)>,
-    /// Its chunks, in the order of time.
+    /// Chunks in ascending order of time.
     pub(in crate::block) chunks: Vec<IndexedChunk>,
 }
 
@@ -64,13 +63,13 @@ impl IndexReader {
             (Some(MAGIC), Some(version)) => {
                 return Err(Error::Version { path, found: u32::from(version), supported: 2 });
             }
-            _ => return Err(corrupt(&path, 0, "the header is not that of an index")),
+            _ => return Err(corrupt(&path, 0, "not the header of an index")),
         };
         let (symbols, behind_symbols) =
-            read_symbols(&bytes).ok_or_else(|| corrupt(&path, HEADER_SIZE as u64, "the symbols make no sense"))?;
+            read_symbols(&bytes).ok_or_else(|| corrupt(&path, HEADER_SIZE as u64, "invalid symbol table"))?;
         let checked = section(&bytes, HEADER_SIZE).is_some();
         if !checked {
-            damage.push(&path, HEADER_SIZE as u64, DamageKind::Corrupt, "the checksum of the symbols is wrong");
+            damage.push(&path, HEADER_SIZE as u64, DamageKind::Corrupt, "checksum mismatch of the symbol table");
         }
         let contents = contents(&bytes).filter(|contents| contents.iter().all(|&offset| offset <= bytes.len()));
         let mut series = behind_symbols..bytes.len();
@@ -80,12 +79,12 @@ impl IndexReader {
         });
         if postings.is_none() {
             let at = bytes.len().saturating_sub(CONTENTS_SIZE);
-            damage.push(&path, at as u64, DamageKind::Corrupt, "the table of contents makes no sense");
+            damage.push(&path, at as u64, DamageKind::Corrupt, "invalid table of contents");
         }
         Ok(Self { path, is_v1: version == 1, symbols, series, postings, bytes })
     }
 
-    /// Hands out all series; one that is damaged is noted, and the next sound one looked for.
+    /// Calls `each` with all series; reports damage, and continues with the next valid series.
     pub(in crate::block) fn for_each<'a>(
         &'a self,
         damage: &mut DamageReport,
@@ -98,12 +97,12 @@ impl IndexReader {
         Ok(())
     }
 
-    /// Returns where [`IndexReader::next`] begins.
+    /// Returns the start for [`IndexReader::next`].
     pub(in crate::block) fn start(&self) -> usize {
         self.series.start
     }
 
-    /// Takes the first sound series from `at` on and moves `at` behind it; what is damaged in between is noted.
+    /// Reads the first valid series from `at` on and advances `at`; reports damage before it.
     pub(in crate::block) fn next(&self, at: &mut usize, damage: &mut DamageReport) -> Option<IndexedSeries<'_>> {
         while *at < self.series.end {
             if self.is_padding(*at) {
@@ -117,17 +116,18 @@ impl IndexReader {
             let step = if self.is_v1 { 1 } else { SERIES_ALIGN as usize };
             let next = (1..).map(|i| *at / step * step + i * step).take_while(|&at| at < self.series.end);
             let found = next.into_iter().find(|&at| self.bytes[at] != 0 && self.take_small(at).is_some());
-            // Without contents nobody knows where the series end: then this is what comes behind them.
+            // Without a table of contents, the end of the series is unknown: these bytes are the section that
+            // follows.
             if self.postings.is_some() || found.is_some() {
-                damage.push(&self.path, *at as u64, DamageKind::Corrupt, "a series cannot be read");
+                damage.push(&self.path, *at as u64, DamageKind::Corrupt, "invalid series");
             }
             *at = found.unwrap_or(self.series.end);
         }
         None
     }
 
-    /// Tells whether a place is between two series, or behind the last one. A series has a length that is not 0, so zeros in
-    /// its place are damage.
+    /// Returns `true` if a position is in the padding between or after series. A series starts with its length, which
+    /// is not 0, so zeros in its place are damage.
     fn is_padding(&self, at: usize) -> bool {
         let align = SERIES_ALIGN as usize;
         let rest = &self.bytes[at..self.series.end];
@@ -135,42 +135,42 @@ impl IndexReader {
         self.bytes[at] == 0 && (!is_aligned || rest.len() < align && rest.iter().all(|&byte| byte == 0))
     }
 
-    /// Checks the postings and their table; returns how many there are.
+    /// Verifies the postings and their table; returns the number of postings.
     pub(in crate::block) fn check_postings(&self, damage: &mut DamageReport) -> u64 {
         let Some((_, table)) = self.postings else { return 0 };
         let Some(content) = section(&self.bytes, table) else {
-            damage.push(&self.path, table as u64, DamageKind::Corrupt, "the table of postings makes no sense");
+            damage.push(&self.path, table as u64, DamageKind::Corrupt, "invalid postings offset table");
             return 0;
         };
         let (mut src, mut n) = (Cursor::new(content), 0);
         let n_entries = src.be_u32().unwrap_or(0);
         for _ in 0..n_entries {
-            let entry = (src.uvarint(), src.text(), src.text(), src.uvarint());
+            let entry = (src.uvarint(), src.string(), src.string(), src.uvarint());
             let (Some(2), Some(name), Some(value), Some(offset)) = entry else {
-                damage.push(&self.path, table as u64, DamageKind::Corrupt, "the table of postings makes no sense");
+                damage.push(&self.path, table as u64, DamageKind::Corrupt, "invalid postings offset table");
                 break;
             };
             n += 1;
             if usize::try_from(offset).ok().and_then(|offset| section(&self.bytes, offset)).is_none() {
-                let reason = format!("the postings of {name}={value:?} cannot be read");
+                let reason = format!("invalid postings of {name}={value:?}");
                 damage.push(&self.path, offset, DamageKind::Corrupt, reason);
             }
         }
         n
     }
 
-    /// Returns the number by which postings and deletions name the series at an offset.
+    /// Returns the ref of the series at an offset, as postings and tombstones use it.
     pub(in crate::block) fn postings_name(&self, offset: u64) -> u64 {
         if self.is_v1 { offset } else { offset / SERIES_ALIGN }
     }
 
-    /// Takes an entry where one is looked for: the checksum of anything that could be one would take for ever.
+    /// Reads a series while searching: limits the size, since every candidate costs a checksum.
     fn take_small(&self, at: usize) -> Option<()> {
         let size = Cursor::new(&self.bytes[at..self.series.end]).uvarint()?;
         (size <= FOUND_SIZE_MAX).then(|| self.take(at)).flatten().map(|_| ())
     }
 
-    /// Takes the entry of a series at a place; returns the bytes that it takes, too.
+    /// Reads the series at an offset; returns it with its size.
     fn take(&self, at: usize) -> Option<(IndexedSeries<'_>, usize)> {
         let mut src = Cursor::new(self.bytes.get(at..self.series.end)?);
         let whole = src.len();
@@ -213,7 +213,7 @@ impl IndexReader {
     }
 }
 
-/// Returns the places of the symbols, and where the section ends.
+/// Returns the symbols and the end of their section.
 fn read_symbols(bytes: &[u8]) -> Option<(Vec<Symbol>, usize)> {
     let mut src = Cursor::new(&bytes[HEADER_SIZE..]);
     let size = usize::try_from(src.be_u32()?).ok()?;
@@ -224,14 +224,14 @@ fn read_symbols(bytes: &[u8]) -> Option<(Vec<Symbol>, usize)> {
     let content_end = HEADER_SIZE + 4 + size;
     for _ in 0..n_symbols {
         let name = u32::try_from(content_end - src.len()).ok()?;
-        let text = src.text()?;
+        let text = src.string()?;
         let start = u32::try_from(content_end - src.len() - text.len()).ok()?;
         symbols.push(Symbol { name, start, size: u32::try_from(text.len()).ok()? });
     }
     (end <= bytes.len()).then_some((symbols, end))
 }
 
-/// Returns the content of the section at an offset, if its checksum is right.
+/// Returns the content of the section at an offset, if its checksum is valid.
 fn section(bytes: &[u8], offset: usize) -> Option<&[u8]> {
     let mut src = Cursor::new(bytes.get(offset..)?);
     let size = usize::try_from(src.be_u32()?).ok()?;
@@ -239,7 +239,7 @@ fn section(bytes: &[u8], offset: usize) -> Option<&[u8]> {
     (src.be_u32()? == crc32c::crc32c(content)).then_some(content)
 }
 
-/// Returns the offsets of the table of contents, if its checksum is right.
+/// Returns the offsets in the table of contents, if its checksum is valid.
 fn contents(bytes: &[u8]) -> Option<[usize; 6]> {
     let table = bytes.get(bytes.len().checked_sub(CONTENTS_SIZE)?..)?;
     let (offsets, checksum) = table.split_at(CONTENTS_SIZE - CRC_SIZE);

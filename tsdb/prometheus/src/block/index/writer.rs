@@ -1,7 +1,7 @@
-//! Writes an index from front to back.
+//! Writes an index sequentially.
 //!
-//! Who adds series one by one has their postings gathered in memory: four bytes for each label of each series. Who knows
-//! the labels anyway adds entries that are made already, and brings the postings in the end ([`PostingsWriter`]).
+//! The postings of series added one by one are collected in memory: four bytes per label and series. Recovery knows
+//! the labels already; it adds encoded entries, and writes the postings at the end with a [`PostingsWriter`].
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use varve_tsdb::varint::{put_i64, put_u64};
 use varve_tsdb::{Error, Result};
 
 use super::{MAGIC, SERIES_ALIGN, VERSION};
-use crate::block::buffered::BufferedFile;
-use crate::block::group::Entries;
+use crate::block::buffered_file::BufferedFile;
+use crate::block::group::IndexEntries;
 
-/// A chunk as the index knows it.
+/// A chunk in the index.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::block) struct IndexedChunk {
     pub(in crate::block) min_ms: i64,
@@ -22,10 +22,10 @@ pub(in crate::block) struct IndexedChunk {
     pub(in crate::block) name: u64,
 }
 
-/// What an index is too large in.
+/// The limit that an index may exceed.
 const SIZE: &str = "size of an index in 16 bytes";
 
-/// An index under way.
+/// Writes an index.
 #[derive(Debug)]
 pub(in crate::block) struct IndexWriter<'a> {
     file: BufferedFile,
@@ -39,7 +39,7 @@ pub(in crate::block) struct IndexWriter<'a> {
 }
 
 impl<'a> IndexWriter<'a> {
-    /// Starts with the symbols, which ascend.
+    /// Creates an index with its symbols, in ascending order.
     pub(in crate::block) fn create(fs: &dyn Fs, path: &Path, symbols: &'a [&'a str]) -> Result<Self> {
         debug_assert!(symbols.is_sorted_by(|a, b| a < b), "symbols ascend");
         let mut file = BufferedFile::create(fs, path)?;
@@ -48,7 +48,7 @@ impl<'a> IndexWriter<'a> {
         let symbols_offset = file.position();
         let mut table = to_u32(symbols.len(), "symbols of a block")?.to_be_bytes().to_vec();
         for symbol in symbols {
-            put_text(&mut table, symbol);
+            put_string(&mut table, symbol);
         }
         write_section(&mut file, &table)?;
         let series_offset = file.position();
@@ -56,7 +56,7 @@ impl<'a> IndexWriter<'a> {
         Ok(Self { file, symbols, symbols_offset, series_offset, all, postings, scratch })
     }
 
-    /// Appends a series; labels are symbols, in ascending order of names.
+    /// Appends a series; labels are symbols in ascending order of names.
     pub(in crate::block) fn add(&mut self, labels: &[(u32, u32)], chunks: &[IndexedChunk]) -> Result<()> {
         let series = self.next_series()?;
         self.all.push(series);
@@ -70,22 +70,22 @@ impl<'a> IndexWriter<'a> {
         self.file.write(&bytes)
     }
 
-    /// Appends series whose entries are made; their postings come with [`IndexWriter::finish_with`].
-    pub(in crate::block) fn add_entries(&mut self, entries: &Entries) -> Result<()> {
+    /// Appends encoded entries; [`IndexWriter::finish_with`] writes their postings.
+    pub(in crate::block) fn add_entries(&mut self, entries: &IndexEntries) -> Result<()> {
         let first = self.next_series()?;
         self.all.extend(entries.starts.iter().map(|start| first.wrapping_add(*start)));
         self.file.write(&entries.bytes)?;
-        // What comes last has the largest number: if that is one, none before it wrapped.
+        // The last ref is the largest: if it did not overflow, no other did.
         to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE).map(|_| ())
     }
 
-    /// Returns the number of the series that comes next.
+    /// Returns the ref of the next series.
     fn next_series(&mut self) -> Result<u32> {
         self.file.pad(SERIES_ALIGN)?;
         to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE)
     }
 
-    /// Writes the postings that were gathered, and tables; returns size and hash of the file.
+    /// Writes collected postings and tables; returns size and hash of the file.
     pub(in crate::block) fn finish(mut self) -> Result<(u64, u128)> {
         let mut postings = std::mem::take(&mut self.postings);
         let symbols = self.symbols;
@@ -104,13 +104,13 @@ impl<'a> IndexWriter<'a> {
         })
     }
 
-    /// Writes tables, and the postings of all labels that `postings` adds, of series by their numbers, which it is given in
-    /// the order of the series; returns size and hash of the file.
+    /// Writes tables, and the postings that `postings` adds, given the refs of all series in order; returns size and
+    /// hash of the file.
     pub(in crate::block) fn finish_with(
         mut self,
         postings: impl FnOnce(&mut PostingsWriter<'_>, &[u32]) -> Result<()>,
     ) -> Result<(u64, u128)> {
-        // The two sections that are not written any more are empty, and lie in front of the postings and of the table.
+        // Two sections that are no longer written are empty; they precede the postings and the table.
         let labels_offset = self.file.position();
         self.file.pad(4)?;
         let postings_offset = self.file.position();
@@ -135,7 +135,7 @@ impl<'a> IndexWriter<'a> {
     }
 }
 
-/// Writes postings, in the order of names and values.
+/// Writes postings in the order of names and values.
 #[derive(Debug)]
 pub(crate) struct PostingsWriter<'a> {
     file: &'a mut BufferedFile,
@@ -144,7 +144,7 @@ pub(crate) struct PostingsWriter<'a> {
 }
 
 impl PostingsWriter<'_> {
-    /// Writes sections that [`put_postings`] made, one behind the other: each with its name and value, and its bytes.
+    /// Writes encoded sections with the name, value and size of each.
     pub(crate) fn add<'t>(
         &mut self,
         sections: &[u8],
@@ -153,8 +153,8 @@ impl PostingsWriter<'_> {
         let mut offset = self.file.position();
         for ((name, value), size) in each {
             put_u64(&mut self.table, 2);
-            put_text(&mut self.table, name);
-            put_text(&mut self.table, value);
+            put_string(&mut self.table, name);
+            put_string(&mut self.table, value);
             put_u64(&mut self.table, offset);
             offset += size as u64;
             self.n_postings += 1;
@@ -162,16 +162,16 @@ impl PostingsWriter<'_> {
         self.file.write(sections)
     }
 
-    /// Returns the bytes of a section of so many series: a multiple of four, so that the next one is where it should be.
+    /// Returns the size of a section of `n_series` series: a multiple of four, which keeps the next section aligned.
     pub(crate) fn section_size(n_series: usize) -> usize {
         3 * size_of::<u32>() + n_series * size_of::<u32>()
     }
 
-    /// Ends a section of [`PostingsWriter::section_size`] bytes in which the series stand, behind the first eight bytes.
+    /// Completes a section of [`PostingsWriter::section_size`] bytes with series refs after the first eight bytes.
     pub(crate) fn end_section(section: &mut [u8]) {
         let size = section.len();
         let n_series = (size - Self::section_size(0)) / size_of::<u32>();
-        // Series have numbers of 32 bits, of which none is there twice, and so do their bytes: see `add_entries`.
+        // Series refs are unique and have 32 bits, so the number of series has, too: see `add_entries`.
         section[..4].copy_from_slice(&((size - 8) as u32).to_be_bytes());
         section[4..8].copy_from_slice(&(n_series as u32).to_be_bytes());
         let checksum = crc32c::crc32c(&section[4..size - 4]);
@@ -179,7 +179,7 @@ impl PostingsWriter<'_> {
     }
 }
 
-/// Appends the section of the postings of some series.
+/// Appends the section of some series.
 fn put_postings(dst: &mut Vec<u8>, series: &[u32]) {
     let start = dst.len();
     dst.resize(start + 8, 0);
@@ -188,7 +188,7 @@ fn put_postings(dst: &mut Vec<u8>, series: &[u32]) {
     PostingsWriter::end_section(&mut dst[start..]);
 }
 
-/// Appends the entry of a series, whose labels are symbols in ascending order of names; `entry` is scratch.
+/// Appends the entry of a series, whose labels are symbols in ascending order of names; `entry` is a buffer.
 pub(in crate::block) fn put_entry(
     dst: &mut Vec<u8>,
     entry: &mut Vec<u8>,
@@ -220,14 +220,14 @@ pub(in crate::block) fn put_entry(
     dst.extend_from_slice(&crc32c::crc32c(entry).to_be_bytes());
 }
 
-/// Writes the size of `content`, `content`, and its checksum.
+/// Writes size, content and checksum.
 fn write_section(file: &mut BufferedFile, content: &[u8]) -> Result<()> {
     file.write(&to_u32(content.len(), "bytes of a section of an index")?.to_be_bytes())?;
     file.write(content)?;
     file.write(&crc32c::crc32c(content).to_be_bytes())
 }
 
-fn put_text(dst: &mut Vec<u8>, text: &str) {
+fn put_string(dst: &mut Vec<u8>, text: &str) {
     put_u64(dst, text.len() as u64);
     dst.extend_from_slice(text.as_bytes());
 }

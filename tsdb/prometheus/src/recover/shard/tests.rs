@@ -4,63 +4,63 @@ use varve_tsdb::fs::{Fs, RealFs};
 use super::*;
 use crate::chunk::decode;
 use crate::recover::WINDOW_MS;
-use crate::recover::queue::Record;
-use crate::recover::route::{Routed, Router, Shards};
-use crate::recover::scratch::Scratch;
+use crate::recover::replay::record_reader::Record;
+use crate::recover::replay::route::{Routed, Router};
 use crate::recover::series::SeriesTable;
 use crate::recover::series::tests::define;
+use crate::recover::shard::spill::SpillDir;
 
-fn head_chunk(min_ms: i64, max_ms: i64, is_late: bool) -> HeadChunk {
+fn head_chunk(min_ms: i64, max_ms: i64, is_out_of_order: bool) -> HeadChunk {
     let encoding = Encoding::Xor;
-    HeadChunk { series: 1, min_ms, max_ms, n_samples: 2, encoding, is_late, file: 0, offset: 0, size: 0 }
+    HeadChunk { series: 1, min_ms, max_ms, n_samples: 2, encoding, is_out_of_order, file: 0, offset: 0, size: 0 }
 }
 
 fn shard(dir: &std::path::Path) -> Shard {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let mut shard = Shard::new(Scratch::create(&fs, dir).unwrap().file(0), StartTimes::Dropped);
+    let mut shard = Shard::new(SpillDir::create(&fs, dir).unwrap().file(0), StartTimestamps::Drop);
     shard.grow(1);
     shard
 }
 
-/// Items are counted from there.
+/// Base of the timestamps of samples.
 const BASE_MS: i64 = -5;
 
-fn item(timestamp_ms: i64, value: f64) -> Item {
-    Item { bits: value.to_bits(), slot: 0, step_ms: u32::try_from(timestamp_ms - BASE_MS).unwrap() }
+fn item(timestamp_ms: i64, value: f64) -> RoutedSample {
+    RoutedSample { bits: value.to_bits(), slot: 0, offset_ms: u32::try_from(timestamp_ms - BASE_MS).unwrap() }
 }
 
-fn apply(shard: &mut Shard, times: &[i64], is_late: bool, head: Head<'_>) -> u64 {
+fn apply(shard: &mut Shard, times: &[i64], is_out_of_order: bool, head: HeadChunkList<'_>) -> u64 {
     let items: Vec<_> = times.iter().map(|&time| item(time, time as f64)).collect();
-    let before = shard.n_taken;
-    shard.apply(&Share { items: &items, extras: &[], base_ms: BASE_MS, is_late }, head);
-    shard.n_taken - before
+    let before = shard.n_appended;
+    shard.apply(&ShardBatch { items: &items, extras: &[], base_ms: BASE_MS, is_out_of_order }, head);
+    shard.n_appended - before
 }
 
-/// Returns times, lateness and cuts of the chunks of a window.
+/// Returns start, end, order and split of the chunks of a window.
 fn found(shard: &Shard, window: i64) -> Vec<(i64, i64, bool, bool)> {
     let (mut found, mut scratch) = (Vec::new(), Vec::new());
     shard.find(0, window, &mut scratch, &mut found).unwrap();
-    let read = |it: &mut Found| {
-        if !matches!(it.place, Place::Head(_)) {
+    let read = |it: &mut FoundChunk| {
+        if !matches!(it.place, ChunkPlace::Head(_)) {
             let mut columns = SampleColumns::default();
             let bytes = shard.read(0, it, (&HeadChunkFiles::default(), &[]), &mut scratch).unwrap();
             decode(it.encoding, bytes, &mut columns).unwrap();
             assert_eq!(columns.len(), it.n_samples as usize);
             assert_eq!((columns.timestamps_ms[0], columns.timestamps_ms.last()), (it.min_ms, Some(&it.max_ms)));
         }
-        (it.min_ms, it.max_ms, it.is_late, it.is_cut)
+        (it.min_ms, it.max_ms, it.is_out_of_order, it.is_split)
     };
     found.iter_mut().map(read).collect()
 }
 
-const NO_HEAD: Head<'static> = Head { chunks: &[], valid_from_ms: i64::MIN };
+const NO_HEAD: HeadChunkList<'static> = HeadChunkList { chunks: &[], min_valid_ms: i64::MIN };
 
 #[test]
-fn the_log_fills_what_head_chunks_do_not_cover() {
+fn wal_samples_fill_gaps_between_head_chunks() {
     let dir = tempfile::tempdir().unwrap();
     let chunks =
         [head_chunk(0, 5, false), head_chunk(10, 20, false), head_chunk(30, 40, false), head_chunk(3, 9, true)];
-    let head = Head { chunks: &chunks, valid_from_ms: 10 };
+    let head = HeadChunkList { chunks: &chunks, min_valid_ms: 10 };
     let mut shard = shard(dir.path());
     shard.add_head_chunks(0, 0..4, head);
     let taken: Vec<_> = [11, 20, 21, 25, 24, 30, 41, 45, 45]
@@ -68,33 +68,36 @@ fn the_log_fills_what_head_chunks_do_not_cover() {
         .filter(|&time| apply(&mut shard, &[time], false, head) == 1)
         .collect();
     assert_eq!(taken, [21, 25, 41, 45]);
-    assert_eq!((shard.n_taken, shard.n_not_newer), (4, 5));
+    assert_eq!((shard.n_appended, shard.n_not_newer), (4, 5));
     apply(&mut shard, &[7, 2, 7], true, head);
     shard.finish(head);
     let expected = [(3, 9, true), (10, 20, false), (21, 25, false), (30, 40, false), (2, 7, true), (41, 45, false)];
-    assert_eq!(found(&shard, 0), expected.map(|(min, max, is_late)| (min, max, is_late, false)));
+    assert_eq!(found(&shard, 0), expected.map(|(min, max, is_out_of_order)| (min, max, is_out_of_order, false)));
     assert_eq!(shard.newest_ms(), 45);
 }
 
 #[test]
-fn chunks_end_with_their_window() {
+fn chunks_end_at_window_boundaries() {
     let dir = tempfile::tempdir().unwrap();
     let mut shard = shard(dir.path());
     apply(&mut shard, &[WINDOW_MS - 2, WINDOW_MS - 1, WINDOW_MS, 3 * WINDOW_MS], false, NO_HEAD);
     shard.finish(NO_HEAD);
     let starts: Vec<_> = (0..4).flat_map(|window| found(&shard, window)).map(|(min, max, ..)| (min, max)).collect();
     assert_eq!(starts, [(WINDOW_MS - 2, WINDOW_MS - 1), (WINDOW_MS, WINDOW_MS), (3 * WINDOW_MS, 3 * WINDOW_MS)]);
-    assert!(shard.may_have(0, 3) && !shard.may_have(0, 2));
-    let items = [Item { bits: 0, slot: 0, step_ms: EXTRA }];
-    shard.apply(&Share { items: &items, extras: &[Extra::Forget], base_ms: BASE_MS, is_late: false }, NO_HEAD);
-    assert!((0..4).all(|window| found(&shard, window).is_empty() && !shard.may_have(0, window)));
+    assert!(shard.may_have_samples(0, 3) && !shard.may_have_samples(0, 2));
+    let items = [RoutedSample { bits: 0, slot: 0, offset_ms: EXTRA }];
+    shard.apply(
+        &ShardBatch { items: &items, extras: &[Extra::Evict], base_ms: BASE_MS, is_out_of_order: false },
+        NO_HEAD,
+    );
+    assert!((0..4).all(|window| found(&shard, window).is_empty() && !shard.may_have_samples(0, window)));
     assert_eq!(shard.newest_ms(), i64::MIN);
 }
 
 #[test]
-fn times_that_do_not_fit_into_an_item_are_taken_too() {
+fn timestamps_far_from_the_base_are_routed() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut table, layout) = (SeriesTable::default(), Shards::at_least(1));
+    let (mut table, layout) = (SeriesTable::default(), ShardLayout::at_least(1));
     define(&mut table, 1, &[("a", "b")]).unwrap();
     let times = [i64::MIN + 1, -1_i64 << 40, 0, 1, i64::from(u32::MAX) + 1, 1 << 40, i64::MAX];
     let one = |time: i64| {
@@ -107,19 +110,19 @@ fn times_that_do_not_fit_into_an_item_are_taken_too() {
     };
     let records: Vec<_> = times.into_iter().map(one).collect();
     let (mut shard, mut routed) = (shard(dir.path()), Routed::default());
-    Router { table: &table, shards: layout, valid_from_ms: i64::MIN }.route(&records, &mut routed);
-    shard.apply(&routed.share(0), NO_HEAD);
+    Router { table: &table, layout, min_valid_ms: i64::MIN }.route(&records, &mut routed);
+    shard.apply(&routed.for_shard(0), NO_HEAD);
     let mut taken = Vec::new();
     for time in times {
         taken.extend(found(&shard, window_of(time)).into_iter().map(|(min_ms, ..)| min_ms));
     }
     taken.dedup();
     assert_eq!(taken, [i64::MIN + 1, -1_i64 << 40, 0, i64::from(u32::MAX) + 1, 1 << 40, i64::MAX]);
-    assert_eq!((shard.n_taken, shard.n_not_newer), (7, 0));
+    assert_eq!((shard.n_appended, shard.n_not_newer), (7, 0));
 }
 
 #[test]
-fn open_chunks_go_to_the_file_and_come_back() {
+fn spilled_open_chunks_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let mut shard = shard(dir.path());
     let times: Vec<i64> = (0..300).map(|i| i * 1000).collect();
@@ -134,6 +137,6 @@ fn open_chunks_go_to_the_file_and_come_back() {
     apply(&mut shard, &[400_000], false, NO_HEAD);
     shard.finish(NO_HEAD);
     let found = found(&shard, 0);
-    assert_eq!(found.iter().filter(|(.., is_cut)| *is_cut).count(), 6);
+    assert_eq!(found.iter().filter(|(.., is_split)| *is_split).count(), 6);
     assert_eq!((found[0].0, found[5].1, found[6]), (0, 299_000, (400_000, 400_000, false, false)));
 }

@@ -1,6 +1,6 @@
-//! Damaged copies of the recorded directory: what is outside the damage comes out, and the damage is named.
+//! Damages copies of the recorded directory: undamaged samples are recovered, and damage is reported.
 //!
-//! `VARVE_DAMAGE_VARIANTS` says how many copies are tried, `VARVE_DAMAGE_SEED` where they begin.
+//! `VARVE_DAMAGE_VARIANTS` sets the number of copies, `VARVE_DAMAGE_SEED` the first seed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,18 +10,16 @@ use varve_tsdb::fs::damage;
 use super::*;
 use crate::chunk;
 use crate::head_chunks::HeadChunkFiles;
-use crate::wal::{
-    PAGE_SIZE, RecordType, SegmentReader, WalFiles, decode_definitions, decode_histograms, decode_samples,
-};
+use crate::wal::{PAGE_SIZE, RecordContent, RecordType, SegmentReader, WalFiles};
 
-/// Copies that are tried unless somebody asks for more: each kind of damage a few times.
+/// Default number of copies: each kind of damage a few times.
 const VARIANTS: u64 = 27;
-/// Bytes around the data of a head chunk that belong to it: numbers, encoding and size in front, a checksum behind.
+/// Bytes around the data of a head chunk that belong to it: ref, times, encoding and size before, checksum after.
 const HEAD_CHUNK_FRAME: u64 = 40;
-/// The series that was deleted in the middle: what was deleted comes back if the deletion itself is damaged.
+/// The series with a tombstone: damage to the tombstone restores its samples.
 const DELETED: &str = r#"("i", "7")"#;
 
-/// What a copy suffers.
+/// Damage to a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Damage {
     Bit,
@@ -48,25 +46,25 @@ const ALL: [Damage; 9] = [
     Damage::HeadChunks,
 ];
 
-/// A piece of a file, and the samples that need it: numbers of series, and times.
+/// A range of a file, and the samples that need it: series refs and timestamps.
 #[derive(Debug)]
 struct Piece {
-    /// In the directory.
+    /// Relative to the directory.
     path: PathBuf,
     bytes: Range<u64>,
     samples: Vec<(u64, i64)>,
 }
 
-/// A directory, cut into pieces.
+/// A data directory, cut into ranges.
 struct Source {
     dir: TempDir,
     pieces: Vec<Piece>,
-    /// The labels that a number stands for.
+    /// Labels by series ref.
     labels: BTreeMap<u64, String>,
 }
 
 impl Source {
-    /// Cuts the logs of a directory into records with the pages that they touch, and its head chunks into chunks.
+    /// Cuts WAL and WBL into records with the pages that they touch, and head chunks into chunks.
     fn of(dir: TempDir) -> Self {
         let (mut pieces, mut labels, mut damage) = (Vec::new(), BTreeMap::new(), DamageReport::default());
         let inside = |path: &Path| path.strip_prefix(dir.path()).unwrap().to_owned();
@@ -96,38 +94,37 @@ impl Source {
         Self { dir, pieces, labels }
     }
 
-    /// Returns the samples that bytes of a file hold, by labels.
+    /// Returns the samples in a range of a file, by labels.
     fn samples_in(&self, path: &Path, bytes: &Range<u64>) -> BTreeSet<(&str, i64)> {
         let is_touched =
             |piece: &&Piece| piece.path == path && piece.bytes.start < bytes.end && bytes.start < piece.bytes.end;
         let samples = self.pieces.iter().filter(is_touched).flat_map(|piece| &piece.samples);
-        // What blocks cover may be of series that nothing defines any more.
+        // Samples that blocks cover may be of series that no longer have a definition.
         samples.filter_map(|&(series, time)| Some((self.labels.get(&series)?.as_str(), time))).collect()
     }
 }
 
+fn decoded(record: &[u8]) -> RecordContent<'_> {
+    let (content, error) = RecordContent::decode(RecordType::of(record).unwrap(), record);
+    assert_eq!(error, None);
+    content
+}
+
 fn define(record: &[u8], labels: &mut BTreeMap<u64, String>) {
-    if RecordType::of(record) == Some(RecordType::Series) {
-        let mut definitions = Vec::new();
-        decode_definitions(record, &mut definitions).unwrap();
+    if let RecordContent::Series(definitions) = decoded(record) {
         labels.extend(definitions.iter().map(|it| (it.series, format!("{:?}", it.labels().collect::<Vec<_>>()))));
     }
 }
 
 fn samples_of(record: &[u8]) -> Vec<(u64, i64)> {
-    let (mut samples, mut histograms) = (Vec::new(), Vec::new());
-    match RecordType::of(record) {
-        Some(RecordType::Samples | RecordType::SamplesV2) => decode_samples(record, &mut samples).unwrap(),
-        Some(record_type) if record_type.name().contains("histogram") => {
-            decode_histograms(record, &mut histograms).unwrap();
-        }
-        _ => {}
+    match decoded(record) {
+        RecordContent::Samples(samples) => samples.iter().map(|it| (it.series, it.timestamp_ms)).collect(),
+        RecordContent::Histograms(samples) => samples.iter().map(|it| (it.series, it.timestamp_ms)).collect(),
+        _ => Vec::new(),
     }
-    let floats = samples.iter().map(|it| (it.series, it.timestamp_ms));
-    floats.chain(histograms.iter().map(|it| (it.series, it.timestamp_ms))).collect()
 }
 
-/// Makes a checkpoint of the first two segments, as Prometheus lays one out.
+/// Creates a checkpoint from the first two segments, as Prometheus does.
 fn move_to_checkpoint(dir: &Path) {
     let checkpoint = dir.join("wal/checkpoint.00000001");
     std::fs::create_dir(&checkpoint).unwrap();
@@ -136,7 +133,7 @@ fn move_to_checkpoint(dir: &Path) {
     }
 }
 
-/// The files of a folder that are named by numbers.
+/// Returns the files of a folder with numeric names.
 fn numbered(dir: &Path) -> Vec<PathBuf> {
     let paths = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = paths.filter(|path| path.is_file()).collect();
@@ -144,7 +141,7 @@ fn numbered(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Damages a copy; returns the file, and which of its bytes.
+/// Damages a copy; returns the file and the range of damaged bytes.
 fn damage(kind: Damage, dir: &Path, random: &mut impl FnMut(usize) -> usize) -> (PathBuf, Range<u64>) {
     let folder = match kind {
         Damage::Checkpoint | Damage::CheckpointCut => "wal/checkpoint.00000001",
@@ -198,7 +195,7 @@ fn random(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Variants that once went unnoticed: a page of a log, and series of an index, that are zeros from end to end.
+/// Seeds of damage that once went unreported: a page of a WAL, and series of an index, filled with zeros.
 const ZEROED_PAGE: u64 = 57;
 const ZEROED_SERIES: u64 = 163;
 
@@ -207,7 +204,7 @@ fn variable(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn damage_costs_the_damaged_pages_and_is_named() {
+fn damage_costs_the_damaged_pages_and_is_reported() {
     let Some(recorded) = recorded() else { return };
     let (n_variants, first) = (variable("VARVE_DAMAGE_VARIANTS", VARIANTS), variable("VARVE_DAMAGE_SEED", 1));
     let (plain, with_checkpoint) = (logs_of(&recorded), logs_of(&recorded));
@@ -226,7 +223,7 @@ fn damage_costs_the_damaged_pages_and_is_named() {
         let (path, bytes) = damage(kind, copy.path(), &mut random(seed));
         let (found, report, out) = run(copy.path(), &options);
         let page = PAGE_SIZE as u64;
-        // What of a log cannot be found again on a page is lost up to its end.
+        // The rest of the segment is lost if the next record cannot be found in the page.
         let pages = bytes.start / page * page..bytes.end.next_multiple_of(page);
         let touched = if kind == Damage::HeadChunks { bytes } else { pages };
         let context = format!("seed {seed}, {kind:?} of {path:?} at {touched:?}");
@@ -240,7 +237,7 @@ fn damage_costs_the_damaged_pages_and_is_named() {
     }
 }
 
-/// Checks that nothing is lost but what the damage touched, and that what is found is right.
+/// Asserts that only damaged samples are lost, and that the recovered ones are correct.
 fn check(context: &str, whole: &Samples, found: &Samples, excused: &BTreeSet<(&str, i64)>) {
     for (labels, samples) in whole {
         let found = found.get(labels);
@@ -254,8 +251,7 @@ fn check(context: &str, whole: &Samples, found: &Samples, excused: &BTreeSet<(&s
     }
 }
 
-/// Checks that samples of series without a definition are all in the side file, under the numbers and with the counts and
-/// times that are reported; returns numbers and times.
+/// Asserts that samples of unknown series are in their file as reported; returns refs and timestamps.
 fn check_unknown(context: &str, report: &Report, out: &Path) -> Vec<(u64, i64)> {
     let text = std::fs::read_to_string(out.join(UNKNOWN_SAMPLES)).unwrap_or_default();
     let sample = |line: &str| {
@@ -264,9 +260,9 @@ fn check_unknown(context: &str, report: &Report, out: &Path) -> Vec<(u64, i64)> 
     };
     let samples: Vec<_> = text.lines().map(sample).collect();
     assert_eq!(samples.len() as u64, report.n_unknown_samples, "{context}");
-    let mut by_series = BTreeMap::<u64, LostSeries>::new();
+    let mut by_series = BTreeMap::<u64, UnknownSeries>::new();
     for &(series, time) in &samples {
-        let lost = by_series.entry(series).or_insert(LostSeries { n_samples: 0, min_ms: time, max_ms: time });
+        let lost = by_series.entry(series).or_insert(UnknownSeries { n_samples: 0, min_ms: time, max_ms: time });
         lost.n_samples += 1;
         (lost.min_ms, lost.max_ms) = (lost.min_ms.min(time), lost.max_ms.max(time));
     }
@@ -274,7 +270,7 @@ fn check_unknown(context: &str, report: &Report, out: &Path) -> Vec<(u64, i64)> 
     samples
 }
 
-/// A block: samples by labels, none if nothing of it can be read.
+/// Returns the samples of a block by labels, none if it cannot be read.
 fn read_block(dir: &Path, damage: &mut DamageReport) -> Samples {
     let mut samples = Samples::new();
     let mut of_series = DamageReport::default();
@@ -294,7 +290,7 @@ fn read_block(dir: &Path, damage: &mut DamageReport) -> Samples {
 }
 
 #[test]
-fn damage_of_a_block_is_named_and_costs_the_chunks_that_are_damaged() {
+fn damage_to_a_block_costs_the_damaged_chunks_and_is_reported() {
     let Some(recorded) = recorded() else { return };
     let blocks = BlockReader::list(&RealFs, &recorded).unwrap();
     let (n_variants, first) = (variable("VARVE_DAMAGE_VARIANTS", VARIANTS), variable("VARVE_DAMAGE_SEED", 1));
@@ -327,7 +323,7 @@ fn damage_of_a_block_is_named_and_costs_the_chunks_that_are_damaged() {
         for (labels, samples) in &found {
             assert!(samples.iter().all(|(time, bits)| whole[labels].get(time) == Some(bits)), "{context}: {labels}");
         }
-        // What is not behind a cut, nor in the bytes themselves, is there: at least the series in front of them.
+        // At least the series before the damage are readable.
         assert!(n_found > 0 || at < 10_000, "{context}: nothing is left");
         let import = tempfile::tempdir().unwrap();
         let imported = import_block(&fs(), copy.path(), import.path(), 1, &mut DamageReport::default()).unwrap();

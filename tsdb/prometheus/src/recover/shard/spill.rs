@@ -1,4 +1,4 @@
-//! The folder of what does not fit in memory, and the files in it.
+//! The folder for chunks that do not fit in memory, and its files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,30 +6,33 @@ use std::sync::Arc;
 use varve_tsdb::fs::{AppendFile, Fs, ReadFile};
 use varve_tsdb::{Error, Result};
 
-/// The folder of what does not fit in memory.
+/// The folder inside the target for chunks that do not fit in memory; removed at the end.
+pub const SPILL_DIR: &str = "varve-recover.tmp";
+
+/// The folder for spilled chunks.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct SpillDir {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
 }
 
-impl Scratch {
-    /// Makes the folder, empty.
-    pub(super) fn create(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Self> {
+impl SpillDir {
+    /// Creates an empty folder.
+    pub(crate) fn create(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Self> {
         fs.create_dir(dir).map_err(Error::io("create", dir))?;
         let scratch = Self { fs: Arc::clone(fs), dir: dir.to_owned() };
         scratch.clear()?;
         Ok(scratch)
     }
 
-    /// Names the file of a shard; it is made when something goes to it.
-    pub(super) fn file(&self, shard: usize) -> ScratchFile {
+    /// Returns the file of a shard; it is created by the first write.
+    pub(crate) fn file(&self, shard: usize) -> SpillFile {
         let path = self.dir.join(format!("shard-{shard:03}"));
-        ScratchFile { fs: Arc::clone(&self.fs), path, open: None, size: 0 }
+        SpillFile { fs: Arc::clone(&self.fs), path, open: None, size: 0 }
     }
 
     /// Removes the folder.
-    pub(super) fn remove(self) -> Result<()> {
+    pub(crate) fn remove(self) -> Result<()> {
         self.clear()?;
         self.fs.remove_dir(&self.dir).map_err(Error::io("remove", &self.dir))
     }
@@ -43,28 +46,28 @@ impl Scratch {
     }
 }
 
-/// A file that is written at its end and read anywhere.
+/// A file that is appended to and read at any offset.
 #[derive(Debug)]
-pub(super) struct ScratchFile {
+pub(crate) struct SpillFile {
     fs: Arc<dyn Fs>,
     path: PathBuf,
     open: Option<(Arc<dyn AppendFile>, Arc<dyn ReadFile>)>,
     size: u64,
 }
 
-impl ScratchFile {
-    /// Returns its bytes.
-    pub(super) fn size(&self) -> u64 {
+impl SpillFile {
+    /// Returns the size in bytes.
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Returns its path.
-    pub(super) fn path(&self) -> &Path {
+    /// Returns the path.
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Appends bytes.
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let path = &self.path;
         let (writer, _) = match &mut self.open {
             Some(open) => open,
@@ -78,9 +81,9 @@ impl ScratchFile {
         Ok(())
     }
 
-    /// Fills `dst` with the bytes from `offset` on, which were appended.
-    pub(super) fn read(&self, offset: u64, dst: &mut [u8]) -> Result<()> {
-        let (_, reader) = self.open.as_ref().expect("who reads has appended");
+    /// Fills `dst` with the bytes at `offset`, which have been appended.
+    pub(crate) fn read(&self, offset: u64, dst: &mut [u8]) -> Result<()> {
+        let (_, reader) = self.open.as_ref().expect("a read follows an append");
         reader.read_at(dst, offset).map_err(Error::io("read", &self.path))
     }
 }

@@ -1,50 +1,49 @@
-//! Numbers of which each is encoded by what came before it in the same place: doubles by the bits that changed, integers
-//! by the change of their step.
+//! Codecs of consecutive values: integers as delta of delta, doubles as XOR with the value before.
 //!
-//! A histogram has one such number for each of its fields and buckets; a float sample has one for its value.
+//! A histogram has one codec for each of its fields and buckets; a float sample has one for its value.
 
 use super::ChunkError;
-use super::bits::{BitReader, BitSink, BitWriter};
+use super::bstream::{BitReader, BitSink, BitWriter};
 
-/// A place in the samples of a chunk, and how its numbers follow each other.
-pub(super) trait Cell: Default {
-    /// What the numbers are.
+/// State of one column of values in a chunk.
+pub(super) trait ValueCodec: Default {
+    /// Type of the values.
     type Value: Copy + Default + PartialOrd;
 
-    /// Appends the first number; one that is never negative where `is_total`.
+    /// Appends the first value; `is_total` if it is never negative.
     fn put_first(&mut self, dst: &mut BitWriter, value: Self::Value, is_total: bool);
 
-    /// Appends a later number.
+    /// Appends a later value.
     fn put(&mut self, dst: &mut BitWriter, value: Self::Value);
 
-    /// Takes the first number.
+    /// Reads the first value.
     fn take_first(&mut self, src: &mut BitReader<'_>, is_total: bool) -> Result<Self::Value, ChunkError>;
 
-    /// Takes a later number.
+    /// Reads a later value.
     fn take(&mut self, src: &mut BitReader<'_>) -> Result<Self::Value, ChunkError>;
 }
 
-/// Integers: the change of the step from one to the next, wrapping.
+/// Integers as delta of delta, wrapping.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Steps {
+pub(super) struct DeltaOfDelta {
     value: i64,
-    step: i64,
+    delta: i64,
 }
 
-impl Steps {
+impl DeltaOfDelta {
     /// Returns the last value.
     pub(super) fn value(self) -> i64 {
         self.value
     }
 
-    /// Appends the same step again, and goes on from `value`: what Prometheus does to the totals of a staleness marker.
+    /// Appends a zero, and continues from `value`: Prometheus does so for the totals of a staleness marker.
     pub(super) fn put_no_change(&mut self, dst: &mut BitWriter, value: i64) {
         dst.put(0, 1);
-        *self = Self { value, step: value.wrapping_sub(self.value) };
+        *self = Self { value, delta: value.wrapping_sub(self.value) };
     }
 }
 
-impl Cell for Steps {
+impl ValueCodec for DeltaOfDelta {
     type Value = i64;
 
     fn put_first(&mut self, dst: &mut BitWriter, value: i64, is_total: bool) {
@@ -57,9 +56,9 @@ impl Cell for Steps {
 
     #[inline]
     fn put(&mut self, dst: &mut BitWriter, value: i64) {
-        let step = value.wrapping_sub(self.value);
-        dst.put_varbit(step.wrapping_sub(self.step));
-        *self = Self { value, step };
+        let delta = value.wrapping_sub(self.value);
+        dst.put_varbit(delta.wrapping_sub(self.delta));
+        *self = Self { value, delta };
     }
 
     fn take_first(&mut self, src: &mut BitReader<'_>, is_total: bool) -> Result<i64, ChunkError> {
@@ -72,34 +71,34 @@ impl Cell for Steps {
 
     #[inline]
     fn take(&mut self, src: &mut BitReader<'_>) -> Result<i64, ChunkError> {
-        self.step = self.step.wrapping_add(src.take_varbit()?);
-        self.value = self.value.wrapping_add(self.step);
+        self.delta = self.delta.wrapping_add(src.take_varbit()?);
+        self.value = self.value.wrapping_add(self.delta);
         Ok(self.value)
     }
 }
 
-/// Doubles: the bits that differ from the one before, and where they lie if not within those of the last time.
+/// Doubles as XOR with the value before, in a window of significant bits that is reused where possible.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Xor {
+pub(super) struct XorCodec {
     bits: u64,
     window: Option<Window>,
 }
 
-/// Where the bits that differ lie: zeros before them and behind them, fewer than 64 together. Bytes, as there may be a
-/// million of them at once.
+/// Number of leading and trailing zeros of an XOR, together less than 64. Bytes, since recovery holds a million of
+/// them at once.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     leading: u8,
     trailing: u8,
 }
 
-/// Bits that differ, at most, that fit into a word with three more before them.
+/// Maximum width of an XOR that fits a word together with its three control bits.
 const FEW_MAX: u32 = 61;
-/// Most zeros before the bits that differ: what five bits hold.
+/// Maximum number of leading zeros: five bits.
 const LEADING_MAX: u32 = 31;
 
 impl Window {
-    /// What a reader has before a window came.
+    /// The window of a reader before the first one was read.
     const WHOLE: Self = Self { leading: 0, trailing: 0 };
 
     fn of(delta: u64) -> Self {
@@ -115,10 +114,10 @@ impl Window {
     }
 }
 
-impl Xor {
+impl XorCodec {
     pub(super) const NEW: Self = Self { bits: 0, window: None };
 
-    /// Starts from a value.
+    /// Sets the value before without writing it.
     pub(super) fn set(&mut self, value: f64) {
         self.bits = value.to_bits();
     }
@@ -128,28 +127,27 @@ impl Xor {
         f64::from_bits(self.bits)
     }
 
-    /// Returns the bits by which a value differs from the last one.
+    /// Returns the XOR of a value with the last one.
     #[inline]
-    pub(super) fn delta(&self, value: f64) -> u64 {
+    pub(super) fn xor(&self, value: f64) -> u64 {
         value.to_bits() ^ self.bits
     }
 
-    /// Appends a value in the way of encodings 1 to 3.
+    /// Appends a value as encodings 1 to 3 do.
     #[inline]
     pub(super) fn put_next(&mut self, dst: &mut impl BitSink, value: f64) {
-        match self.delta(value) {
+        match self.xor(value) {
             0 => dst.put(0, 1),
-            delta => self.put_delta(dst, delta, (0b10, 2), (0b11, 2)),
+            delta => self.put_xor(dst, delta, (0b10, 2), (0b11, 2)),
         }
     }
 
-    /// Goes on to a value and returns what [`Xor::put_next`] would append, as bits and their number; `None`, and nothing is
-    /// changed, if they are many or in a new window.
-    ///
-    /// Whether a value changes cannot be foretold: there is no branch for it.
+    /// Returns what [`XorCodec::put_next`] would append, as bits and their number, and advances to `value`. Returns
+    /// `None`, without advancing, if the XOR is wide or needs a new window.
+    /// Branch-free in whether the value changes, which cannot be predicted.
     #[inline]
-    pub(super) fn next_few(&mut self, value: f64) -> Option<(u64, u32)> {
-        let delta = self.delta(value);
+    pub(super) fn next_short(&mut self, value: f64) -> Option<(u64, u32)> {
+        let delta = self.xor(value);
         let (is_changed, window) = (delta != 0, self.window.unwrap_or(Window::WHOLE));
         let width = window.width();
         let is_few = self.window.is_some() & (width <= FEW_MAX) & window.covers(Window::of(delta));
@@ -157,15 +155,15 @@ impl Xor {
             return None;
         }
         self.bits ^= delta;
-        // A one that says that it changes, a zero for the same window, and the difference; or a single zero.
+        // A one (changed), a zero (same window) and the XOR; or a single zero (unchanged).
         let bits = u64::from(is_changed) << ((width + 1) % u64::BITS) | delta >> (window.trailing % 64);
         Some((bits, 1 + u32::from(is_changed) * (1 + width)))
     }
 
-    /// Appends a difference that is not zero: whether it is in a new window, behind `same` or `new` as bits and their
-    /// number, then the difference.
+    /// Appends a non-zero XOR: the prefix `same` or `new` (bits and their number), the new window if any, then the
+    /// XOR.
     #[inline]
-    pub(super) fn put_delta(&mut self, dst: &mut impl BitSink, delta: u64, same: (u64, u32), new: (u64, u32)) {
+    pub(super) fn put_xor(&mut self, dst: &mut impl BitSink, delta: u64, same: (u64, u32), new: (u64, u32)) {
         self.bits ^= delta;
         let needed = Window::of(delta);
         match self.window {
@@ -176,7 +174,7 @@ impl Xor {
             _ => {
                 dst.put(new.0, new.1);
                 dst.put(u64::from(needed.leading), 5);
-                // All 64 bits are written as 0: there is no difference of no bits.
+                // A width of 64 is written as 0, which no XOR has.
                 dst.put(u64::from(needed.width()), 6);
                 dst.put(delta >> needed.trailing, needed.width());
                 self.window = Some(needed);
@@ -184,9 +182,9 @@ impl Xor {
         }
     }
 
-    /// Takes a difference in the last window or, where `is_new`, in one that comes first.
+    /// Reads an XOR in the last window, or in a new one if `is_new`.
     #[inline]
-    pub(super) fn take_delta(&mut self, src: &mut BitReader<'_>, is_new: bool) -> Result<(), ChunkError> {
+    pub(super) fn take_xor(&mut self, src: &mut BitReader<'_>, is_new: bool) -> Result<(), ChunkError> {
         if is_new {
             let header = src.take(11)?;
             let (leading, width) = ((header >> 6) as u8, (header & 63) as u8);
@@ -200,7 +198,7 @@ impl Xor {
     }
 }
 
-impl Cell for Xor {
+impl ValueCodec for XorCodec {
     type Value = f64;
 
     fn put_first(&mut self, dst: &mut BitWriter, value: f64, _is_total: bool) {
@@ -222,7 +220,7 @@ impl Cell for Xor {
     fn take(&mut self, src: &mut BitReader<'_>) -> Result<f64, ChunkError> {
         if src.take_bit()? {
             let is_new = src.take_bit()?;
-            self.take_delta(src, is_new)?;
+            self.take_xor(src, is_new)?;
         }
         Ok(self.value())
     }

@@ -1,6 +1,7 @@
-//! Histograms that go into one chunk: which one may follow, and what becomes of the buckets.
+//! Open histogram chunks: which histograms can be appended, and when a chunk is recoded.
 //!
-//! A histogram with buckets that the chunk does not have widens the chunk: its samples are decoded and encoded again. Source: `AppendHistogram` in Prometheus `tsdb/chunkenc/histogram.go` and `float_histogram.go`.
+//! A histogram with new buckets recodes the chunk: its samples are decoded and encoded again with the union of the
+//! buckets. Source: `AppendHistogram` in Prometheus `tsdb/chunkenc/histogram.go` and `float_histogram.go`.
 
 use std::sync::Arc;
 
@@ -8,31 +9,31 @@ use varve_tsdb::SampleColumns;
 use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
 use varve_tsdb::staleness::is_stale_nan;
 
-use super::bits::BitWriter;
-use super::buckets::{self, Difference};
-use super::histogram::{CountCell, Counts, HistogramState};
-use super::layout::ChunkLayout;
-use super::starts::Starts;
+use super::bstream::BitWriter;
+use super::histogram::{CountCodec, Counts, HistogramState};
+use super::histogram_layout::HistogramLayout;
+use super::spans::{self, Difference};
+use super::start_timestamps::StartTimestampCodec;
 use super::{Chunk, Encoding, decode};
 
-/// Bytes of the header of a chunk of histograms.
+/// Size of the header of a histogram chunk.
 pub(super) const HEADER_SIZE: usize = 3;
 
-/// What is known of a reset before the first sample of a chunk: the upper two bits of a byte of the header.
+/// Counter reset header: whether counters were reset before the first sample of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResetHeader {
+pub(super) enum CounterResetHeader {
     Unknown = 0,
     NotReset = 0x40,
     Reset = 0x80,
     Gauge = 0xc0,
 }
 
-impl ResetHeader {
-    /// The bits of the byte that it takes.
+impl CounterResetHeader {
+    /// The bits that the header occupies in its byte.
     pub(super) const MASK: u8 = 0xc0;
 }
 
-/// A histogram at its time.
+/// A histogram with its timestamps.
 #[derive(Debug)]
 pub(super) struct HistogramSample {
     pub(super) timestamp_ms: i64,
@@ -42,33 +43,33 @@ pub(super) struct HistogramSample {
 
 /// Why a histogram starts a new chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Break {
-    /// The counters were reset.
+enum CutReason {
+    /// A counter reset.
     Reset,
     /// Histograms that cannot be compared.
     Unknown,
-    /// A counter behind gauges.
+    /// A counter after gauges.
     NotReset,
-    /// A gauge that does not fit.
+    /// A gauge with another layout.
     Gauge,
 }
 
-/// How a histogram follows.
-enum Follows {
-    /// With buckets that are all there.
-    AsItIs,
-    /// With buckets that the chunk does not have; these are all of them.
-    Wider(Vec<BucketSpan>, Vec<BucketSpan>),
-    /// Not in this chunk.
-    Apart(Break),
+/// Whether a histogram can be appended to a chunk.
+enum Appendable {
+    /// The chunk has all of its buckets.
+    AsIs,
+    /// The chunk must be recoded with these positive and negative spans.
+    Recode(Vec<BucketSpan>, Vec<BucketSpan>),
+    /// It starts a new chunk.
+    NewChunk(CutReason),
 }
 
-/// A chunk of histograms that grows.
+/// An open histogram chunk.
 #[derive(Debug)]
-pub(super) struct HistogramRun<C: CountCell> {
+pub(super) struct HistogramAppender<C: CountCodec> {
     encoding: Encoding,
-    reset: ResetHeader,
-    layout: ChunkLayout,
+    reset: CounterResetHeader,
+    layout: HistogramLayout,
     n_samples: usize,
     min_ms: i64,
     max_ms: i64,
@@ -76,60 +77,60 @@ pub(super) struct HistogramRun<C: CountCell> {
     last_sum: f64,
     bits: BitWriter,
     state: HistogramState<C>,
-    starts: Starts,
+    starts: StartTimestampCodec,
 }
 
-impl<C: CountCell> HistogramRun<C> {
-    /// Starts the first chunk of a series, or one behind samples of another kind.
+impl<C: CountCodec> HistogramAppender<C> {
+    /// Starts the first chunk of a series, or the first after samples of another type.
     pub(super) fn start(encoding: Encoding, sample: HistogramSample) -> Self {
         let reset = match sample.histogram.reset_hint {
-            ResetHint::Gauge => ResetHeader::Gauge,
-            ResetHint::Reset => ResetHeader::Reset,
-            ResetHint::Unknown | ResetHint::NoReset => ResetHeader::Unknown,
+            ResetHint::Gauge => CounterResetHeader::Gauge,
+            ResetHint::Reset => CounterResetHeader::Reset,
+            ResetHint::Unknown | ResetHint::NoReset => CounterResetHeader::Unknown,
         };
         Self::with_header(encoding, reset, sample)
     }
 
-    fn with_header(encoding: Encoding, reset: ResetHeader, sample: HistogramSample) -> Self {
+    fn with_header(encoding: Encoding, reset: CounterResetHeader, sample: HistogramSample) -> Self {
         let mut run = Self {
             encoding,
             reset,
-            layout: ChunkLayout::of(&sample.histogram),
+            layout: HistogramLayout::of(&sample.histogram),
             n_samples: 0,
             min_ms: sample.timestamp_ms,
             max_ms: sample.timestamp_ms,
             last_counts: Counts::default(),
             last_sum: 0.0,
-            bits: BitWriter::behind(HEADER_SIZE),
+            bits: BitWriter::with_header(HEADER_SIZE),
             state: HistogramState::default(),
-            starts: Starts::default(),
+            starts: StartTimestampCodec::default(),
         };
         run.put(&sample);
         run
     }
 
-    /// Starts the chunk behind this one, which is full.
+    /// Starts the chunk after this one, which is full.
     pub(super) fn cut(&self, sample: HistogramSample) -> Self {
-        let reset = match (sample.histogram.reset_hint, self.follows(&sample.histogram)) {
-            (ResetHint::Gauge, _) => ResetHeader::Gauge,
-            (_, Follows::Apart(Break::Reset)) => ResetHeader::Reset,
-            (_, Follows::Apart(Break::Unknown)) if !C::IS_FLOAT => ResetHeader::Unknown,
-            _ => ResetHeader::NotReset,
+        let reset = match (sample.histogram.reset_hint, self.appendable(&sample.histogram)) {
+            (ResetHint::Gauge, _) => CounterResetHeader::Gauge,
+            (_, Appendable::NewChunk(CutReason::Reset)) => CounterResetHeader::Reset,
+            (_, Appendable::NewChunk(CutReason::Unknown)) if !C::IS_FLOAT => CounterResetHeader::Unknown,
+            _ => CounterResetHeader::NotReset,
         };
         Self::with_header(self.encoding, reset, sample)
     }
 
-    /// Appends a sample, if it may follow; else returns the chunk that it starts.
+    /// Appends a sample, or returns the new chunk that it starts.
     pub(super) fn push(&mut self, sample: HistogramSample) -> Option<Self> {
-        match self.follows(&sample.histogram) {
-            Follows::AsItIs => {}
-            Follows::Wider(positive, negative) => self.widen(positive, negative),
-            Follows::Apart(reason) => {
+        match self.appendable(&sample.histogram) {
+            Appendable::AsIs => {}
+            Appendable::Recode(positive, negative) => self.recode(positive, negative),
+            Appendable::NewChunk(reason) => {
                 let reset = match reason {
-                    Break::Gauge => ResetHeader::Gauge,
-                    Break::Reset => ResetHeader::Reset,
-                    Break::NotReset if !C::IS_FLOAT => ResetHeader::NotReset,
-                    Break::NotReset | Break::Unknown => ResetHeader::Unknown,
+                    CutReason::Gauge => CounterResetHeader::Gauge,
+                    CutReason::Reset => CounterResetHeader::Reset,
+                    CutReason::NotReset if !C::IS_FLOAT => CounterResetHeader::NotReset,
+                    CutReason::NotReset | CutReason::Unknown => CounterResetHeader::Unknown,
                 };
                 return Some(Self::with_header(self.encoding, reset, sample));
             }
@@ -138,17 +139,17 @@ impl<C: CountCell> HistogramRun<C> {
         None
     }
 
-    /// Counts the samples.
+    /// Returns the number of samples.
     pub(super) fn n_samples(&self) -> usize {
         self.n_samples
     }
 
-    /// Counts the bytes.
+    /// Returns the size in bytes.
     pub(super) fn size(&self) -> usize {
         self.bits.size()
     }
 
-    /// Returns the chunk.
+    /// Finishes the chunk.
     pub(super) fn finish(self) -> Chunk {
         let header = self.header();
         let Self { encoding, min_ms, max_ms, n_samples, bits, .. } = self;
@@ -156,7 +157,7 @@ impl<C: CountCell> HistogramRun<C> {
     }
 
     fn header(&self) -> [u8; HEADER_SIZE] {
-        // The encoder cuts long before that many.
+        // A chunk is full long before that.
         let [high, low] = u16::try_from(self.n_samples).unwrap_or(u16::MAX).to_be_bytes();
         match self.encoding.has_starts() {
             true => [high | self.reset as u8, low, self.starts.header()],
@@ -165,7 +166,7 @@ impl<C: CountCell> HistogramRun<C> {
     }
 
     fn put(&mut self, sample: &HistogramSample) {
-        let own = ChunkLayout::of(&sample.histogram);
+        let own = HistogramLayout::of(&sample.histogram);
         let stale = is_stale_nan(sample.histogram.sum);
         let counts = C::counts(&sample.histogram).spread(&own, if stale { &own } else { &self.layout });
         self.last_counts.clone_from(&counts);
@@ -180,15 +181,15 @@ impl<C: CountCell> HistogramRun<C> {
         self.n_samples += 1;
     }
 
-    fn widen(&mut self, positive: Vec<BucketSpan>, negative: Vec<BucketSpan>) {
+    fn recode(&mut self, positive: Vec<BucketSpan>, negative: Vec<BucketSpan>) {
         let header = self.header();
-        let bytes = std::mem::replace(&mut self.bits, BitWriter::behind(HEADER_SIZE)).finish(&header);
+        let bytes = std::mem::replace(&mut self.bits, BitWriter::with_header(HEADER_SIZE)).finish(&header);
         let mut columns = SampleColumns::default();
         let decoded = decode::decode(self.encoding, &bytes, &mut columns);
         debug_assert_eq!(decoded, Ok(()), "what was just encoded");
         (self.layout.positive, self.layout.negative) = (positive, negative);
         self.state = HistogramState::default();
-        self.starts = Starts::default();
+        self.starts = StartTimestampCodec::default();
         self.n_samples = 0;
         for (place, histogram) in &columns.histograms {
             let timestamp_ms = columns.timestamps_ms[*place as usize];
@@ -197,53 +198,53 @@ impl<C: CountCell> HistogramRun<C> {
         }
     }
 
-    fn follows(&self, histogram: &Histogram) -> Follows {
+    fn appendable(&self, histogram: &Histogram) -> Appendable {
         let is_gauge = histogram.reset_hint == ResetHint::Gauge;
-        if let Some(reason) = self.apart(histogram, is_gauge) {
-            return Follows::Apart(reason);
+        if let Some(reason) = self.cut_reason(histogram, is_gauge) {
+            return Appendable::NewChunk(reason);
         }
         if histogram.is_stale() {
-            return Follows::AsItIs;
+            return Appendable::AsIs;
         }
-        let own = ChunkLayout::of(histogram);
+        let own = HistogramLayout::of(histogram);
         let differences = match is_gauge {
             true => Some((
-                buckets::compare_spans(&self.layout.positive, &own.positive),
-                buckets::compare_spans(&self.layout.negative, &own.negative),
+                spans::compare_spans(&self.layout.positive, &own.positive),
+                spans::compare_spans(&self.layout.negative, &own.negative),
             )),
             false => self.compare(&own, &C::counts(histogram)),
         };
-        let Some((positive, negative)) = differences else { return Follows::Apart(Break::Reset) };
+        let Some((positive, negative)) = differences else { return Appendable::NewChunk(CutReason::Reset) };
         if !(positive.is_new || negative.is_new) {
-            return Follows::AsItIs;
+            return Appendable::AsIs;
         }
-        // Prometheus rewrites the spans of gauges as soon as one side misses a bucket, those of counters side by side.
+        // Prometheus recodes gauges if either side misses a bucket, counters side by side.
         let rewrites = |missing: bool| missing || is_gauge && (positive.is_missing || negative.is_missing);
-        let merged = |rewrite, ours, theirs: Vec<_>| if rewrite { buckets::union(ours, &theirs) } else { theirs };
-        Follows::Wider(
+        let merged = |rewrite, ours, theirs: Vec<_>| if rewrite { spans::union(ours, &theirs) } else { theirs };
+        Appendable::Recode(
             merged(rewrites(positive.is_missing), &self.layout.positive, own.positive),
             merged(rewrites(negative.is_missing), &self.layout.negative, own.negative),
         )
     }
 
-    fn compare(&self, own: &ChunkLayout, counts: &Counts<C::Value>) -> Option<(Difference, Difference)> {
+    fn compare(&self, own: &HistogramLayout, counts: &Counts<C::Value>) -> Option<(Difference, Difference)> {
         let (layout, last) = (&self.layout, &self.last_counts);
         Some((
-            buckets::compare((&layout.positive, &last.positive), (&own.positive, &counts.positive))?,
-            buckets::compare((&layout.negative, &last.negative), (&own.negative, &counts.negative))?,
+            spans::compare((&layout.positive, &last.positive), (&own.positive, &counts.positive))?,
+            spans::compare((&layout.negative, &last.negative), (&own.negative, &counts.negative))?,
         ))
     }
 
-    /// Tells why a histogram cannot follow, as far as that shows without its buckets.
-    fn apart(&self, histogram: &Histogram, is_gauge: bool) -> Option<Break> {
-        let unlike = if is_gauge { Break::Gauge } else { Break::Unknown };
-        match (self.reset == ResetHeader::Gauge, is_gauge) {
-            (true, false) => return Some(Break::NotReset),
-            (false, true) => return Some(Break::Gauge),
+    /// Returns why a histogram needs a new chunk, before its buckets are compared.
+    fn cut_reason(&self, histogram: &Histogram, is_gauge: bool) -> Option<CutReason> {
+        let unlike = if is_gauge { CutReason::Gauge } else { CutReason::Unknown };
+        match (self.reset == CounterResetHeader::Gauge, is_gauge) {
+            (true, false) => return Some(CutReason::NotReset),
+            (false, true) => return Some(CutReason::Gauge),
             _ => {}
         }
         if histogram.reset_hint == ResetHint::Reset {
-            return Some(Break::Reset);
+            return Some(CutReason::Reset);
         }
         if histogram.is_stale() {
             return None;
@@ -253,15 +254,15 @@ impl<C: CountCell> HistogramRun<C> {
         }
         let counts = C::counts(histogram);
         if !is_gauge && C::fell(self.last_counts.count, counts.count) {
-            return Some(Break::Reset);
+            return Some(CutReason::Reset);
         }
         if histogram.schema != self.layout.schema || histogram.zero_threshold != self.layout.zero_threshold {
             return Some(unlike);
         }
         let is_custom = histogram.schema == CUSTOM_BUCKETS_SCHEMA;
         if is_custom && histogram.custom_bounds != self.layout.bounds {
-            return Some(if is_gauge { Break::Gauge } else { Break::Reset });
+            return Some(if is_gauge { CutReason::Gauge } else { CutReason::Reset });
         }
-        (!is_gauge && C::fell(self.last_counts.zero_count, counts.zero_count)).then_some(Break::Reset)
+        (!is_gauge && C::fell(self.last_counts.zero_count, counts.zero_count)).then_some(CutReason::Reset)
     }
 }

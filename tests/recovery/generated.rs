@@ -1,5 +1,5 @@
-//! A directory that a real Prometheus makes here: its log compressed by zstd, with a checkpoint, late samples, native
-//! histograms, exemplars, metadata, deletions, and ended by SIGKILL.
+//! A data directory of a real Prometheus with a zstd-compressed WAL, a checkpoint, out-of-order samples, native
+//! histograms, exemplars, metadata and tombstones, killed with SIGKILL.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,9 +20,9 @@ const FLAGS: [&str; 6] = [
     "--web.enable-admin-api",
 ];
 const STORAGE: &str = "storage: {tsdb: {out_of_order_time_window: 30m}}";
-/// Times that Prometheus is started and killed. Each start begins a segment, and there have to be four for a checkpoint.
+/// Number of times that Prometheus is started and killed. Each start begins a segment; a checkpoint needs four.
 const LIVES: i64 = 4;
-/// Minutes that a life writes.
+/// Minutes of samples per start.
 const MINUTES: i64 = 15;
 const QUERIES: [&str; 7] = [
     "made",
@@ -44,7 +44,7 @@ fn write(http: &Http, request: &WriteRequest) {
     assert!(answer.status < 300, "{answer:?}");
 }
 
-/// Twenty series, a sample a minute.
+/// Returns twenty series with one sample each.
 fn minute(at: i64) -> WriteRequest {
     let one = |i: i64| series(&[("__name__", "made"), ("i", &i.to_string())], &[(at, (at / 1000 % 977 + i) as f64)]);
     WriteRequest::new((0..20).map(one))
@@ -57,12 +57,12 @@ fn has_checkpoint(dir: &Path) -> bool {
         .any(|it| it.starts_with("checkpoint.") && !it.ends_with("tmp"))
 }
 
-/// Makes the directory, and returns it with the time of its first sample and one behind its last, in seconds.
+/// Creates the directory; returns it with the timestamp of its first sample and one after its last, in seconds.
 fn make() -> (TempDir, PathBuf, (String, String)) {
     let dir = TempDir::new().expect("make a temporary directory");
     let made = dir.path().join("made");
     let config = format!("{{{STORAGE}}}");
-    // The last minute that is written is over when it is written.
+    // The last minute is in the past when it is written.
     let start = now_ms() - (LIVES * MINUTES + 1) * 60_000;
     for life in 0..LIVES {
         let mut prometheus = Prometheus::start_on(&config, &FLAGS, |data| {
@@ -82,11 +82,11 @@ fn make() -> (TempDir, PathBuf, (String, String)) {
         prometheus.kill();
         copy_dir(&prometheus.data_dir(), &made);
     }
-    // A query that goes on for a minute has steps behind the last sample, whatever their distance.
+    // A range that ends a minute later has steps after the last sample at any resolution.
     (dir, made, ((start / 1000).to_string(), (now_ms() / 1000 + 60).to_string()))
 }
 
-/// What is there beside samples in order.
+/// Writes everything other than in-order floats.
 fn fill(prometheus: &Prometheus) {
     let http = prometheus.http();
     let now = now_ms();
@@ -113,7 +113,7 @@ fn fill(prometheus: &Prometheus) {
     wait_until("three scrapes", || found("count_over_time(up{job='self'}[1m]) >= 3"));
     let answer = http.post("/api/v1/admin/tsdb/delete_series?match[]=made%7Bi%3D%223%22%7D", &[], b"");
     assert_eq!(answer.status, 204, "{answer:?}");
-    // A scrape may bear a time a little ahead, and the deletion goes up to the newest.
+    // A scrape may have a timestamp slightly in the future, and the tombstone covers the newest one.
     write(http, &WriteRequest::new([series(&[("__name__", "made"), ("i", "3")], &[(now_ms() + 500, 33.0)])]));
 }
 
@@ -126,7 +126,7 @@ fn wal(verb: &str, dir: &Path, flags: &[&str]) -> Value {
 }
 
 #[test]
-fn all_that_prometheus_writes_passes_through() {
+fn everything_that_prometheus_writes_is_recovered_and_imported() {
     if missing(&["prometheus", "promtool"]) {
         return;
     }

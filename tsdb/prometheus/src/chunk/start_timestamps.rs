@@ -1,32 +1,33 @@
-//! Start timestamps inside a chunk: nothing as long as there are none, then how far each lies before the sample before.
+//! Start timestamps in a chunk: absent if no sample has one, else encoded relative to the sample before.
 //!
 //! ```text
-//! header  bit 7: the first sample has a start, as a varint before its time
-//!         bits 0-6: the first sample, counted from 0, whose start differs from the one before; behind that sample and
-//!         each later one stands the distance of its start from the time of the sample before: the first as it is, the
-//!         others by the change of it
+//! header  bit 7: the first sample has a start timestamp, a varint before its timestamp
+//!         bits 0-6: index of the first sample whose start timestamp differs from the one before; this sample and
+//!         all later ones are followed by the distance from the timestamp of the sample before to their start:
+//!         the first as it is, the others as delta
 //! ```
-//! A chunk of more than 127 samples has starts from there on, changed or not. Source: `tsdb/chunkenc/st.go`.
+//! In a chunk of more than 127 samples the later ones have start timestamps even if nothing changed. Source:
+//! `tsdb/chunkenc/st.go`.
 
 use super::ChunkError;
-use super::bits::{BitReader, BitSink, BitWriter};
+use super::bstream::{BitReader, BitSink, BitWriter};
 
-/// The bits of the number of samples in chunks whose upper two bits are the reset header.
+/// The bits of the number of samples in chunks where the upper two bits are the counter reset header.
 pub(super) const COUNT_MASK: u16 = 0x3fff;
-/// The last sample that the header can name.
+/// The highest sample index that the header can hold.
 const CHANGE_ON_MAX: usize = 0x7f;
 const FIRST_KNOWN: u8 = 0x80;
 
-/// The state of the starts of a chunk behind its samples so far.
+/// State of the start timestamps of a chunk after its samples so far.
 #[derive(Debug, Default)]
-pub(super) struct Starts {
+pub(super) struct StartTimestampCodec {
     header: u8,
     start_ms: i64,
     distance_ms: i64,
 }
 
-impl Starts {
-    /// Goes on with the header of a chunk that is read.
+impl StartTimestampCodec {
+    /// Creates a decoder from the header of a chunk.
     pub(super) fn with_header(header: u8) -> Self {
         Self { header, ..Self::default() }
     }
@@ -40,8 +41,8 @@ impl Starts {
         usize::from(self.header & !FIRST_KNOWN)
     }
 
-    /// Appends the start of the sample at `idx`, behind that sample; `before_ms` is the time of the sample before it,
-    /// for the first one its own.
+    /// Appends the start timestamp of the sample at `idx`, after that sample. `before_ms` is the timestamp of the
+    /// sample before it; for the first sample its own.
     pub(super) fn put(&mut self, dst: &mut BitWriter, idx: usize, before_ms: i64, start_ms: i64) {
         let distance_ms = before_ms.wrapping_sub(start_ms);
         if idx == 0 {
@@ -60,7 +61,7 @@ impl Starts {
         self.start_ms = start_ms;
     }
 
-    /// Takes the start of the sample at `idx`; 0 if it has none.
+    /// Reads the start timestamp of the sample at `idx`; 0 if it has none.
     pub(super) fn take(&mut self, src: &mut BitReader<'_>, idx: usize, before_ms: i64) -> Result<i64, ChunkError> {
         if idx == 0 {
             if self.header & FIRST_KNOWN != 0 {

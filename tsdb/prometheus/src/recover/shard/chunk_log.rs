@@ -1,123 +1,127 @@
-//! The chunks of a shard's series that are ended, one behind the other; the older ones in a file if memory is short.
+//! The finished chunks of a shard in one append-only log, whose older part may be spilled to a file.
 //!
-//! A chunk names the one before it of the same series, so that of a series only the place of its last chunk is kept
-//! ([`ChunkRef`]), however many there are.
+//! Each chunk has the position of the one before it of the same series, so a series stores only the position of its
+//! last chunk ([`ChunkRef`]).
 //!
 //! ```text
-//! varint  place of the chunk before it, plus 1; 0: there is none
-//! varint  time of the first sample; varint milliseconds from there to the last one
-//! varint  samples
-//! u8      encoding; bit 7: late samples, bit 6: cut by a spill, bit 5: in a file of head chunks
-//! varint  bytes, then these; or the chunk's place in the list of head chunks
+//! varint  position of the chunk before it plus 1; 0 if there is none
+//! varint  timestamp of the first sample; varint duration in milliseconds
+//! varint  number of samples
+//! u8      encoding; bit 7: out-of-order, bit 6: split by a spill, bit 5: head chunk
+//! varint  size, followed by the bytes; or the index in the list of head chunks
 //! ```
 //!
 //! Invariants
-//! 1. A chunk lies within one piece of memory, or in the file: what is in the file lies before what is in memory.
-//! 2. What is read back from the file is checked, as all files are.
+//! 1. A chunk is contiguous, in one buffer or in the file. The file has the positions before those in memory.
+//! 2. What is read back from the file is checked like any file.
 
 use varve_tsdb::varint::{put_i64, put_u64};
 use varve_tsdb::{Error, Result};
 
-use super::scratch::ScratchFile;
+use super::spill::SpillFile;
 use crate::chunk::Encoding;
 use crate::cursor::Cursor;
 
-/// Bytes of a piece of memory; a chunk that is larger has one of its own.
+/// Size of a buffer; a larger chunk has a buffer of its own.
 const PIECE_SIZE: usize = 1 << 18;
-/// Most bytes in front of a chunk's own: four varints of ten, an encoding, and a varint of five.
+/// Maximum size of the fields before the bytes of a chunk: four varints of ten, an encoding, and a varint of five.
 const HEADER_SIZE_MAX: usize = 4 * 10 + 1 + 5;
-/// Bytes that are read at once from the file: most chunks have fewer.
+/// Bytes read at once from the file: most chunks are smaller.
 const READ_SIZE: u64 = 1024 + HEADER_SIZE_MAX as u64;
-const LATE: u8 = 1 << 7;
-const CUT: u8 = 1 << 6;
+const OUT_OF_ORDER: u8 = 1 << 7;
+const SPLIT: u8 = 1 << 6;
 const IN_HEAD: u8 = 1 << 5;
 
-/// The place of a chunk, plus 1; 0 is none.
+/// Position of a chunk plus 1; 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ChunkRef(u64);
+pub(crate) struct ChunkRef(u64);
 
 impl ChunkRef {
-    pub(super) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 }
 
 /// A chunk of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part<'a> {
-    pub(super) min_ms: i64,
-    pub(super) max_ms: i64,
-    pub(super) n_samples: u32,
-    pub(super) encoding: Encoding,
-    /// Its samples came late.
-    pub(super) is_late: bool,
-    /// It was ended because memory was short: what comes behind it belongs to the same chunk.
-    pub(super) is_cut: bool,
-    pub(super) bytes: PartBytes<'a>,
+pub(crate) struct ChunkEntry<'a> {
+    pub(crate) min_ms: i64,
+    pub(crate) max_ms: i64,
+    pub(crate) n_samples: u32,
+    pub(crate) encoding: Encoding,
+    /// `true` for out-of-order samples.
+    pub(crate) is_out_of_order: bool,
+    /// A spill ended it: the next chunk continues it.
+    pub(crate) is_split: bool,
+    pub(crate) bytes: ChunkBytes<'a>,
 }
 
 /// Where the bytes of a chunk are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PartBytes<'a> {
-    Here(&'a [u8]),
-    /// In a file of head chunks, by the chunk's place in the list.
+pub(crate) enum ChunkBytes<'a> {
+    Inline(&'a [u8]),
+    /// In a head chunk file; index in the list of head chunks.
     Head(u32),
 }
 
-/// Chunks, one behind the other.
+/// Append-only log of chunks.
 #[derive(Debug)]
-pub(super) struct ChunkLog {
-    file: ScratchFile,
-    /// What is not in the file, and where each piece begins.
+pub(crate) struct ChunkLog {
+    file: SpillFile,
+    /// Buffers that are not in the file, with their positions.
     pieces: Vec<(u64, Vec<u8>)>,
     size: u64,
 }
 
 impl ChunkLog {
-    pub(super) fn new(file: ScratchFile) -> Self {
+    pub(crate) fn new(file: SpillFile) -> Self {
         Self { file, pieces: Vec::new(), size: 0 }
     }
 
-    /// Returns the bytes in memory.
-    pub(super) fn memory(&self) -> usize {
+    /// Returns the memory used, in bytes.
+    pub(crate) fn memory(&self) -> usize {
         self.pieces.iter().map(|(_, piece)| piece.capacity()).sum()
     }
 
-    /// Returns the bytes in the file.
-    pub(super) fn spilled_size(&self) -> u64 {
+    /// Returns the number of bytes in the file.
+    pub(crate) fn spilled_size(&self) -> u64 {
         self.file.size()
     }
 
-    /// Appends a chunk of a series behind its last one, of which it takes the place.
-    pub(super) fn append(&mut self, last: &mut ChunkRef, part: &Part<'_>) {
+    /// Appends a chunk of a series and updates `last`, the ref of its last chunk.
+    pub(crate) fn append(&mut self, last: &mut ChunkRef, part: &ChunkEntry<'_>) {
         let size = match part.bytes {
-            PartBytes::Here(bytes) => bytes.len(),
-            PartBytes::Head(_) => 0,
+            ChunkBytes::Inline(bytes) => bytes.len(),
+            ChunkBytes::Head(_) => 0,
         };
         let room = HEADER_SIZE_MAX + size;
         if self.pieces.last().is_none_or(|(_, piece)| piece.capacity() - piece.len() < room) {
             self.pieces.push((self.size, Vec::with_capacity(room.max(PIECE_SIZE))));
         }
-        let (start, piece) = self.pieces.last_mut().expect("made above");
+        let (start, piece) = self.pieces.last_mut().expect("created above");
         let place = self.size;
         put_u64(piece, last.0);
         put_i64(piece, part.min_ms);
         put_u64(piece, part.max_ms.wrapping_sub(part.min_ms).cast_unsigned());
         put_u64(piece, u64::from(part.n_samples));
-        let flags = [(part.is_late, LATE), (part.is_cut, CUT), (matches!(part.bytes, PartBytes::Head(_)), IN_HEAD)];
+        let flags = [
+            (part.is_out_of_order, OUT_OF_ORDER),
+            (part.is_split, SPLIT),
+            (matches!(part.bytes, ChunkBytes::Head(_)), IN_HEAD),
+        ];
         piece
             .push(flags.iter().filter(|(is_set, _)| *is_set).fold(part.encoding.code(), |code, (_, flag)| code | flag));
         match part.bytes {
-            PartBytes::Here(bytes) => {
+            ChunkBytes::Inline(bytes) => {
                 put_u64(piece, bytes.len() as u64);
                 piece.extend_from_slice(bytes);
             }
-            PartBytes::Head(place) => put_u64(piece, u64::from(place)),
+            ChunkBytes::Head(place) => put_u64(piece, u64::from(place)),
         }
         self.size = *start + piece.len() as u64;
         *last = ChunkRef(place + 1);
     }
 
-    /// Moves to the file what fills pieces of memory, or all of it.
-    pub(super) fn spill(&mut self, all: bool) -> Result<()> {
+    /// Writes full buffers to the file, or all of them.
+    pub(crate) fn spill(&mut self, all: bool) -> Result<()> {
         let n_kept = usize::from(!all);
         let n_spilled = self.pieces.len().saturating_sub(n_kept);
         for (_, piece) in self.pieces.drain(..n_spilled) {
@@ -126,8 +130,12 @@ impl ChunkLog {
         Ok(())
     }
 
-    /// Returns a chunk, and the one before it of the same series; `scratch` takes what has to be read.
-    pub(super) fn get<'a>(&'a self, at: ChunkRef, scratch: &'a mut Vec<u8>) -> Result<Option<(Part<'a>, ChunkRef)>> {
+    /// Returns a chunk and the ref of the one before it; `scratch` is the buffer for reads.
+    pub(crate) fn get<'a>(
+        &'a self,
+        at: ChunkRef,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Option<(ChunkEntry<'a>, ChunkRef)>> {
         let Some(place) = at.0.checked_sub(1) else { return Ok(None) };
         let bytes = if place < self.file.size() { self.read(place, scratch)? } else { self.in_memory(place) };
         match take(bytes) {
@@ -136,8 +144,8 @@ impl ChunkLog {
         }
     }
 
-    /// Reads something of a chunk that is in memory; returns what means nothing.
-    pub(super) fn touch(&self, at: ChunkRef) -> u64 {
+    /// Loads a chunk in memory into the CPU cache. The return value keeps the compiler from removing the load.
+    pub(crate) fn prefetch(&self, at: ChunkRef) -> u64 {
         match at.0.checked_sub(1).filter(|&place| place >= self.file.size()) {
             Some(place) => u64::from(self.in_memory(place)[0]),
             None => 0,
@@ -147,11 +155,11 @@ impl ChunkLog {
     fn in_memory(&self, place: u64) -> &[u8] {
         let piece = self.pieces.partition_point(|(start, _)| *start <= place) - 1;
         let (start, bytes) = &self.pieces[piece];
-        // What is in memory begins where the file ends, and a piece has fewer bytes than there are of memory.
+        // Positions in memory start at the end of the file, and a buffer is smaller than memory.
         &bytes[(place - start) as usize..]
     }
 
-    /// Reads a chunk and what comes behind it from the file.
+    /// Reads a chunk, and what follows it, from the file.
     fn read<'a>(&self, place: u64, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let left = self.file.size() - place;
         let first = left.min(READ_SIZE) as usize;
@@ -166,42 +174,42 @@ impl ChunkLog {
     }
 
     fn corrupt(&self, offset: u64) -> Error {
-        Error::Corrupt { path: self.file.path().to_owned(), offset, reason: "no chunk that was moved there".to_owned() }
+        Error::Corrupt { path: self.file.path().to_owned(), offset, reason: "not a spilled chunk".to_owned() }
     }
 }
 
-/// What stands in front of a chunk's bytes: the part without them, the chunk before it, and the number at the end.
-fn take_header<'a>(src: &mut Cursor<'a>) -> Option<(Part<'a>, ChunkRef, u64)> {
+/// Reads the fields before the bytes of a chunk: the entry without bytes, the chunk before it, and the last field.
+fn take_header<'a>(src: &mut Cursor<'a>) -> Option<(ChunkEntry<'a>, ChunkRef, u64)> {
     let before = ChunkRef(src.uvarint()?);
     let min_ms = src.varint()?;
     let max_ms = min_ms.wrapping_add_unsigned(src.uvarint()?);
     let n_samples = u32::try_from(src.uvarint()?).ok()?;
     let code = src.u8()?;
-    let encoding = Encoding::from_code(code & !(LATE | CUT | IN_HEAD))?;
+    let encoding = Encoding::from_code(code & !(OUT_OF_ORDER | SPLIT | IN_HEAD))?;
     let number = src.uvarint()?;
     let bytes = match code & IN_HEAD {
-        0 => PartBytes::Here(&[]),
-        _ => PartBytes::Head(u32::try_from(number).ok()?),
+        0 => ChunkBytes::Inline(&[]),
+        _ => ChunkBytes::Head(u32::try_from(number).ok()?),
     };
-    let (is_late, is_cut) = (code & LATE != 0, code & CUT != 0);
-    Some((Part { min_ms, max_ms, n_samples, encoding, is_late, is_cut, bytes }, before, number))
+    let (is_out_of_order, is_split) = (code & OUT_OF_ORDER != 0, code & SPLIT != 0);
+    Some((ChunkEntry { min_ms, max_ms, n_samples, encoding, is_out_of_order, is_split, bytes }, before, number))
 }
 
-/// Returns the bytes that a chunk takes whose header is there.
+/// Returns the size of the chunk whose fields are in `bytes`.
 fn size(bytes: &[u8]) -> Option<u64> {
     let mut src = Cursor::new(bytes);
     let (part, _, number) = take_header(&mut src)?;
     let header_size = (bytes.len() - src.len()) as u64;
     match part.bytes {
-        PartBytes::Here(_) => header_size.checked_add(number),
-        PartBytes::Head(_) => Some(header_size),
+        ChunkBytes::Inline(_) => header_size.checked_add(number),
+        ChunkBytes::Head(_) => Some(header_size),
     }
 }
 
-fn take(bytes: &[u8]) -> Option<(Part<'_>, ChunkRef)> {
+fn take(bytes: &[u8]) -> Option<(ChunkEntry<'_>, ChunkRef)> {
     let mut src = Cursor::new(bytes);
     let (mut part, before, number) = take_header(&mut src)?;
-    if let PartBytes::Here(bytes) = &mut part.bytes {
+    if let ChunkBytes::Inline(bytes) = &mut part.bytes {
         *bytes = src.bytes(usize::try_from(number).ok()?)?;
     }
     Some((part, before))
@@ -212,26 +220,26 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::recover::scratch::Scratch;
+    use crate::recover::shard::spill::SpillDir;
     use varve_tsdb::fs::{Fs, RealFs};
 
-    fn part(i: usize, bytes: &[u8]) -> Part<'_> {
-        let bytes = if i % 7 == 3 { PartBytes::Head(i as u32) } else { PartBytes::Here(bytes) };
+    fn part(i: usize, bytes: &[u8]) -> ChunkEntry<'_> {
+        let bytes = if i % 7 == 3 { ChunkBytes::Head(i as u32) } else { ChunkBytes::Inline(bytes) };
         let min_ms = if i == 5 { i64::MIN } else { i as i64 * 1000 };
         let max_ms = if i == 5 { i64::MAX } else { min_ms + 7 };
         let encoding = [Encoding::Xor, Encoding::FloatHistogramSt][i % 2];
-        Part {
+        ChunkEntry {
             min_ms,
             max_ms,
             n_samples: i as u32,
             encoding,
-            is_late: i.is_multiple_of(3),
-            is_cut: i.is_multiple_of(5),
+            is_out_of_order: i.is_multiple_of(3),
+            is_split: i.is_multiple_of(5),
             bytes,
         }
     }
 
-    fn walk(log: &ChunkLog, last: ChunkRef, mut each: impl FnMut(&Part<'_>)) {
+    fn walk(log: &ChunkLog, last: ChunkRef, mut each: impl FnMut(&ChunkEntry<'_>)) {
         let (mut at, mut scratch) = (last, Vec::new());
         while let Some((part, before)) = log.get(at, &mut scratch).unwrap() {
             each(&part);
@@ -240,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn chunks_come_back_from_memory_and_from_the_file() {
+    fn chunks_are_read_from_memory_and_from_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let fs: Arc<dyn Fs> = Arc::new(RealFs);
-        let scratch = Scratch::create(&fs, &dir.path().join("scratch")).unwrap();
+        let scratch = SpillDir::create(&fs, &dir.path().join("scratch")).unwrap();
         let mut log = ChunkLog::new(scratch.file(0));
         let bytes: Vec<Vec<u8>> = (0..400).map(|i: usize| vec![i as u8; i * i % 5000 + i / 399 * PIECE_SIZE]).collect();
         let mut last = [ChunkRef::NONE; 2];
@@ -271,7 +279,7 @@ mod tests {
     fn a_damaged_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let fs: Arc<dyn Fs> = Arc::new(RealFs);
-        let scratch = Scratch::create(&fs, dir.path()).unwrap();
+        let scratch = SpillDir::create(&fs, dir.path()).unwrap();
         let mut log = ChunkLog::new(scratch.file(0));
         let mut last = ChunkRef::NONE;
         (0..3).for_each(|i| log.append(&mut last, &part(i, b"bytes")));

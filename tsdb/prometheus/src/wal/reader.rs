@@ -1,10 +1,10 @@
-//! A segment as a stream of records. What is damaged is reported and left out; the stream goes on with the next fragment
-//! where that can still be found, else with the next page.
+//! Reads a segment as a stream of records. Skips and reports damage, and continues with the next fragment if it can
+//! be found, else with the next page.
 //!
 //! Invariants
-//! 1. A record comes out only if all of its fragments are there, in order, with the right checksums.
-//! 2. No more than one read of [`READ_SIZE`] and one record are in memory.
-//! 3. The file may grow meanwhile: it is read as far as it went when it was opened.
+//! 1. A record is returned only if all of its fragments are present, in order, with valid checksums.
+//! 2. At most [`READ_SIZE`] bytes and one record are in memory.
+//! 3. The file may grow meanwhile: it is read up to its size at the time it was opened.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,52 +16,52 @@ use varve_tsdb::{Error, Result};
 use super::compression::{Compression, RECORD_SIZE_MAX};
 use super::segments::Segment;
 
-/// Bytes of a page.
+/// Size of a page.
 pub const PAGE_SIZE: usize = 32 << 10;
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_SIZE: usize = 32 * PAGE_SIZE;
-/// Bytes in front of the data of a fragment.
-const HEADER_SIZE: usize = 7;
+/// Size of the header of a fragment.
+pub(super) const HEADER_SIZE: usize = 7;
 const TYPE_MASK: u8 = 0b111;
-const SNAPPY: u8 = 1 << 3;
-const ZSTD: u8 = 1 << 4;
-const FULL: u8 = 1;
-const FIRST: u8 = 2;
-const MIDDLE: u8 = 3;
-const LAST: u8 = 4;
+pub(super) const SNAPPY: u8 = 1 << 3;
+pub(super) const ZSTD: u8 = 1 << 4;
+pub(super) const FULL: u8 = 1;
+pub(super) const FIRST: u8 = 2;
+pub(super) const MIDDLE: u8 = 3;
+pub(super) const LAST: u8 = 4;
 
-/// A record as it lies in the log.
+/// A record as stored in a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawRecord {
-    /// Where its first fragment begins.
+    /// Offset of its first fragment.
     pub offset: u64,
-    /// How `bytes` are compressed.
+    /// Compression of `bytes`.
     pub compression: Compression,
-    /// The data of its fragments.
+    /// Data of all fragments.
     pub bytes: Vec<u8>,
 }
 
-/// Memory of records that are done with, for others: to give it back and ask for it again costs more than to read them.
+/// Reuses the buffers of records: allocating them costs more than reading the records.
 #[derive(Debug, Default)]
-pub(crate) struct SpareMemory {
+pub(crate) struct BufferPool {
     pieces: Vec<Vec<u8>>,
     size: usize,
 }
 
-/// Most bytes of memory that is kept, and of a piece of it: larger ones are rare.
+/// Maximum size of all pooled buffers, and of one of them; larger ones are rare.
 const SPARE_SIZE_MAX: usize = 4 << 20;
 const PIECE_SIZE_MAX: usize = 64 << 10;
 
-impl SpareMemory {
-    /// Returns memory, whatever bytes are in it.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
+impl BufferPool {
+    /// Returns a buffer with arbitrary content.
+    pub(crate) fn get(&mut self) -> Vec<u8> {
         let piece = self.pieces.pop().unwrap_or_default();
         self.size -= piece.capacity();
         piece
     }
 
-    /// Keeps memory, unless that would be too much.
-    pub(crate) fn give(&mut self, piece: Vec<u8>) {
+    /// Returns a buffer to the pool, unless that exceeds its limits.
+    pub(crate) fn put(&mut self, piece: Vec<u8>) {
         let size = piece.capacity();
         if (1..=PIECE_SIZE_MAX).contains(&size) && self.size + size <= SPARE_SIZE_MAX {
             self.size += size;
@@ -77,30 +77,30 @@ pub struct SegmentReader {
     path: PathBuf,
     is_last: bool,
     size: u64,
-    /// Bytes that were read, where they begin in the file, and the next one of them that was not looked at.
+    /// Bytes that have been read, their offset in the file, and the position in them.
     buffer: Vec<u8>,
     buffer_offset: u64,
     at: usize,
-    /// The record whose last fragment did not come yet.
+    /// A record whose last fragment has not been read yet.
     open: Option<RawRecord>,
-    /// Fragments belong to a record whose beginning was lost and reported.
+    /// The beginning of the current record is lost, which has been reported.
     is_lost: bool,
-    /// Where zeros began that fill a page up: only the last page of a segment that has records may end so.
+    /// Offset of the padding of the last page; only the last page of a segment may be padded.
     zeros: Option<u64>,
 }
 
-/// What stands at a place of a page.
-enum Piece<'a> {
+/// What is at a position in a page.
+enum PagePart<'a> {
     Fragment {
         kind: u8,
         compression: Compression,
         data: &'a [u8],
     },
     /// Zeros up to the end of the page.
-    End,
+    Padding,
     /// The file ends in the middle of a fragment.
     Torn,
-    Bad(&'static str),
+    Corrupt(&'static str),
 }
 
 impl SegmentReader {
@@ -125,27 +125,25 @@ impl SegmentReader {
         })
     }
 
-    /// Returns the bytes of the file when it was opened.
+    /// Returns the size of the file when it was opened.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Returns how far the file was read.
+    /// Returns the offset in the file.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.buffer_offset + self.at as u64
     }
 
-    /// Takes the next record.
-    ///
-    /// What cannot be read, bad sectors included, is noted in `damage`; `None` is the end.
+    /// Returns the next record, or `None` at the end. Reports damage, including bad sectors.
     pub fn next(&mut self, damage: &mut DamageReport) -> Option<RawRecord> {
-        self.next_in(&mut SpareMemory::default(), damage)
+        self.next_in(&mut BufferPool::default(), damage)
     }
 
-    /// As [`SegmentReader::next`], in memory that is there already.
-    pub(crate) fn next_in(&mut self, spare: &mut SpareMemory, damage: &mut DamageReport) -> Option<RawRecord> {
+    /// Returns the next record in a buffer of the pool.
+    pub(crate) fn next_in(&mut self, spare: &mut BufferPool, damage: &mut DamageReport) -> Option<RawRecord> {
         loop {
             if self.at == self.buffer.len() && !self.fill(damage) {
                 self.end(damage);
@@ -153,12 +151,12 @@ impl SegmentReader {
             }
             let offset = self.position();
             if let Some(zeros) = self.zeros.take_if(|_| self.buffer[self.at] != 0) {
-                self.lose(zeros, DamageKind::Corrupt, "zeros stand in front of more records", damage);
+                self.lose(zeros, DamageKind::Corrupt, "zeros between records", damage);
             }
             let page = self.page();
             match piece(page, self.is_end_of_file(page)) {
-                Piece::Fragment { kind, compression, data } => {
-                    let mut bytes = spare.take();
+                PagePart::Fragment { kind, compression, data } => {
+                    let mut bytes = spare.get();
                     bytes.clear();
                     bytes.extend_from_slice(data);
                     self.at += HEADER_SIZE + bytes.len();
@@ -166,21 +164,21 @@ impl SegmentReader {
                         return Some(record);
                     }
                 }
-                Piece::End => {
-                    // What is shorter has no room for a fragment.
+                PagePart::Padding => {
+                    // A shorter remainder has no room for a fragment.
                     if page.len() >= HEADER_SIZE {
                         self.zeros = self.zeros.or(Some(offset));
                     }
                     self.at += self.page().len();
                 }
-                Piece::Torn => {
+                PagePart::Torn => {
                     let kind = if self.is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
                     let len = page.len();
-                    self.lose(offset, kind, "the file ends in the middle of a fragment", damage);
+                    self.lose(offset, kind, "file ends in the middle of a fragment", damage);
                     self.at += len;
                 }
-                Piece::Bad(reason) => {
-                    let skipped = sound_after(page).unwrap_or(page.len());
+                PagePart::Corrupt(reason) => {
+                    let skipped = valid_after(page).unwrap_or(page.len());
                     self.lose(offset, DamageKind::Corrupt, reason, damage);
                     self.at += skipped;
                 }
@@ -188,7 +186,7 @@ impl SegmentReader {
         }
     }
 
-    /// What was not looked at of the page that comes next.
+    /// Returns the rest of the current page.
     fn page(&self) -> &[u8] {
         let left_in_page = PAGE_SIZE - (self.position() % PAGE_SIZE as u64) as usize;
         let rest = &self.buffer[self.at..];
@@ -199,19 +197,19 @@ impl SegmentReader {
         self.position() + page.len() as u64 == self.size
     }
 
-    /// Adds a fragment to the record that it belongs to; returns the record if it is whole.
+    /// Appends a fragment to its record; returns the record if it is complete.
     fn take(
         &mut self,
         offset: u64,
         kind: u8,
         compression: Compression,
         data: Vec<u8>,
-        spare: &mut SpareMemory,
+        spare: &mut BufferPool,
         damage: &mut DamageReport,
     ) -> Option<RawRecord> {
         if matches!(kind, FULL | FIRST) {
             if let Some(open) = self.open.take() {
-                damage.push(&self.path, open.offset, DamageKind::Corrupt, "a record without its last fragment");
+                damage.push(&self.path, open.offset, DamageKind::Corrupt, "record without its last fragment");
             }
             self.is_lost = false;
             let record = RawRecord { offset, compression, bytes: data };
@@ -223,41 +221,41 @@ impl SegmentReader {
         }
         let Some(open) = &mut self.open else {
             if !self.is_lost {
-                damage.push(&self.path, offset, DamageKind::Corrupt, "a fragment of a record that has no beginning");
+                damage.push(&self.path, offset, DamageKind::Corrupt, "fragment without the beginning of its record");
                 self.is_lost = true;
             }
             return None;
         };
         if open.bytes.len() + data.len() > RECORD_SIZE_MAX {
-            self.lose(offset, DamageKind::Corrupt, "a record is larger than any that Prometheus writes", damage);
+            self.lose(offset, DamageKind::Corrupt, "record exceeds 128 MiB", damage);
             return None;
         }
         open.bytes.extend_from_slice(&data);
-        spare.give(data);
+        spare.put(data);
         open.compression = compression;
         if kind == LAST { self.open.take() } else { None }
     }
 
-    /// Notes damage, which costs the record that is under way.
+    /// Reports damage, which costs the current record.
     fn lose(&mut self, offset: u64, kind: DamageKind, reason: &str, damage: &mut DamageReport) {
         let begun =
-            self.open.take().map(|open| format!("{reason}; lost with it: the record from byte {}", open.offset));
+            self.open.take().map(|open| format!("{reason}; this also loses the record at byte {}", open.offset));
         damage.push(&self.path, offset, kind, begun.unwrap_or_else(|| reason.to_owned()));
         self.is_lost = true;
     }
 
     fn end(&mut self, damage: &mut DamageReport) {
         let kind = if self.is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
-        // The last page is filled up if a segment ends as it should, else it ends with its records.
+        // The last page is padded if the segment ended normally; otherwise it ends after a record.
         if let Some(zeros) = self.zeros.take().filter(|zeros| zeros.next_multiple_of(PAGE_SIZE as u64) != self.size) {
-            self.lose(zeros, kind, "the file ends with zeros that are no records", damage);
+            self.lose(zeros, kind, "file ends with zeros", damage);
         }
         if let Some(open) = self.open.take() {
-            damage.push(&self.path, open.offset, kind, "a record without its last fragment");
+            damage.push(&self.path, open.offset, kind, "record without its last fragment");
         }
     }
 
-    /// Reads on; `false` at the end of the file.
+    /// Reads more bytes; returns `false` at the end of the file.
     fn fill(&mut self, damage: &mut DamageReport) -> bool {
         loop {
             self.buffer_offset += self.buffer.len() as u64;
@@ -275,7 +273,7 @@ impl SegmentReader {
                 Ok(()) => return true,
                 Err(error) => {
                     let offset = self.buffer_offset;
-                    self.lose(offset, DamageKind::Corrupt, &format!("the page cannot be read: {error}"), damage);
+                    self.lose(offset, DamageKind::Corrupt, &format!("cannot read page: {error}"), damage);
                 }
             }
         }
@@ -287,41 +285,41 @@ impl SegmentReader {
     }
 }
 
-/// Looks at the front of what is left of a page.
-fn piece(page: &[u8], is_end_of_file: bool) -> Piece<'_> {
+/// Parses the start of the rest of a page.
+fn piece(page: &[u8], is_end_of_file: bool) -> PagePart<'_> {
     let cut = || {
-        if is_end_of_file { Piece::Torn } else { Piece::Bad("a fragment goes beyond its page") }
+        if is_end_of_file { PagePart::Torn } else { PagePart::Corrupt("fragment exceeds its page") }
     };
     let first = page[0];
     let kind = first & TYPE_MASK;
     if kind == 0 {
         let is_padding = page.iter().all(|&byte| byte == 0);
-        return if is_padding { Piece::End } else { Piece::Bad("a page has bytes behind its end") };
+        return if is_padding { PagePart::Padding } else { PagePart::Corrupt("bytes after the end of a page") };
     }
     if kind > LAST || first & !(TYPE_MASK | SNAPPY | ZSTD) != 0 {
-        return Piece::Bad("a fragment is of no known type");
+        return PagePart::Corrupt("unknown fragment type");
     }
     let Some((&[_, high, low, c0, c1, c2, c3], rest)) = page.split_first_chunk::<HEADER_SIZE>() else { return cut() };
     let Some(data) = rest.get(..usize::from(u16::from_be_bytes([high, low]))) else { return cut() };
     if crc32c::crc32c(data) != u32::from_be_bytes([c0, c1, c2, c3]) {
-        return Piece::Bad("the checksum of a fragment is wrong");
+        return PagePart::Corrupt("checksum mismatch of a fragment");
     }
     let compression = match first & (SNAPPY | ZSTD) {
         0 => Compression::None,
         SNAPPY => Compression::Snappy,
         ZSTD => Compression::Zstd,
-        _ => return Piece::Bad("a fragment has two compressions"),
+        _ => return PagePart::Corrupt("fragment with two compression flags"),
     };
     debug_assert!(matches!(kind, FULL | FIRST | MIDDLE | LAST), "checked above");
-    Piece::Fragment { kind, compression, data }
+    PagePart::Fragment { kind, compression, data }
 }
 
-/// Returns the size of a damaged fragment if the one behind it, which is not the end of the page, is sound: only then is
-/// its size to be believed.
-fn sound_after(page: &[u8]) -> Option<usize> {
+/// Returns the size of a damaged fragment if a valid fragment follows it in the page: only then its size can be
+/// trusted.
+fn valid_after(page: &[u8]) -> Option<usize> {
     let (&[_, high, low, ..], _) = page.split_first_chunk::<HEADER_SIZE>()?;
     let size = HEADER_SIZE + usize::from(u16::from_be_bytes([high, low]));
     let next = page.get(size..).filter(|next| !next.is_empty())?;
-    let is_sound = matches!(piece(next, false), Piece::Fragment { data, .. } if !data.is_empty());
+    let is_sound = matches!(piece(next, false), PagePart::Fragment { data, .. } if !data.is_empty());
     is_sound.then_some(size)
 }

@@ -1,4 +1,4 @@
-//! The records of the logs, in order, a batch at a time, decompressed.
+//! Reads records of all segments in order, in decompressed batches.
 
 use std::sync::Arc;
 
@@ -6,60 +6,60 @@ use rayon::prelude::*;
 use varve_tsdb::fs::Fs;
 use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 
-use super::input::Log;
-use crate::wal::{Compression, RawRecord, RecordType, Segment, SegmentReader, SpareMemory};
+use crate::recover::input::LogKind;
+use crate::wal::{BufferPool, Compression, RawRecord, RecordType, Segment, SegmentReader};
 
-/// Bytes of decompressed records that are worked on at once; one record may be larger.
-pub(super) const BATCH_SIZE: usize = 2 << 20;
+/// Decompressed size of a batch; a single record may be larger.
+pub(crate) const BATCH_SIZE: usize = 2 << 20;
 
-/// The segments that are still to be read.
-pub(super) struct Queue {
+/// Reads records of all segments in order.
+pub(crate) struct RecordReader {
     fs: Arc<dyn Fs>,
-    segments: std::vec::IntoIter<(Segment, Log)>,
-    open: Option<(Arc<Segment>, Log, SegmentReader)>,
-    /// A record that did not fit in the batch before.
+    segments: std::vec::IntoIter<(Segment, LogKind)>,
+    open: Option<(Arc<Segment>, LogKind, SegmentReader)>,
+    /// A record that did not fit the batch before.
     waiting: Option<Raw>,
-    spare: SpareMemory,
-    pub(super) damage: DamageReport,
-    /// Bytes of segments that were read to their end, and of all.
+    spare: BufferPool,
+    pub(crate) damage: DamageReport,
+    /// Bytes of finished segments, and of all segments.
     done: u64,
     total: u64,
 }
 
-/// A record as it lies in the log, and where.
+/// A compressed record and its segment.
 struct Raw {
     segment: Arc<Segment>,
-    log: Log,
+    log: LogKind,
     record: RawRecord,
 }
 
-/// A record, decompressed.
-pub(super) struct Record {
-    pub(super) segment: Arc<Segment>,
-    pub(super) log: Log,
-    pub(super) offset: u64,
-    pub(super) bytes: Vec<u8>,
-    pub(super) record_type: Option<RecordType>,
+/// A decompressed record.
+pub(crate) struct Record {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) log: LogKind,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) record_type: Option<RecordType>,
 }
 
 #[cfg(test)]
 impl Record {
-    /// A record of a log that is nowhere.
-    pub(super) fn of(bytes: Vec<u8>) -> Self {
+    /// Creates a record without a file.
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
         let segment = Arc::new(Segment { path: "wal/00000000".into(), number: 0, is_last: true, is_checkpoint: false });
-        Self { segment, log: Log::InOrder, offset: 0, record_type: RecordType::of(&bytes), bytes }
+        Self { segment, log: LogKind::Wal, offset: 0, record_type: RecordType::of(&bytes), bytes }
     }
 }
 
-/// Records of one log that follow each other.
-pub(super) struct Batch {
-    pub(super) records: Vec<Record>,
-    /// Bytes of logs that were read up to its end.
-    pub(super) done: u64,
+/// Consecutive records of one log.
+pub(crate) struct Batch {
+    pub(crate) records: Vec<Record>,
+    /// Bytes of segments read up to the end of the batch.
+    pub(crate) done: u64,
 }
 
-impl Queue {
-    pub(super) fn new(fs: Arc<dyn Fs>, segments: Vec<(Segment, Log)>) -> Self {
+impl RecordReader {
+    pub(crate) fn new(fs: Arc<dyn Fs>, segments: Vec<(Segment, LogKind)>) -> Self {
         let size = |segment: &Segment| fs.open(&segment.path).and_then(|file| file.size()).unwrap_or(0);
         let total = segments.iter().map(|(segment, _)| size(segment)).sum();
         let segments = segments.into_iter();
@@ -68,25 +68,25 @@ impl Queue {
             segments,
             open: None,
             waiting: None,
-            spare: SpareMemory::default(),
+            spare: BufferPool::default(),
             damage: DamageReport::default(),
             done: 0,
             total,
         }
     }
 
-    /// Returns the bytes of all logs.
-    pub(super) fn total(&self) -> u64 {
+    /// Returns the size of all segments.
+    pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Returns the bytes of logs that were read.
-    pub(super) fn done(&self) -> u64 {
+    /// Returns the number of bytes read so far.
+    pub(crate) fn done(&self) -> u64 {
         self.done + self.open.as_ref().map_or(0, |(_, _, reader)| reader.position())
     }
 
-    /// Returns records of one log, in order, decompressed on the threads of the current pool; `None` at the end.
-    pub(super) fn next_batch(&mut self) -> Option<Batch> {
+    /// Returns the next records of one log, decompressed on the current thread pool; `None` at the end.
+    pub(crate) fn next_batch(&mut self) -> Option<Batch> {
         let (mut batch, mut size) = (Vec::new(), 0_usize);
         while let Some(raw) = self.waiting.take().or_else(|| self.next()) {
             let decoded_size = raw.record.compression.decoded_size(&raw.record.bytes);
@@ -101,15 +101,15 @@ impl Queue {
         if batch.is_empty() {
             return None;
         }
-        let batch: Vec<_> = batch.into_iter().map(|raw| (raw, self.spare.take())).collect();
+        let batch: Vec<_> = batch.into_iter().map(|raw| (raw, self.spare.get())).collect();
         let decoded: Vec<_> = batch.into_par_iter().map(|(raw, memory)| decode(raw, memory)).collect();
         let mut records = Vec::with_capacity(decoded.len());
         for (record, memory) in decoded {
-            self.spare.give(memory);
+            self.spare.put(memory);
             match record {
                 Ok(record) => records.push(record),
                 Err((segment, offset)) => {
-                    let reason = "a record cannot be decompressed";
+                    let reason = "cannot decompress record";
                     self.damage.push(&segment.path, offset, DamageKind::Corrupt, reason);
                 }
             }
@@ -117,9 +117,9 @@ impl Queue {
         Some(Batch { records, done: self.done() })
     }
 
-    /// Takes back a batch that is done with.
-    pub(super) fn give_back(&mut self, batch: Batch) {
-        batch.records.into_iter().for_each(|record| self.spare.give(record.bytes));
+    /// Returns the buffers of a batch to the pool.
+    pub(crate) fn recycle(&mut self, batch: Batch) {
+        batch.records.into_iter().for_each(|record| self.spare.put(record.bytes));
     }
 
     fn next(&mut self) -> Option<Raw> {
@@ -140,10 +140,10 @@ impl Queue {
     }
 }
 
-/// Where a record lies: in which segment, at which offset.
+/// Segment and offset of a record.
 type Place = (Arc<Segment>, u64);
 
-/// Decompresses a record; says where it lies if that cannot be done. Returns memory that is not needed any more, too.
+/// Decompresses a record, or returns its location if that fails; also returns the buffer that is free now.
 fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, Place>, Vec<u8>) {
     let Raw { segment, log, record: RawRecord { offset, compression, mut bytes } } = raw;
     if compression != Compression::None {

@@ -1,32 +1,32 @@
-//! The postings of a block: by label, which series have it. Made of the labels of the series, which are there anyway, some
-//! pairs at a time, so that no second list of all of them is in memory.
+//! Writes the postings of a block. They are built from the labels of the series, a range of label pairs at a time, so
+//! that no second list of all labels is in memory.
 
 use std::ops::Range;
 
 use varve_tsdb::Result;
 
-use super::in_order::in_order;
-use super::order::{Order, Position};
+use super::pipeline::produce_in_order;
 use crate::block::PostingsWriter;
+use crate::recover::series::label_order::{LabelOrder, Position};
 
-/// Bytes of postings that one thread makes at once; one pair may have more.
+/// Size of postings that one thread builds at once; a single pair may have more.
 const SECTIONS_SIZE: usize = 4 << 20;
-/// How many of these there are for each thread: one is made while one is written.
-const SECTIONS_OF_WORKER: usize = 2;
+/// Buffers per thread: one is built while another is written.
+const SECTIONS_PER_WORKER: usize = 2;
 
-/// Bytes that a thread needs in all.
-pub(super) const MEMORY_OF_WORKER: usize = SECTIONS_OF_WORKER * SECTIONS_SIZE;
+/// Memory per thread, in bytes.
+pub(crate) const MEMORY_PER_WORKER: usize = SECTIONS_PER_WORKER * SECTIONS_SIZE;
 
-/// Postings of pairs that follow each other.
+/// Postings of a range of pairs.
 struct Sections {
     pairs: Range<usize>,
-    /// By pair, where its section begins; at the end, where the last one ends.
+    /// For each pair the start of its section; at the end, the end of the last one.
     starts: Vec<usize>,
 }
 
-/// Writes the postings of `series`, which are in order and have these numbers in the index.
-pub(super) fn write(
-    order: &Order<'_>,
+/// Writes the postings of `series`, in order, which have these `numbers` in the index.
+pub(crate) fn write(
+    order: &LabelOrder<'_>,
     series: &[Position],
     numbers: &[u32],
     writer: &mut PostingsWriter<'_>,
@@ -36,17 +36,17 @@ pub(super) fn write(
     let sections = cut(&counts);
     let make = |some: usize| Ok((some, make(&sections[some], &counts, order, series, numbers)));
     let write = |(some, bytes): (usize, Vec<u8>)| write_some(&sections[some], &bytes, &counts, order, writer);
-    in_order(sections.len(), SECTIONS_OF_WORKER * rayon::current_num_threads(), make, write)
+    produce_in_order(sections.len(), SECTIONS_PER_WORKER * rayon::current_num_threads(), make, write)
 }
 
 fn write_some(
     of: &Sections,
     bytes: &[u8],
     counts: &[u32],
-    order: &Order<'_>,
+    order: &LabelOrder<'_>,
     writer: &mut PostingsWriter<'_>,
 ) -> Result<()> {
-    let text = |text: u32| order.texts[text as usize];
+    let text = |text: u32| order.strings[text as usize];
     let each = of.pairs.clone().zip(of.starts.windows(2)).filter(|(pair, _)| counts[*pair] > 0).map(|(pair, at)| {
         let (name, value) = order.pairs[pair];
         ((text(name), text(value)), at[1] - at[0])
@@ -59,7 +59,7 @@ fn cut(counts: &[u32]) -> Vec<Sections> {
     let (mut all, mut start, mut starts) = (Vec::new(), 0, vec![0]);
     for (pair, &n_series) in counts.iter().enumerate() {
         let at = starts.last().copied().unwrap_or(0);
-        // A pair that no series of the block has has no section.
+        // A pair without series has no section.
         starts.push(at + if n_series == 0 { 0 } else { PostingsWriter::section_size(n_series as usize) });
         if at >= SECTIONS_SIZE || pair + 1 == counts.len() {
             all.push(Sections { pairs: start..pair + 1, starts: std::mem::replace(&mut starts, vec![0]) });
@@ -69,13 +69,13 @@ fn cut(counts: &[u32]) -> Vec<Sections> {
     all
 }
 
-/// Makes sections: all series are looked at, and those that have one of the pairs stand there in order.
-fn make(of: &Sections, counts: &[u32], order: &Order<'_>, series: &[Position], numbers: &[u32]) -> Vec<u8> {
+/// Builds sections by scanning all series for the pairs of the range.
+fn make(of: &Sections, counts: &[u32], order: &LabelOrder<'_>, series: &[Position], numbers: &[u32]) -> Vec<u8> {
     let mut bytes = vec![0; of.starts.last().copied().unwrap_or(0)];
     let mut next: Vec<usize> = of.starts.iter().map(|start| start + 8).collect();
     for (&series, number) in series.iter().zip(numbers) {
         let labels = order.labels(series);
-        // Labels ascend. There are few of a series: to count is faster than to search.
+        // A series has few labels: counting is faster than a search.
         let n_before = |end: usize| labels.iter().filter(|&&pair| (pair as usize) < end).count();
         for &pair in &labels[n_before(of.pairs.start)..n_before(of.pairs.end)] {
             let pair = pair as usize;

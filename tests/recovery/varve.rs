@@ -1,4 +1,4 @@
-//! `varve wal` on a data directory of Varve's own: beside a running server, after a kill, and damaged.
+//! `varve wal` on Varve's own data directory: next to a running server, after a kill, and damaged.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,14 +14,14 @@ fn wal(verb: &str, dir: &Path, flags: &[&str]) -> Output {
     command.args(["wal", verb]).arg(dir).args(flags).output().expect("run varve")
 }
 
-/// Runs a tool that is expected to end so, and returns what it says.
+/// Runs a tool, asserts its exit code, and returns its output.
 fn json(verb: &str, dir: &Path, flags: &[&str], code: i32) -> Value {
     let output = wal(verb, dir, &[&["--format=json"], flags].concat());
     assert_eq!(output.status.code(), Some(code), "{verb}: {output:?}");
     serde_json::from_slice(&output.stdout).expect("the report is JSON")
 }
 
-/// Returns all items that a dump shows.
+/// Returns all items of a dump.
 fn dumped(dir: &Path, flags: &[&str]) -> Vec<Value> {
     let output = wal("dump", dir, &[&["--format=json"], flags].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -33,7 +33,7 @@ fn dumped(dir: &Path, flags: &[&str]) -> Vec<Value> {
     text.lines().flat_map(items).collect()
 }
 
-/// A server with ten series of three samples in three requests, an exemplar, and a histogram.
+/// Starts a server with ten series of three samples in three requests, an exemplar, and a histogram.
 fn filled(flags: &[&str]) -> Server {
     let server = Server::start(flags);
     for round in 0..3 {
@@ -55,7 +55,7 @@ fn filled(flags: &[&str]) -> Server {
 }
 
 #[test]
-fn a_log_is_inspected_verified_dumped_and_replayed_beside_a_server() {
+fn a_wal_is_inspected_verified_dumped_and_replayed_next_to_a_server() {
     let server = filled(&[]);
     let dir = server.data_dir();
     for verb in ["inspect", "verify"] {
@@ -82,19 +82,19 @@ fn a_log_is_inspected_verified_dumped_and_replayed_beside_a_server() {
         let replayed = json("replay", &dir, &[concurrency], 0);
         assert_eq!((replayed["samples"].as_u64(), replayed["series"].as_u64()), (Some(31), Some(11)), "{replayed}");
     }
-    // Who mends needs the directory for itself.
+    // A repair needs the lock of the directory.
     assert_eq!(wal("repair", &dir, &["--write"]).status.code(), Some(2));
-    assert_eq!(json("repair", &dir, &[], 0)["mended"], Value::Array(Vec::new()));
+    assert_eq!(json("repair", &dir, &[], 0)["repaired"], Value::Array(Vec::new()));
 }
 
 #[test]
-fn a_damaged_log_is_mended_and_served_again() {
+fn a_damaged_wal_is_repaired_and_served() {
     let mut server = filled(&["--storage.tsdb.shards=1"]);
     server.kill();
     let dir = server.data_dir();
     assert_eq!(json("verify", &dir, &[], 0)["damageCount"], 0);
 
-    // The second of three requests: its frame begins where a dump says.
+    // The second of three requests; a dump has the offset of its frame.
     let output = wal("dump", &dir, &["--format=json", "--type=samples"]);
     let text = String::from_utf8(output.stdout).expect("varve prints text");
     let frames: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
@@ -111,13 +111,13 @@ fn a_damaged_log_is_mended_and_served_again() {
     let damage = &json("verify", &dir, &[], 1)["damage"][0];
     assert_eq!((damage["path"].as_str(), damage["offset"].as_u64()), (Some(path), Some(offset)), "{damage}");
     let planned = json("repair", &dir, &[], 1);
-    assert_eq!((&planned["written"], planned["mended"].as_array().map(Vec::len)), (&Value::Bool(false), Some(1)));
+    assert_eq!((&planned["written"], planned["repaired"].as_array().map(Vec::len)), (&Value::Bool(false), Some(1)));
     assert!(std::fs::read(path).expect("read a segment") == bytes, "nothing is written without being asked");
-    let mended = json("repair", &dir, &["--write"], 1);
-    let kept = mended["mended"][0]["original"].as_str().expect("a path is text");
-    assert!(std::fs::read(kept).expect("read the original") == bytes);
+    let repaired = json("repair", &dir, &["--write"], 1);
+    let backup = repaired["repaired"][0]["backup"].as_str().expect("a path is text");
+    assert!(std::fs::read(backup).expect("read the original") == bytes);
     assert_eq!(json("verify", &dir, &[], 0)["damageCount"], 0);
-    assert_eq!(json("repair", &dir, &[], 0)["mended"], Value::Array(Vec::new()));
+    assert_eq!(json("repair", &dir, &[], 0)["repaired"], Value::Array(Vec::new()));
 
     server.restart(&["--storage.tsdb.shards=1"]);
     let time = ((T + 30_000) / 1000).to_string();
@@ -127,11 +127,14 @@ fn a_damaged_log_is_mended_and_served_again() {
 }
 
 #[test]
-fn a_directory_of_nobody_is_refused() {
+fn a_directory_without_an_owner_is_rejected() {
     let dir = tempfile::TempDir::new().expect("make a temporary directory");
     for verb in ["inspect", "verify", "dump", "repair", "replay"] {
         let output = wal(verb, dir.path(), &[]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("neither of Varve nor of Prometheus"), "{output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("neither a data directory of Varve nor of Prometheus"),
+            "{output:?}"
+        );
     }
 }

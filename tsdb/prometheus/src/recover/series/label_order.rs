@@ -1,54 +1,54 @@
-//! Series in the order of their labels, as blocks have them.
+//! Sorts series by labels, as blocks store them.
 
 use rayon::prelude::*;
 
-use super::pairs::{PairId, Pairs};
-use super::series::{SeriesIdx, SeriesLabels};
+use super::label_pairs::{LabelPairs, PairId};
+use super::{SeriesIdx, SeriesLabels};
 
-/// Series that are compared label by label of two of them, instead of by the next label of all.
+/// Size of a group that is sorted by comparing series directly, instead of by their next label.
 const FEW: usize = 24;
-/// Series whose labels lie together.
+/// Number of series whose labels are stored together.
 const RUN_LEN: usize = 1 << 12;
 
-/// The place of a series among all, in the order of labels.
-pub(super) type Position = u32;
+/// Position of a series in label order.
+pub(crate) type Position = u32;
 
-/// Texts, pairs and series, each in order.
+/// Strings, pairs and series in sorted order.
 #[derive(Debug)]
-pub(super) struct Order<'a> {
+pub(crate) struct LabelOrder<'a> {
     /// All names and values, ascending.
-    pub(super) texts: Vec<&'a str>,
-    /// All pairs, ascending: name and value as places in `texts`.
-    pub(super) pairs: Vec<(u32, u32)>,
+    pub(crate) strings: Vec<&'a str>,
+    /// All pairs, ascending: indexes of name and value in `strings`.
+    pub(crate) pairs: Vec<(u32, u32)>,
     /// All series, ascending.
-    pub(super) series: Vec<SeriesIdx>,
-    /// The labels of [`RUN_LEN`] series each, in this order: who goes through all series reads them one after the other.
-    labels: Vec<Run>,
+    pub(crate) series: Vec<SeriesIdx>,
+    /// The labels of [`RUN_LEN`] series each, in this order: an iteration over all series reads them sequentially.
+    labels: Vec<LabelRun>,
 }
 
-/// Labels of series that follow each other.
+/// Labels of consecutive series.
 #[derive(Debug)]
-struct Run {
-    /// By series, where its labels end.
+struct LabelRun {
+    /// For each series, the end of its labels.
     ends: Vec<u32>,
-    /// Places of pairs, ascending for each series.
+    /// Indexes of pairs, ascending for each series.
     labels: Vec<u32>,
 }
 
-impl<'a> Order<'a> {
-    /// Puts series in order, on the threads of the current pool.
-    pub(super) fn of(pairs: &'a Pairs, labels: SeriesLabels) -> Self {
-        let (texts, pairs, ranks) = order_pairs(pairs);
-        // There are no more series than numbers of them.
+impl<'a> LabelOrder<'a> {
+    /// Sorts series on the current thread pool.
+    pub(crate) fn of(pairs: &'a LabelPairs, labels: SeriesLabels) -> Self {
+        let (strings, pairs, ranks) = order_pairs(pairs);
+        // There are no more series than indexes of them.
         let mut series: Vec<_> = (0..labels.len() as SeriesIdx).collect();
-        let unordered = Unordered { labels, ranks };
-        unordered.sort(&mut series);
-        let labels = series.par_chunks(RUN_LEN).map(|some| unordered.run(some)).collect();
-        Self { texts, pairs, series, labels }
+        let sorter = Sorter { labels, ranks };
+        sorter.sort(&mut series);
+        let labels = series.par_chunks(RUN_LEN).map(|some| sorter.run(some)).collect();
+        Self { strings, pairs, series, labels }
     }
 
-    /// Counts by pair the series that have it, on the threads of the current pool.
-    pub(super) fn count(&self, series: &[Position]) -> Vec<u32> {
+    /// Counts the series of each pair, on the current thread pool.
+    pub(crate) fn count(&self, series: &[Position]) -> Vec<u32> {
         let none = || vec![0; self.pairs.len()];
         let count = |mut counts: Vec<u32>, some: &[Position]| {
             for &series in some {
@@ -64,39 +64,40 @@ impl<'a> Order<'a> {
         series.par_chunks(of_worker).fold(none, count).reduce_with(add).unwrap_or_else(none)
     }
 
-    /// Returns the labels of a series as places of pairs, ascending.
+    /// Returns the labels of a series as indexes of pairs, ascending.
     #[inline]
-    pub(super) fn labels(&self, position: Position) -> &[u32] {
-        let (Run { ends, labels }, place) = (&self.labels[position as usize / RUN_LEN], position as usize % RUN_LEN);
+    pub(crate) fn labels(&self, position: Position) -> &[u32] {
+        let (LabelRun { ends, labels }, place) =
+            (&self.labels[position as usize / RUN_LEN], position as usize % RUN_LEN);
         let start = if place == 0 { 0 } else { ends[place - 1] };
         &labels[start as usize..ends[place] as usize]
     }
 }
 
-/// What series are put in order by.
-struct Unordered {
+/// The input of the sort.
+struct Sorter {
     labels: SeriesLabels,
-    /// By number, the place of a pair.
+    /// For each pair, its rank.
     ranks: Vec<u32>,
 }
 
-impl Unordered {
+impl Sorter {
     fn labels(&self, series: SeriesIdx) -> impl ExactSizeIterator<Item = u32> {
         self.labels.get(series).iter().map(|&id| self.ranks[id as usize])
     }
 
-    fn run(&self, series: &[SeriesIdx]) -> Run {
+    fn run(&self, series: &[SeriesIdx]) -> LabelRun {
         let n_labels = series.iter().map(|&it| self.labels.get(it).len()).sum();
         let (mut ends, mut labels) = (Vec::with_capacity(series.len()), Vec::with_capacity(n_labels));
         for &it in series {
             labels.extend(self.labels(it));
-            // All labels of all series have places of 32 bits.
+            // All labels together have indexes of 32 bits.
             ends.push(labels.len() as u32);
         }
-        Run { ends, labels }
+        LabelRun { ends, labels }
     }
 
-    /// Sorts series: by the first label of all at once, then those that have the same one by the next label.
+    /// Sorts series by their first label, then groups with the same first label by the next.
     fn sort(&self, series: &mut [SeriesIdx]) {
         let mut keys: Vec<u64> = series.par_iter().map(|&it| self.key(it, 0)).collect();
         keys.par_sort_unstable();
@@ -110,7 +111,7 @@ impl Unordered {
         groups.into_par_iter().for_each(|group| self.sort_group(group));
     }
 
-    /// Sorts series of the same first label. What is still to be sorted stands in a list: labels may be many.
+    /// Sorts series with the same first label. Uses a stack instead of recursion, since series may have many labels.
     fn sort_group(&self, series: &mut [SeriesIdx]) {
         let mut waiting = vec![(0, series.len(), 1)];
         while let Some((start, end, depth)) = waiting.pop() {
@@ -124,7 +125,7 @@ impl Unordered {
             put(&keys, group);
             let mut at = start;
             for same in keys.chunk_by(|a, b| a >> 32 == b >> 32) {
-                // Where the labels end there is one series: no two have the same.
+                // At most one series of a group ends here: label sets are unique.
                 if same.len() > 1 && same[0] >> 32 > 0 {
                     waiting.push((at, at + same.len(), depth + 1));
                 }
@@ -133,21 +134,21 @@ impl Unordered {
         }
     }
 
-    /// Returns the label of a series at `depth`, none first, and the series, in one number.
+    /// Returns the label of a series at `depth` (0 if it has none) in the upper 32 bits, the series in the lower.
     fn key(&self, series: SeriesIdx, depth: usize) -> u64 {
         let label = self.labels.get(series).get(depth).map_or(0, |&id| u64::from(self.ranks[id as usize]) + 1);
         label << 32 | u64::from(series)
     }
 }
 
-/// Takes the series out of keys.
+/// Extracts the series from keys.
 fn put(keys: &[u64], series: &mut [SeriesIdx]) {
     keys.iter().zip(series).for_each(|(&key, it)| *it = key as SeriesIdx);
 }
 
-/// Returns all texts, ascending; the pairs, ascending, as places of their names and values; by number, the place of a pair.
-fn order_pairs(given: &Pairs) -> (Vec<&str>, Vec<(u32, u32)>, Vec<u32>) {
-    let (texts, by_number) = order_texts(given);
+/// Returns all strings, ascending; the pairs, ascending, as indexes of their strings; and the rank of each pair.
+fn order_pairs(given: &LabelPairs) -> (Vec<&str>, Vec<(u32, u32)>, Vec<u32>) {
+    let (strings, by_number) = order_texts(given);
     let mut by_rank: Vec<(u64, PairId)> =
         (0..).zip(&by_number).map(|(id, &(name, value))| (u64::from(name) << 32 | u64::from(value), id)).collect();
     by_rank.par_sort_unstable();
@@ -156,30 +157,30 @@ fn order_pairs(given: &Pairs) -> (Vec<&str>, Vec<(u32, u32)>, Vec<u32>) {
         ranks[id as usize] = rank;
     }
     let pairs = by_rank.iter().map(|&(_, id)| by_number[id as usize]).collect();
-    (texts, pairs, ranks)
+    (strings, pairs, ranks)
 }
 
-/// Returns all texts, ascending, and by pair the places of its name and its value.
-fn order_texts(given: &Pairs) -> (Vec<&str>, Vec<(u32, u32)>) {
+/// Returns all strings, ascending, and for each pair the indexes of its name and its value.
+fn order_texts(given: &LabelPairs) -> (Vec<&str>, Vec<(u32, u32)>) {
     let n_pairs = given.len() as PairId;
-    // The same name stands in many pairs, mostly in some that follow each other.
-    let mut names: Vec<(&str, PairId)> = (0..n_pairs).map(|id| (given.texts(id).0, id)).collect();
+    // Pairs that follow each other often have the same name.
+    let mut names: Vec<(&str, PairId)> = (0..n_pairs).map(|id| (given.strings(id).0, id)).collect();
     names.par_sort_unstable();
     let mut all: Vec<(&str, u32)> =
         names.chunk_by(|a, b| a.0 == b.0).zip(0..).map(|(same, i)| (same[0].0, i)).collect();
     let n_names = all.len() as u32;
-    all.extend((0..n_pairs).map(|id| (given.texts(id).1, n_names + id)));
+    all.extend((0..n_pairs).map(|id| (given.strings(id).1, n_names + id)));
     all.par_sort_unstable();
-    let (mut texts, mut places) = (Vec::new(), vec![0; all.len()]);
+    let (mut strings, mut places) = (Vec::new(), vec![0; all.len()]);
     for same in all.chunk_by(|a, b| a.0 == b.0) {
-        same.iter().for_each(|&(_, which)| places[which as usize] = texts.len() as u32);
-        texts.push(same[0].0);
+        same.iter().for_each(|&(_, which)| places[which as usize] = strings.len() as u32);
+        strings.push(same[0].0);
     }
     let mut pairs = vec![(0, 0); n_pairs as usize];
     for (same, i) in names.chunk_by(|a, b| a.0 == b.0).zip(0..) {
         same.iter().for_each(|&(_, id)| pairs[id as usize] = (places[i], places[(n_names + id) as usize]));
     }
-    (texts, pairs)
+    (strings, pairs)
 }
 
 #[cfg(test)]
@@ -197,17 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn series_and_texts_are_in_order() {
+    fn series_pairs_and_strings_are_sorted() {
         let table = table(&[&[("a", "2"), ("b", "1")], &[("a", "10"), ("b", "1")], &[("a", "2")], &[]]);
-        let order = Order::of(&table.pairs, table.labels);
-        assert_eq!(order.texts, ["1", "10", "2", "a", "b"]);
+        let order = LabelOrder::of(&table.pairs, table.labels);
+        assert_eq!(order.strings, ["1", "10", "2", "a", "b"]);
         assert_eq!(order.pairs, [(3, 1), (3, 2), (4, 0)]);
         assert_eq!(order.series, [3, 1, 2, 0]);
         assert_eq!(order.labels(3), [1, 2]);
     }
 
     #[test]
-    fn many_series_are_sorted_as_their_labels_are() {
+    fn many_series_are_in_label_order() {
         let mut state = 7_u64;
         let mut random = |n: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -223,7 +224,7 @@ mod tests {
             }
             sets.insert(labels);
         }
-        // One behind the other, each with one label more.
+        // Label sets of which each extends the one before.
         let chain = (0..60).map(|n| (0..n).map(|i| (format!("x{i:02}"), "1".to_owned())).collect::<Vec<_>>());
         sets.extend(chain);
         let mut shuffled: Vec<_> = sets.iter().collect();
@@ -233,7 +234,7 @@ mod tests {
             let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             define(&mut table, i as u64, &labels).unwrap();
         }
-        let order = Order::of(&table.pairs, table.labels);
+        let order = LabelOrder::of(&table.pairs, table.labels);
         assert!(order.series.iter().map(|&it| shuffled[it as usize]).eq(sets.iter()));
         let positions: Vec<_> = (0..order.series.len() as Position).collect();
         assert!(positions.is_sorted_by(|&a, &b| order.labels(a) < order.labels(b)));

@@ -1,4 +1,4 @@
-//! A file that is written from front to back, through a buffer, hashed on the way.
+//! A file that is written sequentially through a buffer, and hashed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use varve_tsdb::fs::{AppendFile, Fs};
 use varve_tsdb::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes that are gathered before they go to the file.
+/// Size of the buffer.
 const BUFFER_SIZE: usize = 1 << 20;
 
-/// A file under way.
+/// An open file.
 pub(crate) struct BufferedFile {
     path: PathBuf,
     file: Arc<dyn AppendFile>,
@@ -33,7 +33,7 @@ impl BufferedFile {
         Ok(Self { path: path.to_owned(), file, buffer, flushed: 0, hasher: Box::new(Xxh3::new()) })
     }
 
-    /// Returns where the next byte goes.
+    /// Returns the current offset.
     pub(crate) fn position(&self) -> u64 {
         self.flushed + self.buffer.len() as u64
     }
@@ -43,14 +43,14 @@ impl BufferedFile {
         if self.buffer.len() >= BUFFER_SIZE { self.flush() } else { Ok(()) }
     }
 
-    /// Writes zeros up to a multiple of `align`.
+    /// Pads with zeros up to a multiple of `align`.
     pub(crate) fn pad(&mut self, align: u64) -> Result<()> {
         let zeros = [0; 16];
         let size = (align - self.position() % align) % align;
         self.write(&zeros[..size as usize])
     }
 
-    /// Makes all of it survive a power cut; returns size and hash.
+    /// Syncs the file; returns its size and hash.
     pub(crate) fn finish(mut self) -> Result<(u64, u128)> {
         self.flush()?;
         self.file.sync().map_err(Error::io("sync", &self.path))?;

@@ -1,32 +1,33 @@
-//! What all histograms of a chunk share, written once in front of them. Source: Prometheus `tsdb/chunkenc/histogram_meta.go`.
+//! The layout that all histograms of a chunk share, written once before them. Source: Prometheus
+//! `tsdb/chunkenc/histogram_meta.go`.
 //!
 //! ```text
-//! u8       zero threshold: 0; 1 to 254: 2^(byte - 244); 255: a double follows
-//! varbit   schema
-//! spans    of positive and of negative buckets: their number, then length and offset of each
-//! bounds   of custom buckets alone: their number, then each as thousandths + 1, or 0 and a double
+//! u8      zero threshold: 0; 1 to 254: 2^(byte - 244); 255: followed by a double
+//! varbit  schema
+//! spans   positive, then negative: number of spans, then length and offset of each
+//! bounds  custom buckets only: number of bounds, then each as thousandths + 1, or 0 and a double
 //! ```
 
 use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts};
 
 use super::ChunkError;
-use super::bits::{BitReader, BitSink, BitWriter};
-use super::buckets;
+use super::bstream::{BitReader, BitSink, BitWriter};
+use super::spans;
 
-/// Thousandths that a bound is written in; above that it is a double.
+/// Maximum thousandths of a bound; larger bounds are doubles.
 const BOUND_MAX: f64 = 33_554_430.0;
-/// The byte of a zero threshold that is written as a double.
+/// The code of a zero threshold that is written as a double.
 const THRESHOLD_DOUBLE: u8 = 255;
-/// Exponents of zero thresholds that have a byte of their own, and what is added to them.
+/// Exponents of zero thresholds with a code of their own, and their bias.
 const EXPONENTS: std::ops::RangeInclusive<i32> = -242..=11;
 const EXPONENT_BIAS: i32 = 243;
-/// What a double adds to the exponent of the power of two that it is twice as large as.
+/// Bias of the exponent of a double, for a mantissa between 0.5 and 1.
 const DOUBLE_BIAS: i32 = 1022;
 const MANTISSA_BITS: u32 = 52;
 
-/// Schema, zero bucket, buckets and bounds.
+/// Schema, zero threshold, buckets and bounds.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ChunkLayout {
+pub(super) struct HistogramLayout {
     pub(super) schema: i8,
     pub(super) zero_threshold: f64,
     pub(super) positive: Vec<BucketSpan>,
@@ -34,8 +35,9 @@ pub(super) struct ChunkLayout {
     pub(super) bounds: Vec<f64>,
 }
 
-impl ChunkLayout {
-    /// Returns the layout of a histogram, without buckets that have no count; that of a staleness marker is empty.
+impl HistogramLayout {
+    /// Returns the layout of a histogram, without buckets that have no count. The layout of a staleness marker is
+    /// empty.
     pub(super) fn of(histogram: &Histogram) -> Self {
         if histogram.is_stale() {
             return Self::default();
@@ -47,16 +49,16 @@ impl ChunkLayout {
         Self {
             schema: histogram.schema,
             zero_threshold: histogram.zero_threshold,
-            positive: buckets::first(&histogram.positive_spans, n_positive),
-            negative: buckets::first(&histogram.negative_spans, n_negative),
+            positive: spans::first(&histogram.positive_spans, n_positive),
+            negative: spans::first(&histogram.negative_spans, n_negative),
             bounds: histogram.custom_bounds.clone(),
         }
     }
 
-    /// Counts the numbers that a histogram of this layout consists of.
-    pub(super) fn n_cells(&self) -> usize {
-        // Read from a chunk, there are no more than HISTOGRAM_BUCKETS_MAX of each.
-        let n_buckets = buckets::count(&self.positive) + buckets::count(&self.negative);
+    /// Returns the number of values of a histogram with this layout.
+    pub(super) fn n_values(&self) -> usize {
+        // A layout read from a chunk has at most HISTOGRAM_BUCKETS_MAX of each.
+        let n_buckets = spans::count(&self.positive) + spans::count(&self.negative);
         4 + n_buckets as usize + self.positive.len() + self.negative.len() + self.bounds.len()
     }
 
@@ -72,7 +74,7 @@ impl ChunkLayout {
         }
     }
 
-    /// Takes a layout.
+    /// Reads a layout.
     pub(super) fn take(src: &mut BitReader<'_>) -> Result<Self, ChunkError> {
         let zero_threshold = take_threshold(src)?;
         let schema = src.take_varbit()?;
@@ -80,9 +82,9 @@ impl ChunkLayout {
             i8::try_from(schema).ok().filter(|&known| known == CUSTOM_BUCKETS_SCHEMA || (-4..=8).contains(&known));
         let schema = known.ok_or(ChunkError::Schema(schema))?;
         let (positive, negative) = (take_spans(src)?, take_spans(src)?);
-        // Every bucket of the first sample takes a bit or more.
-        if buckets::count(&positive) + buckets::count(&negative) > src.n_left() as u64 {
-            return Err(ChunkError::Cut);
+        // Every bucket of the first sample takes at least one bit.
+        if spans::count(&positive) + spans::count(&negative) > src.n_left() as u64 {
+            return Err(ChunkError::Truncated);
         }
         let mut bounds = Vec::new();
         if schema == CUSTOM_BUCKETS_SCHEMA {
@@ -96,7 +98,7 @@ impl ChunkLayout {
 
 fn put_threshold(dst: &mut BitWriter, threshold: f64) {
     let bits = threshold.to_bits();
-    // The sign would make the exponent too large.
+    // A sign bit makes the exponent too large.
     let exponent = (bits >> MANTISSA_BITS) as i32 - DOUBLE_BIAS;
     if threshold == 0.0 {
         dst.put(0, 8);
@@ -140,11 +142,11 @@ fn take_spans(src: &mut BitReader<'_>) -> Result<Vec<BucketSpan>, ChunkError> {
     Ok(spans)
 }
 
-/// Takes a number of things, of which each takes a bit or more.
+/// Reads a number of items, each of which takes at least one bit.
 fn take_len(src: &mut BitReader<'_>) -> Result<usize, ChunkError> {
     let len = src.take_varbit_unsigned()?;
     if len > src.n_left() as u64 {
-        return Err(ChunkError::Cut);
+        return Err(ChunkError::Truncated);
     }
     if len > HISTOGRAM_BUCKETS_MAX as u64 {
         return Err(ChunkError::TooLarge);

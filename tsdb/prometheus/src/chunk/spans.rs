@@ -1,11 +1,11 @@
-//! Buckets of two histograms compared and brought together: spans say which buckets there are, counts go with them.
+//! Compares and unites the buckets of histograms, which spans describe.
 //!
-//! Source: Prometheus `tsdb/chunkenc/histogram_meta.go`. Spans of invalid histograms, which go back, give nonsense, but
-//! never more buckets than the two have together.
+//! Source: Prometheus `tsdb/chunkenc/histogram_meta.go`. Spans of invalid histograms, which overlap, give meaningless
+//! results, but never more buckets than both inputs have together.
 
 use varve_tsdb::histogram::BucketSpan;
 
-/// Goes through the indices of the buckets of spans.
+/// Iterates over the bucket indexes of spans.
 #[derive(Debug)]
 struct Indices<'a> {
     spans: std::slice::Iter<'a, BucketSpan>,
@@ -34,17 +34,17 @@ impl Iterator for Indices<'_> {
     }
 }
 
-/// Which buckets a run of histograms and the one behind it have in common.
+/// How the buckets of a histogram differ from those of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Difference {
-    /// There are buckets that the run does not have.
+    /// The histogram has buckets that the chunk does not have.
     pub(super) is_new: bool,
-    /// There are buckets that only the run has.
+    /// The chunk has buckets that the histogram does not have.
     pub(super) is_missing: bool,
 }
 
-/// Compares the buckets of a run and their last counts with those of the histogram behind it; `None` if a count fell or
-/// a bucket that was in use is gone: the counters were reset.
+/// Compares the buckets and last counts of a chunk with those of the next histogram. Returns `None` for a counter
+/// reset: a count decreased, or a bucket with a count is gone.
 pub(super) fn compare<V: Copy + Default + PartialOrd>(
     (spans, counts): (&[BucketSpan], &[V]),
     (later_spans, later_counts): (&[BucketSpan], &[V]),
@@ -74,7 +74,7 @@ pub(super) fn compare<V: Copy + Default + PartialOrd>(
     Some(difference)
 }
 
-/// Compares the buckets alone.
+/// Compares buckets without their counts.
 pub(super) fn compare_spans(spans: &[BucketSpan], later: &[BucketSpan]) -> Difference {
     if spans == later {
         return Difference { is_new: false, is_missing: false };
@@ -83,7 +83,7 @@ pub(super) fn compare_spans(spans: &[BucketSpan], later: &[BucketSpan]) -> Diffe
     Difference { is_new: all > Indices::of(spans).count(), is_missing: all > Indices::of(later).count() }
 }
 
-/// Returns the buckets that one of the two has, in as few spans as possible.
+/// Returns the union of two sets of buckets, in as few spans as possible.
 pub(super) fn union(a: &[BucketSpan], b: &[BucketSpan]) -> Vec<BucketSpan> {
     let (mut ours, mut theirs) = (Indices::of(a).peekable(), Indices::of(b).peekable());
     let mut spans: Vec<BucketSpan> = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn union(a: &[BucketSpan], b: &[BucketSpan]) -> Vec<BucketSpan> {
         match spans.last_mut() {
             Some(last) if index == end => last.length += 1,
             _ => {
-                // What lies between two buckets of the union lay between two of one side: it fits as it did there.
+                // The gap is no larger than a gap in one of the inputs, so it fits.
                 let offset = i32::try_from(index - end).unwrap_or(i32::MAX);
                 spans.push(BucketSpan { offset, length: 1 });
             }
@@ -104,7 +104,7 @@ pub(super) fn union(a: &[BucketSpan], b: &[BucketSpan]) -> Vec<BucketSpan> {
     spans
 }
 
-/// Returns the counts of the buckets `to`, 0 for those that are not among the buckets `from`.
+/// Returns the counts for the buckets `to`, 0 for those that `from` does not have.
 pub(super) fn spread<V: Copy + Default>(from: &[BucketSpan], counts: &[V], to: &[BucketSpan]) -> Vec<V> {
     // Fast path: the same buckets.
     if from == to {
@@ -130,7 +130,7 @@ pub(super) fn first(spans: &[BucketSpan], n: usize) -> Vec<BucketSpan> {
     taken
 }
 
-/// Counts the buckets.
+/// Returns the number of buckets.
 pub(super) fn count(spans: &[BucketSpan]) -> u64 {
     spans.iter().map(|span| u64::from(span.length)).sum()
 }

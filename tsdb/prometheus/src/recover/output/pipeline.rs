@@ -1,21 +1,20 @@
-//! Pieces of work that are made in any order, on all threads of a pool, and written in their own order.
+//! An ordered parallel pipeline: items are produced in any order on all threads, and consumed in order.
 //!
-//! There is no step at which all threads have to wait for the slowest one. Who made the piece that is written next writes it,
-//! and those behind it that are there already; the others make more meanwhile. They wait only if too many pieces would be
-//! made and not written.
+//! There is no barrier. The thread that produced the next item consumes it, with all that follow and are ready; the
+//! others keep producing. They wait only if too many items are produced and not consumed.
 //!
-//! Threads: one writes at a time, and has what it writes with to itself.
+//! Threads: one at a time consumes, with exclusive access to the consumer.
 
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use varve_tsdb::{Error, Result};
 
-/// Makes pieces `0..len` on the threads of the current pool and writes them in order; at most `ahead` are made, or being
-/// made, and not written.
+/// Produces items `0..len` on the current thread pool and consumes them in order. At most `ahead` items are in
+/// production or waiting.
 ///
 /// # Errors
-/// The first one of `make` or `write`; no further piece is written then.
-pub(super) fn in_order<T: Send>(
+/// The first error of `make` or `write`; nothing is consumed after it.
+pub(crate) fn produce_in_order<T: Send>(
     len: usize,
     ahead: usize,
     make: impl Fn(usize) -> Result<T> + Sync,
@@ -23,46 +22,46 @@ pub(super) fn in_order<T: Send>(
 ) -> Result<()> {
     assert!(ahead > 0, "without room for a piece none is made");
     let state = State { next: 0, n_written: 0, made: HashMap::new(), write: Some(write), end: None };
-    let line = Line { len, ahead, state: Mutex::new(state), moved: Condvar::new() };
+    let pipeline = Pipeline { len, ahead, state: Mutex::new(state), progressed: Condvar::new() };
     rayon::scope(|scope| {
         for _ in 0..rayon::current_num_threads() {
-            scope.spawn(|_| line.work(&make));
+            scope.spawn(|_| pipeline.work(&make));
         }
     });
-    match line.state.into_inner().end {
+    match pipeline.state.into_inner().end {
         Some(End::Failed(error)) => Err(error),
-        // A thread that panics ends the scope with its panic.
+        // A panic of a thread propagates through the scope.
         Some(End::Panicked) | None => Ok(()),
     }
 }
 
-/// The pieces between those who make them and those who write them.
-struct Line<T, W> {
+/// Items between production and consumption.
+struct Pipeline<T, W> {
     len: usize,
     ahead: usize,
     state: Mutex<State<T, W>>,
-    /// A piece was written, or no more will be.
-    moved: Condvar,
+    /// Notified when an item is consumed, or the pipeline ends.
+    progressed: Condvar,
 }
 
 struct State<T, W> {
-    /// The piece that is made next, and how many are written.
+    /// The next item to produce, and the number of consumed items.
     next: usize,
     n_written: usize,
-    /// Pieces that wait for those before them.
+    /// Items that wait for an earlier one.
     made: HashMap<usize, T>,
-    /// Who writes takes it, and puts it back.
+    /// The consumer, taken out while it runs.
     write: Option<W>,
     end: Option<End>,
 }
 
-/// Why no more pieces are made.
+/// Why the pipeline ended early.
 enum End {
     Failed(Error),
     Panicked,
 }
 
-impl<T, W: FnMut(T) -> Result<()>> Line<T, W> {
+impl<T, W: FnMut(T) -> Result<()>> Pipeline<T, W> {
     fn work(&self, make: &impl Fn(usize) -> Result<T>) {
         let _ends_others = OnPanic(self);
         while let Some(piece) = self.take() {
@@ -73,7 +72,7 @@ impl<T, W: FnMut(T) -> Result<()>> Line<T, W> {
         }
     }
 
-    /// Returns the piece to be made next, once there is room for it.
+    /// Returns the next item to produce, once there is room for it.
     fn take(&self) -> Option<usize> {
         let mut state = self.state.lock();
         while state.end.is_none() && state.next < self.len {
@@ -81,12 +80,12 @@ impl<T, W: FnMut(T) -> Result<()>> Line<T, W> {
                 state.next += 1;
                 return Some(state.next - 1);
             }
-            self.moved.wait(&mut state);
+            self.progressed.wait(&mut state);
         }
         None
     }
 
-    /// Gives a piece to the one who writes, and is that one if there is none.
+    /// Adds an item, and consumes the items that are ready unless another thread does.
     fn put(&self, piece: usize, made: T) {
         let mut state = self.state.lock();
         state.made.insert(piece, made);
@@ -98,19 +97,19 @@ impl<T, W: FnMut(T) -> Result<()>> Line<T, W> {
                 Ok(()) => state.n_written += 1,
                 Err(error) => self.end(&mut state, End::Failed(error)),
             }
-            self.moved.notify_all();
+            self.progressed.notify_all();
         }
         state.write = Some(write);
     }
 
     fn end(&self, state: &mut State<T, W>, end: End) {
         state.end.get_or_insert(end);
-        self.moved.notify_all();
+        self.progressed.notify_all();
     }
 }
 
-/// Ends the others when a thread panics: they would wait for its piece.
-struct OnPanic<'a, T, W: FnMut(T) -> Result<()>>(&'a Line<T, W>);
+/// Ends the pipeline if a thread panics: the others would wait for its item.
+struct OnPanic<'a, T, W: FnMut(T) -> Result<()>>(&'a Pipeline<T, W>);
 
 impl<T, W: FnMut(T) -> Result<()>> Drop for OnPanic<'_, T, W> {
     fn drop(&mut self) {
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_written_in_order_and_few_wait() {
+    fn items_are_consumed_in_order_and_few_wait() {
         for n_threads in [1, 2, 5] {
             for ahead in [1, 3, 64] {
                 let (made, n_written, most) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -154,7 +153,7 @@ mod tests {
                     n_written.fetch_add(1, Ordering::SeqCst);
                     Ok(())
                 };
-                on_threads(n_threads, || in_order(LEN, ahead, make, write)).unwrap();
+                on_threads(n_threads, || produce_in_order(LEN, ahead, make, write)).unwrap();
                 assert!(written.into_iter().eq(0..LEN), "{n_threads} threads, {ahead} ahead");
                 assert!(most.into_inner() <= ahead, "{n_threads} threads, {ahead} ahead");
             }
@@ -162,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_behind_an_error() {
+    fn nothing_is_consumed_after_an_error() {
         let fails_at = |at: usize| move |piece: usize| if piece == at { Err(limit()) } else { Ok(piece) };
         for (make_at, write_at) in [(100, LEN), (LEN, 100)] {
             let (mut n_written, write) = (0, fails_at(write_at));
             let write = |piece| write(piece).map(|_| n_written += 1);
-            let result = on_threads(3, || in_order(LEN, 8, fails_at(make_at), write));
+            let result = on_threads(3, || produce_in_order(LEN, 8, fails_at(make_at), write));
             assert!(matches!(result, Err(Error::Limit { .. })));
             assert!(n_written <= 100);
         }
@@ -176,7 +175,7 @@ mod tests {
     #[test]
     fn a_panic_ends_all_threads() {
         let make = |piece| if piece == 50 { panic!("as the test wants it") } else { Ok(piece) };
-        let run = || on_threads(3, || in_order(LEN, 4, make, |_| Ok(())));
+        let run = || on_threads(3, || produce_in_order(LEN, 4, make, |_| Ok(())));
         assert!(std::panic::catch_unwind(run).is_err());
     }
 }

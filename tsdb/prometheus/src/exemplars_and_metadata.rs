@@ -1,0 +1,188 @@
+//! Reads exemplars and metadata from a WAL; blocks do not store them.
+//!
+//! Used by the import. The WAL has metadata per series, the store per metric family: its name is the metric name
+//! without the suffix of its type.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::path::Path;
+
+use varve_tsdb::exemplars::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::labels::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, METRIC_NAME, Metadata};
+use varve_tsdb::{Labels, Result};
+
+use super::inspect::for_each_record;
+use super::wal::{RecordContent, RefExemplar, RefMetadata, SeriesDefinition};
+
+/// Exemplars and metadata of a WAL.
+#[derive(Debug, Clone, Default)]
+pub struct ExemplarsAndMetadata {
+    /// The newest exemplars with the labels of their series, in WAL order.
+    pub exemplars: Vec<(Labels, Exemplar)>,
+    /// The newest metadata of each metric family.
+    pub metadata: BTreeMap<String, Metadata>,
+    /// Number of skipped exemplars: too old for the limit, of unknown series, or with invalid labels.
+    pub n_exemplars_skipped: u64,
+    /// Number of skipped metadata entries: of unknown series, too large, or of too many families.
+    pub n_metadata_skipped: u64,
+}
+
+/// An exemplar whose series is not resolved yet.
+struct PendingExemplar {
+    series: u64,
+    exemplar: Exemplar,
+}
+
+/// Reads exemplars, at most the newest `exemplars_max`, and metadata from the WAL of a Prometheus data directory.
+/// Reads the WAL twice. Skips damage without a report, since recovery reports it.
+///
+/// # Errors
+/// [`Error::Io`](varve_tsdb::Error::Io) if a folder cannot be listed.
+pub fn read_exemplars_and_metadata(fs: &dyn Fs, dir: &Path, exemplars_max: usize) -> Result<ExemplarsAndMetadata> {
+    let (mut result, mut found, mut names) = (ExemplarsAndMetadata::default(), VecDeque::new(), Names::default());
+    for_each_record(fs, dir, &mut DamageReport::default(), &mut |_, _| {}, |record| {
+        match record.content() {
+            Some(RecordContent::Series(definitions)) => definitions.iter().for_each(|it| names.learn(it)),
+            Some(RecordContent::Metadata(metadata)) => metadata.iter().for_each(|it| result.add_metadata(it, &names)),
+            Some(RecordContent::Exemplars(exemplars)) => {
+                result.n_exemplars_skipped += add_exemplars(&exemplars, &mut found);
+            }
+            _ => {}
+        }
+        while found.len() > exemplars_max {
+            found.pop_front();
+            result.n_exemplars_skipped += 1;
+        }
+        Ok(())
+    })?;
+    let labels = labels_of(fs, dir, &found.iter().map(|it| it.series).collect())?;
+    for PendingExemplar { series, exemplar } in found {
+        match labels.get(&series) {
+            Some(labels) => result.exemplars.push((labels.clone(), exemplar)),
+            None => result.n_exemplars_skipped += 1,
+        }
+    }
+    Ok(result)
+}
+
+/// Metric names of series, interned.
+#[derive(Default)]
+struct Names {
+    strings: Vec<String>,
+    indexes: HashMap<String, u32>,
+    by_series: HashMap<u64, u32>,
+}
+
+impl Names {
+    fn learn(&mut self, definition: &SeriesDefinition<'_>) {
+        let Some((_, name)) = definition.labels().find(|(name, _)| *name == METRIC_NAME) else { return };
+        let index = self.indexes.get(name).copied().or_else(|| {
+            let index = u32::try_from(self.strings.len()).ok()?;
+            self.strings.push(name.to_owned());
+            self.indexes.insert(name.to_owned(), index);
+            Some(index)
+        });
+        self.by_series.extend(index.map(|index| (definition.series, index)));
+    }
+
+    fn get(&self, series: u64) -> Option<&str> {
+        self.by_series.get(&series).map(|&index| self.strings[index as usize].as_str())
+    }
+}
+
+impl ExemplarsAndMetadata {
+    fn add_metadata(&mut self, it: &RefMetadata<'_>, names: &Names) {
+        let kind = it.type_name();
+        let Some(family) = names.get(it.series).map(|name| family(name, kind)) else {
+            self.n_metadata_skipped += 1;
+            return;
+        };
+        let is_full = self.metadata.len() >= METADATA_FAMILIES_MAX && !self.metadata.contains_key(family);
+        if is_full || family.len() + kind.len() + it.help.len() + it.unit.len() > METADATA_SIZE_MAX {
+            self.n_metadata_skipped += 1;
+            return;
+        }
+        let metadata = Metadata { kind: kind.to_owned(), help: it.help.to_owned(), unit: it.unit.to_owned() };
+        self.metadata.insert(family.to_owned(), metadata);
+    }
+}
+
+/// Adds the exemplars of a record; returns the number of invalid ones.
+fn add_exemplars(exemplars: &[RefExemplar<'_>], dst: &mut VecDeque<PendingExemplar>) -> u64 {
+    let mut n_bad = 0;
+    for it in exemplars {
+        let len: usize = it.labels.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum();
+        match Labels::from_pairs(it.labels.iter().copied()) {
+            Ok(labels) if len <= EXEMPLAR_LABELS_LEN_MAX => {
+                let exemplar = Exemplar { labels, value: it.value, timestamp_ms: it.timestamp_ms };
+                dst.push_back(PendingExemplar { series: it.series, exemplar });
+            }
+            _ => n_bad += 1,
+        }
+    }
+    n_bad
+}
+
+/// Finds the labels of some series.
+fn labels_of(fs: &dyn Fs, dir: &Path, wanted: &HashSet<u64>) -> Result<HashMap<u64, Labels>> {
+    let mut labels = HashMap::new();
+    if wanted.is_empty() {
+        return Ok(labels);
+    }
+    for_each_record(fs, dir, &mut DamageReport::default(), &mut |_, _| {}, |record| {
+        if let Some(RecordContent::Series(definitions)) = record.content() {
+            let wanted = definitions.iter().filter(|it| wanted.contains(&it.series));
+            labels.extend(wanted.filter_map(|it| Some((it.series, Labels::from_pairs(it.labels()).ok()?))));
+        }
+        Ok(())
+    })?;
+    Ok(labels)
+}
+
+/// Returns the family of a metric.
+fn family<'a>(name: &'a str, kind: &str) -> &'a str {
+    let suffixes: &[&str] = match kind {
+        "histogram" | "gaugehistogram" => &["_bucket", "_count", "_sum", "_gcount", "_gsum"],
+        "summary" => &["_count", "_sum"],
+        _ => &[],
+    };
+    suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_tsdb::fs::RealFs;
+
+    #[test]
+    fn the_recorded_log_has_exemplars_and_metadata() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/prometheus-data/mixed");
+        if !dir.is_dir() {
+            return;
+        }
+        let all = read_exemplars_and_metadata(&RealFs, &dir, usize::MAX).unwrap();
+        assert!(!all.exemplars.is_empty() && all.n_exemplars_skipped == 0 && all.n_metadata_skipped == 0);
+        let some = read_exemplars_and_metadata(&RealFs, &dir, 3).unwrap();
+        assert_eq!((some.exemplars.len() as u64 + some.n_exemplars_skipped), all.exemplars.len() as u64);
+        let of = |it: &(Labels, Exemplar)| (it.0.clone(), it.1.timestamp_ms);
+        let newest: Vec<_> = all.exemplars.iter().skip(all.exemplars.len() - 3).map(of).collect();
+        assert_eq!(some.exemplars.iter().map(of).collect::<Vec<_>>(), newest);
+        let duration = &all.metadata["prometheus_http_request_duration_seconds"];
+        assert_eq!(duration.kind, "histogram");
+        assert!(!duration.help.is_empty());
+    }
+
+    #[test]
+    fn families_have_no_type_suffix() {
+        for (name, kind, expect) in [
+            ("a_bucket", "histogram", "a"),
+            ("a_bucket", "counter", "a_bucket"),
+            ("a_sum", "summary", "a"),
+            ("a_total", "counter", "a_total"),
+            ("a", "histogram", "a"),
+        ] {
+            assert_eq!(family(name, kind), expect, "{name} {kind}");
+        }
+    }
+}

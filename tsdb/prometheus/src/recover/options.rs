@@ -1,0 +1,26 @@
+//! Options of a recovery.
+
+use crate::chunk::StartTimestamps;
+
+/// Maximum number of threads.
+pub const CONCURRENCY_MAX: usize = 256;
+
+/// Options of a recovery.
+#[derive(Debug, Clone)]
+pub struct RecoverOptions {
+    /// Target for the memory in use, in bytes.
+    pub memory_bytes: usize,
+    /// Number of threads, 1 to [`CONCURRENCY_MAX`].
+    pub concurrency: usize,
+    /// Whether chunks keep start timestamps.
+    pub start_timestamps: StartTimestamps,
+    /// External labels for the Thanos section of `meta.json`.
+    pub external_labels: Vec<(String, String)>,
+}
+
+impl Default for RecoverOptions {
+    fn default() -> Self {
+        let (memory_bytes, start_timestamps) = (1 << 30, StartTimestamps::Drop);
+        Self { memory_bytes, concurrency: 1, start_timestamps, external_labels: Vec::new() }
+    }
+}

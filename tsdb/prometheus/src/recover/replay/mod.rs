@@ -1,0 +1,182 @@
+//! Replays WAL and WBL into chunks of series. A pipeline of three batches: one is applied to the shards, the series
+//! of the next are resolved, the one after it is read.
+
+pub(super) mod record_reader;
+mod resolve;
+pub(super) mod route;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use record_reader::{BATCH_SIZE, Record, RecordReader};
+use resolve::{ResolvedBatch, Resolver};
+use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::damage::DamageKind;
+use varve_tsdb::{Result, SampleColumns};
+
+use super::input::Input;
+use super::options::RecoverOptions;
+use super::output;
+use super::replayed::Replayed;
+use super::report::{Phase, Progress, Report};
+use super::shard::{SERIES_SIZE, Shard, ShardLayout, SpillDir, Value};
+use super::unknown_series::{UNKNOWN_SAMPLES, UnknownSample, UnknownSeriesFile};
+use crate::chunk;
+use crate::head_chunks::HeadChunk;
+
+/// Minimum memory for chunks, fixed and per series. With less, every sample would be spilled by itself.
+const CHUNKS_SIZE_MIN: usize = 1 << 20;
+const CHUNKS_SIZE_PER_SERIES_MIN: usize = 128;
+/// Memory of a batch (compressed, decoded and routed) per decoded byte: two batches at once, plus pooled buffers.
+const BATCH_FACTOR: usize = 12;
+/// Shards per thread, so that all threads finish at about the same time.
+const SHARDS_PER_WORKER: usize = 4;
+
+/// Replays all segments.
+#[expect(clippy::too_many_arguments, reason = "one caller")]
+pub(crate) fn replay(
+    fs: &Arc<dyn Fs>,
+    input: Input,
+    out: &Path,
+    options: &RecoverOptions,
+    pool: &ThreadPool,
+    scratch: &SpillDir,
+    report: &mut Report,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Replayed> {
+    let mut reader = RecordReader::new(Arc::clone(fs), input.segments.clone());
+    let mut replay = Replay::new(fs, input, out, options, scratch)?;
+    let mut batch = pool.install(|| reader.next_batch());
+    while let Some(current) = batch {
+        let done = current.done;
+        let next = pool.install(|| replay.step(&current.records, || reader.next_batch(), report, options))?;
+        reader.recycle(current);
+        batch = next;
+        let n_samples = replay.shards.iter().map(|shard| shard.n_appended + shard.n_out_of_order).sum();
+        progress(Progress { phase: Phase::Read, done, total: reader.total(), n_samples });
+    }
+    pool.install(|| replay.step(&[], || (), report, options))?;
+    report.read_size = reader.done();
+    report.damage.append(reader.damage);
+    pool.install(|| replay.finish(report))
+}
+
+/// A replay in progress.
+struct Replay {
+    input: Input,
+    resolver: Resolver,
+    shards: Vec<Shard>,
+    layout: ShardLayout,
+    unknown: UnknownSeriesFile,
+    /// The resolved batch that is applied next, and the buffers for the batch after it, which are reused.
+    found: ResolvedBatch,
+    spare: ResolvedBatch,
+}
+
+impl Replay {
+    fn new(fs: &Arc<dyn Fs>, input: Input, out: &Path, options: &RecoverOptions, scratch: &SpillDir) -> Result<Self> {
+        let layout = ShardLayout::at_least(options.concurrency * SHARDS_PER_WORKER);
+        let shards = (0..layout.len()).map(|idx| Shard::new(scratch.file(idx), options.start_timestamps)).collect();
+        let unknown = UnknownSeriesFile::create(fs, &out.join(UNKNOWN_SAMPLES))?;
+        let (found, spare) = (ResolvedBatch::default(), ResolvedBatch::default());
+        Ok(Self { input, resolver: Resolver::new(layout), shards, layout, unknown, found, spare })
+    }
+
+    /// Resolves the series of a batch, while the batch before is applied and `next` runs.
+    ///
+    /// One thread creates series; all work that does not depend on it is left to the others.
+    fn step<T: Send>(
+        &mut self,
+        records: &[Record],
+        next: impl FnOnce() -> T + Send,
+        report: &mut Report,
+        options: &RecoverOptions,
+    ) -> Result<T> {
+        let Self { input, resolver, shards, layout, found, spare, .. } = self;
+        let definitions = resolver.read_all(records);
+        let apply_and_next = || rayon::join(|| found.apply(shards, *layout, input.head()), next).1;
+        let ((), next) = rayon::join(|| resolver.find(records, definitions, input, spare), apply_and_next);
+        self.note(report)?;
+        std::mem::swap(&mut self.found, &mut self.spare);
+        self.spill(options)?;
+        Ok(next)
+    }
+
+    /// Adds the counts and damage of the applied batch to the report.
+    fn note(&mut self, report: &mut Report) -> Result<()> {
+        report.records.append(&std::mem::take(&mut self.found.records));
+        report.n_tombstones += std::mem::take(&mut self.found.n_tombstones);
+        report.damage.append(std::mem::take(&mut self.found.damage));
+        for routed in &mut self.found.routed {
+            report.n_covered += routed.n_covered;
+            report.n_unknown_schema += routed.n_unknown_schema;
+            report.n_exemplars += routed.n_exemplars;
+            report.n_metadata += routed.n_metadata;
+            report.damage.append(std::mem::take(&mut routed.damage));
+            routed.unknown.iter().try_for_each(|sample| self.unknown.push(sample, report))?;
+        }
+        Ok(())
+    }
+
+    /// Spills chunks to files if they exceed the memory budget, either now or while blocks are written.
+    fn spill(&mut self, options: &RecoverOptions) -> Result<()> {
+        let table = &self.resolver.table;
+        let n_series = table.len();
+        let fixed = table.size()
+            + n_series * SERIES_SIZE
+            + self.input.head_chunks.len() * size_of::<HeadChunk>()
+            + (BATCH_SIZE * BATCH_FACTOR).max(output::memory(table, options.concurrency));
+        let least = CHUNKS_SIZE_MIN + n_series * CHUNKS_SIZE_PER_SERIES_MIN;
+        let budget = options.memory_bytes.saturating_sub(fixed).max(least);
+        if self.shards.iter().map(Shard::memory).sum::<usize>() <= budget {
+            return Ok(());
+        }
+        self.shards.par_iter_mut().try_for_each(Shard::spill)
+    }
+
+    fn finish(mut self, report: &mut Report) -> Result<Replayed> {
+        let head = self.input.head();
+        self.shards.par_iter_mut().for_each(|shard| shard.finish(head));
+        self.write_unknown_chunks(report)?;
+        for shard in &self.shards {
+            report.n_samples += shard.n_appended;
+            report.n_out_of_order += shard.n_out_of_order;
+            report.n_not_newer += shard.n_not_newer;
+            report.spilled_size += shard.spilled_size();
+        }
+        let Self { input, resolver: Resolver { mut table, tombstones, .. }, shards, layout, unknown, .. } = self;
+        report.n_series = table.len() as u64;
+        table.close();
+        unknown.finish()?;
+        let Input { head, head_chunks, min_valid_ms, .. } = input;
+        Ok(Replayed { table, shards, layout, tombstones, head, head_chunks, min_valid_ms })
+    }
+
+    /// Writes the samples of head chunks without a definition to the file of unknown series.
+    fn write_unknown_chunks(&mut self, report: &mut Report) -> Result<()> {
+        let (mut bytes, mut columns) = (Vec::new(), SampleColumns::default());
+        for chunk in &self.input.head_chunks {
+            let is_covered = !chunk.is_out_of_order && chunk.max_ms < self.input.min_valid_ms;
+            if is_covered || self.resolver.table.find(chunk.series).is_some() {
+                continue;
+            }
+            self.input.head.read(chunk, &mut bytes)?;
+            columns.clear();
+            if let Err(error) = chunk::decode(chunk.encoding, &bytes, &mut columns) {
+                let path = self.input.head.path(chunk);
+                report.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, error.to_string());
+            }
+            for (idx, sample) in columns.iter().enumerate() {
+                let value = match columns.histogram(idx) {
+                    Some(histogram) => Value::Histogram(Arc::clone(histogram)),
+                    None => Value::Float(sample.value),
+                };
+                let unknown = UnknownSample { series: chunk.series, timestamp_ms: sample.timestamp_ms, value };
+                self.unknown.push(&unknown, report)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,29 @@
+//! The result of a replay, from which blocks are written.
+
+use hashbrown::HashMap;
+use varve_tsdb::TimeRange;
+
+use super::series::{SeriesIdx, SeriesTable};
+use super::shard::{Shard, ShardLayout};
+use crate::head_chunks::{HeadChunk, HeadChunkFiles};
+
+/// The result of a replay.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) table: SeriesTable,
+    pub(crate) shards: Vec<Shard>,
+    pub(super) layout: ShardLayout,
+    pub(crate) tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
+    pub(crate) head: HeadChunkFiles,
+    pub(crate) head_chunks: Vec<HeadChunk>,
+    pub(crate) min_valid_ms: i64,
+}
+
+impl Replayed {
+    /// Returns the shard of a series and its slot there.
+    #[inline]
+    pub(crate) fn locate(&self, series: SeriesIdx) -> (&Shard, u32) {
+        let (shard, slot) = self.layout.locate(series);
+        (&self.shards[shard], slot)
+    }
+}

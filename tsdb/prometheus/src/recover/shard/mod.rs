@@ -1,0 +1,526 @@
+//! A share of the series with their chunks: open, finished and out-of-order.
+//!
+//! Invariants
+//! 1. No chunk crosses a boundary of [`WINDOW_MS`](super::WINDOW_MS), except for head chunks and out-of-order chunks.
+//! 2. In-order samples of a series ascend in time, including those of its head chunks.
+//! 3. A spill changes no sample: chunks that end because of it are marked as split.
+//!
+//! Threads: one thread at a time changes a shard.
+
+mod chunk_log;
+mod layout;
+pub(super) mod spill;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use varve_tsdb::collections::Column;
+use varve_tsdb::histogram::Histogram;
+use varve_tsdb::{Result, Sample, TimeRange};
+
+use chunk_log::{ChunkBytes, ChunkEntry, ChunkLog, ChunkRef};
+pub(super) use layout::ShardLayout;
+pub use spill::SPILL_DIR;
+pub(super) use spill::SpillDir;
+use spill::SpillFile;
+
+use super::windows::{WindowSet, Windows, range_of, window_of};
+use crate::chunk::{Chunk, Encoder, Encoding, OpenChunk, OpenChunks, StartTimestamps};
+use crate::head_chunks::{HeadChunk, HeadChunkFiles};
+
+/// A float for a series, or the index of something rarer. Small, because millions are in memory at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RoutedSample {
+    /// Bits of the value, or the index of an [`Extra`].
+    pub(crate) bits: u64,
+    /// Slot of the series in the shard.
+    pub(crate) slot: u32,
+    /// Milliseconds after [`ShardBatch::base_ms`], or [`EXTRA`].
+    pub(crate) offset_ms: u32,
+}
+
+/// Marks a sample that is an [`Extra`].
+pub(crate) const EXTRA: u32 = u32::MAX;
+
+/// What does not fit a [`RoutedSample`].
+#[derive(Debug, Clone)]
+pub(crate) enum Extra {
+    /// Everything logged of the series so far is in a block.
+    Evict,
+    Sample(FullSample),
+}
+
+/// A sample with all of its fields.
+#[derive(Debug, Clone)]
+pub(crate) struct FullSample {
+    pub(crate) timestamp_ms: i64,
+    pub(crate) start_ms: i64,
+    pub(crate) value: Value,
+}
+
+/// Samples of a shard, in log order.
+#[derive(Debug)]
+pub(crate) struct ShardBatch<'a> {
+    pub(crate) items: &'a [RoutedSample],
+    pub(crate) extras: &'a [Extra],
+    pub(crate) base_ms: i64,
+    pub(crate) is_out_of_order: bool,
+}
+
+/// Value of a sample.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Float(f64),
+    Histogram(Arc<Histogram>),
+}
+
+/// The head chunks of all series, and the timestamp from which they are valid.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeadChunkList<'a> {
+    pub(crate) chunks: &'a [HeadChunk],
+    pub(crate) min_valid_ms: i64,
+}
+
+/// State of one series.
+#[derive(Debug)]
+struct SeriesState {
+    /// Timestamp of the last in-order sample, and the open chunk if it is of floats without start timestamps.
+    open: OpenChunk,
+    /// The last finished chunk.
+    last: ChunkRef,
+    windows: WindowSet,
+    /// The open chunk is in [`Shard::encoders`].
+    has_encoder: bool,
+    /// Head chunks have not been reached yet.
+    has_head_chunks: bool,
+}
+
+impl SeriesState {
+    const NEW: Self = Self {
+        open: OpenChunk::after(i64::MIN),
+        last: ChunkRef::NONE,
+        windows: WindowSet::EMPTY,
+        has_encoder: false,
+        has_head_chunks: false,
+    };
+}
+
+/// A chunk of a series, without its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundChunk {
+    pub(crate) min_ms: i64,
+    pub(crate) max_ms: i64,
+    pub(crate) n_samples: u32,
+    pub(crate) encoding: Encoding,
+    pub(crate) is_out_of_order: bool,
+    pub(crate) is_split: bool,
+    pub(crate) place: ChunkPlace,
+}
+
+/// Where the bytes of a chunk are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChunkPlace {
+    /// In an open chunk; the timestamp of its first sample is known once it is read.
+    Open,
+    Finished(ChunkRef),
+    /// In a head chunk file; index in the list of head chunks.
+    Head(u32),
+}
+
+/// A share of the series.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    states: Column<SeriesState>,
+    open: OpenChunks,
+    finished: ChunkLog,
+    /// Open chunks of histograms and of samples with start timestamps, by slot.
+    encoders: HashMap<u32, Box<Encoder>>,
+    out_of_order: HashMap<u32, Vec<FullSample>>,
+    out_of_order_size: usize,
+    /// By slot, the head chunks that have not been reached yet; empty if there are no head chunks.
+    head: Vec<Range<u32>>,
+    start_timestamps: StartTimestamps,
+    pub(crate) windows: Windows,
+    /// Timestamp of the newest out-of-order sample.
+    newest_out_of_order_ms: i64,
+    pub(crate) n_appended: u64,
+    pub(crate) n_out_of_order: u64,
+    pub(crate) n_not_newer: u64,
+}
+
+/// Number of samples whose series are loaded into the CPU cache together.
+const PREFETCH_LEN: usize = 64;
+/// Estimated size of an out-of-order sample in its collections, without its histogram.
+const OUT_OF_ORDER_SIZE: usize = 2 * size_of::<FullSample>();
+/// Estimated size of an entry of [`Shard::encoders`].
+const OTHER_SIZE: usize = 2048;
+/// Size of a series without its chunks.
+pub(crate) const SERIES_SIZE: usize = size_of::<SeriesState>() + size_of::<Range<u32>>();
+
+impl Shard {
+    pub(crate) fn new(file: SpillFile, start_timestamps: StartTimestamps) -> Self {
+        Self {
+            states: Column::default(),
+            open: OpenChunks::default(),
+            finished: ChunkLog::new(file),
+            encoders: HashMap::new(),
+            out_of_order: HashMap::new(),
+            out_of_order_size: 0,
+            head: Vec::new(),
+            start_timestamps,
+            windows: Windows::default(),
+            newest_out_of_order_ms: i64::MIN,
+            n_appended: 0,
+            n_out_of_order: 0,
+            n_not_newer: 0,
+        }
+    }
+
+    /// Extends the shard to `n_series` series.
+    pub(crate) fn grow(&mut self, n_series: usize) {
+        while self.states.len() < n_series {
+            self.states.push(SeriesState::NEW);
+        }
+    }
+
+    /// Returns the number of bytes that [`Shard::spill`] would free.
+    pub(crate) fn memory(&self) -> usize {
+        self.open.size() + self.finished.memory() + self.encoders.len() * OTHER_SIZE + self.out_of_order_size
+    }
+
+    /// Returns the number of spilled bytes.
+    pub(crate) fn spilled_size(&self) -> u64 {
+        self.finished.spilled_size()
+    }
+
+    /// Returns the timestamp of the newest sample.
+    pub(crate) fn newest_ms(&self) -> i64 {
+        self.states.iter().map(|state| state.open.last_ms()).max().unwrap_or(i64::MIN).max(self.newest_out_of_order_ms)
+    }
+
+    /// Applies samples to their series.
+    pub(crate) fn apply(&mut self, share: &ShardBatch<'_>, head: HeadChunkList<'_>) {
+        for items in share.items.chunks(PREFETCH_LEN) {
+            // Loads the series into the CPU cache at once, instead of waiting for one after the other.
+            let prefetch = |sum, item: &RoutedSample| sum ^ self.states[item.slot as usize].open.last_ms();
+            std::hint::black_box(items.iter().fold(0, prefetch));
+            self.apply_some(items, share, head);
+        }
+    }
+
+    fn apply_some(&mut self, items: &[RoutedSample], share: &ShardBatch<'_>, head: HeadChunkList<'_>) {
+        // Consecutive samples mostly have the same window: compute it when it changes.
+        let mut window = TimeRange { start_ms: i64::MAX, end_ms: i64::MIN };
+        for item in items {
+            let timestamp_ms = share.base_ms.wrapping_add(i64::from(item.offset_ms));
+            if !(window.start_ms..=window.end_ms).contains(&timestamp_ms) {
+                window = range_of(window_of(timestamp_ms));
+            }
+            let state = &mut self.states[item.slot as usize];
+            let last_ms = state.open.last_ms();
+            let is_simple = item.offset_ms != EXTRA && !(share.is_out_of_order || state.has_head_chunks);
+            // Fast path: a float for an open chunk of its window. A chunk with samples has no head chunks before it.
+            if is_simple && state.open.can_append() && timestamp_ms > last_ms && last_ms >= window.start_ms {
+                let sample = Sample { timestamp_ms, value: f64::from_bits(item.bits) };
+                state.open.push(&mut self.open, sample);
+                self.n_appended += 1;
+                continue;
+            }
+            // Fast path: a float that head chunks have already.
+            if is_simple && timestamp_ms <= last_ms {
+                self.n_not_newer += 1;
+                continue;
+            }
+            self.apply_slowly(item, share, head);
+        }
+    }
+
+    fn apply_slowly(&mut self, item: &RoutedSample, share: &ShardBatch<'_>, head: HeadChunkList<'_>) {
+        let &RoutedSample { bits, slot, offset_ms } = item;
+        let sample = match offset_ms {
+            EXTRA => match &share.extras[bits as usize] {
+                Extra::Evict => return self.evict(slot),
+                Extra::Sample(sample) => sample.clone(),
+            },
+            _ => {
+                let timestamp_ms = share.base_ms.wrapping_add(i64::from(offset_ms));
+                FullSample { timestamp_ms, start_ms: 0, value: Value::Float(f64::from_bits(bits)) }
+            }
+        };
+        if share.is_out_of_order {
+            self.n_out_of_order += 1;
+            return self.push_out_of_order(slot, sample);
+        }
+        match self.push(slot, sample, head) {
+            true => self.n_appended += 1,
+            false => self.n_not_newer += 1,
+        }
+    }
+
+    /// Appends an in-order sample; returns `false` if it is not newer than the last one.
+    fn push(&mut self, slot: u32, sample: FullSample, head: HeadChunkList<'_>) -> bool {
+        let FullSample { timestamp_ms, start_ms, value } = sample;
+        if self.states[slot as usize].has_head_chunks {
+            self.take_head_chunks(slot, timestamp_ms, head);
+        }
+        let state = &self.states[slot as usize];
+        let last_ms = state.open.last_ms();
+        if timestamp_ms <= last_ms {
+            return false;
+        }
+        let is_plain = matches!(value, Value::Float(_)) && self.start_timestamps == StartTimestamps::Drop;
+        let goes_on = match is_plain {
+            true => state.open.can_append(),
+            false => state.has_encoder,
+        };
+        if !goes_on || window_of(timestamp_ms) != window_of(last_ms) {
+            self.end(slot, false);
+        }
+        let state = &mut self.states[slot as usize];
+        self.windows.add(timestamp_ms, timestamp_ms, &mut state.windows);
+        match value {
+            Value::Float(value) if is_plain => state.open.push(&mut self.open, Sample { timestamp_ms, value }),
+            value => self.push_other(slot, timestamp_ms, start_ms, value),
+        }
+        true
+    }
+
+    fn push_other(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, value: Value) {
+        let state = &mut self.states[slot as usize];
+        state.has_encoder = true;
+        state.open.skip_to(timestamp_ms);
+        let encoder = self.encoders.entry(slot).or_insert_with(|| Box::new(Encoder::new(self.start_timestamps)));
+        match value {
+            Value::Float(value) => encoder.push(Sample { timestamp_ms, value }, start_ms),
+            Value::Histogram(histogram) => encoder.push_histogram(timestamp_ms, histogram, start_ms),
+        }
+        if encoder.has_finished() {
+            encoder.drain().for_each(|chunk| self.finished.append(&mut state.last, &entry_of(&chunk, false, false)));
+        }
+    }
+
+    fn push_out_of_order(&mut self, slot: u32, sample: FullSample) {
+        self.out_of_order_size +=
+            OUT_OF_ORDER_SIZE + if let Value::Histogram(it) = &sample.value { it.size() } else { 0 };
+        self.newest_out_of_order_ms = self.newest_out_of_order_ms.max(sample.timestamp_ms);
+        self.out_of_order.entry(slot).or_default().push(sample);
+    }
+
+    /// Adds the head chunks of another ref of a series. Out-of-order head chunks are appended at once.
+    pub(crate) fn add_head_chunks(&mut self, slot: u32, places: Range<usize>, head: HeadChunkList<'_>) {
+        if places.is_empty() {
+            return;
+        }
+        self.take_head_chunks(slot, i64::MAX, head);
+        for place in places.clone().filter(|&place| head.chunks[place].is_out_of_order) {
+            self.newest_out_of_order_ms = self.newest_out_of_order_ms.max(head.chunks[place].max_ms);
+            self.append_head_chunk(slot, place, head, true);
+        }
+        self.head.resize(self.states.len(), 0..0);
+        // Indexes have 32 bits everywhere: memory is exhausted before.
+        self.head[slot as usize] = places.start as u32..places.end as u32;
+        self.states[slot as usize].has_head_chunks = true;
+    }
+
+    /// Appends the head chunks of a series that begin at or before `until_ms`.
+    fn take_head_chunks(&mut self, slot: u32, until_ms: i64, head: HeadChunkList<'_>) {
+        while self.states[slot as usize].has_head_chunks {
+            let places = &mut self.head[slot as usize];
+            let Some(place) = places.next() else {
+                self.states[slot as usize].has_head_chunks = false;
+                return;
+            };
+            let chunk = &head.chunks[place as usize];
+            if !chunk.is_out_of_order && chunk.min_ms > until_ms {
+                places.start = place;
+                return;
+            }
+            // Out-of-order chunks have been appended; others may be covered by blocks.
+            if chunk.is_out_of_order || chunk.max_ms < head.min_valid_ms {
+                continue;
+            }
+            self.end(slot, false);
+            // One process does not write overlapping chunks, but their samples are kept.
+            let last_ms = self.states[slot as usize].open.last_ms();
+            self.append_head_chunk(slot, place as usize, head, chunk.min_ms <= last_ms);
+            self.states[slot as usize].open.skip_to(last_ms.max(chunk.max_ms));
+        }
+    }
+
+    fn append_head_chunk(&mut self, slot: u32, place: usize, head: HeadChunkList<'_>, is_out_of_order: bool) {
+        let HeadChunk { min_ms, max_ms, n_samples, encoding, .. } = head.chunks[place];
+        let bytes = ChunkBytes::Head(place as u32);
+        let state = &mut self.states[slot as usize];
+        self.windows.add(min_ms, max_ms, &mut state.windows);
+        let part = ChunkEntry { min_ms, max_ms, n_samples, encoding, is_out_of_order, is_split: false, bytes };
+        self.finished.append(&mut state.last, &part);
+    }
+
+    /// Drops everything: the series was moved to a block at this point of the log.
+    fn evict(&mut self, slot: u32) {
+        let state = &mut self.states[slot as usize];
+        state.open.clear(&mut self.open);
+        *state = SeriesState::NEW;
+        self.encoders.remove(&slot);
+        self.out_of_order.remove(&slot);
+    }
+
+    /// Finishes the open chunk of a series, if any.
+    fn end(&mut self, slot: u32, is_split: bool) {
+        let state = &mut self.states[slot as usize];
+        if state.open.n_samples() > 0 {
+            let (max_ms, n_samples, mut bytes) = (state.open.last_ms(), state.open.n_samples(), Vec::new());
+            let min_ms = state.open.copy_to(&self.open, &mut bytes);
+            state.open.clear(&mut self.open);
+            let (encoding, bytes) = (Encoding::Xor, ChunkBytes::Inline(&bytes));
+            let part = ChunkEntry { min_ms, max_ms, n_samples, encoding, is_out_of_order: false, is_split, bytes };
+            self.finished.append(&mut state.last, &part);
+        }
+        if std::mem::take(&mut state.has_encoder)
+            && let Some(mut encoder) = self.encoders.remove(&slot)
+        {
+            for chunk in encoder.finish() {
+                self.finished.append(&mut state.last, &entry_of(&chunk, false, is_split));
+            }
+        }
+    }
+
+    /// Encodes out-of-order samples into chunks. Of two with the same timestamp, the first one wins.
+    fn end_out_of_order(&mut self) {
+        for (slot, mut samples) in std::mem::take(&mut self.out_of_order) {
+            samples.sort_by_key(|sample| sample.timestamp_ms);
+            samples.dedup_by_key(|sample| sample.timestamp_ms);
+            let mut encoder = Encoder::new(self.start_timestamps);
+            for FullSample { timestamp_ms, start_ms, value } in samples {
+                match value {
+                    Value::Float(value) => encoder.push(Sample { timestamp_ms, value }, start_ms),
+                    Value::Histogram(histogram) => encoder.push_histogram(timestamp_ms, histogram, start_ms),
+                }
+            }
+            let state = &mut self.states[slot as usize];
+            for chunk in encoder.finish() {
+                self.windows.add(chunk.min_ms, chunk.max_ms, &mut state.windows);
+                self.finished.append(&mut state.last, &entry_of(&chunk, true, false));
+            }
+        }
+        self.out_of_order_size = 0;
+    }
+
+    /// Spills all chunks and out-of-order samples; finishes open chunks.
+    pub(crate) fn spill(&mut self) -> Result<()> {
+        for slot in 0..self.states.len() {
+            // There are no more slots than series.
+            self.end(slot as u32, true);
+            self.finished.spill(false)?;
+        }
+        self.open = OpenChunks::default();
+        self.end_out_of_order();
+        self.finished.spill(true)
+    }
+
+    /// Finishes all chunks except for plain open ones, which are read in place.
+    pub(crate) fn finish(&mut self, head: HeadChunkList<'_>) {
+        for slot in 0..self.head.len() {
+            self.take_head_chunks(slot as u32, i64::MAX, head);
+        }
+        let others: Vec<u32> = self.encoders.keys().copied().collect();
+        others.into_iter().for_each(|slot| self.end(slot, false));
+        self.end_out_of_order();
+    }
+
+    /// Returns `true` if a series may have samples in a window.
+    pub(crate) fn may_have_samples(&self, slot: u32, window: i64) -> bool {
+        self.states[slot as usize].windows.may_have_samples(window)
+    }
+
+    /// Loads what [`Shard::find`] and [`Shard::read`] need first into the CPU cache. The return value keeps the
+    /// compiler from removing the loads.
+    pub(crate) fn prefetch(&self, slot: u32, window: i64) -> u64 {
+        let state = &self.states[slot as usize];
+        let is_open = window_of(state.open.last_ms()) == window;
+        let growing = if is_open { state.open.prefetch(&self.open) } else { 0 };
+        growing ^ self.finished.prefetch(state.last)
+    }
+
+    /// Finds the chunks of a series that overlap a window, by time; out-of-order chunks in the order in which they
+    /// were written.
+    pub(crate) fn find(
+        &self,
+        slot: u32,
+        window: i64,
+        scratch: &mut Vec<u8>,
+        found: &mut Vec<FoundChunk>,
+    ) -> Result<()> {
+        let (state, TimeRange { start_ms, end_ms }) = (&self.states[slot as usize], range_of(window));
+        found.clear();
+        let mut at = state.last;
+        while let Some((part, before)) = self.finished.get(at, scratch)? {
+            let ChunkEntry { min_ms, max_ms, n_samples, encoding, is_out_of_order, is_split, bytes } = part;
+            if min_ms <= end_ms && start_ms <= max_ms {
+                let place = match bytes {
+                    ChunkBytes::Inline(_) => ChunkPlace::Finished(at),
+                    ChunkBytes::Head(place) => ChunkPlace::Head(place),
+                };
+                found.push(FoundChunk { min_ms, max_ms, n_samples, encoding, is_out_of_order, is_split, place });
+            }
+            at = before;
+        }
+        found.reverse();
+        let (n_samples, max_ms) = (state.open.n_samples(), state.open.last_ms());
+        if n_samples > 0 && window_of(max_ms) == window {
+            let (min_ms, encoding, place) = (start_ms, Encoding::Xor, ChunkPlace::Open);
+            found.push(FoundChunk {
+                min_ms,
+                max_ms,
+                n_samples,
+                encoding,
+                is_out_of_order: false,
+                is_split: false,
+                place,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of a chunk; `scratch` is the buffer for reads.
+    pub(crate) fn read<'a>(
+        &'a self,
+        slot: u32,
+        found: &mut FoundChunk,
+        head: (&HeadChunkFiles, &[HeadChunk]),
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
+        match found.place {
+            ChunkPlace::Open => {
+                scratch.clear();
+                found.min_ms = self.states[slot as usize].open.copy_to(&self.open, scratch);
+                Ok(scratch)
+            }
+            ChunkPlace::Finished(at) => match self.finished.get(at, scratch)? {
+                Some((ChunkEntry { bytes: ChunkBytes::Inline(bytes), .. }, _)) => Ok(bytes),
+                _ => Ok(&[]),
+            },
+            ChunkPlace::Head(place) => {
+                head.0.read(&head.1[place as usize], scratch)?;
+                Ok(scratch)
+            }
+        }
+    }
+}
+
+fn entry_of(chunk: &Chunk, is_out_of_order: bool, is_split: bool) -> ChunkEntry<'_> {
+    let &Chunk { encoding, min_ms, max_ms, n_samples, ref bytes } = chunk;
+    // A chunk has a few hundred samples at most.
+    ChunkEntry {
+        min_ms,
+        max_ms,
+        n_samples: n_samples as u32,
+        encoding,
+        is_out_of_order,
+        is_split,
+        bytes: ChunkBytes::Inline(bytes),
+    }
+}
