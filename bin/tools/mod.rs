@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod check;
+mod directory;
 mod export;
 mod import;
 pub(crate) mod manual;

@@ -11,18 +11,19 @@ use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{Matcher, QueryContext, SampleColumns};
 
+use super::super::directory::{Owner, owner};
 use super::args::AnalyzeArgs;
 use super::chunk_sizes::ChunkSizes;
 use super::columns::duration;
 use super::label_stats::{LabelStats, SeriesStats};
-use super::source::{DirectoryKind, kind_of, matches, open_varve, parse_matchers};
+use super::source::{matches, open_varve, parse_matchers};
 
 /// Prints the statistics of a block.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
     let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
-    match kind_of(&args.path)? {
-        DirectoryKind::Prometheus => of_prometheus(args, &matchers),
-        DirectoryKind::Varve => of_varve(args, &matchers).map(|()| DamageReport::default()),
+    match owner(&args.path)? {
+        Owner::Prometheus => of_prometheus(args, &matchers),
+        Owner::Varve => of_varve(args, &matchers).map(|()| DamageReport::default()),
     }
 }
 

@@ -6,20 +6,21 @@ use anyhow::{Context, Result};
 use varve_prometheus::block::BlockMeta;
 use varve_tsdb::fs::damage::DamageReport;
 
+use super::super::directory::{Owner, owner};
 use super::args::ListArgs;
 use super::columns;
-use super::source::{DirectoryKind, kind_of, open_blocks, open_varve};
+use super::source::{open_blocks, open_varve};
 
 /// Prints the blocks in ascending order of time.
 pub(super) fn list(args: &ListArgs) -> Result<()> {
     let mut rows = vec![header()];
-    match kind_of(&args.path)? {
-        DirectoryKind::Prometheus => {
+    match owner(&args.path)? {
+        Owner::Prometheus => {
             for (dir, block) in open_blocks(&args.path, &mut DamageReport::default())? {
                 rows.push(row(block.meta(), size_of(&dir)?, args.human_readable));
             }
         }
-        DirectoryKind::Varve => {
+        Owner::Varve => {
             for block in open_varve(&args.path)?.blocks() {
                 // As in Prometheus, the end is exclusive.
                 let (min_ms, max_ms) = (block.range.start_ms, block.range.end_ms.saturating_add(1));

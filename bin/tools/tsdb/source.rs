@@ -3,41 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use varve_prometheus::block::{BlockReader, MergedBlocks};
-use varve_prometheus::inspect::is_prometheus_directory;
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
 use varve_query::promql::parse_selector;
 use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
+use super::super::directory::{Owner, owner};
 use super::scratch_dir::ScratchDir;
 use crate::machine;
-
-/// The kind of a data directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DirectoryKind {
-    Prometheus,
-    Varve,
-}
-
-/// Returns the kind of a data directory, by its contents.
-///
-/// # Errors
-/// If it does not exist or is neither.
-pub(super) fn kind_of(path: &Path) -> Result<DirectoryKind> {
-    if !path.is_dir() {
-        bail!("data directory {path:?} does not exist");
-    }
-    if is_prometheus_directory(&RealFs, path) {
-        Ok(DirectoryKind::Prometheus)
-    } else if path.join("blocks").is_dir() && path.join("wal").is_dir() {
-        Ok(DirectoryKind::Varve)
-    } else {
-        bail!("{path:?} is a data directory neither of Prometheus nor of Varve")
-    }
-}
 
 /// Opens a data directory of Varve that no server has open.
 ///
@@ -98,9 +74,9 @@ pub(super) fn for_each(
     of: &Selection,
     each: &mut Each<'_>,
 ) -> Result<DamageReport> {
-    match kind_of(path)? {
-        DirectoryKind::Prometheus => of_prometheus(path, sandbox, of, each),
-        DirectoryKind::Varve => of_varve(&open_varve(path)?, of, each).map(|()| DamageReport::default()),
+    match owner(path)? {
+        Owner::Prometheus => of_prometheus(path, sandbox, of, each),
+        Owner::Varve => of_varve(&open_varve(path)?, of, each).map(|()| DamageReport::default()),
     }
 }
 
@@ -159,18 +135,6 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn directory_kinds_are_distinguished() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(kind_of(&dir.path().join("nowhere")).unwrap_err().to_string().contains("does not exist"));
-        assert!(kind_of(dir.path()).unwrap_err().to_string().contains("neither of Prometheus nor of Varve"));
-        drop(open_varve(dir.path()).unwrap());
-        assert_eq!(kind_of(dir.path()).unwrap(), DirectoryKind::Varve);
-        let other = tempfile::tempdir().unwrap();
-        std::fs::create_dir(other.path().join("chunks_head")).unwrap();
-        assert_eq!(kind_of(other.path()).unwrap(), DirectoryKind::Prometheus);
-    }
 
     #[test]
     fn a_missing_label_equals_the_empty_string() {

@@ -6,7 +6,6 @@
 //! Exit codes, for scripts: 0 sound, 1 damage was found, 2 the command failed.
 
 mod args;
-mod directory;
 mod filter;
 mod progress;
 mod prometheus;
@@ -20,8 +19,8 @@ use anyhow::Result;
 use varve_prometheus::inspect::Depth;
 
 pub(crate) use self::prometheus::recover::recover_with_progress;
+use super::directory::{self, Owner};
 pub(crate) use args::{WalCommand, parse_label};
-use directory::Owner;
 pub(crate) use progress::{Progress, Unit};
 pub(crate) use report::{damage_lines, time, verdict};
 

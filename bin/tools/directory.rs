@@ -28,7 +28,7 @@ pub(super) fn owner(dir: &Path) -> Result<Owner> {
     if is_prometheus_directory(&RealFs, dir) {
         return Ok(Owner::Prometheus);
     }
-    bail!("{dir:?} is neither a data directory of Varve nor of Prometheus: it has no WAL and no block")
+    bail!("{dir:?} is a data directory neither of Prometheus nor of Varve: it has no WAL and no block")
 }
 
 #[cfg(test)]
